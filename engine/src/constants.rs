@@ -1,0 +1,19 @@
+//! Every limit of the engine, in one place, with the relations that must hold between them.
+
+/// The log's grain and one AES block, in bytes.
+pub const UNIT_BYTES: usize = 16;
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 1024;
+/// Longest value that any configuration allows, in bytes; half a page may be less.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Smallest page, in bytes.
+pub const PAGE_BYTES_MIN: usize = 64 << 10;
+/// Largest page, in bytes.
+pub const PAGE_BYTES_MAX: usize = 2 << 20;
+/// A cache line, in bytes.
+pub const LINE_BYTES: usize = 64;
+/// A segment of the index, in bytes.
+pub const SEGMENT_BYTES: usize = 16 << 10;
+
+const _: () = assert!(VALUE_BYTES_MAX <= PAGE_BYTES_MAX / 2);
+const _: () = assert!(PAGE_BYTES_MIN.is_multiple_of(SEGMENT_BYTES));

@@ -1,0 +1,107 @@
+//! Every error a caller can meet, each with the limit and the value that met it.
+
+/// What went wrong: a caller's mistake, an exhausted resource or an operational fault. Nothing stored is lost by any.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A key must have at least one byte.
+    #[error("the key is empty: a key has 1 to {max} bytes")]
+    KeyEmpty {
+        /// Longest key, in bytes.
+        max: usize,
+    },
+    /// The key is longer than the format allows.
+    #[error("the key has {bytes} bytes: a key has 1 to {max} bytes")]
+    KeyTooLong {
+        /// Length given, in bytes.
+        bytes: usize,
+        /// Longest key, in bytes.
+        max: usize,
+    },
+    /// The value is longer than half a page.
+    #[error(
+        "the value has {bytes} bytes: the limit is {max} (half a page, at most 1 MiB); raise `local_bytes` or `page_bytes`"
+    )]
+    ValueTooLong {
+        /// Length given, in bytes.
+        bytes: usize,
+        /// Longest value, in bytes.
+        max: usize,
+    },
+    /// A field of the configuration is out of range.
+    #[error("`{field}` is {value}: {limit}")]
+    Config {
+        /// The field's name.
+        field: &'static str,
+        /// The value given.
+        value: String,
+        /// What it must be, and the remedy.
+        limit: String,
+    },
+    /// The kernel refuses io_uring.
+    #[error(
+        "io_uring is not available ({reason}): Farcore needs Linux 5.8 or newer and a container profile that allows io_uring_setup"
+    )]
+    IoUring {
+        /// What the kernel said.
+        reason: String,
+    },
+    /// Memory could not be mapped or locked.
+    #[error("memory: {reason}")]
+    Memory {
+        /// Which limit was met, with the value and the remedy.
+        reason: String,
+    },
+    /// A core of the configuration does not exist, or may not be used by this process.
+    #[error("core {core} does not exist or is not allowed here: the cores are {available:?}")]
+    Core {
+        /// The core asked for.
+        core: usize,
+        /// The cores that there are.
+        available: Vec<usize>,
+    },
+    /// Every lane is taken.
+    #[error("all {limit} handles are in use: drop one or raise `handles_max`")]
+    Handles {
+        /// How many handles there can be.
+        limit: usize,
+    },
+    /// Far memory holds no free extent, and compaction cannot free one.
+    #[error("far memory is full: {used} of {limit} bytes are in use; delete keys or raise `far_bytes`")]
+    FarFull {
+        /// Bytes in use.
+        used: u64,
+        /// Bytes that there are.
+        limit: u64,
+    },
+    /// The index cannot grow any further within the local memory.
+    #[error("the index of shard {shard} is full at {keys} keys: raise `local_bytes` or `keys_expected`")]
+    IndexFull {
+        /// The shard.
+        shard: u16,
+        /// Keys it holds.
+        keys: u64,
+    },
+    /// A request on the fabric failed.
+    #[error("the fabric failed a request: {status}")]
+    Fabric {
+        /// The completion's status.
+        status: String,
+    },
+    /// A far record does not match its checksum or its key.
+    #[error("a far record of shard {shard} is damaged (page sequence {sequence}, unit {unit})")]
+    Damaged {
+        /// The shard.
+        shard: u16,
+        /// Sequence number of its page.
+        sequence: u64,
+        /// Unit within the page.
+        unit: u32,
+    },
+    /// The engine has been closed.
+    #[error("the engine is closed")]
+    Closed,
+}
+
+/// What the calls of this crate return.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,90 @@
+//! What a client asks of a shard and what the shard answers.
+//!
+//! Both borrow: an [`Operation`] from the caller or from a lane, an [`Answer`] from a frame, a landing buffer
+//! or a lane. Nothing here owns memory, so nothing is allocated per request.
+
+use crate::error::Error;
+
+/// The version of a record: unique and increasing per key within one engine. `0` means "absent".
+pub type Version = u64;
+
+/// One request on one key. Keys are 1 B to 1 KiB, values 0 B to the engine's value limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// Read the value of a key.
+    Get {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Store a value, whatever was there.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// The new value.
+        value: &'a [u8],
+    },
+    /// Remove a key.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Store a value if the key's version is `expected`; `0` expects that the key is absent.
+    CompareAndSwap {
+        /// The key.
+        key: &'a [u8],
+        /// The version that the key must have.
+        expected: Version,
+        /// The new value.
+        value: &'a [u8],
+    },
+}
+
+impl<'a> Operation<'a> {
+    /// The key that the operation names.
+    #[must_use]
+    pub fn key(&self) -> &'a [u8] {
+        match *self {
+            Operation::Get { key }
+            | Operation::Put { key, .. }
+            | Operation::Delete { key }
+            | Operation::CompareAndSwap { key, .. } => key,
+        }
+    }
+
+    /// The value that the operation carries; empty where it carries none.
+    #[must_use]
+    pub fn value(&self) -> &'a [u8] {
+        match *self {
+            Operation::Put { value, .. } | Operation::CompareAndSwap { value, .. } => value,
+            Operation::Get { .. } | Operation::Delete { .. } => &[],
+        }
+    }
+}
+
+/// The answer to one [`Operation`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// A get found the key.
+    Value {
+        /// The record's version.
+        version: Version,
+        /// The value; valid until the visitor that was handed it returns.
+        value: &'a [u8],
+    },
+    /// A get or a delete found no such key.
+    Absent,
+    /// A put, or a compare-and-swap whose expectation held, stored its value under this version.
+    Stored {
+        /// The new record's version.
+        version: Version,
+    },
+    /// A delete removed the key.
+    Deleted,
+    /// A compare-and-swap met another version and changed nothing; `0` means that the key is absent.
+    Mismatch {
+        /// The version that the key has.
+        current: Version,
+    },
+    /// The operation failed and changed nothing that was stored.
+    Failed(Error),
+}

@@ -1,0 +1,2 @@
+//! Farcore.
+fn main() {}
