@@ -1,0 +1,249 @@
+//! The read cache: copies of far records that were read twice soon, in pages of the same arena.
+//!
+//! ```text
+//! copy:  | home address, one unit | record |     the slot holds the address of the record
+//! ```
+//!
+//! Eviction takes the oldest cache page, gives records that were hit since a second chance, and points the slots
+//! of the others home. Nothing is ever written to far memory for it.
+
+use std::collections::VecDeque;
+
+use farcore_rdma::Endpoint;
+
+use super::Shard;
+use super::tail::TailKind;
+use crate::constants::UNIT_BYTES;
+use crate::index::{Position, Slot};
+use crate::log::page::{self, DIRECTORY_ENTRY_BYTES};
+use crate::log::record::LocalRecord;
+use crate::log::Address;
+use crate::routing::IndexHash;
+
+/// Records looked at in one slice of an eviction.
+const RECORDS_A_SLICE: u32 = 128;
+/// Local hits after which the split is looked at again.
+const HITS_A_LOOK: u64 = 1 << 16;
+
+#[derive(Debug)]
+struct Eviction {
+    page: u32,
+    next: u32,
+    /// Units that were given a second chance.
+    kept_units: u32,
+}
+
+/// Which pages are cache, and how large the cache may be.
+#[derive(Debug)]
+pub(super) struct Cache {
+    pages: VecDeque<u32>,
+    eviction: Option<Eviction>,
+    /// Fingerprints of far records read lately: the second read within it makes a copy.
+    ghosts: Vec<u16>,
+    frames_total: usize,
+    frames_target: usize,
+    cache_hits: u64,
+    log_hits: u64,
+}
+
+impl Cache {
+    pub(super) fn new(frames: usize, local_bytes: u64) -> Self {
+        let ghosts = usize::try_from(local_bytes / 512).unwrap_or(1 << 20).next_power_of_two();
+        Self {
+            pages: VecDeque::with_capacity(frames),
+            eviction: None,
+            ghosts: vec![0; ghosts.clamp(1 << 10, 1 << 22)],
+            frames_total: frames,
+            frames_target: frames / 2,
+            cache_hits: 0,
+            log_hits: 0,
+        }
+    }
+
+    /// Notes a local hit, so that the split can follow the hits.
+    #[inline]
+    pub(super) fn note_hit(&mut self, cache: bool) {
+        self.cache_hits += u64::from(cache);
+        self.log_hits += u64::from(!cache);
+        if self.cache_hits + self.log_hits >= HITS_A_LOOK {
+            self.look();
+        }
+    }
+
+    #[cold]
+    fn look(&mut self) {
+        let cache_frames = self.pages.len().max(1) as u64;
+        let log_frames = self.frames_total.saturating_sub(self.pages.len()).max(1) as u64;
+        let step = (self.frames_total / 64).max(1);
+        // Hits a frame, crosswise so that nothing is divided.
+        let (cache, log) = (self.cache_hits * log_frames, self.log_hits * cache_frames);
+        if cache > log + log / 8 {
+            self.frames_target += step;
+        } else if log > cache + cache / 8 {
+            self.frames_target = self.frames_target.saturating_sub(step);
+        }
+        let (low, high) = (self.frames_total / 8, self.frames_total * 3 / 4);
+        self.frames_target = self.frames_target.clamp(low, high);
+        self.cache_hits = 0;
+        self.log_hits = 0;
+    }
+
+    /// True the second time that an address is read within the memory of the ghosts.
+    fn seen_before(&mut self, address: Address) -> bool {
+        let mixed = address.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let place = usize::try_from(mixed >> 20).unwrap_or(0) & (self.ghosts.len() - 1);
+        #[expect(clippy::cast_possible_truncation, reason = "a fingerprint of the lowest bits")]
+        let print = (mixed as u16) | 1;
+        let seen = self.ghosts[place] == print;
+        self.ghosts[place] = print;
+        seen
+    }
+
+    /// A cache page was sealed.
+    pub(super) fn sealed(&mut self, page: u32) {
+        self.pages.push_back(page);
+    }
+
+    /// A cache page was freed.
+    pub(super) fn forget(&mut self, page: u32) {
+        self.pages.retain(|&other| other != page);
+        if self.eviction.as_ref().is_some_and(|eviction| eviction.page == page) {
+            self.eviction = None;
+        }
+    }
+
+    /// Frames that sealed cache pages hold.
+    pub(super) fn frames(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// True if the cache holds more than its share.
+    pub(super) fn should_shrink(&self) -> bool {
+        self.pages.len() > self.frames_target
+    }
+
+    /// True while a page is being evicted.
+    pub(super) fn is_evicting(&self) -> bool {
+        self.eviction.is_some()
+    }
+
+    /// Bytes that the cache's own tables need.
+    pub(super) fn bytes_for(frames: usize, local_bytes: u64) -> u64 {
+        let cache = Self::new(0, local_bytes);
+        (cache.ghosts.len() * 2 + frames * 4) as u64
+    }
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// The home of a cached copy.
+    pub(super) fn home_of(&self, address: Address) -> Address {
+        let pointer = self.local_pointer(address);
+        debug_assert!(!pointer.is_null(), "a cached copy without a frame");
+        // SAFETY: a copy is local as long as a slot holds it, and the unit before it holds its home.
+        Address::from_raw(u64::from_le(unsafe { pointer.sub(UNIT_BYTES).cast::<u64>().read() }))
+    }
+
+    /// Gives a cached copy a new home.
+    pub(super) fn set_home(&mut self, address: Address, home: Address) {
+        let pointer = self.local_pointer(address);
+        // SAFETY: as in `home_of`.
+        unsafe { pointer.sub(UNIT_BYTES).cast::<u64>().write(home.raw().to_le()) };
+    }
+
+    /// Copies a far record that was just read into the cache, if it was read before not long ago.
+    pub(super) fn keep_copy(
+        &mut self,
+        hash: IndexHash,
+        position: Position,
+        slot: Slot,
+        record: &[u8],
+    ) {
+        let home = slot.address();
+        if slot.class().units().is_none() || !self.cache.seen_before(home) {
+            return;
+        }
+        if let Some(address) = self.copy_into_cache(hash, slot, home, record) {
+            self.index.replace(position, slot.class(), address);
+            self.counters.cache_copies.add(1);
+        }
+    }
+
+    fn copy_into_cache(
+        &mut self,
+        hash: IndexHash,
+        slot: Slot,
+        home: Address,
+        record: &[u8],
+    ) -> Option<Address> {
+        let units = u32::try_from(record.len() / UNIT_BYTES).ok()?;
+        let (start, pointer) = self.reserve(TailKind::Cache, units + 1).ok()?;
+        let unit = start.unit(self.shape) + 1;
+        let address = Address::new(self.shape, start.page(self.shape), unit);
+        // SAFETY: `reserve` made room for the home and the record; the source is a landing buffer or another page.
+        unsafe {
+            pointer.cast::<u64>().write(home.raw().to_le());
+            let target = pointer.add(UNIT_BYTES);
+            std::ptr::copy_nonoverlapping(record.as_ptr(), target, record.len());
+            LocalRecord::at(target).clear_hot();
+        }
+        self.commit(TailKind::Cache, hash, address, slot.class(), units);
+        Some(address)
+    }
+
+    /// Starts to evict the oldest cache page.
+    pub(super) fn start_cache_eviction(&mut self) -> bool {
+        if self.cache.eviction.is_some() {
+            return true;
+        }
+        let Some(&page) = self.cache.pages.front() else { return false };
+        self.pin(page);
+        self.cache.eviction = Some(Eviction { page, next: 0, kept_units: 0 });
+        true
+    }
+
+    /// One slice of the eviction under way. True if there is one.
+    pub(super) fn evict_cache_slice(&mut self) -> bool {
+        let Some(mut eviction) = self.cache.eviction.take() else { return false };
+        let entry = self.pages.get(eviction.page);
+        let (units, records) = (entry.units, entry.records);
+        let frame = self.pages.pointer(eviction.page);
+        let last = (eviction.next + RECORDS_A_SLICE).min(records);
+        while eviction.next < last {
+            let place =
+                units as usize * UNIT_BYTES + eviction.next as usize * DIRECTORY_ENTRY_BYTES;
+            // SAFETY: the page is sealed and pinned: its directory lies behind its records.
+            let entry = unsafe { page::entry_at(frame.add(place)) };
+            let address = Address::new(self.shape, eviction.page, entry.unit);
+            if let Some(position) = self.index.find_address(entry.hash, address) {
+                let slot = self.index.slot(position);
+                let home = self.home_of(address);
+                // SAFETY: the slot holds the address, so a whole record is there.
+                let record = unsafe { LocalRecord::at(self.local_pointer(address)) };
+                let length = record.header().units();
+                let mut target = home;
+                if record.is_hot() && eviction.kept_units < units / 2 {
+                    let copied =
+                        self.copy_into_cache(entry.hash, slot, home, record.bytes());
+                    if let Some(copy) = copied {
+                        eviction.kept_units += length;
+                        self.counters.cache_second_chances.add(1);
+                        target = copy;
+                    }
+                }
+                self.index.replace(position, slot.class(), target);
+                let bytes = Self::account_bytes(slot.class(), length);
+                let live = &mut self.pages.get_mut(eviction.page).live_bytes;
+                *live = live.saturating_sub(bytes);
+            }
+            eviction.next += 1;
+        }
+        if eviction.next == records {
+            debug_assert_eq!(self.pages.get(eviction.page).live_bytes, 0);
+            self.unpin(eviction.page);
+            self.counters.pages_evicted.add(1);
+        } else {
+            self.cache.eviction = Some(eviction);
+        }
+        true
+    }
+}

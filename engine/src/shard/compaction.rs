@@ -1,0 +1,497 @@
+//! Compaction: moving what is alive out of pages that are mostly dead, and freeing their extents.
+//!
+//! One victim at a time, in bounded slices between requests. Its directory tells what may be alive, the index tells
+//! what is. Far records are read in runs of neighbours, so a sparse page costs a READ a record and a dense one a
+//! READ per 8 KiB. Everything goes to the cold tail, and a slot is swung only after its record lies there.
+
+use farcore_rdma::{Endpoint, Landing, Status};
+
+use super::pages::{PageKind, PageState};
+use super::tail::TailKind;
+use super::wait::Posted;
+use super::{Errand, Shard};
+use crate::constants::UNIT_BYTES;
+use crate::index::{Position, Slot};
+use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry};
+use crate::log::record::{LocalRecord, RecordView};
+use crate::log::Address;
+
+/// READs of a compaction under way at once.
+const READS_MAX: usize = 16;
+/// A run of neighbours, in units, at most: one landing buffer of the largest small class.
+const RUN_UNITS: u32 = 512;
+/// Dead units that a run reads over rather than being cut.
+const GAP_UNITS: u32 = 8;
+/// Records looked at in one slice.
+const RECORDS_A_SLICE: u32 = 64;
+/// The errand number of the READ of a directory.
+const DIRECTORY: u32 = u32::MAX;
+/// Live share, in percent, below which a page is worth compacting: while far memory is ample, short, and nearly gone.
+const LIVE_PERCENT: [u64; 3] = [50, 75, 95];
+/// The same when `compact()` asks.
+const LIVE_PERCENT_ASKED: u64 = 90;
+/// The same when nothing else makes room.
+const LIVE_PERCENT_URGENT: u64 = 97;
+
+#[derive(Debug)]
+enum Directory {
+    /// The page is local: its directory lies in its frame.
+    Local,
+    Unposted,
+    Posted(Landing),
+    Landed(Landing),
+}
+
+#[derive(Debug)]
+struct Victim {
+    page: u32,
+    records: u32,
+    next: u32,
+    directory: Directory,
+    fault: Fault,
+}
+
+/// What keeps a victim from being finished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    None,
+    /// A request failed: the page is tried again later.
+    Fabric,
+    /// A record or the directory is not what was written: the page is left alone from now on.
+    Damage,
+}
+
+#[derive(Debug)]
+struct Run {
+    landing: Landing,
+    landed: bool,
+    start: u32,
+    bytes: u32,
+    next: u32,
+    last: u32,
+}
+
+/// The victim under way.
+#[derive(Debug)]
+pub(super) struct Compactor {
+    victim: Option<Victim>,
+    runs: [Option<Run>; READS_MAX],
+    /// Bytes that died since victims were last looked for.
+    dead_bytes: u64,
+    due: bool,
+    asked: bool,
+}
+
+impl Compactor {
+    pub(super) fn new() -> Self {
+        Self {
+            victim: None,
+            runs: [const { None }; READS_MAX],
+            dead_bytes: 0,
+            due: false,
+            asked: false,
+        }
+    }
+
+    #[inline]
+    pub(super) fn note_dead(&mut self, bytes: u64) {
+        self.dead_bytes += bytes;
+    }
+
+    pub(super) fn note_sealed(&mut self) {
+        self.due = true;
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.victim.is_none() && !self.due && !self.asked
+    }
+}
+
+enum Life {
+    Dead,
+    /// The slot holds the record's address.
+    Direct(Position, Slot),
+    /// The slot holds a cached copy whose home the record is.
+    Cached(Slot),
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Compacts until no page is worth it; [`Shard::compaction_done`] tells when.
+    pub(crate) fn start_compaction(&mut self) {
+        self.seal_tail(TailKind::Log);
+        self.compactor.asked = true;
+        self.compactor.due = true;
+    }
+
+    /// True once [`Shard::start_compaction`] has done its work.
+    pub(crate) fn compaction_done(&self) -> bool {
+        !self.compactor.asked && self.compactor.victim.is_none()
+    }
+
+    /// Starts on any page with something dead in it, because nothing else makes room. False if there is none.
+    pub(super) fn start_compaction_urgently(&mut self) -> bool {
+        if self.compactor.victim.is_some() {
+            return true;
+        }
+        match self.pick_victim(LIVE_PERCENT_URGENT, true) {
+            Some(page) => {
+                self.start_victim(page);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// One bounded slice of compaction. True if it did any work.
+    pub(super) fn compact_slice(&mut self) -> bool {
+        if self.compactor.victim.is_none() {
+            let page_bytes = self.shape.page_bytes() as u64;
+            self.compactor.due |= self.compactor.dead_bytes >= page_bytes;
+            if !self.compactor.due {
+                return false;
+            }
+            self.compactor.due = false;
+            self.compactor.dead_bytes = 0;
+            let free = self.extents.free_count() * 100 / self.extents.count().max(1);
+            let short = self.arena.free_count() < 8;
+            let percent = match free {
+                _ if self.compactor.asked => LIVE_PERCENT_ASKED,
+                0..6 => LIVE_PERCENT[2],
+                6..15 => LIVE_PERCENT[1],
+                _ => LIVE_PERCENT[0],
+            };
+            let Some(page) = self.pick_victim(percent, self.compactor.asked || short) else {
+                self.compactor.asked = false;
+                return false;
+            };
+            self.start_victim(page);
+        }
+        self.work_on_victim()
+    }
+
+    /// The page with the smallest live share, if it is below `percent`.
+    fn pick_victim(&self, percent: u64, sealed_too: bool) -> Option<u32> {
+        self.pages
+            .iter()
+            .filter(|(_, page)| {
+                page.kind == PageKind::Log
+                    && page.pins == 0
+                    && !page.damaged
+                    && (matches!(page.state, PageState::Clean | PageState::Far)
+                        || sealed_too && page.state == PageState::Sealed)
+            })
+            .map(|(number, page)| {
+                let used = u64::from(page.units.max(1)) * UNIT_BYTES as u64;
+                (page.live_bytes * 100 / used, number)
+            })
+            .min()
+            .filter(|&(live, _)| live < percent)
+            .map(|(_, number)| number)
+    }
+
+    fn start_victim(&mut self, page: u32) {
+        self.pin(page);
+        let local = !self.pages.pointer(page).is_null();
+        self.compactor.victim = Some(Victim {
+            page,
+            records: self.pages.get(page).records,
+            next: 0,
+            directory: if local { Directory::Local } else { Directory::Unposted },
+            fault: Fault::None,
+        });
+    }
+
+    fn work_on_victim(&mut self) -> bool {
+        let Some(mut victim) = self.compactor.victim.take() else { return false };
+        let mut busy = self.move_landed(&mut victim);
+        match victim.directory {
+            Directory::Unposted => busy |= self.read_directory(&mut victim),
+            Directory::Posted(_) => {}
+            Directory::Local | Directory::Landed(_) => busy |= self.look_on(&mut victim),
+        }
+        let reading = self.compactor.runs.iter().any(Option::is_some)
+            || matches!(victim.directory, Directory::Posted(_));
+        if (victim.next == victim.records || victim.fault != Fault::None) && !reading {
+            self.finish_victim(victim);
+            return true;
+        }
+        self.compactor.victim = Some(victim);
+        busy
+    }
+
+    fn finish_victim(&mut self, victim: Victim) {
+        if let Directory::Landed(landing) = victim.directory {
+            self.landing.free(landing);
+        }
+        self.counters.compaction_pages.add(1);
+        self.compactor.due = victim.fault != Fault::Fabric;
+        self.compactor.asked &= self.compactor.due;
+        self.pages.get_mut(victim.page).damaged = victim.fault == Fault::Damage;
+        self.unpin(victim.page);
+    }
+
+    fn read_directory(&mut self, victim: &mut Victim) -> bool {
+        let entry = self.pages.get(victim.page);
+        let unit = entry.units;
+        let bytes = page::directory_bytes(entry.records).next_multiple_of(UNIT_BYTES);
+        let Ok(bytes) = u32::try_from(bytes) else { return false };
+        let Some(landing) = self.landing.allocate(bytes) else { return false };
+        let errand = Errand::Compaction(DIRECTORY);
+        match self.post_read(errand, victim.page, unit, landing.offset(), bytes) {
+            Posted::Yes => {
+                victim.directory = Directory::Posted(landing);
+                true
+            }
+            posted => {
+                self.landing.free(landing);
+                if posted == Posted::Down {
+                    victim.fault = Fault::Fabric;
+                }
+                false
+            }
+        }
+    }
+
+    /// Takes the completion of a READ that compaction posted.
+    pub(super) fn compaction_landed(&mut self, slot: u32, status: Status) {
+        let Some(mut victim) = self.compactor.victim.take() else { return };
+        if slot == DIRECTORY {
+            let unit = self.pages.get(victim.page).units;
+            let before = std::mem::replace(&mut victim.directory, Directory::Unposted);
+            if let Directory::Posted(landing) = before {
+                if status == Status::Success {
+                    let bytes = page::directory_bytes(victim.records).next_multiple_of(UNIT_BYTES);
+                    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                    self.decrypt(victim.page, unit, landing.offset(), bytes);
+                    victim.directory = Directory::Landed(landing);
+                } else {
+                    self.landing.free(landing);
+                    victim.fault = Fault::Fabric;
+                }
+            }
+        } else if let Some(run) = &mut self.compactor.runs[slot as usize] {
+            if status == Status::Success {
+                run.landed = true;
+                let (start, offset, bytes) = (run.start, run.landing.offset(), run.bytes);
+                self.decrypt(victim.page, start, offset, bytes);
+            } else {
+                victim.fault = Fault::Fabric;
+                if let Some(run) = self.compactor.runs[slot as usize].take() {
+                    self.landing.free(run.landing);
+                }
+            }
+        }
+        self.compactor.victim = Some(victim);
+    }
+
+    fn directory_entry(&self, victim: &Victim, entry: u32) -> DirectoryEntry {
+        let place = entry as usize * DIRECTORY_ENTRY_BYTES;
+        // SAFETY: the directory has `records` entries, in the page's frame or in the landing buffer it was read into.
+        unsafe {
+            let start = match &victim.directory {
+                Directory::Landed(landing) => {
+                    self.arena.base().as_ptr().add(landing.offset() as usize)
+                }
+                _ => {
+                    let units = self.pages.get(victim.page).units as usize;
+                    self.pages.pointer(victim.page).add(units * UNIT_BYTES)
+                }
+            };
+            page::entry_at(start.add(place))
+        }
+    }
+
+    fn life_of(&self, entry: &DirectoryEntry, address: Address) -> Life {
+        for (position, slot) in self.index.candidates(entry.hash) {
+            if slot.address() == address {
+                return Life::Direct(position, slot);
+            }
+            let page = slot.address().page(self.shape);
+            if self.pages.get(page).kind == PageKind::Cache && self.home_of(slot.address()) == address
+            {
+                return Life::Cached(slot);
+            }
+        }
+        Life::Dead
+    }
+
+    /// Looks at the next records of the victim: moves those that are local, posts READs for the others.
+    fn look_on(&mut self, victim: &mut Victim) -> bool {
+        let limit = (victim.next + RECORDS_A_SLICE).min(victim.records);
+        let before = victim.next;
+        while victim.next < limit && victim.fault == Fault::None {
+            let entry = self.directory_entry(victim, victim.next);
+            if entry.unit >= self.pages.get(victim.page).units {
+                // Far memory is not to be trusted: a directory that points outside its page is damage.
+                victim.fault = Fault::Damage;
+                break;
+            }
+            let address = Address::new(self.shape, victim.page, entry.unit);
+            match self.life_of(&entry, address) {
+                Life::Dead => {}
+                Life::Cached(slot) => {
+                    if !self.move_home(&entry, address, slot) {
+                        break;
+                    }
+                }
+                Life::Direct(position, slot) => {
+                    let pointer = self.local_pointer(address);
+                    if pointer.is_null() {
+                        if !self.read_run(victim, slot) {
+                            break;
+                        }
+                        continue;
+                    }
+                    // SAFETY: the slot holds the address, so a whole record is there.
+                    let record = unsafe { LocalRecord::at(pointer) };
+                    let Some(moved) = self.move_record(&entry, slot, record.bytes()) else { break };
+                    self.index.replace(position, slot.class(), moved);
+                    self.retire(address, Self::account_bytes(slot.class(), record.header().units()));
+                }
+            }
+            victim.next += 1;
+        }
+        victim.next != before
+    }
+
+    /// Moves the home of a cached copy to the cold tail, from the copy; false while there is no frame for it.
+    fn move_home(&mut self, entry: &DirectoryEntry, address: Address, slot: Slot) -> bool {
+        // SAFETY: the slot holds the copy's address, so a whole record is there.
+        let record = unsafe { LocalRecord::at(self.local_pointer(slot.address())) };
+        let Some(home) = self.move_record(entry, slot, record.bytes()) else { return false };
+        self.set_home(slot.address(), home);
+        self.retire(address, Self::account_bytes(slot.class(), record.header().units()));
+        true
+    }
+
+    /// Copies a record to the cold tail; `None` while there is no frame for it.
+    fn move_record(&mut self, entry: &DirectoryEntry, slot: Slot, record: &[u8]) -> Option<Address> {
+        let units = u32::try_from(record.len() / UNIT_BYTES).ok()?;
+        let (address, pointer) = self.reserve(TailKind::Cold, units).ok()?;
+        // SAFETY: `reserve` made room for `units`; the source is another page or a landing buffer.
+        unsafe {
+            std::ptr::copy_nonoverlapping(record.as_ptr(), pointer, record.len());
+            LocalRecord::at(pointer).clear_hot();
+        }
+        self.commit(TailKind::Cold, entry.hash, address, slot.class(), units);
+        self.counters.compaction_records_moved.add(1);
+        self.counters.compaction_bytes_moved.add(record.len() as u64);
+        Some(address)
+    }
+
+    /// Posts one READ for the record at `victim.next` and its living neighbours, and steps over them.
+    fn read_run(&mut self, victim: &mut Victim, slot: Slot) -> bool {
+        let Some(place) = self.compactor.runs.iter().position(Option::is_none) else {
+            return false;
+        };
+        let used = self.pages.get(victim.page).units;
+        let first = victim.next;
+        let start = slot.address().unit(self.shape);
+        // A record too long for a class ends where the next one of the page starts.
+        let length = slot.class().units().unwrap_or_else(|| {
+            let after = first + 1;
+            let end = if after < victim.records {
+                self.directory_entry(victim, after).unit
+            } else {
+                used
+            };
+            end.saturating_sub(start)
+        });
+        let mut end = (start + length).min(used);
+        let mut last = first + 1;
+        while last < victim.records {
+            let entry = self.directory_entry(victim, last);
+            if entry.unit >= used || entry.unit > end + GAP_UNITS {
+                break;
+            }
+            let address = Address::new(self.shape, victim.page, entry.unit);
+            if let Life::Direct(_, slot) = self.life_of(&entry, address) {
+                let Some(units) = slot.class().units() else { break };
+                let reach = (entry.unit + units).min(used).max(end);
+                if reach - start > RUN_UNITS {
+                    break;
+                }
+                end = reach;
+            } else {
+                break;
+            }
+            last += 1;
+        }
+        if end <= start {
+            victim.fault = Fault::Damage;
+            return false;
+        }
+        let bytes = (end - start) * UNIT_BYTES as u32;
+        let Some(landing) = self.landing.allocate(bytes) else { return false };
+        let errand = Errand::Compaction(u32::try_from(place).unwrap_or(u32::MAX));
+        match self.post_read(errand, victim.page, start, landing.offset(), bytes) {
+            Posted::Yes => {
+                let run = Run { landing, landed: false, start, bytes, next: first, last };
+                self.compactor.runs[place] = Some(run);
+                victim.next = last;
+                true
+            }
+            posted => {
+                self.landing.free(landing);
+                if posted == Posted::Down {
+                    victim.fault = Fault::Fabric;
+                }
+                false
+            }
+        }
+    }
+
+    /// Moves the records of READs that have arrived.
+    fn move_landed(&mut self, victim: &mut Victim) -> bool {
+        let mut busy = false;
+        for place in 0..READS_MAX {
+            let Some(mut run) = self.compactor.runs[place].take_if(|run| run.landed) else {
+                continue;
+            };
+            let mut stuck = false;
+            while run.next < run.last {
+                let entry = self.directory_entry(victim, run.next);
+                let address = Address::new(self.shape, victim.page, entry.unit);
+                let moved = match self.life_of(&entry, address) {
+                    Life::Dead => true,
+                    Life::Cached(slot) => self.move_home(&entry, address, slot),
+                    Life::Direct(position, slot) => {
+                        let skip = entry.unit.saturating_sub(run.start) * UNIT_BYTES as u32;
+                        // SAFETY: the READ has completed; the buffer is freed below, when the run is done.
+                        let read = unsafe { self.landed(run.landing.offset(), run.bytes) };
+                        let view = read.get(skip as usize..).and_then(RecordView::parse);
+                        match view.filter(RecordView::verify) {
+                            Some(view) => {
+                                let end = view.units() as usize * UNIT_BYTES;
+                                let record = &read[skip as usize..][..end];
+                                let moved = self.move_record(&entry, slot, record);
+                                if let Some(moved) = moved {
+                                    self.index.replace(position, slot.class(), moved);
+                                    let bytes = Self::account_bytes(slot.class(), view.units());
+                                    self.retire(address, bytes);
+                                }
+                                moved.is_some()
+                            }
+                            None => {
+                                victim.fault = Fault::Damage;
+                                true
+                            }
+                        }
+                    }
+                };
+                if !moved {
+                    stuck = true;
+                    break;
+                }
+                run.next += 1;
+                busy = true;
+            }
+            if stuck {
+                self.compactor.runs[place] = Some(run);
+            } else {
+                self.landing.free(run.landing);
+            }
+        }
+        busy
+    }
+}

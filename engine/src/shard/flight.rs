@@ -1,0 +1,263 @@
+//! Requests that wait for the fabric.
+//!
+//! A *flight* is one READ and the requests that wait for it, in order: all that came for a hash after the first
+//! one. So operations on one key keep their order, and concurrent gets of one far record share one READ.
+//!
+//! - I1: at most one flight exists for a hash, and every parked request is in exactly one.
+//! - I2: a flight pins the page of `address` from the moment its READ is posted until the flight ends or moves on.
+//! - I3: nothing here allocates after construction, but for `cleared` after a false tag match.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use farcore_rdma::Landing;
+
+use super::request::LaneId;
+use super::stream::ChunkId;
+use crate::error::Error;
+use crate::log::Address;
+use crate::operation::{Operation, Version};
+use crate::routing::IndexHash;
+
+const NONE: u32 = u32::MAX;
+
+/// Passes an index hash through: it is uniform already.
+#[derive(Debug, Default)]
+pub(crate) struct PassThrough(u64);
+
+impl Hasher for PassThrough {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// What a parked request asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ParkedKind {
+    Get,
+    Put,
+    Delete,
+    Swap(Version),
+}
+
+impl ParkedKind {
+    /// The kind of an operation.
+    pub(crate) fn of(operation: &Operation<'_>) -> Self {
+        match *operation {
+            Operation::Get { .. } => Self::Get,
+            Operation::Put { .. } => Self::Put,
+            Operation::Delete { .. } => Self::Delete,
+            Operation::CompareAndSwap { expected, .. } => Self::Swap(expected),
+        }
+    }
+}
+
+/// One parked request: its key and value lie in a landing buffer until it is answered.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) lane: LaneId,
+    pub(crate) token: u64,
+    pub(crate) kind: ParkedKind,
+    pub(crate) message: Landing,
+    pub(crate) key_bytes: u32,
+    pub(crate) value_bytes: u32,
+    next: u32,
+}
+
+/// What a flight waits for.
+#[derive(Debug, Default)]
+pub(crate) enum FlightState {
+    /// Not in use.
+    #[default]
+    Free,
+    /// The READ could not be posted yet.
+    Unposted,
+    /// The READ is on its way into this buffer.
+    Posted(Landing),
+    /// A stream's chunk is on its way.
+    OnChunk(ChunkId),
+    /// The bytes are here; requests are being answered.
+    Landed(Landing),
+    /// No bytes are held: the first request is to be tried (again).
+    Retry,
+    /// The READ failed: every request is to be told.
+    Failed(Error),
+}
+
+/// One READ and those who wait for it.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) hash: IndexHash,
+    pub(crate) address: Address,
+    /// Bytes of the READ.
+    pub(crate) bytes: u32,
+    pub(crate) state: FlightState,
+    /// The record's length in units as its header said it, where no size class does.
+    pub(crate) exact: u32,
+    /// True once the whole record, not just header and key, was asked for.
+    pub(crate) whole: bool,
+    /// Far addresses that do not hold the first request's key.
+    pub(crate) cleared: Vec<Address>,
+    pub(crate) pinned: Option<u32>,
+    head: u32,
+    tail: u32,
+}
+
+/// All flights and parked requests of a shard.
+#[derive(Debug)]
+pub(crate) struct Flights {
+    flights: Vec<Flight>,
+    free_flights: Vec<u32>,
+    parked: Vec<Option<Parked>>,
+    free_parked: Vec<u32>,
+    by_hash: HashMap<u64, u32, BuildHasherDefault<PassThrough>>,
+}
+
+impl Flights {
+    /// Room for `flights` READs and `parked` requests.
+    pub(crate) fn new(flights: u32, parked: u32) -> Self {
+        let empty = || Flight {
+            hash: IndexHash(0),
+            address: Address::NONE,
+            bytes: 0,
+            exact: 0,
+            state: FlightState::Free,
+            whole: false,
+            cleared: Vec::new(),
+            pinned: None,
+            head: NONE,
+            tail: NONE,
+        };
+        Self {
+            flights: (0..flights).map(|_| empty()).collect(),
+            free_flights: (0..flights).rev().collect(),
+            parked: (0..parked).map(|_| None).collect(),
+            free_parked: (0..parked).rev().collect(),
+            by_hash: HashMap::with_capacity_and_hasher(flights as usize * 2, BuildHasherDefault::default()),
+        }
+    }
+
+    /// The flight that requests for a hash must queue behind.
+    #[inline]
+    pub(crate) fn of_hash(&self, hash: IndexHash) -> Option<u32> {
+        if self.by_hash.is_empty() {
+            return None;
+        }
+        self.by_hash.get(&hash.0).copied()
+    }
+
+    /// Flights under way.
+    pub(crate) fn count(&self) -> usize {
+        self.flights.len() - self.free_flights.len()
+    }
+
+    /// Parked requests.
+    pub(crate) fn parked_count(&self) -> usize {
+        self.parked.len() - self.free_parked.len()
+    }
+
+    /// True if one more request can be parked in a flight of its own.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.free_flights.is_empty() && !self.free_parked.is_empty()
+    }
+
+    /// True if one more request can queue behind a flight.
+    pub(crate) fn has_parking(&self) -> bool {
+        !self.free_parked.is_empty()
+    }
+
+    /// The flight.
+    pub(crate) fn get(&mut self, flight: u32) -> &mut Flight {
+        &mut self.flights[flight as usize]
+    }
+
+    /// Starts a flight for a hash; [`Flights::has_room`] was asked before.
+    pub(crate) fn start(&mut self, hash: IndexHash) -> Option<u32> {
+        let id = self.free_flights.pop()?;
+        let flight = &mut self.flights[id as usize];
+        flight.hash = hash;
+        flight.state = FlightState::Retry;
+        flight.whole = false;
+        flight.bytes = 0;
+        flight.exact = 0;
+        flight.address = Address::NONE;
+        flight.cleared.clear();
+        flight.head = NONE;
+        flight.tail = NONE;
+        self.by_hash.insert(hash.0, id);
+        Some(id)
+    }
+
+    /// Queues a request behind a flight; hands its message back when there is no room.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn park(
+        &mut self,
+        flight: u32,
+        lane: LaneId,
+        token: u64,
+        kind: ParkedKind,
+        message: Landing,
+        key_bytes: u32,
+        value_bytes: u32,
+    ) -> Result<(), Landing> {
+        let Some(id) = self.free_parked.pop() else { return Err(message) };
+        self.parked[id as usize] =
+            Some(Parked { lane, token, kind, message, key_bytes, value_bytes, next: NONE });
+        let tail = self.flights[flight as usize].tail;
+        if tail == NONE {
+            self.flights[flight as usize].head = id;
+        } else if let Some(last) = self.parked[tail as usize].as_mut() {
+            last.next = id;
+        }
+        self.flights[flight as usize].tail = id;
+        Ok(())
+    }
+
+    /// The first request of a flight.
+    pub(crate) fn first(&self, flight: u32) -> Option<&Parked> {
+        let head = self.flights[flight as usize].head;
+        if head == NONE { None } else { self.parked[head as usize].as_ref() }
+    }
+
+    /// Takes the first request out of a flight.
+    pub(crate) fn pop(&mut self, flight: u32) -> Option<Parked> {
+        let head = self.flights[flight as usize].head;
+        if head == NONE {
+            return None;
+        }
+        let parked = self.parked[head as usize].take()?;
+        let flight = &mut self.flights[flight as usize];
+        flight.head = parked.next;
+        if flight.head == NONE {
+            flight.tail = NONE;
+        }
+        flight.cleared.clear();
+        self.free_parked.push(head);
+        Some(parked)
+    }
+
+    /// Ends a flight that nobody waits for any more.
+    pub(crate) fn end(&mut self, id: u32) {
+        let flight = &mut self.flights[id as usize];
+        debug_assert!(flight.head == NONE && flight.pinned.is_none());
+        flight.state = FlightState::Free;
+        self.by_hash.remove(&flight.hash.0);
+        self.free_flights.push(id);
+    }
+
+    /// Every flight that waits for a chunk.
+    pub(crate) fn on_chunk(&self, chunk: ChunkId) -> Option<u32> {
+        (0u32..)
+            .zip(&self.flights)
+            .find(|(_, flight)| matches!(flight.state, FlightState::OnChunk(id) if id == chunk))
+            .map(|(id, _)| id)
+    }
+}

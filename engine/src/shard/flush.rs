@@ -1,0 +1,276 @@
+//! Flushing: copying a sealed page to its extent, in pieces, checksums and ciphertext on the way.
+//!
+//! One page at a time, several WRITEs under way. With a cipher, pieces go through landing buffers and the frame keeps
+//! its plaintext; without one, the fabric reads the frame itself.
+
+use farcore_rdma::{Endpoint, Landing, Status, Work, WorkRequest};
+
+use super::pages::PageState;
+use super::tail::TailKind;
+use super::wait::Posted;
+use super::{Errand, Shard, WRITES};
+use crate::constants::UNIT_BYTES;
+use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, HEADER_BYTES};
+use crate::log::record;
+
+/// WRITEs of one flush under way at once.
+const WRITES_MAX: usize = 16;
+/// A piece without a cipher, in bytes.
+const PIECE_BYTES: usize = 64 << 10;
+/// A piece with a cipher: one landing buffer of the largest small class.
+const CIPHER_PIECE_BYTES: usize = 8 << 10;
+/// Pieces prepared in one slice.
+const PIECES_A_SLICE: usize = 2;
+/// Failed flushes in a row after which waiting for room is given up.
+const FAILURES_MAX: u32 = 8;
+
+#[derive(Debug)]
+struct Flush {
+    page: u32,
+    /// Bytes of the page that go to far memory.
+    bytes: usize,
+    /// Bytes prepared and posted.
+    posted: usize,
+    /// Directory entries whose record has its checksum.
+    checked: u32,
+    failed: bool,
+}
+
+/// The flush under way.
+#[derive(Debug)]
+pub(super) struct Flusher {
+    flush: Option<Flush>,
+    buffers: [Option<Landing>; WRITES_MAX],
+    outstanding: [bool; WRITES_MAX],
+    piece_bytes: usize,
+    failures: u32,
+    /// Set by `flush()` until every sealed page is in far memory.
+    pub(super) flush_all: bool,
+}
+
+impl Flusher {
+    pub(super) fn new(encrypts: bool) -> Self {
+        Self {
+            flush: None,
+            buffers: [const { None }; WRITES_MAX],
+            outstanding: [false; WRITES_MAX],
+            piece_bytes: if encrypts { CIPHER_PIECE_BYTES } else { PIECE_BYTES },
+            failures: 0,
+            flush_all: false,
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.flush.is_none()
+    }
+
+    /// True while flushes fail again and again.
+    pub(super) fn keeps_failing(&self) -> bool {
+        self.failures >= FAILURES_MAX
+    }
+
+    fn in_flight(&self) -> bool {
+        self.outstanding.iter().any(|&out| out)
+    }
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Seals what is open and flushes everything; [`Shard::flush_done`] tells when.
+    pub(crate) fn start_flush(&mut self) {
+        self.seal_tail(TailKind::Log);
+        self.seal_tail(TailKind::Cold);
+        self.flusher.failures = 0;
+        self.flusher.flush_all = true;
+    }
+
+    /// True once [`Shard::start_flush`] has done what it can.
+    pub(crate) fn flush_done(&self) -> bool {
+        !self.flusher.flush_all && self.flusher.is_idle()
+    }
+
+    /// Starts to flush the oldest sealed page that may go; false if there is none.
+    pub(super) fn start_next_flush(&mut self) -> bool {
+        if !self.flusher.is_idle() {
+            return true;
+        }
+        if self.flusher.keeps_failing() && !self.rounds.is_multiple_of(1024) {
+            return false;
+        }
+        let Some(place) = self.sealed.iter().position(|&page| self.pages.get(page).pins == 0)
+        else {
+            return false;
+        };
+        let Some(extent) = self.extents.claim() else { return false };
+        let Some(number) = self.sealed.remove(place) else { return false };
+        self.sequence += 1;
+        let entry = self.pages.get_mut(number);
+        entry.state = PageState::Flushing;
+        entry.extent = Some(extent);
+        entry.sequence = self.sequence;
+        entry.pins += 1;
+        let bytes = entry.units as usize * UNIT_BYTES + page::directory_bytes(entry.records);
+        self.write_header(number);
+        self.flusher.flush = Some(Flush {
+            page: number,
+            bytes: bytes.next_multiple_of(UNIT_BYTES),
+            posted: 0,
+            checked: 0,
+            failed: false,
+        });
+        true
+    }
+
+    /// Prepares and posts a few pieces of the flush under way. True if it did any.
+    pub(super) fn continue_flush(&mut self) -> bool {
+        let mut busy = false;
+        for _ in 0..PIECES_A_SLICE {
+            let Some(flush) = &self.flusher.flush else { return busy };
+            if flush.failed || flush.posted == flush.bytes {
+                break;
+            }
+            if !self.post_piece() {
+                break;
+            }
+            busy = true;
+        }
+        self.finish_flush();
+        busy
+    }
+
+    fn post_piece(&mut self) -> bool {
+        let Some(slot) = self.flusher.outstanding.iter().position(|&out| !out) else {
+            return false;
+        };
+        let Some(flush) = &self.flusher.flush else { return false };
+        let (number, start) = (flush.page, flush.posted);
+        let end = (start + self.flusher.piece_bytes).min(flush.bytes);
+        let Ok(bytes) = u32::try_from(end - start) else { return false };
+        let entry = self.pages.get(number);
+        let (Some(extent), Some(frame), sequence) = (entry.extent, entry.frame, entry.sequence)
+        else {
+            return false;
+        };
+        let landing = if self.cipher.is_some() {
+            match self.landing.allocate(bytes) {
+                Some(landing) => Some(landing),
+                None => return false,
+            }
+        } else {
+            None
+        };
+        self.fill_checks(end);
+        let local = match &landing {
+            Some(landing) => {
+                let offset = landing.offset();
+                // SAFETY: the page is flushing: nothing writes to its frame; the landing buffer is ours.
+                let (source, target) = unsafe {
+                    let frame = self.pages.pointer(number).add(start);
+                    let source = std::slice::from_raw_parts(frame, end - start);
+                    (source, self.landed_mut(offset, bytes))
+                };
+                // The page header stays in the clear.
+                let clear = HEADER_BYTES.saturating_sub(start).min(end - start);
+                target[..clear].copy_from_slice(&source[..clear]);
+                let first = u32::try_from((start + clear) / UNIT_BYTES).unwrap_or(u32::MAX);
+                if let Some(cipher) = &self.cipher {
+                    cipher.apply_to(sequence, first, &source[clear..], &mut target[clear..]);
+                }
+                self.arena.landing_slice(offset, bytes)
+            }
+            None => self.arena.slice(frame, start, bytes),
+        };
+        let work = Work::Write { local, remote: self.extents.remote(extent, start as u64) };
+        let errand = Errand::Flush(u32::try_from(slot).unwrap_or(u32::MAX));
+        let request = WorkRequest { id: errand.id(), work, signalled: true };
+        match self.post(WRITES, request) {
+            Posted::Yes => {
+                self.flusher.outstanding[slot] = true;
+                self.flusher.buffers[slot] = landing;
+                if let Some(flush) = &mut self.flusher.flush {
+                    flush.posted = end;
+                }
+                self.counters.far_writes.add(1);
+                self.counters.far_write_bytes.add(u64::from(bytes));
+                true
+            }
+            outcome => {
+                if let Some(landing) = landing {
+                    self.landing.free(landing);
+                }
+                if outcome == Posted::Down
+                    && let Some(flush) = &mut self.flusher.flush
+                {
+                    flush.failed = true;
+                }
+                false
+            }
+        }
+    }
+
+    /// Gives every record that starts before `end` its checksum.
+    fn fill_checks(&mut self, end: usize) {
+        let Some(flush) = &mut self.flusher.flush else { return };
+        let entry = self.pages.get(flush.page);
+        let frame = self.pages.pointer(flush.page);
+        let directory = entry.units as usize * UNIT_BYTES;
+        while flush.checked < entry.records {
+            let place = directory + flush.checked as usize * DIRECTORY_ENTRY_BYTES;
+            // SAFETY: the page is sealed: its directory lies behind its records and names whole records.
+            unsafe {
+                let entry = page::entry_at(frame.add(place));
+                let offset = entry.unit as usize * UNIT_BYTES;
+                if offset >= end {
+                    break;
+                }
+                record::fill_check(frame.add(offset));
+            }
+            flush.checked += 1;
+        }
+    }
+
+    /// Takes the completion of one piece.
+    pub(super) fn flush_written(&mut self, slot: u32, status: Status) {
+        let slot = slot as usize;
+        self.flusher.outstanding[slot] = false;
+        if let Some(landing) = self.flusher.buffers[slot].take() {
+            self.landing.free(landing);
+        }
+        if status != Status::Success
+            && let Some(flush) = &mut self.flusher.flush
+        {
+            flush.failed = true;
+        }
+        self.finish_flush();
+    }
+
+    fn finish_flush(&mut self) {
+        if self.flusher.in_flight() {
+            return;
+        }
+        let Some(flush) = &self.flusher.flush else { return };
+        if !flush.failed && flush.posted < flush.bytes {
+            return;
+        }
+        let Some(flush) = self.flusher.flush.take() else { return };
+        let entry = self.pages.get_mut(flush.page);
+        if flush.failed {
+            // The page is as good as before: dirty, local, to be flushed under a new sequence number.
+            entry.state = PageState::Sealed;
+            if let Some(extent) = entry.extent.take() {
+                self.extents.release(extent);
+            }
+            self.sealed.push_front(flush.page);
+            self.flusher.failures += 1;
+            if self.flusher.keeps_failing() {
+                self.flusher.flush_all = false;
+            }
+        } else {
+            entry.state = PageState::Clean;
+            self.clean.push_back(flush.page);
+            self.flusher.failures = 0;
+            self.exhausted = false;
+            self.counters.pages_flushed.add(1);
+        }
+        self.unpin(flush.page);
+    }
+}

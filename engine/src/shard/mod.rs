@@ -1,0 +1,407 @@
+//! A shard: one core's share of the keys, as a state machine.
+//!
+//! It owns its index, its log, its frames, its read cache and its end of the fabric, and knows no runtime, clock or
+//! thread: it is handed requests, completions and the time, and hands back answers and work requests.
+//!
+//! ```text
+//! serve -> index -> frame (answer)
+//!                -> stream's chunk (answer)
+//!                -> flight (park) -> READ -> advance -> answer
+//! advance -> completions, parked requests, then one slice of: flush, eviction, compaction
+//! ```
+//!
+//! - I1: a record is alive if and only if its slot holds its address, or that of a cached copy whose home it is.
+//! - I2: a page is flushed before its frame is reused; frame and extent outlive every work request on them.
+//! - I3: every request is answered exactly once.
+
+#![allow(unsafe_code)] // reads and writes records in frames and landing buffers through raw pointers
+
+mod arena;
+mod cache;
+mod compaction;
+mod extents;
+mod flight;
+mod flush;
+mod pages;
+mod request;
+mod room;
+mod serve;
+mod stream;
+mod tail;
+mod wait;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use farcore_rdma::{Endpoint, LandingOptions, LandingPool, LocalKey, QueuePair, Region, WorkId};
+use farcore_tuning::ShardCounters;
+
+use self::arena::Arena;
+use self::cache::Cache;
+use self::compaction::Compactor;
+use self::flight::Flights;
+use self::flush::Flusher;
+use self::pages::{PageKind, PageState, PageTable};
+use self::stream::Streams;
+use self::tail::Tails;
+use crate::cipher::PageCipher;
+use crate::constants::UNIT_BYTES;
+use crate::error::Error;
+use crate::index::Index;
+use crate::log::{Address, PageShape, SizeClass};
+use crate::operation::Version;
+
+pub(crate) use self::extents::ExtentPool;
+pub(crate) use self::request::{Answers, LaneId, Request};
+
+/// The queue pair that READs go to.
+const READS: usize = 0;
+/// The queue pair that bulk WRITEs go to.
+const WRITES: usize = 1;
+/// Completions taken from the fabric at once.
+const COMPLETIONS: usize = 64;
+/// READs under way at once, at most.
+const FLIGHTS: u32 = 256;
+/// Requests that wait for the fabric at once, at most.
+const PARKED: u32 = 1024;
+/// Frames below which the smallest shard cannot work.
+pub(crate) const FRAMES_MIN: usize = 16;
+/// Frames that only compaction may take.
+const FRAMES_RESERVED: usize = 2;
+
+/// What a shard is made of.
+#[derive(Debug)]
+pub(crate) struct ShardOptions<E> {
+    pub(crate) shard: u16,
+    pub(crate) local_bytes: u64,
+    pub(crate) page_bytes: u32,
+    pub(crate) keys_expected: u64,
+    pub(crate) cipher: Option<PageCipher>,
+    pub(crate) epoch: u32,
+    pub(crate) endpoint: E,
+    pub(crate) arena: Arc<Region>,
+    pub(crate) extents: Arc<ExtentPool>,
+    pub(crate) counters: Arc<ShardCounters>,
+    pub(crate) read_ahead: bool,
+}
+
+/// What a work request was posted for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Errand {
+    Flight(u32),
+    Chunk(stream::ChunkId),
+    Flush(u32),
+    Compaction(u32),
+}
+
+impl Errand {
+    fn id(self) -> WorkId {
+        WorkId(match self {
+            Self::Flight(id) => u64::from(id),
+            Self::Chunk(id) => 1 << 32 | u64::from(id.stream) << 8 | u64::from(id.chunk),
+            Self::Flush(id) => 2 << 32 | u64::from(id),
+            Self::Compaction(id) => 3 << 32 | u64::from(id),
+        })
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "unpacks what `id` packed")]
+    fn of(id: WorkId) -> Self {
+        let low = id.0 as u32;
+        match id.0 >> 32 {
+            0 => Self::Flight(low),
+            1 => Self::Chunk(stream::ChunkId { stream: (low >> 8) as u8, chunk: low as u8 }),
+            2 => Self::Flush(low),
+            _ => Self::Compaction(low),
+        }
+    }
+}
+
+/// One core's share of the keys.
+#[derive(Debug)]
+pub(crate) struct Shard<E: Endpoint> {
+    id: u16,
+    epoch: u32,
+    shape: PageShape,
+    index: Index,
+    arena: Arena,
+    pages: PageTable,
+    tails: Tails,
+    landing: LandingPool,
+    endpoint: E,
+    extents: Arc<ExtentPool>,
+    cipher: Option<PageCipher>,
+    counters: Arc<ShardCounters>,
+    streams: Streams,
+    read_ahead: bool,
+    flights: Flights,
+    /// Flights whose next step must be tried again.
+    again: VecDeque<u32>,
+    /// Sealed pages that are not yet in far memory, oldest first.
+    sealed: VecDeque<u32>,
+    /// Pages that are local and far, oldest first.
+    clean: VecDeque<u32>,
+    cache: Cache,
+    flusher: Flusher,
+    compactor: Compactor,
+    version: Version,
+    sequence: u64,
+    now_ns: u64,
+    /// Local frames are short and nothing that background work can do frees one.
+    exhausted: bool,
+    /// A lane whose client has gone.
+    gone: Vec<LaneId>,
+    rounds: u64,
+    /// Large landing blocks that parked messages hold.
+    long_messages: usize,
+}
+
+/// How the local memory of a shard is laid out.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    landing_bytes: usize,
+    chunk_bytes: u32,
+    large_blocks: u32,
+}
+
+impl Layout {
+    fn of(local_bytes: u64, page_bytes: u32) -> Self {
+        let local = usize::try_from(local_bytes).unwrap_or(usize::MAX);
+        let chunk_bytes = (local / 512).next_power_of_two().clamp(8 << 10, 64 << 10);
+        let small = (local / 64).next_power_of_two().clamp(256 << 10, 4 << 20);
+        let large_blocks = 3usize;
+        let landing_bytes = small + large_blocks * page_bytes as usize;
+        Self {
+            landing_bytes,
+            chunk_bytes: u32::try_from(chunk_bytes).unwrap_or(u32::MAX),
+            large_blocks: 3,
+        }
+    }
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// The least local memory that a shard with this page size works in, in bytes, without its index.
+    pub(crate) fn local_bytes_min(page_bytes: u32) -> u64 {
+        let page = u64::from(page_bytes);
+        let layout = Layout::of(page * 64, page_bytes);
+        let head = layout.landing_bytes + Streams::bytes(layout.chunk_bytes);
+        (head as u64).next_multiple_of(page) + page * (FRAMES_MIN + FRAMES_RESERVED) as u64
+    }
+
+    /// Lays out the arena and builds an empty shard.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the arena is too small for the index of `keys_expected` keys and a working log.
+    pub(crate) fn new(mut options: ShardOptions<E>) -> Result<Self, Error> {
+        let page_bytes = options.page_bytes as usize;
+        let layout = Layout::of(options.local_bytes, options.page_bytes);
+        let key: LocalKey = options.endpoint.register(Arc::clone(&options.arena));
+        let streams_offset = layout.landing_bytes;
+        let head_bytes = streams_offset + Streams::bytes(layout.chunk_bytes);
+        let mut arena =
+            Arena::new(options.arena, key, head_bytes, page_bytes, FRAMES_RESERVED);
+        let too_small = |have: usize| Error::Config {
+            field: "local_bytes",
+            value: format!("{} bytes a shard", options.local_bytes),
+            limit: format!(
+                "{have} of the {} page frames needed are left beside the index of {} keys: raise `local_bytes` or lower `keys_expected` or `page_bytes`",
+                FRAMES_MIN + FRAMES_RESERVED,
+                options.keys_expected
+            ),
+        };
+        let index = Index::new(arena.base(), options.keys_expected, &mut arena)
+            .map_err(|_| too_small(0))?;
+        if arena.page_frames() < FRAMES_MIN + FRAMES_RESERVED {
+            return Err(too_small(arena.page_frames()));
+        }
+        let pages = PageTable::new(arena.total() + options.extents.count() + 1);
+        let landing = LandingPool::new(LandingOptions {
+            base: 0,
+            bytes: layout.landing_bytes as u64,
+            large_block_bytes: options.page_bytes,
+            large_blocks: layout.large_blocks,
+        });
+        let frames = arena.page_frames();
+        Ok(Self {
+            id: options.shard,
+            epoch: options.epoch,
+            shape: PageShape::new(options.page_bytes),
+            index,
+            pages,
+            tails: Tails::default(),
+            landing,
+            endpoint: options.endpoint,
+            extents: options.extents,
+            cipher: options.cipher,
+            counters: options.counters,
+            streams: Streams::new(streams_offset as u64, layout.chunk_bytes),
+            read_ahead: options.read_ahead,
+            flights: Flights::new(FLIGHTS, PARKED),
+            again: VecDeque::with_capacity(FLIGHTS as usize),
+            sealed: VecDeque::with_capacity(frames),
+            clean: VecDeque::with_capacity(frames),
+            cache: Cache::new(frames, options.local_bytes),
+            flusher: Flusher::new(options.cipher_chunks()),
+            compactor: Compactor::new(),
+            version: 0,
+            sequence: 0,
+            now_ns: 0,
+            exhausted: false,
+            gone: Vec::new(),
+            rounds: 0,
+            long_messages: 0,
+            arena,
+        })
+    }
+
+    /// The counters of this shard.
+    pub(crate) fn counters(&self) -> &Arc<ShardCounters> {
+        &self.counters
+    }
+
+    /// Polls the fabric, finishes parked requests and runs one bounded slice of background work.
+    /// True if anything was done.
+    pub(crate) fn advance(&mut self, now_ns: u64, answers: &mut impl Answers) -> bool {
+        self.now_ns = now_ns;
+        self.rounds += 1;
+        self.ring(now_ns);
+        let mut busy = false;
+        if self.endpoint.outstanding() > 0 {
+            busy |= self.poll_fabric(answers);
+        }
+        if !self.again.is_empty() {
+            busy |= self.try_again(answers);
+        }
+        busy |= self.make_room();
+        busy |= self.compact_slice();
+        self.ring(now_ns);
+        if self.rounds.is_multiple_of(64) {
+            self.publish_gauges();
+        }
+        busy
+    }
+
+    /// Nothing parked, nothing on the fabric and no background work wanted: the core may park.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.flights.count() == 0
+            && self.endpoint.outstanding() == 0
+            && self.again.is_empty()
+            && self.flusher.is_idle()
+            && self.compactor.is_idle()
+            && !self.wants_room()
+    }
+
+    /// A lane's client has gone: answers to it are dropped from now on.
+    pub(crate) fn forget_lane(&mut self, lane: LaneId) {
+        self.gone.push(lane);
+    }
+
+    /// A lane has a new client.
+    pub(crate) fn adopt_lane(&mut self, lane: LaneId) {
+        self.gone.retain(|&gone| gone != lane);
+    }
+
+    fn ring(&mut self, now_ns: u64) {
+        for queue in [READS, WRITES] {
+            self.endpoint.queue(queue).ring_doorbell(now_ns);
+        }
+    }
+
+    /// Publishes the figures that are states rather than events.
+    pub(crate) fn publish_gauges(&mut self) {
+        let counters = &self.counters;
+        counters.keys.set(self.index.len() as u64);
+        counters.index_bytes.set(self.index.bytes() as u64);
+        counters.index_growth_steps.set(self.index.growth_steps());
+        counters.frames_free.set(self.arena.free_count() as u64);
+        counters.frames_total.set(self.arena.total() as u64);
+        counters.pending.set(self.flights.parked_count() as u64);
+        counters.landing_in_use_bytes.set(self.landing.in_use_bytes());
+        if self.rounds.is_multiple_of(4096) || self.is_quiet() {
+            let (mut far_pages, mut live, mut dead) = (0, 0, 0);
+            for (_, page) in self.pages.iter().filter(|(_, page)| page.extent.is_some()) {
+                far_pages += 1;
+                live += page.live_bytes;
+                dead += page.record_bytes.saturating_sub(page.live_bytes);
+            }
+            counters.far_pages.set(far_pages);
+            counters.far_live_bytes.set(live);
+            counters.far_dead_bytes.set(dead);
+        }
+    }
+
+    /// Bytes that a record counts for in its page's accounts.
+    #[inline]
+    fn account_bytes(class: SizeClass, units: u32) -> u64 {
+        u64::from(class.units().unwrap_or(units)) * UNIT_BYTES as u64
+    }
+
+    /// The first byte of a local record; null when its page is far.
+    #[inline]
+    fn local_pointer(&self, address: Address) -> *mut u8 {
+        let page = self.pages.pointer(address.page(self.shape));
+        if page.is_null() {
+            return page;
+        }
+        // SAFETY: an address that a slot holds lies inside its page's frame.
+        unsafe { page.add(address.unit(self.shape) as usize * UNIT_BYTES) }
+    }
+
+    /// Pins a page: it is not freed until [`Shard::unpin`].
+    fn pin(&mut self, page: u32) {
+        self.pages.get_mut(page).pins += 1;
+    }
+
+    fn unpin(&mut self, page: u32) {
+        let entry = self.pages.get_mut(page);
+        debug_assert!(entry.pins > 0, "a page was unpinned twice");
+        entry.pins -= 1;
+        if entry.pins == 0 && entry.live_bytes == 0 {
+            self.free_if_dead(page);
+        }
+    }
+
+    /// Frees a page with nothing alive in it, unless it is open or pinned.
+    fn free_if_dead(&mut self, page: u32) {
+        let entry = self.pages.get(page);
+        if entry.live_bytes > 0
+            || entry.pins > 0
+            || matches!(entry.state, PageState::Open | PageState::Free | PageState::Flushing)
+        {
+            return;
+        }
+        let (state, kind) = (entry.state, entry.kind);
+        match (kind, state) {
+            (PageKind::Cache, _) => self.cache.forget(page),
+            (PageKind::Log, PageState::Sealed) => self.sealed.retain(|&other| other != page),
+            (PageKind::Log, PageState::Clean) => self.clean.retain(|&other| other != page),
+            (PageKind::Log, _) => {}
+        }
+        self.streams.forget_page(page);
+        let (frame, extent) = self.pages.free(page);
+        if let Some(frame) = frame {
+            self.arena.give(frame);
+        }
+        if let Some(extent) = extent {
+            self.extents.release(extent);
+        }
+        self.exhausted = false;
+    }
+
+    /// Counts a record dead whose slot holds its address no longer.
+    fn retire(&mut self, address: Address, bytes: u64) {
+        let page = address.page(self.shape);
+        let entry = self.pages.get_mut(page);
+        debug_assert!(entry.live_bytes >= bytes, "more bytes died than lived");
+        entry.live_bytes = entry.live_bytes.saturating_sub(bytes);
+        if entry.live_bytes == 0 {
+            self.free_if_dead(page);
+        }
+        self.compactor.note_dead(bytes);
+    }
+}
+
+impl<E: Endpoint> ShardOptions<E> {
+    fn cipher_chunks(&self) -> bool {
+        self.cipher.is_some()
+    }
+}

@@ -1,0 +1,149 @@
+//! The page table: for each page number where its bytes are and what is alive in it.
+//!
+//! ```text
+//! open -> sealed -> flushing -> clean -> far -> (extent freed)
+//!    \________\________________________/  a page whose last record dies is freed at once
+//! ```
+//!
+//! - I1: `pointer(p)` is null exactly when page `p` has no frame.
+//! - I2: `live_bytes` is the sum of the size classes of the records whose slot holds their address, and of
+//!   home records whose cached copy a slot holds.
+//! - I3: a page with pins is never freed: a pin is a work request, a flush or a compaction that names it.
+
+use std::ptr;
+
+use super::arena::Frame;
+use super::extents::Extent;
+
+/// The state of a page's life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum PageState {
+    /// The number is unused.
+    #[default]
+    Free,
+    /// Takes appends and updates in place.
+    Open,
+    /// Full; takes updates in place; not in far memory.
+    Sealed,
+    /// On its way to its extent; immutable.
+    Flushing,
+    /// Local and far; immutable.
+    Clean,
+    /// Far only.
+    Far,
+}
+
+/// What a page holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum PageKind {
+    /// Records of the log.
+    #[default]
+    Log,
+    /// Copies of far records.
+    Cache,
+}
+
+/// One page.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) state: PageState,
+    pub(crate) kind: PageKind,
+    pub(crate) frame: Option<Frame>,
+    pub(crate) extent: Option<Extent>,
+    /// The sequence number of its flush: the nonce of its ciphertext.
+    pub(crate) sequence: u64,
+    /// Units in use, header included, directory not.
+    pub(crate) units: u32,
+    /// Records appended, dead ones included.
+    pub(crate) records: u32,
+    /// Bytes of the records that are alive, by size class.
+    pub(crate) live_bytes: u64,
+    /// Bytes of all records appended, by size class.
+    pub(crate) record_bytes: u64,
+    pub(crate) pins: u32,
+    /// The page that the log went on to.
+    pub(crate) successor: Option<u32>,
+    /// Set when a record of it could not be read back: compaction leaves it alone.
+    pub(crate) damaged: bool,
+}
+
+impl Page {
+    /// True while records may be changed where they are.
+    pub(crate) fn is_mutable(&self) -> bool {
+        self.kind == PageKind::Log && matches!(self.state, PageState::Open | PageState::Sealed)
+    }
+}
+
+/// All pages of a shard, by number.
+#[derive(Debug)]
+pub(crate) struct PageTable {
+    /// The frame's first byte, or null: all that a request needs of a local page.
+    pointers: Vec<*mut u8>,
+    pages: Vec<Page>,
+    free: Vec<u32>,
+}
+
+impl PageTable {
+    /// A table for at most `pages` pages; it never allocates afterwards.
+    pub(crate) fn new(pages: usize) -> Self {
+        let count = u32::try_from(pages).unwrap_or(u32::MAX);
+        Self {
+            pointers: vec![ptr::null_mut(); pages],
+            pages: vec![Page::default(); pages],
+            free: (0..count).rev().collect(),
+        }
+    }
+
+    /// Takes a page number for a new open page in `frame`.
+    pub(crate) fn open(&mut self, kind: PageKind, frame: Frame, pointer: *mut u8) -> Option<u32> {
+        let number = self.free.pop()?;
+        self.pointers[number as usize] = pointer;
+        self.pages[number as usize] =
+            Page { state: PageState::Open, kind, frame: Some(frame), ..Page::default() };
+        Some(number)
+    }
+
+    /// The first byte of a page's frame; null when the page is far.
+    #[inline]
+    pub(crate) fn pointer(&self, page: u32) -> *mut u8 {
+        self.pointers[page as usize]
+    }
+
+    /// The page.
+    #[inline]
+    pub(crate) fn get(&self, page: u32) -> &Page {
+        &self.pages[page as usize]
+    }
+
+    /// The page, to be changed.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, page: u32) -> &mut Page {
+        &mut self.pages[page as usize]
+    }
+
+    /// Takes the frame from a page: it is far from now on.
+    pub(crate) fn evict(&mut self, page: u32) -> Option<Frame> {
+        self.pointers[page as usize] = ptr::null_mut();
+        self.pages[page as usize].state = PageState::Far;
+        self.pages[page as usize].frame.take()
+    }
+
+    /// Frees a page number and hands back what the page held.
+    pub(crate) fn free(&mut self, page: u32) -> (Option<Frame>, Option<Extent>) {
+        let entry = std::mem::take(&mut self.pages[page as usize]);
+        debug_assert!(entry.state != PageState::Free && entry.pins == 0 && entry.live_bytes == 0);
+        self.pointers[page as usize] = ptr::null_mut();
+        self.free.push(page);
+        (entry.frame, entry.extent)
+    }
+
+    /// Every page in use, with its number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Page)> {
+        (0u32..).zip(&self.pages).filter(|(_, page)| page.state != PageState::Free)
+    }
+
+    /// Bytes that the table itself needs for a number of pages.
+    pub(crate) fn bytes_for(pages: usize) -> u64 {
+        (pages * (size_of::<*mut u8>() + size_of::<Page>() + size_of::<u32>())) as u64
+    }
+}

@@ -1,0 +1,221 @@
+//! Room in local memory: appending to the tails, sealing pages, and freeing frames just ahead of demand.
+
+use farcore_rdma::Endpoint;
+
+use super::pages::{PageKind, PageState};
+use super::tail::{HEADER_UNITS, OpenPage, TailKind};
+use super::Shard;
+use crate::constants::UNIT_BYTES;
+use crate::error::Error;
+use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry, PageHeader};
+use crate::log::{Address, SizeClass};
+use crate::routing::IndexHash;
+
+/// Why a record cannot be stored now.
+#[derive(Debug)]
+pub(super) enum NoRoom {
+    /// Background work is making room: try again.
+    Wait,
+    /// Nothing that the engine can do makes room.
+    Never(Error),
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Makes sure that a tail's open page can take a record, and says where it would go.
+    #[inline]
+    pub(super) fn reserve(
+        &mut self,
+        kind: TailKind,
+        units: u32,
+    ) -> Result<(Address, *mut u8), NoRoom> {
+        let page_bytes = self.shape.page_bytes();
+        if let Some(open) = self.tails.get(kind)
+            && open.fits(units, page_bytes)
+        {
+            let (number, unit) = (open.page, open.unit);
+            let address = Address::new(self.shape, number, unit);
+            let frame = self.pages.pointer(number);
+            return Ok((address, frame.wrapping_add(unit as usize * UNIT_BYTES)));
+        }
+        self.open_page(kind)?;
+        self.reserve(kind, units)
+    }
+
+    #[cold]
+    fn open_page(&mut self, kind: TailKind) -> Result<(), NoRoom> {
+        let frame = match self.arena.take(kind == TailKind::Cold) {
+            Some(frame) => frame,
+            None => return Err(self.no_frame()),
+        };
+        let page_kind = if kind == TailKind::Cache { PageKind::Cache } else { PageKind::Log };
+        let pointer = self.arena.pointer(frame).as_ptr();
+        let Some(number) = self.pages.open(page_kind, frame, pointer) else {
+            self.arena.give(frame);
+            return Err(self.no_frame());
+        };
+        let previous = self.tails.get(kind).replace(OpenPage::new(number, frame));
+        if let Some(previous) = previous {
+            self.pages.get_mut(previous.page).successor = Some(number);
+            self.seal(previous);
+        }
+        Ok(())
+    }
+
+    pub(super) fn no_frame(&self) -> NoRoom {
+        if self.exhausted {
+            NoRoom::Never(Error::FarFull {
+                used: self.extents.used_bytes(),
+                limit: self.extents.total_bytes(),
+            })
+        } else {
+            NoRoom::Wait
+        }
+    }
+
+    /// Counts in the record that was written where [`Shard::reserve`] said.
+    #[inline]
+    pub(super) fn commit(
+        &mut self,
+        kind: TailKind,
+        hash: IndexHash,
+        address: Address,
+        class: SizeClass,
+        units: u32,
+    ) {
+        let page_bytes = self.shape.page_bytes();
+        let unit = address.unit(self.shape);
+        let Some(open) = self.tails.get(kind) else { return };
+        open.unit = unit + units;
+        open.records += 1;
+        let number = open.page;
+        let place = page_bytes - open.records as usize * DIRECTORY_ENTRY_BYTES;
+        let entry = DirectoryEntry { hash, unit, class }.encode();
+        // SAFETY: `fits` kept room for this entry at the end of the open page's frame.
+        unsafe {
+            let target = self.pages.pointer(number).add(place);
+            std::ptr::copy_nonoverlapping(entry.as_ptr(), target, DIRECTORY_ENTRY_BYTES);
+        }
+        let bytes = Self::account_bytes(class, units);
+        let entry = self.pages.get_mut(number);
+        entry.live_bytes += bytes;
+        entry.record_bytes += bytes;
+        entry.units = unit + units;
+        entry.records += 1;
+    }
+
+    /// Closes a page for appends: its directory moves to directly behind its records.
+    fn seal(&mut self, open: OpenPage) {
+        let page_bytes = self.shape.page_bytes();
+        let frame = self.pages.pointer(open.page);
+        // SAFETY: the frame is `page_bytes` long, belongs to this page, and nothing else refers to it now.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(frame, page_bytes) };
+        page::seal(bytes, open.unit, open.records);
+        let entry = self.pages.get_mut(open.page);
+        entry.state = PageState::Sealed;
+        entry.units = open.unit;
+        if entry.kind == PageKind::Cache {
+            self.cache.sealed(open.page);
+        } else {
+            self.counters.pages_sealed.add(1);
+            self.sealed.push_back(open.page);
+        }
+        self.compactor.note_sealed();
+        self.free_if_dead(open.page);
+    }
+
+    /// Seals a tail's open page, if it holds anything.
+    pub(super) fn seal_tail(&mut self, kind: TailKind) {
+        let tail = self.tails.get(kind);
+        if tail.as_ref().is_some_and(|open| open.unit > HEADER_UNITS)
+            && let Some(open) = tail.take()
+        {
+            self.seal(open);
+        }
+    }
+
+    /// Writes the header of a page that is about to be flushed.
+    pub(super) fn write_header(&mut self, number: u32) {
+        let entry = self.pages.get(number);
+        let header = PageHeader {
+            epoch: self.epoch,
+            shard: self.id,
+            sequence: entry.sequence,
+            units: entry.units,
+            records: entry.records,
+            directory_unit: entry.units,
+        }
+        .encode();
+        let frame = self.pages.pointer(number);
+        // SAFETY: the page has a frame, and its first units are kept for the header.
+        unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), frame, header.len()) };
+    }
+
+    /// Frames to keep free.
+    fn free_target(&self) -> usize {
+        self.arena.reserve() + 1 + self.arena.page_frames() / 64
+    }
+
+    pub(super) fn wants_room(&self) -> bool {
+        self.arena.free_count() < self.free_target() && !self.exhausted
+            || self.flusher.flush_all && !self.sealed.is_empty() && !self.exhausted
+    }
+
+    /// One slice of making room: evict a cache or a clean page, or flush the oldest sealed one. True if it did any.
+    pub(super) fn make_room(&mut self) -> bool {
+        if self.flusher.flush_all {
+            let done = self.start_next_flush();
+            if !done && self.flusher.is_idle() {
+                self.flusher.flush_all = false;
+            }
+        }
+        let mut busy = self.continue_flush();
+        busy |= self.evict_cache_slice();
+        let free = self.arena.free_count();
+        let target = self.free_target();
+        if free >= target {
+            return busy;
+        }
+        let ahead = target + 1 + self.arena.page_frames() / 32;
+        if free + self.clean.len() < ahead {
+            busy |= self.start_next_flush();
+        }
+        if self.cache.should_shrink() || self.clean.is_empty() {
+            busy |= self.start_cache_eviction();
+        }
+        let cache_leaves = self.cache.is_evicting();
+        if !cache_leaves {
+            busy |= self.evict_clean();
+        }
+        if !busy && self.flusher.is_idle() && !cache_leaves && self.compactor.is_idle() {
+            self.check_exhausted();
+        }
+        busy
+    }
+
+    fn evict_clean(&mut self) -> bool {
+        let Some(place) = self.clean.iter().position(|&page| self.pages.get(page).pins == 0) else {
+            return false;
+        };
+        let Some(page) = self.clean.remove(place) else { return false };
+        if let Some(frame) = self.pages.evict(page) {
+            self.arena.give(frame);
+            self.counters.pages_evicted.add(1);
+        }
+        true
+    }
+
+    /// Decides whether anything can still make room; called when no background work is under way.
+    fn check_exhausted(&mut self) {
+        if self.arena.free_count() > self.arena.reserve() {
+            self.exhausted = false;
+            return;
+        }
+        if self.start_compaction_urgently() {
+            self.exhausted = false;
+            return;
+        }
+        let flushable = !self.sealed.is_empty() && self.extents.free_count() > 0;
+        let stuck = !flushable && self.clean.is_empty() && self.cache.frames() == 0;
+        self.exhausted = stuck || self.flusher.keeps_failing();
+    }
+}

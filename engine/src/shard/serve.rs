@@ -1,0 +1,487 @@
+//! Serving requests: find the record, change or answer it, or say what must be fetched first.
+
+use farcore_rdma::Endpoint;
+
+use super::pages::PageKind;
+use super::request::{Answers, LaneId, Request};
+use super::room::NoRoom;
+use super::stream::{ChunkId, Located};
+use super::tail::TailKind;
+use super::Shard;
+use crate::constants::UNIT_BYTES;
+use crate::error::Error;
+use crate::index::{Position, Slot};
+use crate::log::record::{self, LocalRecord, RecordHeader};
+use crate::log::{Address, SizeClass};
+use crate::operation::{Answer, Operation, Version};
+use crate::routing::IndexHash;
+
+/// Requests whose cache misses are overlapped.
+const BATCH: usize = 32;
+
+/// What READs have told about the far records that a request may mean.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Evidence<'a> {
+    /// The far record that holds the request's key.
+    pub(super) confirmed: Option<Confirmed<'a>>,
+    /// Far records that do not.
+    pub(super) cleared: &'a [Address],
+}
+
+/// A far record, read and found to hold the request's key.
+#[derive(Clone, Copy)]
+pub(super) struct Confirmed<'a> {
+    pub(super) address: Address,
+    pub(super) header: RecordHeader,
+    /// The whole record, checked, if it was all read.
+    pub(super) record: Option<&'a [u8]>,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// Answered.
+    Done,
+    /// Nothing was changed; it must be offered again later.
+    Blocked,
+    /// The far record at this address must be read first.
+    Fetch { address: Address, class: SizeClass },
+    /// A chunk that is on its way holds the far record.
+    Await { address: Address, chunk: ChunkId },
+}
+
+enum Found<'a> {
+    Absent,
+    Local { position: Position, slot: Slot, record: LocalRecord },
+    Confirmed { position: Position, slot: Slot, far: Confirmed<'a> },
+    Unknown { slot: Slot },
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Serves requests of one lane in order; returns how many were consumed (answered or parked). Fewer than given
+    /// means back-pressure: the rest is to be offered again later.
+    pub(crate) fn serve(
+        &mut self,
+        lane: LaneId,
+        requests: &[Request<'_>],
+        answers: &mut impl Answers,
+    ) -> usize {
+        let mut consumed = 0;
+        for batch in requests.chunks(BATCH) {
+            if batch.len() > 1 {
+                for request in batch {
+                    self.index.prefetch(request.hash);
+                }
+                for request in batch {
+                    self.prefetch_record(request.hash);
+                }
+            }
+            self.counters.batches.add(1);
+            self.counters.batched_requests.add(batch.len() as u64);
+            for request in batch {
+                if !self.serve_one(lane, request, answers) {
+                    self.counters.back_pressure.add(1);
+                    return consumed;
+                }
+                consumed += 1;
+            }
+        }
+        consumed
+    }
+
+    #[inline]
+    fn prefetch_record(&self, hash: IndexHash) {
+        if let Some((_, slot)) = self.index.candidates(hash).next() {
+            let pointer = self.local_pointer(slot.address());
+            if !pointer.is_null() {
+                let lines = slot.class().units().unwrap_or(16).min(16) as usize * UNIT_BYTES;
+                for offset in (0..lines + 48).step_by(64) {
+                    record::prefetch(pointer.wrapping_add(offset));
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn serve_one(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        answers: &mut impl Answers,
+    ) -> bool {
+        if let Some(flight) = self.flights.of_hash(request.hash) {
+            return self.park_behind(flight, lane, request);
+        }
+        match self.execute(
+            lane,
+            request.token,
+            request.hash,
+            &request.operation,
+            Evidence::default(),
+            answers,
+        ) {
+            Step::Done => true,
+            Step::Blocked => false,
+            Step::Fetch { address, class } => self.launch(lane, request, address, Some(class), None),
+            Step::Await { address, chunk } => self.launch(lane, request, address, None, Some(chunk)),
+        }
+    }
+
+    /// Runs an operation as far as it goes.
+    #[inline]
+    pub(super) fn execute(
+        &mut self,
+        lane: LaneId,
+        token: u64,
+        hash: IndexHash,
+        operation: &Operation<'_>,
+        evidence: Evidence<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        match *operation {
+            Operation::Get { key } => self.get(lane, token, hash, key, evidence, answers),
+            Operation::Put { key, value } => {
+                self.put(lane, token, hash, key, value, None, evidence, answers)
+            }
+            Operation::CompareAndSwap { key, expected, value } => {
+                self.put(lane, token, hash, key, value, Some(expected), evidence, answers)
+            }
+            Operation::Delete { key } => self.delete(lane, token, hash, key, evidence, answers),
+        }
+    }
+
+    #[inline]
+    fn find<'a>(&self, hash: IndexHash, key: &[u8], evidence: Evidence<'a>) -> Found<'a> {
+        let mut found = Found::Absent;
+        for (position, slot) in self.index.candidates(hash) {
+            let address = slot.address();
+            let pointer = self.local_pointer(address);
+            if pointer.is_null() {
+                if let Some(far) = evidence.confirmed.filter(|far| far.address == address) {
+                    return Found::Confirmed { position, slot, far };
+                }
+                if matches!(found, Found::Absent) && !evidence.cleared.contains(&address) {
+                    found = Found::Unknown { slot };
+                }
+                continue;
+            }
+            // SAFETY: a slot's address names a whole record in its page's frame.
+            let record = unsafe { LocalRecord::at(pointer) };
+            if record.key() == key {
+                return Found::Local { position, slot, record };
+            }
+            self.counters.tag_false_matches.add(1);
+        }
+        found
+    }
+
+    /// Finds the record, taking what a stream has read ahead as evidence.
+    #[inline]
+    fn find_or_step<'a>(
+        &mut self,
+        hash: IndexHash,
+        key: &[u8],
+        evidence: Evidence<'a>,
+    ) -> Result<Found<'a>, Step> {
+        match self.find(hash, key, evidence) {
+            Found::Unknown { slot } => self.find_far(hash, key, slot, evidence),
+            found => Ok(found),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_far<'a>(
+        &mut self,
+        hash: IndexHash,
+        key: &[u8],
+        slot: Slot,
+        evidence: Evidence<'a>,
+    ) -> Result<Found<'a>, Step> {
+        let (address, class) = (slot.address(), slot.class());
+        let fetch = Step::Fetch { address, class };
+        let Some(units) = class.units() else { return Err(fetch) };
+        let (page, unit) = (address.page(self.shape), address.unit(self.shape));
+        let units = units.min(self.pages.get(page).units.saturating_sub(unit));
+        match self.locate(page, unit, units) {
+            Located::Ready { id, offset, bytes } => {
+                // SAFETY: the chunk is ready and is not reused before the next post, which is after this request.
+                let read = unsafe { self.landed(offset, bytes) };
+                self.stream_served(id, page, unit, units);
+                let Some(record) = record::RecordView::parse(read).filter(|view| view.verify())
+                else {
+                    return Err(fetch);
+                };
+                if record.key() != key {
+                    return Err(fetch);
+                }
+                self.counters.stream_hits.add(1);
+                let wanted = record.units() as usize * UNIT_BYTES;
+                self.counters.far_wanted_bytes.add(wanted as u64);
+                let far = Confirmed { address, header: record.header(), record: Some(&read[..wanted]) };
+                match self.find(hash, key, Evidence { confirmed: Some(far), ..evidence }) {
+                    Found::Unknown { .. } => Err(fetch),
+                    found => Ok(found),
+                }
+            }
+            Located::Reading(chunk) => Err(Step::Await { address, chunk }),
+            Located::Miss => match self.stream_missed(page, unit, units) {
+                Some(chunk) => Err(Step::Await { address, chunk }),
+                None => Err(fetch),
+            },
+        }
+    }
+
+    #[inline]
+    fn get(
+        &mut self,
+        lane: LaneId,
+        token: u64,
+        hash: IndexHash,
+        key: &[u8],
+        evidence: Evidence<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        let found = match self.find_or_step(hash, key, evidence) {
+            Ok(found) => found,
+            Err(step) => return step,
+        };
+        match found {
+            Found::Local { slot, record, .. } => {
+                let header = record.header();
+                if !answers.has_room(lane, header.value_bytes() as usize) {
+                    return Step::Blocked;
+                }
+                let page = slot.address().page(self.shape);
+                if self.pages.get(page).kind == PageKind::Cache {
+                    record.mark_hot();
+                    self.cache.note_hit(true);
+                    self.counters.cache_hits.add(1);
+                } else {
+                    self.cache.note_hit(false);
+                    self.counters.local_hits.add(1);
+                }
+                self.counters.gets.add(1);
+                answers.answer(
+                    lane,
+                    token,
+                    Answer::Value { version: header.version(), value: record.value() },
+                );
+            }
+            Found::Confirmed { position, slot, far } => {
+                let Some(bytes) = far.record else {
+                    return Step::Fetch { address: far.address, class: slot.class() };
+                };
+                let Some(view) = record::RecordView::parse(bytes) else { return Step::Blocked };
+                if !answers.has_room(lane, view.value().len()) {
+                    return Step::Blocked;
+                }
+                self.counters.gets.add(1);
+                self.counters.far_hits.add(1);
+                answers.answer(
+                    lane,
+                    token,
+                    Answer::Value { version: view.version(), value: view.value() },
+                );
+                if !evidence.confirmed.is_none_or(|known| known.record.is_none()) {
+                    self.keep_copy(hash, position, slot, bytes);
+                }
+            }
+            Found::Unknown { slot } => {
+                return Step::Fetch { address: slot.address(), class: slot.class() };
+            }
+            Found::Absent => {
+                if !answers.has_room(lane, 0) {
+                    return Step::Blocked;
+                }
+                self.counters.gets.add(1);
+                self.counters.gets_absent.add(1);
+                answers.answer(lane, token, Answer::Absent);
+            }
+        }
+        Step::Done
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    #[inline]
+    fn put(
+        &mut self,
+        lane: LaneId,
+        token: u64,
+        hash: IndexHash,
+        key: &[u8],
+        value: &[u8],
+        expected: Option<Version>,
+        evidence: Evidence<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        if !answers.has_room(lane, 0) {
+            return Step::Blocked;
+        }
+        let found = match self.find_or_step(hash, key, evidence) {
+            Ok(found) => found,
+            Err(step) => return step,
+        };
+        if let Some(expected) = expected {
+            let current = match &found {
+                Found::Absent => 0,
+                Found::Local { record, .. } => record.header().version(),
+                Found::Confirmed { far, .. } => far.header.version(),
+                Found::Unknown { slot } => {
+                    return Step::Fetch { address: slot.address(), class: slot.class() };
+                }
+            };
+            if current != expected {
+                self.counters.swaps.add(1);
+                self.counters.swaps_mismatched.add(1);
+                answers.answer(lane, token, Answer::Mismatch { current });
+                return Step::Done;
+            }
+        }
+        let units = record::units_for(key.len(), value.len());
+        let class = SizeClass::for_units(units);
+        let version = self.version + 1;
+        let stored = match found {
+            Found::Local { position, slot, record } => {
+                let old_units = record.header().units();
+                let page = slot.address().page(self.shape);
+                if self.pages.get(page).is_mutable() && units <= old_units {
+                    record.overwrite(version, value);
+                    self.counters.puts_in_place.add(1);
+                    if class != slot.class() || class.units().is_none() {
+                        let old = Self::account_bytes(slot.class(), old_units);
+                        let new = Self::account_bytes(class, units);
+                        let entry = self.pages.get_mut(page);
+                        entry.live_bytes = entry.live_bytes - old + new;
+                        self.index.replace(position, class, slot.address());
+                    }
+                    Ok(())
+                } else {
+                    self.replace(hash, position, slot, old_units, version, key, value)
+                }
+            }
+            Found::Confirmed { position, slot, far } => {
+                self.replace(hash, position, slot, far.header.units(), version, key, value)
+            }
+            Found::Unknown { slot } => {
+                return Step::Fetch { address: slot.address(), class: slot.class() };
+            }
+            Found::Absent => self.insert(hash, class, units, version, key, value),
+        };
+        match stored {
+            Ok(()) => {
+                self.version = version;
+                if expected.is_some() {
+                    self.counters.swaps.add(1);
+                } else {
+                    self.counters.puts.add(1);
+                }
+                answers.answer(lane, token, Answer::Stored { version });
+                Step::Done
+            }
+            Err(NoRoom::Wait) => Step::Blocked,
+            Err(NoRoom::Never(error)) => {
+                self.counters.failures.add(1);
+                answers.answer(lane, token, Answer::Failed(error));
+                Step::Done
+            }
+        }
+    }
+
+    /// Appends a new record for a key whose slot is known, and lets the old record die.
+    #[allow(clippy::too_many_arguments)]
+    fn replace(
+        &mut self,
+        hash: IndexHash,
+        position: Position,
+        slot: Slot,
+        old_units: u32,
+        version: Version,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), NoRoom> {
+        let units = record::units_for(key.len(), value.len());
+        let class = SizeClass::for_units(units);
+        let (address, pointer) = self.reserve(TailKind::Log, units)?;
+        // SAFETY: `reserve` made room for `units` at `pointer`.
+        unsafe { record::write_at(pointer, version, 0, key, value) };
+        self.commit(TailKind::Log, hash, address, class, units);
+        self.index.replace(position, class, address);
+        self.retire_slot(slot, old_units);
+        Ok(())
+    }
+
+    fn insert(
+        &mut self,
+        hash: IndexHash,
+        class: SizeClass,
+        units: u32,
+        version: Version,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), NoRoom> {
+        let (address, pointer) = self.reserve(TailKind::Log, units)?;
+        if self.index.insert(hash, class, address, &mut self.arena).is_err() {
+            return Err(self.no_segment());
+        }
+        // SAFETY: `reserve` made room for `units` at `pointer`.
+        unsafe { record::write_at(pointer, version, 0, key, value) };
+        self.commit(TailKind::Log, hash, address, class, units);
+        Ok(())
+    }
+
+    /// Counts the record of a slot dead, and its home if it is a cached copy.
+    pub(super) fn retire_slot(&mut self, slot: Slot, units: u32) {
+        let address = slot.address();
+        let bytes = Self::account_bytes(slot.class(), units);
+        if self.pages.get(address.page(self.shape)).kind == PageKind::Cache {
+            let home = self.home_of(address);
+            self.retire(home, bytes);
+        }
+        self.retire(address, bytes);
+    }
+
+    fn delete(
+        &mut self,
+        lane: LaneId,
+        token: u64,
+        hash: IndexHash,
+        key: &[u8],
+        evidence: Evidence<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        if !answers.has_room(lane, 0) {
+            return Step::Blocked;
+        }
+        let found = match self.find_or_step(hash, key, evidence) {
+            Ok(found) => found,
+            Err(step) => return step,
+        };
+        let (position, slot, units) = match found {
+            Found::Absent => {
+                self.counters.deletes.add(1);
+                self.counters.deletes_absent.add(1);
+                answers.answer(lane, token, Answer::Absent);
+                return Step::Done;
+            }
+            Found::Local { position, slot, record } => (position, slot, record.header().units()),
+            Found::Confirmed { position, slot, far } => (position, slot, far.header.units()),
+            Found::Unknown { slot } => {
+                return Step::Fetch { address: slot.address(), class: slot.class() };
+            }
+        };
+        self.index.remove(position);
+        self.retire_slot(slot, units);
+        self.counters.deletes.add(1);
+        answers.answer(lane, token, Answer::Deleted);
+        Step::Done
+    }
+
+    /// Why the index could not grow.
+    fn no_segment(&mut self) -> NoRoom {
+        if self.arena.page_frames() <= super::FRAMES_MIN {
+            return NoRoom::Never(Error::IndexFull { shard: self.id, keys: self.index.len() as u64 });
+        }
+        self.no_frame()
+    }
+}

@@ -1,0 +1,252 @@
+//! Read-ahead for misses that walk the log in order.
+//!
+//! A *walk* is a run of far accesses at rising units of one page, each near the one before. After four such the
+//! walk becomes a stream: it fetches chunks that double in size, one ahead of the one being read. A chunk that was
+//! hardly used, or a page that is freed, ends it.
+
+use crate::constants::UNIT_BYTES;
+
+/// Accesses in order before a walk is believed.
+const STREAK_MIN: u32 = 4;
+/// How far ahead of the last access the next one of the same walk may lie, in units.
+const GAP_UNITS: u32 = 256;
+/// Walks and streams followed at once.
+pub(crate) const STREAMS: usize = 8;
+/// First chunk of a stream, in units.
+const FIRST_CHUNK_UNITS: u32 = 512;
+
+/// The state of a chunk's buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum ChunkState {
+    #[default]
+    Empty,
+    Reading,
+    Ready,
+}
+
+/// A run of units of one page in a buffer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Chunk {
+    pub(crate) state: ChunkState,
+    pub(crate) page: u32,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    /// Where its buffer lies in the arena's region, in bytes.
+    pub(crate) offset: u64,
+    /// Parked requests that need it.
+    pub(crate) waiters: u32,
+    /// Units of it that were asked for.
+    pub(crate) served: u32,
+    /// Set when the page went away while it was being read.
+    pub(crate) stale: bool,
+}
+
+impl Chunk {
+    fn covers(&self, page: u32, unit: u32, units: u32) -> bool {
+        self.state != ChunkState::Empty
+            && !self.stale
+            && self.page == page
+            && self.start <= unit
+            && unit + units <= self.end
+    }
+
+    /// True if its buffer may be used for something else.
+    pub(crate) fn is_free(&self) -> bool {
+        self.state != ChunkState::Reading && self.waiters == 0
+    }
+}
+
+/// One walk, and its chunks once it is believed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stream {
+    page: u32,
+    next: u32,
+    streak: u32,
+    stamp: u64,
+    chunk_units: u32,
+    pub(crate) newest: usize,
+    pub(crate) chunks: [Chunk; 2],
+}
+
+/// Names one chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ChunkId {
+    pub(crate) stream: u8,
+    pub(crate) chunk: u8,
+}
+
+/// Where a far record is, if a stream has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Located {
+    /// In a chunk that has arrived, at this byte offset of the region.
+    Ready { id: ChunkId, offset: u64, bytes: u32 },
+    /// In a chunk that is on its way.
+    Reading(ChunkId),
+    /// Nowhere.
+    Miss,
+}
+
+/// The walks and streams of a shard.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    streams: [Stream; STREAMS],
+    clock: u64,
+    chunk_units_max: u32,
+}
+
+impl Streams {
+    /// Streams with two buffers each, laid out from `offset` in the region.
+    pub(crate) fn new(offset: u64, chunk_bytes: u32) -> Self {
+        let mut streams = [Stream::default(); STREAMS];
+        let buffers = streams.iter_mut().flat_map(|stream| &mut stream.chunks);
+        for (chunk, place) in buffers.zip(0u64..) {
+            chunk.offset = offset + place * u64::from(chunk_bytes);
+        }
+        Self { streams, clock: 0, chunk_units_max: chunk_bytes / UNIT_BYTES as u32 }
+    }
+
+    /// Bytes that the buffers of all streams need.
+    pub(crate) fn bytes(chunk_bytes: u32) -> usize {
+        STREAMS * 2 * chunk_bytes as usize
+    }
+
+    /// The stream.
+    pub(crate) fn get_mut(&mut self, id: ChunkId) -> &mut Chunk {
+        &mut self.streams[id.stream as usize].chunks[id.chunk as usize]
+    }
+
+    /// Looks for a record of `units` at `unit` of `page`.
+    pub(crate) fn locate(&self, page: u32, unit: u32, units: u32) -> Located {
+        for (stream, entry) in (0u8..).zip(&self.streams) {
+            for (chunk, held) in (0u8..).zip(&entry.chunks) {
+                if held.covers(page, unit, units) {
+                    let id = ChunkId { stream, chunk };
+                    return if held.state == ChunkState::Ready {
+                        let offset = held.offset + u64::from(unit - held.start) * UNIT_BYTES as u64;
+                        Located::Ready { id, offset, bytes: units * UNIT_BYTES as u32 }
+                    } else {
+                        Located::Reading(id)
+                    };
+                }
+            }
+        }
+        Located::Miss
+    }
+
+    /// Notes an access that a chunk served; answers true if it was the first one in the newest chunk.
+    pub(crate) fn served(&mut self, id: ChunkId, page: u32, unit: u32, units: u32) -> bool {
+        self.clock += 1;
+        let stream = &mut self.streams[id.stream as usize];
+        stream.stamp = self.clock;
+        stream.page = page;
+        stream.next = stream.next.max(unit + units);
+        let chunk = &mut stream.chunks[id.chunk as usize];
+        let first = chunk.served == 0;
+        chunk.served += units;
+        first && stream.newest == id.chunk as usize
+    }
+
+    /// Notes an access that no chunk holds; answers a stream that should fetch from here.
+    pub(crate) fn missed(&mut self, page: u32, unit: u32, units: u32) -> Option<usize> {
+        self.clock += 1;
+        let mut oldest = 0;
+        for index in 0..STREAMS {
+            let stream = &mut self.streams[index];
+            if stream.streak > 0
+                && stream.page == page
+                && unit >= stream.next
+                && unit - stream.next <= GAP_UNITS
+            {
+                stream.streak += 1;
+                stream.next = unit + units;
+                stream.stamp = self.clock;
+                return (stream.streak >= STREAK_MIN).then_some(index);
+            }
+            if stream.stamp < self.streams[oldest].stamp
+                && self.streams[index].chunks.iter().all(Chunk::is_free)
+            {
+                oldest = index;
+            }
+        }
+        let stream = &mut self.streams[oldest];
+        if stream.chunks.iter().all(Chunk::is_free) {
+            for chunk in &mut stream.chunks {
+                chunk.state = ChunkState::Empty;
+            }
+            stream.page = page;
+            stream.next = unit + units;
+            stream.streak = 1;
+            stream.stamp = self.clock;
+            stream.chunk_units = FIRST_CHUNK_UNITS.min(self.chunk_units_max);
+        }
+        None
+    }
+
+    /// Where the chunk after the newest one starts, if the stream is worth going on with: its page, its first unit
+    /// and how many units it takes. A start at or past the page's end means the next page of the log.
+    pub(crate) fn next_chunk(&self, stream: usize) -> Option<(u32, u32, u32)> {
+        let stream = &self.streams[stream];
+        let newest = &stream.chunks[stream.newest];
+        if newest.state == ChunkState::Empty || newest.stale {
+            return None;
+        }
+        let older = &stream.chunks[1 - stream.newest];
+        let wasted = older.state == ChunkState::Ready && older.served * 8 < older.end - older.start;
+        if wasted || !older.is_free() {
+            return None;
+        }
+        Some((newest.page, newest.end, (stream.chunk_units * 2).min(self.chunk_units_max)))
+    }
+
+    /// The size of a stream's first chunk, in units.
+    pub(crate) fn first_units(&self, stream: usize) -> u32 {
+        self.streams[stream].chunk_units
+    }
+
+    /// Sets up a chunk to be read and names it; `None` while both buffers are needed.
+    pub(crate) fn begin(&mut self, stream: usize, page: u32, start: u32, end: u32) -> Option<ChunkId> {
+        let entry = &mut self.streams[stream];
+        let place = if entry.chunks[1 - entry.newest].is_free() {
+            1 - entry.newest
+        } else if entry.chunks[entry.newest].is_free() {
+            entry.newest
+        } else {
+            return None;
+        };
+        let chunk = &mut entry.chunks[place];
+        *chunk = Chunk {
+            state: ChunkState::Reading,
+            page,
+            start,
+            end,
+            offset: chunk.offset,
+            ..Chunk::default()
+        };
+        entry.newest = place;
+        entry.chunk_units = (end - start).max(entry.chunk_units);
+        Some(ChunkId { stream: u8::try_from(stream).ok()?, chunk: u8::try_from(place).ok()? })
+    }
+
+    /// Gives up a walk that turned out badly.
+    pub(crate) fn drop_stream(&mut self, stream: usize) {
+        self.streams[stream].streak = 0;
+    }
+
+    /// Forgets what was read from a page that is being freed.
+    pub(crate) fn forget_page(&mut self, page: u32) {
+        for stream in &mut self.streams {
+            if stream.page == page {
+                stream.streak = 0;
+            }
+            for chunk in &mut stream.chunks {
+                if chunk.page == page && chunk.state != ChunkState::Empty {
+                    if chunk.state == ChunkState::Ready {
+                        chunk.state = ChunkState::Empty;
+                    } else {
+                        chunk.stale = true;
+                    }
+                }
+            }
+        }
+    }
+}
