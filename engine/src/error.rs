@@ -98,6 +98,12 @@ pub enum Error {
         /// Unit within the page.
         unit: u32,
     },
+    /// The encryption key cannot be used; the key itself is never repeated.
+    #[error("encryption key: {reason}")]
+    Key {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The engine has been closed.
     #[error("the engine is closed")]
     Closed,

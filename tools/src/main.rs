@@ -1,2 +1,26 @@
-//! Farcore.
-fn main() {}
+//! The `farcore` command: operate and inspect Farcore.
+
+mod doctor;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "farcore", version, about = "Operate and inspect Farcore")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Tell what this machine lacks to run Farcore well, and how to mend it.
+    Doctor,
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Doctor => doctor::run(),
+    }
+}

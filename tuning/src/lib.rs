@@ -1,1 +1,15 @@
-//! Farcore.
+//! What measures: the clock, per-core counters and latency histograms of Farcore.
+//!
+//! Counters and histograms have one writer, the core that owns them, and any number of readers: a write is a plain
+//! load and store, so counting costs about as much as a local variable and readers stop nobody. This crate knows no
+//! storage and no network type.
+
+mod clock;
+mod counters;
+mod histogram;
+mod memory;
+
+pub use clock::Clock;
+pub use counters::{Counter, Gauge, ShardCounters, ShardSnapshot};
+pub use histogram::{Histogram, HistogramSnapshot};
+pub use memory::resident_bytes;

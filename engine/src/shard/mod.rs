@@ -28,6 +28,8 @@ mod room;
 mod serve;
 mod stream;
 mod tail;
+#[cfg(test)]
+mod tests;
 mod wait;
 
 use std::collections::VecDeque;
@@ -208,7 +210,7 @@ impl<E: Endpoint> Shard<E> {
                 options.keys_expected
             ),
         };
-        let index = Index::new(arena.base(), options.keys_expected, &mut arena)
+        let index = Index::new(options.keys_expected, &mut arena)
             .map_err(|_| too_small(0))?;
         if arena.page_frames() < FRAMES_MIN + FRAMES_RESERVED {
             return Err(too_small(arena.page_frames()));

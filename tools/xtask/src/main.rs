@@ -1,2 +1,77 @@
-//! Farcore.
-fn main() {}
+//! What people of this project do often: `cargo xtask <task>`.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "What people of this project do often")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// All that must hold before a change lands: format, lints, model check, tests.
+    Ci,
+    /// The model check of the ring under loom.
+    Loom,
+    /// The contest at its default size; further arguments go to it.
+    Bench {
+        /// Arguments for `farcore-bench contest`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// The model test of the shard, from one seed.
+    Sim {
+        /// The seed, as a failing test prints it.
+        #[arg(long)]
+        seed: u64,
+    },
+    /// What this machine lacks to run Farcore well.
+    Doctor,
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+fn perform(task: Task) -> Result<()> {
+    match task {
+        Task::Ci => run(Command::new("bash").arg(".ci/run")),
+        Task::Loom => run(cargo(&["test", "--release", "--target-dir", "target/loom"])
+            .args(["-p", "farcore", "--lib", "--", "ring::"])
+            .env("RUSTFLAGS", "--cfg loom")),
+        Task::Bench { arguments } => {
+            run(cargo(&["run", "--release", "-p", "farcore-bench", "--", "contest"])
+                .args(arguments))
+        }
+        Task::Sim { seed } => {
+            run(cargo(&["test", "-p", "farcore", "--lib", "--", "shard::tests", "--nocapture"])
+                .env("FARCORE_SEED", seed.to_string()))
+        }
+        Task::Doctor => run(&mut cargo(&["run", "-q", "-p", "farcore-tools", "--", "doctor"])),
+    }
+}
+
+fn main() -> ExitCode {
+    match perform(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

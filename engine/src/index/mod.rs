@@ -1,0 +1,430 @@
+//! The index: from a key's hash to where its record may lie.
+//!
+//! Open addressing in segments of 256 cache-line buckets of 8 slots, linear probing by bucket inside a segment, exact
+//! backward shift on removal. The directory leads from hash to segment in one load.
+//!
+//! Growth never needs the keys, which may be far away: the 16 tag bits in each slot say where it moves. A *group* of 2
+//! segments divides its share of the tags by 2, then by 3, then by 4; a group of 4 becomes two groups of 2. So
+//! memory grows by half and by a third, never by doubling, and one step touches four segments at most.
+//!
+//! ```text
+//! root = hash bits 63..32 x roots >> 32      cell = tag x (12 << depth) >> 16
+//! directory[root x (12 << depth) + cell] = segment          12 is divisible by 2, 3 and 4
+//! ```
+//!
+//! - I1: a slot lies at most 15 buckets past its home, and no bucket between home and it has an empty slot.
+//! - I2: the segment of a slot is the one that the directory names for its root and tag.
+
+#![allow(unsafe_code)] // segments lie in the shard's arena
+
+mod segment;
+mod slot;
+
+use std::ptr::NonNull;
+
+use self::segment::{BUCKETS, SLOTS_A_BUCKET, Segment};
+use self::slot::{TAG_BITS, tag_of};
+use crate::constants::SEGMENT_BYTES;
+use crate::log::{Address, SizeClass};
+use crate::routing::IndexHash;
+
+pub(crate) use self::slot::Slot;
+
+/// Slots of a segment.
+const SLOTS: usize = BUCKETS * SLOTS_A_BUCKET;
+/// Keys a segment is meant for when the index is sized for its keys.
+const KEYS_A_SEGMENT: u64 = SLOTS as u64 * 82 / 100;
+/// Keys in a group's segment, on average, at which the group grows.
+const GROWS_AT: usize = SLOTS * 90 / 100;
+/// Directory cells of a group with a whole root to itself.
+const CELLS: usize = 12;
+/// Times that a group can be split.
+const DEPTH_MAX: u32 = 8;
+
+const _: () = assert!(SLOTS * 8 == SEGMENT_BYTES);
+
+/// Where the index gets its memory.
+pub(crate) trait SegmentSource {
+    /// A piece of [`SEGMENT_BYTES`], aligned to a cache line, that outlives the index; `None` when there is none now.
+    fn allocate(&mut self) -> Option<NonNull<u8>>;
+}
+
+/// The index cannot take another slot without memory that is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NoSegment;
+
+/// Names one slot until the next insertion or removal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Position {
+    segment: u32,
+    slot: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Group {
+    root: u32,
+    /// Splits that led to this group, and the tag bits that they consumed.
+    depth: u32,
+    prefix: u32,
+    segments: [u32; 4],
+    count: usize,
+    keys: usize,
+}
+
+/// From hash to candidates for a record.
+#[derive(Debug)]
+pub(crate) struct Index {
+    segments: Vec<Segment>,
+    /// The group of each segment.
+    group_of: Vec<u32>,
+    groups: Vec<Group>,
+    directory: Vec<u32>,
+    roots: u32,
+    /// Cells a root: `12 << depth`.
+    cells: usize,
+    keys: usize,
+    growth_steps: u64,
+}
+
+impl Index {
+    /// Segments of an index that is sized for this many keys.
+    pub(crate) fn segments_for(keys: u64) -> u64 {
+        2 * Self::roots_for(keys)
+    }
+
+    fn roots_for(keys: u64) -> u64 {
+        keys.div_ceil(2 * KEYS_A_SEGMENT).max(1)
+    }
+
+    /// An empty index sized for `keys_expected`.
+    ///
+    /// # Errors
+    /// [`NoSegment`] if the source runs dry.
+    pub(crate) fn new(
+        keys_expected: u64,
+        source: &mut impl SegmentSource,
+    ) -> Result<Self, NoSegment> {
+        let roots = u32::try_from(Self::roots_for(keys_expected)).map_err(|_| NoSegment)?;
+        let mut index = Self {
+            segments: Vec::new(),
+            group_of: Vec::new(),
+            groups: Vec::new(),
+            directory: vec![0; roots as usize * CELLS],
+            roots,
+            cells: CELLS,
+            keys: 0,
+            growth_steps: 0,
+        };
+        for root in 0..roots {
+            let segments = [index.add_segment(root, source)?, index.add_segment(root, source)?, 0, 0];
+            index.groups.push(Group { root, depth: 0, prefix: 0, segments, count: 2, keys: 0 });
+            index.publish(root as usize);
+        }
+        Ok(index)
+    }
+
+    fn add_segment(&mut self, group: u32, source: &mut impl SegmentSource) -> Result<u32, NoSegment> {
+        let number = u32::try_from(self.segments.len()).map_err(|_| NoSegment)?;
+        let memory = source.allocate().ok_or(NoSegment)?;
+        // SAFETY: the source promises the memory for good, and to nobody else.
+        self.segments.push(unsafe { Segment::new(memory) });
+        self.group_of.push(group);
+        Ok(number)
+    }
+
+    /// Writes a group's segments into the directory.
+    fn publish(&mut self, group: usize) {
+        let group = &self.groups[group];
+        let cells = self.cells >> group.depth;
+        let first = group.root as usize * self.cells + group.prefix as usize * cells;
+        for cell in 0..cells {
+            self.directory[first + cell] = group.segments[cell * group.count / cells];
+        }
+    }
+
+    #[inline]
+    fn segment_of(&self, hash: IndexHash) -> u32 {
+        let root = ((hash.0 >> 32) * u64::from(self.roots)) >> 32;
+        let cell = (usize::from(tag_of(hash)) * self.cells) >> TAG_BITS;
+        self.directory[root as usize * self.cells + cell]
+    }
+
+    #[inline]
+    fn home_of(hash: IndexHash) -> usize {
+        hash.0 as usize & (BUCKETS - 1)
+    }
+
+    /// Asks for the home bucket of a hash before it is needed.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: IndexHash) {
+        let segment = &self.segments[self.segment_of(hash) as usize];
+        crate::log::record::prefetch(segment.bucket_pointer(Self::home_of(hash)));
+    }
+
+    /// The slots that may stand for a hash, in probing order. Cost: usually one cache line.
+    #[inline]
+    pub(crate) fn candidates(&self, hash: IndexHash) -> Candidates<'_> {
+        let number = self.segment_of(hash);
+        let home = Self::home_of(hash);
+        let mut candidates = Candidates {
+            segment: &self.segments[number as usize],
+            number,
+            home,
+            displacement: 0,
+            tag: tag_of(hash),
+            found: 0,
+            last: false,
+        };
+        candidates.look();
+        candidates
+    }
+
+    /// The slot of a hash that holds an address.
+    #[inline]
+    pub(crate) fn find_address(&self, hash: IndexHash, address: Address) -> Option<Position> {
+        self.candidates(hash).find(|(_, slot)| slot.address() == address).map(|(position, _)| position)
+    }
+
+    /// The slot at a position.
+    #[inline]
+    pub(crate) fn slot(&self, position: Position) -> Slot {
+        self.segments[position.segment as usize].slot(position.slot as usize)
+    }
+
+    /// Points a slot at another place.
+    #[inline]
+    pub(crate) fn replace(&mut self, position: Position, class: SizeClass, address: Address) {
+        let segment = &mut self.segments[position.segment as usize];
+        let slot = segment.slot(position.slot as usize);
+        debug_assert!(!slot.is_empty());
+        segment.set(position.slot as usize, slot.with_place(class, address));
+    }
+
+    /// Adds a slot, growing if need be.
+    ///
+    /// # Errors
+    /// [`NoSegment`] if there is no place for it and no memory to make one; nothing has changed then.
+    pub(crate) fn insert(
+        &mut self,
+        hash: IndexHash,
+        class: SizeClass,
+        address: Address,
+        source: &mut impl SegmentSource,
+    ) -> Result<(), NoSegment> {
+        let (tag, home) = (tag_of(hash), Self::home_of(hash));
+        loop {
+            let number = self.segment_of(hash) as usize;
+            let group = self.group_of[number] as usize;
+            let crowded = {
+                let group = &self.groups[group];
+                group.keys >= GROWS_AT * group.count
+            };
+            // A crowded group grows when it can; a place within reach will do when it cannot.
+            if crowded && self.grow(group, source).is_ok() {
+                continue;
+            }
+            let number = self.segment_of(hash) as usize;
+            if self.segments[number].insert(home, tag, class, address) {
+                self.groups[group].keys += 1;
+                self.keys += 1;
+                return Ok(());
+            }
+            self.grow(group, source)?;
+        }
+    }
+
+    /// Removes a slot and shifts back those that may move.
+    pub(crate) fn remove(&mut self, position: Position) {
+        self.segments[position.segment as usize].remove(position.slot as usize);
+        self.groups[self.group_of[position.segment as usize] as usize].keys -= 1;
+        self.keys -= 1;
+    }
+
+    /// One step of growth of a group.
+    #[cold]
+    fn grow(&mut self, id: usize, source: &mut impl SegmentSource) -> Result<(), NoSegment> {
+        if self.groups[id].count == 4 {
+            return self.split(id);
+        }
+        let number = u32::try_from(id).map_err(|_| NoSegment)?;
+        let added = self.add_segment(number, source)?;
+        let group = &mut self.groups[id];
+        group.segments[group.count] = added;
+        group.count += 1;
+        let group = group.clone();
+        self.publish(id);
+        // From the last segment down, so that what moves up finds room: all move towards the new segment.
+        for place in (0..group.count - 1).rev() {
+            self.hand_on(group.segments[place], &group);
+        }
+        self.growth_steps += 1;
+        Ok(())
+    }
+
+    /// Moves the slots of a segment that belong elsewhere now.
+    fn hand_on(&mut self, number: u32, group: &Group) {
+        let cells = self.cells;
+        let directory = &self.directory[group.root as usize * cells..][..cells];
+        let target_of = |slot: Slot| directory[(usize::from(slot.tag()) * cells) >> TAG_BITS];
+        let mut movers = Vec::with_capacity(SLOTS / 2);
+        for place in 0..SLOTS {
+            let slot = self.segments[number as usize].slot(place);
+            if !slot.is_empty() && target_of(slot) != number {
+                movers.push((Segment::home_of(place, slot), slot, target_of(slot)));
+            }
+        }
+        for (home, slot, target) in movers {
+            // Removal shifts others back, so that the mover is looked for where it lies by now.
+            let from = &mut self.segments[number as usize];
+            let place = from.place_of(home, slot.tag(), slot.address());
+            debug_assert!(place.is_some(), "a slot got lost while its segment was divided");
+            if let Some(place) = place {
+                from.remove(place);
+            }
+            let to = &mut self.segments[target as usize];
+            let placed = to.insert(home, slot.tag(), slot.class(), slot.address());
+            assert!(placed, "a slot found no place in a segment that grew emptier");
+        }
+    }
+
+    /// Turns a group of 4 segments into two of 2; no slot moves.
+    fn split(&mut self, id: usize) -> Result<(), NoSegment> {
+        let group = self.groups[id].clone();
+        if group.depth == DEPTH_MAX {
+            return Err(NoSegment);
+        }
+        if CELLS << group.depth == self.cells {
+            self.double_directory();
+        }
+        let right = u32::try_from(self.groups.len()).map_err(|_| NoSegment)?;
+        let halves = [[group.segments[0], group.segments[1]], [group.segments[2], group.segments[3]]];
+        let counts = halves.map(|half| half.iter().map(|&s| self.segments[s as usize].count()).sum());
+        for (side, half) in halves.iter().enumerate() {
+            let made = Group {
+                root: group.root,
+                depth: group.depth + 1,
+                prefix: group.prefix * 2 + u32::from(side == 1),
+                segments: [half[0], half[1], 0, 0],
+                count: 2,
+                keys: counts[side],
+            };
+            if side == 0 {
+                self.groups[id] = made;
+                self.publish(id);
+            } else {
+                self.groups.push(made);
+                for &segment in half {
+                    self.group_of[segment as usize] = right;
+                }
+                self.publish(right as usize);
+            }
+        }
+        Ok(())
+    }
+
+    fn double_directory(&mut self) {
+        self.directory = self.directory.iter().flat_map(|&segment| [segment; 2]).collect();
+        self.cells *= 2;
+    }
+
+    /// Keys in the index.
+    pub(crate) fn len(&self) -> usize {
+        self.keys
+    }
+
+    /// Bytes that the index takes: segments, directory and tables.
+    pub(crate) fn bytes(&self) -> usize {
+        self.segments.len() * (SEGMENT_BYTES + size_of::<Segment>() + size_of::<u32>())
+            + self.directory.len() * size_of::<u32>()
+            + self.groups.len() * size_of::<Group>()
+    }
+
+    /// Steps of growth so far.
+    pub(crate) fn growth_steps(&self) -> u64 {
+        self.growth_steps
+    }
+
+    /// Visits every slot.
+    #[cfg(test)]
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(Slot)) {
+        for segment in &self.segments {
+            for place in 0..SLOTS {
+                let slot = segment.slot(place);
+                if !slot.is_empty() {
+                    visit(slot);
+                }
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn check_invariants(&self) {
+        let mut keys = 0;
+        for (id, group) in self.groups.iter().enumerate() {
+            let mut group_keys = 0;
+            for &number in &group.segments[..group.count] {
+                assert_eq!(self.group_of[number as usize] as usize, id);
+                let segment = &self.segments[number as usize];
+                segment.check_invariants();
+                for slot in (0..SLOTS).map(|place| segment.slot(place)).filter(|slot| !slot.is_empty()) {
+                    group_keys += 1;
+                    let cell = (usize::from(slot.tag()) * self.cells) >> TAG_BITS;
+                    assert_eq!(self.directory[group.root as usize * self.cells + cell], number);
+                }
+            }
+            assert_eq!(group.keys, group_keys);
+            keys += group_keys;
+        }
+        assert_eq!(self.keys, keys);
+    }
+}
+
+/// Walks over the slots that may stand for a hash.
+#[derive(Debug)]
+pub(crate) struct Candidates<'a> {
+    segment: &'a Segment,
+    number: u32,
+    home: usize,
+    displacement: usize,
+    tag: u16,
+    /// Matching slots of the bucket that are not yet handed out, a bit each.
+    found: u32,
+    /// No further bucket can hold one.
+    last: bool,
+}
+
+impl Candidates<'_> {
+    #[inline]
+    fn look(&mut self) {
+        let bucket = (self.home + self.displacement) % BUCKETS;
+        let pattern = Slot::pattern(self.tag, self.displacement);
+        let (found, full) = self.segment.search(bucket, pattern);
+        self.found = found;
+        self.last = !full || self.displacement == slot::DISPLACEMENT_MAX;
+    }
+}
+
+impl Iterator for Candidates<'_> {
+    type Item = (Position, Slot);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.found == 0 {
+            if self.last {
+                return None;
+            }
+            self.displacement += 1;
+            self.look();
+        }
+        let within = self.found.trailing_zeros();
+        self.found &= self.found - 1;
+        let bucket = (self.home + self.displacement) % BUCKETS;
+        let place = bucket * SLOTS_A_BUCKET + within as usize;
+        #[expect(clippy::cast_possible_truncation, reason = "a segment has 2048 slots")]
+        let position = Position { segment: self.number, slot: place as u32 };
+        Some((position, self.segment.slot(place)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

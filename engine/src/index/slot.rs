@@ -1,0 +1,114 @@
+//! A slot: one 8-byte entry of the index.
+//!
+//! ```text
+//! bit 63      48 47          44 43     38 37                      0
+//! |   tag:16   | displacement:4 | class:6 |      address:38        |
+//! ```
+//!
+//! The displacement is how many buckets past its home bucket the slot lies, so a deletion can shift exactly those
+//! slots back that may move. The all-zero word is empty: no record lies in unit 0 of a page.
+
+use std::fmt;
+
+use crate::log::{Address, SizeClass};
+use crate::routing::IndexHash;
+
+pub(super) const TAG_BITS: u32 = 16;
+const CLASS_SHIFT: u32 = 38;
+const DISPLACEMENT_SHIFT: u32 = 44;
+const TAG_SHIFT: u32 = 48;
+/// The farthest that a slot may lie from its home bucket.
+pub(super) const DISPLACEMENT_MAX: usize = 15;
+
+const _: () = assert!(TAG_SHIFT + TAG_BITS == 64 && CLASS_SHIFT + 6 == DISPLACEMENT_SHIFT);
+
+/// One entry.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Slot(pub(super) u64);
+
+impl Slot {
+    /// The empty slot.
+    pub(super) const EMPTY: Self = Self(0);
+
+    #[inline]
+    pub(super) fn new(tag: u16, displacement: usize, class: SizeClass, address: Address) -> Self {
+        debug_assert!(displacement <= DISPLACEMENT_MAX && address != Address::NONE);
+        Self(
+            u64::from(tag) << TAG_SHIFT
+                | (displacement as u64) << DISPLACEMENT_SHIFT
+                | class.raw() << CLASS_SHIFT
+                | address.raw(),
+        )
+    }
+
+    /// What a slot's upper bits must be for it to hold a tag at a displacement.
+    #[inline]
+    pub(super) fn pattern(tag: u16, displacement: usize) -> u64 {
+        u64::from(tag) << 4 | displacement as u64
+    }
+
+    #[inline]
+    pub(super) fn matches(self, pattern: u64) -> bool {
+        self.0 >> DISPLACEMENT_SHIFT == pattern && !self.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "16 bits are left")]
+    pub(super) fn tag(self) -> u16 {
+        (self.0 >> TAG_SHIFT) as u16
+    }
+
+    #[inline]
+    pub(super) fn displacement(self) -> usize {
+        (self.0 >> DISPLACEMENT_SHIFT) as usize & DISPLACEMENT_MAX
+    }
+
+    #[inline]
+    pub(super) fn with_displacement(self, displacement: usize) -> Self {
+        let mask = (DISPLACEMENT_MAX as u64) << DISPLACEMENT_SHIFT;
+        Self(self.0 & !mask | (displacement as u64) << DISPLACEMENT_SHIFT)
+    }
+
+    #[inline]
+    pub(super) fn with_place(self, class: SizeClass, address: Address) -> Self {
+        Self(self.0 >> DISPLACEMENT_SHIFT << DISPLACEMENT_SHIFT | class.raw() << CLASS_SHIFT | address.raw())
+    }
+
+    /// The size class of the record.
+    #[inline]
+    pub(crate) fn class(self) -> SizeClass {
+        SizeClass::from_raw(self.0 >> CLASS_SHIFT)
+    }
+
+    /// Where the record lies.
+    #[inline]
+    pub(crate) fn address(self) -> Address {
+        Address::from_raw(self.0)
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("Slot(empty)");
+        }
+        f.debug_struct("Slot")
+            .field("tag", &self.tag())
+            .field("displacement", &self.displacement())
+            .field("class", &self.class())
+            .field("address", &self.address())
+            .finish()
+    }
+}
+
+/// The tag bits of a hash.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "takes 16 bits")]
+pub(super) fn tag_of(hash: IndexHash) -> u16 {
+    (hash.0 >> 8) as u16
+}

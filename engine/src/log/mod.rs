@@ -1,0 +1,12 @@
+//! The log's formats: addresses, size classes, records and pages.
+//!
+//! They are plain encodings over bytes, without state: the shard owns the memory. All words are little endian.
+//! Whatever comes from far memory is parsed with every length checked.
+
+mod address;
+mod class;
+pub(crate) mod page;
+pub(crate) mod record;
+
+pub(crate) use address::{Address, PageShape};
+pub(crate) use class::SizeClass;

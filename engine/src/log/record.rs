@@ -1,0 +1,354 @@
+//! A record: header, key, value, padded to a unit.
+//!
+//! ```text
+//! bit 127      96 95       80 79          59 58        48 47             0
+//! |   check:32   |  flags:16 | value bytes:21 | key bytes:11 |  version:48  |
+//!
+//! flags: 0 hot (a cached copy that was hit) · 1 expiry · 2 tombstone · 3 keyed tag · 4 home (1..4 kept for later)
+//! ```
+//!
+//! `check` is filled in at flush; it covers everything but itself and the hot flag.
+
+#![allow(unsafe_code)] // reads and writes records in frames, where only the shard knows the bounds
+
+use std::fmt;
+use std::ptr;
+use std::slice;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::constants::{KEY_BYTES_MAX, UNIT_BYTES, VALUE_BYTES_MAX};
+use crate::operation::Version;
+
+const VERSION_BITS: u32 = 48;
+const KEY_BITS: u32 = 11;
+const VALUE_BITS: u32 = 21;
+const FLAGS_SHIFT: u32 = VERSION_BITS + KEY_BITS + VALUE_BITS;
+const CHECK_SHIFT: u32 = 96;
+/// Set in a cached copy when it is hit.
+const HOT: u16 = 1;
+
+const _: () = assert!(FLAGS_SHIFT + 16 == CHECK_SHIFT);
+const _: () = assert!(KEY_BYTES_MAX < 1 << KEY_BITS && VALUE_BYTES_MAX < 1 << VALUE_BITS);
+
+/// Units that a record takes.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "key and value lengths are limited")]
+pub(crate) fn units_for(key_bytes: usize, value_bytes: usize) -> u32 {
+    (1 + (key_bytes + value_bytes).div_ceil(UNIT_BYTES)) as u32
+}
+
+/// Asks for a cache line of a record before it is needed.
+#[inline]
+pub(crate) fn prefetch(pointer: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(pointer.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = pointer;
+}
+
+/// The first unit of a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecordHeader(u128);
+
+#[expect(clippy::cast_possible_truncation, reason = "takes fields out of the packed word")]
+impl RecordHeader {
+    /// Packs a header without a checksum.
+    #[inline]
+    pub(crate) fn new(version: Version, flags: u16, key_bytes: usize, value_bytes: usize) -> Self {
+        debug_assert!(key_bytes <= KEY_BYTES_MAX && value_bytes <= VALUE_BYTES_MAX);
+        let low = version & ((1 << VERSION_BITS) - 1) | (key_bytes as u64) << VERSION_BITS;
+        let value = (value_bytes as u128) << (VERSION_BITS + KEY_BITS);
+        Self(u128::from(low) | value | u128::from(flags) << FLAGS_SHIFT)
+    }
+
+    /// The header at the start of some bytes, if there is a possible one.
+    pub(crate) fn decode_from(bytes: &[u8]) -> Option<Self> {
+        let header = Self(u128::from_le_bytes(*bytes.first_chunk()?));
+        let keys = 1..=KEY_BYTES_MAX as u32;
+        let fits = header.value_bytes() as usize <= VALUE_BYTES_MAX;
+        (keys.contains(&header.key_bytes()) && fits).then_some(header)
+    }
+
+    #[inline]
+    pub(crate) fn version(self) -> Version {
+        self.0 as u64 & ((1 << VERSION_BITS) - 1)
+    }
+    #[inline]
+    pub(crate) fn key_bytes(self) -> u32 {
+        (self.0 >> VERSION_BITS) as u32 & ((1 << KEY_BITS) - 1)
+    }
+    #[inline]
+    pub(crate) fn value_bytes(self) -> u32 {
+        (self.0 >> (VERSION_BITS + KEY_BITS)) as u32 & ((1 << VALUE_BITS) - 1)
+    }
+    /// Units of the whole record.
+    #[inline]
+    pub(crate) fn units(self) -> u32 {
+        units_for(self.key_bytes() as usize, self.value_bytes() as usize)
+    }
+    fn flags(self) -> u16 {
+        (self.0 >> FLAGS_SHIFT) as u16
+    }
+    fn check(self) -> u32 {
+        (self.0 >> CHECK_SHIFT) as u32
+    }
+    fn with_check(self, check: u32) -> Self {
+        Self(self.0 & ((1 << CHECK_SHIFT) - 1) | u128::from(check) << CHECK_SHIFT)
+    }
+    fn with_hot(self, hot: bool) -> Self {
+        let bit = u128::from(HOT) << FLAGS_SHIFT;
+        Self(if hot { self.0 | bit } else { self.0 & !bit })
+    }
+
+    /// The checksum over key, value and the rest of the header.
+    fn compute_check(self, body: &[u8]) -> u32 {
+        let plain = self.with_hot(false).with_check(0).0;
+        let mixed = xxh3_64(body) ^ (plain as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            ^ ((plain >> 64) as u64).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
+        (mixed ^ (mixed >> 32)) as u32
+    }
+}
+
+impl fmt::Debug for RecordHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordHeader")
+            .field("version", &self.version())
+            .field("key_bytes", &self.key_bytes())
+            .field("value_bytes", &self.value_bytes())
+            .field("flags", &self.flags())
+            .field("check", &self.check())
+            .finish()
+    }
+}
+
+/// A record in bytes that may be anything: every length is checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordView<'a> {
+    header: RecordHeader,
+    body: &'a [u8],
+}
+
+impl<'a> RecordView<'a> {
+    /// The record at the start of `bytes`; `None` if none can lie there.
+    #[inline]
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let header = RecordHeader::decode_from(bytes)?;
+        let length = (header.key_bytes() + header.value_bytes()) as usize;
+        // The padding must be there too, so that a record can be copied unit by unit.
+        let whole = bytes.get(..header.units() as usize * UNIT_BYTES)?;
+        Some(Self { header, body: &whole[UNIT_BYTES..UNIT_BYTES + length] })
+    }
+    pub(crate) fn header(&self) -> RecordHeader {
+        self.header
+    }
+    pub(crate) fn version(&self) -> Version {
+        self.header.version()
+    }
+    pub(crate) fn units(&self) -> u32 {
+        self.header.units()
+    }
+    pub(crate) fn key(&self) -> &'a [u8] {
+        &self.body[..self.header.key_bytes() as usize]
+    }
+    pub(crate) fn value(&self) -> &'a [u8] {
+        &self.body[self.header.key_bytes() as usize..]
+    }
+    /// True if the checksum holds.
+    pub(crate) fn verify(&self) -> bool {
+        self.header.check() == self.header.compute_check(self.body)
+    }
+}
+
+/// Writes a record without a checksum.
+///
+/// # Safety
+/// `pointer` is the start of `units_for(key, value)` writable units that nothing refers to.
+#[inline]
+pub(crate) unsafe fn write_at(
+    pointer: *mut u8,
+    version: Version,
+    flags: u16,
+    key: &[u8],
+    value: &[u8],
+) {
+    let header = RecordHeader::new(version, flags, key.len(), value.len());
+    // SAFETY: by this function's contract there is room; the last unit is zeroed first so that padding is defined.
+    unsafe {
+        let last = (units_for(key.len(), value.len()) - 1) as usize * UNIT_BYTES;
+        ptr::write_bytes(pointer.add(last), 0, UNIT_BYTES);
+        ptr::copy_nonoverlapping(header.0.to_le_bytes().as_ptr(), pointer, UNIT_BYTES);
+        let body = pointer.add(UNIT_BYTES);
+        ptr::copy_nonoverlapping(key.as_ptr(), body, key.len());
+        ptr::copy_nonoverlapping(value.as_ptr(), body.add(key.len()), value.len());
+    }
+}
+
+/// Gives a record its checksum.
+///
+/// # Safety
+/// A whole record lies at `pointer`, in memory that is writable and that nothing refers to.
+pub(crate) unsafe fn fill_check(pointer: *mut u8) {
+    // SAFETY: by this function's contract.
+    let record = unsafe { LocalRecord::at(pointer) };
+    let header = record.header();
+    let check = header.compute_check(record.body());
+    record.set_header(header.with_check(check));
+}
+
+/// A record in a frame, known to be whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalRecord {
+    pointer: *mut u8,
+}
+
+impl LocalRecord {
+    /// The record at `pointer`.
+    ///
+    /// # Safety
+    /// A whole record lies there, only this thread touches it, and it is neither moved nor freed while this value
+    /// or a slice from it is used; a slice is not used across a write to the record.
+    #[inline]
+    pub(crate) unsafe fn at(pointer: *mut u8) -> Self {
+        Self { pointer }
+    }
+
+    #[inline]
+    pub(crate) fn header(&self) -> RecordHeader {
+        // SAFETY: `at` promised a whole record; records are aligned to a unit.
+        RecordHeader(u128::from_le(unsafe { self.pointer.cast::<u128>().read() }))
+    }
+
+    #[inline]
+    fn set_header(&self, header: RecordHeader) {
+        // SAFETY: as in `header`.
+        unsafe { self.pointer.cast::<u128>().write(header.0.to_le()) };
+    }
+
+    #[inline]
+    pub(crate) fn key<'a>(&self) -> &'a [u8] {
+        // SAFETY: `at` promised a whole record that outlives the slice.
+        unsafe {
+            slice::from_raw_parts(self.pointer.add(UNIT_BYTES), self.header().key_bytes() as usize)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn value<'a>(&self) -> &'a [u8] {
+        let header = self.header();
+        // SAFETY: as in `key`.
+        unsafe {
+            let start = self.pointer.add(UNIT_BYTES + header.key_bytes() as usize);
+            slice::from_raw_parts(start, header.value_bytes() as usize)
+        }
+    }
+
+    fn body<'a>(&self) -> &'a [u8] {
+        let header = self.header();
+        let length = (header.key_bytes() + header.value_bytes()) as usize;
+        // SAFETY: as in `key`.
+        unsafe { slice::from_raw_parts(self.pointer.add(UNIT_BYTES), length) }
+    }
+
+    /// The whole record, padding included.
+    pub(crate) fn bytes<'a>(&self) -> &'a [u8] {
+        // SAFETY: as in `key`.
+        unsafe { slice::from_raw_parts(self.pointer, self.header().units() as usize * UNIT_BYTES) }
+    }
+
+    /// Stores a value that is no longer than the old one's units allow.
+    #[inline]
+    pub(crate) fn overwrite(&self, version: Version, value: &[u8]) {
+        let old = self.header();
+        let key_bytes = old.key_bytes() as usize;
+        debug_assert!(units_for(key_bytes, value.len()) <= old.units());
+        self.set_header(RecordHeader::new(version, old.flags() & !HOT, key_bytes, value.len()));
+        // SAFETY: the new record takes no more units than the old one did.
+        unsafe {
+            let start = self.pointer.add(UNIT_BYTES + key_bytes);
+            ptr::copy_nonoverlapping(value.as_ptr(), start, value.len());
+        }
+    }
+
+    /// True if the copy was hit since it was made.
+    pub(crate) fn is_hot(&self) -> bool {
+        self.header().flags() & HOT != 0
+    }
+
+    /// Notes a hit; writes only the first time.
+    #[inline]
+    pub(crate) fn mark_hot(&self) {
+        let header = self.header();
+        if header.flags() & HOT == 0 {
+            self.set_header(header.with_hot(true));
+        }
+    }
+
+    /// Forgets earlier hits.
+    pub(crate) fn clear_hot(&self) {
+        self.set_header(self.header().with_hot(false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[repr(align(16))]
+    struct Aligned([u8; 4096]);
+
+    fn stored(version: u64, key: &[u8], value: &[u8]) -> (Box<Aligned>, usize) {
+        let mut memory = Box::new(Aligned([0xAA; 4096]));
+        let units = units_for(key.len(), value.len());
+        // SAFETY: 4096 bytes hold every record that these tests write.
+        unsafe {
+            write_at(memory.0.as_mut_ptr(), version, 0, key, value);
+            fill_check(memory.0.as_mut_ptr());
+        }
+        (memory, units as usize * UNIT_BYTES)
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_reads_back(version in 0u64..1 << 48, key in prop::collection::vec(any::<u8>(), 1..1024), value in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let (memory, length) = stored(version, &key, &value);
+            let view = RecordView::parse(&memory.0[..length]).unwrap();
+            prop_assert_eq!((view.version(), view.key(), view.value()), (version, &key[..], &value[..]));
+            prop_assert!(view.verify());
+            prop_assert!(RecordView::parse(&memory.0[..length - 1]).is_none());
+        }
+
+        #[test]
+        fn a_changed_bit_is_noticed(key in prop::collection::vec(any::<u8>(), 1..40), value in prop::collection::vec(any::<u8>(), 0..90), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+            let (mut memory, _) = stored(77, &key, &value);
+            let place = at.index(UNIT_BYTES + key.len() + value.len());
+            // The hot flag is not covered.
+            prop_assume!(!(place == 10 && bit == 0));
+            memory.0[place] ^= 1 << bit;
+            prop_assert!(RecordView::parse(&memory.0).is_none_or(|view| !view.verify()));
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
+            if let Some(view) = RecordView::parse(&bytes) {
+                let _ = (view.key(), view.value(), view.verify());
+            }
+        }
+    }
+
+    #[test]
+    fn the_hot_flag_is_outside_the_checksum() {
+        let (mut memory, length) = stored(5, b"key", b"value");
+        // SAFETY: a whole record was just written there.
+        let record = unsafe { LocalRecord::at(memory.0.as_mut_ptr()) };
+        record.mark_hot();
+        assert!(record.is_hot());
+        assert!(RecordView::parse(&memory.0[..length]).unwrap().verify());
+    }
+}
