@@ -1,1 +1,21 @@
-//! Farcore.
+//! The fabric of Farcore: registered memory, queue pairs, completions and far memory.
+//!
+//! Everything is poll-mode and belongs to one thread: a shard posts work requests, rings the doorbell once for a batch
+//! and polls completions by work id. The `embedded` backend keeps far memory in this process, with a model of latency,
+//! bandwidth and faults. This crate knows no keys, values or shards, and no clock: the time is handed in.
+
+mod embedded;
+mod landing;
+mod link;
+mod queue_pair;
+mod region;
+mod work;
+
+pub use embedded::{EmbeddedEndpoint, EmbeddedNode, EmbeddedQueuePair};
+pub use landing::{Landing, LandingOptions, LandingPool};
+pub use link::{FaultPlan, LinkModel};
+pub use queue_pair::{Endpoint, PostError, QueuePair, QueuePairState};
+pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
+pub use work::{
+    Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
+};

@@ -78,6 +78,10 @@ impl<E: Endpoint> Shard<E> {
                 Ok(()) => return Posted::Yes,
                 Err(PostError::Full(_)) => return Posted::Full,
                 Err(PostError::Down(back)) => {
+                    if self.endpoint.queue(queue).outstanding() > 0 {
+                        // What is under way is flushed first; then the queue pair can be renewed.
+                        return Posted::Full;
+                    }
                     self.endpoint.renew(queue);
                     request = back;
                 }

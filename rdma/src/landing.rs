@@ -1,0 +1,265 @@
+//! The landing-buffer pool: where READs land, in registered memory.
+//!
+//! ```text
+//! | 8 KiB slab | 8 KiB slab | ... | large block | large block | ... |
+//! ```
+//!
+//! A slab serves one class (64 B to 8 KiB, by powers of two) at a time and goes back when it is wholly free. The pool
+//! deals in offsets and owns no memory. Allocating and freeing take constant time and allocate nothing.
+
+const SLAB_BYTES: u32 = 8 << 10;
+const CLASS_BITS_MIN: u32 = 6;
+const CLASSES: usize = 8;
+const NONE: u32 = u32::MAX;
+
+const _: () = assert!(1 << (CLASS_BITS_MIN + CLASSES as u32 - 1) == SLAB_BYTES);
+
+/// How a pool's area is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct LandingOptions {
+    /// Where the area starts in its region.
+    pub base: u64,
+    /// Its length; what the large blocks leave is cut into slabs.
+    pub bytes: u64,
+    /// A large block, in bytes.
+    pub large_block_bytes: u32,
+    /// How many of them.
+    pub large_blocks: u32,
+}
+
+/// One buffer. It goes back through [`LandingPool::free`]; the type keeps it from being freed twice.
+#[derive(Debug)]
+#[must_use = "a buffer that is dropped is lost to its pool"]
+pub struct Landing {
+    offset: u64,
+    bytes: u32,
+    slab: u32,
+}
+
+impl Landing {
+    /// Where it starts in its region.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Its length, which may be more than was asked for.
+    #[must_use]
+    pub fn bytes(&self) -> u32 {
+        self.bytes
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slab {
+    class: u8,
+    used: u16,
+    /// A bit for each free buffer: at most 128.
+    free: u128,
+    next: u32,
+    previous: u32,
+}
+
+/// Landing buffers of one region.
+#[derive(Debug)]
+pub struct LandingPool {
+    base: u64,
+    slabs: Vec<Slab>,
+    /// Slabs of each class that have a free buffer, as doubly linked lists.
+    partial: [u32; CLASSES],
+    free_slabs: Vec<u32>,
+    large_start: u64,
+    large_bytes: u32,
+    free_large: Vec<u32>,
+    in_use: u64,
+    bytes: u64,
+}
+
+impl LandingPool {
+    /// A pool over an area.
+    #[must_use]
+    pub fn new(options: LandingOptions) -> Self {
+        let large = u64::from(options.large_block_bytes) * u64::from(options.large_blocks);
+        let small = options.bytes.saturating_sub(large);
+        let count = u32::try_from(small / u64::from(SLAB_BYTES)).unwrap_or(NONE - 1);
+        let empty = Slab { class: 0, used: 0, free: 0, next: NONE, previous: NONE };
+        let large_start = options.base + u64::from(count) * u64::from(SLAB_BYTES);
+        Self {
+            base: options.base,
+            slabs: vec![empty; count as usize],
+            partial: [NONE; CLASSES],
+            free_slabs: (0..count).rev().collect(),
+            large_start,
+            large_bytes: options.large_block_bytes,
+            free_large: (0..options.large_blocks).rev().collect(),
+            in_use: 0,
+            bytes: options.bytes,
+        }
+    }
+
+    /// A buffer of at least `bytes`; `None` if there is none free, or none that long.
+    pub fn allocate(&mut self, bytes: u32) -> Option<Landing> {
+        let landing = if bytes <= SLAB_BYTES { self.small(bytes) } else { self.large(bytes) }?;
+        self.in_use += u64::from(landing.bytes);
+        Some(landing)
+    }
+
+    fn large(&mut self, bytes: u32) -> Option<Landing> {
+        if bytes > self.large_bytes {
+            return None;
+        }
+        let block = self.free_large.pop()?;
+        let offset = self.large_start + u64::from(block) * u64::from(self.large_bytes);
+        Some(Landing { offset, bytes: self.large_bytes, slab: NONE })
+    }
+
+    fn small(&mut self, bytes: u32) -> Option<Landing> {
+        let bits = bytes.max(1).next_power_of_two().ilog2().max(CLASS_BITS_MIN);
+        let class = bits - CLASS_BITS_MIN;
+        let id = match self.partial[class as usize] {
+            NONE => self.open(class)?,
+            id => id,
+        };
+        let slab = &mut self.slabs[id as usize];
+        let place = slab.free.trailing_zeros();
+        slab.free &= slab.free - 1;
+        slab.used += 1;
+        if slab.free == 0 {
+            self.unlink(id);
+        }
+        let offset = self.base + u64::from(id) * u64::from(SLAB_BYTES) + (u64::from(place) << bits);
+        Some(Landing { offset, bytes: 1 << bits, slab: id })
+    }
+
+    fn open(&mut self, class: u32) -> Option<u32> {
+        let id = self.free_slabs.pop()?;
+        let count = SLAB_BYTES >> (CLASS_BITS_MIN + class);
+        let slab = &mut self.slabs[id as usize];
+        slab.class = u8::try_from(class).ok()?;
+        slab.used = 0;
+        slab.free = if count == 128 { u128::MAX } else { (1 << count) - 1 };
+        self.link(id);
+        Some(id)
+    }
+
+    fn link(&mut self, id: u32) {
+        let class = self.slabs[id as usize].class as usize;
+        let next = self.partial[class];
+        self.slabs[id as usize].next = next;
+        self.slabs[id as usize].previous = NONE;
+        if next != NONE {
+            self.slabs[next as usize].previous = id;
+        }
+        self.partial[class] = id;
+    }
+
+    fn unlink(&mut self, id: u32) {
+        let Slab { class, next, previous, .. } = self.slabs[id as usize];
+        if next != NONE {
+            self.slabs[next as usize].previous = previous;
+        }
+        if previous == NONE {
+            self.partial[class as usize] = next;
+        } else {
+            self.slabs[previous as usize].next = next;
+        }
+    }
+
+    /// Takes a buffer back. No work request may name it any more.
+    pub fn free(&mut self, landing: Landing) {
+        self.in_use -= u64::from(landing.bytes);
+        if landing.slab == NONE {
+            let block = (landing.offset - self.large_start) / u64::from(self.large_bytes);
+            self.free_large.push(u32::try_from(block).unwrap_or(NONE));
+            return;
+        }
+        let start = self.base + u64::from(landing.slab) * u64::from(SLAB_BYTES);
+        let place = (landing.offset - start) / u64::from(landing.bytes);
+        let slab = &mut self.slabs[landing.slab as usize];
+        let was_full = slab.free == 0;
+        debug_assert!(slab.free & (1 << place) == 0, "a landing buffer was freed twice");
+        slab.free |= 1 << place;
+        slab.used -= 1;
+        let empty = slab.used == 0;
+        match (was_full, empty) {
+            (true, false) => self.link(landing.slab),
+            (true, true) => self.free_slabs.push(landing.slab),
+            (false, true) => {
+                self.unlink(landing.slab);
+                self.free_slabs.push(landing.slab);
+            }
+            (false, false) => {}
+        }
+    }
+
+    /// Bytes handed out.
+    #[must_use]
+    pub fn in_use_bytes(&self) -> u64 {
+        self.in_use
+    }
+
+    /// Bytes of the whole area.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pool() -> LandingPool {
+        LandingPool::new(LandingOptions {
+            base: 4096,
+            bytes: (16 << 13) + 2 * 65536,
+            large_block_bytes: 65536,
+            large_blocks: 2,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn buffers_never_overlap_and_none_is_lost(acts in prop::collection::vec((any::<bool>(), 0u32..70_000, any::<prop::sample::Index>()), 1..400)) {
+            let mut pool = pool();
+            let mut held: Vec<Landing> = Vec::new();
+            for (take, bytes, which) in acts {
+                let bytes = if bytes % 3 == 0 { bytes } else { bytes % 500 };
+                if take {
+                    if let Some(landing) = pool.allocate(bytes) {
+                        prop_assert!(landing.bytes() >= bytes);
+                        prop_assert!(landing.offset() >= 4096 && landing.offset() + u64::from(landing.bytes()) <= 4096 + pool.bytes());
+                        for other in &held {
+                            let apart = landing.offset() + u64::from(landing.bytes()) <= other.offset()
+                                || other.offset() + u64::from(other.bytes()) <= landing.offset();
+                            prop_assert!(apart);
+                        }
+                        held.push(landing);
+                    }
+                } else if !held.is_empty() {
+                    let landing = held.swap_remove(which.index(held.len()));
+                    pool.free(landing);
+                }
+                prop_assert_eq!(pool.in_use_bytes(), held.iter().map(|l| u64::from(l.bytes())).sum::<u64>());
+            }
+            for landing in held {
+                pool.free(landing);
+            }
+            // Everything is back: every slab can serve the largest class again.
+            let all: Vec<_> = std::iter::from_fn(|| pool.allocate(8192)).collect();
+            prop_assert_eq!(all.len(), 16);
+            prop_assert_eq!(std::iter::from_fn(|| pool.allocate(65536)).count(), 2);
+        }
+    }
+
+    #[test]
+    fn exhaustion_is_none() {
+        let mut pool = pool();
+        assert!(pool.allocate(65_537).is_none());
+        let held: Vec<_> = std::iter::from_fn(|| pool.allocate(64)).collect();
+        assert_eq!(held.len(), 16 * 128);
+        assert!(pool.allocate(1).is_none());
+    }
+}

@@ -1,0 +1,259 @@
+//! A region: memory mapped for the fabric, aligned to huge pages, locked and touched as asked.
+
+#![allow(unsafe_code)] // maps, advises and unmaps memory
+
+use std::ptr::NonNull;
+use std::{io, ptr, thread};
+
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+const PAGE_BYTES: usize = 4096;
+/// Below this, one thread touches all of it.
+const PARALLEL_BYTES: usize = 64 << 20;
+
+/// Whether the kernel may move a region's pages out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Lock {
+    /// It may.
+    Off,
+    /// It may not, where the limit on locked memory allows.
+    #[default]
+    Try,
+    /// It may not; a limit in the way is an error.
+    Require,
+}
+
+/// What pages a region was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageKind {
+    /// 4 KiB.
+    Base,
+    /// 2 MiB, wherever the kernel finds them.
+    Huge,
+}
+
+/// What a region should be like.
+#[derive(Clone, Copy, Debug)]
+pub struct RegionOptions {
+    /// Length, rounded up to a page.
+    pub bytes: usize,
+    /// Ask for huge pages; random access is several times faster on them.
+    pub huge_pages: bool,
+    /// Lock it in memory.
+    pub lock: Lock,
+    /// Touch all of it now, so that nothing later waits for the kernel.
+    pub prefault: bool,
+}
+
+/// Why a region could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionError {
+    /// The kernel gave no memory.
+    #[error("cannot map {bytes} bytes: {source}; lower the size or free memory")]
+    Map {
+        /// Bytes asked for.
+        bytes: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The limit on locked memory is in the way.
+    #[error(
+        "cannot lock {bytes} bytes: {source}; RLIMIT_MEMLOCK is {limit} bytes: raise it with `ulimit -l`, or do not require locked memory"
+    )]
+    Lock {
+        /// Bytes asked for.
+        bytes: usize,
+        /// The limit.
+        limit: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Memory that the fabric may read and write. Only raw pointers lead into it: what is where is its owner's affair.
+#[derive(Debug)]
+pub struct Region {
+    start: NonNull<u8>,
+    bytes: usize,
+    kind: PageKind,
+    locked: bool,
+}
+
+// SAFETY: a region is an address range; every access to it is raw and answers for itself.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps a region, all zero.
+    ///
+    /// # Errors
+    /// [`RegionError`] names the limit, the value and the remedy.
+    pub fn map(options: &RegionOptions) -> Result<Self, RegionError> {
+        let bytes = options.bytes.max(1).next_multiple_of(PAGE_BYTES);
+        let failed = || RegionError::Map { bytes, source: io::Error::last_os_error() };
+        let whole = bytes.checked_add(HUGE_PAGE_BYTES).ok_or_else(failed)?;
+        // SAFETY: a new private mapping touches nothing that exists.
+        let mapped = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                whole,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return Err(failed());
+        }
+        let address = mapped as usize;
+        let before = address.next_multiple_of(HUGE_PAGE_BYTES) - address;
+        let start = mapped.cast::<u8>().wrapping_add(before);
+        // SAFETY: trims the ends of the mapping that was just made; what stays is `bytes` from an aligned start.
+        unsafe {
+            if before > 0 {
+                libc::munmap(mapped, before);
+            }
+            libc::munmap(start.wrapping_add(bytes).cast(), whole - before - bytes);
+        }
+        let Some(start) = NonNull::new(start) else { return Err(failed()) };
+        let mut region = Self { start, bytes, kind: PageKind::Base, locked: false };
+        // SAFETY: advice on our own mapping.
+        unsafe {
+            libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_DONTDUMP);
+            if options.huge_pages
+                && libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) == 0
+            {
+                region.kind = PageKind::Huge;
+            }
+        }
+        if options.prefault {
+            region.touch();
+        }
+        region.lock(options.lock)?;
+        Ok(region)
+    }
+
+    /// Makes every page present, with a thread a core where it is much.
+    fn touch(&self) {
+        let threads = if self.bytes >= PARALLEL_BYTES {
+            thread::available_parallelism().map_or(1, usize::from)
+        } else {
+            1
+        };
+        let share = self.bytes.div_ceil(threads).next_multiple_of(HUGE_PAGE_BYTES);
+        thread::scope(|scope| {
+            for place in (0..self.bytes).step_by(share) {
+                let length = share.min(self.bytes - place);
+                scope.spawn(move || self.touch_part(place, length));
+            }
+        });
+    }
+
+    fn touch_part(&self, place: usize, length: usize) {
+        let start = self.start.as_ptr().wrapping_add(place);
+        // SAFETY: populating our own mapping keeps its contents.
+        let done = unsafe { libc::madvise(start.cast(), length, libc::MADV_POPULATE_WRITE) };
+        if done != 0 {
+            // An old kernel: nobody else knows the region yet, so writing a zero to each page changes nothing.
+            for page in (0..length).step_by(PAGE_BYTES) {
+                // SAFETY: inside the mapping, and still all zero.
+                unsafe { start.add(page).write_volatile(0) };
+            }
+        }
+    }
+
+    fn lock(&mut self, lock: Lock) -> Result<(), RegionError> {
+        if lock == Lock::Off {
+            return Ok(());
+        }
+        // SAFETY: locks our own mapping; pages are locked as they come, none is touched for it.
+        let done = unsafe {
+            libc::mlock2(self.start.as_ptr().cast(), self.bytes, libc::MLOCK_ONFAULT)
+        };
+        self.locked = done == 0;
+        if done != 0 && lock == Lock::Require {
+            let source = io::Error::last_os_error();
+            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: fills in the struct that it is given.
+            unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+            return Err(RegionError::Lock { bytes: self.bytes, limit: limit.rlim_cur, source });
+        }
+        Ok(())
+    }
+
+    /// The first byte.
+    #[must_use]
+    pub fn as_ptr(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a region has at least one page")]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the kernel took the advice to use huge pages.
+    #[must_use]
+    pub fn page_kind(&self) -> PageKind {
+        self.kind
+    }
+
+    /// Whether it is locked.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.locked
+    }
+
+    /// Bytes of it that are present in memory now.
+    #[must_use]
+    pub fn resident_bytes(&self) -> u64 {
+        const SLICE_PAGES: usize = 16 << 10;
+        let mut present = vec![0u8; SLICE_PAGES];
+        let mut resident = 0;
+        for place in (0..self.bytes).step_by(SLICE_PAGES * PAGE_BYTES) {
+            let length = (SLICE_PAGES * PAGE_BYTES).min(self.bytes - place);
+            let start = self.start.as_ptr().wrapping_add(place);
+            // SAFETY: asks about our own mapping; the vector has a byte for each page of the slice.
+            let done = unsafe { libc::mincore(start.cast(), length, present.as_mut_ptr()) };
+            if done == 0 {
+                let pages = length.div_ceil(PAGE_BYTES);
+                resident += present[..pages].iter().filter(|&&page| page & 1 == 1).count();
+            }
+        }
+        (resident * PAGE_BYTES) as u64
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `map` mapped; whoever kept a raw pointer also kept the region.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(bytes: usize, prefault: bool) -> RegionOptions {
+        RegionOptions { bytes, huge_pages: false, lock: Lock::Off, prefault }
+    }
+
+    #[test]
+    fn a_region_is_aligned_and_touched_as_asked() {
+        let lazy = Region::map(&options(5 << 20, false)).unwrap();
+        assert_eq!(lazy.as_ptr().as_ptr() as usize % HUGE_PAGE_BYTES, 0);
+        assert_eq!((lazy.len(), lazy.resident_bytes()), (5 << 20, 0));
+        let eager = Region::map(&options(80 << 20, true)).unwrap();
+        assert_eq!(eager.resident_bytes(), 80 << 20);
+    }
+
+    #[test]
+    fn more_than_there_is_is_an_error() {
+        let error = Region::map(&options(1 << 60, false)).unwrap_err();
+        assert!(error.to_string().contains(&(1u64 << 60).to_string()), "{error}");
+    }
+}
