@@ -14,7 +14,7 @@ use std::fmt;
 use std::path::Path;
 
 use aes::{Aes128Enc, Aes256Enc};
-use cipher::{InnerIvInit, KeyInit, StreamCipher, StreamCipherSeek};
+use cipher::{InnerIvInit, KeyInit, StreamCipher};
 use ctr::{Ctr32BE, CtrCore, flavors};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 

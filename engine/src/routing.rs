@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! xxh3_128(key, seed) = | high 64: picks the shard | low 64: serves the index |
-//! low half, bit 0 least significant:  | root group 63..32 | free 31..24 | tag 23..8 | bucket 7..0 |
+//! low half, bit 0 least significant:  | root group 63..32 | free 31..22 | tag 21..8 | bucket 7..0 |
 //! ```
 //!
 //! The shard comes from the half that the index never sees: with one half for both, a shard would meet only the

@@ -3,16 +3,16 @@
 //! Open addressing in segments of 256 cache-line buckets of 8 slots, linear probing by bucket inside a segment, exact
 //! backward shift on removal. The directory leads from hash to segment in one load.
 //!
-//! Growth never needs the keys, which may be far away: the 16 tag bits in each slot say where it moves. A *group* of 2
+//! Growth never needs the keys, which may be far away: the 14 tag bits in each slot say where it moves. A *group* of 2
 //! segments divides its share of the tags by 2, then by 3, then by 4; a group of 4 becomes two groups of 2. So
 //! memory grows by half and by a third, never by doubling, and one step touches four segments at most.
 //!
 //! ```text
-//! root = hash bits 63..32 x roots >> 32      cell = tag x (12 << depth) >> 16
+//! root = hash bits 63..32 x roots >> 32      cell = tag x (12 << depth) >> 14
 //! directory[root x (12 << depth) + cell] = segment          12 is divisible by 2, 3 and 4
 //! ```
 //!
-//! - I1: a slot lies at most 15 buckets past its home, and no bucket between home and it has an empty slot.
+//! - I1: a slot lies at most 63 buckets past its home, and no bucket between home and it has an empty slot.
 //! - I2: the segment of a slot is the one that the directory names for its root and tag.
 
 #![allow(unsafe_code)] // segments lie in the shard's arena
@@ -42,6 +42,7 @@ const CELLS: usize = 12;
 const DEPTH_MAX: u32 = 8;
 
 const _: () = assert!(SLOTS * 8 == SEGMENT_BYTES);
+const _: () = assert!(CELLS << DEPTH_MAX <= 1 << TAG_BITS);
 
 /// Where the index gets its memory.
 pub(crate) trait SegmentSource {

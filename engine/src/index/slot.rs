@@ -1,8 +1,8 @@
 //! A slot: one 8-byte entry of the index.
 //!
 //! ```text
-//! bit 63      48 47          44 43     38 37                      0
-//! |   tag:16   | displacement:4 | class:6 |      address:38        |
+//! bit 63      50 49          44 43     38 37                      0
+//! |   tag:14   | displacement:6 | class:6 |      address:38        |
 //! ```
 //!
 //! The displacement is how many buckets past its home bucket the slot lies, so a deletion can shift exactly those
@@ -13,12 +13,12 @@ use std::fmt;
 use crate::log::{Address, SizeClass};
 use crate::routing::IndexHash;
 
-pub(super) const TAG_BITS: u32 = 16;
+pub(super) const TAG_BITS: u32 = 14;
 const CLASS_SHIFT: u32 = 38;
 const DISPLACEMENT_SHIFT: u32 = 44;
-const TAG_SHIFT: u32 = 48;
+const TAG_SHIFT: u32 = 50;
 /// The farthest that a slot may lie from its home bucket.
-pub(super) const DISPLACEMENT_MAX: usize = 15;
+pub(super) const DISPLACEMENT_MAX: usize = 63;
 
 const _: () = assert!(TAG_SHIFT + TAG_BITS == 64 && CLASS_SHIFT + 6 == DISPLACEMENT_SHIFT);
 
@@ -44,7 +44,7 @@ impl Slot {
     /// What a slot's upper bits must be for it to hold a tag at a displacement.
     #[inline]
     pub(super) fn pattern(tag: u16, displacement: usize) -> u64 {
-        u64::from(tag) << 4 | displacement as u64
+        u64::from(tag) << (TAG_SHIFT - DISPLACEMENT_SHIFT) | displacement as u64
     }
 
     #[inline]
@@ -58,7 +58,7 @@ impl Slot {
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "16 bits are left")]
+    #[expect(clippy::cast_possible_truncation, reason = "14 bits are left")]
     pub(super) fn tag(self) -> u16 {
         (self.0 >> TAG_SHIFT) as u16
     }
@@ -108,7 +108,7 @@ impl fmt::Debug for Slot {
 
 /// The tag bits of a hash.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "takes 16 bits")]
+#[expect(clippy::cast_possible_truncation, reason = "takes 14 bits")]
 pub(super) fn tag_of(hash: IndexHash) -> u16 {
-    (hash.0 >> 8) as u16
+    (hash.0 >> 8) as u16 & ((1 << TAG_BITS) - 1)
 }

@@ -83,7 +83,7 @@ enum Act {
 
 /// Hashes with few bits, so that tags, buckets and groups collide.
 fn crowded(key: u64) -> IndexHash {
-    IndexHash((key % 7 * 11) | (key * 0x9E37_79B9 % 97 * 675) << 8 | (key % 3) << 62)
+    IndexHash((key % 7 * 11) | (key * 0x9E37_79B9 % 97 * 168) << 8 | (key % 3) << 62)
 }
 
 proptest! {

@@ -223,6 +223,7 @@ impl<E: Endpoint> Shard<E> {
             large_blocks: layout.large_blocks,
         });
         let frames = arena.page_frames();
+        let flusher = Flusher::new(options.cipher.is_some());
         Ok(Self {
             id: options.shard,
             epoch: options.epoch,
@@ -242,7 +243,7 @@ impl<E: Endpoint> Shard<E> {
             sealed: VecDeque::with_capacity(frames),
             clean: VecDeque::with_capacity(frames),
             cache: Cache::new(frames, options.local_bytes),
-            flusher: Flusher::new(options.cipher_chunks()),
+            flusher,
             compactor: Compactor::new(),
             version: 0,
             sequence: 0,
@@ -399,11 +400,5 @@ impl<E: Endpoint> Shard<E> {
             self.free_if_dead(page);
         }
         self.compactor.note_dead(bytes);
-    }
-}
-
-impl<E: Endpoint> ShardOptions<E> {
-    fn cipher_chunks(&self) -> bool {
-        self.cipher.is_some()
     }
 }
