@@ -1,14 +1,37 @@
 //! A lock-free, thread-per-core key-value storage engine for machines whose memory is mostly elsewhere.
+//!
+//! Each pinned core owns a shard: an index, a log of pages, a read cache and its end of the fabric. A small local memory
+//! holds the index, what is recent and what is hot; the rest lies in far memory, encrypted if asked, and comes back one
+//! record at a time. Cores talk over single-producer rings; there are no locks on the data path.
+//!
+//! A request flows one way: handle, router, lane, shard (index, log, cache), fabric; its answer comes back over
+//! the twin ring. Start with [`Engine`].
 
 mod cipher;
+mod config;
 pub mod constants;
+mod core;
+mod engine;
 mod error;
+mod handle;
+mod house;
 mod index;
+mod lane;
 mod log;
 mod operation;
+mod ring;
 mod routing;
+mod runtime;
 mod shard;
+mod sync;
 
-pub use cipher::EncryptionKey;
-pub use error::{Error, Result};
-pub use operation::{Answer, Operation, Version};
+pub use farcore_rdma::{FaultPlan, LinkModel, Lock};
+pub use farcore_tuning::ShardSnapshot;
+
+pub use self::cipher::EncryptionKey;
+pub use self::config::Config;
+pub use self::core::Core;
+pub use self::engine::{Engine, Stats, Task};
+pub use self::error::{Error, Result};
+pub use self::handle::{Call, FromAnswer, Handle, Refused, Swap, Value};
+pub use self::operation::{Answer, Operation, Version};

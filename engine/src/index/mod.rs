@@ -93,6 +93,12 @@ impl Index {
         2 * Self::roots_for(keys)
     }
 
+    /// Bytes beside the segments that an index may need which takes at most half of the local memory.
+    pub(crate) fn table_bytes_for(local_bytes: u64) -> u64 {
+        let segments = local_bytes / 2 / SEGMENT_BYTES as u64;
+        segments * (size_of::<Segment>() + 2 * size_of::<u32>() + size_of::<Group>()) as u64
+    }
+
     fn roots_for(keys: u64) -> u64 {
         keys.div_ceil(2 * KEYS_A_SEGMENT).max(1)
     }

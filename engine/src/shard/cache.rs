@@ -48,11 +48,10 @@ pub(super) struct Cache {
 
 impl Cache {
     pub(super) fn new(frames: usize, local_bytes: u64) -> Self {
-        let ghosts = usize::try_from(local_bytes / 512).unwrap_or(1 << 20).next_power_of_two();
         Self {
             pages: VecDeque::with_capacity(frames),
             eviction: None,
-            ghosts: vec![0; ghosts.clamp(1 << 10, 1 << 22)],
+            ghosts: vec![0; Self::ghost_count(local_bytes)],
             frames_total: frames,
             frames_target: frames / 2,
             cache_hits: 0,
@@ -127,10 +126,14 @@ impl Cache {
         self.eviction.is_some()
     }
 
+    fn ghost_count(local_bytes: u64) -> usize {
+        let ghosts = usize::try_from(local_bytes / 512).unwrap_or(1 << 20);
+        ghosts.next_power_of_two().clamp(1 << 10, 1 << 22)
+    }
+
     /// Bytes that the cache's own tables need.
-    pub(super) fn bytes_for(frames: usize, local_bytes: u64) -> u64 {
-        let cache = Self::new(0, local_bytes);
-        (cache.ghosts.len() * 2 + frames * 4) as u64
+    pub(super) fn bytes_for(frames: u64, local_bytes: u64) -> u64 {
+        (Self::ghost_count(local_bytes) * size_of::<u16>()) as u64 + frames * 4
     }
 }
 

@@ -47,7 +47,7 @@ use self::pages::{PageKind, PageState, PageTable};
 use self::stream::Streams;
 use self::tail::Tails;
 use crate::cipher::PageCipher;
-use crate::constants::UNIT_BYTES;
+use crate::constants::{SEGMENT_BYTES, UNIT_BYTES};
 use crate::error::Error;
 use crate::index::Index;
 use crate::log::{Address, PageShape, SizeClass};
@@ -181,12 +181,27 @@ impl Layout {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// The least local memory that a shard with this page size works in, in bytes, without its index.
-    pub(crate) fn local_bytes_min(page_bytes: u32) -> u64 {
+    /// The least arena that a shard with this page size and this many keys works in, in bytes.
+    pub(crate) fn local_bytes_min(page_bytes: u32, keys: u64) -> u64 {
         let page = u64::from(page_bytes);
         let layout = Layout::of(page * 64, page_bytes);
         let head = layout.landing_bytes + Streams::bytes(layout.chunk_bytes);
-        (head as u64).next_multiple_of(page) + page * (FRAMES_MIN + FRAMES_RESERVED) as u64
+        let index = Index::segments_for(keys) * SEGMENT_BYTES as u64;
+        (head as u64).next_multiple_of(page)
+            + index.next_multiple_of(page)
+            + page * (FRAMES_MIN + FRAMES_RESERVED) as u64
+    }
+
+    /// Bytes of the tables that a shard keeps beside its arena.
+    pub(crate) fn table_bytes(local_bytes: u64, page_bytes: u32, extents: u64) -> u64 {
+        let frames = local_bytes / u64::from(page_bytes);
+        let pages = usize::try_from(frames + extents + 1).unwrap_or(usize::MAX);
+        let waiting = FLIGHTS as usize * size_of::<flight::Flight>()
+            + PARKED as usize * size_of::<Option<flight::Parked>>();
+        PageTable::bytes_for(pages)
+            + Cache::bytes_for(frames, local_bytes)
+            + Index::table_bytes_for(local_bytes)
+            + waiting as u64
     }
 
     /// Lays out the arena and builds an empty shard.

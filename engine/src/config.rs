@@ -1,0 +1,184 @@
+//! What an engine is made with, and the sizes that follow from it.
+
+use farcore_rdma::{EmbeddedEndpoint, LinkModel, Lock};
+
+use crate::cipher::EncryptionKey;
+use crate::constants::{KEY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_BYTES_MIN, VALUE_BYTES_MAX};
+use crate::error::{Error, Result};
+use crate::lane::LANES_MAX;
+use crate::shard::Shard;
+
+/// Memory of one core that no shard uses: its executor, counters and stacks, in bytes.
+const CORE_BYTES: u64 = 1 << 20;
+
+/// How to open an engine. Every field has a default that suits a small machine.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The cores, one shard each. Default: every core that this process may use.
+    pub cores: Vec<usize>,
+    /// The cap on local memory in bytes: index, frames, rings, landing buffers and counters. Default 1 GiB.
+    pub local_bytes: u64,
+    /// Far memory in bytes. Default 4 GiB.
+    pub far_bytes: u64,
+    /// A page of the log in bytes, a power of two from 64 KiB to 2 MiB. Default: a 64th of a shard's local memory.
+    pub page_bytes: Option<u32>,
+    /// Keys that the index is sized for at the start; it grows beyond. Default 1 million.
+    pub keys_expected: u64,
+    /// How far the embedded far memory pretends to be. Default: no distance, no faults.
+    pub link: LinkModel,
+    /// Encrypts far memory and the wire. Default: none.
+    pub encryption: Option<EncryptionKey>,
+    /// Touch all memory at the start, so that no request waits for the kernel. Default: yes.
+    pub prefault: bool,
+    /// Ask for huge pages. Default: yes.
+    pub huge_pages: bool,
+    /// Lock local memory. Default: where the limit allows.
+    pub lock: Lock,
+    /// Handles that can be in use at once. Default 4.
+    pub handles_max: usize,
+    /// One direction of a lane in bytes, a power of two. Default 64 KiB.
+    pub lane_bytes: usize,
+    /// How long an idle core spins before it sleeps, in nanoseconds. Default 50 us.
+    pub spin_ns: u64,
+    /// Read ahead when misses walk the log in order. Default: yes.
+    pub read_ahead: bool,
+    /// The seed of the key hash. Default: random, so that nobody can choose colliding keys.
+    pub seed: Option<u64>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            cores: available_cores(),
+            local_bytes: 1 << 30,
+            far_bytes: 4 << 30,
+            page_bytes: None,
+            keys_expected: 1_000_000,
+            link: LinkModel::default(),
+            encryption: None,
+            prefault: true,
+            huge_pages: true,
+            lock: Lock::Try,
+            handles_max: 4,
+            lane_bytes: 64 << 10,
+            spin_ns: 50_000,
+            read_ahead: true,
+            seed: None,
+        }
+    }
+}
+
+/// The cores that this process may use. Asked from a pinned thread, that is one.
+pub(crate) fn available_cores() -> Vec<usize> {
+    core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
+}
+
+/// The sizes that follow from a configuration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) page_bytes: u32,
+    /// The arena of one shard.
+    pub(crate) arena_bytes: u64,
+    pub(crate) value_bytes_max: usize,
+}
+
+fn wrong(field: &'static str, value: impl ToString, limit: impl Into<String>) -> Error {
+    Error::Config { field, value: value.to_string(), limit: limit.into() }
+}
+
+impl Config {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the first field that is out of range, its value and its limit; [`Error::Core`] a core
+    /// that is not there.
+    pub fn validate(&self) -> Result<()> {
+        self.sizes().map(drop)
+    }
+
+    pub(crate) fn sizes(&self) -> Result<Sizes> {
+        let cores = self.cores.len() as u64;
+        let available = available_cores();
+        if let Some(&core) = self.cores.iter().find(|core| !available.contains(core)) {
+            return Err(Error::Core { core, available });
+        }
+        if self.cores.is_empty() {
+            return Err(wrong("cores", "empty", "name at least one core"));
+        }
+        let mut distinct = self.cores.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        if distinct.len() != self.cores.len() {
+            return Err(wrong("cores", format!("{:?}", self.cores), "name each core once"));
+        }
+        if self.cores.len() + self.handles_max > LANES_MAX {
+            let limit = format!("with {cores} cores at most {}", LANES_MAX - self.cores.len());
+            return Err(wrong("handles_max", self.handles_max, limit));
+        }
+        if !self.lane_bytes.is_power_of_two() || !(16 << 10..=16 << 20).contains(&self.lane_bytes) {
+            return Err(wrong("lane_bytes", self.lane_bytes, "a power of two from 16 KiB to 16 MiB"));
+        }
+        let share = self.local_bytes / cores;
+        let page_bytes = match self.page_bytes {
+            Some(bytes) => bytes,
+            None => {
+                let derived = usize::try_from(share / 64).unwrap_or(usize::MAX).max(1).ilog2();
+                let derived = (1usize << derived).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
+                u32::try_from(derived).unwrap_or(u32::MAX)
+            }
+        };
+        let range = PAGE_BYTES_MIN..=PAGE_BYTES_MAX;
+        if !page_bytes.is_power_of_two() || !range.contains(&(page_bytes as usize)) {
+            return Err(wrong("page_bytes", page_bytes, "a power of two from 64 KiB to 2 MiB"));
+        }
+        if self.far_bytes < u64::from(page_bytes) {
+            return Err(wrong("far_bytes", self.far_bytes, format!("at least one page, {page_bytes}")));
+        }
+        // Half a page, less what a record and its page say of themselves.
+        let value_bytes_max =
+            VALUE_BYTES_MAX.min(page_bytes as usize / 2 - KEY_BYTES_MAX - 256);
+        let lanes = cores * (cores - 1 + self.handles_max as u64);
+        let long = if value_bytes_max > self.lane_bytes / 8 { value_bytes_max } else { 0 };
+        let lane_bytes = lanes * 2 * (self.lane_bytes + long) as u64;
+        let extents = self.far_bytes / u64::from(page_bytes);
+        let tables = Shard::<EmbeddedEndpoint>::table_bytes(share, page_bytes, extents);
+        let fixed = lane_bytes / cores + CORE_BYTES + tables;
+        let least = Shard::<EmbeddedEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);
+        let arena = share.saturating_sub(fixed) / u64::from(page_bytes) * u64::from(page_bytes);
+        if arena < least {
+            let limit = format!(
+                "at least {} for {cores} cores, {} keys, pages of {page_bytes} and {} of far memory: raise it, or lower `keys_expected`, `far_bytes`, `handles_max` or `lane_bytes`",
+                (least + fixed) * cores,
+                self.keys_expected,
+                self.far_bytes
+            );
+            return Err(wrong("local_bytes", self.local_bytes, limit));
+        }
+        Ok(Sizes { page_bytes, arena_bytes: arena, value_bytes_max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_field_is_named_with_its_value_and_limit() {
+        let good = Config { cores: vec![available_cores()[0]], ..Config::default() };
+        good.validate().unwrap();
+        let table: [(Config, &str, &str); 8] = [
+            (Config { cores: vec![], ..good.clone() }, "cores", "empty"),
+            (Config { cores: vec![9999], ..good.clone() }, "core 9999", "does not exist"),
+            (Config { local_bytes: 1 << 20, ..good.clone() }, "local_bytes", "1048576"),
+            (Config { page_bytes: Some(100_000), ..good.clone() }, "page_bytes", "100000"),
+            (Config { far_bytes: 5, ..good.clone() }, "far_bytes", "5"),
+            (Config { lane_bytes: 1000, ..good.clone() }, "lane_bytes", "1000"),
+            (Config { handles_max: 300, ..good.clone() }, "handles_max", "300"),
+            (Config { keys_expected: 1 << 40, ..good.clone() }, "local_bytes", "keys_expected"),
+        ];
+        for (config, field, value) in table {
+            let error = config.validate().unwrap_err().to_string();
+            assert!(error.contains(field) && error.contains(value), "{error}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A client on a core: what a job started by `run_on_core` is given.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::error::{Error, Result};
+use crate::handle::{Refused, Swap, check};
+use crate::house::{House, Kept};
+use crate::operation::{Answer, Operation, Version};
+use crate::runtime::yield_now;
+
+/// The token of the one call that is awaited.
+const CALL: u64 = u64::MAX;
+
+/// A client on a core. Its own shard is a plain call away, the others a lane. It stays on its core.
+#[derive(Debug)]
+pub struct Core {
+    house: Rc<RefCell<House>>,
+    client: u8,
+    in_flight: usize,
+    value_bytes_max: usize,
+}
+
+impl Core {
+    pub(crate) fn new(house: Rc<RefCell<House>>, value_bytes_max: usize) -> Option<Self> {
+        let client = house.borrow_mut().add_client()?;
+        Some(Self { house, client, in_flight: 0, value_bytes_max })
+    }
+
+    /// Takes a request; its answer comes with `token` through [`Core::poll`]. Requests for the own shard are served as
+    /// a batch at the next poll, so that their cache misses overlap. `u64::MAX` is kept for awaited calls.
+    ///
+    /// # Errors
+    /// [`Refused::Full`] when there is no room before the next poll; [`Refused::Error`] for a caller's mistake.
+    #[inline]
+    pub fn submit(
+        &mut self,
+        operation: Operation<'_>,
+        token: u64,
+    ) -> std::result::Result<(), Refused> {
+        check(&operation, self.value_bytes_max)?;
+        if !self.house.borrow_mut().submit(self.client, token, &operation) {
+            return Err(Refused::Full);
+        }
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    /// Serves this core's shard for one round and visits the answers that have come; answers how many. Values of the own
+    /// shard are visited where they lie. The visitor must not call back into this core.
+    #[inline]
+    pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
+        let mut count = 0;
+        let mut house = self.house.borrow_mut();
+        while let Some((token, kept)) = house.take_kept(self.client) {
+            count += 1;
+            visit(token, kept.answer());
+        }
+        house.turn(Some(self.client), &mut |token, answer: Answer<'_>| {
+            count += 1;
+            visit(token, answer);
+        });
+        drop(house);
+        self.in_flight -= count;
+        count
+    }
+
+    /// Requests whose answers have not been visited.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Lets other jobs of the core run.
+    pub async fn yield_now(&self) {
+        yield_now().await;
+    }
+
+    /// One operation to its end. Nothing else may be in flight.
+    async fn call(&mut self, operation: Operation<'_>) -> Result<Kept> {
+        loop {
+            match self.submit(operation, CALL) {
+                Ok(()) => break,
+                Err(Refused::Full) => {
+                    self.poll(|_, _| {});
+                    yield_now().await;
+                }
+                Err(Refused::Error(error)) => return Err(error),
+            }
+        }
+        loop {
+            let mut answer = None;
+            self.poll(|token, found| {
+                if token == CALL {
+                    answer = Some(Kept::of(&found));
+                }
+            });
+            match answer {
+                Some(Kept::Failed(error)) => return Err(error),
+                Some(answer) => return Ok(answer),
+                None => yield_now().await,
+            }
+        }
+    }
+
+    /// Reads a value and its version, copied. Not to be mixed with submitted requests in flight.
+    ///
+    /// # Errors
+    /// Those of [`Error`].
+    pub async fn get(&mut self, key: &[u8]) -> Result<Option<(Version, Vec<u8>)>> {
+        match self.call(Operation::Get { key }).await? {
+            Kept::Value(version, value) => Ok(Some((version, value))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Stores a value.
+    ///
+    /// # Errors
+    /// Those of [`Error`].
+    pub async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Version> {
+        match self.call(Operation::Put { key, value }).await? {
+            Kept::Stored(version) => Ok(version),
+            _ => Err(Error::Closed),
+        }
+    }
+
+    /// Removes a key; false if it was absent.
+    ///
+    /// # Errors
+    /// Those of [`Error`].
+    pub async fn delete(&mut self, key: &[u8]) -> Result<bool> {
+        Ok(matches!(self.call(Operation::Delete { key }).await?, Kept::Deleted))
+    }
+
+    /// Stores a value if the key's version is `expected`; `0` expects the key to be absent.
+    ///
+    /// # Errors
+    /// Those of [`Error`].
+    pub async fn compare_and_swap(
+        &mut self,
+        key: &[u8],
+        expected: Version,
+        value: &[u8],
+    ) -> Result<Swap> {
+        match self.call(Operation::CompareAndSwap { key, expected, value }).await? {
+            Kept::Stored(version) => Ok(Swap::Stored(version)),
+            Kept::Mismatch(current) => Ok(Swap::Mismatch(current)),
+            _ => Err(Error::Closed),
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // Whatever is still in flight is answered before the client's number is given to another.
+        while self.in_flight > 0 {
+            self.poll(|_, _| {});
+        }
+        self.house.borrow_mut().remove_client(self.client);
+    }
+}

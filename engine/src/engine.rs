@@ -1,0 +1,473 @@
+//! The engine: opens the shards on their cores, hands out handles, runs jobs and closes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use atomic_waker::AtomicWaker;
+use crossbeam_queue::ArrayQueue;
+use farcore_rdma::{EmbeddedEndpoint, EmbeddedNode, Region, RegionOptions};
+use farcore_tuning::{Clock, ShardCounters, ShardSnapshot};
+
+use crate::cipher::PageCipher;
+use crate::config::{Config, Sizes};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::handle::Handle;
+use crate::house::{Door, House, Order};
+use crate::lane::{LaneClient, LaneServer, Mailbox, lane};
+use crate::routing::Hasher128;
+use crate::runtime::{self, JobCell, Post};
+use crate::shard::{ExtentPool, Shard, ShardOptions};
+
+/// Requests that one queue pair holds.
+const QUEUE_DEPTH: usize = 256;
+/// How often a blocking wait for the whole engine looks again.
+const WAIT: Duration = Duration::from_micros(200);
+
+/// The lanes of one handle, with the doors to ring at and the lane's number there.
+#[derive(Debug)]
+pub(crate) struct HandleLanes {
+    pub(crate) lanes: Vec<LaneClient>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) number: u8,
+}
+
+/// What handles, jobs and the engine have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) posts: Vec<Arc<Post>>,
+    pub(crate) hasher: Hasher128,
+    pub(crate) sizes: Sizes,
+    pub(crate) closing: AtomicBool,
+    /// Lanes that no handle uses. Several threads take and give back: made for a multi-producer queue.
+    pub(crate) free_handles: ArrayQueue<HandleLanes>,
+    handles_max: usize,
+}
+
+impl Shared {
+    /// True once no shard answers any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.posts.iter().any(|post| post.closed.load(Ordering::Acquire))
+    }
+}
+
+/// Figures of a running engine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The counters of each shard.
+    pub shards: Vec<ShardSnapshot>,
+    /// Their sum.
+    pub total: ShardSnapshot,
+    /// The cap on local memory, in bytes.
+    pub local_cap_bytes: u64,
+    /// Far memory in use, in bytes of whole extents.
+    pub far_used_bytes: u64,
+    /// Far memory in all, in bytes.
+    pub far_total_bytes: u64,
+    /// Bytes of embedded far memory that are present in this process.
+    pub far_resident_bytes: u64,
+    /// How long opening took, memory touched included, in nanoseconds.
+    pub startup_ns: u64,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Whether all local memory is locked.
+    pub locked: bool,
+}
+
+/// A key-value store over the cores of this machine and far memory.
+///
+/// Share it by reference or in an [`Arc`]; each thread takes its own [`Handle`]. Dropping it closes it.
+///
+/// ```
+/// use farcore::{Config, Engine};
+///
+/// let config = Config {
+///     local_bytes: 64 << 20,
+///     far_bytes: 64 << 20,
+///     keys_expected: 10_000,
+///     ..Config::default()
+/// };
+/// let engine = Engine::open(config)?;
+/// let mut handle = engine.handle()?;
+/// handle.put(b"key", b"value").wait()?;
+/// let value = handle.get(b"key").wait()?.expect("just stored");
+/// assert_eq!(&*value, b"value");
+/// # Ok::<(), farcore::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    node: Arc<EmbeddedNode>,
+    extents: Arc<ExtentPool>,
+    counters: Vec<Arc<ShardCounters>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    local_cap_bytes: u64,
+    startup_ns: u64,
+    locked: bool,
+}
+
+fn map(options: &RegionOptions) -> Result<Arc<Region>> {
+    let region = Region::map(options);
+    Ok(Arc::new(region.map_err(|error| Error::Memory { reason: error.to_string() })?))
+}
+
+fn random() -> Result<u64> {
+    getrandom::u64().map_err(|error| Error::Memory { reason: format!("no random bytes: {error}") })
+}
+
+impl Engine {
+    /// Maps the memory, starts a pinned executor on each core and waits until all serve.
+    ///
+    /// Call it from a thread that is not pinned: a pinned one can only start threads on its own core.
+    ///
+    /// # Errors
+    /// Whatever keeps the engine from working, with the limit and the value: [`Error::Config`], [`Error::Core`],
+    /// [`Error::IoUring`], [`Error::Memory`].
+    pub fn open(config: Config) -> Result<Self> {
+        let clock = Clock::new();
+        let start_ns = clock.now_ns();
+        let sizes = config.sizes()?;
+        runtime::check_kernel()?;
+        let shards = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
+        let options = |bytes: u64, lock| -> Result<RegionOptions> {
+            let bytes = usize::try_from(bytes)
+                .map_err(|_| Error::Memory { reason: format!("{bytes} bytes do not fit") })?;
+            let (huge_pages, prefault) = (config.huge_pages, config.prefault);
+            Ok(RegionOptions { bytes, huge_pages, lock, prefault })
+        };
+        let far = map(&options(config.far_bytes, farcore_rdma::Lock::Off)?)?;
+        let node = Arc::new(EmbeddedNode::new(far, config.link.clone()));
+        let key = node.remote_key();
+        let extents = Arc::new(ExtentPool::new(key, config.far_bytes, sizes.page_bytes));
+        let seed = config.seed.map_or_else(random, Ok)?;
+        let hasher = Hasher128::new(seed);
+        let epoch = u32::try_from(random()? >> 32).unwrap_or(0);
+        let posts: Vec<_> = config.cores.iter().map(|_| Arc::new(Post::new())).collect();
+        let (mut servers, mut clients, handles) = wire(&config, &posts);
+        let shared = Arc::new(Shared {
+            posts,
+            hasher,
+            sizes,
+            closing: AtomicBool::new(false),
+            free_handles: ArrayQueue::new(config.handles_max.max(1)),
+            handles_max: config.handles_max,
+        });
+        for handle in handles {
+            let _ = shared.free_handles.push(handle);
+        }
+        let (ready, outcome) = mpsc::channel();
+        let (mut threads, mut counters, mut locked) = (Vec::new(), Vec::new(), true);
+        for shard in (0..shards).rev() {
+            let arena = map(&options(sizes.arena_bytes, config.lock)?)?;
+            locked &= arena.is_locked();
+            let count = Arc::new(ShardCounters::default());
+            counters.push(Arc::clone(&count));
+            let place = usize::from(shard);
+            let post = Arc::clone(&shared.posts[place]);
+            let door = Arc::clone(&post.door);
+            let (servers, clients) =
+                (servers.pop().unwrap_or_default(), clients.pop().unwrap_or_default());
+            let endpoint =
+                EmbeddedEndpoint::new(Arc::clone(&node), 2, QUEUE_DEPTH, u64::from(shard));
+            let options = ShardOptions {
+                shard,
+                local_bytes: sizes.arena_bytes,
+                page_bytes: sizes.page_bytes,
+                keys_expected: config.keys_expected / u64::from(shards),
+                cipher: config.encryption.as_ref().map(|key| PageCipher::new(key, epoch, shard)),
+                epoch,
+                endpoint,
+                arena,
+                extents: Arc::clone(&extents),
+                counters: count,
+                read_ahead: config.read_ahead,
+            };
+            let build = move || {
+                let shard_of = Shard::new(options)?;
+                Ok(House::new(shard_of, shard, shards, hasher, door, servers, clients))
+            };
+            let ready = ready.clone();
+            let heard = move |made| {
+                let _ = ready.send(made);
+            };
+            threads.push(runtime::start(config.cores[place], post, config.spin_ns, build, heard)?);
+        }
+        counters.reverse();
+        let mut engine = Self {
+            shared,
+            node,
+            extents,
+            counters,
+            threads: Mutex::new(threads),
+            local_cap_bytes: config.local_bytes,
+            startup_ns: 0,
+            locked,
+        };
+        for _ in 0..shards {
+            // On an error the engine is dropped, which closes the cores that did start.
+            outcome.recv().unwrap_or(Err(Error::Closed))?;
+        }
+        engine.startup_ns = clock.now_ns() - start_ns;
+        tracing::info!(
+            cores = ?config.cores,
+            local_bytes = config.local_bytes,
+            far_bytes = config.far_bytes,
+            page_bytes = sizes.page_bytes,
+            locked,
+            "the engine is open"
+        );
+        Ok(engine)
+    }
+
+    /// A handle for the calling thread. It may move to another thread, not be shared.
+    ///
+    /// # Errors
+    /// [`Error::Handles`] when all are in use, [`Error::Closed`] after [`Engine::close`].
+    pub fn handle(&self) -> Result<Handle> {
+        if self.shared.closing.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        let lanes = self.shared.free_handles.pop();
+        let lanes = lanes.ok_or(Error::Handles { limit: self.shared.handles_max })?;
+        Ok(Handle::new(Arc::clone(&self.shared), lanes))
+    }
+
+    /// Shards, which is cores.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.shared.posts.len()
+    }
+
+    /// The longest value, in bytes.
+    #[must_use]
+    pub fn value_bytes_max(&self) -> usize {
+        self.shared.sizes.value_bytes_max
+    }
+
+    /// Runs a job on a core, by its position in [`Config::cores`]. There it reaches its own shard by a plain call.
+    ///
+    /// A job that runs long should `yield_now` now and then, so that other jobs of the core get on.
+    ///
+    /// # Errors
+    /// [`Error::Core`] if there is no such position, [`Error::Closed`] after [`Engine::close`].
+    pub fn run_on_core<T, F>(
+        &self,
+        position: usize,
+        job: impl FnOnce(Core) -> F + Send + 'static,
+    ) -> Result<Task<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        let Some(post) = self.shared.posts.get(position) else {
+            return Err(Error::Core { core: position, available: (0..self.shards()).collect() });
+        };
+        if self.shared.closing.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        let cell = Arc::new(TaskCell {
+            result: ArrayQueue::new(1),
+            waker: AtomicWaker::new(),
+            done: AtomicBool::new(false),
+        });
+        let value_bytes_max = self.shared.sizes.value_bytes_max;
+        let finish = Finish(Arc::clone(&cell));
+        let job: runtime::Job = Box::new(move |house| {
+            Box::pin(async move {
+                // Dropped last, also when the job panics: whoever waits hears of it.
+                let finish = finish;
+                if let Some(core) = Core::new(house, value_bytes_max) {
+                    let result = job(core).await;
+                    let _ = finish.0.result.push(result);
+                }
+            })
+        });
+        let mut job = Box::new(JobCell(job));
+        while let Err(back) = post.jobs.push(job) {
+            job = back;
+            std::thread::yield_now();
+        }
+        post.door.bell.wake();
+        Ok(Task { cell })
+    }
+
+    /// Figures of all shards. Reading them stops nobody.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let shards: Vec<_> = self.counters.iter().map(|counters| counters.snapshot()).collect();
+        let total = shards.iter().fold(ShardSnapshot::default(), |sum, &shard| sum + shard);
+        Stats {
+            shards,
+            total,
+            local_cap_bytes: self.local_cap_bytes,
+            far_used_bytes: self.extents.used_bytes(),
+            far_total_bytes: self.extents.total_bytes(),
+            far_resident_bytes: self.node.resident_bytes(),
+            startup_ns: self.startup_ns,
+            page_bytes: self.shared.sizes.page_bytes,
+            locked: self.locked,
+        }
+    }
+
+    /// The embedded far memory, for tests that lose or damage it.
+    #[must_use]
+    pub fn embedded_node(&self) -> &Arc<EmbeddedNode> {
+        &self.node
+    }
+
+    /// Compacts far memory until no page is worth it. Blocks; requests go on.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the engine closes meanwhile.
+    pub fn compact(&self) -> Result<()> {
+        self.order(|door| &door.compact)
+    }
+
+    /// Copies everything that is only local to far memory. Blocks; requests go on.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] if far memory cannot take it all.
+    pub fn flush(&self) -> Result<()> {
+        self.order(|door| &door.flush)
+    }
+
+    fn order(&self, which: impl Fn(&Door) -> &Order) -> Result<()> {
+        if self.shared.closing.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        let tickets: Vec<_> = self
+            .shared
+            .posts
+            .iter()
+            .map(|post| {
+                let ticket = which(&post.door).ask();
+                // The wake alone is not enough for a shard that is just falling asleep: mark a lane as well.
+                post.door.bell.ring(0);
+                ticket
+            })
+            .collect();
+        for (post, ticket) in self.shared.posts.iter().zip(tickets) {
+            while !which(&post.door).is_done(ticket) {
+                if post.closed.load(Ordering::Acquire) {
+                    return Err(Error::Closed);
+                }
+                std::thread::sleep(WAIT);
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers everything that is under way, waits for running jobs, and stops the cores. May be called again.
+    pub fn close(&self) {
+        self.shared.closing.store(true, Ordering::SeqCst);
+        for post in &self.shared.posts {
+            post.closing.store(true, Ordering::SeqCst);
+            post.door.bell.ring(0);
+        }
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+type Servers = Vec<Option<LaneServer>>;
+type Clients = Vec<Option<(LaneClient, Arc<Door>, u8)>>;
+
+/// Makes every lane: between each two cores, and from each handle to each core.
+fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Clients>, Vec<HandleLanes>) {
+    let cores = posts.len();
+    let mut servers: Vec<Servers> = (0..cores).map(|_| Vec::new()).collect();
+    let mut clients: Vec<Clients> = (0..cores).map(|_| Vec::new()).collect();
+    for (from, row) in clients.iter_mut().enumerate() {
+        for (to, lanes) in servers.iter_mut().enumerate() {
+            if from == to {
+                lanes.push(None);
+                row.push(None);
+                continue;
+            }
+            let (client, server) = lane(config.lane_bytes, Arc::default());
+            let number = u8::try_from(lanes.len()).unwrap_or(u8::MAX);
+            lanes.push(Some(server));
+            row.push(Some((client, Arc::clone(&posts[to].door), number)));
+        }
+    }
+    let mut handles = Vec::new();
+    for handle in 0..config.handles_max {
+        let mailbox = Arc::new(Mailbox::default());
+        let number = u8::try_from(cores + handle).unwrap_or(u8::MAX);
+        let mut lanes = Vec::new();
+        for row in &mut servers {
+            let (client, server) = lane(config.lane_bytes, Arc::clone(&mailbox));
+            lanes.push(client);
+            row.push(Some(server));
+        }
+        handles.push(HandleLanes { lanes, mailbox, number });
+    }
+    (servers, clients, handles)
+}
+
+struct TaskCell<T> {
+    result: ArrayQueue<T>,
+    waker: AtomicWaker,
+    done: AtomicBool,
+}
+
+/// Tells whoever waits, when the job is over in any way.
+struct Finish<T>(Arc<TaskCell<T>>);
+
+impl<T> Drop for Finish<T> {
+    fn drop(&mut self) {
+        // ORDERING: pairs with the Acquire in `Task::poll`: the result is there before the flag.
+        self.0.done.store(true, Ordering::Release);
+        self.0.waker.wake();
+    }
+}
+
+/// A job under way on a core. Await it, or [`Task::join`] it. Dropping it leaves the job running.
+#[must_use]
+pub struct Task<T> {
+    cell: Arc<TaskCell<T>>,
+}
+
+impl<T> std::fmt::Debug for Task<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Task").field("done", &self.cell.done).finish_non_exhaustive()
+    }
+}
+
+impl<T> Task<T> {
+    /// Blocks until the job is over.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if it ended without a result.
+    pub fn join(self) -> Result<T> {
+        crate::handle::block_on(self)
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.cell.waker.register(context.waker());
+        if self.cell.done.load(Ordering::Acquire) {
+            return Poll::Ready(self.cell.result.pop().ok_or(Error::Closed));
+        }
+        Poll::Pending
+    }
+}
+

@@ -1,0 +1,489 @@
+//! A handle: one thread's way into the engine.
+//!
+//! Three forms: a call that is waited for or awaited, many at once, and submit/poll for those who keep a window of
+//! requests in flight. A call that is dropped is forgotten: its late answer is thrown away by its number.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use crate::constants::KEY_BYTES_MAX;
+use crate::engine::{HandleLanes, Shared};
+use crate::error::{Error, Result};
+use crate::house::Kept;
+use crate::operation::{Answer, Operation, Version};
+
+/// The client number of submitted requests.
+const SUBMITTED: u8 = 0;
+/// The client number of calls.
+const CALLED: u8 = 1;
+/// Looks at the lanes before a blocking call parks its thread.
+const SPINS: u32 = 2_000;
+/// A parked thread looks again after this long, whatever happens.
+const PARK_MAX: Duration = Duration::from_millis(50);
+
+/// Why a submission was refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// No room now: poll, then try again.
+    Full,
+    /// It can never be taken.
+    Error(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// Checks the limits that every client must keep.
+pub(crate) fn check(operation: &Operation<'_>, value_bytes_max: usize) -> Result<()> {
+    let (key, value) = (operation.key(), operation.value());
+    if key.is_empty() {
+        return Err(Error::KeyEmpty { max: KEY_BYTES_MAX });
+    }
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Error::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX });
+    }
+    if value.len() > value_bytes_max {
+        return Err(Error::ValueTooLong { bytes: value.len(), max: value_bytes_max });
+    }
+    Ok(())
+}
+
+/// A value that was read, with its version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Value<'a> {
+    bytes: &'a [u8],
+    version: Version,
+}
+
+impl Value<'_> {
+    /// The version to expect in a compare-and-swap.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+}
+
+impl Deref for Value<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+/// What came of a compare-and-swap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Swap {
+    /// Stored under this version.
+    Stored(Version),
+    /// The key has this version (`0`: it is absent), and nothing changed.
+    Mismatch(Version),
+}
+
+/// One thread's way into the engine. Send, but not shared; all calls take `&mut self`.
+#[derive(Debug)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    lanes: Option<HandleLanes>,
+    /// Requests sent and not yet answered, forgotten calls included.
+    outstanding: usize,
+    submitted: usize,
+    call: u64,
+    /// Answers of the current call, by their place in it.
+    answers: Vec<(u32, Kept)>,
+    /// Answers to submitted requests that came during a call.
+    kept: VecDeque<(u64, Kept)>,
+    scratch: Vec<u8>,
+    _not_sync: PhantomData<std::cell::Cell<()>>,
+}
+
+impl Handle {
+    pub(crate) fn new(shared: Arc<Shared>, lanes: HandleLanes) -> Self {
+        Self {
+            shared,
+            lanes: Some(lanes),
+            outstanding: 0,
+            submitted: 0,
+            call: 0,
+            answers: Vec::new(),
+            kept: VecDeque::new(),
+            scratch: Vec::new(),
+            _not_sync: PhantomData,
+        }
+    }
+
+    fn send(
+        &mut self,
+        client: u8,
+        token: u64,
+        operation: &Operation<'_>,
+    ) -> std::result::Result<(), Refused> {
+        check(operation, self.shared.sizes.value_bytes_max)?;
+        if self.shared.closing.load(Ordering::Acquire) {
+            return Err(Error::Closed.into());
+        }
+        let hash = self.shared.hasher.hash(operation.key());
+        let shards = u16::try_from(self.shared.posts.len()).unwrap_or(u16::MAX);
+        let shard = usize::from(hash.shard(shards));
+        let Some(lanes) = &mut self.lanes else { return Err(Error::Closed.into()) };
+        if !lanes.lanes[shard].send(token, client, hash.index, operation) {
+            return Err(Refused::Full);
+        }
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Publishes what was sent and takes answers: those to submitted requests go to `visit`.
+    fn pump(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
+        let Self { lanes, shared, answers, call, outstanding, submitted, .. } = self;
+        let Some(lanes) = lanes else { return 0 };
+        let mut count = 0;
+        for (shard, lane) in lanes.lanes.iter_mut().enumerate() {
+            if lane.publish() {
+                shared.posts[shard].door.bell.ring(lanes.number);
+            }
+            *outstanding -= lane.receive(|client, token, answer| {
+                if client == SUBMITTED {
+                    *submitted -= 1;
+                    count += 1;
+                    visit(token, answer);
+                } else if token >> 32 == *call & u64::from(u32::MAX) {
+                    let place = u32::try_from(token & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+                    answers.push((place, Kept::of(&answer)));
+                }
+            });
+        }
+        count
+    }
+
+    fn pump_keeping(&mut self) {
+        let mut kept = std::mem::take(&mut self.kept);
+        self.pump(|token, answer| kept.push_back((token, Kept::of(&answer))));
+        self.kept = kept;
+    }
+
+    /// Reads a value. Cost: one round trip over a lane; a far key adds one over the fabric.
+    ///
+    /// # Errors
+    /// Those of [`Error`]: the key's length, the fabric, [`Error::Closed`].
+    pub fn get<'a>(&'a mut self, key: &'a [u8]) -> Call<'a, Option<Value<'a>>> {
+        Call::new(self, Operation::Get { key })
+    }
+
+    /// Stores a value and answers its version.
+    ///
+    /// # Errors
+    /// Those of [`Error`]: lengths, [`Error::FarFull`], the fabric, [`Error::Closed`]. Nothing stored is lost.
+    pub fn put<'a>(&'a mut self, key: &'a [u8], value: &'a [u8]) -> Call<'a, Version> {
+        Call::new(self, Operation::Put { key, value })
+    }
+
+    /// Removes a key; false if it was absent.
+    ///
+    /// # Errors
+    /// Those of [`Error`].
+    pub fn delete<'a>(&'a mut self, key: &'a [u8]) -> Call<'a, bool> {
+        Call::new(self, Operation::Delete { key })
+    }
+
+    /// Stores a value if the key's version is `expected`; `0` expects the key to be absent.
+    ///
+    /// # Errors
+    /// Those of [`Error`].
+    pub fn compare_and_swap<'a>(
+        &'a mut self,
+        key: &'a [u8],
+        expected: Version,
+        value: &'a [u8],
+    ) -> Call<'a, Swap> {
+        Call::new(self, Operation::CompareAndSwap { key, expected, value })
+    }
+
+    /// Runs many operations at once and visits each answer with its place; blocks. They may be served in any order,
+    /// but those on one key keep theirs.
+    ///
+    /// # Errors
+    /// A caller's mistake stops it before the operation it is in; the ones before that are carried out.
+    pub fn many<'b>(
+        &mut self,
+        operations: impl IntoIterator<Item = Operation<'b>>,
+        mut visit: impl FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        self.begin_call();
+        let mut operations = operations.into_iter().zip(0u32..);
+        let mut next = operations.next();
+        let (mut sent, mut seen, mut failed) = (0usize, 0usize, None);
+        while next.is_some() || seen < sent {
+            while let Some((operation, place)) = &next {
+                let token = self.token(*place);
+                match self.send(CALLED, token, operation) {
+                    Ok(()) => {
+                        sent += 1;
+                        next = operations.next();
+                    }
+                    Err(Refused::Full) => break,
+                    Err(Refused::Error(error)) => {
+                        failed = Some(error);
+                        next = None;
+                    }
+                }
+            }
+            self.pump_keeping();
+            for (place, answer) in std::mem::take(&mut self.answers) {
+                seen += 1;
+                visit(place as usize, answer.answer());
+            }
+            if self.shared.is_closed() && seen < sent {
+                return Err(Error::Closed);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Reads many keys; see [`Handle::many`].
+    ///
+    /// # Errors
+    /// As [`Handle::many`].
+    pub fn get_many(&mut self, keys: &[&[u8]], visit: impl FnMut(usize, Answer<'_>)) -> Result<()> {
+        self.many(keys.iter().map(|key| Operation::Get { key }), visit)
+    }
+
+    /// Stores many values; see [`Handle::many`].
+    ///
+    /// # Errors
+    /// As [`Handle::many`].
+    pub fn put_many(
+        &mut self,
+        pairs: &[(&[u8], &[u8])],
+        visit: impl FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        self.many(pairs.iter().map(|(key, value)| Operation::Put { key, value }), visit)
+    }
+
+    /// Removes many keys; see [`Handle::many`].
+    ///
+    /// # Errors
+    /// As [`Handle::many`].
+    pub fn delete_many(
+        &mut self,
+        keys: &[&[u8]],
+        visit: impl FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        self.many(keys.iter().map(|key| Operation::Delete { key }), visit)
+    }
+
+    /// Sends a request without waiting; its answer comes with `token` through [`Handle::poll`].
+    ///
+    /// # Errors
+    /// [`Refused::Full`] when there is no room before the next poll; [`Refused::Error`] for a caller's mistake.
+    pub fn submit(
+        &mut self,
+        operation: Operation<'_>,
+        token: u64,
+    ) -> std::result::Result<(), Refused> {
+        self.send(SUBMITTED, token, &operation)?;
+        self.submitted += 1;
+        Ok(())
+    }
+
+    /// Visits the answers that have come; answers how many.
+    pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
+        let mut count = 0;
+        while let Some((token, kept)) = self.kept.pop_front() {
+            visit(token, kept.answer());
+            count += 1;
+        }
+        count + self.pump(visit)
+    }
+
+    /// Submitted requests whose answers have not been visited.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.submitted + self.kept.len()
+    }
+
+    fn begin_call(&mut self) {
+        self.call = (self.call + 1) & u64::from(u32::MAX);
+        self.answers.clear();
+    }
+
+    fn token(&self, place: u32) -> u64 {
+        self.call << 32 | u64::from(place)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // The lanes go to the next handle once nothing is on them.
+        let mut looks = 0;
+        while self.outstanding > 0 && !self.shared.is_closed() {
+            self.pump(|_, _| {});
+            looks += 1;
+            if looks > SPINS {
+                thread::yield_now();
+            }
+        }
+        if let Some(lanes) = self.lanes.take()
+            && self.outstanding == 0
+        {
+            let _ = self.shared.free_handles.push(lanes);
+        }
+    }
+}
+
+/// What a call's answer becomes.
+pub trait FromAnswer<'a>: Sized + sealed::Sealed {
+    #[doc(hidden)]
+    fn from_answer(answer: Kept, scratch: &'a mut Vec<u8>) -> Result<Self>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+impl sealed::Sealed for Option<Value<'_>> {}
+impl<'a> FromAnswer<'a> for Option<Value<'a>> {
+    fn from_answer(answer: Kept, scratch: &'a mut Vec<u8>) -> Result<Self> {
+        match answer {
+            Kept::Value(version, value) => {
+                *scratch = value;
+                Ok(Some(Value { bytes: scratch, version }))
+            }
+            Kept::Failed(error) => Err(error),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl sealed::Sealed for Version {}
+impl<'a> FromAnswer<'a> for Version {
+    fn from_answer(answer: Kept, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer {
+            Kept::Stored(version) => Ok(version),
+            Kept::Failed(error) => Err(error),
+            _ => Ok(0),
+        }
+    }
+}
+
+impl sealed::Sealed for bool {}
+impl<'a> FromAnswer<'a> for bool {
+    fn from_answer(answer: Kept, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer {
+            Kept::Failed(error) => Err(error),
+            answer => Ok(matches!(answer, Kept::Deleted)),
+        }
+    }
+}
+
+impl sealed::Sealed for Swap {}
+impl<'a> FromAnswer<'a> for Swap {
+    fn from_answer(answer: Kept, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer {
+            Kept::Stored(version) => Ok(Self::Stored(version)),
+            Kept::Mismatch(current) => Ok(Self::Mismatch(current)),
+            Kept::Failed(error) => Err(error),
+            _ => Ok(Self::Mismatch(0)),
+        }
+    }
+}
+
+/// One call: [`Call::wait`] for it, or await it on any runtime. Nothing is sent before the first poll.
+#[must_use = "a call does nothing until it is waited for or awaited"]
+#[derive(Debug)]
+pub struct Call<'a, T> {
+    handle: Option<&'a mut Handle>,
+    operation: Operation<'a>,
+    sent: bool,
+    result: PhantomData<fn() -> T>,
+}
+
+impl<'a, T: FromAnswer<'a>> Call<'a, T> {
+    fn new(handle: &'a mut Handle, operation: Operation<'a>) -> Self {
+        handle.begin_call();
+        Self { handle: Some(handle), operation, sent: false, result: PhantomData }
+    }
+
+    /// Blocks until the answer is there: spins briefly, then parks the thread.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn wait(mut self) -> Result<T> {
+        for _ in 0..SPINS {
+            if let Poll::Ready(result) = self.step() {
+                return result;
+            }
+            std::hint::spin_loop();
+        }
+        block_on(self)
+    }
+
+    fn step(&mut self) -> Poll<Result<T>> {
+        let Some(handle) = &mut self.handle else { return Poll::Ready(Err(Error::Closed)) };
+        if !self.sent {
+            match handle.send(CALLED, handle.token(0), &self.operation) {
+                Ok(()) => self.sent = true,
+                Err(Refused::Full) => {}
+                Err(Refused::Error(error)) => return Poll::Ready(Err(error)),
+            }
+        }
+        handle.pump_keeping();
+        if let Some((_, answer)) = handle.answers.pop() {
+            // The answer may borrow the handle for as long as the call did.
+            if let Some(handle) = self.handle.take() {
+                return Poll::Ready(T::from_answer(answer, &mut handle.scratch));
+            }
+        } else if handle.shared.is_closed() {
+            return Poll::Ready(Err(Error::Closed));
+        }
+        Poll::Pending
+    }
+}
+
+impl<'a, T: FromAnswer<'a>> Future for Call<'a, T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let call = &mut *self;
+        if let Poll::Ready(result) = call.step() {
+            return Poll::Ready(result);
+        }
+        if let Some(lanes) = call.handle.as_ref().and_then(|handle| handle.lanes.as_ref()) {
+            lanes.mailbox.waker.register(context.waker());
+            lanes.mailbox.wait();
+        }
+        // An answer may have come before the shard could see the flag.
+        call.step()
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        thread::park_timeout(PARK_MAX);
+    }
+}

@@ -1,0 +1,326 @@
+//! A ring of messages from one thread to one other.
+//!
+//! ```text
+//! | length:4 | mark:4 | payload ... padded to 16 |     a message is contiguous; a skip mark fills the end of the ring
+//! ```
+//!
+//! - I1: `head <= tail <= head + capacity`, both count bytes and never wrap back.
+//! - I2: bytes in `head..tail` belong to the consumer, all others to the producer.
+//!
+//! ORDERING: the producer's Release store of `tail` pairs with the consumer's Acquire load; the consumer's Release
+//! store of `head` pairs with the producer's Acquire load. Each side publishes once a batch.
+
+#![allow(unsafe_code)] // both halves reach into the same memory, disjointly
+
+use std::cell::{Cell, UnsafeCell};
+
+use crate::sync::{Arc, AtomicUsize, Ordering};
+
+const GRAIN: usize = 16;
+const HEADER: usize = 8;
+const SKIP: u32 = u32::MAX;
+
+/// A counter on cache lines of its own (two, because lines are fetched in pairs).
+#[derive(Debug)]
+#[repr(align(128))]
+struct Apart(AtomicUsize);
+
+struct Shared {
+    head: Apart,
+    tail: Apart,
+    words: Box<[UnsafeCell<u128>]>,
+    /// Under the model checker, one cell a word: it notices two threads in one place.
+    #[cfg(loom)]
+    watched: Box<[loom::cell::UnsafeCell<()>]>,
+}
+
+// SAFETY: by I2 no byte is reachable for both halves at once, and each half belongs to one thread.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn capacity(&self) -> usize {
+        self.words.len() * GRAIN
+    }
+
+    fn pointer(&self, at: usize) -> *mut u8 {
+        let offset = at & (self.capacity() - 1);
+        self.words[offset / GRAIN].get().cast::<u8>().wrapping_add(offset % GRAIN)
+    }
+
+    #[cfg(loom)]
+    fn watch(&self, at: usize, bytes: usize, write: bool) {
+        for place in (at..at + bytes).step_by(GRAIN) {
+            let cell = &self.watched[(place & (self.capacity() - 1)) / GRAIN];
+            if write {
+                cell.with_mut(|_| ());
+            } else {
+                cell.with(|_| ());
+            }
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[inline]
+    fn watch(&self, _: usize, _: usize, _: bool) {}
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("capacity", &self.capacity()).finish_non_exhaustive()
+    }
+}
+
+/// A ring of a power of two of bytes, as its two halves.
+pub(crate) fn ring(bytes: usize) -> (Producer, Consumer) {
+    let bytes = bytes.next_power_of_two().max(2 * GRAIN);
+    let shared = Arc::new(Shared {
+        head: Apart(AtomicUsize::new(0)),
+        tail: Apart(AtomicUsize::new(0)),
+        words: (0..bytes / GRAIN).map(|_| UnsafeCell::new(0)).collect(),
+        #[cfg(loom)]
+        watched: (0..bytes / GRAIN).map(|_| loom::cell::UnsafeCell::new(())).collect(),
+    });
+    let producer =
+        Producer { shared: Arc::clone(&shared), tail: 0, published: 0, head: Cell::new(0) };
+    (producer, Consumer { shared, head: 0, tail: 0 })
+}
+
+/// The half that puts messages in.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    shared: Arc<Shared>,
+    tail: usize,
+    published: usize,
+    /// What was last seen of the consumer.
+    head: Cell<usize>,
+}
+
+impl Producer {
+    /// Bytes of the ring that a message takes, and those that must be skipped before it.
+    fn need(&self, payload: usize) -> (usize, usize) {
+        let bytes = (HEADER + payload).next_multiple_of(GRAIN);
+        let to_end = self.shared.capacity() - (self.tail & (self.shared.capacity() - 1));
+        (bytes, if bytes > to_end { to_end } else { 0 })
+    }
+
+    /// True if a message of this many bytes has room now.
+    #[inline]
+    pub(crate) fn fits(&self, payload: usize) -> bool {
+        let (bytes, skip) = self.need(payload);
+        let room = |head: usize| self.shared.capacity() - (self.tail - head) >= bytes + skip;
+        if room(self.head.get()) {
+            return true;
+        }
+        self.head.set(self.shared.head.0.load(Ordering::Acquire));
+        room(self.head.get())
+    }
+
+    /// Puts a message in; false if there is no room. The consumer sees it after [`Producer::publish`].
+    #[inline]
+    pub(crate) fn push(&mut self, payload: usize, write: impl FnOnce(&mut [u8])) -> bool {
+        if !self.fits(payload) {
+            return false;
+        }
+        let (bytes, skip) = self.need(payload);
+        if skip > 0 {
+            self.shared.watch(self.tail, GRAIN, true);
+            // SAFETY: by I2 these bytes are the producer's; a grain is aligned for a u32.
+            unsafe { self.shared.pointer(self.tail).cast::<u32>().write(SKIP) };
+            self.tail += skip;
+        }
+        self.shared.watch(self.tail, bytes, true);
+        let start = self.shared.pointer(self.tail);
+        // SAFETY: as above; `need` made sure that the message does not pass the ring's end.
+        let place = unsafe {
+            start.cast::<u32>().write(u32::try_from(payload).unwrap_or(0));
+            std::slice::from_raw_parts_mut(start.add(HEADER), payload)
+        };
+        write(place);
+        self.tail += bytes;
+        true
+    }
+
+    /// Shows the consumer what was put in; true if that was anything.
+    #[inline]
+    pub(crate) fn publish(&mut self) -> bool {
+        if self.published == self.tail {
+            return false;
+        }
+        self.shared.tail.0.store(self.tail, Ordering::Release);
+        self.published = self.tail;
+        true
+    }
+}
+
+/// The half that takes messages out.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    shared: Arc<Shared>,
+    head: usize,
+    /// What was last seen of the producer.
+    tail: usize,
+}
+
+impl Consumer {
+    /// Where the next message starts.
+    pub(crate) fn cursor(&self) -> usize {
+        self.head
+    }
+
+    /// The message at a cursor, and the cursor after it.
+    #[inline]
+    pub(crate) fn peek(&mut self, cursor: usize) -> Option<(&[u8], usize)> {
+        let mut cursor = cursor;
+        loop {
+            if cursor == self.tail {
+                self.tail = self.shared.tail.0.load(Ordering::Acquire);
+                if cursor == self.tail {
+                    return None;
+                }
+            }
+            self.shared.watch(cursor, GRAIN, false);
+            let start = self.shared.pointer(cursor);
+            // SAFETY: by I2 everything before `tail` is the consumer's.
+            let length = unsafe { start.cast::<u32>().read() };
+            if length == SKIP {
+                cursor += self.shared.capacity() - (cursor & (self.shared.capacity() - 1));
+                continue;
+            }
+            let bytes = (HEADER + length as usize).next_multiple_of(GRAIN);
+            self.shared.watch(cursor, bytes, false);
+            // SAFETY: as above; the slice borrows this half, and only `release` gives the bytes back.
+            let payload =
+                unsafe { std::slice::from_raw_parts(start.add(HEADER), length as usize) };
+            return Some((payload, cursor + bytes));
+        }
+    }
+
+    /// Gives everything before a cursor back to the producer.
+    #[inline]
+    pub(crate) fn release(&mut self, cursor: usize) {
+        if cursor != self.head {
+            self.head = cursor;
+            self.shared.head.0.store(cursor, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn messages_come_out_as_they_went_in(acts in prop::collection::vec((0u8..4, 0usize..300), 1..400)) {
+            let (mut producer, mut consumer) = ring(1024);
+            let (mut model, mut shown, mut next) = (VecDeque::new(), 0usize, 0u8);
+            for (act, size) in acts {
+                match act {
+                    0 | 1 => {
+                        next = next.wrapping_add(1);
+                        let fits = producer.fits(size);
+                        let pushed = producer.push(size, |place| place.fill(next));
+                        prop_assert_eq!(fits, pushed);
+                        if pushed {
+                            model.push_back(vec![next; size]);
+                        }
+                    }
+                    2 => {
+                        producer.publish();
+                        shown = model.len();
+                    }
+                    _ => {
+                        let mut cursor = consumer.cursor();
+                        while let Some((payload, after)) = consumer.peek(cursor) {
+                            prop_assert!(shown > 0);
+                            prop_assert_eq!(payload, &model.pop_front().unwrap()[..]);
+                            shown -= 1;
+                            cursor = after;
+                        }
+                        prop_assert_eq!(shown, 0);
+                        consumer.release(cursor);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn two_threads_pass_a_million_messages() {
+        let (mut producer, mut consumer) = ring(4096);
+        let sender = std::thread::spawn(move || {
+            for number in 0..1_000_000u64 {
+                let bytes = 8 + (number % 50) as usize;
+                while !producer.push(bytes, |place| place[..8].copy_from_slice(&number.to_le_bytes())) {
+                    producer.publish();
+                    std::thread::yield_now();
+                }
+                if number % 7 == 0 {
+                    producer.publish();
+                }
+            }
+            producer.publish();
+        });
+        let (mut expected, mut cursor) = (0u64, consumer.cursor());
+        while expected < 1_000_000 {
+            match consumer.peek(cursor) {
+                Some((payload, after)) => {
+                    assert_eq!(u64::from_le_bytes(*payload.first_chunk().unwrap()), expected);
+                    assert_eq!(payload.len(), 8 + (expected % 50) as usize);
+                    expected += 1;
+                    cursor = after;
+                }
+                None => {
+                    consumer.release(cursor);
+                    std::thread::yield_now();
+                }
+            }
+        }
+        sender.join().unwrap();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+
+    #[test]
+    fn a_ring_of_two_messages_never_shares_a_byte() {
+        loom::model(|| {
+            let (mut producer, mut consumer) = ring(32);
+            let sender = loom::thread::spawn(move || {
+                let mut sent = 0u8;
+                for _ in 0..3 {
+                    if producer.push(8, |place| place.fill(sent + 1)) {
+                        sent += 1;
+                        producer.publish();
+                    }
+                }
+                sent
+            });
+            let mut seen = 0u8;
+            let mut cursor = consumer.cursor();
+            for _ in 0..2 {
+                if let Some((payload, after)) = consumer.peek(cursor) {
+                    seen += 1;
+                    assert_eq!(payload, [seen; 8]);
+                    cursor = after;
+                    consumer.release(cursor);
+                }
+            }
+            let sent = sender.join().unwrap();
+            while let Some((payload, after)) = consumer.peek(cursor) {
+                seen += 1;
+                assert_eq!(payload, [seen; 8]);
+                cursor = after;
+            }
+            assert_eq!(seen, sent);
+        });
+    }
+}

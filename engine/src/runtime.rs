@@ -1,0 +1,245 @@
+//! The runtime: one pinned glommio executor a core, which serves its shard and runs jobs beside it.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use crossbeam_queue::ArrayQueue;
+use glommio::timer::Timer;
+use glommio::{Latency, LocalExecutorBuilder, Placement, Shares, spawn_local_into};
+
+use crate::error::{Error, Result};
+use crate::house::{Door, House};
+
+/// Jobs that can wait for one core.
+const JOBS: usize = 1024;
+/// Behind every sleep stands this timer.
+const SLEEP_MAX: Duration = Duration::from_millis(250);
+/// Locked memory that glommio asks for, in bytes.
+const EXECUTOR_LOCKED_BYTES: u64 = 512 << 10;
+
+/// A job: makes, on its core, the future to be run there.
+pub(crate) type Job =
+    Box<dyn FnOnce(Rc<RefCell<House>>) -> std::pin::Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+/// What other threads share with one core's runtime.
+#[derive(Debug)]
+pub(crate) struct Post {
+    pub(crate) door: Arc<Door>,
+    pub(crate) jobs: ArrayQueue<Box<JobCell>>,
+    pub(crate) closing: AtomicBool,
+    pub(crate) closed: AtomicBool,
+    running: AtomicUsize,
+}
+
+/// A job on its way, opaque to `Debug`.
+pub(crate) struct JobCell(pub(crate) Job);
+
+impl std::fmt::Debug for JobCell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Job")
+    }
+}
+
+impl Post {
+    pub(crate) fn new() -> Self {
+        Self {
+            door: Arc::default(),
+            jobs: ArrayQueue::new(JOBS),
+            closing: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// Lets others on the core run.
+pub(crate) async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Refuses early, and plainly, where the kernel or a limit would.
+pub(crate) fn check_kernel() -> Result<()> {
+    use rustix_free::{locked_memory_limit, probe_io_uring};
+    probe_io_uring()?;
+    let limit = locked_memory_limit();
+    if limit < EXECUTOR_LOCKED_BYTES {
+        return Err(Error::Memory {
+            reason: format!(
+                "RLIMIT_MEMLOCK is {limit} bytes and each core's executor needs {EXECUTOR_LOCKED_BYTES}: raise it with `ulimit -l`"
+            ),
+        });
+    }
+    Ok(())
+}
+
+mod rustix_free {
+    #![allow(unsafe_code)] // two plain system calls
+
+    use crate::error::{Error, Result};
+
+    /// Asks the kernel for a smallest ring, and gives it back.
+    pub(super) fn probe_io_uring() -> Result<()> {
+        // struct io_uring_params is 120 bytes; all zero is a plain ring.
+        let mut parameters = [0u64; 15];
+        // SAFETY: the kernel reads and fills in 120 bytes, which is what it is given.
+        let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) };
+        if ring < 0 {
+            let reason = std::io::Error::last_os_error().to_string();
+            return Err(Error::IoUring { reason });
+        }
+        if let Ok(ring) = i32::try_from(ring) {
+            // SAFETY: closes the descriptor that was just opened.
+            unsafe { libc::close(ring) };
+        }
+        Ok(())
+    }
+
+    /// The limit on locked memory, in bytes.
+    pub(super) fn locked_memory_limit() -> u64 {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: fills in the struct that it is given.
+        unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+        limit.rlim_cur
+    }
+}
+
+/// Starts a core's executor. `build` makes the house on the core itself; `ready` hears how that went.
+pub(crate) fn start(
+    core: usize,
+    post: Arc<Post>,
+    spin_ns: u64,
+    build: impl FnOnce() -> Result<House> + Send + 'static,
+    ready: impl FnOnce(Result<()>) + Send + 'static,
+) -> Result<std::thread::JoinHandle<()>> {
+    let executor = LocalExecutorBuilder::new(Placement::Fixed(core))
+        .name(&format!("farcore-{core}"))
+        .io_memory(64 << 10)
+        .ring_depth(64)
+        .preempt_timer(Duration::from_millis(1));
+    // A thread of our own: glommio's join handle cannot be waited for without consuming errors it may hold.
+    std::thread::Builder::new()
+        .name(format!("farcore-{core}"))
+        .spawn(move || {
+            let made = executor.make();
+            let executor = match made {
+                Ok(executor) => executor,
+                Err(error) => {
+                    post.closed.store(true, Ordering::Release);
+                    return ready(Err(Error::IoUring { reason: error.to_string() }));
+                }
+            };
+            executor.run(async {
+                match build() {
+                    Ok(house) => {
+                        ready(Ok(()));
+                        live(Rc::new(RefCell::new(house)), &post, spin_ns).await;
+                    }
+                    Err(error) => ready(Err(error)),
+                }
+                post.closed.store(true, Ordering::Release);
+            });
+        })
+        .map_err(|error| Error::Memory { reason: format!("cannot start a thread: {error}") })
+}
+
+/// Serves until the engine closes and everything is answered.
+async fn live(house: Rc<RefCell<House>>, post: &Arc<Post>, spin_ns: u64) {
+    let executor = glommio::executor();
+    let service = executor.create_task_queue(
+        Shares::Static(1000),
+        Latency::Matters(Duration::from_micros(200)),
+        "service",
+    );
+    let jobs = executor.create_task_queue(Shares::Static(1000), Latency::NotImportant, "jobs");
+    let serving = {
+        let post = Arc::clone(post);
+        let house = Rc::clone(&house);
+        async move { serve(house, post, spin_ns, jobs).await }
+    };
+    if let Ok(task) = spawn_local_into(serving, service) {
+        task.await;
+    }
+}
+
+async fn serve(
+    house: Rc<RefCell<House>>,
+    post: Arc<Post>,
+    spin_ns: u64,
+    jobs: glommio::TaskQueueHandle,
+) {
+    let mut idle_since = None;
+    loop {
+        let mut busy = false;
+        while let Some(job) = post.jobs.pop() {
+            busy = true;
+            let future = (job.0)(Rc::clone(&house));
+            post.running.fetch_add(1, Ordering::Relaxed);
+            let post = Arc::clone(&post);
+            let run = async move {
+                future.await;
+                post.running.fetch_sub(1, Ordering::Relaxed);
+            };
+            if let Ok(task) = spawn_local_into(run, jobs) {
+                task.detach();
+            }
+        }
+        busy |= house.borrow_mut().turn(None, &mut |_, _| {});
+        if busy {
+            idle_since = None;
+            yield_now().await;
+            continue;
+        }
+        let (now_ns, quiet) = {
+            let house = house.borrow();
+            (house.now_ns(), house.is_quiet())
+        };
+        let idle_ns = now_ns - *idle_since.get_or_insert(now_ns);
+        if !quiet || idle_ns < spin_ns {
+            yield_now().await;
+            continue;
+        }
+        if post.closing.load(Ordering::Acquire)
+            && post.running.load(Ordering::Relaxed) == 0
+            && post.jobs.is_empty()
+        {
+            return;
+        }
+        house.borrow_mut().shard().publish_gauges();
+        house.borrow_mut().shard().counters().parks.add(1);
+        sleep(&post).await;
+        house.borrow_mut().shard().counters().wakes.add(1);
+        // One turn after waking; only work resets the idle time.
+    }
+}
+
+/// Sleeps until somebody rings, or the timer behind every sleep ends.
+async fn sleep(post: &Post) {
+    let bell = &post.door.bell;
+    let mut timer = pin!(Timer::new(SLEEP_MAX));
+    poll_fn(|context| {
+        bell.waker.register(context.waker());
+        let news = bell.set_asleep(true)
+            || !post.jobs.is_empty()
+            || post.closing.load(Ordering::SeqCst);
+        if news || timer.as_mut().poll(context).is_ready() {
+            bell.set_asleep(false);
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    })
+    .await;
+}
