@@ -176,7 +176,7 @@ impl Handle {
     ///
     /// # Errors
     /// Those of [`Error`]: the key's length, the fabric, [`Error::Closed`].
-    pub fn get<'a>(&'a mut self, key: &'a [u8]) -> Call<'a, Option<Value<'a>>> {
+    pub fn get<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, Option<Value<'a>>> {
         Call::new(self, Operation::Get { key })
     }
 
@@ -184,7 +184,7 @@ impl Handle {
     ///
     /// # Errors
     /// Those of [`Error`]: lengths, [`Error::FarFull`], the fabric, [`Error::Closed`]. Nothing stored is lost.
-    pub fn put<'a>(&'a mut self, key: &'a [u8], value: &'a [u8]) -> Call<'a, Version> {
+    pub fn put<'a, 'k>(&'a mut self, key: &'k [u8], value: &'k [u8]) -> Call<'a, 'k, Version> {
         Call::new(self, Operation::Put { key, value })
     }
 
@@ -192,7 +192,7 @@ impl Handle {
     ///
     /// # Errors
     /// Those of [`Error`].
-    pub fn delete<'a>(&'a mut self, key: &'a [u8]) -> Call<'a, bool> {
+    pub fn delete<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, bool> {
         Call::new(self, Operation::Delete { key })
     }
 
@@ -200,12 +200,12 @@ impl Handle {
     ///
     /// # Errors
     /// Those of [`Error`].
-    pub fn compare_and_swap<'a>(
+    pub fn compare_and_swap<'a, 'k>(
         &'a mut self,
-        key: &'a [u8],
+        key: &'k [u8],
         expected: Version,
-        value: &'a [u8],
-    ) -> Call<'a, Swap> {
+        value: &'k [u8],
+    ) -> Call<'a, 'k, Swap> {
         Call::new(self, Operation::CompareAndSwap { key, expected, value })
     }
 
@@ -342,16 +342,10 @@ impl Drop for Handle {
 }
 
 /// What a call's answer becomes.
-pub trait FromAnswer<'a>: Sized + sealed::Sealed {
-    #[doc(hidden)]
+pub(crate) trait FromAnswer<'a>: Sized {
     fn from_answer(answer: Kept, scratch: &'a mut Vec<u8>) -> Result<Self>;
 }
 
-mod sealed {
-    pub trait Sealed {}
-}
-
-impl sealed::Sealed for Option<Value<'_>> {}
 impl<'a> FromAnswer<'a> for Option<Value<'a>> {
     fn from_answer(answer: Kept, scratch: &'a mut Vec<u8>) -> Result<Self> {
         match answer {
@@ -365,7 +359,6 @@ impl<'a> FromAnswer<'a> for Option<Value<'a>> {
     }
 }
 
-impl sealed::Sealed for Version {}
 impl<'a> FromAnswer<'a> for Version {
     fn from_answer(answer: Kept, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer {
@@ -376,7 +369,6 @@ impl<'a> FromAnswer<'a> for Version {
     }
 }
 
-impl sealed::Sealed for bool {}
 impl<'a> FromAnswer<'a> for bool {
     fn from_answer(answer: Kept, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer {
@@ -386,7 +378,6 @@ impl<'a> FromAnswer<'a> for bool {
     }
 }
 
-impl sealed::Sealed for Swap {}
 impl<'a> FromAnswer<'a> for Swap {
     fn from_answer(answer: Kept, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer {
@@ -401,15 +392,16 @@ impl<'a> FromAnswer<'a> for Swap {
 /// One call: [`Call::wait`] for it, or await it on any runtime. Nothing is sent before the first poll.
 #[must_use = "a call does nothing until it is waited for or awaited"]
 #[derive(Debug)]
-pub struct Call<'a, T> {
+pub struct Call<'a, 'k, T> {
     handle: Option<&'a mut Handle>,
-    operation: Operation<'a>,
+    operation: Operation<'k>,
     sent: bool,
     result: PhantomData<fn() -> T>,
 }
 
-impl<'a, T: FromAnswer<'a>> Call<'a, T> {
-    fn new(handle: &'a mut Handle, operation: Operation<'a>) -> Self {
+#[allow(private_bounds, reason = "which answers there are is the engine's affair")]
+impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
+    fn new(handle: &'a mut Handle, operation: Operation<'k>) -> Self {
         handle.begin_call();
         Self { handle: Some(handle), operation, sent: false, result: PhantomData }
     }
@@ -450,7 +442,8 @@ impl<'a, T: FromAnswer<'a>> Call<'a, T> {
     }
 }
 
-impl<'a, T: FromAnswer<'a>> Future for Call<'a, T> {
+#[allow(private_bounds, reason = "as above")]
+impl<'a, T: FromAnswer<'a>> Future for Call<'a, '_, T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

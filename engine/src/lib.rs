@@ -33,5 +33,5 @@ pub use self::config::Config;
 pub use self::core::Core;
 pub use self::engine::{Engine, Stats, Task};
 pub use self::error::{Error, Result};
-pub use self::handle::{Call, FromAnswer, Handle, Refused, Swap, Value};
+pub use self::handle::{Call, Handle, Refused, Swap, Value};
 pub use self::operation::{Answer, Operation, Version};

@@ -1,0 +1,325 @@
+//! The whole engine against what a map would say, through every form of call.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use farcore::{
+    Answer, Config, EncryptionKey, Engine, Error, FaultPlan, LinkModel, Operation, Refused, Swap,
+};
+
+fn cores(count: usize) -> Vec<usize> {
+    Config::default().cores.into_iter().take(count).collect()
+}
+
+/// Tiny limits: a few megabytes local, so that most data is far.
+fn tiny() -> Config {
+    Config {
+        cores: cores(2),
+        local_bytes: 16 << 20,
+        far_bytes: 64 << 20,
+        page_bytes: Some(64 << 10),
+        keys_expected: 2_000,
+        prefault: false,
+        huge_pages: false,
+        handles_max: 6,
+        lane_bytes: 16 << 10,
+        ..Config::default()
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key-{number:08}").into_bytes()
+}
+
+fn value(number: u64, round: u64) -> Vec<u8> {
+    let bytes = 40 + (number * 37 + round * 101) % 900;
+    (0..bytes).map(|at| (number * 31 + round * 7 + at) as u8).collect()
+}
+
+#[test]
+fn blocking_calls_answer_as_a_map_does() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    assert_eq!(handle.get(b"a").wait().unwrap(), None);
+    let first = handle.put(b"a", b"one").wait().unwrap();
+    let read = handle.get(b"a").wait().unwrap().unwrap();
+    assert_eq!((&*read, read.version()), (&b"one"[..], first));
+    let swap = handle.compare_and_swap(b"a", first + 1, b"x").wait().unwrap();
+    assert_eq!(swap, Swap::Mismatch(first));
+    let Swap::Stored(second) = handle.compare_and_swap(b"a", first, b"two").wait().unwrap() else {
+        panic!("the version was right");
+    };
+    assert!(second > first);
+    assert!(matches!(handle.compare_and_swap(b"b", 0, b"").wait().unwrap(), Swap::Stored(_)));
+    assert_eq!(&*handle.get(b"b").wait().unwrap().unwrap(), b"");
+    assert!(handle.delete(b"a").wait().unwrap());
+    assert!(!handle.delete(b"a").wait().unwrap());
+    assert_eq!(engine.stats().local_cap_bytes, 16 << 20);
+}
+
+#[test]
+fn much_more_than_fits_locally_reads_back() {
+    for encryption in [None, Some(EncryptionKey::Aes256([3; 32]))] {
+        let engine = Engine::open(Config { encryption, ..tiny() }).unwrap();
+        let mut handle = engine.handle().unwrap();
+        let count = 60_000;
+        for round in 0..2 {
+            let pairs: Vec<_> = (0..count).map(|n| (key(n), value(n, round))).collect();
+            let pairs: Vec<_> = pairs.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+            let stored = |_, answer: Answer<'_>| {
+                assert!(matches!(answer, Answer::Stored { .. }), "{answer:?}");
+            };
+            handle.put_many(&pairs, stored).unwrap();
+            let keys: Vec<_> = pairs.iter().map(|(k, _)| *k).collect();
+            let mut seen = 0;
+            handle
+                .get_many(&keys, |place, answer| {
+                    seen += 1;
+                    let Answer::Value { value, .. } = answer else { panic!("{place}: {answer:?}") };
+                    assert_eq!(value, pairs[place].1);
+                })
+                .unwrap();
+            assert_eq!(seen, count);
+        }
+        let stats = engine.stats().total;
+        assert!(stats.far_reads > 1_000 && stats.pages_evicted > 10, "{stats:?}");
+        let keys: Vec<_> = (0..count).map(key).collect();
+        let keys: Vec<_> = keys.iter().map(|k| &k[..]).collect();
+        handle.delete_many(&keys, |_, answer| assert_eq!(answer, Answer::Deleted)).unwrap();
+        engine.compact().unwrap();
+        assert_eq!(handle.get(keys[5]).wait().unwrap(), None);
+    }
+}
+
+#[test]
+fn long_values_pass_through_the_lanes() {
+    let config =
+        Config { local_bytes: 256 << 20, far_bytes: 256 << 20, page_bytes: None, ..tiny() };
+    let engine = Engine::open(config).unwrap();
+    let most = engine.value_bytes_max();
+    let mut handle = engine.handle().unwrap();
+    for round in 0..40u8 {
+        handle.put(&[round], &vec![round; most - usize::from(round)]).wait().unwrap();
+    }
+    engine.flush().unwrap();
+    for round in 0..40u8 {
+        let read = handle.get(&[round]).wait().unwrap().unwrap();
+        assert!(read.len() == most - usize::from(round) && read.iter().all(|&byte| byte == round));
+    }
+    let error = handle.put(b"k", &vec![0; most + 1]).wait().unwrap_err();
+    assert_eq!(error, Error::ValueTooLong { bytes: most + 1, max: most });
+}
+
+#[test]
+fn callers_mistakes_are_typed_errors() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    assert_eq!(handle.get(b"").wait().unwrap_err(), Error::KeyEmpty { max: 1024 });
+    let long = vec![1; 1025];
+    let error = handle.put(&long, b"").wait().unwrap_err();
+    assert_eq!(error, Error::KeyTooLong { bytes: 1025, max: 1024 });
+    let refused = handle.submit(Operation::Get { key: b"" }, 1).unwrap_err();
+    assert_eq!(refused, Refused::Error(Error::KeyEmpty { max: 1024 }));
+    handle.put(&long[..1024], b"longest key").wait().unwrap();
+    let others: Vec<_> = (0..5).map(|_| engine.handle().unwrap()).collect();
+    assert_eq!(engine.handle().unwrap_err(), Error::Handles { limit: 6 });
+    drop(others);
+    engine.handle().unwrap();
+    assert!(matches!(engine.run_on_core(7, |_| async {}), Err(Error::Core { core: 7, .. })));
+}
+
+#[test]
+fn a_dropped_call_is_forgotten() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    handle.put(b"a", b"old").wait().unwrap();
+    for round in 0..200u64 {
+        let bytes = round.to_le_bytes();
+        {
+            let mut call = std::pin::pin!(handle.put(b"a", &bytes));
+            let mut context = Context::from_waker(Waker::noop());
+            let _: Poll<_> = call.as_mut().poll(&mut context);
+        }
+        // Its late answer is not taken for this one's.
+        assert!(handle.get(b"no such key").wait().unwrap().is_none());
+    }
+    assert_eq!(&*handle.get(b"a").wait().unwrap().unwrap(), 199u64.to_le_bytes());
+}
+
+#[test]
+fn submitted_requests_are_answered_once_each() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    let (mut next, mut seen) = (0u64, HashSet::new());
+    while seen.len() < 20_000 {
+        while next < 20_000 {
+            let name = key(next % 500);
+            let bytes = value(next, 1);
+            let operation = if next.is_multiple_of(3) {
+                Operation::Get { key: &name }
+            } else {
+                Operation::Put { key: &name, value: &bytes }
+            };
+            match handle.submit(operation, next) {
+                Ok(()) => next += 1,
+                Err(Refused::Full) => break,
+                Err(Refused::Error(error)) => panic!("{error}"),
+            }
+        }
+        handle.poll(|token, answer| {
+            assert!(!matches!(answer, Answer::Failed(_)), "{answer:?}");
+            assert!(seen.insert(token));
+        });
+    }
+    assert_eq!(handle.in_flight(), 0);
+}
+
+#[test]
+fn jobs_on_cores_see_one_store() {
+    let engine = Engine::open(tiny()).unwrap();
+    let start = |position: usize| {
+        let job = move |mut core: farcore::Core| async move {
+            let (mut sent, mut done, mut wrong) = (0u64, 0u64, 0u64);
+            while done < 40_000 {
+                while sent < 40_000 {
+                    let number = position as u64 * 1_000_000 + sent % 20_000;
+                    let (name, bytes) = (key(number), value(number, 0));
+                    let operation = if sent < 20_000 {
+                        Operation::Put { key: &name, value: &bytes }
+                    } else {
+                        Operation::Get { key: &name }
+                    };
+                    if core.in_flight() >= 64 || core.submit(operation, number).is_err() {
+                        break;
+                    }
+                    sent += 1;
+                }
+                core.poll(|token, answer| {
+                    done += 1;
+                    match answer {
+                        Answer::Stored { .. } => {}
+                        Answer::Value { value: read, .. } => {
+                            wrong += u64::from(read != value(token, 0));
+                        }
+                        _ => wrong += 1,
+                    }
+                });
+                if done.is_multiple_of(1000) {
+                    core.yield_now().await;
+                }
+            }
+            assert!(core.delete(b"nothing").await.is_ok_and(|found| !found));
+            let version = core.put(b"shared", b"x").await.unwrap();
+            assert!(version > 0);
+            wrong
+        };
+        engine.run_on_core(position, job).unwrap()
+    };
+    let tasks: Vec<_> = (0..engine.shards()).map(start).collect();
+    for task in tasks {
+        assert_eq!(task.join().unwrap(), 0);
+    }
+    let mut handle = engine.handle().unwrap();
+    assert_eq!(&*handle.get(&key(7)).wait().unwrap().unwrap(), value(7, 0));
+}
+
+#[test]
+fn many_handles_keep_a_counter_by_compare_and_swap() {
+    let engine = Arc::new(Engine::open(tiny()).unwrap());
+    let count_up = |engine: Arc<Engine>| {
+        let mut handle = engine.handle().unwrap();
+        for _ in 0..500 {
+            loop {
+                let read = handle.get(b"counter").wait().unwrap();
+                let (version, count) = read.map_or((0, 0), |value| {
+                    let bytes: [u8; 8] = (*value).try_into().unwrap();
+                    (value.version(), u64::from_le_bytes(bytes))
+                });
+                let next = (count + 1).to_le_bytes();
+                let swap = handle.compare_and_swap(b"counter", version, &next).wait();
+                if matches!(swap.unwrap(), Swap::Stored(_)) {
+                    break;
+                }
+            }
+        }
+    };
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let engine = Arc::clone(&engine);
+            std::thread::spawn(move || count_up(engine))
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let mut handle = engine.handle().unwrap();
+    assert_eq!(&*handle.get(b"counter").wait().unwrap().unwrap(), 2_000u64.to_le_bytes());
+}
+
+#[test]
+fn a_full_far_memory_says_so_and_loses_nothing() {
+    let engine = Engine::open(Config { far_bytes: 2 << 20, cores: cores(1), ..tiny() }).unwrap();
+    let mut handle = engine.handle().unwrap();
+    let mut stored = Vec::new();
+    let error = loop {
+        let number = stored.len() as u64;
+        match handle.put(&key(number), &value(number, 0)).wait() {
+            Ok(_) => stored.push(number),
+            Err(error) => break error,
+        }
+        assert!(number < 1_000_000);
+    };
+    assert!(matches!(error, Error::FarFull { limit, .. } if limit == 2 << 20), "{error}");
+    for number in &stored {
+        let read = handle.get(&key(*number)).wait().unwrap().unwrap();
+        assert_eq!(&*read, value(*number, 0));
+    }
+    for number in stored.iter().take(stored.len() / 2) {
+        assert!(handle.delete(&key(*number)).wait().unwrap());
+    }
+    for number in 0..500 {
+        handle.put(&key(number), &value(number, 1)).wait().unwrap();
+    }
+}
+
+#[test]
+fn a_lost_node_is_an_error_and_comes_back() {
+    let faults = FaultPlan { sticky: true, ..FaultPlan::default() };
+    let link = LinkModel { faults, ..LinkModel::default() };
+    let engine = Engine::open(Config { link, ..tiny() }).unwrap();
+    let mut handle = engine.handle().unwrap();
+    for number in 0..50_000 {
+        handle.put(&key(number), &value(number, 0)).wait().unwrap();
+    }
+    engine.embedded_node().lose();
+    let errors = (0..2_000).filter(|&n| handle.get(&key(n)).wait().is_err()).count();
+    assert!(errors > 0, "the oldest keys are far");
+    engine.embedded_node().restore();
+    for number in 0..50_000 {
+        let read = handle.get(&key(number)).wait().unwrap().unwrap();
+        assert_eq!(&*read, value(number, 0), "{number}");
+    }
+}
+
+#[test]
+fn closing_answers_what_is_under_way() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    let mut sent = 0;
+    while sent < 100 && handle.submit(Operation::Put { key: &key(sent), value: b"v" }, sent).is_ok()
+    {
+        sent += 1;
+    }
+    let mut seen = handle.poll(|_, _| {}) as u64;
+    engine.close();
+    while handle.in_flight() > 0 {
+        let stored = |_, answer: Answer<'_>| assert!(matches!(answer, Answer::Stored { .. }));
+        seen += handle.poll(stored) as u64;
+    }
+    assert_eq!(seen, sent);
+    assert_eq!(handle.get(b"a").wait().unwrap_err(), Error::Closed);
+    assert_eq!(engine.handle().unwrap_err(), Error::Closed);
+    engine.close();
+}
