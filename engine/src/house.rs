@@ -189,6 +189,7 @@ pub(crate) struct House {
     touched: [u64; 4],
     compacting: u64,
     flushing: u64,
+    served_ns: u64,
 }
 
 impl House {
@@ -219,11 +220,17 @@ impl House {
             touched: [0; 4],
             compacting: 0,
             flushing: 0,
+            served_ns: 0,
         }
     }
 
     pub(crate) fn shard(&mut self) -> &mut Shard<EmbeddedEndpoint> {
         &mut self.shard
+    }
+
+    /// When the last turn was.
+    pub(crate) fn served_ns(&self) -> u64 {
+        self.served_ns
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
@@ -334,6 +341,7 @@ impl House {
         }
         busy |= self.obey();
         let now_ns = self.clock.now_ns();
+        self.served_ns = now_ns;
         let Self { shard, servers, inboxes, touched, .. } = self;
         let mut post = Post { servers, inboxes, touched, polling, visit };
         busy |= shard.advance(now_ns, &mut post);

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,12 +20,14 @@ use crate::house::{Door, House};
 const JOBS: usize = 1024;
 /// Behind every sleep stands this timer.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
+/// How long a sleep by mistake can last.
+const HEARTBEAT: Duration = Duration::from_millis(1);
 /// Locked memory that glommio asks for, in bytes.
 const EXECUTOR_LOCKED_BYTES: u64 = 512 << 10;
 
 /// A job: makes, on its core, the future to be run there.
 pub(crate) type Job =
-    Box<dyn FnOnce(Rc<RefCell<House>>) -> std::pin::Pin<Box<dyn Future<Output = ()>>> + Send>;
+    Box<dyn FnOnce(Rc<RefCell<House>>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// What other threads share with one core's runtime.
 #[derive(Debug)]
@@ -129,7 +131,7 @@ pub(crate) fn start(
         .name(&format!("farcore-{core}"))
         .io_memory(64 << 10)
         .ring_depth(64)
-        .preempt_timer(Duration::from_millis(1));
+        .preempt_timer(Duration::from_millis(10));
     // A thread of our own: glommio's join handle cannot be waited for without consuming errors it may hold.
     std::thread::Builder::new()
         .name(format!("farcore-{core}"))
@@ -156,12 +158,37 @@ pub(crate) fn start(
         .map_err(|error| Error::Memory { reason: format!("cannot start a thread: {error}") })
 }
 
+/// A timer that is always armed while the service runs.
+///
+/// glommio may put the thread to sleep although a task is ready, when it is preempted before the first one; only a
+/// timer ends that sleep.
+#[derive(Default)]
+struct Heartbeat {
+    timer: Option<Pin<Box<Timer>>>,
+    due_ns: u64,
+}
+
+impl Heartbeat {
+    async fn keep(&mut self, now_ns: u64) {
+        if now_ns < self.due_ns {
+            return;
+        }
+        self.due_ns = now_ns + u64::try_from(HEARTBEAT.as_nanos()).unwrap_or(0);
+        let timer = self.timer.insert(Box::pin(Timer::new(HEARTBEAT)));
+        poll_fn(|context| {
+            let _ = timer.as_mut().poll(context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+}
+
 /// Serves until the engine closes and everything is answered.
 async fn live(house: Rc<RefCell<House>>, post: &Arc<Post>, spin_ns: u64) {
     let executor = glommio::executor();
     let service = executor.create_task_queue(
         Shares::Static(1000),
-        Latency::Matters(Duration::from_micros(200)),
+        Latency::NotImportant,
         "service",
     );
     let jobs = executor.create_task_queue(Shares::Static(1000), Latency::NotImportant, "jobs");
@@ -182,8 +209,10 @@ async fn serve(
     jobs: glommio::TaskQueueHandle,
 ) {
     let mut idle_since = None;
+    let mut heartbeat = Heartbeat::default();
     loop {
         let mut busy = false;
+        heartbeat.keep(house.borrow().served_ns()).await;
         while let Some(job) = post.jobs.pop() {
             busy = true;
             let future = (job.0)(Rc::clone(&house));
