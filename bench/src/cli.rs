@@ -1,0 +1,284 @@
+//! The command line: flags, their defaults for this machine, and the plans that come of them.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use bytesize::ByteSize;
+use clap::{Args, Parser, Subcommand};
+
+use crate::machine::Machine;
+use crate::plan::{EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
+use crate::record::VALUE_BYTES_MAX;
+
+const KEYS_PER_CORE: u64 = 400_000;
+const HOT_OPS_PER_KEY: u64 = 1;
+const CORES_MAX: usize = 4;
+
+/// The core-pinned benchmark of Farcore.
+#[derive(Debug, Parser)]
+#[command(name = "farcore-bench", version, about)]
+pub struct Cli {
+    /// What to run.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What can be run.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// The contest: write, verify, rewrite, update, delete, reinsert and a hot mix, every value verified.
+    Contest(ContestArgs),
+    /// One of the YCSB core workloads.
+    Ycsb(YcsbArgs),
+    /// Runs one plan given as JSON on standard input and answers on standard output.
+    #[command(hide = true)]
+    RunOne,
+}
+
+/// Flags of both commands.
+#[derive(Clone, Debug, Args)]
+pub struct CommonArgs {
+    /// Cores to pin to, one thread each, e.g. 0,1 [default: up to four of those allowed]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub cores: Option<Vec<usize>>,
+    /// Cap on local memory, e.g. 256MiB [default: a quarter of the data]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub local: Option<u64>,
+    /// Size of far memory [default: three times the data]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub far: Option<u64>,
+    /// Latency added to each far access, e.g. 2us
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_nanoseconds)]
+    pub far_latency: u64,
+    /// Requests in flight on each core
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub window: usize,
+    /// Engines to compare
+    #[arg(long, value_delimiter = ',', value_name = "LIST",
+          default_values = ["farcore", "locked-lru", "dashmap", "sharded"])]
+    pub engines: Vec<EngineName>,
+    /// Keep ciphertext in far memory
+    #[arg(long)]
+    pub encrypt: bool,
+    /// Names the keys, the values and the order of the mix
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write the figures to a file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write plots into a folder
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
+    /// Leave memory untouched at start
+    #[arg(long)]
+    pub no_prefault: bool,
+    /// Runs of each engine; medians are reported
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+}
+
+/// Flags of `contest`.
+#[derive(Clone, Debug, Args)]
+pub struct ContestArgs {
+    /// Keys of each thread [default: what fits the machine]
+    #[arg(long, value_name = "N")]
+    pub keys_per_core: Option<u64>,
+    /// Requests of the hot mix, all threads together [default: as many as keys]
+    #[arg(long, value_name = "N")]
+    pub hot_ops: Option<u64>,
+    /// The others.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Flags of `ycsb`.
+#[derive(Clone, Debug, Args)]
+pub struct YcsbArgs {
+    /// The workload
+    #[arg(long)]
+    pub workload: Workload,
+    /// Records loaded first, all threads together
+    #[arg(long, value_name = "N", default_value_t = 400_000)]
+    pub records: u64,
+    /// Transactions, all threads together
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub operations: u64,
+    /// Bytes of each value
+    #[arg(long, value_name = "N", default_value_t = VALUE_BYTES_MAX)]
+    pub value_bytes: usize,
+    /// The others.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    ByteSize::from_str(text)
+        .map(|size| size.as_u64())
+        .map_err(|_| {
+            format!("`{text}` is not a size: write e.g. 256MiB, 4GiB or a number of bytes")
+        })
+}
+
+fn parse_nanoseconds(text: &str) -> Result<u64, String> {
+    let duration = humantime::parse_duration(text)
+        .map_err(|_| format!("`{text}` is not a duration: write e.g. 2us, 500ns or 0s"))?;
+    u64::try_from(duration.as_nanos()).map_err(|_| format!("`{text}` is too long"))
+}
+
+impl ContestArgs {
+    /// One plan for each engine.
+    ///
+    /// # Errors
+    /// A wish that this machine cannot grant.
+    pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
+        let cores = self.common.cores(machine);
+        let keys_per_core = self.keys_per_core.unwrap_or_else(|| {
+            // All engines stay far below half of what is free.
+            let fitting = machine.memory_available_bytes / 4 / 1024 / (cores.len() as u64).max(1);
+            KEYS_PER_CORE.min(fitting).max(1)
+        });
+        let keys = keys_per_core.saturating_mul(cores.len() as u64);
+        let hot_ops = self.hot_ops.unwrap_or(keys.saturating_mul(HOT_OPS_PER_KEY));
+        self.common
+            .plans(machine, cores, keys_per_core, Scenario::Contest { hot_ops })
+    }
+}
+
+impl YcsbArgs {
+    /// One plan for each engine.
+    ///
+    /// # Errors
+    /// A wish that this machine cannot grant.
+    pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
+        let cores = self.common.cores(machine);
+        let scenario = Scenario::Ycsb {
+            workload: self.workload,
+            operations: self.operations,
+            value_bytes: self.value_bytes,
+        };
+        let keys_per_core = self.records.div_ceil((cores.len() as u64).max(1));
+        self.common.plans(machine, cores, keys_per_core, scenario)
+    }
+}
+
+impl CommonArgs {
+    fn cores(&self, machine: &Machine) -> Vec<usize> {
+        let first = || machine.cores.iter().copied().take(CORES_MAX).collect();
+        self.cores.clone().unwrap_or_else(first)
+    }
+
+    fn plans(
+        &self,
+        machine: &Machine,
+        cores: Vec<usize>,
+        keys_per_core: u64,
+        scenario: Scenario,
+    ) -> Result<Vec<Plan>, PlanError> {
+        let mut plan = Plan {
+            engine: EngineName::Farcore,
+            cores,
+            keys_per_core,
+            local_bytes: 0,
+            far_bytes: 0,
+            far_latency_ns: self.far_latency,
+            window: self.window,
+            encrypt: self.encrypt,
+            prefault: !self.no_prefault,
+            seed: self.seed,
+            scenario,
+        };
+        let local_least = (plan.threads() * LOCAL_BYTES_MIN * 16).max(1);
+        plan.local_bytes = self
+            .local
+            .unwrap_or((plan.data_bytes() / 4).max(local_least));
+        plan.far_bytes = self
+            .far
+            .unwrap_or(plan.data_bytes().saturating_mul(3).max(64 << 20));
+        let mut plans = Vec::new();
+        for &engine in &self.engines {
+            let plan = Plan {
+                engine,
+                ..plan.clone()
+            };
+            plan.validate(machine)?;
+            if !plans.contains(&plan) {
+                plans.push(plan);
+            }
+        }
+        Ok(plans)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Machine {
+        Machine {
+            cores: vec![0, 1],
+            memory_available_bytes: 8 << 30,
+            ..Machine::default()
+        }
+    }
+
+    fn contest(flags: &[&str]) -> ContestArgs {
+        let line = ["farcore-bench", "contest"].iter().chain(flags);
+        match Cli::try_parse_from(line).unwrap().command {
+            Command::Contest(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn no_flags_give_a_plan_for_every_engine() {
+        let plans = contest(&[]).plans(&machine()).unwrap();
+        assert_eq!(plans.len(), 4);
+        assert!(
+            plans
+                .iter()
+                .all(|plan| plan.cores == [0, 1] && plan.keys_per_core == KEYS_PER_CORE)
+        );
+    }
+
+    #[test]
+    fn flags_are_understood() {
+        let flags = "--cores 1 --keys-per-core 10 --local 4GiB --far 1gb --far-latency 2us --window 8 --engines \
+                     dashmap,locked-lru --encrypt --hot-ops 5 --seed 9 --no-prefault --runs 3 --json a --plot b";
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        let machine = Machine {
+            memory_available_bytes: 32 << 30,
+            ..machine()
+        };
+        let plans = contest(&flags).plans(&machine).unwrap();
+        assert_eq!(
+            plans[1],
+            Plan {
+                engine: EngineName::LockedLru,
+                cores: vec![1],
+                keys_per_core: 10,
+                local_bytes: 4 << 30,
+                far_bytes: 1_000_000_000,
+                far_latency_ns: 2_000,
+                window: 8,
+                encrypt: true,
+                prefault: false,
+                seed: 9,
+                scenario: Scenario::Contest { hot_ops: 5 },
+            }
+        );
+    }
+
+    #[test]
+    fn bad_flags_say_what_to_write() {
+        for (flags, message) in [
+            (["--local", "much"], "write e.g. 256MiB"),
+            (["--far-latency", "2"], "write e.g. 2us"),
+            (["--engines", "redis"], "possible values"),
+            (["--runs", "0"], "1..=1000"),
+        ] {
+            let line = ["farcore-bench", "contest"].iter().chain(&flags);
+            let error = Cli::try_parse_from(line).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Runs the plans of one command, engine by engine, and publishes what came out.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use bytesize::ByteSize;
+use tracing::error;
+
+use crate::child::run_in_child;
+use crate::cli::CommonArgs;
+use crate::machine::Machine;
+use crate::plan::{Plan, Scenario};
+use crate::report::{Report, medians};
+use crate::run::Outcome;
+use crate::{plot, table};
+
+/// Runs all plans, shows the table, writes the files.
+///
+/// # Errors
+/// A run failed, a file could not be written, or an engine gave a wrong value.
+pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::Result<()> {
+    if let Some(plan) = plans.first() {
+        println!("{}", describe(plan, args.runs));
+    }
+    // A folder that cannot be written is better known before the runs than after.
+    if let Some(folder) = &args.plot {
+        fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
+    }
+    let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); plans.len()];
+    for _ in 0..args.runs {
+        for (plan, outcomes) in plans.iter().zip(&mut outcomes) {
+            let outcome = run_in_child(plan)?;
+            if let Some(complaint) = &outcome.complaint {
+                error!(engine = plan.engine.name(), complaint, "wrong value");
+            }
+            outcomes.push(outcome);
+        }
+    }
+    let runs: Vec<_> = outcomes
+        .iter()
+        .map(|outcomes| {
+            let reports: Vec<_> = outcomes
+                .iter()
+                .map(|outcome| outcome.report.clone())
+                .collect();
+            medians(&reports)
+        })
+        .collect();
+    let digests: Vec<u64> = outcomes
+        .iter()
+        .flatten()
+        .map(|outcome| outcome.digest)
+        .collect();
+    println!("{}", table::render(&runs, &digests));
+    let report = Report { machine, runs };
+    if let Some(file) = &args.json {
+        write(file, &serde_json::to_vec_pretty(&report)?)?;
+    }
+    if let Some(folder) = &args.plot {
+        for file in plot::write(folder, &report.runs)? {
+            println!("plot: {}", file.display());
+        }
+    }
+    let wrong: u64 = report.runs.iter().map(|run| run.wrong_values).sum();
+    if wrong > 0 {
+        bail!("{wrong} answers were wrong");
+    }
+    Ok(())
+}
+
+fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    fs::write(file, bytes).with_context(|| format!("{} could not be written", file.display()))
+}
+
+fn describe(plan: &Plan, runs: u32) -> String {
+    let size = |bytes: u64| ByteSize::b(bytes).display().iec().to_string();
+    let what = match plan.scenario {
+        Scenario::Contest { hot_ops } => format!("contest, {hot_ops} hot requests"),
+        Scenario::Ycsb {
+            workload,
+            operations,
+            value_bytes,
+        } => {
+            format!("ycsb {workload:?}, {operations} transactions, values of {value_bytes} bytes")
+        }
+    };
+    format!(
+        "{what}: cores {:?}, {} keys a core ({} of records), local memory {}, far memory {} at +{}, window {}, \
+         encryption {}, pre-fault {}, seed {}, runs {runs}",
+        plan.cores,
+        plan.keys_per_core,
+        size(plan.data_bytes()),
+        size(plan.local_bytes),
+        size(plan.far_bytes),
+        table::nanoseconds(plan.far_latency_ns),
+        plan.window,
+        if plan.encrypt { "on" } else { "off" },
+        if plan.prefault { "on" } else { "off" },
+        plan.seed,
+    )
+}

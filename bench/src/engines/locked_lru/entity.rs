@@ -1,0 +1,354 @@
+//! One locked part of the keys.
+//!
+//! I1: a node of the index names a pair of a page; a pair that no node names is dead.
+//! I2: `resident_bytes` is the sum of `bytes` over resident pages, and all of them are in the LRU list.
+//! I3: the open page, which takes new pairs, is resident.
+
+use farcore::Error;
+
+use super::Key;
+use super::far::Far;
+use super::page::{PAGE_BYTES, Page, Pair, pair_bytes, to_bytes, to_pairs};
+
+const NONE: u32 = u32::MAX;
+/// Fewer dead pairs than this are not worth a rebuild.
+const DEAD_MIN: u64 = 256;
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    key: Key,
+    page: u32,
+    pair: u32,
+    next: u32,
+}
+
+/// Index, pages, LRU list.
+#[derive(Debug)]
+pub(super) struct Entity {
+    heads: Box<[u32]>,
+    nodes: Vec<Node>,
+    free_node: u32,
+    pages: Vec<Page>,
+    open: u32,
+    newest: Option<u32>,
+    oldest: Option<u32>,
+    resident_bytes: usize,
+    budget_bytes: usize,
+    live: u64,
+    dead: u64,
+    rebuilds: u64,
+}
+
+impl Entity {
+    pub(super) fn new(keys: usize, budget_bytes: usize) -> Self {
+        let mut entity = Self {
+            heads: vec![NONE; keys.next_power_of_two().max(16)].into(),
+            nodes: Vec::with_capacity(keys + keys / 16),
+            free_node: NONE,
+            pages: Vec::new(),
+            open: 0,
+            newest: None,
+            oldest: None,
+            resident_bytes: 0,
+            budget_bytes,
+            live: 0,
+            dead: 0,
+            rebuilds: 0,
+        };
+        entity.open_page();
+        entity
+    }
+
+    pub(super) fn keys(&self) -> u64 {
+        self.live
+    }
+
+    pub(super) fn rebuilds(&self) -> u64 {
+        self.rebuilds
+    }
+
+    pub(super) fn index_bytes(&self) -> u64 {
+        let nodes = self.nodes.capacity() * size_of::<Node>();
+        (nodes + self.heads.len() * size_of::<u32>()) as u64
+    }
+
+    /// The value of a key; fetches its page if need be.
+    pub(super) fn get(&mut self, far: &Far, key: &Key, hash: u64) -> Result<Option<&[u8]>, Error> {
+        let Some(node) = self.find(key, hash) else {
+            return Ok(None);
+        };
+        let Node { page, pair, .. } = self.nodes[node as usize];
+        self.bring(far, page)?;
+        Ok(self.pair(page, pair).map(|pair| &*pair.value))
+    }
+
+    /// Stores a value: in place where the page has room, at the end of the open page otherwise.
+    pub(super) fn put(
+        &mut self,
+        far: &Far,
+        key: &Key,
+        hash: u64,
+        value: &[u8],
+    ) -> Result<(), Error> {
+        let known = self.find(key, hash);
+        if let Some(node) = known {
+            let Node { page, pair, .. } = self.nodes[node as usize];
+            self.bring(far, page)?;
+            if self.replace(page, pair, value) {
+                return Ok(());
+            }
+        }
+        let (page, pair) = self.append(far, key, value)?;
+        match known {
+            Some(node) => {
+                let node = &mut self.nodes[node as usize];
+                (node.page, node.pair) = (page, pair);
+                self.dead += 1;
+            }
+            None => {
+                self.link(*key, hash, page, pair);
+                self.live += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a key from the index; its pair is dead from then on.
+    pub(super) fn delete(&mut self, key: &Key, hash: u64) -> bool {
+        let bucket = self.bucket(hash);
+        let (mut at, mut before) = (self.heads[bucket], NONE);
+        while at != NONE {
+            let node = self.nodes[at as usize];
+            if node.key == *key {
+                if before == NONE {
+                    self.heads[bucket] = node.next;
+                } else {
+                    self.nodes[before as usize].next = node.next;
+                }
+                self.nodes[at as usize].next = self.free_node;
+                self.free_node = at;
+                self.live -= 1;
+                self.dead += 1;
+                return true;
+            }
+            (before, at) = (at, node.next);
+        }
+        false
+    }
+
+    pub(super) fn is_half_dead(&self) -> bool {
+        self.dead >= DEAD_MIN && self.dead > self.live
+    }
+
+    /// Copies what lives to new pages. The old pages are fetched one by one and freed.
+    pub(super) fn rebuild(&mut self, far: &Far, hash: impl Fn(&Key) -> u64) -> Result<(), Error> {
+        let old_count = u32::try_from(self.pages.len()).unwrap_or(NONE);
+        self.open_page();
+        for page in 0..old_count {
+            self.bring(far, page)?;
+            self.unlink_page(page);
+            let old = std::mem::take(&mut self.pages[page as usize]);
+            self.resident_bytes -= old.bytes;
+            for (pair, number) in old.pairs.into_iter().flatten().zip(0_u32..) {
+                let Ok(key) = <Key>::try_from(&*pair.key) else {
+                    continue;
+                };
+                let Some(node) = self.find(&key, hash(&key)) else {
+                    continue;
+                };
+                let Node {
+                    page: at,
+                    pair: nth,
+                    ..
+                } = self.nodes[node as usize];
+                if (at, nth) == (page, number) {
+                    let (page, pair) = self.append(far, &key, &pair.value)?;
+                    let node = &mut self.nodes[node as usize];
+                    (node.page, node.pair) = (page, pair);
+                }
+            }
+            if let Some(place) = old.place {
+                far.free(place);
+            }
+        }
+        // The numbers of the old pages go away with them.
+        self.pages.drain(..old_count as usize);
+        for node in &mut self.nodes {
+            node.page = node.page.wrapping_sub(old_count);
+        }
+        for page in &mut self.pages {
+            page.newer = page.newer.map(|number| number - old_count);
+            page.older = page.older.map(|number| number - old_count);
+        }
+        self.newest = self.newest.map(|number| number - old_count);
+        self.oldest = self.oldest.map(|number| number - old_count);
+        self.open -= old_count;
+        self.dead = 0;
+        self.rebuilds += 1;
+        Ok(())
+    }
+
+    /// Evicts before a request has to: from nine tenths of the budget down to eight.
+    pub(super) fn evict_ahead(&mut self, far: &Far) -> Result<(), Error> {
+        if self.resident_bytes > self.budget_bytes / 10 * 9 {
+            self.evict_to(far, self.budget_bytes / 10 * 8)?;
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "masked")]
+    fn bucket(&self, hash: u64) -> usize {
+        hash as usize & (self.heads.len() - 1)
+    }
+
+    fn find(&self, key: &Key, hash: u64) -> Option<u32> {
+        let mut at = self.heads[self.bucket(hash)];
+        while at != NONE {
+            let node = &self.nodes[at as usize];
+            if node.key == *key {
+                return Some(at);
+            }
+            at = node.next;
+        }
+        None
+    }
+
+    fn link(&mut self, key: Key, hash: u64, page: u32, pair: u32) {
+        let bucket = self.bucket(hash);
+        let node = Node {
+            key,
+            page,
+            pair,
+            next: self.heads[bucket],
+        };
+        let at = self.free_node;
+        self.heads[bucket] = if at == NONE {
+            self.nodes.push(node);
+            u32::try_from(self.nodes.len() - 1).unwrap_or(NONE)
+        } else {
+            self.free_node = self.nodes[at as usize].next;
+            self.nodes[at as usize] = node;
+            at
+        };
+    }
+
+    fn pair(&self, page: u32, pair: u32) -> Option<&Pair> {
+        self.pages[page as usize].pairs.as_ref()?.get(pair as usize)
+    }
+
+    fn replace(&mut self, page: u32, pair: u32, value: &[u8]) -> bool {
+        let page = &mut self.pages[page as usize];
+        let Some(held) = page
+            .pairs
+            .as_mut()
+            .and_then(|pairs| pairs.get_mut(pair as usize))
+        else {
+            return false;
+        };
+        let bytes = page.bytes - held.value.len() + value.len();
+        if bytes > PAGE_BYTES {
+            return false;
+        }
+        if held.value.len() == value.len() {
+            held.value.copy_from_slice(value);
+        } else {
+            held.value = value.into();
+        }
+        self.resident_bytes = self.resident_bytes - page.bytes + bytes;
+        page.bytes = bytes;
+        page.dirty = true;
+        true
+    }
+
+    fn append(&mut self, far: &Far, key: &Key, value: &[u8]) -> Result<(u32, u32), Error> {
+        let bytes = pair_bytes(key, value);
+        if self.pages[self.open as usize].bytes + bytes > PAGE_BYTES {
+            self.open_page();
+            self.evict_to(far, self.budget_bytes)?;
+        }
+        let page = &mut self.pages[self.open as usize];
+        let pairs = page.pairs.get_or_insert_default();
+        pairs.push(Pair {
+            key: key[..].into(),
+            value: value.into(),
+        });
+        let pair = u32::try_from(pairs.len() - 1).unwrap_or(NONE);
+        page.bytes += bytes;
+        page.dirty = true;
+        self.resident_bytes += bytes;
+        Ok((self.open, pair))
+    }
+
+    fn open_page(&mut self) {
+        self.open = u32::try_from(self.pages.len()).unwrap_or(NONE);
+        self.pages.push(Page {
+            pairs: Some(Vec::new()),
+            ..Page::default()
+        });
+        self.link_newest(self.open);
+    }
+
+    /// Makes a page resident and the newest.
+    fn bring(&mut self, far: &Far, page: u32) -> Result<(), Error> {
+        if self.newest == Some(page) {
+            return Ok(());
+        }
+        let held = &self.pages[page as usize];
+        if held.pairs.is_some() {
+            self.unlink_page(page);
+            self.link_newest(page);
+            return Ok(());
+        }
+        let bytes = held.bytes;
+        if let Some(place) = held.place {
+            self.pages[page as usize].pairs = Some(to_pairs(&far.read(place)));
+        }
+        self.resident_bytes += bytes;
+        self.link_newest(page);
+        self.evict_to(far, self.budget_bytes)
+    }
+
+    /// Evicts the oldest pages; the newest and the open one stay.
+    fn evict_to(&mut self, far: &Far, bytes_max: usize) -> Result<(), Error> {
+        let mut next = self.oldest;
+        while self.resident_bytes > bytes_max {
+            let Some(victim) = next else { break };
+            next = self.pages[victim as usize].newer;
+            if victim == self.open || self.newest == Some(victim) {
+                continue;
+            }
+            let page = &mut self.pages[victim as usize];
+            if page.dirty {
+                let bytes = to_bytes(page.pairs.as_deref().unwrap_or_default(), page.bytes);
+                page.place = Some(far.write(page.place, bytes)?);
+                page.dirty = false;
+            }
+            page.pairs = None;
+            self.resident_bytes -= page.bytes;
+            self.unlink_page(victim);
+        }
+        Ok(())
+    }
+
+    fn link_newest(&mut self, page: u32) {
+        let older = self.newest.replace(page);
+        self.pages[page as usize].older = older;
+        self.pages[page as usize].newer = None;
+        match older {
+            Some(older) => self.pages[older as usize].newer = Some(page),
+            None => self.oldest = Some(page),
+        }
+    }
+
+    fn unlink_page(&mut self, page: u32) {
+        let Page { newer, older, .. } = self.pages[page as usize];
+        match newer {
+            Some(newer) => self.pages[newer as usize].older = older,
+            None => self.newest = older,
+        }
+        match older {
+            Some(older) => self.pages[older as usize].newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+}

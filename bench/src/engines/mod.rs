@@ -1,0 +1,14 @@
+//! The engines under test, each behind [`Store`](crate::store::Store).
+//!
+//! `farcore` is this project's; the others are what one would have used instead. They answer inside `submit`, on the
+//! caller's thread.
+
+mod dashmap;
+mod locked_lru;
+mod pinned;
+mod sharded;
+
+pub use self::dashmap::Dashmap;
+pub use locked_lru::LockedLru;
+pub use pinned::start_pinned;
+pub use sharded::Sharded;

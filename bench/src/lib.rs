@@ -1,0 +1,29 @@
+//! The core-pinned benchmark of Farcore: one driver, several engines, every value verified.
+//!
+//! - what is asked: [`record`] keys and values · [`phase`] which keys when · [`skew`] hot keys · [`load`] requests
+//!   and their judgement
+//! - who asks: [`plan`] every choice · [`worker`] one thread · [`desk`] its notes · [`run`] one engine's run ·
+//!   [`child`] each run in its own process · [`compare`] all engines
+//! - who answers: [`store`] the traits · [`engines`] the engines
+//! - what is shown: [`report`] · [`table`] · [`plot`] · [`progress`] · [`resident`] measured memory · [`machine`]
+
+pub mod block_on;
+pub mod child;
+pub mod cli;
+pub mod compare;
+pub mod desk;
+pub mod engines;
+pub mod load;
+pub mod machine;
+pub mod phase;
+pub mod plan;
+pub mod plot;
+pub mod progress;
+pub mod record;
+pub mod report;
+pub mod resident;
+pub mod run;
+pub mod skew;
+pub mod store;
+pub mod table;
+pub mod worker;

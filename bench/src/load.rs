@@ -1,0 +1,390 @@
+//! What a worker asks in a phase, and how it judges the answers.
+
+use std::sync::Arc;
+
+use farcore::{Answer, Operation};
+
+use crate::desk::{Question, Verdict};
+use crate::phase::{Action, Phase};
+use crate::plan::{Plan, Scenario, Workload};
+use crate::record::{Generator, Scratch, Shape, mix};
+
+const GET: u8 = 0;
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+/// A read whose answer is followed by a write of the same key.
+const MODIFY: u8 = 3;
+
+/// A series of requests.
+pub trait Load {
+    /// How many requests there are, follow-ups not counted.
+    fn steps(&self) -> u64;
+
+    /// Makes a request in the scratch room.
+    fn request<'a>(&mut self, step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>);
+
+    /// Judges an answer.
+    fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict;
+
+    /// A request that an earlier answer calls for.
+    fn follow_up<'a>(&mut self, _room: &'a mut Scratch) -> Option<(Question, Operation<'a>)> {
+        None
+    }
+}
+
+/// One phase over a thread's own keys, in insertion order.
+#[derive(Debug)]
+pub struct OwnKeys {
+    generator: Generator,
+    phase: Phase,
+    action: Action,
+    first: u64,
+    steps: u64,
+}
+
+impl OwnKeys {
+    /// A thread's part of a phase.
+    #[must_use]
+    pub fn new(plan: &Plan, phase: Phase, thread: u64) -> Self {
+        Self {
+            generator: Generator::new(plan.seed),
+            phase,
+            action: phase.action(),
+            first: thread * plan.keys_per_core,
+            steps: plan.steps(phase, thread),
+        }
+    }
+}
+
+impl Load for OwnKeys {
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    #[inline]
+    fn request<'a>(&mut self, step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
+        let own = self.phase.key_at(step);
+        let subject = self.first + own;
+        let word = self.generator.key(subject, &mut room.key);
+        let key = &room.key[..];
+        let (kind, operation) = match self.action {
+            Action::Get => (GET, Operation::Get { key }),
+            Action::Delete => (DELETE, Operation::Delete { key }),
+            Action::Put => {
+                let value = match self.phase.stored(&self.generator, word, own) {
+                    Some(shape) => self.generator.fill(word, shape, &mut room.value),
+                    None => &[],
+                };
+                (PUT, Operation::Put { key, value })
+            }
+        };
+        (Question { subject, kind }, operation)
+    }
+
+    #[inline]
+    fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
+        match (self.action, answer) {
+            (Action::Get, Answer::Value { value, .. }) => {
+                let word = self.generator.key_word(question.subject);
+                let shape = self
+                    .phase
+                    .stored(&self.generator, word, question.subject - self.first);
+                match shape {
+                    Some(shape) if self.generator.is(word, shape, value) => {
+                        Verdict::Right(mix(word ^ shape.nonce) ^ shape.bytes as u64)
+                    }
+                    _ => Verdict::Wrong,
+                }
+            }
+            (Action::Get, Answer::Absent) => {
+                let word = self.generator.key_word(question.subject);
+                let own = question.subject - self.first;
+                Verdict::when(
+                    self.phase.stored(&self.generator, word, own).is_none(),
+                    mix(word),
+                )
+            }
+            (Action::Put, Answer::Stored { .. }) | (Action::Delete, Answer::Deleted) => {
+                Verdict::Right(1)
+            }
+            _ => Verdict::Wrong,
+        }
+    }
+}
+
+/// A thread's own small generator of draws (xorshift64*).
+#[derive(Debug)]
+struct Draws(u64);
+
+impl Draws {
+    fn new(seed: u64, thread: u64) -> Self {
+        Self(mix(seed ^ (thread + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)) | 1)
+    }
+
+    #[inline]
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// True in `percent` of 100 cases.
+    #[inline]
+    fn chance(&mut self, percent: u64) -> bool {
+        crate::record::below(self.next(), 100) < percent
+    }
+}
+
+/// The hot mix: three reads to one write over the keys of all threads.
+#[derive(Debug)]
+pub struct Hot {
+    generator: Generator,
+    keys_per_core: u64,
+    steps: u64,
+    stream: Arc<[u32]>,
+    at: usize,
+    draws: Draws,
+}
+
+impl Hot {
+    /// A thread's part of the hot mix, with its stream of key indexes.
+    #[must_use]
+    pub fn new(plan: &Plan, thread: u64, stream: Arc<[u32]>) -> Self {
+        Self {
+            generator: Generator::new(plan.seed),
+            keys_per_core: plan.keys_per_core,
+            steps: plan.steps(Phase::Hot, thread),
+            stream,
+            at: 0,
+            draws: Draws::new(plan.seed, thread),
+        }
+    }
+}
+
+#[inline]
+fn next_of(stream: &[u32], at: &mut usize) -> u64 {
+    let index = stream[*at];
+    *at = if *at + 1 == stream.len() { 0 } else { *at + 1 };
+    u64::from(index)
+}
+
+impl Load for Hot {
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    #[inline]
+    fn request<'a>(&mut self, _step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
+        let subject = next_of(&self.stream, &mut self.at);
+        let word = self.generator.key(subject, &mut room.key);
+        let key = &room.key[..];
+        if self.draws.chance(25) {
+            let shape = self.generator.hot_shape(self.draws.next());
+            let value = self.generator.fill(word, shape, &mut room.value);
+            (
+                Question { subject, kind: PUT },
+                Operation::Put { key, value },
+            )
+        } else {
+            (Question { subject, kind: GET }, Operation::Get { key })
+        }
+    }
+
+    #[inline]
+    fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
+        let right = match answer {
+            Answer::Value { value, .. } => {
+                let word = self.generator.key_word(question.subject);
+                question.kind == GET
+                    && (self.generator.is_hot(word, value) || {
+                        let own = question.subject % self.keys_per_core;
+                        Phase::Hot
+                            .stored(&self.generator, word, own)
+                            .is_some_and(|shape| self.generator.is(word, shape, value))
+                    })
+            }
+            Answer::Stored { .. } => question.kind == PUT,
+            _ => false,
+        };
+        Verdict::when(right, 1)
+    }
+}
+
+/// One YCSB workload.
+///
+/// Inserted keys of thread `t` are `t, t + threads, t + 2 threads...` after the loaded ones; a thread reads the latest
+/// of its own, so that every read can be checked.
+#[derive(Debug)]
+pub struct Transactions {
+    generator: Generator,
+    workload: Workload,
+    value_bytes: usize,
+    steps: u64,
+    loaded: u64,
+    thread: u64,
+    threads: u64,
+    inserted: u64,
+    stream: Arc<[u32]>,
+    at: usize,
+    draws: Draws,
+    /// Keys read that are to be written; at most a window of them.
+    modify: Vec<u64>,
+}
+
+impl Transactions {
+    /// A thread's part; `stream` holds key indexes, for workload D distances from the latest key.
+    #[must_use]
+    pub fn new(plan: &Plan, thread: u64, stream: Arc<[u32]>) -> Option<Self> {
+        let Scenario::Ycsb {
+            workload,
+            value_bytes,
+            ..
+        } = plan.scenario
+        else {
+            return None;
+        };
+        Some(Self {
+            generator: Generator::new(plan.seed),
+            workload,
+            value_bytes,
+            steps: plan.steps(Phase::Transactions, thread),
+            loaded: plan.keys_per_core,
+            thread,
+            threads: plan.threads(),
+            inserted: 0,
+            stream,
+            at: 0,
+            draws: Draws::new(plan.seed, thread),
+            modify: Vec::with_capacity(plan.window + 1),
+        })
+    }
+
+    #[inline]
+    fn put<'a>(&mut self, subject: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
+        let word = self.generator.key(subject, &mut room.key);
+        let shape = Shape {
+            nonce: self.draws.next(),
+            bytes: self.value_bytes,
+        };
+        let value = self.generator.fill(word, shape, &mut room.value);
+        (
+            Question { subject, kind: PUT },
+            Operation::Put {
+                key: &room.key,
+                value,
+            },
+        )
+    }
+
+    #[inline]
+    fn get<'a>(
+        &mut self,
+        subject: u64,
+        kind: u8,
+        room: &'a mut Scratch,
+    ) -> (Question, Operation<'a>) {
+        self.generator.key(subject, &mut room.key);
+        (
+            Question { subject, kind },
+            Operation::Get { key: &room.key },
+        )
+    }
+
+    /// The index of this thread's own key, loaded or inserted.
+    #[inline]
+    fn own(&self, place: u64) -> u64 {
+        if place < self.loaded {
+            self.thread * self.loaded + place
+        } else {
+            self.threads * self.loaded + (place - self.loaded) * self.threads + self.thread
+        }
+    }
+}
+
+impl Load for Transactions {
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    #[inline]
+    fn request<'a>(&mut self, _step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
+        if self.workload == Workload::D {
+            let keys = self.loaded + self.inserted;
+            if self.draws.chance(5) {
+                self.inserted += 1;
+                return self.put(self.own(keys), room);
+            }
+            let distance = next_of(&self.stream, &mut self.at) % keys;
+            return self.get(self.own(keys - 1 - distance), GET, room);
+        }
+        let subject = next_of(&self.stream, &mut self.at);
+        let (reads, other) = match self.workload {
+            Workload::A => (50, PUT),
+            Workload::B => (95, PUT),
+            Workload::F => (50, MODIFY),
+            Workload::C | Workload::D => (100, GET),
+        };
+        let kind = if self.draws.chance(reads) { GET } else { other };
+        if kind == PUT {
+            self.put(subject, room)
+        } else {
+            self.get(subject, kind, room)
+        }
+    }
+
+    #[inline]
+    fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
+        let right = match answer {
+            Answer::Value { value, .. } => {
+                if question.kind == MODIFY {
+                    self.modify.push(question.subject);
+                }
+                let word = self.generator.key_word(question.subject);
+                question.kind != PUT && self.generator.is_any(word, self.value_bytes, value)
+            }
+            Answer::Stored { .. } => question.kind == PUT,
+            _ => false,
+        };
+        Verdict::when(right, 1)
+    }
+
+    #[inline]
+    fn follow_up<'a>(&mut self, room: &'a mut Scratch) -> Option<(Question, Operation<'a>)> {
+        let subject = self.modify.pop()?;
+        Some(self.put(subject, room))
+    }
+}
+
+/// The load phase of a YCSB run: a thread's records with values of a fixed length.
+#[derive(Debug)]
+pub struct Records {
+    inner: Transactions,
+}
+
+impl Records {
+    /// A thread's part.
+    #[must_use]
+    pub fn new(plan: &Plan, thread: u64) -> Option<Self> {
+        Transactions::new(plan, thread, Arc::from([0])).map(|inner| Self { inner })
+    }
+}
+
+impl Load for Records {
+    fn steps(&self) -> u64 {
+        self.inner.loaded
+    }
+
+    #[inline]
+    fn request<'a>(&mut self, step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
+        self.inner.put(self.inner.own(step), room)
+    }
+
+    #[inline]
+    fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
+        Verdict::when(
+            question.kind == PUT && matches!(answer, Answer::Stored { .. }),
+            1,
+        )
+    }
+}

@@ -1,0 +1,99 @@
+//! The machine that a figure was measured on.
+
+use std::fs;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+/// What a reader needs to judge a figure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model of the processor.
+    pub cpu_model: String,
+    /// Cores that this process may use.
+    pub cores: Vec<usize>,
+    /// Memory of the machine.
+    pub memory_bytes: u64,
+    /// Memory that was free or could be freed at start.
+    pub memory_available_bytes: u64,
+    /// Kernel release.
+    pub kernel: String,
+    /// Setting of transparent huge pages.
+    pub huge_pages: String,
+    /// Compiler, where it is found.
+    pub rustc: Option<String>,
+}
+
+impl Machine {
+    /// Looks at this machine; what the kernel does not tell stays empty.
+    #[must_use]
+    pub fn here() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let (cpu, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
+        let huge = read("/sys/kernel/mm/transparent_hugepage/enabled");
+        let rustc = Command::new("rustc").arg("--version").output().ok();
+        let mut cores: Vec<usize> = core_affinity::get_core_ids()
+            .unwrap_or_default()
+            .iter()
+            .map(|core| core.id)
+            .collect();
+        cores.sort_unstable();
+        Self {
+            cpu_model: field(&cpu, "model name").unwrap_or("unknown").to_owned(),
+            cores,
+            memory_bytes: kib(&memory, "MemTotal"),
+            memory_available_bytes: kib(&memory, "MemAvailable"),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            huge_pages: chosen(&huge).to_owned(),
+            rustc: rustc
+                .and_then(|output| String::from_utf8(output.stdout).ok())
+                .map(|version| version.trim().to_owned())
+                .filter(|version| !version.is_empty()),
+        }
+    }
+}
+
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim())
+    })
+}
+
+fn kib(text: &str, name: &str) -> u64 {
+    field(text, name)
+        .and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok())
+        .map_or(0, |kib| kib * 1024)
+}
+
+/// The word in brackets.
+fn chosen(text: &str) -> &str {
+    text.split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map_or("unknown", |(word, _)| word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_files_are_understood() {
+        assert_eq!(
+            kib("MemTotal:  2 kB\nMemAvailable:   12 kB\n", "MemAvailable"),
+            12 * 1024
+        );
+        assert_eq!(kib("", "MemAvailable"), 0);
+        assert_eq!(chosen("always [madvise] never"), "madvise");
+        assert_eq!(field("model name\t: A b\n", "model name"), Some("A b"));
+    }
+
+    #[test]
+    fn this_machine_has_cores_and_memory() {
+        let machine = Machine::here();
+        assert!(
+            !machine.cores.is_empty() && machine.memory_available_bytes > 0,
+            "{machine:?}"
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! The phases: which keys each one visits, what it does to them, and what must be stored afterwards.
+//!
+//! Sets are regular, so that the n-th key of each is found without a search:
+//! - *all*: 0, 1, 2, ...
+//! - *updated*: one key in each block of ten, at a place that depends on the block
+//! - *deleted*: the first ten keys of each block of twelve
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Generation, Generator, Shape, below, mix};
+
+const UPDATE_BLOCK: u64 = 10;
+const DELETE_BLOCK: u64 = 12;
+const DELETE_COUNT: u64 = 10;
+
+/// One phase of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Write all keys.
+    Write,
+    /// Read all in insertion order and verify.
+    Verify,
+    /// Write all again: new contents, same sizes.
+    Rewrite,
+    /// Verify all.
+    Verify2,
+    /// Write about a tenth with other sizes.
+    Update,
+    /// Verify all.
+    Verify3,
+    /// Delete ten keys of twelve.
+    Delete,
+    /// Read those: all absent.
+    Absent,
+    /// Write those again, 80 to 256 bytes.
+    Reinsert,
+    /// Verify all.
+    Verify4,
+    /// Three reads to one write, Zipf 0.99 over the keys of all threads.
+    Hot,
+    /// YCSB: write the records.
+    Load,
+    /// YCSB: the transactions.
+    Transactions,
+}
+
+/// The phases of the contest, in order.
+pub const CONTEST: [Phase; 11] = [
+    Phase::Write,
+    Phase::Verify,
+    Phase::Rewrite,
+    Phase::Verify2,
+    Phase::Update,
+    Phase::Verify3,
+    Phase::Delete,
+    Phase::Absent,
+    Phase::Reinsert,
+    Phase::Verify4,
+    Phase::Hot,
+];
+
+/// The phases of a YCSB run, in order.
+pub const YCSB: [Phase; 2] = [Phase::Load, Phase::Transactions];
+
+/// What a phase does to each of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Write what must be stored after the phase.
+    Put,
+    /// Read and compare.
+    Get,
+    /// Delete.
+    Delete,
+}
+
+impl Phase {
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Verify => "verify",
+            Self::Rewrite => "rewrite",
+            Self::Verify2 => "verify2",
+            Self::Update => "update",
+            Self::Verify3 => "verify3",
+            Self::Delete => "delete",
+            Self::Absent => "absent",
+            Self::Reinsert => "reinsert",
+            Self::Verify4 => "verify4",
+            Self::Hot => "hot",
+            Self::Load => "load",
+            Self::Transactions => "transactions",
+        }
+    }
+
+    /// What the phase does to each key; the mixed phases decide for each request.
+    #[must_use]
+    pub const fn action(self) -> Action {
+        match self {
+            Self::Write | Self::Rewrite | Self::Update | Self::Reinsert | Self::Load => Action::Put,
+            Self::Delete => Action::Delete,
+            _ => Action::Get,
+        }
+    }
+
+    /// How many of `keys` keys the phase visits.
+    #[must_use]
+    pub fn steps(self, keys: u64) -> u64 {
+        match self {
+            Self::Update => {
+                let tail = keys % UPDATE_BLOCK;
+                keys / UPDATE_BLOCK + u64::from(update_place(keys / UPDATE_BLOCK) < tail)
+            }
+            Self::Delete | Self::Absent | Self::Reinsert => {
+                keys / DELETE_BLOCK * DELETE_COUNT + (keys % DELETE_BLOCK).min(DELETE_COUNT)
+            }
+            _ => keys,
+        }
+    }
+
+    /// The key that the phase visits at a step.
+    #[inline]
+    #[must_use]
+    pub fn key_at(self, step: u64) -> u64 {
+        match self {
+            Self::Update => step * UPDATE_BLOCK + update_place(step),
+            Self::Delete | Self::Absent | Self::Reinsert => {
+                step / DELETE_COUNT * DELETE_BLOCK + step % DELETE_COUNT
+            }
+            _ => step,
+        }
+    }
+
+    /// What must be stored for a thread's key once the phase is over; `None` if it must be absent.
+    #[inline]
+    #[must_use]
+    pub fn stored(self, generator: &Generator, key_word: u64, key: u64) -> Option<Shape> {
+        let generation = match self {
+            Self::Write | Self::Verify | Self::Load | Self::Transactions => Generation::Written,
+            Self::Rewrite | Self::Verify2 => Generation::Rewritten,
+            Self::Update | Self::Verify3 => updated(key),
+            Self::Delete | Self::Absent if is_deleted(key) => return None,
+            Self::Delete | Self::Absent => updated(key),
+            Self::Reinsert | Self::Verify4 | Self::Hot if is_deleted(key) => Generation::Reinserted,
+            Self::Reinsert | Self::Verify4 | Self::Hot => updated(key),
+        };
+        Some(generator.shape(key_word, generation))
+    }
+}
+
+#[inline]
+fn updated(key: u64) -> Generation {
+    if key % UPDATE_BLOCK == update_place(key / UPDATE_BLOCK) {
+        Generation::Updated
+    } else {
+        Generation::Rewritten
+    }
+}
+
+#[inline]
+fn update_place(block: u64) -> u64 {
+    below(mix(block ^ 0x7570_6461_7465), UPDATE_BLOCK)
+}
+
+#[inline]
+const fn is_deleted(key: u64) -> bool {
+    key % DELETE_BLOCK < DELETE_COUNT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_visit_exactly_the_keys_of_the_set() {
+        for keys in [1, 9, 10, 11, 12, 13, 119, 120, 1001] {
+            let visited = |phase: Phase| -> Vec<u64> {
+                (0..phase.steps(keys))
+                    .map(|step| phase.key_at(step))
+                    .collect()
+            };
+            let all: Vec<u64> = (0..keys).collect();
+            assert_eq!(visited(Phase::Verify2), all);
+            let deleted: Vec<u64> = all.iter().copied().filter(|&key| is_deleted(key)).collect();
+            assert_eq!(visited(Phase::Absent), deleted);
+            let changed: Vec<u64> = all
+                .iter()
+                .copied()
+                .filter(|&key| updated(key) == Generation::Updated)
+                .collect();
+            assert_eq!(visited(Phase::Update), changed);
+        }
+    }
+
+    #[test]
+    fn a_deleted_key_is_absent_until_it_is_written_again() {
+        let generator = Generator::new(1);
+        let stored = |phase: Phase, key| phase.stored(&generator, generator.key_word(key), key);
+        assert_eq!(stored(Phase::Absent, 0), None);
+        assert!(stored(Phase::Absent, 11).is_some());
+        assert_eq!(stored(Phase::Verify4, 0).map(|shape| shape.nonce), Some(4));
+        assert_eq!(stored(Phase::Verify4, 11), stored(Phase::Verify3, 11));
+        assert_ne!(stored(Phase::Verify, 5), stored(Phase::Verify2, 5));
+    }
+}

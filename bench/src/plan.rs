@@ -1,0 +1,428 @@
+//! What is to be run: every choice made, checked against the machine, ready to be handed to another process.
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+use crate::phase::{CONTEST, Phase, YCSB};
+use crate::record::{KEY_BYTES, VALUE_BYTES_MAX, VALUE_BYTES_MEAN, VALUE_GRAIN_BYTES};
+
+/// Most keys of all threads together: hot streams hold 32-bit indexes.
+pub const KEYS_MAX: u64 = 1 << 32;
+/// Least local memory for each core, in bytes.
+pub const LOCAL_BYTES_MIN: u64 = 1 << 20;
+/// Most requests in flight on a core.
+pub const WINDOW_MAX: usize = 4096;
+/// Far latency above which a request would outlast any sensible run, in nanoseconds.
+pub const FAR_LATENCY_NS_MAX: u64 = 1_000_000_000;
+
+const RECORD_HEADER_BYTES: u64 = 16;
+/// What a map in plain memory takes for each key besides key and value: two allocations, two fat pointers, slack.
+const MAP_OVERHEAD_BYTES: u64 = 96;
+const SPARE_BYTES: u64 = 256 << 20;
+
+/// A wish that cannot be granted, with the limit and the value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A core that is not there.
+    #[error(
+        "--cores names core {core}, which does not exist or is not allowed here: the cores are {available:?}"
+    )]
+    Core {
+        /// The core asked for.
+        core: usize,
+        /// The cores that there are.
+        available: Vec<usize>,
+    },
+    /// A core named twice.
+    #[error("--cores names core {core} twice: give each core once")]
+    CoreTwice {
+        /// The core.
+        core: usize,
+    },
+    /// A number out of range.
+    #[error("{flag} is {value}: {limit}")]
+    Range {
+        /// The flag.
+        flag: &'static str,
+        /// The value given.
+        value: String,
+        /// What it must be.
+        limit: String,
+    },
+    /// The machine is too small.
+    #[error(
+        "not enough memory for {engine}: about {needed_mib} MiB are needed and {available_mib} MiB are available; \
+         lower {flags}"
+    )]
+    Memory {
+        /// The engine that needs most.
+        engine: &'static str,
+        /// What it needs.
+        needed_mib: u64,
+        /// What there is.
+        available_mib: u64,
+        /// Which flags to lower.
+        flags: &'static str,
+    },
+}
+
+/// The engines that can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineName {
+    /// This project's engine.
+    Farcore,
+    /// 64 locked entities, pages, LRU, whole-page far memory.
+    LockedLru,
+    /// One `DashMap`; everything in local memory.
+    Dashmap,
+    /// `RwLock<HashMap>` shards; everything in local memory.
+    Sharded,
+}
+
+impl EngineName {
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Farcore => "farcore",
+            Self::LockedLru => "locked-lru",
+            Self::Dashmap => "dashmap",
+            Self::Sharded => "sharded",
+        }
+    }
+
+    /// Whether the engine knows a far tier.
+    #[must_use]
+    pub const fn has_far_tier(self) -> bool {
+        matches!(self, Self::Farcore | Self::LockedLru)
+    }
+}
+
+/// The YCSB core workloads without scans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Workload {
+    /// Half reads, half updates.
+    A,
+    /// 95 % reads, 5 % updates.
+    B,
+    /// Reads only.
+    C,
+    /// 95 % reads of the latest, 5 % inserts.
+    D,
+    /// Half reads, half read-modify-writes.
+    F,
+}
+
+/// Which phases, over what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scenario {
+    /// The contest's flow.
+    Contest {
+        /// Requests of the hot mix, all threads together.
+        hot_ops: u64,
+    },
+    /// One YCSB workload.
+    Ycsb {
+        /// Which one.
+        workload: Workload,
+        /// Transactions, all threads together.
+        operations: u64,
+        /// Bytes of each value.
+        value_bytes: usize,
+    },
+}
+
+/// One run of one engine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The engine.
+    pub engine: EngineName,
+    /// The cores, one thread each.
+    pub cores: Vec<usize>,
+    /// Keys of each thread.
+    pub keys_per_core: u64,
+    /// Cap on local memory.
+    pub local_bytes: u64,
+    /// Size of far memory.
+    pub far_bytes: u64,
+    /// Latency added to each far access.
+    pub far_latency_ns: u64,
+    /// Most requests in flight on a core.
+    pub window: usize,
+    /// Whether far memory holds ciphertext.
+    pub encrypt: bool,
+    /// Whether memory is touched before the first phase.
+    pub prefault: bool,
+    /// Names the keys, the values and the order of the hot mix.
+    pub seed: u64,
+    /// The phases.
+    pub scenario: Scenario,
+}
+
+impl Plan {
+    /// Threads, one for each core.
+    #[must_use]
+    pub fn threads(&self) -> u64 {
+        self.cores.len() as u64
+    }
+
+    /// Keys written first, all threads together.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.keys_per_core.saturating_mul(self.threads())
+    }
+
+    /// Most keys ever stored.
+    #[must_use]
+    pub fn keys_max(&self) -> u64 {
+        match self.scenario {
+            Scenario::Ycsb {
+                workload: Workload::D,
+                operations,
+                ..
+            } => {
+                // 5 % inserts, with room for chance.
+                self.keys() + operations / 16 + 1024
+            }
+            _ => self.keys(),
+        }
+    }
+
+    /// The phases in order.
+    #[must_use]
+    pub fn phases(&self) -> &'static [Phase] {
+        match self.scenario {
+            Scenario::Contest { .. } => &CONTEST,
+            Scenario::Ycsb { .. } => &YCSB,
+        }
+    }
+
+    /// Requests of the mixed phase, all threads together.
+    #[must_use]
+    pub fn mixed_ops(&self) -> u64 {
+        match self.scenario {
+            Scenario::Contest { hot_ops } => hot_ops,
+            Scenario::Ycsb { operations, .. } => operations,
+        }
+    }
+
+    /// Requests that one thread makes in a phase.
+    #[must_use]
+    pub fn steps(&self, phase: Phase, thread: u64) -> u64 {
+        match phase {
+            Phase::Hot | Phase::Transactions => {
+                let (ops, threads) = (self.mixed_ops(), self.threads());
+                ops / threads + u64::from(thread < ops % threads)
+            }
+            _ => phase.steps(self.keys_per_core),
+        }
+    }
+
+    /// Bytes of all records as first written, headers included.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        let value_bytes = match self.scenario {
+            Scenario::Contest { .. } => VALUE_BYTES_MEAN,
+            Scenario::Ycsb { value_bytes, .. } => value_bytes as u64,
+        };
+        self.keys_max()
+            .saturating_mul(value_bytes + KEY_BYTES as u64 + RECORD_HEADER_BYTES)
+    }
+
+    /// About how much memory the run will take, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let bytes = match self.engine {
+            EngineName::Farcore => self.local_bytes.saturating_add(self.far_bytes),
+            EngineName::LockedLru => {
+                let map = self.data_bytes() + self.keys_max().saturating_mul(MAP_OVERHEAD_BYTES);
+                self.local_bytes
+                    .min(map)
+                    .saturating_mul(2)
+                    .saturating_add(self.data_bytes())
+            }
+            EngineName::Dashmap | EngineName::Sharded => self
+                .data_bytes()
+                .saturating_add(self.keys_max().saturating_mul(MAP_OVERHEAD_BYTES)),
+        };
+        bytes.saturating_add(SPARE_BYTES)
+    }
+
+    /// Checks every choice.
+    ///
+    /// # Errors
+    /// The first choice that cannot be granted.
+    pub fn validate(&self, machine: &Machine) -> Result<(), PlanError> {
+        for (place, &core) in self.cores.iter().enumerate() {
+            if !machine.cores.contains(&core) {
+                return Err(PlanError::Core {
+                    core,
+                    available: machine.cores.clone(),
+                });
+            }
+            if self.cores[..place].contains(&core) {
+                return Err(PlanError::CoreTwice { core });
+            }
+        }
+        let range = |flag, value: String, limit: String| PlanError::Range { flag, value, limit };
+        if self.cores.is_empty() {
+            return Err(range(
+                "--cores",
+                "empty".into(),
+                "name at least one core".into(),
+            ));
+        }
+        if self.keys_per_core == 0 {
+            return Err(range(
+                "the number of keys a core",
+                "0".into(),
+                "it must be at least 1".into(),
+            ));
+        }
+        if self.keys_max() > KEYS_MAX {
+            return Err(range(
+                "the number of keys",
+                self.keys_max().to_string(),
+                format!("at most {KEYS_MAX} in all"),
+            ));
+        }
+        if !(1..=WINDOW_MAX).contains(&self.window) {
+            let limit = format!("it must be 1 to {WINDOW_MAX} requests in flight a core");
+            return Err(range("--window", self.window.to_string(), limit));
+        }
+        if self.mixed_ops() == 0 {
+            let flag = match self.scenario {
+                Scenario::Contest { .. } => "--hot-ops",
+                Scenario::Ycsb { .. } => "--operations",
+            };
+            return Err(range(flag, "0".into(), "it must be at least 1".into()));
+        }
+        if let Scenario::Ycsb { value_bytes, .. } = self.scenario {
+            if !(VALUE_GRAIN_BYTES..=VALUE_BYTES_MAX).contains(&value_bytes)
+                || value_bytes % VALUE_GRAIN_BYTES != 0
+            {
+                let limit = format!(
+                    "it must be a multiple of {VALUE_GRAIN_BYTES} from {VALUE_GRAIN_BYTES} to {VALUE_BYTES_MAX}"
+                );
+                return Err(range("--value-bytes", value_bytes.to_string(), limit));
+            }
+        }
+        let local_min = LOCAL_BYTES_MIN * self.threads();
+        if self.local_bytes < local_min {
+            let limit = format!("{} cores need at least {local_min} bytes", self.cores.len());
+            return Err(range(
+                "--local",
+                format!("{} bytes", self.local_bytes),
+                limit,
+            ));
+        }
+        if self.engine.has_far_tier() && self.far_bytes == 0 {
+            return Err(range(
+                "--far",
+                "0 bytes".into(),
+                "far memory must have a size".into(),
+            ));
+        }
+        if self.far_latency_ns > FAR_LATENCY_NS_MAX {
+            let limit = "it must be at most one second".into();
+            return Err(range(
+                "--far-latency",
+                format!("{} ns", self.far_latency_ns),
+                limit,
+            ));
+        }
+        let (needed, available) = (self.memory_bytes(), machine.memory_available_bytes);
+        if needed > available {
+            return Err(PlanError::Memory {
+                engine: self.engine.name(),
+                needed_mib: needed >> 20,
+                available_mib: available >> 20,
+                flags: match self.engine {
+                    EngineName::Farcore => "--local or --far",
+                    _ => "the number of keys, or leave the engine out of --engines",
+                },
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan {
+            engine: EngineName::Farcore,
+            cores: vec![0, 1],
+            keys_per_core: 1000,
+            local_bytes: 64 << 20,
+            far_bytes: 64 << 20,
+            far_latency_ns: 0,
+            window: 64,
+            encrypt: false,
+            prefault: true,
+            seed: 1,
+            scenario: Scenario::Contest { hot_ops: 1000 },
+        }
+    }
+
+    fn machine() -> Machine {
+        Machine {
+            cores: vec![0, 1],
+            memory_available_bytes: 1 << 30,
+            ..Machine::default()
+        }
+    }
+
+    #[test]
+    fn a_sound_plan_passes() {
+        assert_eq!(plan().validate(&machine()), Ok(()));
+    }
+
+    #[test]
+    fn bad_wishes_are_named_with_limit_and_value() {
+        let cases: [(fn(&mut Plan), &str); 9] = [
+            (
+                |plan| plan.cores = vec![0, 7],
+                "core 7, which does not exist",
+            ),
+            (|plan| plan.cores = vec![1, 1], "core 1 twice"),
+            (|plan| plan.cores.clear(), "at least one core"),
+            (|plan| plan.keys_per_core = 0, "must be at least 1"),
+            (
+                |plan| plan.window = 0,
+                "--window is 0: it must be 1 to 4096",
+            ),
+            (
+                |plan| plan.local_bytes = 4096,
+                "--local is 4096 bytes: 2 cores need at least 2097152",
+            ),
+            (
+                |plan| plan.far_bytes = 8 << 30,
+                "8512 MiB are needed and 1024 MiB are available",
+            ),
+            (|plan| plan.keys_per_core = 1 << 33, "at most 4294967296"),
+            (
+                |plan| plan.scenario = Scenario::Contest { hot_ops: 0 },
+                "--hot-ops is 0",
+            ),
+        ];
+        for (spoil, message) in cases {
+            let mut plan = plan();
+            spoil(&mut plan);
+            let error = plan.validate(&machine()).expect_err(message).to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn mixed_requests_are_shared_out_in_full() {
+        let mut plan = plan();
+        plan.scenario = Scenario::Contest { hot_ops: 1001 };
+        assert_eq!(plan.steps(Phase::Hot, 0) + plan.steps(Phase::Hot, 1), 1001);
+    }
+}

@@ -1,0 +1,36 @@
+//! The live bar of a phase; hidden where nobody looks.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// One phase's bar, drawn on standard error if that is a terminal.
+#[derive(Debug)]
+pub struct PhaseBar(ProgressBar);
+
+impl PhaseBar {
+    /// A bar for so many requests.
+    #[must_use]
+    pub fn new(engine: &str, phase: &str, steps: u64) -> Self {
+        let bar = ProgressBar::new(steps);
+        let style = ProgressStyle::with_template(
+            "{prefix:>20} [{bar:40}] {percent:>3}% {human_pos:>12} ops {per_sec:>16} {elapsed_precise}",
+        );
+        if let Ok(style) = style {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_prefix(format!("{engine} {phase}"));
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Self(bar)
+    }
+
+    /// Requests so far.
+    pub fn set(&self, done: u64) {
+        self.0.set_position(done);
+    }
+
+    /// Takes the bar off the screen.
+    pub fn finish(self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,333 @@
+//! Keys and values: what is stored, derived from an index, a nonce and a seed, so that nothing has to be remembered.
+//!
+//! I1: keys are unique, because the first half of a key is a bijection of its index.
+//! I2: every value starts with its nonce; the rest is a stream of (key, nonce, seed), so a value read can be checked
+//!     in full knowing only its key. A stale, foreign, shortened or damaged value fails.
+//!
+//! Value: | nonce: 8 B | word 1 | word 2 | ... each word is `stream ^ TABLE[n]`; little-endian.
+//! A nonce with bit 63 clear names a [`Generation`]; with bit 63 set it is drawn by the hot mix, which also fixes
+//! the length. Cost: one xor for each eight bytes, which the compiler vectorises.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes of every key.
+pub const KEY_BYTES: usize = 16;
+/// Bytes of the longest value.
+pub const VALUE_BYTES_MAX: usize = 1024;
+/// Mean bytes of a value as first written.
+pub const VALUE_BYTES_MEAN: u64 = 178;
+/// Values are multiples of this many bytes.
+pub const VALUE_GRAIN_BYTES: usize = 16;
+
+const WORDS_MAX: usize = VALUE_BYTES_MAX / 8;
+const HOT_BIT: u64 = 1 << 63;
+
+static TABLE: [u64; WORDS_MAX] = table();
+
+const fn table() -> [u64; WORDS_MAX] {
+    let mut words = [0; WORDS_MAX];
+    let mut word = 0;
+    while word < WORDS_MAX {
+        words[word] = mix((word as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        word += 1;
+    }
+    words
+}
+
+/// A bijection of 64-bit words whose output looks random (the finaliser of SplitMix64).
+#[inline]
+#[must_use]
+pub const fn mix(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
+}
+
+/// A number below `limit`, from a random word.
+#[inline]
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the high half of a product of two 64-bit words"
+)]
+pub const fn below(word: u64, limit: u64) -> u64 {
+    ((word as u128 * limit as u128) >> 64) as u64
+}
+
+/// Which contents a key has between the phases that write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Generation {
+    /// As first written.
+    Written = 1,
+    /// Rewritten with the same size.
+    Rewritten = 2,
+    /// Updated with another size.
+    Updated = 3,
+    /// Deleted and written again.
+    Reinserted = 4,
+}
+
+/// What a value must be: its nonce and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The first eight bytes.
+    pub nonce: u64,
+    /// Bytes in all.
+    pub bytes: usize,
+}
+
+/// Room for one key and one value, reused for every request.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Scratch {
+    /// The value; only the first bytes are in use.
+    pub value: [u8; VALUE_BYTES_MAX],
+    /// The key.
+    pub key: [u8; KEY_BYTES],
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            value: [0; VALUE_BYTES_MAX],
+            key: [0; KEY_BYTES],
+        }
+    }
+}
+
+/// Makes keys and values, and checks them.
+#[derive(Clone, Copy, Debug)]
+pub struct Generator {
+    key_seed: u64,
+    value_seed: u64,
+}
+
+impl Generator {
+    /// A generator for one seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self {
+            key_seed: mix(seed ^ 0x6B65_7973),
+            value_seed: mix(seed ^ 0x7661_6C75_6573),
+        }
+    }
+
+    /// The first half of a key; it stands for the key in all other calls.
+    #[inline]
+    #[must_use]
+    pub const fn key_word(&self, index: u64) -> u64 {
+        mix(index ^ self.key_seed)
+    }
+
+    /// Writes the key of an index; returns its key word.
+    #[inline]
+    pub fn key(&self, index: u64, key: &mut [u8; KEY_BYTES]) -> u64 {
+        let word = self.key_word(index);
+        key[..8].copy_from_slice(&word.to_le_bytes());
+        key[8..].copy_from_slice(&mix(word ^ 0x5DEE_CE66_D1CE_4E5B).to_le_bytes());
+        word
+    }
+
+    /// What a key's value is in a generation.
+    #[inline]
+    #[must_use]
+    pub fn shape(&self, key_word: u64, generation: Generation) -> Shape {
+        let first = draw_bytes(key_word);
+        let bytes = match generation {
+            Generation::Written | Generation::Rewritten => first,
+            Generation::Updated => {
+                let other = draw_bytes(mix(key_word));
+                if other != first {
+                    other
+                } else if first < VALUE_BYTES_MAX {
+                    first + VALUE_GRAIN_BYTES
+                } else {
+                    80
+                }
+            }
+            Generation::Reinserted => grains(5, mix(key_word ^ 0x7265), 12),
+        };
+        Shape {
+            nonce: generation as u64,
+            bytes,
+        }
+    }
+
+    /// What the hot mix writes with a draw: at most 128 bytes.
+    #[inline]
+    #[must_use]
+    pub fn hot_shape(&self, draw: u64) -> Shape {
+        let nonce = draw | HOT_BIT;
+        Shape {
+            nonce,
+            bytes: grains(1, mix(nonce), 8),
+        }
+    }
+
+    /// Writes a value and returns the bytes in use.
+    #[inline]
+    pub fn fill<'a>(
+        &self,
+        key_word: u64,
+        shape: Shape,
+        value: &'a mut [u8; VALUE_BYTES_MAX],
+    ) -> &'a [u8] {
+        let stream = self.stream(key_word, shape.nonce);
+        let value = &mut value[..shape.bytes];
+        for (bytes, word) in value.chunks_exact_mut(8).zip(&TABLE) {
+            bytes.copy_from_slice(&(word ^ stream).to_le_bytes());
+        }
+        value[..8].copy_from_slice(&shape.nonce.to_le_bytes());
+        value
+    }
+
+    /// Whether a value is exactly the one of this shape: every byte is compared.
+    #[inline]
+    #[must_use]
+    pub fn is(&self, key_word: u64, shape: Shape, value: &[u8]) -> bool {
+        if value.len() != shape.bytes {
+            return false;
+        }
+        let stream = self.stream(key_word, shape.nonce);
+        let (nonce, words) = value.split_at(8);
+        let differing = words
+            .chunks_exact(8)
+            .zip(&TABLE[1..])
+            .fold(0, |sum, (bytes, word)| sum | (load(bytes) ^ word ^ stream));
+        differing == 0 && load(nonce) == shape.nonce
+    }
+
+    /// Whether a value is intact and was written to this key by the hot mix, by whichever thread.
+    #[inline]
+    #[must_use]
+    pub fn is_hot(&self, key_word: u64, value: &[u8]) -> bool {
+        let Some(nonce) = nonce_of(value) else {
+            return false;
+        };
+        nonce & HOT_BIT != 0 && self.is(key_word, self.hot_shape(nonce), value)
+    }
+
+    /// Whether a value of a fixed length is intact and belongs to this key, whatever its nonce.
+    #[inline]
+    #[must_use]
+    pub fn is_any(&self, key_word: u64, bytes: usize, value: &[u8]) -> bool {
+        nonce_of(value).is_some_and(|nonce| self.is(key_word, Shape { nonce, bytes }, value))
+    }
+
+    #[inline]
+    fn stream(&self, key_word: u64, nonce: u64) -> u64 {
+        mix(key_word ^ self.value_seed ^ nonce.wrapping_mul(0xD6E8_FEB8_6659_FD93))
+    }
+}
+
+/// The nonce that a value starts with.
+#[inline]
+#[must_use]
+pub fn nonce_of(value: &[u8]) -> Option<u64> {
+    value.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+#[inline]
+fn load(bytes: &[u8]) -> u64 {
+    bytes
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// 70 % of 80 to 128 bytes, 20 % of 129 to 256, 10 % of 257 to 1024.
+#[inline]
+fn draw_bytes(word: u64) -> usize {
+    let size = mix(word ^ 0x7369_7A65);
+    match below(word.rotate_left(32), 10) {
+        0..=6 => grains(5, size, 4),
+        7 | 8 => grains(9, size, 8),
+        _ => grains(17, size, 48),
+    }
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "at most 64 grains")]
+const fn grains(least: u64, word: u64, choices: u64) -> usize {
+    (least + below(word, choices)) as usize * VALUE_GRAIN_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_unique_and_depend_on_the_seed() {
+        let (one, other) = (Generator::new(1), Generator::new(2));
+        let mut seen = HashSet::new();
+        for index in 0..50_000 {
+            for generator in [one, other] {
+                let mut key = [0; KEY_BYTES];
+                generator.key(index, &mut key);
+                assert!(seen.insert(key), "index {index}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_follow_the_contest() {
+        let generator = Generator::new(7);
+        let (mut counts, mut total) = ([0_u32; 3], 0);
+        for index in 0..100_000 {
+            let word = generator.key_word(index);
+            let written = generator.shape(word, Generation::Written).bytes;
+            let updated = generator.shape(word, Generation::Updated).bytes;
+            let again = generator.shape(word, Generation::Reinserted).bytes;
+            let hot = generator.hot_shape(word).bytes;
+            assert_ne!(written, updated);
+            assert_eq!(written, generator.shape(word, Generation::Rewritten).bytes);
+            assert!((80..=256).contains(&again) && (16..=128).contains(&hot));
+            for bytes in [written, updated, again, hot] {
+                assert!(bytes % VALUE_GRAIN_BYTES == 0 && bytes <= VALUE_BYTES_MAX);
+            }
+            counts[usize::from(written > 128) + usize::from(written > 256)] += 1;
+            total += written as u64;
+        }
+        let near = |count: u32, share: u32| count.abs_diff(share * 1000) < 1000;
+        assert!(
+            near(counts[0], 70) && near(counts[1], 20) && near(counts[2], 10),
+            "{counts:?}"
+        );
+        assert!(
+            (total / 100_000).abs_diff(VALUE_BYTES_MEAN) <= 2,
+            "mean {}",
+            total / 100_000
+        );
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed() {
+        let generator = Generator::new(3);
+        let mut room = [0; VALUE_BYTES_MAX];
+        for index in 0..40 {
+            let word = generator.key_word(index);
+            for shape in [
+                generator.shape(word, Generation::Updated),
+                generator.hot_shape(index),
+            ] {
+                let mut value = generator.fill(word, shape, &mut room).to_vec();
+                assert!(generator.is(word, shape, &value));
+                assert!(!generator.is(word ^ 1, shape, &value), "another key");
+                assert!(
+                    !generator.is(word, shape, &value[..shape.bytes - 8]),
+                    "shortened"
+                );
+                assert_eq!(generator.is_hot(word, &value), shape.nonce & HOT_BIT != 0);
+                assert!(generator.is_any(word, shape.bytes, &value));
+                for at in 0..value.len() {
+                    value[at] ^= 0x10;
+                    assert!(!generator.is(word, shape, &value), "byte {at}");
+                    assert!(!generator.is_hot(word, &value), "byte {at}");
+                    value[at] ^= 0x10;
+                }
+            }
+        }
+        assert!(!generator.is_hot(1, b"") && !generator.is_any(1, 16, b"short"));
+    }
+}

@@ -1,0 +1,194 @@
+//! What a run found, in the form that scripts read.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::machine::Machine;
+
+/// Everything that one command measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Where.
+    pub machine: Machine,
+    /// One entry for each engine; medians where there were several runs.
+    pub runs: Vec<RunReport>,
+}
+
+/// One engine's figures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunReport {
+    /// The engine.
+    pub engine: String,
+    /// In the order they ran.
+    pub phases: Vec<PhaseReport>,
+    /// Opening the engine, pre-faulting included.
+    pub startup_seconds: f64,
+    /// Sum of the phases.
+    pub total_seconds: f64,
+    /// Wrong, missing and unexpected answers. Anything but 0 is a failure.
+    pub wrong_values: u64,
+    /// Reads of far memory.
+    pub far_reads: u64,
+    /// Bytes they moved.
+    pub far_read_bytes: u64,
+    /// Writes to far memory.
+    pub far_writes: u64,
+    /// Bytes they moved.
+    pub far_write_bytes: u64,
+    /// Peak of the measured local memory.
+    pub local_bytes_peak: u64,
+    /// What it should stay below; 0 if the engine has no cap.
+    pub local_bytes_cap: u64,
+    /// Bytes of the index for each key, at the end; 0 if the engine does not know.
+    pub index_bytes_per_key: f64,
+    /// What the engine tells about compaction.
+    pub compaction: Map<String, Value>,
+}
+
+/// One phase of one engine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseReport {
+    /// Its name.
+    pub name: String,
+    /// Requests, all threads together.
+    pub ops: u64,
+    /// From the first thread's start to the last one's end.
+    pub seconds: f64,
+    /// Million requests a second.
+    pub mops: f64,
+    /// Median latency.
+    pub p50_ns: u64,
+    /// Exceeded by one request in a hundred.
+    pub p99_ns: u64,
+    /// Exceeded by one request in a thousand.
+    pub p999_ns: u64,
+}
+
+/// The medians of several runs of one engine: each figure by itself, the worst where a mean would hide something.
+#[must_use]
+pub fn medians(runs: &[RunReport]) -> RunReport {
+    let Some(first) = runs.first() else {
+        return RunReport::default();
+    };
+    let number = |of: &dyn Fn(&RunReport) -> f64| {
+        let mut values: Vec<f64> = runs.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let count = |of: &dyn Fn(&RunReport) -> u64| {
+        let mut values: Vec<u64> = runs.iter().map(of).collect();
+        values.sort_unstable();
+        values[values.len() / 2]
+    };
+    let phases = first.phases.iter().enumerate().map(|(at, phase)| {
+        let seconds = number(&|run| run.phases[at].seconds);
+        PhaseReport {
+            name: phase.name.clone(),
+            ops: phase.ops,
+            seconds,
+            mops: mops(phase.ops, seconds),
+            p50_ns: count(&|run| run.phases[at].p50_ns),
+            p99_ns: count(&|run| run.phases[at].p99_ns),
+            p999_ns: count(&|run| run.phases[at].p999_ns),
+        }
+    });
+    RunReport {
+        engine: first.engine.clone(),
+        phases: phases.collect(),
+        startup_seconds: number(&|run| run.startup_seconds),
+        total_seconds: number(&|run| run.total_seconds),
+        wrong_values: runs.iter().map(|run| run.wrong_values).sum(),
+        far_reads: count(&|run| run.far_reads),
+        far_read_bytes: count(&|run| run.far_read_bytes),
+        far_writes: count(&|run| run.far_writes),
+        far_write_bytes: count(&|run| run.far_write_bytes),
+        local_bytes_peak: runs
+            .iter()
+            .map(|run| run.local_bytes_peak)
+            .max()
+            .unwrap_or(0),
+        local_bytes_cap: first.local_bytes_cap,
+        index_bytes_per_key: number(&|run| run.index_bytes_per_key),
+        compaction: runs[runs.len() / 2].compaction.clone(),
+    }
+}
+
+/// Million requests a second.
+#[must_use]
+pub fn mops(ops: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        ops as f64 / seconds / 1e6
+    } else {
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_taken_figure_by_figure() {
+        let run = |seconds: f64, peak| RunReport {
+            engine: "x".into(),
+            phases: vec![PhaseReport {
+                name: "write".into(),
+                ops: 10,
+                seconds,
+                ..Default::default()
+            }],
+            total_seconds: seconds,
+            wrong_values: 1,
+            local_bytes_peak: peak,
+            ..Default::default()
+        };
+        let median = medians(&[run(3.0, 5), run(1.0, 9), run(2.0, 4)]);
+        assert_eq!((median.total_seconds, median.phases[0].seconds), (2.0, 2.0));
+        assert_eq!((median.wrong_values, median.local_bytes_peak), (3, 9));
+        assert_eq!(median.phases[0].mops, 5e-6);
+    }
+
+    #[test]
+    fn the_form_is_the_one_that_scripts_read() {
+        let run = RunReport {
+            phases: vec![PhaseReport::default()],
+            ..Default::default()
+        };
+        let report = Report {
+            machine: Machine::default(),
+            runs: vec![run],
+        };
+        let value = serde_json::to_value(report).unwrap();
+        let keys = |value: &Value| -> Vec<String> {
+            let mut keys: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
+            keys.sort();
+            keys
+        };
+        assert_eq!(keys(&value), ["machine", "runs"]);
+        let run = &value["runs"][0];
+        assert_eq!(
+            keys(run),
+            [
+                "compaction",
+                "engine",
+                "far_read_bytes",
+                "far_reads",
+                "far_write_bytes",
+                "far_writes",
+                "index_bytes_per_key",
+                "local_bytes_cap",
+                "local_bytes_peak",
+                "phases",
+                "startup_seconds",
+                "total_seconds",
+                "wrong_values"
+            ]
+        );
+        assert_eq!(
+            keys(&run["phases"][0]),
+            [
+                "mops", "name", "ops", "p50_ns", "p999_ns", "p99_ns", "seconds"
+            ]
+        );
+    }
+}

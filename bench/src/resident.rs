@@ -1,0 +1,90 @@
+//! The measured memory of a run: resident size less what was there before, less embedded far memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use farcore_tuning::resident_bytes;
+
+const PERIOD: Duration = Duration::from_millis(20);
+
+#[derive(Debug, Default)]
+struct State {
+    peak_bytes: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// Looks at the process every 20 ms from a thread of its own, and keeps the peak.
+#[derive(Debug)]
+pub struct Sampler {
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sampler {
+    /// Starts sampling. `base_bytes` is the resident size before the engine was opened; `far_resident_bytes` tells
+    /// how much far memory lives in this process.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(
+        base_bytes: u64,
+        far_resident_bytes: impl Fn() -> u64 + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let state = Arc::new(State::default());
+        let seen = state.clone();
+        let thread = thread::Builder::new()
+            .name("resident".into())
+            .spawn(move || {
+                while !seen.stop.load(Ordering::Relaxed) {
+                    let far_bytes = far_resident_bytes();
+                    let local_bytes = resident_bytes().saturating_sub(base_bytes + far_bytes);
+                    seen.peak_bytes.fetch_max(local_bytes, Ordering::Relaxed);
+                    thread::sleep(PERIOD);
+                }
+            })?;
+        Ok(Self {
+            state,
+            thread: Some(thread),
+        })
+    }
+
+    /// Stops sampling; returns the peak.
+    #[must_use]
+    pub fn stop(mut self) -> u64 {
+        self.end();
+        self.state.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    fn end(&mut self) {
+        self.state.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // Its panic has been printed; the peak so far stands.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn far_memory_is_not_local_memory() {
+        let (send, wait) = std::sync::mpsc::channel();
+        let sampler = Sampler::start(0, move || {
+            let _ = send.send(());
+            u64::MAX / 2
+        });
+        wait.recv().unwrap();
+        wait.recv().unwrap();
+        assert_eq!(sampler.unwrap().stop(), 0);
+    }
+}

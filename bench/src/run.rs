@@ -1,0 +1,249 @@
+//! One run of one engine: opens it, leads the workers through the phases, adds up what they found.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use farcore_tuning::{Clock, HistogramSnapshot, resident_bytes};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tracing::{info, warn};
+
+use crate::engines::{Dashmap, LockedLru, Sharded};
+use crate::phase::Phase;
+use crate::plan::{EngineName, Plan};
+use crate::progress::PhaseBar;
+use crate::report::{PhaseReport, RunReport, mops};
+use crate::resident::Sampler;
+use crate::skew;
+use crate::store::{Store, Usage};
+use crate::worker::{Event, Gate, Part, Worker};
+
+const TICK: Duration = Duration::from_millis(100);
+
+/// What a run found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The figures.
+    pub report: RunReport,
+    /// Hash of all answers whose contents do not depend on the order of threads: the same for every engine.
+    pub digest: u64,
+    /// What the first wrong answer was.
+    pub complaint: Option<String>,
+}
+
+/// Runs a plan with the engine that it names, in this process.
+///
+/// # Errors
+/// The engine could not be opened, or a worker was lost.
+pub fn run(plan: Plan) -> anyhow::Result<Outcome> {
+    match plan.engine {
+        EngineName::Farcore => bail!("farcore cannot be run yet"),
+        EngineName::LockedLru => run_store::<LockedLru>(plan),
+        EngineName::Dashmap => run_store::<Dashmap>(plan),
+        EngineName::Sharded => run_store::<Sharded>(plan),
+    }
+}
+
+/// Runs a plan with a given engine, in this process.
+///
+/// # Errors
+/// The engine could not be opened, or a worker was lost.
+pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
+    let plan = Arc::new(plan);
+    let clock = Clock::new();
+    // The driver's own memory is taken and touched before the baseline is read.
+    let streams: Vec<Arc<[u32]>> = std::thread::scope(|scope| {
+        let drawing: Vec<_> = (0..plan.threads())
+            .map(|thread| {
+                scope.spawn({
+                    let plan = &plan;
+                    move || skew::stream(plan, thread)
+                })
+            })
+            .collect();
+        drawing
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Arc::from([0])))
+            .collect()
+    });
+    let base_bytes = resident_bytes();
+    let start_ns = clock.now_ns();
+    let store = Arc::new(
+        S::open(&plan).with_context(|| format!("{} could not be opened", plan.engine.name()))?,
+    );
+    let startup_seconds = seconds(clock.now_ns() - start_ns);
+    info!(
+        engine = plan.engine.name(),
+        seconds = startup_seconds,
+        "opened"
+    );
+
+    let sampled = store.clone();
+    let sampler = Sampler::start(base_bytes, move || sampled.far_resident_bytes())
+        .context("the sampler could not be started")?;
+    let gate = Arc::new(Gate::new(plan.cores.len()));
+    let (events, inbox) = mpsc::channel();
+    let mut running = Vec::new();
+    for ((position, &core), stream) in plan.cores.iter().enumerate().zip(streams) {
+        let worker = Worker {
+            plan: plan.clone(),
+            thread: position as u64,
+            gate: gate.clone(),
+            events: events.clone(),
+            clock: clock.clone(),
+            stream,
+        };
+        match store.start(position, core, worker) {
+            Ok(worker) => running.push(worker),
+            Err(error) => {
+                gate.abort();
+                return Err(error);
+            }
+        }
+    }
+    drop(events);
+
+    let mut outcome = Outcome {
+        report: RunReport {
+            engine: plan.engine.name().to_owned(),
+            startup_seconds,
+            ..RunReport::default()
+        },
+        digest: 0,
+        complaint: None,
+    };
+    let led = lead(&plan, &*store, &gate, &inbox, &mut outcome);
+    if led.is_err() {
+        gate.abort();
+    }
+    for worker in running {
+        worker.join()?;
+    }
+    led?;
+    let report = &mut outcome.report;
+    report.local_bytes_peak = sampler.stop();
+    finish(report, &store.usage());
+    if let Ok(store) = Arc::try_unwrap(store).map_err(|_| warn!("the engine is still in use")) {
+        store.close()?;
+    }
+    Ok(outcome)
+}
+
+fn lead<S: Store>(
+    plan: &Plan,
+    store: &S,
+    gate: &Gate,
+    inbox: &Receiver<Event>,
+    outcome: &mut Outcome,
+) -> anyhow::Result<()> {
+    let workers = plan.cores.len();
+    let engine = plan.engine.name();
+    let mut ready = 0;
+    for &phase in plan.phases() {
+        while ready < workers {
+            match inbox.recv() {
+                Ok(Event::Ready) => ready += 1,
+                _ => bail!("a worker was lost before phase {}", phase.name()),
+            }
+        }
+        ready = 0;
+        let steps = (0..plan.threads())
+            .map(|thread| plan.steps(phase, thread))
+            .sum();
+        info!(engine, phase = phase.name(), ops = steps, "phase starts");
+        let bar = PhaseBar::new(engine, phase.name(), steps);
+        gate.open_next();
+        let mut parts = Vec::with_capacity(workers);
+        while parts.len() < workers {
+            match inbox.recv_timeout(TICK) {
+                Ok(Event::Done(part)) => parts.push(*part),
+                Err(RecvTimeoutError::Timeout) => bar.set(gate.progress()),
+                // A worker that is done stands at the next gate already.
+                Ok(Event::Ready) => ready += 1,
+                Ok(Event::Left) | Err(RecvTimeoutError::Disconnected) => {
+                    bail!("a worker was lost in phase {}", phase.name())
+                }
+            }
+        }
+        bar.finish();
+        enter(phase, parts, outcome);
+        if matches!(phase, Phase::Delete | Phase::Absent) {
+            note_far(&mut outcome.report.compaction, phase, &store.usage());
+        }
+        if let Some(report) = outcome.report.phases.last() {
+            info!(
+                engine,
+                phase = report.name,
+                seconds = report.seconds,
+                mops = report.mops,
+                p99_ns = report.p99_ns,
+                wrong = outcome.report.wrong_values,
+                "phase ends"
+            );
+        }
+    }
+    gate.open_next();
+    Ok(())
+}
+
+fn enter(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
+    let start_ns = parts.iter().map(|part| part.start_ns).min().unwrap_or(0);
+    let end_ns = parts.iter().map(|part| part.end_ns).max().unwrap_or(0);
+    let ops = parts.iter().map(|part| part.ops).sum();
+    let mut latency = HistogramSnapshot::default();
+    let mut digest = 0_u64;
+    for part in parts {
+        latency.merge(&part.latency);
+        digest = digest.wrapping_add(part.digest);
+        outcome.report.wrong_values += part.wrong;
+        if let Some(complaint) = part.complaint {
+            outcome
+                .complaint
+                .get_or_insert(format!("phase {}: {complaint}", phase.name()));
+        }
+    }
+    outcome.digest = outcome.digest.rotate_left(7) ^ digest;
+    let seconds = seconds(end_ns.saturating_sub(start_ns));
+    outcome.report.total_seconds += seconds;
+    outcome.report.phases.push(PhaseReport {
+        name: phase.name().to_owned(),
+        ops,
+        seconds,
+        mops: mops(ops, seconds),
+        p50_ns: latency.quantile(0.5),
+        p99_ns: latency.quantile(0.99),
+        p999_ns: latency.quantile(0.999),
+    });
+}
+
+fn note_far(compaction: &mut Map<String, Value>, phase: Phase, usage: &Usage) {
+    if usage.far_live_bytes > 0 {
+        let name = phase.name();
+        compaction.insert(
+            format!("far_used_bytes_after_{name}"),
+            usage.far_used_bytes.into(),
+        );
+        compaction.insert(
+            format!("far_live_bytes_after_{name}"),
+            usage.far_live_bytes.into(),
+        );
+    }
+}
+
+fn finish(report: &mut RunReport, usage: &Usage) {
+    report.far_reads = usage.far_reads;
+    report.far_read_bytes = usage.far_read_bytes;
+    report.far_writes = usage.far_writes;
+    report.far_write_bytes = usage.far_write_bytes;
+    report.local_bytes_cap = usage.local_cap_bytes;
+    if usage.keys > 0 {
+        report.index_bytes_per_key = usage.index_bytes as f64 / usage.keys as f64;
+    }
+    report.compaction.extend(usage.compaction.clone());
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

@@ -1,0 +1,168 @@
+//! The table at the end of a run.
+
+use std::fmt::Write;
+
+use bytesize::ByteSize;
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::plan::EngineName;
+use crate::report::RunReport;
+
+/// Rows are phases and totals, columns are engines and the ratio of farcore to the best baseline.
+#[must_use]
+pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY);
+    let mut header = vec!["Mops/s".to_owned()];
+    header.extend(runs.iter().map(|run| run.engine.clone()));
+    let ours = runs
+        .iter()
+        .position(|run| run.engine == EngineName::Farcore.name());
+    let compared = ours.filter(|_| runs.len() > 1);
+    if compared.is_some() {
+        header.push("ratio".to_owned());
+    }
+    table.set_header(header);
+
+    let phases = runs.first().map_or(&[][..], |run| &run.phases);
+    for (at, phase) in phases.iter().enumerate() {
+        let mops = |run: &RunReport| run.phases.get(at).map_or(0.0, |phase| phase.mops);
+        let mut row = vec![phase.name.clone()];
+        row.extend(runs.iter().map(|run| format!("{:.2}", mops(run))));
+        if let Some(ours) = compared {
+            let best = others(runs, ours).map(mops).fold(0.0, f64::max);
+            row.push(ratio(mops(&runs[ours]), best));
+        }
+        table.add_row(row);
+    }
+    let mut line = |name: &str, show: &dyn Fn(&RunReport) -> String| {
+        let mut row = vec![name.to_owned()];
+        row.extend(runs.iter().map(show));
+        table.add_row(row);
+    };
+    line("start-up s", &|run| format!("{:.2}", run.startup_seconds));
+    line("total s", &|run| format!("{:.2}", run.total_seconds));
+    line("last phase p50", &|run| latency(run, |phase| phase.p50_ns));
+    line("last phase p99", &|run| latency(run, |phase| phase.p99_ns));
+    line("far reads", &|run| {
+        dash(run.far_reads, |count| count.to_string())
+    });
+    line("far read", &|run| dash(run.far_read_bytes, size));
+    line("far written", &|run| dash(run.far_write_bytes, size));
+    line("local peak", &|run| size(run.local_bytes_peak));
+    line("local cap", &|run| dash(run.local_bytes_cap, size));
+    line("index B/key", &|run| {
+        if run.index_bytes_per_key > 0.0 {
+            format!("{:.1}", run.index_bytes_per_key)
+        } else {
+            "-".to_owned()
+        }
+    });
+    line("wrong values", &|run| run.wrong_values.to_string());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+
+    let mut text = table.to_string();
+    if let Some(ours) = compared {
+        let best = others(runs, ours)
+            .map(|run| run.total_seconds)
+            .fold(f64::MAX, f64::min);
+        let _ = write!(
+            text,
+            "\ntotal time: farcore takes {:.2} of the best baseline's (best of the others in each row above)",
+            runs[ours].total_seconds / best
+        );
+    }
+    let hashes: Vec<String> = digests
+        .iter()
+        .map(|digest| format!("{digest:016x}"))
+        .collect();
+    let same = digests.windows(2).all(|pair| pair[0] == pair[1]);
+    let verdict = if same {
+        hashes.first().cloned().unwrap_or_default()
+    } else {
+        hashes.join(" ")
+    };
+    let _ = write!(text, "\nresult hash: {verdict}");
+    if runs
+        .iter()
+        .any(|run| matches!(run.engine.as_str(), "dashmap" | "sharded"))
+    {
+        text.push_str("\ndashmap and sharded hold everything in local memory: they have no far tier and no cap");
+    }
+    text
+}
+
+fn others(runs: &[RunReport], ours: usize) -> impl Iterator<Item = &RunReport> {
+    runs.iter()
+        .enumerate()
+        .filter(move |(at, _)| *at != ours)
+        .map(|(_, run)| run)
+}
+
+fn ratio(ours: f64, best: f64) -> String {
+    if best > 0.0 {
+        format!("{:.2}x", ours / best)
+    } else {
+        "-".to_owned()
+    }
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize::b(bytes).display().iec().to_string()
+}
+
+fn dash(count: u64, show: impl Fn(u64) -> String) -> String {
+    if count == 0 {
+        "-".to_owned()
+    } else {
+        show(count)
+    }
+}
+
+fn latency(run: &RunReport, of: impl Fn(&crate::report::PhaseReport) -> u64) -> String {
+    run.phases
+        .last()
+        .map_or_else(String::new, |phase| nanoseconds(of(phase)))
+}
+
+/// A time in the unit that reads best.
+#[must_use]
+pub fn nanoseconds(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        _ => format!("{:.1} ms", ns as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::PhaseReport;
+
+    #[test]
+    fn the_table_compares_with_the_best_baseline() {
+        let run = |engine: &str, mops: f64| RunReport {
+            engine: engine.into(),
+            phases: vec![PhaseReport {
+                name: "hot".into(),
+                mops,
+                p99_ns: 1500,
+                ..Default::default()
+            }],
+            total_seconds: 6.0 / mops,
+            ..Default::default()
+        };
+        let text = render(
+            &[run("farcore", 6.0), run("dashmap", 2.0), run("x", 3.0)],
+            &[1, 1, 1],
+        );
+        assert!(
+            text.contains("2.00x") && text.contains("takes 0.50") && text.contains("1.5 us"),
+            "{text}"
+        );
+        assert!(text.contains("result hash: 0000000000000001") && text.contains("no far tier"));
+    }
+}

@@ -1,0 +1,257 @@
+//! One thread of a run: waits at the gate, drives each phase, reports it.
+//!
+//! I1: a worker keeps polling its session while it waits, because an engine may serve others from there.
+//! I2: whatever ends a worker, panic included, is reported once as [`Event::Left`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+
+use farcore_tuning::{Clock, HistogramSnapshot};
+
+use crate::desk::Desk;
+use crate::load::{Hot, Load, OwnKeys, Records, Transactions};
+use crate::phase::Phase;
+use crate::plan::Plan;
+use crate::record::Scratch;
+use crate::store::Session;
+
+/// Requests between two looks at the outside world.
+const SLICE: u64 = 2048;
+
+/// A counter on its own cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Progress(AtomicU64);
+
+/// Lets all workers into a phase at once.
+#[derive(Debug)]
+pub struct Gate {
+    open: AtomicUsize,
+    abort: AtomicBool,
+    progress: Box<[Progress]>,
+}
+
+impl Gate {
+    /// A closed gate for some workers.
+    #[must_use]
+    pub fn new(workers: usize) -> Self {
+        Self {
+            open: AtomicUsize::new(0),
+            abort: AtomicBool::new(false),
+            progress: (0..workers).map(|_| Progress::default()).collect(),
+        }
+    }
+
+    /// Lets the workers into the next phase.
+    pub fn open_next(&self) {
+        // ORDERING: Release pairs with the Acquire in `is_open`.
+        self.open.fetch_add(1, Ordering::Release);
+    }
+
+    /// Sends all workers home.
+    pub fn abort(&self) {
+        self.abort.store(true, Ordering::Relaxed);
+    }
+
+    /// Requests handed in during this phase.
+    #[must_use]
+    pub fn progress(&self) -> u64 {
+        self.progress
+            .iter()
+            .map(|progress| progress.0.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    fn is_open(&self, number: usize) -> bool {
+        // ORDERING: Acquire pairs with the Release in `open_next`.
+        self.open.load(Ordering::Acquire) > number
+    }
+
+    fn is_aborted(&self) -> bool {
+        self.abort.load(Ordering::Relaxed)
+    }
+}
+
+/// A worker's part of a phase.
+#[derive(Debug)]
+pub struct Part {
+    /// When it began, by the run's clock.
+    pub start_ns: u64,
+    /// When its last answer came.
+    pub end_ns: u64,
+    /// Requests.
+    pub ops: u64,
+    /// Wrong answers.
+    pub wrong: u64,
+    /// Hash of the right answers, in any order.
+    pub digest: u64,
+    /// What the first wrong answer was.
+    pub complaint: Option<String>,
+    /// Sampled latencies.
+    pub latency: HistogramSnapshot,
+}
+
+/// What a worker tells the run.
+#[derive(Debug)]
+pub enum Event {
+    /// It stands at the gate.
+    Ready,
+    /// It has finished a phase.
+    Done(Box<Part>),
+    /// It is gone.
+    Left,
+}
+
+/// One thread's work; handed to a store, which brings it to its core.
+#[derive(Debug)]
+pub struct Worker {
+    /// The plan.
+    pub plan: Arc<Plan>,
+    /// Number of this thread.
+    pub thread: u64,
+    /// The gate.
+    pub gate: Arc<Gate>,
+    /// Where events go.
+    pub events: Sender<Event>,
+    /// The run's clock.
+    pub clock: Clock,
+    /// Keys of the mixed phase.
+    pub stream: Arc<[u32]>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Nobody listens once the run has given up.
+        let _ = self.events.send(Event::Left);
+    }
+}
+
+impl Worker {
+    /// Drives all phases, then serves until everybody is done.
+    pub async fn run<S: Session>(self, mut session: S) {
+        let phases = self.plan.phases();
+        for (number, &phase) in phases.iter().enumerate() {
+            if self.events.send(Event::Ready).is_err() {
+                return;
+            }
+            self.wait(number, &mut session).await;
+            if self.gate.is_aborted() {
+                return;
+            }
+            let part = self.phase(phase, &mut session).await;
+            if self.events.send(Event::Done(Box::new(part))).is_err() {
+                return;
+            }
+        }
+        self.wait(phases.len(), &mut session).await;
+    }
+
+    async fn wait<S: Session>(&self, number: usize, session: &mut S) {
+        while !self.gate.is_open(number) && !self.gate.is_aborted() {
+            session.poll(&mut |_, _| {});
+            session.rest().await;
+        }
+    }
+
+    async fn phase<S: Session>(&self, phase: Phase, session: &mut S) -> Part {
+        let (plan, thread) = (&*self.plan, self.thread);
+        match phase {
+            Phase::Hot => {
+                self.drive(Hot::new(plan, thread, self.stream.clone()), session)
+                    .await
+            }
+            Phase::Load => match Records::new(plan, thread) {
+                Some(load) => self.drive(load, session).await,
+                None => self.drive(OwnKeys::new(plan, phase, thread), session).await,
+            },
+            Phase::Transactions => match Transactions::new(plan, thread, self.stream.clone()) {
+                Some(load) => self.drive(load, session).await,
+                None => self.drive(OwnKeys::new(plan, phase, thread), session).await,
+            },
+            _ => self.drive(OwnKeys::new(plan, phase, thread), session).await,
+        }
+    }
+
+    async fn drive<S: Session, L: Load>(&self, mut load: L, session: &mut S) -> Part {
+        let mut desk = Desk::new(self.clock.clone());
+        let mut room = Scratch::default();
+        let progress = usize::try_from(self.thread)
+            .ok()
+            .and_then(|thread| self.gate.progress.get(thread));
+        let report = |done: u64| {
+            if let Some(progress) = progress {
+                progress.0.store(done, Ordering::Relaxed);
+            }
+        };
+        report(0);
+        let steps = load.steps();
+        let start_ns = self.clock.now_ns();
+        let mut step = 0;
+        while step < steps && !self.gate.is_aborted() {
+            let end = steps.min(step + SLICE);
+            slice(session, &mut load, &mut desk, &mut room, step..end);
+            step = end;
+            report(step);
+            session.rest().await;
+        }
+        loop {
+            slice(session, &mut load, &mut desk, &mut room, 0..0);
+            if session.in_flight() == 0 || self.gate.is_aborted() {
+                break;
+            }
+            session.poll(&mut |token, answer| settle(&mut load, &mut desk, token, &answer));
+            session.rest().await;
+        }
+        Part {
+            start_ns,
+            end_ns: self.clock.now_ns(),
+            ops: step,
+            wrong: desk.wrong(),
+            digest: desk.digest(),
+            complaint: desk.take_complaint(),
+            latency: desk.latency().snapshot(),
+        }
+    }
+}
+
+/// Hands in some requests and whatever they call for.
+fn slice<S: Session, L: Load>(
+    session: &mut S,
+    load: &mut L,
+    desk: &mut Desk,
+    room: &mut Scratch,
+    steps: std::ops::Range<u64>,
+) {
+    for step in steps {
+        let (question, operation) = load.request(step, room);
+        let token = desk.issue(question);
+        session.submit(operation, token, &mut |token, answer| {
+            settle(load, desk, token, &answer)
+        });
+        follow_up(session, load, desk, room);
+    }
+    follow_up(session, load, desk, room);
+}
+
+#[inline]
+fn follow_up<S: Session, L: Load>(
+    session: &mut S,
+    load: &mut L,
+    desk: &mut Desk,
+    room: &mut Scratch,
+) {
+    while let Some((question, operation)) = load.follow_up(room) {
+        let token = desk.issue(question);
+        session.submit(operation, token, &mut |token, answer| {
+            settle(load, desk, token, &answer)
+        });
+    }
+}
+
+#[inline]
+fn settle<L: Load>(load: &mut L, desk: &mut Desk, token: u64, answer: &farcore::Answer<'_>) {
+    let question = desk.arrive(token);
+    let verdict = load.judge(question, answer);
+    desk.enter(question, verdict, answer);
+}
