@@ -26,6 +26,8 @@ const SUBMITTED: u8 = 0;
 const CALLED: u8 = 1;
 /// Looks at the lanes before a blocking call parks its thread.
 const SPINS: u32 = 2_000;
+/// Looks without news after which a loop offers its core to other threads.
+const IDLE_LOOKS: u32 = 64;
 /// A parked thread looks again after this long, whatever happens.
 const PARK_MAX: Duration = Duration::from_millis(50);
 
@@ -223,7 +225,9 @@ impl Handle {
         let mut operations = operations.into_iter().zip(0u32..);
         let mut next = operations.next();
         let (mut sent, mut seen, mut failed) = (0usize, 0usize, None);
+        let mut idle_looks = 0;
         while next.is_some() || seen < sent {
+            let before = (sent, seen);
             while let Some((operation, place)) = &next {
                 let token = self.token(*place);
                 match self.send(CALLED, token, operation) {
@@ -245,6 +249,10 @@ impl Handle {
             }
             if self.shared.is_closed() && seen < sent {
                 return Err(Error::Closed);
+            }
+            idle_looks = if before == (sent, seen) { idle_looks + 1 } else { 0 };
+            if idle_looks > IDLE_LOOKS {
+                thread::yield_now();
             }
         }
         failed.map_or(Ok(()), Err)

@@ -20,6 +20,8 @@ use crate::house::{Door, House};
 const JOBS: usize = 1024;
 /// Behind every sleep stands this timer.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
+/// Turns without work after which the core is offered to other threads.
+const IDLE_TURNS: u32 = 64;
 /// How long a sleep by mistake can last.
 const HEARTBEAT: Duration = Duration::from_millis(1);
 /// Locked memory that glommio asks for, in bytes.
@@ -208,7 +210,7 @@ async fn serve(
     spin_ns: u64,
     jobs: glommio::TaskQueueHandle,
 ) {
-    let mut idle_since = None;
+    let (mut idle_since, mut idle_turns) = (None, 0u32);
     let mut heartbeat = Heartbeat::default();
     loop {
         let mut busy = false;
@@ -229,8 +231,14 @@ async fn serve(
         busy |= house.borrow_mut().turn(None, &mut |_, _| {});
         if busy {
             idle_since = None;
+            idle_turns = 0;
             yield_now().await;
             continue;
+        }
+        idle_turns += 1;
+        if idle_turns % IDLE_TURNS == 0 {
+            // Whoever this shard waits for may need this very core.
+            std::thread::yield_now();
         }
         let (now_ns, quiet) = {
             let house = house.borrow();
