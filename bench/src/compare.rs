@@ -9,8 +9,9 @@ use tracing::error;
 
 use crate::child::run_in_child;
 use crate::cli::CommonArgs;
+use crate::engines::Farcore;
 use crate::machine::Machine;
-use crate::plan::{Plan, Scenario};
+use crate::plan::{EngineName, Plan, Scenario};
 use crate::report::{Report, medians};
 use crate::run::Outcome;
 use crate::{plot, table};
@@ -22,6 +23,12 @@ use crate::{plot, table};
 pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::Result<()> {
     if let Some(plan) = plans.first() {
         println!("{}", describe(plan, args.runs));
+    }
+    for plan in plans
+        .iter()
+        .filter(|plan| plan.engine == EngineName::Farcore)
+    {
+        Farcore::config(plan)?.validate()?;
     }
     // A folder that cannot be written is better known before the runs than after.
     if let Some(folder) = &args.plot {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tracing::{info, warn};
 
-use crate::engines::{Dashmap, LockedLru, Sharded};
+use crate::engines::{Dashmap, Farcore, LockedLru, Sharded};
 use crate::phase::Phase;
 use crate::plan::{EngineName, Plan};
 use crate::progress::PhaseBar;
@@ -39,7 +39,7 @@ pub struct Outcome {
 /// The engine could not be opened, or a worker was lost.
 pub fn run(plan: Plan) -> anyhow::Result<Outcome> {
     match plan.engine {
-        EngineName::Farcore => bail!("farcore cannot be run yet"),
+        EngineName::Farcore => run_store::<Farcore>(plan),
         EngineName::LockedLru => run_store::<LockedLru>(plan),
         EngineName::Dashmap => run_store::<Dashmap>(plan),
         EngineName::Sharded => run_store::<Sharded>(plan),

@@ -4,11 +4,13 @@
 //! caller's thread.
 
 mod dashmap;
+mod farcore;
 mod locked_lru;
 mod pinned;
 mod sharded;
 
 pub use self::dashmap::Dashmap;
+pub use self::farcore::Farcore;
 pub use locked_lru::LockedLru;
 pub use pinned::start_pinned;
 pub use sharded::Sharded;

@@ -1,0 +1,150 @@
+//! `farcore`: this project's engine. Each worker is a job on one of its cores, which it serves by polling.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use farcore::{Answer, Config, Core, EncryptionKey, Engine, LinkModel, Operation, Refused};
+use serde_json::{Map, Value};
+
+use crate::plan::Plan;
+use crate::store::{Running, Session, Store, Usage};
+use crate::worker::Worker;
+
+/// The store.
+#[derive(Debug)]
+pub struct Farcore {
+    engine: Arc<Engine>,
+    window: usize,
+    /// Far memory that was touched at start stays as it is; otherwise it has to be counted each time.
+    far_resident_bytes: Option<u64>,
+}
+
+/// A core's client.
+#[derive(Debug)]
+pub(super) struct FarcoreSession {
+    core: Core,
+    window: usize,
+}
+
+impl Farcore {
+    /// The engine's configuration for a plan.
+    ///
+    /// # Errors
+    /// No key could be drawn.
+    pub fn config(plan: &Plan) -> farcore::Result<Config> {
+        let encryption = if plan.encrypt {
+            Some(EncryptionKey::random()?)
+        } else {
+            None
+        };
+        Ok(Config {
+            cores: plan.cores.clone(),
+            local_bytes: plan.local_bytes,
+            far_bytes: plan.far_bytes,
+            keys_expected: plan.keys_max(),
+            link: LinkModel {
+                latency_ns: plan.far_latency_ns,
+                ..LinkModel::default()
+            },
+            encryption,
+            prefault: plan.prefault,
+            handles_max: 1,
+            ..Config::default()
+        })
+    }
+}
+
+impl Store for Farcore {
+    fn open(plan: &Plan) -> anyhow::Result<Self> {
+        let engine = Engine::open(Self::config(plan)?)?;
+        let far_resident_bytes = plan.prefault.then(|| engine.stats().far_resident_bytes);
+        Ok(Self {
+            engine: Arc::new(engine),
+            window: plan.window,
+            far_resident_bytes,
+        })
+    }
+
+    fn start(&self, position: usize, core: usize, worker: Worker) -> anyhow::Result<Running> {
+        let window = self.window;
+        let task = self
+            .engine
+            .run_on_core(position, move |core: Core| async move {
+                worker.run(FarcoreSession { core, window }).await;
+            })?;
+        Ok(Running::new(move || {
+            task.join()
+                .with_context(|| format!("the job on core {core}"))
+        }))
+    }
+
+    fn usage(&self) -> Usage {
+        let stats = self.engine.stats();
+        let total = stats.total;
+        let compaction = total
+            .named()
+            .into_iter()
+            .filter_map(|(name, count)| Some((name.strip_prefix("compaction_")?, count)))
+            .map(|(name, count)| (name.to_owned(), Value::from(count)));
+        let mut compaction = Map::from_iter(compaction);
+        compaction.insert("far_used_bytes".to_owned(), stats.far_used_bytes.into());
+        compaction.insert("far_live_bytes".to_owned(), total.far_live_bytes.into());
+        Usage {
+            far_reads: total.far_reads,
+            far_read_bytes: total.far_read_bytes,
+            far_writes: total.far_writes,
+            far_write_bytes: total.far_write_bytes,
+            far_used_bytes: stats.far_used_bytes,
+            far_live_bytes: total.far_live_bytes,
+            keys: total.keys,
+            index_bytes: total.index_bytes,
+            local_cap_bytes: stats.local_cap_bytes,
+            compaction,
+        }
+    }
+
+    fn far_resident_bytes(&self) -> u64 {
+        self.far_resident_bytes
+            .unwrap_or_else(|| self.engine.stats().far_resident_bytes)
+    }
+
+    fn close(self) -> anyhow::Result<()> {
+        self.engine.close();
+        Ok(())
+    }
+}
+
+impl Session for FarcoreSession {
+    #[inline]
+    fn submit(
+        &mut self,
+        operation: Operation<'_>,
+        token: u64,
+        sink: &mut impl FnMut(u64, Answer<'_>),
+    ) {
+        while let Err(refused) = self.core.submit(operation, token) {
+            match refused {
+                Refused::Full => {
+                    self.core.poll(&mut *sink);
+                }
+                Refused::Error(error) => return sink(token, Answer::Failed(error)),
+            }
+        }
+        while self.core.in_flight() >= self.window {
+            self.core.poll(&mut *sink);
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self, sink: &mut impl FnMut(u64, Answer<'_>)) {
+        self.core.poll(sink);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.core.in_flight()
+    }
+
+    async fn rest(&mut self) {
+        self.core.yield_now().await;
+    }
+}
