@@ -46,7 +46,9 @@ impl EncryptionKey {
     /// [`Error::Key`] if the kernel gives no random bytes.
     pub fn random() -> Result<Self> {
         let mut key = [0; 16];
-        getrandom::fill(&mut key).map_err(|error| Error::Key { reason: error.to_string() })?;
+        getrandom::fill(&mut key).map_err(|error| Error::Key {
+            reason: error.to_string(),
+        })?;
         Ok(Self::Aes128(key))
     }
 
@@ -59,12 +61,18 @@ impl EncryptionKey {
         let mut bytes = Zeroizing::new([0u8; 32]);
         let length = text.len() / 2;
         if !matches!(text.len(), 32 | 64) || !text.is_ascii() {
-            let reason = format!("it has {} characters, not 32 or 64 hexadecimal digits", text.len());
+            let reason = format!(
+                "it has {} characters, not 32 or 64 hexadecimal digits",
+                text.len()
+            );
             return Err(Error::Key { reason });
         }
         for (place, byte) in bytes[..length].iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[place * 2..place * 2 + 2], 16)
-                .map_err(|_| Error::Key { reason: "it has a character that is no hexadecimal digit".to_owned() })?;
+            *byte = u8::from_str_radix(&text[place * 2..place * 2 + 2], 16).map_err(|_| {
+                Error::Key {
+                    reason: "it has a character that is no hexadecimal digit".to_owned(),
+                }
+            })?;
         }
         Ok(if length == 16 {
             let mut key = [0; 16];
@@ -81,8 +89,9 @@ impl EncryptionKey {
     /// [`Error::Key`] if the file cannot be read or holds no key.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::Key { reason: format!("{}: {error}", path.display()) })?;
+        let text = std::fs::read_to_string(path).map_err(|error| Error::Key {
+            reason: format!("{}: {error}", path.display()),
+        })?;
         Self::from_hex(&Zeroizing::new(text))
     }
 
@@ -91,8 +100,9 @@ impl EncryptionKey {
     /// # Errors
     /// [`Error::Key`] if the variable is not set or holds no key.
     pub fn from_environment(variable: &str) -> Result<Self> {
-        let text = std::env::var(variable)
-            .map_err(|_| Error::Key { reason: format!("the variable {variable} is not set") })?;
+        let text = std::env::var(variable).map_err(|_| Error::Key {
+            reason: format!("the variable {variable} is not set"),
+        })?;
         Self::from_hex(&Zeroizing::new(text))
     }
 }
@@ -113,7 +123,9 @@ pub(crate) struct PageCipher {
 
 impl fmt::Debug for PageCipher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PageCipher").field("shard", &self.shard).finish_non_exhaustive()
+        f.debug_struct("PageCipher")
+            .field("shard", &self.shard)
+            .finish_non_exhaustive()
     }
 }
 
@@ -124,7 +136,11 @@ impl PageCipher {
             EncryptionKey::Aes128(key) => Schedule::Aes128(Box::new(Aes128Enc::new(key.into()))),
             EncryptionKey::Aes256(key) => Schedule::Aes256(Box::new(Aes256Enc::new(key.into()))),
         };
-        Self { schedule, epoch, shard }
+        Self {
+            schedule,
+            epoch,
+            shard,
+        }
     }
 
     fn block(&self, sequence: u64, unit: u32) -> [u8; UNIT_BYTES] {

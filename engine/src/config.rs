@@ -70,7 +70,11 @@ impl Default for Config {
 
 /// The cores that this process may use. Asked from a pinned thread, that is one.
 pub(crate) fn available_cores() -> Vec<usize> {
-    core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
+    core_affinity::get_core_ids()
+        .unwrap_or_default()
+        .into_iter()
+        .map(|core| core.id)
+        .collect()
 }
 
 /// The sizes that follow from a configuration.
@@ -83,7 +87,11 @@ pub(crate) struct Sizes {
 }
 
 fn wrong(field: &'static str, value: impl ToString, limit: impl Into<String>) -> Error {
-    Error::Config { field, value: value.to_string(), limit: limit.into() }
+    Error::Config {
+        field,
+        value: value.to_string(),
+        limit: limit.into(),
+    }
 }
 
 impl Config {
@@ -109,41 +117,67 @@ impl Config {
         distinct.sort_unstable();
         distinct.dedup();
         if distinct.len() != self.cores.len() {
-            return Err(wrong("cores", format!("{:?}", self.cores), "name each core once"));
+            return Err(wrong(
+                "cores",
+                format!("{:?}", self.cores),
+                "name each core once",
+            ));
         }
         if self.cores.len() + self.handles_max > LANES_MAX {
-            let limit = format!("with {cores} cores at most {}", LANES_MAX - self.cores.len());
+            let limit = format!(
+                "with {cores} cores at most {}",
+                LANES_MAX - self.cores.len()
+            );
             return Err(wrong("handles_max", self.handles_max, limit));
         }
         if !self.lane_bytes.is_power_of_two() || !(16 << 10..=16 << 20).contains(&self.lane_bytes) {
-            return Err(wrong("lane_bytes", self.lane_bytes, "a power of two from 16 KiB to 16 MiB"));
+            return Err(wrong(
+                "lane_bytes",
+                self.lane_bytes,
+                "a power of two from 16 KiB to 16 MiB",
+            ));
         }
         let share = self.local_bytes / cores;
         let page_bytes = match self.page_bytes {
             Some(bytes) => bytes,
             None => {
-                let derived = usize::try_from(share / 64).unwrap_or(usize::MAX).max(1).ilog2();
+                let derived = usize::try_from(share / 64)
+                    .unwrap_or(usize::MAX)
+                    .max(1)
+                    .ilog2();
                 let derived = (1usize << derived).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
                 u32::try_from(derived).unwrap_or(u32::MAX)
             }
         };
         let range = PAGE_BYTES_MIN..=PAGE_BYTES_MAX;
         if !page_bytes.is_power_of_two() || !range.contains(&(page_bytes as usize)) {
-            return Err(wrong("page_bytes", page_bytes, "a power of two from 64 KiB to 2 MiB"));
+            return Err(wrong(
+                "page_bytes",
+                page_bytes,
+                "a power of two from 64 KiB to 2 MiB",
+            ));
         }
         if self.far_bytes < u64::from(page_bytes) {
-            return Err(wrong("far_bytes", self.far_bytes, format!("at least one page, {page_bytes}")));
+            return Err(wrong(
+                "far_bytes",
+                self.far_bytes,
+                format!("at least one page, {page_bytes}"),
+            ));
         }
         // Half a page, less what a record and its page say of themselves.
-        let value_bytes_max =
-            VALUE_BYTES_MAX.min(page_bytes as usize / 2 - KEY_BYTES_MAX - 256);
+        let value_bytes_max = VALUE_BYTES_MAX.min(page_bytes as usize / 2 - KEY_BYTES_MAX - 256);
         let lanes = cores * (cores - 1 + self.handles_max as u64);
-        let long = if value_bytes_max > self.lane_bytes / 8 { value_bytes_max } else { 0 };
+        let long = if value_bytes_max > self.lane_bytes / 8 {
+            value_bytes_max
+        } else {
+            0
+        };
         let lane_bytes = lanes * 2 * (self.lane_bytes + long) as u64;
         let extents = self.far_bytes / u64::from(page_bytes);
         let tables = Shard::<EmbeddedEndpoint>::table_bytes(share, page_bytes, extents);
         let fixed = lane_bytes / cores + CORE_BYTES + tables;
-        let least = Shard::<EmbeddedEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);
+        let least =
+            Shard::<EmbeddedEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);
         let arena = share.saturating_sub(fixed) / u64::from(page_bytes) * u64::from(page_bytes);
         if arena < least {
             let limit = format!(
@@ -154,7 +188,11 @@ impl Config {
             );
             return Err(wrong("local_bytes", self.local_bytes, limit));
         }
-        Ok(Sizes { page_bytes, arena_bytes: arena, value_bytes_max })
+        Ok(Sizes {
+            page_bytes,
+            arena_bytes: arena,
+            value_bytes_max,
+        })
     }
 }
 
@@ -164,17 +202,76 @@ mod tests {
 
     #[test]
     fn a_bad_field_is_named_with_its_value_and_limit() {
-        let good = Config { cores: vec![available_cores()[0]], ..Config::default() };
+        let good = Config {
+            cores: vec![available_cores()[0]],
+            ..Config::default()
+        };
         good.validate().unwrap();
         let table: [(Config, &str, &str); 8] = [
-            (Config { cores: vec![], ..good.clone() }, "cores", "empty"),
-            (Config { cores: vec![9999], ..good.clone() }, "core 9999", "does not exist"),
-            (Config { local_bytes: 1 << 20, ..good.clone() }, "local_bytes", "1048576"),
-            (Config { page_bytes: Some(100_000), ..good.clone() }, "page_bytes", "100000"),
-            (Config { far_bytes: 5, ..good.clone() }, "far_bytes", "5"),
-            (Config { lane_bytes: 1000, ..good.clone() }, "lane_bytes", "1000"),
-            (Config { handles_max: 300, ..good.clone() }, "handles_max", "300"),
-            (Config { keys_expected: 1 << 40, ..good.clone() }, "local_bytes", "keys_expected"),
+            (
+                Config {
+                    cores: vec![],
+                    ..good.clone()
+                },
+                "cores",
+                "empty",
+            ),
+            (
+                Config {
+                    cores: vec![9999],
+                    ..good.clone()
+                },
+                "core 9999",
+                "does not exist",
+            ),
+            (
+                Config {
+                    local_bytes: 1 << 20,
+                    ..good.clone()
+                },
+                "local_bytes",
+                "1048576",
+            ),
+            (
+                Config {
+                    page_bytes: Some(100_000),
+                    ..good.clone()
+                },
+                "page_bytes",
+                "100000",
+            ),
+            (
+                Config {
+                    far_bytes: 5,
+                    ..good.clone()
+                },
+                "far_bytes",
+                "5",
+            ),
+            (
+                Config {
+                    lane_bytes: 1000,
+                    ..good.clone()
+                },
+                "lane_bytes",
+                "1000",
+            ),
+            (
+                Config {
+                    handles_max: 300,
+                    ..good.clone()
+                },
+                "handles_max",
+                "300",
+            ),
+            (
+                Config {
+                    keys_expected: 1 << 40,
+                    ..good.clone()
+                },
+                "local_bytes",
+                "keys_expected",
+            ),
         ];
         for (config, field, value) in table {
             let error = config.validate().unwrap_err().to_string();

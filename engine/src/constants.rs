@@ -2,6 +2,8 @@
 
 /// The log's grain and one AES block, in bytes.
 pub const UNIT_BYTES: usize = 16;
+/// A unit, as lengths in work requests count it.
+pub(crate) const UNIT: u32 = 16;
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 1024;
 /// Longest value that any configuration allows, in bytes; half a page may be less.
@@ -15,5 +17,6 @@ pub const LINE_BYTES: usize = 64;
 /// A segment of the index, in bytes.
 pub const SEGMENT_BYTES: usize = 16 << 10;
 
+const _: () = assert!(UNIT as usize == UNIT_BYTES);
 const _: () = assert!(VALUE_BYTES_MAX <= PAGE_BYTES_MAX / 2);
 const _: () = assert!(PAGE_BYTES_MIN.is_multiple_of(SEGMENT_BYTES));

@@ -24,7 +24,12 @@ pub struct Core {
 impl Core {
     pub(crate) fn new(house: Rc<RefCell<House>>, value_bytes_max: usize) -> Option<Self> {
         let client = house.borrow_mut().add_client()?;
-        Some(Self { house, client, in_flight: 0, value_bytes_max })
+        Some(Self {
+            house,
+            client,
+            in_flight: 0,
+            value_bytes_max,
+        })
     }
 
     /// Takes a request; its answer comes with `token` through [`Core::poll`]. Requests for the own shard are served as
@@ -39,7 +44,11 @@ impl Core {
         token: u64,
     ) -> std::result::Result<(), Refused> {
         check(&operation, self.value_bytes_max)?;
-        if !self.house.borrow_mut().submit(self.client, token, &operation) {
+        if !self
+            .house
+            .borrow_mut()
+            .submit(self.client, token, &operation)
+        {
             return Err(Refused::Full);
         }
         self.in_flight += 1;
@@ -130,7 +139,10 @@ impl Core {
     /// # Errors
     /// Those of [`Error`].
     pub async fn delete(&mut self, key: &[u8]) -> Result<bool> {
-        Ok(matches!(self.call(Operation::Delete { key }).await?, Kept::Deleted))
+        Ok(matches!(
+            self.call(Operation::Delete { key }).await?,
+            Kept::Deleted
+        ))
     }
 
     /// Stores a value if the key's version is `expected`; `0` expects the key to be absent.
@@ -143,7 +155,14 @@ impl Core {
         expected: Version,
         value: &[u8],
     ) -> Result<Swap> {
-        match self.call(Operation::CompareAndSwap { key, expected, value }).await? {
+        match self
+            .call(Operation::CompareAndSwap {
+                key,
+                expected,
+                value,
+            })
+            .await?
+        {
             Kept::Stored(version) => Ok(Swap::Stored(version)),
             Kept::Mismatch(current) => Ok(Swap::Mismatch(current)),
             _ => Err(Error::Closed),

@@ -52,7 +52,9 @@ pub(crate) struct Shared {
 impl Shared {
     /// True once no shard answers any more.
     pub(crate) fn is_closed(&self) -> bool {
-        self.posts.iter().any(|post| post.closed.load(Ordering::Acquire))
+        self.posts
+            .iter()
+            .any(|post| post.closed.load(Ordering::Acquire))
     }
 }
 
@@ -114,11 +116,15 @@ pub struct Engine {
 
 fn map(options: &RegionOptions) -> Result<Arc<Region>> {
     let region = Region::map(options);
-    Ok(Arc::new(region.map_err(|error| Error::Memory { reason: error.to_string() })?))
+    Ok(Arc::new(region.map_err(|error| Error::Memory {
+        reason: error.to_string(),
+    })?))
 }
 
 fn random() -> Result<u64> {
-    getrandom::u64().map_err(|error| Error::Memory { reason: format!("no random bytes: {error}") })
+    getrandom::u64().map_err(|error| Error::Memory {
+        reason: format!("no random bytes: {error}"),
+    })
 }
 
 impl Engine {
@@ -136,10 +142,16 @@ impl Engine {
         runtime::check_kernel()?;
         let shards = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
         let options = |bytes: u64, lock| -> Result<RegionOptions> {
-            let bytes = usize::try_from(bytes)
-                .map_err(|_| Error::Memory { reason: format!("{bytes} bytes do not fit") })?;
+            let bytes = usize::try_from(bytes).map_err(|_| Error::Memory {
+                reason: format!("{bytes} bytes do not fit"),
+            })?;
             let (huge_pages, prefault) = (config.huge_pages, config.prefault);
-            Ok(RegionOptions { bytes, huge_pages, lock, prefault })
+            Ok(RegionOptions {
+                bytes,
+                huge_pages,
+                lock,
+                prefault,
+            })
         };
         let far = map(&options(config.far_bytes, farcore_rdma::Lock::Off)?)?;
         let node = Arc::new(EmbeddedNode::new(far, config.link.clone()));
@@ -171,8 +183,10 @@ impl Engine {
             let place = usize::from(shard);
             let post = Arc::clone(&shared.posts[place]);
             let door = Arc::clone(&post.door);
-            let (servers, clients) =
-                (servers.pop().unwrap_or_default(), clients.pop().unwrap_or_default());
+            let (servers, clients) = (
+                servers.pop().unwrap_or_default(),
+                clients.pop().unwrap_or_default(),
+            );
             let endpoint =
                 EmbeddedEndpoint::new(Arc::clone(&node), 2, QUEUE_DEPTH, u64::from(shard));
             let options = ShardOptions {
@@ -180,7 +194,10 @@ impl Engine {
                 local_bytes: sizes.arena_bytes,
                 page_bytes: sizes.page_bytes,
                 keys_expected: config.keys_expected / u64::from(shards),
-                cipher: config.encryption.as_ref().map(|key| PageCipher::new(key, epoch, shard)),
+                cipher: config
+                    .encryption
+                    .as_ref()
+                    .map(|key| PageCipher::new(key, epoch, shard)),
                 epoch,
                 endpoint,
                 arena,
@@ -190,13 +207,21 @@ impl Engine {
             };
             let build = move || {
                 let shard_of = Shard::new(options)?;
-                Ok(House::new(shard_of, shard, shards, hasher, door, servers, clients))
+                Ok(House::new(
+                    shard_of, shard, shards, hasher, door, servers, clients,
+                ))
             };
             let ready = ready.clone();
             let heard = move |made| {
                 let _ = ready.send(made);
             };
-            threads.push(runtime::start(config.cores[place], post, config.spin_ns, build, heard)?);
+            threads.push(runtime::start(
+                config.cores[place],
+                post,
+                config.spin_ns,
+                build,
+                heard,
+            )?);
         }
         counters.reverse();
         let mut engine = Self {
@@ -234,7 +259,9 @@ impl Engine {
             return Err(Error::Closed);
         }
         let lanes = self.shared.free_handles.pop();
-        let lanes = lanes.ok_or(Error::Handles { limit: self.shared.handles_max })?;
+        let lanes = lanes.ok_or(Error::Handles {
+            limit: self.shared.handles_max,
+        })?;
         Ok(Handle::new(Arc::clone(&self.shared), lanes))
     }
 
@@ -266,7 +293,10 @@ impl Engine {
         F: Future<Output = T> + 'static,
     {
         let Some(post) = self.shared.posts.get(position) else {
-            return Err(Error::Core { core: position, available: (0..self.shards()).collect() });
+            return Err(Error::Core {
+                core: position,
+                available: (0..self.shards()).collect(),
+            });
         };
         if self.shared.closing.load(Ordering::Acquire) {
             return Err(Error::Closed);
@@ -300,8 +330,14 @@ impl Engine {
     /// Figures of all shards. Reading them stops nobody.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let shards: Vec<_> = self.counters.iter().map(|counters| counters.snapshot()).collect();
-        let total = shards.iter().fold(ShardSnapshot::default(), |sum, &shard| sum + shard);
+        let shards: Vec<_> = self
+            .counters
+            .iter()
+            .map(|counters| counters.snapshot())
+            .collect();
+        let total = shards
+            .iter()
+            .fold(ShardSnapshot::default(), |sum, &shard| sum + shard);
         Stats {
             shards,
             total,
@@ -415,7 +451,11 @@ fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Clients>, Ve
             lanes.push(client);
             row.push(Some(server));
         }
-        handles.push(HandleLanes { lanes, mailbox, number });
+        handles.push(HandleLanes {
+            lanes,
+            mailbox,
+            number,
+        });
     }
     (servers, clients, handles)
 }
@@ -445,7 +485,9 @@ pub struct Task<T> {
 
 impl<T> std::fmt::Debug for Task<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Task").field("done", &self.cell.done).finish_non_exhaustive()
+        f.debug_struct("Task")
+            .field("done", &self.cell.done)
+            .finish_non_exhaustive()
     }
 }
 
@@ -470,4 +512,3 @@ impl<T> Future for Task<T> {
         Poll::Pending
     }
 }
-

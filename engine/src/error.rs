@@ -67,7 +67,9 @@ pub enum Error {
         limit: usize,
     },
     /// Far memory holds no free extent, and compaction cannot free one.
-    #[error("far memory is full: {used} of {limit} bytes are in use; delete keys or raise `far_bytes`")]
+    #[error(
+        "far memory is full: {used} of {limit} bytes are in use; delete keys or raise `far_bytes`"
+    )]
     FarFull {
         /// Bytes in use.
         used: u64,
@@ -75,7 +77,9 @@ pub enum Error {
         limit: u64,
     },
     /// The index cannot grow any further within the local memory.
-    #[error("the index of shard {shard} is full at {keys} keys: raise `local_bytes` or `keys_expected`")]
+    #[error(
+        "the index of shard {shard} is full at {keys} keys: raise `local_bytes` or `keys_expected`"
+    )]
     IndexFull {
         /// The shard.
         shard: u16,

@@ -53,10 +53,16 @@ pub(crate) fn check(operation: &Operation<'_>, value_bytes_max: usize) -> Result
         return Err(Error::KeyEmpty { max: KEY_BYTES_MAX });
     }
     if key.len() > KEY_BYTES_MAX {
-        return Err(Error::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX });
+        return Err(Error::KeyTooLong {
+            bytes: key.len(),
+            max: KEY_BYTES_MAX,
+        });
     }
     if value.len() > value_bytes_max {
-        return Err(Error::ValueTooLong { bytes: value.len(), max: value_bytes_max });
+        return Err(Error::ValueTooLong {
+            bytes: value.len(),
+            max: value_bytes_max,
+        });
     }
     Ok(())
 }
@@ -137,7 +143,9 @@ impl Handle {
         let hash = self.shared.hasher.hash(operation.key());
         let shards = u16::try_from(self.shared.posts.len()).unwrap_or(u16::MAX);
         let shard = usize::from(hash.shard(shards));
-        let Some(lanes) = &mut self.lanes else { return Err(Error::Closed.into()) };
+        let Some(lanes) = &mut self.lanes else {
+            return Err(Error::Closed.into());
+        };
         if !lanes.lanes[shard].send(token, client, hash.index, operation) {
             return Err(Refused::Full);
         }
@@ -147,7 +155,15 @@ impl Handle {
 
     /// Publishes what was sent and takes answers: those to submitted requests go to `visit`.
     fn pump(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
-        let Self { lanes, shared, answers, call, outstanding, submitted, .. } = self;
+        let Self {
+            lanes,
+            shared,
+            answers,
+            call,
+            outstanding,
+            submitted,
+            ..
+        } = self;
         let Some(lanes) = lanes else { return 0 };
         let mut count = 0;
         for (shard, lane) in lanes.lanes.iter_mut().enumerate() {
@@ -208,7 +224,14 @@ impl Handle {
         expected: Version,
         value: &'k [u8],
     ) -> Call<'a, 'k, Swap> {
-        Call::new(self, Operation::CompareAndSwap { key, expected, value })
+        Call::new(
+            self,
+            Operation::CompareAndSwap {
+                key,
+                expected,
+                value,
+            },
+        )
     }
 
     /// Runs many operations at once and visits each answer with its place; blocks. They may be served in any order,
@@ -250,7 +273,11 @@ impl Handle {
             if self.shared.is_closed() && seen < sent {
                 return Err(Error::Closed);
             }
-            idle_looks = if before == (sent, seen) { idle_looks + 1 } else { 0 };
+            idle_looks = if before == (sent, seen) {
+                idle_looks + 1
+            } else {
+                0
+            };
             if idle_looks > IDLE_LOOKS {
                 thread::yield_now();
             }
@@ -275,7 +302,12 @@ impl Handle {
         pairs: &[(&[u8], &[u8])],
         visit: impl FnMut(usize, Answer<'_>),
     ) -> Result<()> {
-        self.many(pairs.iter().map(|(key, value)| Operation::Put { key, value }), visit)
+        self.many(
+            pairs
+                .iter()
+                .map(|(key, value)| Operation::Put { key, value }),
+            visit,
+        )
     }
 
     /// Removes many keys; see [`Handle::many`].
@@ -359,7 +391,10 @@ impl<'a> FromAnswer<'a> for Option<Value<'a>> {
         match answer {
             Kept::Value(version, value) => {
                 *scratch = value;
-                Ok(Some(Value { bytes: scratch, version }))
+                Ok(Some(Value {
+                    bytes: scratch,
+                    version,
+                }))
             }
             Kept::Failed(error) => Err(error),
             _ => Ok(None),
@@ -407,11 +442,19 @@ pub struct Call<'a, 'k, T> {
     result: PhantomData<fn() -> T>,
 }
 
-#[allow(private_bounds, reason = "which answers there are is the engine's affair")]
+#[allow(
+    private_bounds,
+    reason = "which answers there are is the engine's affair"
+)]
 impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
     fn new(handle: &'a mut Handle, operation: Operation<'k>) -> Self {
         handle.begin_call();
-        Self { handle: Some(handle), operation, sent: false, result: PhantomData }
+        Self {
+            handle: Some(handle),
+            operation,
+            sent: false,
+            result: PhantomData,
+        }
     }
 
     /// Blocks until the answer is there: spins briefly, then parks the thread.
@@ -429,7 +472,9 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
     }
 
     fn step(&mut self) -> Poll<Result<T>> {
-        let Some(handle) = &mut self.handle else { return Poll::Ready(Err(Error::Closed)) };
+        let Some(handle) = &mut self.handle else {
+            return Poll::Ready(Err(Error::Closed));
+        };
         if !self.sent {
             match handle.send(CALLED, handle.token(0), &self.operation) {
                 Ok(()) => self.sent = true,
@@ -459,7 +504,11 @@ impl<'a, T: FromAnswer<'a>> Future for Call<'a, '_, T> {
         if let Poll::Ready(result) = call.step() {
             return Poll::Ready(result);
         }
-        if let Some(lanes) = call.handle.as_ref().and_then(|handle| handle.lanes.as_ref()) {
+        if let Some(lanes) = call
+            .handle
+            .as_ref()
+            .and_then(|handle| handle.lanes.as_ref())
+        {
             lanes.mailbox.waker.register(context.waker());
             lanes.mailbox.wait();
         }

@@ -32,7 +32,10 @@ fn lane_id(lane: u8, client: u8) -> LaneId {
     LaneId(u16::from(lane) | u16::from(client) << 8)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "takes apart what `lane_id` packed")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "takes apart what `lane_id` packed"
+)]
 fn parts(id: LaneId) -> (u8, u8) {
     (id.0 as u8, (id.0 >> 8) as u8)
 }
@@ -62,7 +65,10 @@ impl Kept {
 
     pub(crate) fn answer(&self) -> Answer<'_> {
         match self {
-            Self::Value(version, value) => Answer::Value { version: *version, value },
+            Self::Value(version, value) => Answer::Value {
+                version: *version,
+                value,
+            },
             Self::Absent => Answer::Absent,
             Self::Stored(version) => Answer::Stored { version: *version },
             Self::Deleted => Answer::Deleted,
@@ -142,7 +148,14 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for Post<'_, V> {
     fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
         match parts(id) {
             (OWN, client) => {
-                deliver(self.inboxes, self.polling, self.visit, client, token, answer);
+                deliver(
+                    self.inboxes,
+                    self.polling,
+                    self.visit,
+                    client,
+                    token,
+                    answer,
+                );
             }
             (lane, client) => {
                 if let Some(server) = &mut self.servers[usize::from(lane)] {
@@ -248,7 +261,6 @@ impl House {
         };
         let client = u8::try_from(place).ok().filter(|&client| client < OWN)?;
         self.inboxes[place] = Some(Inbox::new());
-        self.shard.adopt_lane(lane_id(OWN, client));
         Some(client)
     }
 
@@ -277,7 +289,9 @@ impl House {
             return self.stage(client, token, hash, operation);
         }
         let place = usize::from(shard);
-        let Some((lane, door, number)) = &mut self.clients[place] else { return false };
+        let Some((lane, door, number)) = &mut self.clients[place] else {
+            return false;
+        };
         if !lane.send(token, client, hash.index, operation) {
             if lane.publish() {
                 door.bell.ring(*number);
@@ -342,8 +356,20 @@ impl House {
         busy |= self.obey();
         let now_ns = self.clock.now_ns();
         self.served_ns = now_ns;
-        let Self { shard, servers, inboxes, touched, .. } = self;
-        let mut post = Post { servers, inboxes, touched, polling, visit };
+        let Self {
+            shard,
+            servers,
+            inboxes,
+            touched,
+            ..
+        } = self;
+        let mut post = Post {
+            servers,
+            inboxes,
+            touched,
+            polling,
+            visit,
+        };
         busy |= shard.advance(now_ns, &mut post);
         for word in 0..4 {
             let mut touched = std::mem::take(&mut self.touched[word]);
@@ -369,21 +395,45 @@ impl House {
             let client = first.client;
             let mut batch = [const { MaybeUninit::<Request<'_>>::uninit() }; BATCH];
             let mut count = 0;
-            for staged in self.staged.iter().take_while(|staged| staged.client == client) {
+            for staged in self
+                .staged
+                .iter()
+                .take_while(|staged| staged.client == client)
+            {
                 let key = &self.bytes[staged.start..staged.start + staged.key_bytes];
                 let value = &self.bytes[staged.start + staged.key_bytes..][..staged.value_bytes];
                 let operation = match staged.kind {
                     0 => Operation::Get { key },
                     1 => Operation::Put { key, value },
                     2 => Operation::Delete { key },
-                    _ => Operation::CompareAndSwap { key, expected: staged.expected, value },
+                    _ => Operation::CompareAndSwap {
+                        key,
+                        expected: staged.expected,
+                        value,
+                    },
                 };
-                let request = Request { hash: staged.hash.index, token: staged.token, operation };
+                let request = Request {
+                    hash: staged.hash.index,
+                    token: staged.token,
+                    operation,
+                };
                 batch[count].write(request);
                 count += 1;
             }
-            let Self { shard, servers, inboxes, touched, .. } = self;
-            let mut post = Post { servers, inboxes, touched, polling, visit };
+            let Self {
+                shard,
+                servers,
+                inboxes,
+                touched,
+                ..
+            } = self;
+            let mut post = Post {
+                servers,
+                inboxes,
+                touched,
+                polling,
+                visit,
+            };
             // SAFETY: the first `count` were written.
             let requests = unsafe { batch[..count].assume_init_ref() };
             let served = shard.serve(lane_id(OWN, client), requests, &mut post);
@@ -411,7 +461,9 @@ impl House {
         let start = server.requests.cursor();
         let (mut count, mut cursor, mut client, mut pocket) = (0, start, 0, false);
         while count < BATCH {
-            let Some((payload, after)) = server.requests.peek(cursor) else { break };
+            let Some((payload, after)) = server.requests.peek(cursor) else {
+                break;
+            };
             let payload: *const [u8] = payload;
             // SAFETY: the requests are released below, after they were served.
             let received = unsafe { server.decode(payload) };
@@ -434,8 +486,20 @@ impl House {
             return false;
         }
         let number = u8::try_from(lane).unwrap_or(OWN);
-        let Self { shard, servers, inboxes, touched, .. } = self;
-        let mut post = Post { servers, inboxes, touched, polling, visit };
+        let Self {
+            shard,
+            servers,
+            inboxes,
+            touched,
+            ..
+        } = self;
+        let mut post = Post {
+            servers,
+            inboxes,
+            touched,
+            polling,
+            visit,
+        };
         // SAFETY: the first `count` were written.
         let requests = unsafe { batch[..count].assume_init_ref() };
         let served = shard.serve(lane_id(number, client), requests, &mut post);
@@ -478,10 +542,17 @@ impl House {
 
     /// Publishes what was sent to other shards and takes their answers.
     fn collect(&mut self, polling: Option<u8>, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
-        let Self { clients, inboxes, unpublished, .. } = self;
+        let Self {
+            clients,
+            inboxes,
+            unpublished,
+            ..
+        } = self;
         let mut busy = false;
         for (place, entry) in clients.iter_mut().enumerate() {
-            let Some((lane, door, number)) = entry else { continue };
+            let Some((lane, door, number)) = entry else {
+                continue;
+            };
             if unpublished[place] > 0 {
                 unpublished[place] = 0;
                 if lane.publish() {
@@ -498,6 +569,9 @@ impl House {
 
     /// Hands a client what came for it while it was not polling.
     pub(crate) fn take_kept(&mut self, client: u8) -> Option<(u64, Kept)> {
-        self.inboxes.get_mut(usize::from(client))?.as_mut()?.pop_front()
+        self.inboxes
+            .get_mut(usize::from(client))?
+            .as_mut()?
+            .pop_front()
     }
 }

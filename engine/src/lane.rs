@@ -129,7 +129,9 @@ impl Bell {
     /// Says that the shard is about to sleep, or is awake; true if a lane has news.
     pub(crate) fn set_asleep(&self, asleep: bool) -> bool {
         self.asleep.store(asleep, Ordering::SeqCst);
-        self.dirty.iter().any(|word| word.load(Ordering::SeqCst) != 0)
+        self.dirty
+            .iter()
+            .any(|word| word.load(Ordering::SeqCst) != 0)
     }
 }
 
@@ -158,8 +160,12 @@ pub(crate) fn lane(bytes: usize, mailbox: Arc<Mailbox>) -> (LaneClient, LaneServ
         shared: Arc::clone(&shared),
         inline_max,
     };
-    let server =
-        LaneServer { requests: request_consumer, answers: answer_producer, shared, inline_max };
+    let server = LaneServer {
+        requests: request_consumer,
+        answers: answer_producer,
+        shared,
+        inline_max,
+    };
     (client, server)
 }
 
@@ -175,7 +181,10 @@ pub(crate) struct LaneClient {
 impl LaneClient {
     /// Puts a request in; false if there is no room. The shard sees it after [`LaneClient::publish`].
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "keys and values were checked against their limits")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "keys and values were checked against their limits"
+    )]
     pub(crate) fn send(
         &mut self,
         token: u64,
@@ -201,18 +210,19 @@ impl LaneClient {
         if long {
             self.shared.request_pocket.fill(value);
         }
-        self.requests.push(REQUEST_HEADER + key.len() + inline, |place| {
-            let (header, body) = place.split_at_mut(REQUEST_HEADER);
-            header[0..8].copy_from_slice(&token.to_le_bytes());
-            header[8..16].copy_from_slice(&hash.0.to_le_bytes());
-            header[16..24].copy_from_slice(&expected.to_le_bytes());
-            header[24..26].copy_from_slice(&(key.len() as u16).to_le_bytes());
-            header[26] = kind | if long { POCKET } else { 0 };
-            header[27] = client;
-            header[28..32].copy_from_slice(&(inline as u32).to_le_bytes());
-            body[..key.len()].copy_from_slice(key);
-            body[key.len()..].copy_from_slice(&value[..inline]);
-        })
+        self.requests
+            .push(REQUEST_HEADER + key.len() + inline, |place| {
+                let (header, body) = place.split_at_mut(REQUEST_HEADER);
+                header[0..8].copy_from_slice(&token.to_le_bytes());
+                header[8..16].copy_from_slice(&hash.0.to_le_bytes());
+                header[16..24].copy_from_slice(&expected.to_le_bytes());
+                header[24..26].copy_from_slice(&(key.len() as u16).to_le_bytes());
+                header[26] = kind | if long { POCKET } else { 0 };
+                header[27] = client;
+                header[28..32].copy_from_slice(&(inline as u32).to_le_bytes());
+                body[..key.len()].copy_from_slice(key);
+                body[key.len()..].copy_from_slice(&value[..inline]);
+            })
     }
 
     /// Shows the shard what was sent; true if the bell must be rung.
@@ -227,7 +237,8 @@ impl LaneClient {
         let mut count = 0;
         let mut cursor = self.answers.cursor();
         while let Some((payload, after)) = self.answers.peek(cursor) {
-            let word = |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().unwrap_or_default());
+            let word =
+                |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().unwrap_or_default());
             let (token, version) = (word(0), word(8));
             let (kind, client) = (payload[16], payload[17]);
             let value = if kind & POCKET != 0 {
@@ -282,7 +293,8 @@ impl LaneServer {
     pub(crate) unsafe fn decode<'a>(&self, payload: *const [u8]) -> Received<'a> {
         // SAFETY: by this function's contract.
         let payload: &'a [u8] = unsafe { &*payload };
-        let word = |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().unwrap_or_default());
+        let word =
+            |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().unwrap_or_default());
         let key_bytes = usize::from(u16::from_le_bytes([payload[24], payload[25]]));
         let (kind, client) = (payload[26], payload[27]);
         let (key, inline) = payload[REQUEST_HEADER..].split_at(key_bytes);
@@ -297,9 +309,19 @@ impl LaneServer {
             0 => Operation::Get { key },
             1 => Operation::Put { key, value },
             2 => Operation::Delete { key },
-            _ => Operation::CompareAndSwap { key, expected: word(16), value },
+            _ => Operation::CompareAndSwap {
+                key,
+                expected: word(16),
+                value,
+            },
         };
-        Received { client, token: word(0), hash: IndexHash(word(8)), operation, pocket }
+        Received {
+            client,
+            token: word(0),
+            hash: IndexHash(word(8)),
+            operation,
+            pocket,
+        }
     }
 
     /// Gives the request pocket back.
@@ -318,7 +340,10 @@ impl LaneServer {
 
     /// Puts an answer in; [`LaneServer::has_room`] was asked before.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "values were checked against their limit")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "values were checked against their limit"
+    )]
     pub(crate) fn answer(&mut self, client: u8, token: u64, answer: &Answer<'_>) {
         let (kind, version, value): (u8, u64, &[u8]) = match answer {
             Answer::Value { version, value } => (0, *version, value),

@@ -46,7 +46,10 @@ impl Shared {
 
     fn pointer(&self, at: usize) -> *mut u8 {
         let offset = at & (self.capacity() - 1);
-        self.words[offset / GRAIN].get().cast::<u8>().wrapping_add(offset % GRAIN)
+        self.words[offset / GRAIN]
+            .get()
+            .cast::<u8>()
+            .wrapping_add(offset % GRAIN)
     }
 
     #[cfg(loom)]
@@ -68,7 +71,9 @@ impl Shared {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring").field("capacity", &self.capacity()).finish_non_exhaustive()
+        f.debug_struct("Ring")
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
     }
 }
 
@@ -80,11 +85,24 @@ pub(crate) fn ring(bytes: usize) -> (Producer, Consumer) {
         tail: Apart(AtomicUsize::new(0)),
         words: (0..bytes / GRAIN).map(|_| UnsafeCell::new(0)).collect(),
         #[cfg(loom)]
-        watched: (0..bytes / GRAIN).map(|_| loom::cell::UnsafeCell::new(())).collect(),
+        watched: (0..bytes / GRAIN)
+            .map(|_| loom::cell::UnsafeCell::new(()))
+            .collect(),
     });
-    let producer =
-        Producer { shared: Arc::clone(&shared), tail: 0, published: 0, head: Cell::new(0) };
-    (producer, Consumer { shared, head: 0, tail: 0 })
+    let producer = Producer {
+        shared: Arc::clone(&shared),
+        tail: 0,
+        published: 0,
+        head: Cell::new(0),
+    };
+    (
+        producer,
+        Consumer {
+            shared,
+            head: 0,
+            tail: 0,
+        },
+    )
 }
 
 /// The half that puts messages in.
@@ -134,7 +152,9 @@ impl Producer {
         let start = self.shared.pointer(self.tail);
         // SAFETY: as above; `need` made sure that the message does not pass the ring's end.
         let place = unsafe {
-            start.cast::<u32>().write(u32::try_from(payload).unwrap_or(0));
+            start
+                .cast::<u32>()
+                .write(u32::try_from(payload).unwrap_or(0));
             std::slice::from_raw_parts_mut(start.add(HEADER), payload)
         };
         write(place);
@@ -191,8 +211,7 @@ impl Consumer {
             let bytes = (HEADER + length as usize).next_multiple_of(GRAIN);
             self.shared.watch(cursor, bytes, false);
             // SAFETY: as above; the slice borrows this half, and only `release` gives the bytes back.
-            let payload =
-                unsafe { std::slice::from_raw_parts(start.add(HEADER), length as usize) };
+            let payload = unsafe { std::slice::from_raw_parts(start.add(HEADER), length as usize) };
             return Some((payload, cursor + bytes));
         }
     }
@@ -257,7 +276,9 @@ mod tests {
         let sender = std::thread::spawn(move || {
             for number in 0..1_000_000u64 {
                 let bytes = 8 + (number % 50) as usize;
-                while !producer.push(bytes, |place| place[..8].copy_from_slice(&number.to_le_bytes())) {
+                while !producer.push(bytes, |place| {
+                    place[..8].copy_from_slice(&number.to_le_bytes());
+                }) {
                     producer.publish();
                     std::thread::yield_now();
                 }
@@ -271,7 +292,10 @@ mod tests {
         while expected < 1_000_000 {
             match consumer.peek(cursor) {
                 Some((payload, after)) => {
-                    assert_eq!(u64::from_le_bytes(*payload.first_chunk().unwrap()), expected);
+                    assert_eq!(
+                        u64::from_le_bytes(*payload.first_chunk().unwrap()),
+                        expected
+                    );
                     assert_eq!(payload.len(), 8 + (expected % 50) as usize);
                     expected += 1;
                     cursor = after;

@@ -46,10 +46,16 @@ impl Hasher128 {
 
     /// Hashes a key.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "takes the two halves apart")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "takes the two halves apart"
+    )]
     pub(crate) fn hash(self, key: &[u8]) -> KeyHash {
         let both = xxh3_128_with_seed(key, self.seed);
-        KeyHash { high: (both >> 64) as u64, index: IndexHash(both as u64) }
+        KeyHash {
+            high: (both >> 64) as u64,
+            index: IndexHash(both as u64),
+        }
     }
 }
 
@@ -74,7 +80,10 @@ mod tests {
             }
         }
         let expected = f64::from(total) / BUCKETS as f64;
-        counts.iter().map(|&count| (f64::from(count) - expected).powi(2) / expected).sum()
+        counts
+            .iter()
+            .map(|&count| (f64::from(count) - expected).powi(2) / expected)
+            .sum()
     }
 
     #[test]
@@ -85,7 +94,13 @@ mod tests {
 
     #[test]
     fn tying_both_halves_together_is_noticed() {
-        let tied = |hash: KeyHash| KeyHash { high: hash.index.0, ..hash }.shard(SHARDS);
+        let tied = |hash: KeyHash| {
+            KeyHash {
+                high: hash.index.0,
+                ..hash
+            }
+            .shard(SHARDS)
+        };
         assert!(chi_squared(tied) > 10_000.0);
     }
 
@@ -96,6 +111,11 @@ mod tests {
         for key in 0..90_000u32 {
             counts[hasher.hash(&key.to_le_bytes()).shard(3) as usize] += 1;
         }
-        assert!(counts.iter().all(|&count| (29_000..31_000).contains(&count)), "{counts:?}");
+        assert!(
+            counts
+                .iter()
+                .all(|&count| (29_000..31_000).contains(&count)),
+            "{counts:?}"
+        );
     }
 }

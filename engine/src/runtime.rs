@@ -114,7 +114,10 @@ mod rustix_free {
 
     /// The limit on locked memory, in bytes.
     pub(super) fn locked_memory_limit() -> u64 {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
         // SAFETY: fills in the struct that it is given.
         unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
         limit.rlim_cur
@@ -143,7 +146,9 @@ pub(crate) fn start(
                 Ok(executor) => executor,
                 Err(error) => {
                     post.closed.store(true, Ordering::Release);
-                    return ready(Err(Error::IoUring { reason: error.to_string() }));
+                    return ready(Err(Error::IoUring {
+                        reason: error.to_string(),
+                    }));
                 }
             };
             executor.run(async {
@@ -157,7 +162,9 @@ pub(crate) fn start(
                 post.closed.store(true, Ordering::Release);
             });
         })
-        .map_err(|error| Error::Memory { reason: format!("cannot start a thread: {error}") })
+        .map_err(|error| Error::Memory {
+            reason: format!("cannot start a thread: {error}"),
+        })
 }
 
 /// A timer that is always armed while the service runs.
@@ -188,11 +195,8 @@ impl Heartbeat {
 /// Serves until the engine closes and everything is answered.
 async fn live(house: Rc<RefCell<House>>, post: &Arc<Post>, spin_ns: u64) {
     let executor = glommio::executor();
-    let service = executor.create_task_queue(
-        Shares::Static(1000),
-        Latency::NotImportant,
-        "service",
-    );
+    let service =
+        executor.create_task_queue(Shares::Static(1000), Latency::NotImportant, "service");
     let jobs = executor.create_task_queue(Shares::Static(1000), Latency::NotImportant, "jobs");
     let serving = {
         let post = Arc::clone(post);
@@ -214,7 +218,8 @@ async fn serve(
     let mut heartbeat = Heartbeat::default();
     loop {
         let mut busy = false;
-        heartbeat.keep(house.borrow().served_ns()).await;
+        let served_ns = house.borrow().served_ns();
+        heartbeat.keep(served_ns).await;
         while let Some(job) = post.jobs.pop() {
             busy = true;
             let future = (job.0)(Rc::clone(&house));
@@ -269,9 +274,8 @@ async fn sleep(post: &Post) {
     let mut timer = pin!(Timer::new(SLEEP_MAX));
     poll_fn(|context| {
         bell.waker.register(context.waker());
-        let news = bell.set_asleep(true)
-            || !post.jobs.is_empty()
-            || post.closing.load(Ordering::SeqCst);
+        let news =
+            bell.set_asleep(true) || !post.jobs.is_empty() || post.closing.load(Ordering::SeqCst);
         if news || timer.as_mut().poll(context).is_ready() {
             bell.set_asleep(false);
             return Poll::Ready(());

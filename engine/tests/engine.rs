@@ -1,5 +1,7 @@
 //! The whole engine against what a map would say, through every form of call.
 
+#![expect(clippy::cast_possible_truncation, reason = "test data wraps")]
+
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
@@ -35,7 +37,9 @@ fn key(number: u64) -> Vec<u8> {
 
 fn value(number: u64, round: u64) -> Vec<u8> {
     let bytes = 40 + (number * 37 + round * 101) % 900;
-    (0..bytes).map(|at| (number * 31 + round * 7 + at) as u8).collect()
+    (0..bytes)
+        .map(|at| (number * 31 + round * 7 + at) as u8)
+        .collect()
 }
 
 #[test]
@@ -46,13 +50,19 @@ fn blocking_calls_answer_as_a_map_does() {
     let first = handle.put(b"a", b"one").wait().unwrap();
     let read = handle.get(b"a").wait().unwrap().unwrap();
     assert_eq!((&*read, read.version()), (&b"one"[..], first));
-    let swap = handle.compare_and_swap(b"a", first + 1, b"x").wait().unwrap();
+    let swap = handle
+        .compare_and_swap(b"a", first + 1, b"x")
+        .wait()
+        .unwrap();
     assert_eq!(swap, Swap::Mismatch(first));
     let Swap::Stored(second) = handle.compare_and_swap(b"a", first, b"two").wait().unwrap() else {
         panic!("the version was right");
     };
     assert!(second > first);
-    assert!(matches!(handle.compare_and_swap(b"b", 0, b"").wait().unwrap(), Swap::Stored(_)));
+    assert!(matches!(
+        handle.compare_and_swap(b"b", 0, b"").wait().unwrap(),
+        Swap::Stored(_)
+    ));
     assert_eq!(&*handle.get(b"b").wait().unwrap().unwrap(), b"");
     assert!(handle.delete(b"a").wait().unwrap());
     assert!(!handle.delete(b"a").wait().unwrap());
@@ -62,7 +72,11 @@ fn blocking_calls_answer_as_a_map_does() {
 #[test]
 fn much_more_than_fits_locally_reads_back() {
     for encryption in [None, Some(EncryptionKey::Aes256([3; 32]))] {
-        let engine = Engine::open(Config { encryption, ..tiny() }).unwrap();
+        let engine = Engine::open(Config {
+            encryption,
+            ..tiny()
+        })
+        .unwrap();
         let mut handle = engine.handle().unwrap();
         let count = 60_000;
         for round in 0..2 {
@@ -77,17 +91,24 @@ fn much_more_than_fits_locally_reads_back() {
             handle
                 .get_many(&keys, |place, answer| {
                     seen += 1;
-                    let Answer::Value { value, .. } = answer else { panic!("{place}: {answer:?}") };
+                    let Answer::Value { value, .. } = answer else {
+                        panic!("{place}: {answer:?}")
+                    };
                     assert_eq!(value, pairs[place].1);
                 })
                 .unwrap();
             assert_eq!(seen, count);
         }
         let stats = engine.stats().total;
-        assert!(stats.far_reads > 1_000 && stats.pages_evicted > 10, "{stats:?}");
+        assert!(
+            stats.far_reads > 1_000 && stats.pages_evicted > 10,
+            "{stats:?}"
+        );
         let keys: Vec<_> = (0..count).map(key).collect();
         let keys: Vec<_> = keys.iter().map(|k| &k[..]).collect();
-        handle.delete_many(&keys, |_, answer| assert_eq!(answer, Answer::Deleted)).unwrap();
+        handle
+            .delete_many(&keys, |_, answer| assert_eq!(answer, Answer::Deleted))
+            .unwrap();
         engine.compact().unwrap();
         assert_eq!(handle.get(keys[5]).wait().unwrap(), None);
     }
@@ -95,13 +116,20 @@ fn much_more_than_fits_locally_reads_back() {
 
 #[test]
 fn long_values_pass_through_the_lanes() {
-    let config =
-        Config { local_bytes: 256 << 20, far_bytes: 256 << 20, page_bytes: None, ..tiny() };
+    let config = Config {
+        local_bytes: 256 << 20,
+        far_bytes: 256 << 20,
+        page_bytes: None,
+        ..tiny()
+    };
     let engine = Engine::open(config).unwrap();
     let most = engine.value_bytes_max();
     let mut handle = engine.handle().unwrap();
     for round in 0..40u8 {
-        handle.put(&[round], &vec![round; most - usize::from(round)]).wait().unwrap();
+        handle
+            .put(&[round], &vec![round; most - usize::from(round)])
+            .wait()
+            .unwrap();
     }
     engine.flush().unwrap();
     for round in 0..40u8 {
@@ -109,17 +137,32 @@ fn long_values_pass_through_the_lanes() {
         assert!(read.len() == most - usize::from(round) && read.iter().all(|&byte| byte == round));
     }
     let error = handle.put(b"k", &vec![0; most + 1]).wait().unwrap_err();
-    assert_eq!(error, Error::ValueTooLong { bytes: most + 1, max: most });
+    assert_eq!(
+        error,
+        Error::ValueTooLong {
+            bytes: most + 1,
+            max: most
+        }
+    );
 }
 
 #[test]
 fn callers_mistakes_are_typed_errors() {
     let engine = Engine::open(tiny()).unwrap();
     let mut handle = engine.handle().unwrap();
-    assert_eq!(handle.get(b"").wait().unwrap_err(), Error::KeyEmpty { max: 1024 });
+    assert_eq!(
+        handle.get(b"").wait().unwrap_err(),
+        Error::KeyEmpty { max: 1024 }
+    );
     let long = vec![1; 1025];
     let error = handle.put(&long, b"").wait().unwrap_err();
-    assert_eq!(error, Error::KeyTooLong { bytes: 1025, max: 1024 });
+    assert_eq!(
+        error,
+        Error::KeyTooLong {
+            bytes: 1025,
+            max: 1024
+        }
+    );
     let refused = handle.submit(Operation::Get { key: b"" }, 1).unwrap_err();
     assert_eq!(refused, Refused::Error(Error::KeyEmpty { max: 1024 }));
     handle.put(&long[..1024], b"longest key").wait().unwrap();
@@ -127,7 +170,10 @@ fn callers_mistakes_are_typed_errors() {
     assert_eq!(engine.handle().unwrap_err(), Error::Handles { limit: 6 });
     drop(others);
     engine.handle().unwrap();
-    assert!(matches!(engine.run_on_core(7, |_| async {}), Err(Error::Core { core: 7, .. })));
+    assert!(matches!(
+        engine.run_on_core(7, |_| async {}),
+        Err(Error::Core { core: 7, .. })
+    ));
 }
 
 #[test]
@@ -145,7 +191,10 @@ fn a_dropped_call_is_forgotten() {
         // Its late answer is not taken for this one's.
         assert!(handle.get(b"no such key").wait().unwrap().is_none());
     }
-    assert_eq!(&*handle.get(b"a").wait().unwrap().unwrap(), 199u64.to_le_bytes());
+    assert_eq!(
+        &*handle.get(b"a").wait().unwrap().unwrap(),
+        199u64.to_le_bytes()
+    );
 }
 
 #[test]
@@ -160,7 +209,10 @@ fn submitted_requests_are_answered_once_each() {
             let operation = if next.is_multiple_of(3) {
                 Operation::Get { key: &name }
             } else {
-                Operation::Put { key: &name, value: &bytes }
+                Operation::Put {
+                    key: &name,
+                    value: &bytes,
+                }
             };
             match handle.submit(operation, next) {
                 Ok(()) => next += 1,
@@ -187,7 +239,10 @@ fn jobs_on_cores_see_one_store() {
                     let number = position as u64 * 1_000_000 + sent % 20_000;
                     let (name, bytes) = (key(number), value(number, 0));
                     let operation = if sent < 20_000 {
-                        Operation::Put { key: &name, value: &bytes }
+                        Operation::Put {
+                            key: &name,
+                            value: &bytes,
+                        }
                     } else {
                         Operation::Get { key: &name }
                     };
@@ -255,12 +310,20 @@ fn many_handles_keep_a_counter_by_compare_and_swap() {
         thread.join().unwrap();
     }
     let mut handle = engine.handle().unwrap();
-    assert_eq!(&*handle.get(b"counter").wait().unwrap().unwrap(), 2_000u64.to_le_bytes());
+    assert_eq!(
+        &*handle.get(b"counter").wait().unwrap().unwrap(),
+        2_000u64.to_le_bytes()
+    );
 }
 
 #[test]
 fn a_full_far_memory_says_so_and_loses_nothing() {
-    let engine = Engine::open(Config { far_bytes: 2 << 20, cores: cores(1), ..tiny() }).unwrap();
+    let engine = Engine::open(Config {
+        far_bytes: 2 << 20,
+        cores: cores(1),
+        ..tiny()
+    })
+    .unwrap();
     let mut handle = engine.handle().unwrap();
     let mut stored = Vec::new();
     let error = loop {
@@ -271,7 +334,10 @@ fn a_full_far_memory_says_so_and_loses_nothing() {
         }
         assert!(number < 1_000_000);
     };
-    assert!(matches!(error, Error::FarFull { limit, .. } if limit == 2 << 20), "{error}");
+    assert!(
+        matches!(error, Error::FarFull { limit, .. } if limit == 2 << 20),
+        "{error}"
+    );
     for number in &stored {
         let read = handle.get(&key(*number)).wait().unwrap().unwrap();
         assert_eq!(&*read, value(*number, 0));
@@ -286,15 +352,23 @@ fn a_full_far_memory_says_so_and_loses_nothing() {
 
 #[test]
 fn a_lost_node_is_an_error_and_comes_back() {
-    let faults = FaultPlan { sticky: true, ..FaultPlan::default() };
-    let link = LinkModel { faults, ..LinkModel::default() };
+    let faults = FaultPlan {
+        sticky: true,
+        ..FaultPlan::default()
+    };
+    let link = LinkModel {
+        faults,
+        ..LinkModel::default()
+    };
     let engine = Engine::open(Config { link, ..tiny() }).unwrap();
     let mut handle = engine.handle().unwrap();
     for number in 0..50_000 {
         handle.put(&key(number), &value(number, 0)).wait().unwrap();
     }
     engine.embedded_node().lose();
-    let errors = (0..2_000).filter(|&n| handle.get(&key(n)).wait().is_err()).count();
+    let errors = (0..2_000)
+        .filter(|&n| handle.get(&key(n)).wait().is_err())
+        .count();
     assert!(errors > 0, "the oldest keys are far");
     engine.embedded_node().restore();
     for number in 0..50_000 {
@@ -308,7 +382,16 @@ fn closing_answers_what_is_under_way() {
     let engine = Engine::open(tiny()).unwrap();
     let mut handle = engine.handle().unwrap();
     let mut sent = 0;
-    while sent < 100 && handle.submit(Operation::Put { key: &key(sent), value: b"v" }, sent).is_ok()
+    while sent < 100
+        && handle
+            .submit(
+                Operation::Put {
+                    key: &key(sent),
+                    value: b"v",
+                },
+                sent,
+            )
+            .is_ok()
     {
         sent += 1;
     }

@@ -30,7 +30,11 @@ impl EmbeddedNode {
     /// A node that lends `region`.
     #[must_use]
     pub fn new(region: Arc<Region>, link: LinkModel) -> Self {
-        Self { region, link, lost: AtomicBool::new(false) }
+        Self {
+            region,
+            link,
+            lost: AtomicBool::new(false),
+        }
     }
 
     /// What names the node's region.
@@ -63,7 +67,11 @@ impl EmbeddedNode {
 
     fn is_lost(&self, now_ns: u64) -> bool {
         self.lost.load(Ordering::Relaxed)
-            || self.link.faults.lost_at_ns.is_some_and(|lost| now_ns >= lost)
+            || self
+                .link
+                .faults
+                .lost_at_ns
+                .is_some_and(|lost| now_ns >= lost)
     }
 
     /// A copy of all far memory, for tests that look for plaintext in it.
@@ -136,7 +144,9 @@ impl EmbeddedQueuePair {
             return Status::RetryExceeded;
         }
         let local = request.work.local();
-        let Some(near) = self.local_pointer(local) else { return Status::LocalProtection };
+        let Some(near) = self.local_pointer(local) else {
+            return Status::LocalProtection;
+        };
         let Some(far) = self.far_pointer(&request.work, local.bytes) else {
             return Status::RemoteAccess;
         };
@@ -148,15 +158,27 @@ impl EmbeddedQueuePair {
             match request.work {
                 Work::Read { .. } => ptr::copy_nonoverlapping(far, near, bytes),
                 Work::Write { .. } => ptr::copy_nonoverlapping(near, far, bytes),
-                Work::CompareAndSwap { expected, desired, .. } => {
-                    let Some(word) = atomic(far) else { return Status::RemoteOperation };
-                    let old = word
-                        .compare_exchange(expected, desired, Ordering::AcqRel, Ordering::Acquire);
-                    near.cast::<u64>().write_unaligned(old.unwrap_or_else(|old| old));
+                Work::CompareAndSwap {
+                    expected, desired, ..
+                } => {
+                    let Some(word) = atomic(far) else {
+                        return Status::RemoteOperation;
+                    };
+                    let old = word.compare_exchange(
+                        expected,
+                        desired,
+                        Ordering::AcqRel,
+                        Ordering::Acquire,
+                    );
+                    near.cast::<u64>()
+                        .write_unaligned(old.unwrap_or_else(|old| old));
                 }
                 Work::FetchAdd { addend, .. } => {
-                    let Some(word) = atomic(far) else { return Status::RemoteOperation };
-                    near.cast::<u64>().write_unaligned(word.fetch_add(addend, Ordering::AcqRel));
+                    let Some(word) = atomic(far) else {
+                        return Status::RemoteOperation;
+                    };
+                    near.cast::<u64>()
+                        .write_unaligned(word.fetch_add(addend, Ordering::AcqRel));
                 }
                 Work::WriteImmediate { .. } | Work::Send { .. } | Work::Receive { .. } => {
                     return Status::RemoteOperation;
@@ -193,7 +215,12 @@ impl EmbeddedQueuePair {
             self.rung.pop_front();
             if status != Status::Success || entry.request.signalled {
                 let bytes = entry.request.work.local().bytes;
-                return Some(Completion { id: entry.request.id, status, bytes, immediate: None });
+                return Some(Completion {
+                    id: entry.request.id,
+                    status,
+                    bytes,
+                    immediate: None,
+                });
             }
         }
     }
@@ -206,7 +233,8 @@ impl EmbeddedQueuePair {
 unsafe fn atomic<'a>(far: *mut u8) -> Option<&'a AtomicU64> {
     let word = far.cast::<u64>();
     // SAFETY: by this function's contract, and aligned as just asked.
-    word.is_aligned().then(|| unsafe { AtomicU64::from_ptr(word) })
+    word.is_aligned()
+        .then(|| unsafe { AtomicU64::from_ptr(word) })
 }
 
 impl QueuePair for EmbeddedQueuePair {
@@ -242,20 +270,37 @@ impl QueuePair for EmbeddedQueuePair {
         }
         let (immediate, latency, jitter, bandwidth) = {
             let link = &self.node.link;
-            (link.is_immediate(), link.latency_ns, link.jitter_ns, link.bandwidth_bytes_per_second)
+            (
+                link.is_immediate(),
+                link.latency_ns,
+                link.jitter_ns,
+                link.bandwidth_bytes_per_second,
+            )
         };
         while let Some(request) = self.posted.pop_front() {
             if immediate {
                 let status = Some(self.finish(&request, now_ns));
-                self.rung.push_back(Entry { request, due_ns: now_ns, status });
+                self.rung.push_back(Entry {
+                    request,
+                    due_ns: now_ns,
+                    status,
+                });
                 continue;
             }
             let bytes = u64::from(request.work.local().bytes);
             let passing = bandwidth.map_or(0, |rate| bytes * 1_000_000_000 / rate.max(1));
             self.link_free_ns = self.link_free_ns.max(now_ns) + passing;
-            let jitter = if jitter > 0 { self.random.below(jitter) } else { 0 };
+            let jitter = if jitter > 0 {
+                self.random.below(jitter)
+            } else {
+                0
+            };
             let due_ns = self.link_free_ns + latency + jitter;
-            self.rung.push_back(Entry { request, due_ns, status: None });
+            self.rung.push_back(Entry {
+                request,
+                due_ns,
+                status: None,
+            });
         }
     }
 
@@ -295,7 +340,9 @@ impl EmbeddedEndpoint {
             random: Random::new(seed.wrapping_add(place)),
             link_free_ns: 0,
         };
-        Self { queues: (0u64..).take(queues).map(queue).collect() }
+        Self {
+            queues: (0u64..).take(queues).map(queue).collect(),
+        }
     }
 }
 

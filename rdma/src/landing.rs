@@ -9,10 +9,10 @@
 
 const SLAB_BYTES: u32 = 8 << 10;
 const CLASS_BITS_MIN: u32 = 6;
-const CLASSES: usize = 8;
+const CLASSES: u32 = 8;
 const NONE: u32 = u32::MAX;
 
-const _: () = assert!(1 << (CLASS_BITS_MIN + CLASSES as u32 - 1) == SLAB_BYTES);
+const _: () = assert!(1 << (CLASS_BITS_MIN + CLASSES - 1) == SLAB_BYTES);
 
 /// How a pool's area is cut.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ pub struct LandingPool {
     base: u64,
     slabs: Vec<Slab>,
     /// Slabs of each class that have a free buffer, as doubly linked lists.
-    partial: [u32; CLASSES],
+    partial: [u32; CLASSES as usize],
     free_slabs: Vec<u32>,
     large_start: u64,
     large_bytes: u32,
@@ -82,12 +82,18 @@ impl LandingPool {
         let large = u64::from(options.large_block_bytes) * u64::from(options.large_blocks);
         let small = options.bytes.saturating_sub(large);
         let count = u32::try_from(small / u64::from(SLAB_BYTES)).unwrap_or(NONE - 1);
-        let empty = Slab { class: 0, used: 0, free: 0, next: NONE, previous: NONE };
+        let empty = Slab {
+            class: 0,
+            used: 0,
+            free: 0,
+            next: NONE,
+            previous: NONE,
+        };
         let large_start = options.base + u64::from(count) * u64::from(SLAB_BYTES);
         Self {
             base: options.base,
             slabs: vec![empty; count as usize],
-            partial: [NONE; CLASSES],
+            partial: [NONE; CLASSES as usize],
             free_slabs: (0..count).rev().collect(),
             large_start,
             large_bytes: options.large_block_bytes,
@@ -99,7 +105,11 @@ impl LandingPool {
 
     /// A buffer of at least `bytes`; `None` if there is none free, or none that long.
     pub fn allocate(&mut self, bytes: u32) -> Option<Landing> {
-        let landing = if bytes <= SLAB_BYTES { self.small(bytes) } else { self.large(bytes) }?;
+        let landing = if bytes <= SLAB_BYTES {
+            self.small(bytes)
+        } else {
+            self.large(bytes)
+        }?;
         self.in_use += u64::from(landing.bytes);
         Some(landing)
     }
@@ -110,7 +120,11 @@ impl LandingPool {
         }
         let block = self.free_large.pop()?;
         let offset = self.large_start + u64::from(block) * u64::from(self.large_bytes);
-        Some(Landing { offset, bytes: self.large_bytes, slab: NONE })
+        Some(Landing {
+            offset,
+            bytes: self.large_bytes,
+            slab: NONE,
+        })
     }
 
     fn small(&mut self, bytes: u32) -> Option<Landing> {
@@ -128,7 +142,11 @@ impl LandingPool {
             self.unlink(id);
         }
         let offset = self.base + u64::from(id) * u64::from(SLAB_BYTES) + (u64::from(place) << bits);
-        Some(Landing { offset, bytes: 1 << bits, slab: id })
+        Some(Landing {
+            offset,
+            bytes: 1 << bits,
+            slab: id,
+        })
     }
 
     fn open(&mut self, class: u32) -> Option<u32> {
@@ -137,7 +155,11 @@ impl LandingPool {
         let slab = &mut self.slabs[id as usize];
         slab.class = u8::try_from(class).ok()?;
         slab.used = 0;
-        slab.free = if count == 128 { u128::MAX } else { (1 << count) - 1 };
+        slab.free = if count == 128 {
+            u128::MAX
+        } else {
+            (1 << count) - 1
+        };
         self.link(id);
         Some(id)
     }
@@ -154,7 +176,12 @@ impl LandingPool {
     }
 
     fn unlink(&mut self, id: u32) {
-        let Slab { class, next, previous, .. } = self.slabs[id as usize];
+        let Slab {
+            class,
+            next,
+            previous,
+            ..
+        } = self.slabs[id as usize];
         if next != NONE {
             self.slabs[next as usize].previous = previous;
         }
@@ -177,7 +204,10 @@ impl LandingPool {
         let place = (landing.offset - start) / u64::from(landing.bytes);
         let slab = &mut self.slabs[landing.slab as usize];
         let was_full = slab.free == 0;
-        debug_assert!(slab.free & (1 << place) == 0, "a landing buffer was freed twice");
+        debug_assert!(
+            slab.free & (1 << place) == 0,
+            "a landing buffer was freed twice"
+        );
         slab.free |= 1 << place;
         slab.used -= 1;
         let empty = slab.used == 0;

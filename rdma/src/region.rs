@@ -90,7 +90,10 @@ impl Region {
     /// [`RegionError`] names the limit, the value and the remedy.
     pub fn map(options: &RegionOptions) -> Result<Self, RegionError> {
         let bytes = options.bytes.max(1).next_multiple_of(PAGE_BYTES);
-        let failed = || RegionError::Map { bytes, source: io::Error::last_os_error() };
+        let failed = || RegionError::Map {
+            bytes,
+            source: io::Error::last_os_error(),
+        };
         let whole = bytes.checked_add(HUGE_PAGE_BYTES).ok_or_else(failed)?;
         // SAFETY: a new private mapping touches nothing that exists.
         let mapped = unsafe {
@@ -116,8 +119,15 @@ impl Region {
             }
             libc::munmap(start.wrapping_add(bytes).cast(), whole - before - bytes);
         }
-        let Some(start) = NonNull::new(start) else { return Err(failed()) };
-        let mut region = Self { start, bytes, kind: PageKind::Base, locked: false };
+        let Some(start) = NonNull::new(start) else {
+            return Err(failed());
+        };
+        let mut region = Self {
+            start,
+            bytes,
+            kind: PageKind::Base,
+            locked: false,
+        };
         // SAFETY: advice on our own mapping.
         unsafe {
             libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_DONTDUMP);
@@ -141,7 +151,10 @@ impl Region {
         } else {
             1
         };
-        let share = self.bytes.div_ceil(threads).next_multiple_of(HUGE_PAGE_BYTES);
+        let share = self
+            .bytes
+            .div_ceil(threads)
+            .next_multiple_of(HUGE_PAGE_BYTES);
         thread::scope(|scope| {
             for place in (0..self.bytes).step_by(share) {
                 let length = share.min(self.bytes - place);
@@ -168,16 +181,22 @@ impl Region {
             return Ok(());
         }
         // SAFETY: locks our own mapping; pages are locked as they come, none is touched for it.
-        let done = unsafe {
-            libc::mlock2(self.start.as_ptr().cast(), self.bytes, libc::MLOCK_ONFAULT)
-        };
+        let done =
+            unsafe { libc::mlock2(self.start.as_ptr().cast(), self.bytes, libc::MLOCK_ONFAULT) };
         self.locked = done == 0;
         if done != 0 && lock == Lock::Require {
             let source = io::Error::last_os_error();
-            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            let mut limit = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
             // SAFETY: fills in the struct that it is given.
             unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-            return Err(RegionError::Lock { bytes: self.bytes, limit: limit.rlim_cur, source });
+            return Err(RegionError::Lock {
+                bytes: self.bytes,
+                limit: limit.rlim_cur,
+                source,
+            });
         }
         Ok(())
     }
@@ -190,7 +209,10 @@ impl Region {
 
     /// Length in bytes.
     #[must_use]
-    #[allow(clippy::len_without_is_empty, reason = "a region has at least one page")]
+    #[allow(
+        clippy::len_without_is_empty,
+        reason = "a region has at least one page"
+    )]
     pub fn len(&self) -> usize {
         self.bytes
     }
@@ -220,7 +242,10 @@ impl Region {
             let done = unsafe { libc::mincore(start.cast(), length, present.as_mut_ptr()) };
             if done == 0 {
                 let pages = length.div_ceil(PAGE_BYTES);
-                resident += present[..pages].iter().filter(|&&page| page & 1 == 1).count();
+                resident += present[..pages]
+                    .iter()
+                    .filter(|&&page| page & 1 == 1)
+                    .count();
             }
         }
         (resident * PAGE_BYTES) as u64
@@ -239,7 +264,12 @@ mod tests {
     use super::*;
 
     fn options(bytes: usize, prefault: bool) -> RegionOptions {
-        RegionOptions { bytes, huge_pages: false, lock: Lock::Off, prefault }
+        RegionOptions {
+            bytes,
+            huge_pages: false,
+            lock: Lock::Off,
+            prefault,
+        }
     }
 
     #[test]
@@ -254,6 +284,9 @@ mod tests {
     #[test]
     fn more_than_there_is_is_an_error() {
         let error = Region::map(&options(1 << 60, false)).unwrap_err();
-        assert!(error.to_string().contains(&(1u64 << 60).to_string()), "{error}");
+        assert!(
+            error.to_string().contains(&(1u64 << 60).to_string()),
+            "{error}"
+        );
     }
 }

@@ -183,6 +183,10 @@ pub struct Completion {
 
 impl Completion {
     /// A placeholder, to fill an array that is to be polled into.
-    pub const NONE: Self =
-        Self { id: WorkId(0), status: Status::Unknown(0), bytes: 0, immediate: None };
+    pub const NONE: Self = Self {
+        id: WorkId(0),
+        status: Status::Unknown(0),
+        bytes: 0,
+        immediate: None,
+    };
 }

@@ -18,19 +18,28 @@ struct Finding {
 }
 
 fn read(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+    fs::read_to_string(path)
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 fn kernel() -> Finding {
     let seen = read("/proc/sys/kernel/osrelease");
-    let mut numbers = seen.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse::<u32>().ok());
+    let mut numbers = seen
+        .split(|c: char| !c.is_ascii_digit())
+        .map_while(|n| n.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     let verdict = if version >= (5, 8) {
         Verdict::Fine
     } else {
         Verdict::Broken("io_uring as glommio uses it needs Linux 5.8 or newer".to_owned())
     };
-    Finding { what: "kernel", seen, verdict }
+    Finding {
+        what: "kernel",
+        seen,
+        verdict,
+    }
 }
 
 fn huge_pages() -> Finding {
@@ -40,13 +49,24 @@ fn huge_pages() -> Finding {
     } else {
         Verdict::Weak("random reads are several times slower on 4 KiB pages: set it to madvise")
     };
-    Finding { what: "transparent huge pages", seen, verdict }
+    Finding {
+        what: "transparent huge pages",
+        seen,
+        verdict,
+    }
 }
 
 fn locked_memory() -> Finding {
     let limits = read("/proc/self/limits");
-    let line = limits.lines().find(|line| line.starts_with("Max locked memory")).unwrap_or("");
-    let seen = line.trim_start_matches("Max locked memory").split_whitespace().next().unwrap_or("");
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max locked memory"))
+        .unwrap_or("");
+    let seen = line
+        .trim_start_matches("Max locked memory")
+        .split_whitespace()
+        .next()
+        .unwrap_or("");
     let verdict = match seen.parse::<u64>() {
         Ok(bytes) if bytes < 512 << 10 => {
             Verdict::Broken("each core's executor needs 512 KiB: raise `ulimit -l`".to_owned())
@@ -56,7 +76,11 @@ fn locked_memory() -> Finding {
         }
         _ => Verdict::Fine,
     };
-    Finding { what: "locked memory", seen: seen.to_owned(), verdict }
+    Finding {
+        what: "locked memory",
+        seen: seen.to_owned(),
+        verdict,
+    }
 }
 
 fn engine() -> Finding {
@@ -73,9 +97,16 @@ fn engine() -> Finding {
             engine.close();
             (format!("opened on {cores} cores"), Verdict::Fine)
         }
-        Err(error) => ("did not open".to_owned(), Verdict::Broken(error.to_string())),
+        Err(error) => (
+            "did not open".to_owned(),
+            Verdict::Broken(error.to_string()),
+        ),
     };
-    Finding { what: "engine", seen, verdict }
+    Finding {
+        what: "engine",
+        seen,
+        verdict,
+    }
 }
 
 /// Prints what was found; fails if something keeps the engine from running.
@@ -92,5 +123,9 @@ pub(crate) fn run() -> ExitCode {
         };
         println!("{:<7} {:<24} {}{advice}", mark, finding.what, finding.seen);
     }
-    if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if broken {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }

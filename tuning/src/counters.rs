@@ -13,7 +13,10 @@ impl Counter {
     /// Adds, without a read-modify-write: the caller is the only writer.
     #[inline]
     pub fn add(&self, count: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(count),
+            Ordering::Relaxed,
+        );
     }
 
     /// The count so far.

@@ -8,7 +8,10 @@ const STEP_BITS: u32 = 5;
 const STEPS: usize = 1 << STEP_BITS;
 const BUCKETS: usize = (64 - STEP_BITS as usize + 1) * STEPS;
 
-#[expect(clippy::cast_possible_truncation, reason = "a bucket number is below 1920")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a bucket number is below 1920"
+)]
 fn bucket_of(value: u64) -> usize {
     if value < STEPS as u64 {
         return value as usize;
@@ -25,7 +28,9 @@ fn top_of(bucket: usize) -> u64 {
     let octave = bucket / STEPS - 1;
     let step = (bucket % STEPS + STEPS) as u64;
     // The last bucket ends at the largest value of all.
-    (((u128::from(step) + 1) << octave) - 1).try_into().unwrap_or(u64::MAX)
+    (((u128::from(step) + 1) << octave) - 1)
+        .try_into()
+        .unwrap_or(u64::MAX)
 }
 
 /// Counts values by size. Only one thread may record.
@@ -36,7 +41,9 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { buckets: (0..BUCKETS).map(|_| Counter::default()).collect() }
+        Self {
+            buckets: (0..BUCKETS).map(|_| Counter::default()).collect(),
+        }
     }
 }
 
@@ -50,7 +57,9 @@ impl Histogram {
     /// A copy of the counts.
     #[must_use]
     pub fn snapshot(&self) -> HistogramSnapshot {
-        HistogramSnapshot { buckets: self.buckets.iter().map(Counter::get).collect() }
+        HistogramSnapshot {
+            buckets: self.buckets.iter().map(Counter::get).collect(),
+        }
     }
 }
 
@@ -62,7 +71,9 @@ pub struct HistogramSnapshot {
 
 impl Default for HistogramSnapshot {
     fn default() -> Self {
-        Self { buckets: vec![0; BUCKETS] }
+        Self {
+            buckets: vec![0; BUCKETS],
+        }
     }
 }
 
@@ -80,7 +91,11 @@ impl HistogramSnapshot {
         if count == 0 {
             return 0;
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the count")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of the count"
+        )]
         let rank = ((count as f64 * share).ceil() as u64).clamp(1, count);
         let mut seen = 0;
         for (bucket, &held) in self.buckets.iter().enumerate() {
@@ -114,6 +129,7 @@ mod tests {
                 histogram.record(value);
             }
             values.sort_unstable();
+            #[expect(clippy::cast_possible_truncation, reason = "a share of the count")]
             let rank = ((values.len() as f64 * share).ceil() as usize).clamp(1, values.len());
             let (exact, seen) = (values[rank - 1], histogram.snapshot().quantile(share));
             prop_assert!(seen >= exact && seen - exact <= exact / 32 + 1, "{} for {}", seen, exact);
@@ -132,6 +148,13 @@ mod tests {
         histogram.record(10);
         let mut sum = histogram.snapshot();
         sum.merge(&histogram.snapshot());
-        assert_eq!((sum.count(), sum.quantile(0.5), HistogramSnapshot::default().quantile(0.5)), (2, 10, 0));
+        assert_eq!(
+            (
+                sum.count(),
+                sum.quantile(0.5),
+                HistogramSnapshot::default().quantile(0.5)
+            ),
+            (2, 10, 0)
+        );
     }
 }

@@ -123,14 +123,30 @@ impl Index {
             growth_steps: 0,
         };
         for root in 0..roots {
-            let segments = [index.add_segment(root, source)?, index.add_segment(root, source)?, 0, 0];
-            index.groups.push(Group { root, depth: 0, prefix: 0, segments, count: 2, keys: 0 });
+            let segments = [
+                index.add_segment(root, source)?,
+                index.add_segment(root, source)?,
+                0,
+                0,
+            ];
+            index.groups.push(Group {
+                root,
+                depth: 0,
+                prefix: 0,
+                segments,
+                count: 2,
+                keys: 0,
+            });
             index.publish(root as usize);
         }
         Ok(index)
     }
 
-    fn add_segment(&mut self, group: u32, source: &mut impl SegmentSource) -> Result<u32, NoSegment> {
+    fn add_segment(
+        &mut self,
+        group: u32,
+        source: &mut impl SegmentSource,
+    ) -> Result<u32, NoSegment> {
         let number = u32::try_from(self.segments.len()).map_err(|_| NoSegment)?;
         let memory = source.allocate().ok_or(NoSegment)?;
         // SAFETY: the source promises the memory for good, and to nobody else.
@@ -158,7 +174,12 @@ impl Index {
 
     #[inline]
     fn home_of(hash: IndexHash) -> usize {
-        hash.0 as usize & (BUCKETS - 1)
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "masked to the buckets of a segment"
+        )]
+        let home = hash.0 as usize & (BUCKETS - 1);
+        home
     }
 
     /// Asks for the home bucket of a hash before it is needed.
@@ -189,7 +210,9 @@ impl Index {
     /// The slot of a hash that holds an address.
     #[inline]
     pub(crate) fn find_address(&self, hash: IndexHash, address: Address) -> Option<Position> {
-        self.candidates(hash).find(|(_, slot)| slot.address() == address).map(|(position, _)| position)
+        self.candidates(hash)
+            .find(|(_, slot)| slot.address() == address)
+            .map(|(position, _)| position)
     }
 
     /// The slot at a position.
@@ -284,13 +307,19 @@ impl Index {
             // Removal shifts others back, so that the mover is looked for where it lies by now.
             let from = &mut self.segments[number as usize];
             let place = from.place_of(home, slot.tag(), slot.address());
-            debug_assert!(place.is_some(), "a slot got lost while its segment was divided");
+            debug_assert!(
+                place.is_some(),
+                "a slot got lost while its segment was divided"
+            );
             if let Some(place) = place {
                 from.remove(place);
             }
             let to = &mut self.segments[target as usize];
             let placed = to.insert(home, slot.tag(), slot.class(), slot.address());
-            assert!(placed, "a slot found no place in a segment that grew emptier");
+            assert!(
+                placed,
+                "a slot found no place in a segment that grew emptier"
+            );
         }
     }
 
@@ -304,8 +333,15 @@ impl Index {
             self.double_directory();
         }
         let right = u32::try_from(self.groups.len()).map_err(|_| NoSegment)?;
-        let halves = [[group.segments[0], group.segments[1]], [group.segments[2], group.segments[3]]];
-        let counts = halves.map(|half| half.iter().map(|&s| self.segments[s as usize].count()).sum());
+        let halves = [
+            [group.segments[0], group.segments[1]],
+            [group.segments[2], group.segments[3]],
+        ];
+        let counts = halves.map(|half| {
+            half.iter()
+                .map(|&s| self.segments[s as usize].count())
+                .sum()
+        });
         for (side, half) in halves.iter().enumerate() {
             let made = Group {
                 root: group.root,
@@ -330,7 +366,11 @@ impl Index {
     }
 
     fn double_directory(&mut self) {
-        self.directory = self.directory.iter().flat_map(|&segment| [segment; 2]).collect();
+        self.directory = self
+            .directory
+            .iter()
+            .flat_map(|&segment| [segment; 2])
+            .collect();
         self.cells *= 2;
     }
 
@@ -373,10 +413,16 @@ impl Index {
                 assert_eq!(self.group_of[number as usize] as usize, id);
                 let segment = &self.segments[number as usize];
                 segment.check_invariants();
-                for slot in (0..SLOTS).map(|place| segment.slot(place)).filter(|slot| !slot.is_empty()) {
+                for slot in (0..SLOTS)
+                    .map(|place| segment.slot(place))
+                    .filter(|slot| !slot.is_empty())
+                {
                     group_keys += 1;
                     let cell = (usize::from(slot.tag()) * self.cells) >> TAG_BITS;
-                    assert_eq!(self.directory[group.root as usize * self.cells + cell], number);
+                    assert_eq!(
+                        self.directory[group.root as usize * self.cells + cell],
+                        number
+                    );
                 }
             }
             assert_eq!(group.keys, group_keys);
@@ -428,7 +474,10 @@ impl Iterator for Candidates<'_> {
         let bucket = (self.home + self.displacement) % BUCKETS;
         let place = bucket * SLOTS_A_BUCKET + within as usize;
         #[expect(clippy::cast_possible_truncation, reason = "a segment has 2048 slots")]
-        let position = Position { segment: self.number, slot: place as u32 };
+        let position = Position {
+            segment: self.number,
+            slot: place as u32,
+        };
         Some((position, self.segment.slot(place)))
     }
 }

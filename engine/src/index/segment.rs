@@ -60,7 +60,13 @@ impl Segment {
     }
 
     /// Puts a slot into the first bucket from its home on that has room; false if none within reach has.
-    pub(super) fn insert(&mut self, home: usize, tag: u16, class: SizeClass, address: Address) -> bool {
+    pub(super) fn insert(
+        &mut self,
+        home: usize,
+        tag: u16,
+        class: SizeClass,
+        address: Address,
+    ) -> bool {
         for displacement in 0..=DISPLACEMENT_MAX {
             let start = (home + displacement) % BUCKETS * SLOTS_A_BUCKET;
             let empty = (start..start + SLOTS_A_BUCKET).find(|&place| self.slot(place).is_empty());
@@ -131,7 +137,9 @@ impl Segment {
 
     /// Slots in use.
     pub(super) fn count(&self) -> usize {
-        (0..BUCKETS * SLOTS_A_BUCKET).filter(|&place| !self.slot(place).is_empty()).count()
+        (0..BUCKETS * SLOTS_A_BUCKET)
+            .filter(|&place| !self.slot(place).is_empty())
+            .count()
     }
 
     #[cfg(test)]
@@ -143,7 +151,10 @@ impl Segment {
             }
             for back in 1..=slot.displacement() {
                 let bucket = (place / SLOTS_A_BUCKET + BUCKETS - back) % BUCKETS;
-                assert!(self.search(bucket, 0).1, "a bucket on the way to {slot:?} has room");
+                assert!(
+                    self.search(bucket, 0).1,
+                    "a bucket on the way to {slot:?} has room"
+                );
             }
         }
     }

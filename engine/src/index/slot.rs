@@ -58,7 +58,6 @@ impl Slot {
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "14 bits are left")]
     pub(super) fn tag(self) -> u16 {
         (self.0 >> TAG_SHIFT) as u16
     }
@@ -76,7 +75,11 @@ impl Slot {
 
     #[inline]
     pub(super) fn with_place(self, class: SizeClass, address: Address) -> Self {
-        Self(self.0 >> DISPLACEMENT_SHIFT << DISPLACEMENT_SHIFT | class.raw() << CLASS_SHIFT | address.raw())
+        Self(
+            self.0 >> DISPLACEMENT_SHIFT << DISPLACEMENT_SHIFT
+                | class.raw() << CLASS_SHIFT
+                | address.raw(),
+        )
     }
 
     /// The size class of the record.

@@ -20,7 +20,9 @@ impl SegmentSource for Heap {
             return None;
         }
         self.pieces.push(Box::new(Memory([0; SEGMENT_BYTES])));
-        self.pieces.last_mut().map(|piece| NonNull::from(&mut **piece).cast())
+        self.pieces
+            .last_mut()
+            .map(|piece| NonNull::from(&mut **piece).cast())
     }
 }
 
@@ -37,7 +39,9 @@ fn bytes_a_key_stay_within_their_bounds() {
         let mut worst: f64 = 0.0;
         for key in 0..expected * 5 {
             let hash = hasher.hash(&key.to_le_bytes()).index;
-            index.insert(hash, SizeClass::for_units(9), address(key), &mut heap).unwrap();
+            index
+                .insert(hash, SizeClass::for_units(9), address(key), &mut heap)
+                .unwrap();
             if key + 1 == expected {
                 let sized = index.bytes() as f64 / expected as f64;
                 println!("{expected} keys: {sized:.2} bytes a key when sized for them");
@@ -56,12 +60,18 @@ fn bytes_a_key_stay_within_their_bounds() {
 #[test]
 fn a_source_that_runs_dry_is_an_error_and_loses_nothing() {
     let hasher = Hasher128::new(3);
-    let mut heap = Heap { limit: Some(3), ..Heap::default() };
+    let mut heap = Heap {
+        limit: Some(3),
+        ..Heap::default()
+    };
     let mut index = Index::new(10, &mut heap).unwrap();
     let mut stored = 0u64;
     loop {
         let hash = hasher.hash(&stored.to_le_bytes()).index;
-        if index.insert(hash, SizeClass::for_units(2), address(stored), &mut heap).is_err() {
+        if index
+            .insert(hash, SizeClass::for_units(2), address(stored), &mut heap)
+            .is_err()
+        {
             break;
         }
         stored += 1;

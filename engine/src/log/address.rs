@@ -22,7 +22,9 @@ impl PageShape {
     /// The shape of pages of a power of two of bytes.
     pub(crate) fn new(page_bytes: u32) -> Self {
         debug_assert!(page_bytes.is_power_of_two());
-        Self { unit_bits: (page_bytes as usize / UNIT_BYTES).trailing_zeros() }
+        Self {
+            unit_bits: (page_bytes as usize / UNIT_BYTES).trailing_zeros(),
+        }
     }
 
     /// A page, in bytes.

@@ -12,6 +12,10 @@ const LINEAR: u32 = 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SizeClass(u8);
 
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a class has at most 960 units"
+)]
 const UNITS: [u16; 64] = {
     let mut units = [0u16; 64];
     let mut class = 1;
@@ -65,7 +69,6 @@ impl SizeClass {
 
     /// The class of 6 bits.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "masked to 6 bits")]
     pub(crate) fn from_raw(raw: u64) -> Self {
         Self((raw & 63) as u8)
     }
@@ -80,7 +83,10 @@ mod tests {
         for units in 1..=CLASS_UNITS_MAX {
             let class = SizeClass::for_units(units);
             let rounded = class.units().unwrap();
-            assert!(rounded >= units && (rounded - units) * 8 <= units, "{units} -> {rounded}");
+            assert!(
+                rounded >= units && (rounded - units) * 8 <= units,
+                "{units} -> {rounded}"
+            );
             assert_eq!(SizeClass::from_raw(class.raw()), class);
             // No smaller class would do.
             let smaller = SizeClass::from_raw(class.raw() - 1).units();

@@ -60,7 +60,9 @@ impl PageHeader {
     #[cfg(test)]
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let whole = xxh3_64(&bytes[..HEADER_BYTES - 8]) == long(HEADER_BYTES - 8);

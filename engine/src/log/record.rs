@@ -33,7 +33,10 @@ const _: () = assert!(KEY_BYTES_MAX < 1 << KEY_BITS && VALUE_BYTES_MAX < 1 << VA
 
 /// Units that a record takes.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "key and value lengths are limited")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "key and value lengths are limited"
+)]
 pub(crate) fn units_for(key_bytes: usize, value_bytes: usize) -> u32 {
     (1 + (key_bytes + value_bytes).div_ceil(UNIT_BYTES)) as u32
 }
@@ -55,7 +58,10 @@ pub(crate) fn prefetch(pointer: *const u8) {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHeader(u128);
 
-#[expect(clippy::cast_possible_truncation, reason = "takes fields out of the packed word")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "takes fields out of the packed word"
+)]
 impl RecordHeader {
     /// Packs a header without a checksum.
     #[inline]
@@ -108,7 +114,8 @@ impl RecordHeader {
     /// The checksum over key, value and the rest of the header.
     fn compute_check(self, body: &[u8]) -> u32 {
         let plain = self.with_hot(false).with_check(0).0;
-        let mixed = xxh3_64(body) ^ (plain as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        let mixed = xxh3_64(body)
+            ^ (plain as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
             ^ ((plain >> 64) as u64).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
         (mixed ^ (mixed >> 32)) as u32
     }
@@ -141,7 +148,10 @@ impl<'a> RecordView<'a> {
         let length = (header.key_bytes() + header.value_bytes()) as usize;
         // The padding must be there too, so that a record can be copied unit by unit.
         let whole = bytes.get(..header.units() as usize * UNIT_BYTES)?;
-        Some(Self { header, body: &whole[UNIT_BYTES..UNIT_BYTES + length] })
+        Some(Self {
+            header,
+            body: &whole[UNIT_BYTES..UNIT_BYTES + length],
+        })
     }
     pub(crate) fn header(&self) -> RecordHeader {
         self.header
@@ -233,7 +243,10 @@ impl LocalRecord {
     pub(crate) fn key<'a>(&self) -> &'a [u8] {
         // SAFETY: `at` promised a whole record that outlives the slice.
         unsafe {
-            slice::from_raw_parts(self.pointer.add(UNIT_BYTES), self.header().key_bytes() as usize)
+            slice::from_raw_parts(
+                self.pointer.add(UNIT_BYTES),
+                self.header().key_bytes() as usize,
+            )
         }
     }
 
@@ -266,7 +279,12 @@ impl LocalRecord {
         let old = self.header();
         let key_bytes = old.key_bytes() as usize;
         debug_assert!(units_for(key_bytes, value.len()) <= old.units());
-        self.set_header(RecordHeader::new(version, old.flags() & !HOT, key_bytes, value.len()));
+        self.set_header(RecordHeader::new(
+            version,
+            old.flags() & !HOT,
+            key_bytes,
+            value.len(),
+        ));
         // SAFETY: the new record takes no more units than the old one did.
         unsafe {
             let start = self.pointer.add(UNIT_BYTES + key_bytes);

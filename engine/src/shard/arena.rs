@@ -62,11 +62,6 @@ impl Arena {
         }
     }
 
-    /// Where the region starts.
-    pub(crate) fn base(&self) -> NonNull<u8> {
-        self.region.as_ptr()
-    }
-
     fn offset(&self, frame: u32) -> usize {
         self.frames_offset + frame as usize * self.page_bytes
     }
@@ -80,12 +75,29 @@ impl Arena {
     /// A piece of a frame as the fabric names it.
     pub(crate) fn slice(&self, frame: Frame, offset: usize, bytes: u32) -> LocalSlice {
         debug_assert!(offset + bytes as usize <= self.page_bytes);
-        LocalSlice { key: self.key, offset: (self.offset(frame.0) + offset) as u64, bytes }
+        LocalSlice {
+            key: self.key,
+            offset: (self.offset(frame.0) + offset) as u64,
+            bytes,
+        }
     }
 
     /// A piece of the landing space as the fabric names it.
     pub(crate) fn landing_slice(&self, offset: u64, bytes: u32) -> LocalSlice {
-        LocalSlice { key: self.key, offset, bytes }
+        LocalSlice {
+            key: self.key,
+            offset,
+            bytes,
+        }
+    }
+
+    /// Where a piece of the landing space starts.
+    #[inline]
+    pub(crate) fn landing_pointer(&self, offset: u64) -> *mut u8 {
+        #[expect(clippy::cast_possible_truncation, reason = "inside a mapped region")]
+        let offset = offset as usize;
+        debug_assert!(offset < self.frames_offset);
+        self.region.as_ptr().as_ptr().wrapping_add(offset)
     }
 
     /// Takes a frame for a page; `urgent` callers may take the reserve.
@@ -121,11 +133,6 @@ impl Arena {
     pub(crate) fn page_frames(&self) -> usize {
         self.total - self.index_frames
     }
-
-    /// Index segments that can be had without another frame.
-    pub(crate) fn segments_at_hand(&self) -> usize {
-        self.carving.map_or(0, |(_, used)| self.page_bytes / SEGMENT_BYTES - used)
-    }
 }
 
 impl SegmentSource for Arena {
@@ -143,6 +150,10 @@ impl SegmentSource for Arena {
         };
         self.carving = Some((frame, used + 1));
         // SAFETY: the frame lies inside the region and `used` segments before this one fit in it.
-        Some(unsafe { self.region.as_ptr().add(self.offset(frame) + used * SEGMENT_BYTES) })
+        Some(unsafe {
+            self.region
+                .as_ptr()
+                .add(self.offset(frame) + used * SEGMENT_BYTES)
+        })
     }
 }

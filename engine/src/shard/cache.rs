@@ -15,9 +15,9 @@ use super::Shard;
 use super::tail::TailKind;
 use crate::constants::UNIT_BYTES;
 use crate::index::{Position, Slot};
+use crate::log::Address;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES};
 use crate::log::record::LocalRecord;
-use crate::log::Address;
 use crate::routing::IndexHash;
 
 /// Records looked at in one slice of an eviction.
@@ -91,7 +91,10 @@ impl Cache {
     fn seen_before(&mut self, address: Address) -> bool {
         let mixed = address.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let place = usize::try_from(mixed >> 20).unwrap_or(0) & (self.ghosts.len() - 1);
-        #[expect(clippy::cast_possible_truncation, reason = "a fingerprint of the lowest bits")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a fingerprint of the lowest bits"
+        )]
         let print = (mixed as u16) | 1;
         let seen = self.ghosts[place] == print;
         self.ghosts[place] = print;
@@ -106,7 +109,11 @@ impl Cache {
     /// A cache page was freed.
     pub(super) fn forget(&mut self, page: u32) {
         self.pages.retain(|&other| other != page);
-        if self.eviction.as_ref().is_some_and(|eviction| eviction.page == page) {
+        if self
+            .eviction
+            .as_ref()
+            .is_some_and(|eviction| eviction.page == page)
+        {
             self.eviction = None;
         }
     }
@@ -143,14 +150,21 @@ impl<E: Endpoint> Shard<E> {
         let pointer = self.local_pointer(address);
         debug_assert!(!pointer.is_null(), "a cached copy without a frame");
         // SAFETY: a copy is local as long as a slot holds it, and the unit before it holds its home.
-        Address::from_raw(u64::from_le(unsafe { pointer.sub(UNIT_BYTES).cast::<u64>().read() }))
+        Address::from_raw(u64::from_le(unsafe {
+            pointer.sub(UNIT_BYTES).cast::<u64>().read()
+        }))
     }
 
     /// Gives a cached copy a new home.
     pub(super) fn set_home(&mut self, address: Address, home: Address) {
         let pointer = self.local_pointer(address);
         // SAFETY: as in `home_of`.
-        unsafe { pointer.sub(UNIT_BYTES).cast::<u64>().write(home.raw().to_le()) };
+        unsafe {
+            pointer
+                .sub(UNIT_BYTES)
+                .cast::<u64>()
+                .write(home.raw().to_le());
+        };
     }
 
     /// Copies a far record that was just read into the cache, if it was read before not long ago.
@@ -198,15 +212,23 @@ impl<E: Endpoint> Shard<E> {
         if self.cache.eviction.is_some() {
             return true;
         }
-        let Some(&page) = self.cache.pages.front() else { return false };
+        let Some(&page) = self.cache.pages.front() else {
+            return false;
+        };
         self.pin(page);
-        self.cache.eviction = Some(Eviction { page, next: 0, kept_units: 0 });
+        self.cache.eviction = Some(Eviction {
+            page,
+            next: 0,
+            kept_units: 0,
+        });
         true
     }
 
     /// One slice of the eviction under way. True if there is one.
     pub(super) fn evict_cache_slice(&mut self) -> bool {
-        let Some(mut eviction) = self.cache.eviction.take() else { return false };
+        let Some(mut eviction) = self.cache.eviction.take() else {
+            return false;
+        };
         let entry = self.pages.get(eviction.page);
         let (units, records) = (entry.units, entry.records);
         let frame = self.pages.pointer(eviction.page);
@@ -225,8 +247,7 @@ impl<E: Endpoint> Shard<E> {
                 let length = record.header().units();
                 let mut target = home;
                 if record.is_hot() && eviction.kept_units < units / 2 {
-                    let copied =
-                        self.copy_into_cache(entry.hash, slot, home, record.bytes());
+                    let copied = self.copy_into_cache(entry.hash, slot, home, record.bytes());
                     if let Some(copy) = copied {
                         eviction.kept_units += length;
                         self.counters.cache_second_chances.add(1);

@@ -10,11 +10,11 @@ use super::pages::{PageKind, PageState};
 use super::tail::TailKind;
 use super::wait::Posted;
 use super::{Errand, Shard};
-use crate::constants::UNIT_BYTES;
+use crate::constants::{UNIT, UNIT_BYTES};
 use crate::index::{Position, Slot};
+use crate::log::Address;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry};
 use crate::log::record::{LocalRecord, RecordView};
-use crate::log::Address;
 
 /// READs of a compaction under way at once.
 const READS_MAX: usize = 16;
@@ -196,13 +196,19 @@ impl<E: Endpoint> Shard<E> {
             page,
             records: self.pages.get(page).records,
             next: 0,
-            directory: if local { Directory::Local } else { Directory::Unposted },
+            directory: if local {
+                Directory::Local
+            } else {
+                Directory::Unposted
+            },
             fault: Fault::None,
         });
     }
 
     fn work_on_victim(&mut self) -> bool {
-        let Some(mut victim) = self.compactor.victim.take() else { return false };
+        let Some(mut victim) = self.compactor.victim.take() else {
+            return false;
+        };
         let mut busy = self.move_landed(&mut victim);
         match victim.directory {
             Directory::Unposted => busy |= self.read_directory(&mut victim),
@@ -234,8 +240,12 @@ impl<E: Endpoint> Shard<E> {
         let entry = self.pages.get(victim.page);
         let unit = entry.units;
         let bytes = page::directory_bytes(entry.records).next_multiple_of(UNIT_BYTES);
-        let Ok(bytes) = u32::try_from(bytes) else { return false };
-        let Some(landing) = self.landing.allocate(bytes) else { return false };
+        let Ok(bytes) = u32::try_from(bytes) else {
+            return false;
+        };
+        let Some(landing) = self.landing.allocate(bytes) else {
+            return false;
+        };
         let errand = Errand::Compaction(DIRECTORY);
         match self.post_read(errand, victim.page, unit, landing.offset(), bytes) {
             Posted::Yes => {
@@ -254,7 +264,9 @@ impl<E: Endpoint> Shard<E> {
 
     /// Takes the completion of a READ that compaction posted.
     pub(super) fn compaction_landed(&mut self, slot: u32, status: Status) {
-        let Some(mut victim) = self.compactor.victim.take() else { return };
+        let Some(mut victim) = self.compactor.victim.take() else {
+            return;
+        };
         if slot == DIRECTORY {
             let unit = self.pages.get(victim.page).units;
             let before = std::mem::replace(&mut victim.directory, Directory::Unposted);
@@ -289,9 +301,7 @@ impl<E: Endpoint> Shard<E> {
         // SAFETY: the directory has `records` entries, in the page's frame or in the landing buffer it was read into.
         unsafe {
             let start = match &victim.directory {
-                Directory::Landed(landing) => {
-                    self.arena.base().as_ptr().add(landing.offset() as usize)
-                }
+                Directory::Landed(landing) => self.arena.landing_pointer(landing.offset()),
                 _ => {
                     let units = self.pages.get(victim.page).units as usize;
                     self.pages.pointer(victim.page).add(units * UNIT_BYTES)
@@ -307,7 +317,8 @@ impl<E: Endpoint> Shard<E> {
                 return Life::Direct(position, slot);
             }
             let page = slot.address().page(self.shape);
-            if self.pages.get(page).kind == PageKind::Cache && self.home_of(slot.address()) == address
+            if self.pages.get(page).kind == PageKind::Cache
+                && self.home_of(slot.address()) == address
             {
                 return Life::Cached(slot);
             }
@@ -344,9 +355,14 @@ impl<E: Endpoint> Shard<E> {
                     }
                     // SAFETY: the slot holds the address, so a whole record is there.
                     let record = unsafe { LocalRecord::at(pointer) };
-                    let Some(moved) = self.move_record(&entry, slot, record.bytes()) else { break };
+                    let Some(moved) = self.move_record(&entry, slot, record.bytes()) else {
+                        break;
+                    };
                     self.index.replace(position, slot.class(), moved);
-                    self.retire(address, Self::account_bytes(slot.class(), record.header().units()));
+                    self.retire(
+                        address,
+                        Self::account_bytes(slot.class(), record.header().units()),
+                    );
                 }
             }
             victim.next += 1;
@@ -358,14 +374,24 @@ impl<E: Endpoint> Shard<E> {
     fn move_home(&mut self, entry: &DirectoryEntry, address: Address, slot: Slot) -> bool {
         // SAFETY: the slot holds the copy's address, so a whole record is there.
         let record = unsafe { LocalRecord::at(self.local_pointer(slot.address())) };
-        let Some(home) = self.move_record(entry, slot, record.bytes()) else { return false };
+        let Some(home) = self.move_record(entry, slot, record.bytes()) else {
+            return false;
+        };
         self.set_home(slot.address(), home);
-        self.retire(address, Self::account_bytes(slot.class(), record.header().units()));
+        self.retire(
+            address,
+            Self::account_bytes(slot.class(), record.header().units()),
+        );
         true
     }
 
     /// Copies a record to the cold tail; `None` while there is no frame for it.
-    fn move_record(&mut self, entry: &DirectoryEntry, slot: Slot, record: &[u8]) -> Option<Address> {
+    fn move_record(
+        &mut self,
+        entry: &DirectoryEntry,
+        slot: Slot,
+        record: &[u8],
+    ) -> Option<Address> {
         let units = u32::try_from(record.len() / UNIT_BYTES).ok()?;
         let (address, pointer) = self.reserve(TailKind::Cold, units).ok()?;
         // SAFETY: `reserve` made room for `units`; the source is another page or a landing buffer.
@@ -375,7 +401,9 @@ impl<E: Endpoint> Shard<E> {
         }
         self.commit(TailKind::Cold, entry.hash, address, slot.class(), units);
         self.counters.compaction_records_moved.add(1);
-        self.counters.compaction_bytes_moved.add(record.len() as u64);
+        self.counters
+            .compaction_bytes_moved
+            .add(record.len() as u64);
         Some(address)
     }
 
@@ -406,7 +434,9 @@ impl<E: Endpoint> Shard<E> {
             }
             let address = Address::new(self.shape, victim.page, entry.unit);
             if let Life::Direct(_, slot) = self.life_of(&entry, address) {
-                let Some(units) = slot.class().units() else { break };
+                let Some(units) = slot.class().units() else {
+                    break;
+                };
                 let reach = (entry.unit + units).min(used).max(end);
                 if reach - start > RUN_UNITS {
                     break;
@@ -421,12 +451,21 @@ impl<E: Endpoint> Shard<E> {
             victim.fault = Fault::Damage;
             return false;
         }
-        let bytes = (end - start) * UNIT_BYTES as u32;
-        let Some(landing) = self.landing.allocate(bytes) else { return false };
+        let bytes = (end - start) * UNIT;
+        let Some(landing) = self.landing.allocate(bytes) else {
+            return false;
+        };
         let errand = Errand::Compaction(u32::try_from(place).unwrap_or(u32::MAX));
         match self.post_read(errand, victim.page, start, landing.offset(), bytes) {
             Posted::Yes => {
-                let run = Run { landing, landed: false, start, bytes, next: first, last };
+                let run = Run {
+                    landing,
+                    landed: false,
+                    start,
+                    bytes,
+                    next: first,
+                    last,
+                };
                 self.compactor.runs[place] = Some(run);
                 victim.next = last;
                 true
@@ -456,7 +495,7 @@ impl<E: Endpoint> Shard<E> {
                     Life::Dead => true,
                     Life::Cached(slot) => self.move_home(&entry, address, slot),
                     Life::Direct(position, slot) => {
-                        let skip = entry.unit.saturating_sub(run.start) * UNIT_BYTES as u32;
+                        let skip = entry.unit.saturating_sub(run.start) * UNIT;
                         // SAFETY: the READ has completed; the buffer is freed below, when the run is done.
                         let read = unsafe { self.landed(run.landing.offset(), run.bytes) };
                         let view = read.get(skip as usize..).and_then(RecordView::parse);

@@ -28,7 +28,12 @@ impl ExtentPool {
             // The queue has room for every extent there is.
             let _ = free.push(extent);
         }
-        Self { key, page_bytes, count: count as usize, free }
+        Self {
+            key,
+            page_bytes,
+            count: count as usize,
+            free,
+        }
     }
 
     /// Takes a free extent.

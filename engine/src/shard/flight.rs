@@ -141,7 +141,10 @@ impl Flights {
             free_flights: (0..flights).rev().collect(),
             parked: (0..parked).map(|_| None).collect(),
             free_parked: (0..parked).rev().collect(),
-            by_hash: HashMap::with_capacity_and_hasher(flights as usize * 2, BuildHasherDefault::default()),
+            by_hash: HashMap::with_capacity_and_hasher(
+                flights as usize * 2,
+                BuildHasherDefault::default(),
+            ),
         }
     }
 
@@ -208,9 +211,18 @@ impl Flights {
         key_bytes: u32,
         value_bytes: u32,
     ) -> Result<(), Landing> {
-        let Some(id) = self.free_parked.pop() else { return Err(message) };
-        self.parked[id as usize] =
-            Some(Parked { lane, token, kind, message, key_bytes, value_bytes, next: NONE });
+        let Some(id) = self.free_parked.pop() else {
+            return Err(message);
+        };
+        self.parked[id as usize] = Some(Parked {
+            lane,
+            token,
+            kind,
+            message,
+            key_bytes,
+            value_bytes,
+            next: NONE,
+        });
         let tail = self.flights[flight as usize].tail;
         if tail == NONE {
             self.flights[flight as usize].head = id;
@@ -224,7 +236,11 @@ impl Flights {
     /// The first request of a flight.
     pub(crate) fn first(&self, flight: u32) -> Option<&Parked> {
         let head = self.flights[flight as usize].head;
-        if head == NONE { None } else { self.parked[head as usize].as_ref() }
+        if head == NONE {
+            None
+        } else {
+            self.parked[head as usize].as_ref()
+        }
     }
 
     /// Takes the first request out of a flight.

@@ -54,7 +54,11 @@ impl Flusher {
             flush: None,
             buffers: [const { None }; WRITES_MAX],
             outstanding: [false; WRITES_MAX],
-            piece_bytes: if encrypts { CIPHER_PIECE_BYTES } else { PIECE_BYTES },
+            piece_bytes: if encrypts {
+                CIPHER_PIECE_BYTES
+            } else {
+                PIECE_BYTES
+            },
             failures: 0,
             flush_all: false,
         }
@@ -96,12 +100,19 @@ impl<E: Endpoint> Shard<E> {
         if self.flusher.keeps_failing() && !self.rounds.is_multiple_of(1024) {
             return false;
         }
-        let Some(place) = self.sealed.iter().position(|&page| self.pages.get(page).pins == 0)
+        let Some(place) = self
+            .sealed
+            .iter()
+            .position(|&page| self.pages.get(page).pins == 0)
         else {
             return false;
         };
-        let Some(extent) = self.extents.claim() else { return false };
-        let Some(number) = self.sealed.remove(place) else { return false };
+        let Some(extent) = self.extents.claim() else {
+            return false;
+        };
+        let Some(number) = self.sealed.remove(place) else {
+            return false;
+        };
         self.sequence += 1;
         let entry = self.pages.get_mut(number);
         entry.state = PageState::Flushing;
@@ -124,7 +135,9 @@ impl<E: Endpoint> Shard<E> {
     pub(super) fn continue_flush(&mut self) -> bool {
         let mut busy = false;
         for _ in 0..PIECES_A_SLICE {
-            let Some(flush) = &self.flusher.flush else { return busy };
+            let Some(flush) = &self.flusher.flush else {
+                return busy;
+            };
             if flush.failed || flush.posted == flush.bytes {
                 break;
             }
@@ -141,10 +154,14 @@ impl<E: Endpoint> Shard<E> {
         let Some(slot) = self.flusher.outstanding.iter().position(|&out| !out) else {
             return false;
         };
-        let Some(flush) = &self.flusher.flush else { return false };
+        let Some(flush) = &self.flusher.flush else {
+            return false;
+        };
         let (number, start) = (flush.page, flush.posted);
         let end = (start + self.flusher.piece_bytes).min(flush.bytes);
-        let Ok(bytes) = u32::try_from(end - start) else { return false };
+        let Ok(bytes) = u32::try_from(end - start) else {
+            return false;
+        };
         let entry = self.pages.get(number);
         let (Some(extent), Some(frame), sequence) = (entry.extent, entry.frame, entry.sequence)
         else {
@@ -179,9 +196,16 @@ impl<E: Endpoint> Shard<E> {
             }
             None => self.arena.slice(frame, start, bytes),
         };
-        let work = Work::Write { local, remote: self.extents.remote(extent, start as u64) };
+        let work = Work::Write {
+            local,
+            remote: self.extents.remote(extent, start as u64),
+        };
         let errand = Errand::Flush(u32::try_from(slot).unwrap_or(u32::MAX));
-        let request = WorkRequest { id: errand.id(), work, signalled: true };
+        let request = WorkRequest {
+            id: errand.id(),
+            work,
+            signalled: true,
+        };
         match self.post(WRITES, request) {
             Posted::Yes => {
                 self.flusher.outstanding[slot] = true;
@@ -209,7 +233,9 @@ impl<E: Endpoint> Shard<E> {
 
     /// Gives every record that starts before `end` its checksum.
     fn fill_checks(&mut self, end: usize) {
-        let Some(flush) = &mut self.flusher.flush else { return };
+        let Some(flush) = &mut self.flusher.flush else {
+            return;
+        };
         let entry = self.pages.get(flush.page);
         let frame = self.pages.pointer(flush.page);
         let directory = entry.units as usize * UNIT_BYTES;
@@ -247,11 +273,15 @@ impl<E: Endpoint> Shard<E> {
         if self.flusher.in_flight() {
             return;
         }
-        let Some(flush) = &self.flusher.flush else { return };
+        let Some(flush) = &self.flusher.flush else {
+            return;
+        };
         if !flush.failed && flush.posted < flush.bytes {
             return;
         }
-        let Some(flush) = self.flusher.flush.take() else { return };
+        let Some(flush) = self.flusher.flush.take() else {
+            return;
+        };
         let entry = self.pages.get_mut(flush.page);
         if flush.failed {
             // The page is as good as before: dirty, local, to be flushed under a new sequence number.

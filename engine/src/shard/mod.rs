@@ -111,7 +111,10 @@ impl Errand {
         let low = id.0 as u32;
         match id.0 >> 32 {
             0 => Self::Flight(low),
-            1 => Self::Chunk(stream::ChunkId { stream: (low >> 8) as u8, chunk: low as u8 }),
+            1 => Self::Chunk(stream::ChunkId {
+                stream: (low >> 8) as u8,
+                chunk: low as u8,
+            }),
             2 => Self::Flush(low),
             _ => Self::Compaction(low),
         }
@@ -150,8 +153,6 @@ pub(crate) struct Shard<E: Endpoint> {
     now_ns: u64,
     /// Local frames are short and nothing that background work can do frees one.
     exhausted: bool,
-    /// A lane whose client has gone.
-    gone: Vec<LaneId>,
     rounds: u64,
     /// Large landing blocks that parked messages hold.
     long_messages: usize,
@@ -214,8 +215,7 @@ impl<E: Endpoint> Shard<E> {
         let key: LocalKey = options.endpoint.register(Arc::clone(&options.arena));
         let streams_offset = layout.landing_bytes;
         let head_bytes = streams_offset + Streams::bytes(layout.chunk_bytes);
-        let mut arena =
-            Arena::new(options.arena, key, head_bytes, page_bytes, FRAMES_RESERVED);
+        let mut arena = Arena::new(options.arena, key, head_bytes, page_bytes, FRAMES_RESERVED);
         let too_small = |have: usize| Error::Config {
             field: "local_bytes",
             value: format!("{} bytes a shard", options.local_bytes),
@@ -225,8 +225,7 @@ impl<E: Endpoint> Shard<E> {
                 options.keys_expected
             ),
         };
-        let index = Index::new(options.keys_expected, &mut arena)
-            .map_err(|_| too_small(0))?;
+        let index = Index::new(options.keys_expected, &mut arena).map_err(|_| too_small(0))?;
         if arena.page_frames() < FRAMES_MIN + FRAMES_RESERVED {
             return Err(too_small(arena.page_frames()));
         }
@@ -264,7 +263,6 @@ impl<E: Endpoint> Shard<E> {
             sequence: 0,
             now_ns: 0,
             exhausted: false,
-            gone: Vec::new(),
             rounds: 0,
             long_messages: 0,
             arena,
@@ -308,16 +306,6 @@ impl<E: Endpoint> Shard<E> {
             && !self.wants_room()
     }
 
-    /// A lane's client has gone: answers to it are dropped from now on.
-    pub(crate) fn forget_lane(&mut self, lane: LaneId) {
-        self.gone.push(lane);
-    }
-
-    /// A lane has a new client.
-    pub(crate) fn adopt_lane(&mut self, lane: LaneId) {
-        self.gone.retain(|&gone| gone != lane);
-    }
-
     fn ring(&mut self, now_ns: u64) {
         for queue in [READS, WRITES] {
             self.endpoint.queue(queue).ring_doorbell(now_ns);
@@ -333,7 +321,9 @@ impl<E: Endpoint> Shard<E> {
         counters.frames_free.set(self.arena.free_count() as u64);
         counters.frames_total.set(self.arena.total() as u64);
         counters.pending.set(self.flights.parked_count() as u64);
-        counters.landing_in_use_bytes.set(self.landing.in_use_bytes());
+        counters
+            .landing_in_use_bytes
+            .set(self.landing.in_use_bytes());
         if self.rounds.is_multiple_of(4096) || self.is_quiet() {
             let (mut far_pages, mut live, mut dead) = (0, 0, 0);
             for (_, page) in self.pages.iter().filter(|(_, page)| page.extent.is_some()) {
@@ -383,7 +373,10 @@ impl<E: Endpoint> Shard<E> {
         let entry = self.pages.get(page);
         if entry.live_bytes > 0
             || entry.pins > 0
-            || matches!(entry.state, PageState::Open | PageState::Free | PageState::Flushing)
+            || matches!(
+                entry.state,
+                PageState::Open | PageState::Free | PageState::Flushing
+            )
         {
             return;
         }

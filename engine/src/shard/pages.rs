@@ -98,8 +98,12 @@ impl PageTable {
     pub(crate) fn open(&mut self, kind: PageKind, frame: Frame, pointer: *mut u8) -> Option<u32> {
         let number = self.free.pop()?;
         self.pointers[number as usize] = pointer;
-        self.pages[number as usize] =
-            Page { state: PageState::Open, kind, frame: Some(frame), ..Page::default() };
+        self.pages[number as usize] = Page {
+            state: PageState::Open,
+            kind,
+            frame: Some(frame),
+            ..Page::default()
+        };
         Some(number)
     }
 
@@ -139,7 +143,9 @@ impl PageTable {
 
     /// Every page in use, with its number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Page)> {
-        (0u32..).zip(&self.pages).filter(|(_, page)| page.state != PageState::Free)
+        (0u32..)
+            .zip(&self.pages)
+            .filter(|(_, page)| page.state != PageState::Free)
     }
 
     /// Bytes that the table itself needs for a number of pages.

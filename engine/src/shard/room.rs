@@ -2,9 +2,9 @@
 
 use farcore_rdma::Endpoint;
 
+use super::Shard;
 use super::pages::{PageKind, PageState};
 use super::tail::{HEADER_UNITS, OpenPage, TailKind};
-use super::Shard;
 use crate::constants::UNIT_BYTES;
 use crate::error::Error;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry, PageHeader};
@@ -43,17 +43,20 @@ impl<E: Endpoint> Shard<E> {
 
     #[cold]
     fn open_page(&mut self, kind: TailKind) -> Result<(), NoRoom> {
-        let frame = match self.arena.take(kind == TailKind::Cold) {
-            Some(frame) => frame,
-            None => return Err(self.no_frame()),
+        let Some(frame) = self.arena.take(kind == TailKind::Cold) else {
+            return Err(self.no_frame());
         };
-        let page_kind = if kind == TailKind::Cache { PageKind::Cache } else { PageKind::Log };
+        let page_kind = if kind == TailKind::Cache {
+            PageKind::Cache
+        } else {
+            PageKind::Log
+        };
         let pointer = self.arena.pointer(frame).as_ptr();
         let Some(number) = self.pages.open(page_kind, frame, pointer) else {
             self.arena.give(frame);
             return Err(self.no_frame());
         };
-        let previous = self.tails.get(kind).replace(OpenPage::new(number, frame));
+        let previous = self.tails.get(kind).replace(OpenPage::new(number));
         if let Some(previous) = previous {
             self.pages.get_mut(previous.page).successor = Some(number);
             self.seal(previous);
@@ -84,7 +87,9 @@ impl<E: Endpoint> Shard<E> {
     ) {
         let page_bytes = self.shape.page_bytes();
         let unit = address.unit(self.shape);
-        let Some(open) = self.tails.get(kind) else { return };
+        let Some(open) = self.tails.get(kind) else {
+            return;
+        };
         open.unit = unit + units;
         open.records += 1;
         let number = open.page;
@@ -193,10 +198,16 @@ impl<E: Endpoint> Shard<E> {
     }
 
     fn evict_clean(&mut self) -> bool {
-        let Some(place) = self.clean.iter().position(|&page| self.pages.get(page).pins == 0) else {
+        let Some(place) = self
+            .clean
+            .iter()
+            .position(|&page| self.pages.get(page).pins == 0)
+        else {
             return false;
         };
-        let Some(page) = self.clean.remove(place) else { return false };
+        let Some(page) = self.clean.remove(place) else {
+            return false;
+        };
         if let Some(frame) = self.pages.evict(page) {
             self.arena.give(frame);
             self.counters.pages_evicted.add(1);

@@ -2,12 +2,12 @@
 
 use farcore_rdma::Endpoint;
 
+use super::Shard;
 use super::pages::PageKind;
 use super::request::{Answers, LaneId, Request};
 use super::room::NoRoom;
 use super::stream::{ChunkId, Located};
 use super::tail::TailKind;
-use super::Shard;
 use crate::constants::UNIT_BYTES;
 use crate::error::Error;
 use crate::index::{Position, Slot};
@@ -52,9 +52,19 @@ pub(super) enum Step {
 
 enum Found<'a> {
     Absent,
-    Local { position: Position, slot: Slot, record: LocalRecord },
-    Confirmed { position: Position, slot: Slot, far: Confirmed<'a> },
-    Unknown { slot: Slot },
+    Local {
+        position: Position,
+        slot: Slot,
+        record: LocalRecord,
+    },
+    Confirmed {
+        position: Position,
+        slot: Slot,
+        far: Confirmed<'a>,
+    },
+    Unknown {
+        slot: Slot,
+    },
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -122,8 +132,12 @@ impl<E: Endpoint> Shard<E> {
         ) {
             Step::Done => true,
             Step::Blocked => false,
-            Step::Fetch { address, class } => self.launch(lane, request, address, Some(class), None),
-            Step::Await { address, chunk } => self.launch(lane, request, address, None, Some(chunk)),
+            Step::Fetch { address, class } => {
+                self.launch(lane, request, address, Some(class), None)
+            }
+            Step::Await { address, chunk } => {
+                self.launch(lane, request, address, None, Some(chunk))
+            }
         }
     }
 
@@ -143,9 +157,20 @@ impl<E: Endpoint> Shard<E> {
             Operation::Put { key, value } => {
                 self.put(lane, token, hash, key, value, None, evidence, answers)
             }
-            Operation::CompareAndSwap { key, expected, value } => {
-                self.put(lane, token, hash, key, value, Some(expected), evidence, answers)
-            }
+            Operation::CompareAndSwap {
+                key,
+                expected,
+                value,
+            } => self.put(
+                lane,
+                token,
+                hash,
+                key,
+                value,
+                Some(expected),
+                evidence,
+                answers,
+            ),
             Operation::Delete { key } => self.delete(lane, token, hash, key, evidence, answers),
         }
     }
@@ -158,7 +183,11 @@ impl<E: Endpoint> Shard<E> {
             let pointer = self.local_pointer(address);
             if pointer.is_null() {
                 if let Some(far) = evidence.confirmed.filter(|far| far.address == address) {
-                    return Found::Confirmed { position, slot, far };
+                    return Found::Confirmed {
+                        position,
+                        slot,
+                        far,
+                    };
                 }
                 if matches!(found, Found::Absent) && !evidence.cleared.contains(&address) {
                     found = Found::Unknown { slot };
@@ -168,7 +197,11 @@ impl<E: Endpoint> Shard<E> {
             // SAFETY: a slot's address names a whole record in its page's frame.
             let record = unsafe { LocalRecord::at(pointer) };
             if record.key() == key {
-                return Found::Local { position, slot, record };
+                return Found::Local {
+                    position,
+                    slot,
+                    record,
+                };
             }
             self.counters.tag_false_matches.add(1);
         }
@@ -200,7 +233,9 @@ impl<E: Endpoint> Shard<E> {
     ) -> Result<Found<'a>, Step> {
         let (address, class) = (slot.address(), slot.class());
         let fetch = Step::Fetch { address, class };
-        let Some(units) = class.units() else { return Err(fetch) };
+        let Some(units) = class.units() else {
+            return Err(fetch);
+        };
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         let units = units.min(self.pages.get(page).units.saturating_sub(unit));
         match self.locate(page, unit, units) {
@@ -208,7 +243,8 @@ impl<E: Endpoint> Shard<E> {
                 // SAFETY: the chunk is ready and is not reused before the next post, which is after this request.
                 let read = unsafe { self.landed(offset, bytes) };
                 self.stream_served(id, page, unit, units);
-                let Some(record) = record::RecordView::parse(read).filter(|view| view.verify())
+                let Some(record) =
+                    record::RecordView::parse(read).filter(record::RecordView::verify)
                 else {
                     return Err(fetch);
                 };
@@ -218,8 +254,19 @@ impl<E: Endpoint> Shard<E> {
                 self.counters.stream_hits.add(1);
                 let wanted = record.units() as usize * UNIT_BYTES;
                 self.counters.far_wanted_bytes.add(wanted as u64);
-                let far = Confirmed { address, header: record.header(), record: Some(&read[..wanted]) };
-                match self.find(hash, key, Evidence { confirmed: Some(far), ..evidence }) {
+                let far = Confirmed {
+                    address,
+                    header: record.header(),
+                    record: Some(&read[..wanted]),
+                };
+                match self.find(
+                    hash,
+                    key,
+                    Evidence {
+                        confirmed: Some(far),
+                        ..evidence
+                    },
+                ) {
                     Found::Unknown { .. } => Err(fetch),
                     found => Ok(found),
                 }
@@ -265,14 +312,26 @@ impl<E: Endpoint> Shard<E> {
                 answers.answer(
                     lane,
                     token,
-                    Answer::Value { version: header.version(), value: record.value() },
+                    Answer::Value {
+                        version: header.version(),
+                        value: record.value(),
+                    },
                 );
             }
-            Found::Confirmed { position, slot, far } => {
+            Found::Confirmed {
+                position,
+                slot,
+                far,
+            } => {
                 let Some(bytes) = far.record else {
-                    return Step::Fetch { address: far.address, class: slot.class() };
+                    return Step::Fetch {
+                        address: far.address,
+                        class: slot.class(),
+                    };
                 };
-                let Some(view) = record::RecordView::parse(bytes) else { return Step::Blocked };
+                let Some(view) = record::RecordView::parse(bytes) else {
+                    return Step::Blocked;
+                };
                 if !answers.has_room(lane, view.value().len()) {
                     return Step::Blocked;
                 }
@@ -281,14 +340,23 @@ impl<E: Endpoint> Shard<E> {
                 answers.answer(
                     lane,
                     token,
-                    Answer::Value { version: view.version(), value: view.value() },
+                    Answer::Value {
+                        version: view.version(),
+                        value: view.value(),
+                    },
                 );
-                if !evidence.confirmed.is_none_or(|known| known.record.is_none()) {
+                if evidence
+                    .confirmed
+                    .is_some_and(|known| known.record.is_some())
+                {
                     self.keep_copy(hash, position, slot, bytes);
                 }
             }
             Found::Unknown { slot } => {
-                return Step::Fetch { address: slot.address(), class: slot.class() };
+                return Step::Fetch {
+                    address: slot.address(),
+                    class: slot.class(),
+                };
             }
             Found::Absent => {
                 if !answers.has_room(lane, 0) {
@@ -328,7 +396,10 @@ impl<E: Endpoint> Shard<E> {
                 Found::Local { record, .. } => record.header().version(),
                 Found::Confirmed { far, .. } => far.header.version(),
                 Found::Unknown { slot } => {
-                    return Step::Fetch { address: slot.address(), class: slot.class() };
+                    return Step::Fetch {
+                        address: slot.address(),
+                        class: slot.class(),
+                    };
                 }
             };
             if current != expected {
@@ -342,7 +413,11 @@ impl<E: Endpoint> Shard<E> {
         let class = SizeClass::for_units(units);
         let version = self.version + 1;
         let stored = match found {
-            Found::Local { position, slot, record } => {
+            Found::Local {
+                position,
+                slot,
+                record,
+            } => {
                 let old_units = record.header().units();
                 let page = slot.address().page(self.shape);
                 if self.pages.get(page).is_mutable() && units <= old_units {
@@ -360,11 +435,24 @@ impl<E: Endpoint> Shard<E> {
                     self.replace(hash, position, slot, old_units, version, key, value)
                 }
             }
-            Found::Confirmed { position, slot, far } => {
-                self.replace(hash, position, slot, far.header.units(), version, key, value)
-            }
+            Found::Confirmed {
+                position,
+                slot,
+                far,
+            } => self.replace(
+                hash,
+                position,
+                slot,
+                far.header.units(),
+                version,
+                key,
+                value,
+            ),
             Found::Unknown { slot } => {
-                return Step::Fetch { address: slot.address(), class: slot.class() };
+                return Step::Fetch {
+                    address: slot.address(),
+                    class: slot.class(),
+                };
             }
             Found::Absent => self.insert(hash, class, units, version, key, value),
         };
@@ -421,7 +509,11 @@ impl<E: Endpoint> Shard<E> {
         value: &[u8],
     ) -> Result<(), NoRoom> {
         let (address, pointer) = self.reserve(TailKind::Log, units)?;
-        if self.index.insert(hash, class, address, &mut self.arena).is_err() {
+        if self
+            .index
+            .insert(hash, class, address, &mut self.arena)
+            .is_err()
+        {
             return Err(self.no_segment());
         }
         // SAFETY: `reserve` made room for `units` at `pointer`.
@@ -464,10 +556,21 @@ impl<E: Endpoint> Shard<E> {
                 answers.answer(lane, token, Answer::Absent);
                 return Step::Done;
             }
-            Found::Local { position, slot, record } => (position, slot, record.header().units()),
-            Found::Confirmed { position, slot, far } => (position, slot, far.header.units()),
+            Found::Local {
+                position,
+                slot,
+                record,
+            } => (position, slot, record.header().units()),
+            Found::Confirmed {
+                position,
+                slot,
+                far,
+            } => (position, slot, far.header.units()),
             Found::Unknown { slot } => {
-                return Step::Fetch { address: slot.address(), class: slot.class() };
+                return Step::Fetch {
+                    address: slot.address(),
+                    class: slot.class(),
+                };
             }
         };
         self.index.remove(position);
@@ -480,7 +583,10 @@ impl<E: Endpoint> Shard<E> {
     /// Why the index could not grow.
     fn no_segment(&mut self) -> NoRoom {
         if self.arena.page_frames() <= super::FRAMES_MIN {
-            return NoRoom::Never(Error::IndexFull { shard: self.id, keys: self.index.len() as u64 });
+            return NoRoom::Never(Error::IndexFull {
+                shard: self.id,
+                keys: self.index.len() as u64,
+            });
         }
         self.no_frame()
     }

@@ -4,7 +4,7 @@
 //! walk becomes a stream: it fetches chunks that double in size, one ahead of the one being read. A chunk that was
 //! hardly used, or a page that is freed, ends it.
 
-use crate::constants::UNIT_BYTES;
+use crate::constants::{UNIT, UNIT_BYTES};
 
 /// Accesses in order before a walk is believed.
 const STREAK_MIN: u32 = 4;
@@ -79,7 +79,11 @@ pub(crate) struct ChunkId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Located {
     /// In a chunk that has arrived, at this byte offset of the region.
-    Ready { id: ChunkId, offset: u64, bytes: u32 },
+    Ready {
+        id: ChunkId,
+        offset: u64,
+        bytes: u32,
+    },
     /// In a chunk that is on its way.
     Reading(ChunkId),
     /// Nowhere.
@@ -102,7 +106,11 @@ impl Streams {
         for (chunk, place) in buffers.zip(0u64..) {
             chunk.offset = offset + place * u64::from(chunk_bytes);
         }
-        Self { streams, clock: 0, chunk_units_max: chunk_bytes / UNIT_BYTES as u32 }
+        Self {
+            streams,
+            clock: 0,
+            chunk_units_max: chunk_bytes / UNIT,
+        }
     }
 
     /// Bytes that the buffers of all streams need.
@@ -123,7 +131,11 @@ impl Streams {
                     let id = ChunkId { stream, chunk };
                     return if held.state == ChunkState::Ready {
                         let offset = held.offset + u64::from(unit - held.start) * UNIT_BYTES as u64;
-                        Located::Ready { id, offset, bytes: units * UNIT_BYTES as u32 }
+                        Located::Ready {
+                            id,
+                            offset,
+                            bytes: units * UNIT,
+                        }
                     } else {
                         Located::Reading(id)
                     };
@@ -195,7 +207,11 @@ impl Streams {
         if wasted || !older.is_free() {
             return None;
         }
-        Some((newest.page, newest.end, (stream.chunk_units * 2).min(self.chunk_units_max)))
+        Some((
+            newest.page,
+            newest.end,
+            (stream.chunk_units * 2).min(self.chunk_units_max),
+        ))
     }
 
     /// The size of a stream's first chunk, in units.
@@ -204,7 +220,13 @@ impl Streams {
     }
 
     /// Sets up a chunk to be read and names it; `None` while both buffers are needed.
-    pub(crate) fn begin(&mut self, stream: usize, page: u32, start: u32, end: u32) -> Option<ChunkId> {
+    pub(crate) fn begin(
+        &mut self,
+        stream: usize,
+        page: u32,
+        start: u32,
+        end: u32,
+    ) -> Option<ChunkId> {
         let entry = &mut self.streams[stream];
         let place = if entry.chunks[1 - entry.newest].is_free() {
             1 - entry.newest
@@ -224,7 +246,10 @@ impl Streams {
         };
         entry.newest = place;
         entry.chunk_units = (end - start).max(entry.chunk_units);
-        Some(ChunkId { stream: u8::try_from(stream).ok()?, chunk: u8::try_from(place).ok()? })
+        Some(ChunkId {
+            stream: u8::try_from(stream).ok()?,
+            chunk: u8::try_from(place).ok()?,
+        })
     }
 
     /// Gives up a walk that turned out badly.

@@ -2,7 +2,6 @@
 //!
 //! A shard has three: the log's, compaction's cold one and the read cache's.
 
-use super::arena::Frame;
 use crate::log::page::DIRECTORY_ENTRY_BYTES;
 
 /// Units of the page header.
@@ -12,7 +11,6 @@ pub(crate) const HEADER_UNITS: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenPage {
     pub(crate) page: u32,
-    pub(crate) frame: Frame,
     /// The next unit to be written.
     pub(crate) unit: u32,
     /// Directory entries so far; they grow down from the page's end.
@@ -21,8 +19,12 @@ pub(crate) struct OpenPage {
 
 impl OpenPage {
     /// An empty page.
-    pub(crate) fn new(page: u32, frame: Frame) -> Self {
-        Self { page, frame, unit: HEADER_UNITS, records: 0 }
+    pub(crate) fn new(page: u32) -> Self {
+        Self {
+            page,
+            unit: HEADER_UNITS,
+            records: 0,
+        }
     }
 
     /// True if a record of this many units and its directory entry still fit.

@@ -3,6 +3,12 @@
 //! Tiny limits force growth, flush, eviction, caching, read-ahead and compaction; the fabric delays, reorders and
 //! fails. `FARCORE_SEED=<n>` replays one seed.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::type_complexity,
+    reason = "test data is small"
+)]
+
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -101,15 +107,22 @@ impl Default for Setting {
 }
 
 fn region(bytes: usize) -> Arc<Region> {
-    let options =
-        RegionOptions { bytes, huge_pages: false, lock: Lock::Off, prefault: false };
+    let options = RegionOptions {
+        bytes,
+        huge_pages: false,
+        lock: Lock::Off,
+        prefault: false,
+    };
     Arc::new(Region::map(&options).unwrap())
 }
 
 impl House {
     fn new(setting: &Setting) -> Self {
         let page_bytes = 64 << 10;
-        let node = Arc::new(EmbeddedNode::new(region(setting.far_bytes), setting.link.clone()));
+        let node = Arc::new(EmbeddedNode::new(
+            region(setting.far_bytes),
+            setting.link.clone(),
+        ));
         let far_bytes = setting.far_bytes as u64;
         let key = EncryptionKey::Aes128([7; 16]);
         let shard = Shard::new(ShardOptions {
@@ -126,12 +139,26 @@ impl House {
             read_ahead: true,
         })
         .unwrap();
-        Self { shard, node, hasher: Hasher128::new(1), inbox: Inbox::default(), now_ns: 0 }
+        Self {
+            shard,
+            node,
+            hasher: Hasher128::new(1),
+            inbox: Inbox::default(),
+            now_ns: 0,
+        }
     }
 
     fn offer(&mut self, token: u64, operation: Operation<'_>) -> bool {
         let hash = self.hasher.hash(operation.key()).index;
-        self.shard.serve(LANE, &[Request { hash, token, operation }], &mut &self.inbox) == 1
+        self.shard.serve(
+            LANE,
+            &[Request {
+                hash,
+                token,
+                operation,
+            }],
+            &mut &self.inbox,
+        ) == 1
     }
 
     fn advance(&mut self) {
@@ -166,8 +193,14 @@ impl House {
             let address = slot.address();
             let page = address.page(shard.shape);
             let entry = shard.pages.get(page);
-            assert_ne!(entry.state, PageState::Free, "a slot points into a freed page");
-            let Some(units) = slot.class().units() else { return };
+            assert_ne!(
+                entry.state,
+                PageState::Free,
+                "a slot points into a freed page"
+            );
+            let Some(units) = slot.class().units() else {
+                return;
+            };
             *live.entry(page).or_default() += u64::from(units) * 16;
             if entry.kind == PageKind::Cache {
                 let home = shard.home_of(address).page(shard.shape);
@@ -177,7 +210,11 @@ impl House {
         });
         for (number, page) in shard.pages.iter() {
             let sum = live.get(&number).copied().unwrap_or(0);
-            assert!(page.live_bytes >= sum, "page {number}: {} < {sum}", page.live_bytes);
+            assert!(
+                page.live_bytes >= sum,
+                "page {number}: {} < {sum}",
+                page.live_bytes
+            );
         }
     }
 
@@ -185,10 +222,16 @@ impl House {
     fn check_accounts(&self) {
         self.check();
         let shard = &self.shard;
-        let accounts: u64 =
-            shard.pages.iter().filter(|(_, p)| p.kind == PageKind::Log).map(|(_, p)| p.live_bytes).sum();
+        let accounts: u64 = shard
+            .pages
+            .iter()
+            .filter(|(_, p)| p.kind == PageKind::Log)
+            .map(|(_, p)| p.live_bytes)
+            .sum();
         let mut slots = 0;
-        shard.index.for_each(|slot| slots += u64::from(slot.class().units().unwrap()) * 16);
+        shard
+            .index
+            .for_each(|slot| slots += u64::from(slot.class().units().unwrap()) * 16);
         assert_eq!(accounts, slots);
     }
 }
@@ -218,19 +261,34 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
     let mut walk = 0;
     for step in 0..steps {
         *house.inbox.full.borrow_mut() = random.below(20) == 0;
-        let key = if step % walk_every < 24 { walk += 1; walk % keys } else { random.below(keys) };
+        let key = if step % walk_every < 24 {
+            walk += 1;
+            walk % keys
+        } else {
+            random.below(keys)
+        };
         // One operation a key at a time where versions are needed; otherwise orders would not be known.
         if !busy.contains_key(&key) && waiting.len() + backlog.len() < 48 {
             let long = random.below(200) == 0;
-            let bytes = if long { random.below(30_000) } else { random.below(700) };
-            let known = model.get(&key).and_then(|states| states.last().cloned().flatten());
+            let bytes = if long {
+                random.below(30_000)
+            } else {
+                random.below(700)
+            };
+            let known = model
+                .get(&key)
+                .and_then(|states| states.last().cloned().flatten());
             let call = match random.below(100) {
                 0..45 => Call::Get,
                 45..75 => Call::Put(value(&mut random, bytes as usize)),
                 75..90 => Call::Delete,
                 _ => {
                     let version = known.map_or(0, |(version, _)| version);
-                    let expected = if random.below(4) == 0 { version + 1 } else { version };
+                    let expected = if random.below(4) == 0 {
+                        version + 1
+                    } else {
+                        version
+                    };
                     Call::Swap(expected, value(&mut random, bytes as usize))
                 }
             };
@@ -242,11 +300,16 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
             let key_bytes = name.as_bytes();
             let operation = match &call {
                 Call::Get => Operation::Get { key: key_bytes },
-                Call::Put(value) => Operation::Put { key: key_bytes, value },
+                Call::Put(value) => Operation::Put {
+                    key: key_bytes,
+                    value,
+                },
                 Call::Delete => Operation::Delete { key: key_bytes },
-                Call::Swap(expected, value) => {
-                    Operation::CompareAndSwap { key: key_bytes, expected: *expected, value }
-                }
+                Call::Swap(expected, value) => Operation::CompareAndSwap {
+                    key: key_bytes,
+                    expected: *expected,
+                    value,
+                },
             };
             if !house.offer(token, operation) {
                 break;
@@ -269,7 +332,11 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
             let context = || format!("seed {seed} step {step} key {key} {call:?} {state:?}");
             match (&call, answer) {
                 (_, Owned::Failed(error)) => {
-                    assert!(faulty || matches!(error, Error::FarFull { .. }), "{} {error}", context());
+                    assert!(
+                        faulty || matches!(error, Error::FarFull { .. }),
+                        "{} {error}",
+                        context()
+                    );
                 }
                 (Call::Get, Owned::Value(version, bytes)) => {
                     assert_eq!(Some((version, bytes)), state, "{}", context());
@@ -291,7 +358,12 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
                 }
                 (Call::Swap(expected, _), Owned::Mismatch(current)) => {
                     assert_ne!(*expected, current);
-                    assert_eq!(current, state.as_ref().map_or(0, |(version, _)| *version), "{}", context());
+                    assert_eq!(
+                        current,
+                        state.as_ref().map_or(0, |(version, _)| *version),
+                        "{}",
+                        context()
+                    );
                 }
                 (call, answer) => panic!("seed {seed}: {call:?} was answered {answer:?}"),
             }
@@ -312,19 +384,27 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
             model.remove(&key);
         }
     }
-    assert!(waiting.is_empty(), "seed {seed}: {} requests were never answered", waiting.len());
+    assert!(
+        waiting.is_empty(),
+        "seed {seed}: {} requests were never answered",
+        waiting.len()
+    );
     house.check();
     for (key, states) in &model {
         let name = format!("key-{key:05}").repeat(1 + (key % 5) as usize);
         if busy.contains_key(key) {
             continue;
         }
-        let mut answer = house.call(Operation::Get { key: name.as_bytes() });
+        let mut answer = house.call(Operation::Get {
+            key: name.as_bytes(),
+        });
         for _ in 0..50 {
             if !matches!(answer, Owned::Failed(_)) || !faulty {
                 break;
             }
-            answer = house.call(Operation::Get { key: name.as_bytes() });
+            answer = house.call(Operation::Get {
+                key: name.as_bytes(),
+            });
         }
         match (answer, states.last().unwrap()) {
             (Owned::Absent, None) => {}
@@ -336,7 +416,10 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
 }
 
 fn seeds() -> Vec<u64> {
-    match std::env::var("FARCORE_SEED").ok().and_then(|seed| seed.parse().ok()) {
+    match std::env::var("FARCORE_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+    {
         Some(seed) => vec![seed],
         None => (1..=3).collect(),
     }
@@ -355,9 +438,16 @@ fn model_at_zero_latency() {
 
 #[test]
 fn model_with_delay_and_reordering() {
-    let link = LinkModel { latency_ns: 3_000, jitter_ns: 9_000, ..LinkModel::default() };
+    let link = LinkModel {
+        latency_ns: 3_000,
+        jitter_ns: 9_000,
+        ..LinkModel::default()
+    };
     for seed in seeds() {
-        let setting = Setting { link: link.clone(), ..Setting::default() };
+        let setting = Setting {
+            link: link.clone(),
+            ..Setting::default()
+        };
         let house = run(seed, &setting, 40_000, 6_000, false);
         let seen = house.shard.counters.snapshot();
         assert!(seen.reads_shared > 0 || seen.far_reads > 0, "{seen:?}");
@@ -367,16 +457,42 @@ fn model_with_delay_and_reordering() {
 #[test]
 fn model_with_encryption() {
     for seed in seeds() {
-        run(seed, &Setting { cipher: true, ..Setting::default() }, 30_000, 6_000, false);
+        run(
+            seed,
+            &Setting {
+                cipher: true,
+                ..Setting::default()
+            },
+            30_000,
+            6_000,
+            false,
+        );
     }
 }
 
 #[test]
 fn model_with_failing_requests() {
-    let faults = FaultPlan { seed: 11, failed_completions_per_million: 20_000, ..FaultPlan::default() };
+    let faults = FaultPlan {
+        seed: 11,
+        failed_completions_per_million: 20_000,
+        ..FaultPlan::default()
+    };
     for seed in seeds() {
-        let link = LinkModel { latency_ns: 2_000, faults: faults.clone(), ..LinkModel::default() };
-        let house = run(seed, &Setting { link, ..Setting::default() }, 30_000, 6_000, true);
+        let link = LinkModel {
+            latency_ns: 2_000,
+            faults: faults.clone(),
+            ..LinkModel::default()
+        };
+        let house = run(
+            seed,
+            &Setting {
+                link,
+                ..Setting::default()
+            },
+            30_000,
+            6_000,
+            true,
+        );
         assert!(house.shard.counters.snapshot().fabric_errors > 0);
     }
 }
@@ -390,15 +506,31 @@ fn model_with_sticky_faults() {
         ..FaultPlan::default()
     };
     for seed in seeds() {
-        let link = LinkModel { latency_ns: 2_000, faults: faults.clone(), ..LinkModel::default() };
-        run(seed, &Setting { link, ..Setting::default() }, 30_000, 6_000, true);
+        let link = LinkModel {
+            latency_ns: 2_000,
+            faults: faults.clone(),
+            ..LinkModel::default()
+        };
+        run(
+            seed,
+            &Setting {
+                link,
+                ..Setting::default()
+            },
+            30_000,
+            6_000,
+            true,
+        );
     }
 }
 
 #[test]
 fn model_with_far_memory_that_fills_up() {
     for seed in seeds() {
-        let setting = Setting { far_bytes: 1 << 20, ..Setting::default() };
+        let setting = Setting {
+            far_bytes: 1 << 20,
+            ..Setting::default()
+        };
         run(seed, &setting, 40_000, 12_000, false);
     }
 }
@@ -410,11 +542,22 @@ fn accounts_are_exact() {
         for key in 0..8_000u64 {
             let value = vec![round as u8; 200 + (key % 300) as usize];
             let name = key.to_le_bytes();
-            assert!(matches!(house.call(Operation::Put { key: &name, value: &value }), Owned::Stored(_)));
+            assert!(matches!(
+                house.call(Operation::Put {
+                    key: &name,
+                    value: &value
+                }),
+                Owned::Stored(_)
+            ));
         }
         house.check_accounts();
         for key in (0..8_000u64).step_by(3) {
-            assert_eq!(house.call(Operation::Delete { key: &key.to_le_bytes() }), Owned::Deleted);
+            assert_eq!(
+                house.call(Operation::Delete {
+                    key: &key.to_le_bytes()
+                }),
+                Owned::Deleted
+            );
         }
         house.check_accounts();
     }
@@ -423,11 +566,17 @@ fn accounts_are_exact() {
 
 #[test]
 fn far_memory_holds_no_plaintext() {
-    let mut house = House::new(&Setting { cipher: true, ..Setting::default() });
+    let mut house = House::new(&Setting {
+        cipher: true,
+        ..Setting::default()
+    });
     let secret = b"PLAINTEXT-THAT-MUST-NOT-BE-SEEN!";
     for key in 0..8_000u64 {
         let value = secret.repeat(8);
-        house.call(Operation::Put { key: &key.to_le_bytes(), value: &value });
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &value,
+        });
     }
     house.shard.start_flush();
     while !house.shard.flush_done() {
@@ -441,7 +590,10 @@ fn far_memory_holds_no_plaintext() {
     let mut open = House::new(&Setting::default());
     for key in 0..8_000u64 {
         let value = secret.repeat(8);
-        open.call(Operation::Put { key: &key.to_le_bytes(), value: &value });
+        open.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &value,
+        });
     }
     open.shard.start_flush();
     while !open.shard.flush_done() {
@@ -453,50 +605,84 @@ fn far_memory_holds_no_plaintext() {
 
 #[test]
 fn a_log_order_scan_reads_ahead() {
-    let mut house = House::new(&Setting { far_bytes: 32 << 20, ..Setting::default() });
+    let mut house = House::new(&Setting {
+        far_bytes: 32 << 20,
+        ..Setting::default()
+    });
     let keys = 40_000u64;
     for key in 0..keys {
-        house.call(Operation::Put { key: &key.to_le_bytes(), value: &[7; 200] });
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &[7; 200],
+        });
     }
     let before = house.shard.counters.snapshot();
     for key in 0..keys / 2 {
-        let answer = house.call(Operation::Get { key: &key.to_le_bytes() });
+        let answer = house.call(Operation::Get {
+            key: &key.to_le_bytes(),
+        });
         assert!(matches!(answer, Owned::Value(_, bytes) if bytes == [7; 200]));
     }
     let after = house.shard.counters.snapshot();
     let reads = after.far_reads - before.far_reads;
-    assert!(reads * 16 <= keys / 2, "{reads} READs for {} records", keys / 2);
+    assert!(
+        reads * 16 <= keys / 2,
+        "{reads} READs for {} records",
+        keys / 2
+    );
 }
 
 #[test]
 fn random_reads_move_little_more_than_the_records() {
-    let mut house = House::new(&Setting { far_bytes: 32 << 20, ..Setting::default() });
+    let mut house = House::new(&Setting {
+        far_bytes: 32 << 20,
+        ..Setting::default()
+    });
     let keys = 40_000u64;
     let mut random = Random(3);
     for key in 0..keys {
         let bytes = 80 + random.below(400) as usize;
-        house.call(Operation::Put { key: &key.to_le_bytes(), value: &vec![7; bytes] });
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &vec![7; bytes],
+        });
     }
     let before = house.shard.counters.snapshot();
     for _ in 0..20_000 {
         let key = random.below(keys);
-        house.call(Operation::Get { key: &key.to_le_bytes() });
+        house.call(Operation::Get {
+            key: &key.to_le_bytes(),
+        });
     }
     let after = house.shard.counters.snapshot();
     let moved = after.far_read_bytes - before.far_read_bytes;
     let wanted = after.far_wanted_bytes - before.far_wanted_bytes;
-    assert!(moved > 0 && moved * 10 <= wanted * 12, "{moved} bytes moved for {wanted}");
+    assert!(
+        moved > 0 && moved * 10 <= wanted * 12,
+        "{moved} bytes moved for {wanted}"
+    );
 }
 
 #[test]
 fn deleting_most_gives_far_memory_back() {
-    let mut house = House::new(&Setting { far_bytes: 32 << 20, ..Setting::default() });
+    let mut house = House::new(&Setting {
+        far_bytes: 32 << 20,
+        ..Setting::default()
+    });
     let keys = 60_000u64;
     for key in 0..keys {
-        house.call(Operation::Put { key: &key.to_le_bytes(), value: &[7; 200] });
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &[7; 200],
+        });
     }
     for key in (0..keys).filter(|key| key % 5 != 0) {
-        assert_eq!(house.call(Operation::Delete { key: &key.to_le_bytes() }), Owned::Deleted);
+        assert_eq!(
+            house.call(Operation::Delete {
+                key: &key.to_le_bytes()
+            }),
+            Owned::Deleted
+        );
     }
     for _ in 0..100_000 {
         house.advance();
@@ -512,9 +698,14 @@ fn deleting_most_gives_far_memory_back() {
         .map(|(_, page)| page.live_bytes)
         .sum();
     let used = house.shard.extents.used_bytes();
-    assert!(used * 10 <= live * 13 + 20 * (64 << 10), "{used} bytes in use for {live} alive");
+    assert!(
+        used * 10 <= live * 13 + 20 * (64 << 10),
+        "{used} bytes in use for {live} alive"
+    );
     for key in (0..keys).step_by(5) {
-        let answer = house.call(Operation::Get { key: &key.to_le_bytes() });
+        let answer = house.call(Operation::Get {
+            key: &key.to_le_bytes(),
+        });
         assert!(matches!(answer, Owned::Value(..)), "{key}: {answer:?}");
     }
 }

@@ -11,7 +11,7 @@ use super::serve::{Confirmed, Evidence, Step};
 use super::stream::{ChunkId, ChunkState, Located};
 use super::tail::HEADER_UNITS;
 use super::{COMPLETIONS, Errand, READS, Shard};
-use crate::constants::UNIT_BYTES;
+use crate::constants::{UNIT, UNIT_BYTES};
 use crate::error::Error;
 use crate::log::record::{RecordHeader, RecordView, units_for};
 use crate::log::{Address, SizeClass};
@@ -21,16 +21,6 @@ use crate::operation::{Answer, Operation};
 const LONG_MESSAGE_BYTES: u32 = 8 << 10;
 /// Large landing blocks that messages may hold at once.
 const LONG_MESSAGES_MAX: usize = 1;
-
-/// Takes the answers to a client that has gone.
-struct Nobody;
-
-impl Answers for Nobody {
-    fn has_room(&self, _: LaneId, _: usize) -> bool {
-        true
-    }
-    fn answer(&mut self, _: LaneId, _: u64, _: Answer<'_>) {}
-}
 
 /// What came of posting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +42,7 @@ impl<E: Endpoint> Shard<E> {
     pub(super) unsafe fn landed<'a>(&self, offset: u64, bytes: u32) -> &'a [u8] {
         // SAFETY: by this function's contract.
         unsafe {
-            let start = self.arena.base().as_ptr().add(offset as usize);
+            let start = self.arena.landing_pointer(offset);
             std::slice::from_raw_parts(start, bytes as usize)
         }
     }
@@ -65,7 +55,7 @@ impl<E: Endpoint> Shard<E> {
     pub(super) unsafe fn landed_mut<'a>(&mut self, offset: u64, bytes: u32) -> &'a mut [u8] {
         // SAFETY: by this function's contract.
         unsafe {
-            let start = self.arena.base().as_ptr().add(offset as usize);
+            let start = self.arena.landing_pointer(offset);
             std::slice::from_raw_parts_mut(start, bytes as usize)
         }
     }
@@ -103,11 +93,22 @@ impl<E: Endpoint> Shard<E> {
         offset: u64,
         bytes: u32,
     ) -> Posted {
-        let Some(extent) = self.pages.get(page).extent else { return Posted::Down };
-        let remote = self.extents.remote(extent, u64::from(unit) * UNIT_BYTES as u64);
+        let Some(extent) = self.pages.get(page).extent else {
+            return Posted::Down;
+        };
+        let remote = self
+            .extents
+            .remote(extent, u64::from(unit) * UNIT_BYTES as u64);
         let local: LocalSlice = self.arena.landing_slice(offset, bytes);
         let work = Work::Read { local, remote };
-        let posted = self.post(READS, WorkRequest { id: errand.id(), work, signalled: true });
+        let posted = self.post(
+            READS,
+            WorkRequest {
+                id: errand.id(),
+                work,
+                signalled: true,
+            },
+        );
         if posted == Posted::Yes {
             self.counters.far_reads.add(1);
             self.counters.far_read_bytes.add(u64::from(bytes));
@@ -121,7 +122,7 @@ impl<E: Endpoint> Shard<E> {
             let sequence = self.pages.get(page).sequence;
             // SAFETY: the READ into this range has completed and its owner is the caller.
             let data = unsafe {
-                let start = self.arena.base().as_ptr().add(offset as usize);
+                let start = self.arena.landing_pointer(offset);
                 std::slice::from_raw_parts_mut(start, bytes as usize)
             };
             cipher.apply(sequence, unit, data);
@@ -133,7 +134,9 @@ impl<E: Endpoint> Shard<E> {
         if !self.flights.has_parking() {
             return false;
         }
-        let Some(message) = self.copy_message(&request.operation) else { return false };
+        let Some(message) = self.copy_message(&request.operation) else {
+            return false;
+        };
         if matches!(request.operation, Operation::Get { .. }) {
             self.counters.reads_shared.add(1);
         }
@@ -145,8 +148,15 @@ impl<E: Endpoint> Shard<E> {
         let key_bytes = u32::try_from(operation.key().len()).unwrap_or(u32::MAX);
         let value_bytes = u32::try_from(operation.value().len()).unwrap_or(u32::MAX);
         let kind = ParkedKind::of(operation);
-        let parked =
-            self.flights.park(flight, lane, request.token, kind, message, key_bytes, value_bytes);
+        let parked = self.flights.park(
+            flight,
+            lane,
+            request.token,
+            kind,
+            message,
+            key_bytes,
+            value_bytes,
+        );
         match parked {
             Ok(()) => true,
             Err(message) => {
@@ -193,7 +203,9 @@ impl<E: Endpoint> Shard<E> {
         if class.is_some() && self.endpoint.queue(READS).room() == 0 {
             return false;
         }
-        let Some(message) = self.copy_message(&request.operation) else { return false };
+        let Some(message) = self.copy_message(&request.operation) else {
+            return false;
+        };
         let Some(flight) = self.flights.start(request.hash) else {
             debug_assert!(false, "a flight was promised");
             return false;
@@ -231,7 +243,9 @@ impl<E: Endpoint> Shard<E> {
         let head_units = units_for(key_bytes, 0);
         let entry = self.flights.get(flight);
         // A record too long for a class says its length in its header, which an earlier READ has brought.
-        let known = class.units().or((entry.address == address && entry.bytes > 0).then_some(entry.exact));
+        let known = class
+            .units()
+            .or((entry.address == address && entry.bytes > 0).then_some(entry.exact));
         let units = match known {
             Some(units) if units > 0 && (whole || units <= head_units) => {
                 entry.whole = true;
@@ -244,9 +258,11 @@ impl<E: Endpoint> Shard<E> {
         };
         entry.address = address;
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
-        let units = units.min(self.pages.get(page).units.saturating_sub(unit)).max(1);
+        let units = units
+            .min(self.pages.get(page).units.saturating_sub(unit))
+            .max(1);
         let entry = self.flights.get(flight);
-        entry.bytes = units * UNIT_BYTES as u32;
+        entry.bytes = units * UNIT;
         entry.state = FlightState::Unposted;
         if entry.pinned != Some(page) {
             let before = entry.pinned.replace(page);
@@ -284,7 +300,9 @@ impl<E: Endpoint> Shard<E> {
     pub(super) fn try_again(&mut self, answers: &mut impl Answers) -> bool {
         let mut moved = false;
         for _ in 0..self.again.len() {
-            let Some(flight) = self.again.pop_front() else { break };
+            let Some(flight) = self.again.pop_front() else {
+                break;
+            };
             let waiting = self.again.len();
             if matches!(self.flights.get(flight).state, FlightState::Unposted) {
                 self.post_flight(flight);
@@ -322,7 +340,10 @@ impl<E: Endpoint> Shard<E> {
     fn flight_landed(&mut self, flight: u32, status: Status, answers: &mut impl Answers) {
         let entry = self.flights.get(flight);
         let FlightState::Posted(landing) = std::mem::take(&mut entry.state) else {
-            debug_assert!(false, "a completion for a flight that has no READ under way");
+            debug_assert!(
+                false,
+                "a completion for a flight that has no READ under way"
+            );
             return;
         };
         let (address, bytes) = (entry.address, entry.bytes);
@@ -335,7 +356,9 @@ impl<E: Endpoint> Shard<E> {
             };
             self.decrypt(page, unit, offset, bytes);
         } else {
-            entry.state = FlightState::Failed(Error::Fabric { status: status.to_string() });
+            entry.state = FlightState::Failed(Error::Fabric {
+                status: status.to_string(),
+            });
             self.landing.free(landing);
         }
         self.drain(flight, answers);
@@ -345,10 +368,14 @@ impl<E: Endpoint> Shard<E> {
         let chunk = *self.streams.get_mut(id);
         let ready = status == Status::Success && !chunk.stale;
         if ready {
-            let bytes = (chunk.end - chunk.start) * UNIT_BYTES as u32;
+            let bytes = (chunk.end - chunk.start) * UNIT;
             self.decrypt(chunk.page, chunk.start, chunk.offset, bytes);
         }
-        self.streams.get_mut(id).state = if ready { ChunkState::Ready } else { ChunkState::Empty };
+        self.streams.get_mut(id).state = if ready {
+            ChunkState::Ready
+        } else {
+            ChunkState::Empty
+        };
         while let Some(flight) = self.flights.on_chunk(id) {
             self.flights.get(flight).state = FlightState::Retry;
             let chunk = self.streams.get_mut(id);
@@ -361,7 +388,9 @@ impl<E: Endpoint> Shard<E> {
     /// Answers the requests of a flight in order, as far as what is known allows.
     fn drain(&mut self, flight: u32, answers: &mut impl Answers) {
         loop {
-            let Some(first) = self.flights.first(flight) else { return self.end_flight(flight) };
+            let Some(first) = self.flights.first(flight) else {
+                return self.end_flight(flight);
+            };
             let (lane, token, kind) = (first.lane, first.token, first.kind);
             let (offset, key_bytes, value_bytes) =
                 (first.message.offset(), first.key_bytes, first.value_bytes);
@@ -372,13 +401,13 @@ impl<E: Endpoint> Shard<E> {
                 ParkedKind::Get => Operation::Get { key },
                 ParkedKind::Put => Operation::Put { key, value },
                 ParkedKind::Delete => Operation::Delete { key },
-                ParkedKind::Swap(expected) => Operation::CompareAndSwap { key, expected, value },
+                ParkedKind::Swap(expected) => Operation::CompareAndSwap {
+                    key,
+                    expected,
+                    value,
+                },
             };
-            let step = if self.gone.contains(&lane) {
-                self.step(flight, lane, token, &operation, &mut Nobody)
-            } else {
-                self.step(flight, lane, token, &operation, answers)
-            };
+            let step = self.step(flight, lane, token, &operation, answers);
             match step {
                 Step::Done => {
                     if let Some(parked) = self.flights.pop(flight) {
@@ -430,7 +459,11 @@ impl<E: Endpoint> Shard<E> {
                             let record = &read[..view.units() as usize * UNIT_BYTES];
                             self.counters.far_wanted_bytes.add(record.len() as u64);
                             let header = view.header();
-                            confirmed = Some(Confirmed { address, header, record: Some(record) });
+                            confirmed = Some(Confirmed {
+                                address,
+                                header,
+                                record: Some(record),
+                            });
                         } else {
                             self.clear(flight, address);
                         }
@@ -442,7 +475,11 @@ impl<E: Endpoint> Shard<E> {
                             && header.key_bytes() as usize == key.len()
                         {
                             self.counters.far_wanted_bytes.add(end as u64);
-                            confirmed = Some(Confirmed { address, header, record: None });
+                            confirmed = Some(Confirmed {
+                                address,
+                                header,
+                                record: None,
+                            });
                         } else if let Some(position) = self.index.find_address(hash, address) {
                             // A mismatch counts only when the checksum says so too.
                             let class = self.index.slot(position).class();
@@ -453,7 +490,11 @@ impl<E: Endpoint> Shard<E> {
                         if self.index.find_address(hash, address).is_some() {
                             let sequence = self.pages.get(address.page(self.shape)).sequence;
                             let unit = address.unit(self.shape);
-                            let error = Error::Damaged { shard: self.id, sequence, unit };
+                            let error = Error::Damaged {
+                                shard: self.id,
+                                sequence,
+                                unit,
+                            };
                             return self.fail(lane, token, error, answers);
                         }
                     }
@@ -462,7 +503,10 @@ impl<E: Endpoint> Shard<E> {
             _ => {}
         }
         let cleared = std::mem::take(&mut self.flights.get(flight).cleared);
-        let evidence = Evidence { confirmed, cleared: &cleared };
+        let evidence = Evidence {
+            confirmed,
+            cleared: &cleared,
+        };
         let step = self.execute(lane, token, hash, operation, evidence, answers);
         self.flights.get(flight).cleared = cleared;
         step
@@ -507,7 +551,11 @@ impl<E: Endpoint> Shard<E> {
 
     /// Looks for a far record in the chunks that were read ahead.
     pub(super) fn locate(&self, page: u32, unit: u32, units: u32) -> Located {
-        if self.read_ahead { self.streams.locate(page, unit, units) } else { Located::Miss }
+        if self.read_ahead {
+            self.streams.locate(page, unit, units)
+        } else {
+            Located::Miss
+        }
     }
 
     /// Notes an access that a chunk served, and reads the chunk after it when it was the first.
@@ -516,7 +564,9 @@ impl<E: Endpoint> Shard<E> {
             return;
         }
         let stream = id.stream as usize;
-        let Some((page, end, chunk_units)) = self.streams.next_chunk(stream) else { return };
+        let Some((page, end, chunk_units)) = self.streams.next_chunk(stream) else {
+            return;
+        };
         let entry = self.pages.get(page);
         let overlap = units.max(64);
         let (page, start) = if end < entry.units {
@@ -554,7 +604,7 @@ impl<E: Endpoint> Shard<E> {
         }
         let id = self.streams.begin(stream, page, start, end)?;
         let offset = self.streams.get_mut(id).offset;
-        let bytes = (end - start) * UNIT_BYTES as u32;
+        let bytes = (end - start) * UNIT;
         if self.post_read(Errand::Chunk(id), page, start, offset, bytes) != Posted::Yes {
             self.streams.get_mut(id).state = ChunkState::Empty;
             self.streams.drop_stream(stream);

@@ -7,7 +7,12 @@ use crate::region::{Lock, RegionOptions};
 use crate::work::{RemoteSlice, WorkId};
 
 fn region(bytes: usize) -> Arc<Region> {
-    let options = RegionOptions { bytes, huge_pages: false, lock: Lock::Off, prefault: false };
+    let options = RegionOptions {
+        bytes,
+        huge_pages: false,
+        lock: Lock::Off,
+        prefault: false,
+    };
     Arc::new(Region::map(&options).unwrap())
 }
 
@@ -23,26 +28,56 @@ fn bench(link: LinkModel) -> Bench {
     let node = Arc::new(EmbeddedNode::new(far, link));
     let mut endpoint = EmbeddedEndpoint::new(Arc::clone(&node), 2, 16, 1);
     let key = endpoint.register(Arc::clone(&local));
-    Bench { local, node, endpoint, key }
+    Bench {
+        local,
+        node,
+        endpoint,
+        key,
+    }
 }
 
 impl Bench {
     fn near(&self, offset: u64, bytes: u32) -> LocalSlice {
-        LocalSlice { key: self.key, offset, bytes }
+        LocalSlice {
+            key: self.key,
+            offset,
+            bytes,
+        }
     }
     fn far(&self, offset: u64) -> RemoteSlice {
-        RemoteSlice { key: self.node.remote_key(), offset }
+        RemoteSlice {
+            key: self.node.remote_key(),
+            offset,
+        }
     }
     fn word(&self, offset: usize) -> u64 {
         // SAFETY: inside the local region, and nothing is in flight when tests look.
-        unsafe { self.local.as_ptr().as_ptr().add(offset).cast::<u64>().read() }
+        unsafe {
+            self.local
+                .as_ptr()
+                .as_ptr()
+                .add(offset)
+                .cast::<u64>()
+                .read()
+        }
     }
     fn set_word(&self, offset: usize, value: u64) {
         // SAFETY: as in `word`.
-        unsafe { self.local.as_ptr().as_ptr().add(offset).cast::<u64>().write(value) };
+        unsafe {
+            self.local
+                .as_ptr()
+                .as_ptr()
+                .add(offset)
+                .cast::<u64>()
+                .write(value);
+        };
     }
     fn run(&mut self, id: u64, work: Work) -> Status {
-        let request = WorkRequest { id: WorkId(id), work, signalled: true };
+        let request = WorkRequest {
+            id: WorkId(id),
+            work,
+            signalled: true,
+        };
         self.endpoint.queue(0).post(request).unwrap();
         self.endpoint.queue(0).ring_doorbell(0);
         let mut completions = [Completion::NONE; 1];
@@ -57,9 +92,27 @@ fn what_is_written_is_read() {
     let mut bench = bench(LinkModel::default());
     bench.set_word(0, 77);
     let (near, far) = (bench.near(0, 8), bench.far(4096));
-    assert_eq!(bench.run(1, Work::Write { local: near, remote: far }), Status::Success);
+    assert_eq!(
+        bench.run(
+            1,
+            Work::Write {
+                local: near,
+                remote: far
+            }
+        ),
+        Status::Success
+    );
     let back = bench.near(64, 8);
-    assert_eq!(bench.run(2, Work::Read { local: back, remote: far }), Status::Success);
+    assert_eq!(
+        bench.run(
+            2,
+            Work::Read {
+                local: back,
+                remote: far
+            }
+        ),
+        Status::Success
+    );
     assert_eq!(bench.word(64), 77);
 }
 
@@ -67,12 +120,37 @@ fn what_is_written_is_read() {
 fn atomics_return_the_old_value() {
     let mut bench = bench(LinkModel::default());
     let (near, far) = (bench.near(0, 8), bench.far(8));
-    assert_eq!(bench.run(1, Work::FetchAdd { local: near, remote: far, addend: 5 }), Status::Success);
-    let swap = |expected, desired| Work::CompareAndSwap { local: near, remote: far, expected, desired };
-    assert_eq!((bench.run(2, swap(5, 9)), bench.word(0)), (Status::Success, 5));
-    assert_eq!((bench.run(3, swap(5, 1)), bench.word(0)), (Status::Success, 9));
+    assert_eq!(
+        bench.run(
+            1,
+            Work::FetchAdd {
+                local: near,
+                remote: far,
+                addend: 5
+            }
+        ),
+        Status::Success
+    );
+    let swap = |expected, desired| Work::CompareAndSwap {
+        local: near,
+        remote: far,
+        expected,
+        desired,
+    };
+    assert_eq!(
+        (bench.run(2, swap(5, 9)), bench.word(0)),
+        (Status::Success, 5)
+    );
+    assert_eq!(
+        (bench.run(3, swap(5, 1)), bench.word(0)),
+        (Status::Success, 9)
+    );
     let odd = bench.far(12);
-    let work = Work::FetchAdd { local: near, remote: odd, addend: 1 };
+    let work = Work::FetchAdd {
+        local: near,
+        remote: odd,
+        addend: 1,
+    };
     assert_eq!(bench.run(4, work), Status::RemoteOperation);
 }
 
@@ -80,36 +158,94 @@ fn atomics_return_the_old_value() {
 fn bounds_and_keys_are_checked() {
     let mut bench = bench(LinkModel::default());
     let near = bench.near(0, 64);
-    let wrong = RemoteSlice { key: RemoteKey(1), offset: 0 };
-    assert_eq!(bench.run(1, Work::Read { local: near, remote: wrong }), Status::RemoteAccess);
+    let wrong = RemoteSlice {
+        key: RemoteKey(1),
+        offset: 0,
+    };
+    assert_eq!(
+        bench.run(
+            1,
+            Work::Read {
+                local: near,
+                remote: wrong
+            }
+        ),
+        Status::RemoteAccess
+    );
     bench.endpoint.renew(0);
     let past = bench.far((64 << 10) - 63);
-    assert_eq!(bench.run(2, Work::Write { local: near, remote: past }), Status::RemoteAccess);
+    assert_eq!(
+        bench.run(
+            2,
+            Work::Write {
+                local: near,
+                remote: past
+            }
+        ),
+        Status::RemoteAccess
+    );
     bench.endpoint.renew(0);
     let local = bench.near((64 << 10) - 1, 2);
-    let work = Work::Read { local, remote: bench.far(0) };
-    let posted = bench.endpoint.queue(0).post(WorkRequest { id: WorkId(3), work, signalled: true });
+    let work = Work::Read {
+        local,
+        remote: bench.far(0),
+    };
+    let posted = bench.endpoint.queue(0).post(WorkRequest {
+        id: WorkId(3),
+        work,
+        signalled: true,
+    });
     assert!(matches!(posted, Err(PostError::Invalid { .. })));
     let short = bench.near(0, 4);
-    let work = Work::FetchAdd { local: short, remote: bench.far(0), addend: 1 };
-    let posted = bench.endpoint.queue(0).post(WorkRequest { id: WorkId(4), work, signalled: true });
+    let work = Work::FetchAdd {
+        local: short,
+        remote: bench.far(0),
+        addend: 1,
+    };
+    let posted = bench.endpoint.queue(0).post(WorkRequest {
+        id: WorkId(4),
+        work,
+        signalled: true,
+    });
     assert!(matches!(posted, Err(PostError::Invalid { .. })));
 }
 
 #[test]
 fn a_full_queue_hands_the_request_back_and_silence_frees_room() {
     let mut bench = bench(LinkModel::default());
-    let work = Work::Read { local: bench.near(0, 8), remote: bench.far(0) };
+    let work = Work::Read {
+        local: bench.near(0, 8),
+        remote: bench.far(0),
+    };
     for id in 0..16 {
-        let request = WorkRequest { id: WorkId(id), work, signalled: id == 15 };
+        let request = WorkRequest {
+            id: WorkId(id),
+            work,
+            signalled: id == 15,
+        };
         bench.endpoint.queue(0).post(request).unwrap();
     }
-    let one_more = WorkRequest { id: WorkId(16), work, signalled: true };
-    assert_eq!(bench.endpoint.queue(0).post(one_more), Err(PostError::Full(one_more)));
+    let one_more = WorkRequest {
+        id: WorkId(16),
+        work,
+        signalled: true,
+    };
+    assert_eq!(
+        bench.endpoint.queue(0).post(one_more),
+        Err(PostError::Full(one_more))
+    );
     let mut completions = [Completion::NONE; 32];
-    assert_eq!(bench.endpoint.poll(0, &mut completions), 0, "the doorbell has not been rung");
+    assert_eq!(
+        bench.endpoint.poll(0, &mut completions),
+        0,
+        "the doorbell has not been rung"
+    );
     bench.endpoint.queue(0).ring_doorbell(0);
-    assert_eq!(bench.endpoint.poll(0, &mut completions), 1, "only one is signalled");
+    assert_eq!(
+        bench.endpoint.poll(0, &mut completions),
+        1,
+        "only one is signalled"
+    );
     assert_eq!(bench.endpoint.queue(0).room(), 16);
 }
 
@@ -121,9 +257,16 @@ fn latency_and_bandwidth_take_their_time() {
         ..LinkModel::default()
     };
     let mut bench = bench(link);
-    let work = Work::Read { local: bench.near(0, 500), remote: bench.far(0) };
+    let work = Work::Read {
+        local: bench.near(0, 500),
+        remote: bench.far(0),
+    };
     for id in 0..2 {
-        let request = WorkRequest { id: WorkId(id), work, signalled: true };
+        let request = WorkRequest {
+            id: WorkId(id),
+            work,
+            signalled: true,
+        };
         bench.endpoint.queue(0).post(request).unwrap();
     }
     bench.endpoint.queue(0).ring_doorbell(100);
@@ -137,11 +280,21 @@ fn latency_and_bandwidth_take_their_time() {
 #[test]
 fn a_lost_node_fails_requests_until_it_is_back() {
     let mut bench = bench(LinkModel::default());
-    let work = Work::Read { local: bench.near(0, 8), remote: bench.far(0) };
+    let work = Work::Read {
+        local: bench.near(0, 8),
+        remote: bench.far(0),
+    };
     bench.node.lose();
     assert_eq!(bench.run(1, work), Status::RetryExceeded);
-    let request = WorkRequest { id: WorkId(2), work, signalled: true };
-    assert_eq!(bench.endpoint.queue(0).post(request), Err(PostError::Down(request)));
+    let request = WorkRequest {
+        id: WorkId(2),
+        work,
+        signalled: true,
+    };
+    assert_eq!(
+        bench.endpoint.queue(0).post(request),
+        Err(PostError::Down(request))
+    );
     bench.node.restore();
     bench.endpoint.renew(0);
     assert_eq!(bench.run(3, work), Status::Success);

@@ -35,7 +35,9 @@ enum Task {
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start {command:?}"))?;
     if !status.success() {
         bail!("{command:?} ended with {status}");
     }
@@ -55,14 +57,29 @@ fn perform(task: Task) -> Result<()> {
             .args(["-p", "farcore", "--lib", "--", "ring::"])
             .env("RUSTFLAGS", "--cfg loom")),
         Task::Bench { arguments } => {
-            run(cargo(&["run", "--release", "-p", "farcore-bench", "--", "contest"])
-                .args(arguments))
+            run(
+                cargo(&["run", "--release", "-p", "farcore-bench", "--", "contest"])
+                    .args(arguments),
+            )
         }
-        Task::Sim { seed } => {
-            run(cargo(&["test", "-p", "farcore", "--lib", "--", "shard::tests", "--nocapture"])
-                .env("FARCORE_SEED", seed.to_string()))
-        }
-        Task::Doctor => run(&mut cargo(&["run", "-q", "-p", "farcore-tools", "--", "doctor"])),
+        Task::Sim { seed } => run(cargo(&[
+            "test",
+            "-p",
+            "farcore",
+            "--lib",
+            "--",
+            "shard::tests",
+            "--nocapture",
+        ])
+        .env("FARCORE_SEED", seed.to_string())),
+        Task::Doctor => run(&mut cargo(&[
+            "run",
+            "-q",
+            "-p",
+            "farcore-tools",
+            "--",
+            "doctor",
+        ])),
     }
 }
 
