@@ -35,3 +35,8 @@ pub use self::engine::{Engine, Stats, Task};
 pub use self::error::{Error, Result};
 pub use self::handle::{Call, Handle, Refused, Swap, Value};
 pub use self::operation::{Answer, Operation, Version};
+
+/// The README's example, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
