@@ -10,8 +10,9 @@ use crate::machine::Machine;
 use crate::plan::{EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
 use crate::record::VALUE_BYTES_MAX;
 
-const KEYS_PER_CORE: u64 = 400_000;
-const HOT_OPS_PER_KEY: u64 = 1;
+const KEYS_PER_CORE: u64 = 250_000;
+/// The contest has one hot request for each three keys.
+const KEYS_PER_HOT_OP: u64 = 3;
 const CORES_MAX: usize = 4;
 
 /// The core-pinned benchmark of Farcore.
@@ -83,7 +84,7 @@ pub struct ContestArgs {
     /// Keys of each thread [default: what fits the machine]
     #[arg(long, value_name = "N")]
     pub keys_per_core: Option<u64>,
-    /// Requests of the hot mix, all threads together [default: as many as keys]
+    /// Requests of the hot mix, all threads together [default: a third of the keys]
     #[arg(long, value_name = "N")]
     pub hot_ops: Option<u64>,
     /// The others.
@@ -138,7 +139,7 @@ impl ContestArgs {
             KEYS_PER_CORE.min(fitting).max(1)
         });
         let keys = keys_per_core.saturating_mul(cores.len() as u64);
-        let hot_ops = self.hot_ops.unwrap_or(keys.saturating_mul(HOT_OPS_PER_KEY));
+        let hot_ops = self.hot_ops.unwrap_or((keys / KEYS_PER_HOT_OP).max(1));
         self.common
             .plans(machine, cores, keys_per_core, Scenario::Contest { hot_ops })
     }

@@ -30,7 +30,7 @@ struct Shared {
     tail: Apart,
     words: Box<[UnsafeCell<u128>]>,
     /// Under the model checker, one cell a word: it notices two threads in one place.
-    #[cfg(loom)]
+    #[cfg(farcore_loom)]
     watched: Box<[loom::cell::UnsafeCell<()>]>,
 }
 
@@ -52,7 +52,7 @@ impl Shared {
             .wrapping_add(offset % GRAIN)
     }
 
-    #[cfg(loom)]
+    #[cfg(farcore_loom)]
     fn watch(&self, at: usize, bytes: usize, write: bool) {
         for place in (at..at + bytes).step_by(GRAIN) {
             let cell = &self.watched[(place & (self.capacity() - 1)) / GRAIN];
@@ -64,7 +64,7 @@ impl Shared {
         }
     }
 
-    #[cfg(not(loom))]
+    #[cfg(not(farcore_loom))]
     #[inline]
     fn watch(&self, _: usize, _: usize, _: bool) {}
 }
@@ -84,7 +84,7 @@ pub(crate) fn ring(bytes: usize) -> (Producer, Consumer) {
         head: Apart(AtomicUsize::new(0)),
         tail: Apart(AtomicUsize::new(0)),
         words: (0..bytes / GRAIN).map(|_| UnsafeCell::new(0)).collect(),
-        #[cfg(loom)]
+        #[cfg(farcore_loom)]
         watched: (0..bytes / GRAIN)
             .map(|_| loom::cell::UnsafeCell::new(()))
             .collect(),
@@ -226,7 +226,7 @@ impl Consumer {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(farcore_loom)))]
 mod tests {
     use std::collections::VecDeque;
 
@@ -310,7 +310,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, farcore_loom))]
 mod model {
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The atomics of the rings, which the model checker swaps for its own.
 
-#[cfg(loom)]
+#[cfg(farcore_loom)]
 pub(crate) use loom::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
-#[cfg(not(loom))]
+#[cfg(not(farcore_loom))]
 pub(crate) use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};

@@ -19,11 +19,30 @@ pub struct Farcore {
     far_resident_bytes: Option<u64>,
 }
 
+/// Polls without an answer after which the thread makes room: another thread of this core may hold the answer up.
+const EMPTY_POLLS_MAX: u32 = 512;
+
 /// A core's client.
 #[derive(Debug)]
 pub(super) struct FarcoreSession {
     core: Core,
     window: usize,
+    empty_polls: u32,
+}
+
+impl FarcoreSession {
+    #[inline]
+    fn turn(&mut self, sink: &mut impl FnMut(u64, Answer<'_>)) {
+        if self.core.poll(sink) > 0 {
+            self.empty_polls = 0;
+            return;
+        }
+        self.empty_polls += 1;
+        if self.empty_polls > EMPTY_POLLS_MAX {
+            self.empty_polls = 0;
+            std::thread::yield_now();
+        }
+    }
 }
 
 impl Farcore {
@@ -70,7 +89,13 @@ impl Store for Farcore {
         let task = self
             .engine
             .run_on_core(position, move |core: Core| async move {
-                worker.run(FarcoreSession { core, window }).await;
+                worker
+                    .run(FarcoreSession {
+                        core,
+                        window,
+                        empty_polls: 0,
+                    })
+                    .await;
             })?;
         Ok(Running::new(move || {
             task.join()
@@ -124,20 +149,18 @@ impl Session for FarcoreSession {
     ) {
         while let Err(refused) = self.core.submit(operation, token) {
             match refused {
-                Refused::Full => {
-                    self.core.poll(&mut *sink);
-                }
+                Refused::Full => self.turn(sink),
                 Refused::Error(error) => return sink(token, Answer::Failed(error)),
             }
         }
         while self.core.in_flight() >= self.window {
-            self.core.poll(&mut *sink);
+            self.turn(sink);
         }
     }
 
     #[inline]
     fn poll(&mut self, sink: &mut impl FnMut(u64, Answer<'_>)) {
-        self.core.poll(sink);
+        self.turn(sink);
     }
 
     fn in_flight(&self) -> usize {

@@ -53,9 +53,9 @@ fn cargo(arguments: &[&str]) -> Command {
 fn perform(task: Task) -> Result<()> {
     match task {
         Task::Ci => run(Command::new("bash").arg(".ci/run")),
-        Task::Loom => run(cargo(&["test", "--release", "--target-dir", "target/loom"])
+        Task::Loom => run(cargo(&["test", "--target-dir", "target/loom"])
             .args(["-p", "farcore", "--lib", "--", "ring::"])
-            .env("RUSTFLAGS", "--cfg loom")),
+            .env("RUSTFLAGS", "--cfg farcore_loom")),
         Task::Bench { arguments } => {
             run(
                 cargo(&["run", "--release", "-p", "farcore-bench", "--", "contest"])

@@ -140,8 +140,11 @@ impl Entity {
         self.dead >= DEAD_MIN && self.dead > self.live
     }
 
-    /// Copies what lives to new pages. The old pages are fetched one by one and freed.
+    /// Copies what lives to new pages. The old pages are fetched one by one and freed. An error ends it early and loses
+    /// nothing; it is tried again once as much more has died.
     pub(super) fn rebuild(&mut self, far: &Far, hash: impl Fn(&Key) -> u64) -> Result<(), Error> {
+        self.dead = 0;
+        self.rebuilds += 1;
         let old_count = u32::try_from(self.pages.len()).unwrap_or(NONE);
         self.open_page();
         for page in 0..old_count {
@@ -162,7 +165,7 @@ impl Entity {
                     ..
                 } = self.nodes[node as usize];
                 if (at, nth) == (page, number) {
-                    let (page, pair) = self.append(far, &key, &pair.value)?;
+                    let (page, pair) = self.push(pair);
                     let node = &mut self.nodes[node as usize];
                     (node.page, node.pair) = (page, pair);
                 }
@@ -170,6 +173,7 @@ impl Entity {
             if let Some(place) = old.place {
                 far.free(place);
             }
+            self.evict_to(far, self.budget_bytes)?;
         }
         // The numbers of the old pages go away with them.
         self.pages.drain(..old_count as usize);
@@ -183,8 +187,6 @@ impl Entity {
         self.newest = self.newest.map(|number| number - old_count);
         self.oldest = self.oldest.map(|number| number - old_count);
         self.open -= old_count;
-        self.dead = 0;
-        self.rebuilds += 1;
         Ok(())
     }
 
@@ -261,22 +263,29 @@ impl Entity {
     }
 
     fn append(&mut self, far: &Far, key: &Key, value: &[u8]) -> Result<(u32, u32), Error> {
-        let bytes = pair_bytes(key, value);
+        if self.pages[self.open as usize].bytes + pair_bytes(key, value) > PAGE_BYTES {
+            self.evict_to(far, self.budget_bytes)?;
+        }
+        Ok(self.push(Pair {
+            key: key[..].into(),
+            value: value.into(),
+        }))
+    }
+
+    /// Adds a pair to the open page, or to a new one if that is full.
+    fn push(&mut self, pair: Pair) -> (u32, u32) {
+        let bytes = pair_bytes(&pair.key, &pair.value);
         if self.pages[self.open as usize].bytes + bytes > PAGE_BYTES {
             self.open_page();
-            self.evict_to(far, self.budget_bytes)?;
         }
         let page = &mut self.pages[self.open as usize];
         let pairs = page.pairs.get_or_insert_default();
-        pairs.push(Pair {
-            key: key[..].into(),
-            value: value.into(),
-        });
-        let pair = u32::try_from(pairs.len() - 1).unwrap_or(NONE);
+        pairs.push(pair);
+        let number = u32::try_from(pairs.len() - 1).unwrap_or(NONE);
         page.bytes += bytes;
         page.dirty = true;
         self.resident_bytes += bytes;
-        Ok((self.open, pair))
+        (self.open, number)
     }
 
     fn open_page(&mut self) {
@@ -299,11 +308,13 @@ impl Entity {
             self.link_newest(page);
             return Ok(());
         }
-        let bytes = held.bytes;
-        if let Some(place) = held.place {
-            self.pages[page as usize].pairs = Some(to_pairs(&far.read(place)));
-        }
-        self.resident_bytes += bytes;
+        let pairs = held
+            .place
+            .map(|place| to_pairs(&far.read(place)))
+            .unwrap_or_default();
+        let held = &mut self.pages[page as usize];
+        held.pairs = Some(pairs);
+        self.resident_bytes += held.bytes;
         self.link_newest(page);
         self.evict_to(far, self.budget_bytes)
     }

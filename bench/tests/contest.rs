@@ -1,0 +1,305 @@
+//! The contest's phases and YCSB in small, on every engine, and a planted fault that must be caught.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use farcore::{Answer, Operation};
+use farcore_bench::engines::start_pinned;
+use farcore_bench::machine::Machine;
+use farcore_bench::plan::{EngineName, Plan, Scenario, Workload};
+use farcore_bench::run::{Outcome, run, run_store};
+use farcore_bench::store::{Running, Session, Store, Usage};
+use farcore_bench::worker::Worker;
+
+const KEYS: u64 = 2_000;
+
+fn plan(engine: EngineName, scenario: Scenario) -> Plan {
+    let cores: Vec<usize> = Machine::here().cores.into_iter().take(2).collect();
+    Plan {
+        engine,
+        keys_per_core: KEYS / cores.len() as u64,
+        cores,
+        local_bytes: 32 << 20,
+        far_bytes: 32 << 20,
+        far_latency_ns: 0,
+        window: 16,
+        encrypt: false,
+        prefault: true,
+        seed: 11,
+        scenario,
+    }
+}
+
+fn contest(engine: EngineName) -> Plan {
+    plan(engine, Scenario::Contest { hot_ops: 3_001 })
+}
+
+fn check(outcome: &Outcome) {
+    assert_eq!(
+        (outcome.report.wrong_values, &outcome.complaint),
+        (0, &None)
+    );
+}
+
+const PHASES: [&str; 11] = [
+    "write", "verify", "rewrite", "verify2", "update", "verify3", "delete", "absent", "reinsert",
+    "verify4", "hot",
+];
+
+/// What can be wrong with a store.
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    FlippedBit,
+    LostKey,
+    StaleValue,
+    ForgottenDelete,
+    Mute,
+}
+
+static FAULT: Mutex<Fault> = Mutex::new(Fault::None);
+/// One run at a time: all of them pin their threads to the same cores.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Default)]
+struct Inner {
+    map: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    puts: AtomicU64,
+    gets: AtomicU64,
+}
+
+/// The simplest store there is, with one fault on demand.
+struct Oracle(Arc<Inner>, Fault);
+
+struct OracleSession(Arc<Inner>, Fault);
+
+impl Store for Oracle {
+    fn open(_plan: &Plan) -> anyhow::Result<Self> {
+        Ok(Self(Arc::default(), *FAULT.lock().unwrap()))
+    }
+
+    fn start(&self, _position: usize, core: usize, worker: Worker) -> anyhow::Result<Running> {
+        start_pinned(core, worker, OracleSession(self.0.clone(), self.1))
+    }
+
+    fn usage(&self) -> Usage {
+        Usage {
+            keys: self.0.map.lock().unwrap().len() as u64,
+            ..Usage::default()
+        }
+    }
+
+    fn far_resident_bytes(&self) -> u64 {
+        0
+    }
+}
+
+impl Session for OracleSession {
+    fn submit(
+        &mut self,
+        operation: Operation<'_>,
+        token: u64,
+        sink: &mut impl FnMut(u64, Answer<'_>),
+    ) {
+        let mut map = self.0.map.lock().unwrap();
+        // Far into the first verify, so that exactly one answer is affected.
+        let now = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed) == KEYS * 3 / 4;
+        let fault = self.1;
+        match operation {
+            Operation::Get { key } => match map.get(key) {
+                Some(value) if fault == Fault::FlippedBit && now(&self.0.gets) => {
+                    let mut value = value.clone();
+                    let last = value.len() - 1;
+                    value[last] ^= 1;
+                    sink(
+                        token,
+                        Answer::Value {
+                            version: 0,
+                            value: &value,
+                        },
+                    );
+                }
+                Some(_) if fault == Fault::LostKey && now(&self.0.gets) => {
+                    sink(token, Answer::Absent)
+                }
+                Some(value) => sink(token, Answer::Value { version: 0, value }),
+                None => sink(token, Answer::Absent),
+            },
+            Operation::Put { key, value } => {
+                let stale = fault == Fault::StaleValue
+                    && self.0.puts.fetch_add(1, Ordering::Relaxed) == KEYS * 3 / 2;
+                if !stale {
+                    map.insert(key.to_vec(), value.to_vec());
+                }
+                sink(token, Answer::Stored { version: 0 });
+            }
+            Operation::Delete { key } => {
+                if fault == Fault::ForgottenDelete && now(&self.0.puts) || map.remove(key).is_some()
+                {
+                    sink(token, Answer::Deleted);
+                } else {
+                    sink(token, Answer::Absent);
+                }
+            }
+            Operation::CompareAndSwap { .. } => sink(token, Answer::Absent),
+        }
+    }
+
+    fn poll(&mut self, _sink: &mut impl FnMut(u64, Answer<'_>)) {}
+
+    fn in_flight(&self) -> usize {
+        0
+    }
+
+    async fn rest(&mut self) {
+        assert!(self.1 != Fault::Mute, "a planted panic");
+        std::thread::yield_now();
+    }
+}
+
+fn with_fault(fault: Fault) -> anyhow::Result<Outcome> {
+    let _turn = TURN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    *FAULT.lock().unwrap() = fault;
+    run_store::<Oracle>(contest(EngineName::Sharded))
+}
+
+#[test]
+fn every_planted_fault_is_caught() {
+    let _turn = turn();
+    let sound = with_fault(Fault::None).unwrap();
+    check(&sound);
+    let faults = [
+        (Fault::FlippedBit, "phase verify: "),
+        (Fault::LostKey, "with Absent"),
+        (Fault::StaleValue, "phase verify2: "),
+        (Fault::ForgottenDelete, "phase absent: "),
+    ];
+    for (fault, complaint) in faults {
+        let outcome = with_fault(fault).unwrap();
+        assert!(outcome.report.wrong_values >= 1, "{complaint}");
+        let said = outcome.complaint.unwrap();
+        assert!(said.contains(complaint), "{said}");
+        assert_ne!(outcome.digest, sound.digest, "{complaint}");
+    }
+}
+
+#[test]
+fn a_worker_that_panics_ends_the_run_with_an_error() {
+    let _turn = turn();
+    let error = with_fault(Fault::Mute).unwrap_err().to_string();
+    assert!(error.contains("panicked"), "{error}");
+}
+
+#[test]
+fn every_engine_runs_every_phase_with_the_same_result() {
+    let _turn = turn();
+    let oracle = with_fault(Fault::None).unwrap();
+    let engines = [
+        EngineName::Farcore,
+        EngineName::LockedLru,
+        EngineName::Dashmap,
+        EngineName::Sharded,
+    ];
+    for engine in engines {
+        let outcome = run(contest(engine)).unwrap();
+        check(&outcome);
+        let report = &outcome.report;
+        let names: Vec<&str> = report
+            .phases
+            .iter()
+            .map(|phase| phase.name.as_str())
+            .collect();
+        assert_eq!(names, PHASES);
+        assert_eq!(report.phases[0].ops, KEYS);
+        assert_eq!(report.phases[10].ops, 3_001);
+        for phase in &report.phases {
+            assert!(phase.seconds > 0.0 && phase.mops > 0.0, "{phase:?}");
+            assert!(
+                phase.p50_ns <= phase.p99_ns && phase.p99_ns <= phase.p999_ns,
+                "{phase:?}"
+            );
+        }
+        assert_eq!(outcome.digest, oracle.digest, "{}", engine.name());
+        println!("{}: result hash {:016x}", engine.name(), outcome.digest);
+    }
+}
+
+#[test]
+fn pages_that_come_and_go_lose_nothing() {
+    let _turn = turn();
+    for (encrypt, far_latency_ns) in [(false, 0), (true, 500)] {
+        let plan = Plan {
+            local_bytes: 4 << 20,
+            far_bytes: 64 << 20,
+            keys_per_core: 10_000,
+            encrypt,
+            far_latency_ns,
+            ..contest(EngineName::LockedLru)
+        };
+        let outcome = run(plan).unwrap();
+        check(&outcome);
+        let report = outcome.report;
+        assert!(report.far_reads > 0 && report.far_writes > 0 && report.index_bytes_per_key > 0.0);
+        assert!(
+            report.compaction["rebuilds"].as_u64() >= Some(1),
+            "{:?}",
+            report.compaction
+        );
+    }
+}
+
+#[test]
+fn far_memory_that_is_full_is_reported() {
+    let _turn = turn();
+    let plan = Plan {
+        local_bytes: 2 << 20,
+        far_bytes: 1 << 20,
+        keys_per_core: 20_000,
+        ..contest(EngineName::LockedLru)
+    };
+    let outcome = run(plan).unwrap();
+    assert!(outcome.report.wrong_values > 0);
+    let complaint = outcome.complaint.unwrap();
+    assert!(complaint.contains("far memory is full"), "{complaint}");
+}
+
+#[test]
+fn every_ycsb_workload_runs_on_every_kind_of_engine() {
+    let _turn = turn();
+    let workloads = [
+        Workload::A,
+        Workload::B,
+        Workload::C,
+        Workload::D,
+        Workload::F,
+    ];
+    for workload in workloads {
+        for engine in [
+            EngineName::Farcore,
+            EngineName::LockedLru,
+            EngineName::Sharded,
+        ] {
+            let scenario = Scenario::Ycsb {
+                workload,
+                operations: 4_001,
+                value_bytes: 512,
+            };
+            let outcome = run(plan(engine, scenario)).unwrap();
+            check(&outcome);
+            let ops: Vec<(&str, u64)> = outcome
+                .report
+                .phases
+                .iter()
+                .map(|phase| (phase.name.as_str(), phase.ops))
+                .collect();
+            assert_eq!(ops, [("load", KEYS), ("transactions", 4_001)]);
+        }
+    }
+}
