@@ -371,6 +371,10 @@ impl Records {
 }
 
 impl Load for Records {
+    #[expect(
+        clippy::misnamed_getters,
+        reason = "the steps of this load are the records it loads"
+    )]
     fn steps(&self) -> u64 {
         self.inner.loaded
     }

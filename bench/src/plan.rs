@@ -300,15 +300,14 @@ impl Plan {
             };
             return Err(range(flag, "0".into(), "it must be at least 1".into()));
         }
-        if let Scenario::Ycsb { value_bytes, .. } = self.scenario {
-            if !(VALUE_GRAIN_BYTES..=VALUE_BYTES_MAX).contains(&value_bytes)
-                || value_bytes % VALUE_GRAIN_BYTES != 0
-            {
-                let limit = format!(
-                    "it must be a multiple of {VALUE_GRAIN_BYTES} from {VALUE_GRAIN_BYTES} to {VALUE_BYTES_MAX}"
-                );
-                return Err(range("--value-bytes", value_bytes.to_string(), limit));
-            }
+        if let Scenario::Ycsb { value_bytes, .. } = self.scenario
+            && (!(VALUE_GRAIN_BYTES..=VALUE_BYTES_MAX).contains(&value_bytes)
+                || value_bytes % VALUE_GRAIN_BYTES != 0)
+        {
+            let limit = format!(
+                "it must be a multiple of {VALUE_GRAIN_BYTES} from {VALUE_GRAIN_BYTES} to {VALUE_BYTES_MAX}"
+            );
+            return Err(range("--value-bytes", value_bytes.to_string(), limit));
         }
         let local_min = LOCAL_BYTES_MIN * self.threads();
         if self.local_bytes < local_min {
@@ -383,6 +382,7 @@ mod tests {
         assert_eq!(plan().validate(&machine()), Ok(()));
     }
 
+    #[expect(clippy::type_complexity, reason = "a table of cases")]
     #[test]
     fn bad_wishes_are_named_with_limit_and_value() {
         let cases: [(fn(&mut Plan), &str); 9] = [

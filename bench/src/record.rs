@@ -46,10 +46,6 @@ pub const fn mix(word: u64) -> u64 {
 /// A number below `limit`, from a random word.
 #[inline]
 #[must_use]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the high half of a product of two 64-bit words"
-)]
 pub const fn below(word: u64, limit: u64) -> u64 {
     ((word as u128 * limit as u128) >> 64) as u64
 }

@@ -227,7 +227,7 @@ fn slice<S: Session, L: Load>(
         let (question, operation) = load.request(step, room);
         let token = desk.issue(question);
         session.submit(operation, token, &mut |token, answer| {
-            settle(load, desk, token, &answer)
+            settle(load, desk, token, &answer);
         });
         follow_up(session, load, desk, room);
     }
@@ -244,7 +244,7 @@ fn follow_up<S: Session, L: Load>(
     while let Some((question, operation)) = load.follow_up(room) {
         let token = desk.issue(question);
         session.submit(operation, token, &mut |token, answer| {
-            settle(load, desk, token, &answer)
+            settle(load, desk, token, &answer);
         });
     }
 }

@@ -1,5 +1,7 @@
 //! The command itself: files it writes, exit status, messages about bad flags.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::process::{Command, Output};
 

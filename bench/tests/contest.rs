@@ -1,5 +1,11 @@
 //! The contest's phases and YCSB in small, on every engine, and a planted fault that must be caught.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::semicolon_if_nothing_returned,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

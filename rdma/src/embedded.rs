@@ -2,6 +2,8 @@
 //!
 //! - I1: a request is performed and completed exactly once, in order within its queue pair.
 //! - I2: nothing is allocated after construction: a queue pair is a ring of `depth` requests.
+//! - I3: once a queue pair is in error, a poll flushes all it holds, whether or not the doorbell was rung for it.
+//! - I4: no queue pair starves another: one that filled the caller's array comes last at the next poll.
 //!
 //! Without latency a request is performed when the doorbell rings; with it, when its time has come and it is polled,
 //! so that a READ sees far memory as it is then.
@@ -137,12 +139,7 @@ impl EmbeddedQueuePair {
     }
 
     /// Does what a request asks.
-    fn perform(&mut self, request: &WorkRequest, now_ns: u64) -> Status {
-        let faults = &self.node.link.faults;
-        let rate = u64::from(faults.failed_completions_per_million);
-        if self.node.is_lost(now_ns) || rate > 0 && self.random.below(1_000_000) < rate {
-            return Status::RetryExceeded;
-        }
+    fn perform(&self, request: &WorkRequest) -> Status {
         let local = request.work.local();
         let Some(near) = self.local_pointer(local) else {
             return Status::LocalProtection;
@@ -153,11 +150,11 @@ impl EmbeddedQueuePair {
         let bytes = local.bytes as usize;
         // SAFETY: both ranges were just checked against their regions, which `self` keeps; the poster promises that
         // nothing refers to the local one until the completion, and what clients do to one far range at once is up to
-        // them, as with any one-sided memory.
+        // them, as with any one-sided memory. The ranges may overlap: a node's own region can be registered here too.
         unsafe {
             match request.work {
-                Work::Read { .. } => ptr::copy_nonoverlapping(far, near, bytes),
-                Work::Write { .. } => ptr::copy_nonoverlapping(near, far, bytes),
+                Work::Read { .. } => ptr::copy(far, near, bytes),
+                Work::Write { .. } => ptr::copy(near, far, bytes),
                 Work::CompareAndSwap {
                     expected, desired, ..
                 } => {
@@ -193,18 +190,43 @@ impl EmbeddedQueuePair {
         if self.state == QueuePairState::Error {
             return Status::Flushed;
         }
-        let status = self.perform(request, now_ns);
-        let injected = status == Status::RetryExceeded && !self.node.is_lost(now_ns);
-        if status != Status::Success && (!injected || self.node.link.faults.sticky) {
+        // Asked once: a node that comes back meanwhile must not turn its loss into an injected, transient fault.
+        let lost = self.node.is_lost(now_ns);
+        let faults = &self.node.link.faults;
+        let (rate, sticky) = (
+            u64::from(faults.failed_completions_per_million),
+            faults.sticky,
+        );
+        if !lost && rate > 0 && self.random.below(1_000_000) < rate {
+            if sticky {
+                self.state = QueuePairState::Error;
+            }
+            return Status::RetryExceeded;
+        }
+        let status = if lost {
+            Status::RetryExceeded
+        } else {
+            self.perform(request)
+        };
+        if status != Status::Success {
             self.state = QueuePairState::Error;
         }
         status
     }
 
+    fn next_due_ns(&self) -> Option<u64> {
+        if self.state == QueuePairState::Error {
+            return (self.outstanding() > 0).then_some(0);
+        }
+        self.rung.front().map(|entry| entry.due_ns)
+    }
+
     /// Takes the completion of the oldest request, if its time has come.
     fn poll(&mut self, now_ns: u64) -> Option<Completion> {
         loop {
-            let entry = *self.rung.front()?;
+            let Some(&entry) = self.rung.front() else {
+                return self.flush_posted();
+            };
             let status = match entry.status {
                 Some(status) => status,
                 None if entry.due_ns <= now_ns || self.state == QueuePairState::Error => {
@@ -214,15 +236,31 @@ impl EmbeddedQueuePair {
             };
             self.rung.pop_front();
             if status != Status::Success || entry.request.signalled {
-                let bytes = entry.request.work.local().bytes;
-                return Some(Completion {
-                    id: entry.request.id,
-                    status,
-                    bytes,
-                    immediate: None,
-                });
+                return Some(completion(&entry.request, status));
             }
         }
+    }
+
+    /// Flushes the oldest request that the fabric was never shown, if the queue pair is in error.
+    fn flush_posted(&mut self) -> Option<Completion> {
+        if self.state != QueuePairState::Error {
+            return None;
+        }
+        let request = self.posted.pop_front()?;
+        Some(completion(&request, Status::Flushed))
+    }
+}
+
+fn completion(request: &WorkRequest, status: Status) -> Completion {
+    let bytes = match status {
+        Status::Success => request.work.local().bytes,
+        _ => 0,
+    };
+    Completion {
+        id: request.id,
+        status,
+        bytes,
+        immediate: None,
     }
 }
 
@@ -289,13 +327,16 @@ impl QueuePair for EmbeddedQueuePair {
             }
             let bytes = u64::from(request.work.local().bytes);
             let passing = bandwidth.map_or(0, |rate| bytes * 1_000_000_000 / rate.max(1));
-            self.link_free_ns = self.link_free_ns.max(now_ns) + passing;
+            self.link_free_ns = self.link_free_ns.max(now_ns).saturating_add(passing);
             let jitter = if jitter > 0 {
                 self.random.below(jitter)
             } else {
                 0
             };
-            let due_ns = self.link_free_ns + latency + jitter;
+            let due_ns = self
+                .link_free_ns
+                .saturating_add(latency)
+                .saturating_add(jitter);
             self.rung.push_back(Entry {
                 request,
                 due_ns,
@@ -323,6 +364,8 @@ impl QueuePair for EmbeddedQueuePair {
 #[derive(Debug)]
 pub struct EmbeddedEndpoint {
     queues: Vec<EmbeddedQueuePair>,
+    /// The queue pair that the next poll begins with.
+    first: usize,
 }
 
 impl EmbeddedEndpoint {
@@ -342,6 +385,7 @@ impl EmbeddedEndpoint {
         };
         Self {
             queues: (0u64..).take(queues).map(queue).collect(),
+            first: 0,
         }
     }
 }
@@ -367,16 +411,28 @@ impl Endpoint for EmbeddedEndpoint {
     }
 
     fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
+        let (early, late) = self.queues.split_at_mut(self.first);
         let mut count = 0;
-        for queue in &mut self.queues {
+        for (step, queue) in late.iter_mut().chain(early).enumerate() {
             while count < completions.len()
                 && let Some(completion) = queue.poll(now_ns)
             {
                 completions[count] = completion;
                 count += 1;
             }
+            if count == completions.len() {
+                self.first = (self.first + step + 1) % self.queues.len();
+                break;
+            }
         }
         count
+    }
+
+    fn next_due_ns(&self) -> Option<u64> {
+        self.queues
+            .iter()
+            .filter_map(EmbeddedQueuePair::next_due_ns)
+            .min()
     }
 
     #[inline]

@@ -23,11 +23,20 @@ pub struct LandingOptions {
     pub bytes: u64,
     /// A large block, in bytes.
     pub large_block_bytes: u32,
-    /// How many of them.
+    /// How many of them, at most: no more are made than the area holds.
     pub large_blocks: u32,
 }
 
 /// One buffer. It goes back through [`LandingPool::free`]; the type keeps it from being freed twice.
+///
+/// ```compile_fail,E0382
+/// # use farcore_rdma::{LandingOptions, LandingPool};
+/// # let options = LandingOptions { base: 0, bytes: 8192, large_block_bytes: 0, large_blocks: 0 };
+/// let mut pool = LandingPool::new(options);
+/// let landing = pool.allocate(100).expect("the pool is empty");
+/// pool.free(landing);
+/// pool.free(landing);
+/// ```
 #[derive(Debug)]
 #[must_use = "a buffer that is dropped is lost to its pool"]
 pub struct Landing {
@@ -79,8 +88,15 @@ impl LandingPool {
     /// A pool over an area.
     #[must_use]
     pub fn new(options: LandingOptions) -> Self {
-        let large = u64::from(options.large_block_bytes) * u64::from(options.large_blocks);
-        let small = options.bytes.saturating_sub(large);
+        let fitting = options
+            .bytes
+            .checked_div(u64::from(options.large_block_bytes))
+            .unwrap_or(0);
+        let large_blocks = options
+            .large_blocks
+            .min(u32::try_from(fitting).unwrap_or(u32::MAX));
+        let large = u64::from(options.large_block_bytes) * u64::from(large_blocks);
+        let small = options.bytes - large;
         let count = u32::try_from(small / u64::from(SLAB_BYTES)).unwrap_or(NONE - 1);
         let empty = Slab {
             class: 0,
@@ -97,7 +113,7 @@ impl LandingPool {
             free_slabs: (0..count).rev().collect(),
             large_start,
             large_bytes: options.large_block_bytes,
-            free_large: (0..options.large_blocks).rev().collect(),
+            free_large: (0..large_blocks).rev().collect(),
             in_use: 0,
             bytes: options.bytes,
         }
@@ -291,5 +307,26 @@ mod tests {
         let held: Vec<_> = std::iter::from_fn(|| pool.allocate(64)).collect();
         assert_eq!(held.len(), 16 * 128);
         assert!(pool.allocate(1).is_none());
+        for landing in held {
+            pool.free(landing);
+        }
+        assert_eq!(pool.in_use_bytes(), 0);
+        assert_eq!(std::iter::from_fn(|| pool.allocate(4096)).count(), 32);
+    }
+
+    #[test]
+    fn large_blocks_stay_inside_the_area() {
+        let mut pool = LandingPool::new(LandingOptions {
+            base: 0,
+            bytes: 3 * 65536 - 1,
+            large_block_bytes: 65536,
+            large_blocks: 5,
+        });
+        let held: Vec<_> = std::iter::from_fn(|| pool.allocate(65536)).collect();
+        assert_eq!(held.len(), 2);
+        for landing in held {
+            assert!(landing.offset() + u64::from(landing.bytes()) <= pool.bytes());
+            pool.free(landing);
+        }
     }
 }

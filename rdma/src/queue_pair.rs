@@ -59,8 +59,11 @@ pub trait Endpoint {
     fn queues(&self) -> usize;
     /// Takes completions; answers how many were filled in.
     fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize;
+    /// When the next poll has something to do, as far as the endpoint knows; 0 is at once, `None` is not before another
+    /// doorbell. Simulated time jumps there. What the poll then does may be silent: an unsignalled success.
+    fn next_due_ns(&self) -> Option<u64>;
     /// Requests posted and not yet completed, over all queue pairs.
     fn outstanding(&self) -> usize;
-    /// Brings a queue pair that is in error back, once all its requests have completed.
+    /// Brings a queue pair that is in error back. Without effect while any of its requests has not completed: poll first.
     fn renew(&mut self, queue: usize);
 }

@@ -1,4 +1,9 @@
 //! A region: memory mapped for the fabric, aligned to huge pages, locked and touched as asked.
+//!
+//! - I1: the mapping lives exactly as long as its `Region`.
+//! - I2: locking never brings pages in; only `prefault` and use do.
+//!
+//! Limits: base pages of 4 KiB. Source: mmap(2), madvise(2), mlock2(2), mincore(2).
 
 #![allow(unsafe_code)] // maps, advises and unmaps memory
 
@@ -89,12 +94,20 @@ impl Region {
     /// # Errors
     /// [`RegionError`] names the limit, the value and the remedy.
     pub fn map(options: &RegionOptions) -> Result<Self, RegionError> {
-        let bytes = options.bytes.max(1).next_multiple_of(PAGE_BYTES);
+        let too_long = || RegionError::Map {
+            bytes: options.bytes,
+            source: io::Error::from_raw_os_error(libc::ENOMEM),
+        };
+        let bytes = options
+            .bytes
+            .max(1)
+            .checked_next_multiple_of(PAGE_BYTES)
+            .ok_or_else(too_long)?;
+        let whole = bytes.checked_add(HUGE_PAGE_BYTES).ok_or_else(too_long)?;
         let failed = || RegionError::Map {
             bytes,
             source: io::Error::last_os_error(),
         };
-        let whole = bytes.checked_add(HUGE_PAGE_BYTES).ok_or_else(failed)?;
         // SAFETY: a new private mapping touches nothing that exists.
         let mapped = unsafe {
             libc::mmap(
@@ -146,11 +159,10 @@ impl Region {
 
     /// Makes every page present, with a thread a core where it is much.
     fn touch(&self) {
-        let threads = if self.bytes >= PARALLEL_BYTES {
-            thread::available_parallelism().map_or(1, usize::from)
-        } else {
-            1
-        };
+        if self.bytes < PARALLEL_BYTES {
+            return self.touch_part(0, self.bytes);
+        }
+        let threads = thread::available_parallelism().map_or(1, usize::from);
         let share = self
             .bytes
             .div_ceil(threads)
@@ -158,7 +170,11 @@ impl Region {
         thread::scope(|scope| {
             for place in (0..self.bytes).step_by(share) {
                 let length = share.min(self.bytes - place);
-                scope.spawn(move || self.touch_part(place, length));
+                let spawned = thread::Builder::new()
+                    .spawn_scoped(scope, move || self.touch_part(place, length));
+                if spawned.is_err() {
+                    self.touch_part(place, length);
+                }
             }
         });
     }
@@ -288,5 +304,48 @@ mod tests {
             error.to_string().contains(&(1u64 << 60).to_string()),
             "{error}"
         );
+        for bytes in [usize::MAX, usize::MAX - (1 << 20)] {
+            assert!(matches!(
+                Region::map(&options(bytes, false)),
+                Err(RegionError::Map { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn a_locked_region_is_not_brought_in() {
+        let wanted = RegionOptions {
+            huge_pages: true,
+            lock: Lock::Try,
+            ..options(1 << 20, false)
+        };
+        assert_eq!(Region::map(&wanted).unwrap().resident_bytes(), 0);
+        assert!(!Region::map(&options(1, true)).unwrap().is_locked());
+    }
+
+    #[test]
+    fn a_required_lock_holds_or_names_the_limit() {
+        let bytes = 1 << 40;
+        let wanted = RegionOptions {
+            lock: Lock::Require,
+            ..options(bytes, false)
+        };
+        // Which of the two depends on the limit and the rights of whoever runs the test.
+        match Region::map(&wanted) {
+            Ok(region) => assert!(region.is_locked()),
+            Err(error) => {
+                assert!(matches!(error, RegionError::Lock { bytes: asked, .. } if asked == bytes));
+                assert!(error.to_string().contains("RLIMIT_MEMLOCK"), "{error}");
+            }
+        }
+        let error = RegionError::Lock {
+            bytes: 4096,
+            limit: 1024,
+            source: io::Error::from_raw_os_error(libc::ENOMEM),
+        };
+        let text = error.to_string();
+        for part in ["4096", "RLIMIT_MEMLOCK is 1024", "ulimit -l"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }

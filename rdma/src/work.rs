@@ -175,7 +175,7 @@ pub struct Completion {
     pub id: WorkId,
     /// How it ended.
     pub status: Status,
-    /// Bytes moved.
+    /// Bytes moved; 0 if it failed.
     pub bytes: u32,
     /// The word of a write with immediate, at the receiver.
     pub immediate: Option<u32>,

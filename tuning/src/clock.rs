@@ -1,6 +1,11 @@
 //! The clock: the one place that names `quanta`.
 
+use std::sync::OnceLock;
+
 use quanta::Instant;
+
+/// Where time begins: one for the process, so that readings of any two clocks compare.
+static ORIGIN: OnceLock<Instant> = OnceLock::new();
 
 /// Monotonic time. Reading it costs about 10 ns.
 #[derive(Clone, Debug)]
@@ -16,15 +21,15 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that starts now; the first one in a process calibrates itself for a few milliseconds.
+    /// A clock; the first one in a process sets the origin of all, and calibrates for some milliseconds.
     #[must_use]
     pub fn new() -> Self {
         let inner = quanta::Clock::new();
-        let origin = inner.now();
+        let origin = *ORIGIN.get_or_init(|| inner.now());
         Self { inner, origin }
     }
 
-    /// Nanoseconds since the clock was made.
+    /// Nanoseconds since the process's first clock was made, the same for every clock.
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
@@ -56,5 +61,14 @@ mod tests {
         let (start, raw) = (clock.now_ns(), clock.raw());
         assert!(clock.now_ns() >= start);
         let _ = clock.delta_ns(raw, clock.raw());
+    }
+
+    #[test]
+    fn all_clocks_have_one_origin() {
+        let first = Clock::new();
+        let before_ns = first.now_ns();
+        let second = Clock::new();
+        assert!(second.now_ns() >= before_ns);
+        assert!(first.clone().now_ns() >= before_ns);
     }
 }

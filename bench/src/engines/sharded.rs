@@ -20,7 +20,9 @@ const SHARDS_PER_CORE: usize = 32;
 /// A lock and its map on their own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Shard(RwLock<HashMap<Box<[u8]>, Box<[u8]>>>);
+struct Shard(RwLock<Map>);
+
+type Map = HashMap<Box<[u8]>, Box<[u8]>>;
 
 #[derive(Debug)]
 struct Shards {
@@ -30,7 +32,7 @@ struct Shards {
 
 impl Shards {
     #[inline]
-    fn of(&self, key: &[u8]) -> &RwLock<HashMap<Box<[u8]>, Box<[u8]>>> {
+    fn of(&self, key: &[u8]) -> &RwLock<Map> {
         let hash = self.router.hash_one(key);
         #[expect(
             clippy::cast_possible_truncation,
