@@ -169,9 +169,6 @@ impl Session for OracleSession {
 }
 
 fn with_fault(fault: Fault) -> anyhow::Result<Outcome> {
-    let _turn = TURN
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
     *FAULT.lock().unwrap() = fault;
     run_store::<Oracle>(contest(EngineName::Sharded))
 }

@@ -56,7 +56,8 @@ impl Core {
     }
 
     /// Serves this core's shard for one round and visits the answers that have come; answers how many. Values of the own
-    /// shard are visited where they lie. The visitor must not call back into this core.
+    /// shard are visited where they lie. The visitor must not call back into this core, and if it panics, the process
+    /// aborts: the shard is in the middle of its work.
     #[inline]
     pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
         let mut count = 0;
@@ -65,10 +66,12 @@ impl Core {
             count += 1;
             visit(token, kept.answer());
         }
+        let mut turn = Unfinished(true);
         house.turn(Some(self.client), &mut |token, answer: Answer<'_>| {
             count += 1;
             visit(token, answer);
         });
+        turn.0 = false;
         drop(house);
         self.in_flight -= count;
         count
@@ -177,5 +180,17 @@ impl Drop for Core {
             self.poll(|_, _| {});
         }
         self.house.borrow_mut().remove_client(self.client);
+    }
+}
+
+/// A turn that must not be left by a panic.
+struct Unfinished(bool);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if self.0 {
+            eprintln!("a visitor panicked inside a shard's turn: aborting");
+            std::process::abort();
+        }
     }
 }

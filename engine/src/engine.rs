@@ -1,6 +1,10 @@
 //! The engine: opens the shards on their cores, hands out handles, runs jobs and closes.
 
+#![allow(unsafe_code)] // a future is pinned in another
+
+use std::any::Any;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -21,7 +25,7 @@ use crate::handle::Handle;
 use crate::house::{Door, House, Order};
 use crate::lane::{LaneClient, LaneServer, Mailbox, lane};
 use crate::routing::Hasher128;
-use crate::runtime::{self, JobCell, Post};
+use crate::runtime::{self, JobCell, Life, Post};
 use crate::shard::{ExtentPool, Shard, ShardOptions};
 
 /// Requests that one queue pair holds.
@@ -43,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) posts: Vec<Arc<Post>>,
     pub(crate) hasher: Hasher128,
     pub(crate) sizes: Sizes,
-    pub(crate) closing: AtomicBool,
+    pub(crate) life: Arc<Life>,
     /// Lanes that no handle uses. Several threads take and give back: made for a multi-producer queue.
     pub(crate) free_handles: ArrayQueue<HandleLanes>,
     handles_max: usize,
@@ -51,10 +55,9 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// True once no shard answers any more.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.posts
-            .iter()
-            .any(|post| post.closed.load(Ordering::Acquire))
+    pub(crate) fn is_stopped(&self) -> bool {
+        let mut posts = self.posts.iter();
+        self.life.is_closing() && posts.all(|post| post.closed.load(Ordering::Acquire))
     }
 }
 
@@ -160,13 +163,15 @@ impl Engine {
         let seed = config.seed.map_or_else(random, Ok)?;
         let hasher = Hasher128::new(seed);
         let epoch = u32::try_from(random()? >> 32).unwrap_or(0);
-        let posts: Vec<_> = config.cores.iter().map(|_| Arc::new(Post::new())).collect();
+        let life = Arc::new(Life::default());
+        let post = |_| Arc::new(Post::new(Arc::clone(&life)));
+        let posts: Vec<_> = config.cores.iter().map(post).collect();
         let (mut servers, mut clients, handles) = wire(&config, &posts);
         let shared = Arc::new(Shared {
             posts,
             hasher,
             sizes,
-            closing: AtomicBool::new(false),
+            life,
             free_handles: ArrayQueue::new(config.handles_max.max(1)),
             handles_max: config.handles_max,
         });
@@ -255,7 +260,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Handles`] when all are in use, [`Error::Closed`] after [`Engine::close`].
     pub fn handle(&self) -> Result<Handle> {
-        if self.shared.closing.load(Ordering::Acquire) {
+        if self.shared.life.is_closing() {
             return Err(Error::Closed);
         }
         let lanes = self.shared.free_handles.pop();
@@ -298,9 +303,7 @@ impl Engine {
                 available: (0..self.shards()).collect(),
             });
         };
-        if self.shared.closing.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
+        let ticket = self.shared.life.begin_job().ok_or(Error::Closed)?;
         let cell = Arc::new(TaskCell {
             result: ArrayQueue::new(1),
             waker: AtomicWaker::new(),
@@ -310,12 +313,20 @@ impl Engine {
         let finish = Finish(Arc::clone(&cell));
         let job: runtime::Job = Box::new(move |house| {
             Box::pin(async move {
-                // Dropped last, also when the job panics: whoever waits hears of it.
-                let finish = finish;
-                if let Some(core) = Core::new(house, value_bytes_max) {
-                    let result = job(core).await;
-                    let _ = finish.0.result.push(result);
-                }
+                // Dropped after the job is, however it ends: then whoever waits hears of it.
+                let (finish, _ticket) = (finish, ticket);
+                let Some(core) = Core::new(house, value_bytes_max) else {
+                    return;
+                };
+                let made = catch_unwind(AssertUnwindSafe(|| job(core)));
+                let result = match made {
+                    Ok(job) => Caught(job).await,
+                    Err(panic) => Err(panic),
+                };
+                let result = result.map_err(|panic| Error::JobPanicked {
+                    reason: what_was_said(&*panic),
+                });
+                let _ = finish.0.result.push(result);
             })
         });
         let mut job = Box::new(JobCell(job));
@@ -374,7 +385,7 @@ impl Engine {
     }
 
     fn order(&self, which: impl Fn(&Door) -> &Order) -> Result<()> {
-        if self.shared.closing.load(Ordering::Acquire) {
+        if self.shared.life.is_closing() {
             return Err(Error::Closed);
         }
         let tickets: Vec<_> = self
@@ -401,9 +412,8 @@ impl Engine {
 
     /// Answers everything that is under way, waits for running jobs, and stops the cores. May be called again.
     pub fn close(&self) {
-        self.shared.closing.store(true, Ordering::SeqCst);
+        self.shared.life.close();
         for post in &self.shared.posts {
-            post.closing.store(true, Ordering::SeqCst);
             post.door.bell.ring(0);
         }
         let threads =
@@ -460,8 +470,31 @@ fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Clients>, Ve
     (servers, clients, handles)
 }
 
+/// A future whose panics are its result: a job's must not end its core.
+struct Caught<F>(F);
+
+impl<F: Future> Future for Caught<F> {
+    type Output = std::thread::Result<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: the future is pinned with this, and nothing else takes it out.
+        let future = unsafe { self.map_unchecked_mut(|caught| &mut caught.0) };
+        match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    }
+}
+
+fn what_was_said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("something that is no text").to_owned()
+}
+
 struct TaskCell<T> {
-    result: ArrayQueue<T>,
+    result: ArrayQueue<Result<T>>,
     waker: AtomicWaker,
     done: AtomicBool,
 }
@@ -495,7 +528,7 @@ impl<T> Task<T> {
     /// Blocks until the job is over.
     ///
     /// # Errors
-    /// [`Error::Closed`] if it ended without a result.
+    /// [`Error::JobPanicked`], or [`Error::Closed`] if it never ran.
     pub fn join(self) -> Result<T> {
         crate::handle::block_on(self)
     }
@@ -507,7 +540,7 @@ impl<T> Future for Task<T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.cell.waker.register(context.waker());
         if self.cell.done.load(Ordering::Acquire) {
-            return Poll::Ready(self.cell.result.pop().ok_or(Error::Closed));
+            return Poll::Ready(self.cell.result.pop().unwrap_or(Err(Error::Closed)));
         }
         Poll::Pending
     }

@@ -108,6 +108,12 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A job that was run on a core panicked.
+    #[error("the job panicked: {reason}")]
+    JobPanicked {
+        /// What the panic said.
+        reason: String,
+    },
     /// The engine has been closed.
     #[error("the engine is closed")]
     Closed,

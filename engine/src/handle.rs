@@ -3,6 +3,8 @@
 //! Three forms: a call that is waited for or awaited, many at once, and submit/poll for those who keep a window of
 //! requests in flight. A call that is dropped is forgotten: its late answer is thrown away by its number.
 
+#![allow(unsafe_code)] // the requests that a stopped shard left are taken back
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -25,7 +27,7 @@ const SUBMITTED: u8 = 0;
 /// The client number of calls.
 const CALLED: u8 = 1;
 /// Looks at the lanes before a blocking call parks its thread.
-const SPINS: u32 = 2_000;
+const SPINS: u32 = 500;
 /// Looks without news after which a loop offers its core to other threads.
 const IDLE_LOOKS: u32 = 64;
 /// A parked thread looks again after this long, whatever happens.
@@ -137,7 +139,7 @@ impl Handle {
         operation: &Operation<'_>,
     ) -> std::result::Result<(), Refused> {
         check(operation, self.shared.sizes.value_bytes_max)?;
-        if self.shared.closing.load(Ordering::Acquire) {
+        if self.shared.life.is_closing() {
             return Err(Error::Closed.into());
         }
         let hash = self.shared.hasher.hash(operation.key());
@@ -166,20 +168,29 @@ impl Handle {
         } = self;
         let Some(lanes) = lanes else { return 0 };
         let mut count = 0;
-        for (shard, lane) in lanes.lanes.iter_mut().enumerate() {
-            if lane.publish() {
-                shared.posts[shard].door.bell.ring(lanes.number);
+        let closing = shared.life.is_closing();
+        let mut receive = |client, token: u64, answer: Answer<'_>| {
+            if client == SUBMITTED {
+                // A visitor that panicked is shown the same answers again.
+                *submitted = submitted.saturating_sub(1);
+                count += 1;
+                visit(token, answer);
+            } else if token >> 32 == *call & u64::from(u32::MAX) {
+                let place = u32::try_from(token & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+                answers.push((place, Kept::of(&answer)));
             }
-            *outstanding -= lane.receive(|client, token, answer| {
-                if client == SUBMITTED {
-                    *submitted -= 1;
-                    count += 1;
-                    visit(token, answer);
-                } else if token >> 32 == *call & u64::from(u32::MAX) {
-                    let place = u32::try_from(token & u64::from(u32::MAX)).unwrap_or(u32::MAX);
-                    answers.push((place, Kept::of(&answer)));
-                }
-            });
+        };
+        for (lane, post) in lanes.lanes.iter_mut().zip(&shared.posts) {
+            // Asked before the last look: what a shard answered before it stopped is there.
+            let stopped = closing && post.closed.load(Ordering::Acquire);
+            if lane.publish() {
+                post.door.bell.ring(lanes.number);
+            }
+            *outstanding -= lane.receive(&mut receive);
+            if stopped {
+                // SAFETY: the shard says that it has stopped.
+                *outstanding -= unsafe { lane.abandon(&mut receive) };
+            }
         }
         count
     }
@@ -265,12 +276,13 @@ impl Handle {
                     }
                 }
             }
+            let stopped = self.shared.is_stopped();
             self.pump_keeping();
             for (place, answer) in std::mem::take(&mut self.answers) {
                 seen += 1;
                 visit(place as usize, answer.answer());
             }
-            if self.shared.is_closed() && seen < sent {
+            if stopped && seen < sent {
                 return Err(Error::Closed);
             }
             idle_looks = if before == (sent, seen) {
@@ -366,8 +378,12 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // The lanes go to the next handle once nothing is on them.
         let mut looks = 0;
-        while self.outstanding > 0 && !self.shared.is_closed() {
+        while self.outstanding > 0 {
+            let stopped = self.shared.is_stopped();
             self.pump(|_, _| {});
+            if stopped {
+                break;
+            }
             looks += 1;
             if looks > SPINS {
                 thread::yield_now();
@@ -462,11 +478,16 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
     /// # Errors
     /// Those of the call.
     pub fn wait(mut self) -> Result<T> {
-        for _ in 0..SPINS {
+        for look in 0..SPINS {
             if let Poll::Ready(result) = self.step() {
                 return result;
             }
-            std::hint::spin_loop();
+            if look < IDLE_LOOKS {
+                std::hint::spin_loop();
+            } else {
+                // The shard may need this very core.
+                thread::yield_now();
+            }
         }
         block_on(self)
     }
@@ -482,13 +503,14 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
                 Err(Refused::Error(error)) => return Poll::Ready(Err(error)),
             }
         }
+        let stopped = handle.shared.is_stopped();
         handle.pump_keeping();
         if let Some((_, answer)) = handle.answers.pop() {
             // The answer may borrow the handle for as long as the call did.
             if let Some(handle) = self.handle.take() {
                 return Poll::Ready(T::from_answer(answer, &mut handle.scratch));
             }
-        } else if handle.shared.is_closed() {
+        } else if stopped {
             return Poll::Ready(Err(Error::Closed));
         }
         Poll::Pending

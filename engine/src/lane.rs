@@ -231,6 +231,23 @@ impl LaneClient {
         self.requests.publish()
     }
 
+    /// Answers with [`Error::Closed`] every request that the shard did not take before it stopped.
+    ///
+    /// # Safety
+    /// The shard has stopped, and that has been seen.
+    pub(crate) unsafe fn abandon(&mut self, mut visit: impl FnMut(u8, u64, Answer<'_>)) -> usize {
+        let mut count = 0;
+        // SAFETY: by this function's contract.
+        unsafe {
+            self.requests.take_back(|payload| {
+                let token = u64::from_le_bytes(payload[..8].try_into().unwrap_or_default());
+                visit(payload[27], token, Answer::Failed(Error::Closed));
+                count += 1;
+            });
+        }
+        count
+    }
+
     /// Visits the answers that have come: client, token, answer. Answers how many.
     #[inline]
     pub(crate) fn receive(&mut self, mut visit: impl FnMut(u8, u64, Answer<'_>)) -> usize {
@@ -379,6 +396,13 @@ impl LaneServer {
     #[inline]
     pub(crate) fn publish(&mut self) {
         self.answers.publish();
+        self.shared.mailbox.notify();
+    }
+}
+
+impl Drop for LaneServer {
+    fn drop(&mut self) {
+        // Nothing more comes: whoever waits for it must look.
         self.shared.mailbox.notify();
     }
 }

@@ -162,6 +162,25 @@ impl Producer {
         true
     }
 
+    /// Visits the messages that the consumer never took, and drops them.
+    ///
+    /// # Safety
+    /// The consumer's thread has stopped, and that has been seen.
+    pub(crate) unsafe fn take_back(&mut self, mut visit: impl FnMut(&[u8])) {
+        self.publish();
+        let mut consumer = Consumer {
+            shared: Arc::clone(&self.shared),
+            head: self.shared.head.0.load(Ordering::Acquire),
+            tail: self.tail,
+        };
+        let mut cursor = consumer.cursor();
+        while let Some((payload, after)) = consumer.peek(cursor) {
+            visit(payload);
+            cursor = after;
+        }
+        consumer.release(cursor);
+    }
+
     /// Shows the consumer what was put in; true if that was anything.
     #[inline]
     pub(crate) fn publish(&mut self) -> bool {

@@ -21,7 +21,7 @@ const JOBS: usize = 1024;
 /// Behind every sleep stands this timer.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
 /// Turns without work after which the core is offered to other threads.
-const IDLE_TURNS: u32 = 64;
+const IDLE_TURNS: u32 = 16;
 /// How long a sleep by mistake can last.
 const HEARTBEAT: Duration = Duration::from_millis(1);
 /// Locked memory that glommio asks for, in bytes.
@@ -31,14 +31,56 @@ const EXECUTOR_LOCKED_BYTES: u64 = 512 << 10;
 pub(crate) type Job =
     Box<dyn FnOnce(Rc<RefCell<House>>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
+/// Whether the engine is closing, and how many jobs there still are on any core.
+///
+/// ORDERING: all SeqCst: whoever adds a job either sees that it is too late, or every core sees the job.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    closing: AtomicBool,
+    jobs: AtomicUsize,
+}
+
+impl Life {
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Counts a new job; `None` when the engine is closing.
+    pub(crate) fn begin_job(self: &Arc<Self>) -> Option<JobTicket> {
+        self.jobs.fetch_add(1, Ordering::SeqCst);
+        let ticket = JobTicket(Arc::clone(self));
+        (!self.is_closing()).then_some(ticket)
+    }
+
+    /// True once nothing more can be asked of any shard by a job.
+    fn is_over(&self) -> bool {
+        self.is_closing() && self.jobs.load(Ordering::SeqCst) == 0
+    }
+}
+
+/// One job that is waiting or running.
+#[derive(Debug)]
+pub(crate) struct JobTicket(Arc<Life>);
+
+impl Drop for JobTicket {
+    fn drop(&mut self) {
+        self.0.jobs.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// What other threads share with one core's runtime.
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) door: Arc<Door>,
     pub(crate) jobs: ArrayQueue<Box<JobCell>>,
-    pub(crate) closing: AtomicBool,
+    pub(crate) life: Arc<Life>,
+    /// The shard has stopped, and will touch no lane again.
     pub(crate) closed: AtomicBool,
-    running: AtomicUsize,
 }
 
 /// A job on its way, opaque to `Debug`.
@@ -51,13 +93,12 @@ impl std::fmt::Debug for JobCell {
 }
 
 impl Post {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(life: Arc<Life>) -> Self {
         Self {
             door: Arc::default(),
             jobs: ArrayQueue::new(JOBS),
-            closing: AtomicBool::new(false),
+            life,
             closed: AtomicBool::new(false),
-            running: AtomicUsize::new(0),
         }
     }
 }
@@ -155,16 +196,33 @@ pub(crate) fn start(
                 match build() {
                     Ok(house) => {
                         ready(Ok(()));
-                        live(Rc::new(RefCell::new(house)), &post, spin_ns).await;
+                        let house = Rc::new(RefCell::new(house));
+                        let _stopped = Stopped(&post);
+                        live(Rc::clone(&house), &post, spin_ns).await;
                     }
-                    Err(error) => ready(Err(error)),
+                    Err(error) => {
+                        let _stopped = Stopped(&post);
+                        ready(Err(error));
+                    }
                 }
-                post.closed.store(true, Ordering::Release);
             });
         })
         .map_err(|error| Error::Memory {
             reason: format!("cannot start a thread: {error}"),
         })
+}
+
+/// Says that the shard has stopped, however it did. The lanes' ends, dropped after it, wake who waits.
+struct Stopped<'a>(&'a Post);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The engine cannot go on without one of its shards.
+            self.0.life.close();
+        }
+        self.0.closed.store(true, Ordering::Release);
+    }
 }
 
 /// A timer that is always armed while the service runs.
@@ -217,19 +275,14 @@ async fn serve(
     let (mut idle_since, mut idle_turns) = (None, 0u32);
     let mut heartbeat = Heartbeat::default();
     loop {
+        // Read before the turn: what was sent before closing is in that turn, or in one after it.
+        let over = post.life.is_over();
         let mut busy = false;
         let served_ns = house.borrow().served_ns();
         heartbeat.keep(served_ns).await;
         while let Some(job) = post.jobs.pop() {
             busy = true;
-            let future = (job.0)(Rc::clone(&house));
-            post.running.fetch_add(1, Ordering::Relaxed);
-            let post = Arc::clone(&post);
-            let run = async move {
-                future.await;
-                post.running.fetch_sub(1, Ordering::Relaxed);
-            };
-            if let Ok(task) = spawn_local_into(run, jobs) {
+            if let Ok(task) = spawn_local_into((job.0)(Rc::clone(&house)), jobs) {
                 task.detach();
             }
         }
@@ -254,11 +307,13 @@ async fn serve(
             yield_now().await;
             continue;
         }
-        if post.closing.load(Ordering::Acquire)
-            && post.running.load(Ordering::Relaxed) == 0
-            && post.jobs.is_empty()
-        {
+        if over {
             return;
+        }
+        if post.life.is_closing() {
+            // Jobs of some core are still to end; nobody rings when they do.
+            yield_now().await;
+            continue;
         }
         house.borrow_mut().shard().publish_gauges();
         house.borrow_mut().shard().counters().parks.add(1);
@@ -274,8 +329,7 @@ async fn sleep(post: &Post) {
     let mut timer = pin!(Timer::new(SLEEP_MAX));
     poll_fn(|context| {
         bell.waker.register(context.waker());
-        let news =
-            bell.set_asleep(true) || !post.jobs.is_empty() || post.closing.load(Ordering::SeqCst);
+        let news = bell.set_asleep(true) || !post.jobs.is_empty() || post.life.is_closing();
         if news || timer.as_mut().poll(context).is_ready() {
             bell.set_asleep(false);
             return Poll::Ready(());

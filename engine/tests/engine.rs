@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use farcore::{
-    Answer, Config, EncryptionKey, Engine, Error, FaultPlan, LinkModel, Operation, Refused, Swap,
+    Answer, Config, EncryptionKey, Engine, Error, FaultPlan, Handle, LinkModel, Operation, Refused,
+    Swap,
 };
 
 fn cores(count: usize) -> Vec<usize> {
@@ -405,4 +406,63 @@ fn closing_answers_what_is_under_way() {
     assert_eq!(handle.get(b"a").wait().unwrap_err(), Error::Closed);
     assert_eq!(engine.handle().unwrap_err(), Error::Closed);
     engine.close();
+}
+
+#[test]
+fn a_job_that_panics_ends_alone() {
+    let engine = Engine::open(tiny()).unwrap();
+    let job = |_core: farcore::Core| async { panic!("of its own") };
+    let task = engine.run_on_core::<(), _>(0, job).unwrap();
+    let reason = "of its own".to_owned();
+    assert_eq!(task.join(), Err(Error::JobPanicked { reason }));
+    let mut handle = engine.handle().unwrap();
+    handle.put(b"a", b"still served").wait().unwrap();
+    engine.close();
+    let refused = engine.run_on_core(0, |_| async {}).map(drop);
+    assert_eq!(refused.unwrap_err(), Error::Closed);
+}
+
+#[test]
+fn closing_under_fire_answers_everything_once() {
+    for _ in 0..20 {
+        let engine = Engine::open(tiny()).unwrap();
+        let fire = |mut handle: Handle| {
+            let (mut sent, mut seen) = (0u64, HashSet::new());
+            loop {
+                let put = Operation::Put {
+                    key: &key(sent % 100),
+                    value: b"v",
+                };
+                match handle.submit(put, sent) {
+                    Ok(()) => sent += 1,
+                    Err(Refused::Full) => {}
+                    Err(Refused::Error(error)) => {
+                        assert_eq!(error, Error::Closed);
+                        break;
+                    }
+                }
+                handle.poll(|token, _| assert!(seen.insert(token)));
+            }
+            while handle.in_flight() > 0 {
+                handle.poll(|token, _| assert!(seen.insert(token)));
+            }
+            assert_eq!(seen.len() as u64, sent);
+        };
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let handle = engine.handle().unwrap();
+                std::thread::spawn(move || fire(handle))
+            })
+            .collect();
+        let task = engine.run_on_core(0, |mut core| async move {
+            for number in 0..2_000 {
+                core.put(&key(number), b"from a core").await.unwrap();
+            }
+        });
+        engine.close();
+        task.unwrap().join().unwrap();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
 }

@@ -147,7 +147,7 @@ impl HistogramSnapshot {
         for (bucket, &held) in self.buckets.iter().enumerate() {
             seen += held;
             if seen >= rank {
-                return top_of(bucket);
+                return top_of(bucket).min(self.max);
             }
         }
         u64::MAX

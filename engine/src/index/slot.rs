@@ -15,7 +15,7 @@ use crate::routing::IndexHash;
 
 pub(super) const TAG_BITS: u32 = 14;
 const CLASS_SHIFT: u32 = 38;
-const DISPLACEMENT_SHIFT: u32 = 44;
+pub(super) const DISPLACEMENT_SHIFT: u32 = 44;
 const TAG_SHIFT: u32 = 50;
 /// The farthest that a slot may lie from its home bucket.
 pub(super) const DISPLACEMENT_MAX: usize = 63;
@@ -47,9 +47,15 @@ impl Slot {
         u64::from(tag) << (TAG_SHIFT - DISPLACEMENT_SHIFT) | displacement as u64
     }
 
+    /// True if the upper bits are those of a pattern, as those of the empty slot may be.
+    #[inline]
+    pub(super) fn has(self, pattern: u64) -> bool {
+        self.0 >> DISPLACEMENT_SHIFT == pattern
+    }
+
     #[inline]
     pub(super) fn matches(self, pattern: u64) -> bool {
-        self.0 >> DISPLACEMENT_SHIFT == pattern && !self.is_empty()
+        self.has(pattern) && !self.is_empty()
     }
 
     #[inline]

@@ -33,11 +33,11 @@ fn address(number: u64) -> Address {
 #[test]
 fn bytes_a_key_stay_within_their_bounds() {
     let hasher = Hasher128::new(3);
-    for expected in [1_000_000u64, 100_000] {
+    for (expected, grown) in [(1_000_000u64, 8), (100_000, 30)] {
         let mut heap = Heap::default();
         let mut index = Index::new(expected, &mut heap).unwrap();
         let mut worst: f64 = 0.0;
-        for key in 0..expected * 5 {
+        for key in 0..expected * grown {
             let hash = hasher.hash(&key.to_le_bytes()).index;
             index
                 .insert(hash, SizeClass::for_units(9), address(key), &mut heap)
@@ -137,5 +137,162 @@ proptest! {
         for (&key, &place) in &model {
             prop_assert!(index.find_address(crowded(key), place).is_some());
         }
+    }
+}
+
+/// Hashes as keys have them, a few keys to each, so that growth divides real tags and identical ones.
+fn shared(key: u64) -> IndexHash {
+    Hasher128::new(11).hash(&(key / 3).to_le_bytes()).index
+}
+
+#[derive(Clone, Debug)]
+enum Sweep {
+    /// Keys from the next unused one on.
+    Insert(usize),
+    /// Stored keys, from a place on, in steps.
+    Remove(usize, usize),
+    Replace(usize, usize),
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn grows_from_one_root_as_a_multimap(sweeps in prop::collection::vec(prop_oneof![
+        4 => (1usize..5000).prop_map(Sweep::Insert),
+        2 => (0usize..9, 1usize..9).prop_map(|(first, step)| Sweep::Remove(first, step)),
+        1 => (0usize..9, 1usize..9).prop_map(|(first, step)| Sweep::Replace(first, step)),
+    ], 1..12)) {
+        let mut heap = Heap::default();
+        let mut index = Index::new(10, &mut heap).unwrap();
+        let mut model: Vec<(u64, Address)> = Vec::new();
+        let (mut next_key, mut next_place) = (0, 0);
+        for sweep in sweeps {
+            match sweep {
+                Sweep::Insert(count) => for _ in 0..count {
+                    (next_key, next_place) = (next_key + 1, next_place + 1);
+                    let place = address(next_place);
+                    let pieces = heap.pieces.len();
+                    index.insert(shared(next_key), SizeClass::for_units(3), place, &mut heap).unwrap();
+                    prop_assert!(heap.pieces.len() <= pieces + 1, "one insertion took several segments");
+                    model.push((next_key, place));
+                },
+                Sweep::Remove(first, step) => {
+                    let gone: Vec<_> = model.iter().copied().skip(first).step_by(step).collect();
+                    for (key, place) in gone {
+                        let position = index.find_address(shared(key), place).unwrap();
+                        prop_assert_eq!(index.slot(position).address(), place);
+                        index.remove(position);
+                        prop_assert!(index.find_address(shared(key), place).is_none());
+                    }
+                    let mut at = 0;
+                    model.retain(|_| {
+                        at += 1;
+                        at <= first || (at - 1 - first) % step != 0
+                    });
+                }
+                Sweep::Replace(first, step) => {
+                    for (key, place) in model.iter_mut().skip(first).step_by(step) {
+                        let position = index.find_address(shared(*key), *place).unwrap();
+                        next_place += 1;
+                        *place = address(next_place);
+                        index.replace(position, SizeClass::for_units(7), *place);
+                    }
+                }
+            }
+            index.check_invariants();
+            prop_assert_eq!(index.len(), model.len());
+        }
+        let mut expected: HashMap<u64, Vec<u64>> = HashMap::new();
+        for &(key, place) in &model {
+            expected.entry(shared(key).0).or_default().push(place.raw());
+        }
+        for (hash, places) in expected {
+            let found: Vec<u64> = index.candidates(IndexHash(hash)).map(|(_, slot)| slot.address().raw()).collect();
+            for place in places {
+                let times = found.iter().filter(|&&other| other == place).count();
+                prop_assert_eq!(times, 1, "each slot is a candidate once");
+            }
+        }
+        let mut slots = 0;
+        index.for_each(|_| slots += 1);
+        prop_assert_eq!(slots, model.len());
+    }
+}
+
+#[test]
+fn hashes_that_never_part_end_growth_with_an_error() {
+    let mut heap = Heap::default();
+    let mut index = Index::new(10, &mut heap).unwrap();
+    let hash = IndexHash(0x1234_5678_9ABC_DEF0);
+    let mut stored = 0;
+    while index
+        .insert(hash, SizeClass::for_units(1), address(stored), &mut heap)
+        .is_ok()
+    {
+        stored += 1;
+        assert!(stored < 4096, "growth has no end");
+    }
+    index.check_invariants();
+    assert_eq!(index.candidates(hash).count() as u64, stored);
+    println!("{stored} identical hashes, {} segments", heap.pieces.len());
+}
+
+#[test]
+#[ignore = "prints rates; run it in release"]
+fn rates() {
+    const BATCH: usize = 32;
+    let hasher = Hasher128::new(3);
+    for (keys, sized) in [(1_000_000u64, 1_000_000u64), (900_000, 600_000)] {
+        let mut heap = Heap::default();
+        let mut index = Index::new(sized, &mut heap).unwrap();
+        let hash = |key: u64| hasher.hash(&key.to_le_bytes()).index;
+        let start = std::time::Instant::now();
+        for key in 0..keys {
+            index
+                .insert(hash(key), SizeClass::for_units(9), address(key), &mut heap)
+                .unwrap();
+        }
+        let inserted = start.elapsed();
+        for (name, first) in [("present", 0), ("absent", keys)] {
+            let batches: Vec<[IndexHash; BATCH]> = (0..100_000u64)
+                .map(|batch| {
+                    std::array::from_fn(|at| {
+                        let draw =
+                            (batch * BATCH as u64 + at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                        hash(first + ((u128::from(draw) * u128::from(keys)) >> 64) as u64)
+                    })
+                })
+                .collect();
+            for prefetched in [true, false] {
+                let mut found = 0usize;
+                let mut best = f64::MAX;
+                // The best of many slices: what else runs on the machine is not the index's.
+                for slice in batches.chunks(1000) {
+                    let start = std::time::Instant::now();
+                    for batch in slice {
+                        if prefetched {
+                            for &hash in batch {
+                                index.prefetch(hash);
+                            }
+                        }
+                        for &hash in batch {
+                            found += index.candidates(hash).count();
+                        }
+                    }
+                    let lookups = (slice.len() * BATCH) as f64;
+                    best = best.min(start.elapsed().as_nanos() as f64 / lookups);
+                }
+                println!(
+                    "{keys} keys (sized for {sized}), {name}, prefetched {prefetched}: {best:.1} ns a lookup ({:.1} M/s), {:.5} candidates each",
+                    1e3 / best,
+                    found as f64 / (batches.len() * BATCH) as f64,
+                );
+            }
+        }
+        println!(
+            "{:.0} ns an insertion",
+            inserted.as_nanos() as f64 / keys as f64
+        );
     }
 }

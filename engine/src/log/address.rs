@@ -88,3 +88,24 @@ impl fmt::Debug for Address {
         write!(f, "Address({:#x})", self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::constants::{PAGE_BYTES_MAX, PAGE_BYTES_MIN};
+
+    proptest! {
+        #[test]
+        fn an_address_reads_back(bits in PAGE_BYTES_MIN.ilog2()..=PAGE_BYTES_MAX.ilog2(), page: u32, unit: u32) {
+            let shape = PageShape::new(1 << bits);
+            let page = u32::try_from(u64::from(page) % shape.pages_max()).unwrap();
+            let unit = unit % (1 << (bits - 4));
+            let address = Address::new(shape, page, unit);
+            prop_assert_eq!((address.page(shape), address.unit(shape)), (page, unit));
+            prop_assert_eq!(Address::from_raw(address.raw()), address);
+            prop_assert!(address.raw() >> ADDRESS_BITS == 0);
+        }
+    }
+}

@@ -165,6 +165,12 @@ mod tests {
         }
 
         #[test]
+        fn any_bytes_make_an_entry(bytes: [u8; DIRECTORY_ENTRY_BYTES]) {
+            let entry = DirectoryEntry::decode(&bytes);
+            prop_assert!(entry.unit >> UNIT_BITS == 0 && entry.class.raw() < 64);
+        }
+
+        #[test]
         fn sealing_keeps_the_order(records in 1u32..50, spare in 0usize..9) {
             let mut page = vec![0u8; 100 * UNIT_BYTES + (spare + 50) * UNIT_BYTES];
             let length = page.len();
