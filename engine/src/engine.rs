@@ -445,7 +445,7 @@ fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Clients>, Ve
                 row.push(None);
                 continue;
             }
-            let (client, server) = lane(config.lane_bytes, Arc::default());
+            let (client, server) = lane(config.lane_bytes, None);
             let number = u8::try_from(lanes.len()).unwrap_or(u8::MAX);
             lanes.push(Some(server));
             row.push(Some((client, Arc::clone(&posts[to].door), number)));
@@ -457,7 +457,7 @@ fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Clients>, Ve
         let number = u8::try_from(cores + handle).unwrap_or(u8::MAX);
         let mut lanes = Vec::new();
         for row in &mut servers {
-            let (client, server) = lane(config.lane_bytes, Arc::clone(&mailbox));
+            let (client, server) = lane(config.lane_bytes, Some(Arc::clone(&mailbox)));
             lanes.push(client);
             row.push(Some(server));
         }

@@ -16,15 +16,17 @@ use farcore_tuning::Clock;
 use crate::error::Error;
 use crate::lane::{Bell, LaneClient, LaneServer};
 use crate::operation::{Answer, Operation};
-use crate::routing::{Hasher128, KeyHash};
+use crate::routing::{Hasher128, IndexHash};
 use crate::shard::{Answers, LaneId, Request, Shard};
 
 /// Requests taken from one lane at once.
 const BATCH: usize = 64;
-/// Bytes after which no more requests are staged.
-const STAGED_BYTES_MAX: usize = 64 << 10;
+/// Bytes that are kept for staged requests.
+const STAGED_BYTES: usize = 64 << 10;
 /// The lane number of clients on the shard's own core.
 const OWN: u8 = 255;
+/// Turns after which the clock is read, whether or not anything waits for the fabric.
+const TURNS_A_READING: u64 = 8;
 /// Messages to another shard after which they are published.
 const PUBLISH_EVERY: u32 = 32;
 
@@ -168,16 +170,96 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for Post<'_, V> {
 }
 
 /// Requests for the own shard, copied and waiting to be served as one batch.
+///
+/// I1: `bytes` never moves while a request refers to it.
 #[derive(Debug)]
-struct Staged {
-    client: u8,
-    token: u64,
-    hash: KeyHash,
-    kind: u8,
-    expected: u64,
-    start: usize,
-    key_bytes: usize,
-    value_bytes: usize,
+struct Staging {
+    requests: Vec<Request<'static>>,
+    clients: Vec<u8>,
+    bytes: Vec<u8>,
+    /// Requests at the front that were served.
+    served: usize,
+}
+
+impl Staging {
+    fn new() -> Self {
+        Self {
+            requests: Vec::with_capacity(BATCH),
+            clients: Vec::with_capacity(BATCH),
+            bytes: Vec::with_capacity(STAGED_BYTES),
+            served: 0,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.served == self.requests.len()
+    }
+
+    #[inline]
+    fn stage(
+        &mut self,
+        client: u8,
+        token: u64,
+        hash: IndexHash,
+        operation: &Operation<'_>,
+    ) -> bool {
+        if self.is_empty() {
+            self.clear();
+        }
+        let (key, value) = (operation.key(), operation.value());
+        if self.requests.len() == BATCH {
+            return false;
+        }
+        if self.bytes.capacity() - self.bytes.len() < key.len() + value.len() {
+            if !self.requests.is_empty() {
+                return false;
+            }
+            self.bytes.reserve(key.len() + value.len());
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        let staged: *const [u8] = &raw const self.bytes[start..];
+        // SAFETY: by I1, for as long as the request is staged; `clear` drops both together.
+        let (key, value) = unsafe { &*staged }.split_at(key.len());
+        let operation = match *operation {
+            Operation::Get { .. } => Operation::Get { key },
+            Operation::Put { .. } => Operation::Put { key, value },
+            Operation::Delete { .. } => Operation::Delete { key },
+            Operation::CompareAndSwap { expected, .. } => Operation::CompareAndSwap {
+                key,
+                expected,
+                value,
+            },
+        };
+        self.requests.push(Request {
+            hash,
+            token,
+            operation,
+        });
+        self.clients.push(client);
+        true
+    }
+
+    /// The requests of the client whose turn it is.
+    fn next(&self) -> Option<(u8, &[Request<'static>])> {
+        let waiting = &self.clients[self.served..];
+        let client = *waiting.first()?;
+        let count = waiting.iter().take_while(|&&other| other == client).count();
+        Some((client, &self.requests[self.served..self.served + count]))
+    }
+
+    fn clear(&mut self) {
+        self.requests.clear();
+        self.clients.clear();
+        self.served = 0;
+        // What a long value needed is given back.
+        if self.bytes.capacity() > 2 * STAGED_BYTES {
+            self.bytes = Vec::with_capacity(STAGED_BYTES);
+        } else {
+            self.bytes.clear();
+        }
+    }
 }
 
 /// All that one core owns.
@@ -195,14 +277,14 @@ pub(crate) struct House {
     clients: Vec<Option<(LaneClient, Arc<Door>, u8)>>,
     unpublished: Vec<u32>,
     inboxes: Vec<Option<Inbox>>,
-    staged: VecDeque<Staged>,
-    bytes: Vec<u8>,
+    staged: Staging,
     /// Lanes with requests that could not be served yet.
     behind: [u64; 4],
     touched: [u64; 4],
     compacting: u64,
     flushing: u64,
     served_ns: u64,
+    turns: u64,
 }
 
 impl House {
@@ -227,13 +309,13 @@ impl House {
             servers,
             clients,
             inboxes: Vec::new(),
-            staged: VecDeque::with_capacity(BATCH),
-            bytes: Vec::with_capacity(BATCH * 512),
+            staged: Staging::new(),
             behind: [0; 4],
             touched: [0; 4],
             compacting: 0,
             flushing: 0,
             served_ns: 0,
+            turns: 0,
         }
     }
 
@@ -241,9 +323,14 @@ impl House {
         &mut self.shard
     }
 
-    /// When the last turn was.
+    /// When the last turn was, to within a few turns.
     pub(crate) fn served_ns(&self) -> u64 {
         self.served_ns
+    }
+
+    /// Turns so far.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
@@ -286,7 +373,8 @@ impl House {
         let hash = self.hasher.hash(operation.key());
         let shard = hash.shard(self.shards);
         if shard == self.own {
-            return self.stage(client, token, hash, operation);
+            self.shard.prefetch(hash.index);
+            return self.staged.stage(client, token, hash.index, operation);
         }
         let place = usize::from(shard);
         let Some((lane, door, number)) = &mut self.clients[place] else {
@@ -307,44 +395,15 @@ impl House {
         true
     }
 
-    #[inline]
-    fn stage(&mut self, client: u8, token: u64, hash: KeyHash, operation: &Operation<'_>) -> bool {
-        let (key, value) = (operation.key(), operation.value());
-        if self.staged.is_empty() {
-            self.bytes.clear();
-        } else if self.staged.len() == BATCH || self.bytes.len() > STAGED_BYTES_MAX {
-            return false;
-        }
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
-        let (kind, expected) = match *operation {
-            Operation::Get { .. } => (0, 0),
-            Operation::Put { .. } => (1, 0),
-            Operation::Delete { .. } => (2, 0),
-            Operation::CompareAndSwap { expected, .. } => (3, expected),
-        };
-        let (key_bytes, value_bytes) = (key.len(), value.len());
-        self.staged.push_back(Staged {
-            client,
-            token,
-            hash,
-            kind,
-            expected,
-            start,
-            key_bytes,
-            value_bytes,
-        });
-        true
-    }
-
     /// One round of everything; answers for `polling` go to `visit`. True if anything was done.
     pub(crate) fn turn(
         &mut self,
         polling: Option<u8>,
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> bool {
-        let mut busy = self.serve_staged(polling, visit);
+        // Others first, for they wait for a trip across as well; the own requests are served while that is under way.
+        self.publish_requests();
+        let mut busy = self.collect(polling, visit);
         for word in 0..4 {
             let mut marked = self.door.bell.take(word) | std::mem::take(&mut self.behind[word]);
             while marked != 0 {
@@ -353,9 +412,15 @@ impl House {
                 busy |= self.serve_lane(lane, polling, visit);
             }
         }
+        self.publish_answers();
+        busy |= self.serve_staged(polling, visit);
         busy |= self.obey();
-        let now_ns = self.clock.now_ns();
-        self.served_ns = now_ns;
+        self.turns += 1;
+        // Reading the clock costs as much as serving a request does: only what waits for the fabric needs each.
+        if self.turns.is_multiple_of(TURNS_A_READING) || self.shard.waits_for_fabric() {
+            self.served_ns = self.clock.now_ns();
+        }
+        let now_ns = self.served_ns;
         let Self {
             shard,
             servers,
@@ -371,6 +436,13 @@ impl House {
             visit,
         };
         busy |= shard.advance(now_ns, &mut post);
+        self.publish_answers();
+        busy
+    }
+
+    /// Shows clients what was answered.
+    #[inline]
+    fn publish_answers(&mut self) {
         for word in 0..4 {
             let mut touched = std::mem::take(&mut self.touched[word]);
             while touched != 0 {
@@ -381,7 +453,21 @@ impl House {
                 }
             }
         }
-        busy | self.collect(polling, visit)
+    }
+
+    /// Shows other shards what was sent to them.
+    #[inline]
+    fn publish_requests(&mut self) {
+        for (entry, unpublished) in self.clients.iter_mut().zip(&mut self.unpublished) {
+            if *unpublished > 0
+                && let Some((lane, door, number)) = entry
+            {
+                *unpublished = 0;
+                if lane.publish() {
+                    door.bell.ring(*number);
+                }
+            }
+        }
     }
 
     /// Serves what clients on this core staged.
@@ -391,42 +477,15 @@ impl House {
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> bool {
         let mut busy = false;
-        while let Some(first) = self.staged.front() {
-            let client = first.client;
-            let mut batch = [const { MaybeUninit::<Request<'_>>::uninit() }; BATCH];
-            let mut count = 0;
-            for staged in self
-                .staged
-                .iter()
-                .take_while(|staged| staged.client == client)
-            {
-                let key = &self.bytes[staged.start..staged.start + staged.key_bytes];
-                let value = &self.bytes[staged.start + staged.key_bytes..][..staged.value_bytes];
-                let operation = match staged.kind {
-                    0 => Operation::Get { key },
-                    1 => Operation::Put { key, value },
-                    2 => Operation::Delete { key },
-                    _ => Operation::CompareAndSwap {
-                        key,
-                        expected: staged.expected,
-                        value,
-                    },
-                };
-                let request = Request {
-                    hash: staged.hash.index,
-                    token: staged.token,
-                    operation,
-                };
-                batch[count].write(request);
-                count += 1;
-            }
-            let Self {
-                shard,
-                servers,
-                inboxes,
-                touched,
-                ..
-            } = self;
+        let Self {
+            shard,
+            servers,
+            inboxes,
+            touched,
+            staged,
+            ..
+        } = self;
+        while let Some((client, requests)) = staged.next() {
             let mut post = Post {
                 servers,
                 inboxes,
@@ -434,10 +493,9 @@ impl House {
                 polling,
                 visit,
             };
-            // SAFETY: the first `count` were written.
-            let requests = unsafe { batch[..count].assume_init_ref() };
+            let count = requests.len();
             let served = shard.serve(lane_id(OWN, client), requests, &mut post);
-            self.staged.drain(..served);
+            staged.served += served;
             busy |= served > 0;
             if served < count {
                 break;
@@ -540,25 +598,13 @@ impl House {
         busy
     }
 
-    /// Publishes what was sent to other shards and takes their answers.
+    /// Takes the answers of other shards.
     fn collect(&mut self, polling: Option<u8>, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         let Self {
-            clients,
-            inboxes,
-            unpublished,
-            ..
+            clients, inboxes, ..
         } = self;
         let mut busy = false;
-        for (place, entry) in clients.iter_mut().enumerate() {
-            let Some((lane, door, number)) = entry else {
-                continue;
-            };
-            if unpublished[place] > 0 {
-                unpublished[place] = 0;
-                if lane.publish() {
-                    door.bell.ring(*number);
-                }
-            }
+        for (lane, _, _) in clients.iter_mut().flatten() {
             let received = lane.receive(|client, token, answer| {
                 deliver(inboxes, polling, visit, client, token, answer);
             });

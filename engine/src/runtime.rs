@@ -272,7 +272,7 @@ async fn serve(
     spin_ns: u64,
     jobs: glommio::TaskQueueHandle,
 ) {
-    let (mut idle_since, mut idle_turns) = (None, 0u32);
+    let (mut idle_since, mut idle_turns, mut turns_seen) = (None, 0u32, 0);
     let mut heartbeat = Heartbeat::default();
     loop {
         // Read before the turn: what was sent before closing is in that turn, or in one after it.
@@ -286,7 +286,11 @@ async fn serve(
                 task.detach();
             }
         }
-        busy |= house.borrow_mut().turn(None, &mut |_, _| {});
+        // A job that polls has served the shard, and gets its answers where they lie.
+        busy |= house.borrow().turns() != turns_seen || {
+            house.borrow_mut().turn(None, &mut |_, _| {})
+        };
+        turns_seen = house.borrow().turns();
         if busy {
             idle_since = None;
             idle_turns = 0;

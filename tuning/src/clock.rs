@@ -2,16 +2,14 @@
 
 use std::sync::OnceLock;
 
-use quanta::Instant;
-
-/// Where time begins: one for the process, so that readings of any two clocks compare.
-static ORIGIN: OnceLock<Instant> = OnceLock::new();
+/// Where time begins, in the counter's own units: one for the process, so that readings of any two clocks compare.
+static ORIGIN: OnceLock<u64> = OnceLock::new();
 
 /// Monotonic time. Reading it costs about 10 ns.
 #[derive(Clone, Debug)]
 pub struct Clock {
     inner: quanta::Clock,
-    origin: Instant,
+    origin: u64,
 }
 
 impl Default for Clock {
@@ -25,7 +23,7 @@ impl Clock {
     #[must_use]
     pub fn new() -> Self {
         let inner = quanta::Clock::new();
-        let origin = *ORIGIN.get_or_init(|| inner.now());
+        let origin = *ORIGIN.get_or_init(|| inner.raw());
         Self { inner, origin }
     }
 
@@ -33,7 +31,7 @@ impl Clock {
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
-        u64::try_from(self.inner.now().duration_since(self.origin).as_nanos()).unwrap_or(u64::MAX)
+        self.delta_ns(self.origin, self.inner.raw())
     }
 
     /// A reading in the counter's own units, the cheapest there is; see [`Clock::delta_ns`].

@@ -134,6 +134,7 @@ impl Store for Farcore {
     }
 
     fn close(self) -> anyhow::Result<()> {
+        tracing::debug!(total = ?self.engine.stats().total, "counters");
         self.engine.close();
         Ok(())
     }

@@ -84,6 +84,7 @@ pub(crate) struct Index {
     /// Cells a root: `12 << depth`.
     cells: usize,
     keys: usize,
+    insertions: u64,
     growth_steps: u64,
 }
 
@@ -120,6 +121,7 @@ impl Index {
             roots,
             cells: CELLS,
             keys: 0,
+            insertions: 0,
             growth_steps: 0,
         };
         for root in 0..roots {
@@ -241,6 +243,7 @@ impl Index {
         address: Address,
         source: &mut impl SegmentSource,
     ) -> Result<(), NoSegment> {
+        self.insertions += 1;
         let (tag, home) = (tag_of(hash), Self::home_of(hash));
         loop {
             let number = self.segment_of(hash) as usize;
@@ -261,6 +264,12 @@ impl Index {
             }
             self.grow(group, source)?;
         }
+    }
+
+    /// Insertions so far, tried ones included: while it stays, no hash gains a slot.
+    #[inline]
+    pub(crate) fn insertions(&self) -> u64 {
+        self.insertions
     }
 
     /// Removes a slot and shifts back those that may move.

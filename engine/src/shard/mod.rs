@@ -290,10 +290,16 @@ impl<E: Endpoint> Shard<E> {
         busy |= self.make_room();
         busy |= self.compact_slice();
         self.ring(now_ns);
-        if self.rounds.is_multiple_of(64) {
+        if self.rounds.is_multiple_of(1024) {
             self.publish_gauges();
         }
         busy
+    }
+
+    /// Something is on its way to or from far memory.
+    #[inline]
+    pub(crate) fn waits_for_fabric(&self) -> bool {
+        self.endpoint.outstanding() > 0 || self.flights.count() > 0
     }
 
     /// Nothing parked, nothing on the fabric and no background work wanted: the core may park.

@@ -8,7 +8,7 @@ use super::request::{Answers, LaneId, Request};
 use super::room::NoRoom;
 use super::stream::{ChunkId, Located};
 use super::tail::TailKind;
-use crate::constants::UNIT_BYTES;
+use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::error::Error;
 use crate::index::{Position, Slot};
 use crate::log::record::{self, LocalRecord, RecordHeader};
@@ -19,9 +19,22 @@ use crate::routing::IndexHash;
 /// Requests whose cache misses are overlapped.
 const BATCH: usize = 32;
 
-/// What READs have told about the far records that a request may mean.
+/// What looking ahead has found, while the record's cache lines were asked for.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Hint {
+    /// Nothing that still holds.
+    #[default]
+    None,
+    /// No slot may stand for the key.
+    Absent,
+    /// The first slot that may.
+    Slot(Position, Slot),
+}
+
+/// What is known about the records that a request may mean.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Evidence<'a> {
+    pub(super) hint: Hint,
     /// The far record that holds the request's key.
     pub(super) confirmed: Option<Confirmed<'a>>,
     /// Far records that do not.
@@ -78,18 +91,26 @@ impl<E: Endpoint> Shard<E> {
     ) -> usize {
         let mut consumed = 0;
         for batch in requests.chunks(BATCH) {
+            let mut hints = [Hint::None; BATCH];
+            let insertions = self.index.insertions();
             if batch.len() > 1 {
                 for request in batch {
                     self.index.prefetch(request.hash);
                 }
-                for request in batch {
-                    self.prefetch_record(request.hash);
+                for (request, hint) in batch.iter().zip(&mut hints) {
+                    *hint = self.look_ahead(request.hash);
                 }
             }
             self.counters.batches.add(1);
             self.counters.batched_requests.add(batch.len() as u64);
-            for request in batch {
-                if !self.serve_one(lane, request, answers) {
+            for (request, &hint) in batch.iter().zip(&hints) {
+                // An insertion since then may have been of this key, or have moved its slot.
+                let hint = if self.index.insertions() == insertions {
+                    hint
+                } else {
+                    Hint::None
+                };
+                if !self.serve_one(lane, request, hint, answers) {
                     self.counters.back_pressure.add(1);
                     return consumed;
                 }
@@ -99,17 +120,27 @@ impl<E: Endpoint> Shard<E> {
         consumed
     }
 
+    /// Asks for the index bucket of a request that will be served soon.
     #[inline]
-    fn prefetch_record(&self, hash: IndexHash) {
-        if let Some((_, slot)) = self.index.candidates(hash).next() {
-            let pointer = self.local_pointer(slot.address());
-            if !pointer.is_null() {
-                let lines = slot.class().units().unwrap_or(16).min(16) as usize * UNIT_BYTES;
-                for offset in (0..lines + 48).step_by(64) {
-                    record::prefetch(pointer.wrapping_add(offset));
-                }
+    pub(crate) fn prefetch(&self, hash: IndexHash) {
+        self.index.prefetch(hash);
+    }
+
+    /// Finds the first slot that may stand for a hash, and asks for its record.
+    #[inline]
+    fn look_ahead(&self, hash: IndexHash) -> Hint {
+        let Some((position, slot)) = self.index.candidates(hash).next() else {
+            return Hint::Absent;
+        };
+        let pointer = self.local_pointer(slot.address());
+        if !pointer.is_null() {
+            let bytes = slot.class().units().unwrap_or(16).min(16) as usize * UNIT_BYTES;
+            let misplaced = pointer as usize % LINE_BYTES;
+            for offset in (0..bytes + misplaced).step_by(LINE_BYTES) {
+                record::prefetch(pointer.wrapping_add(offset));
             }
         }
+        Hint::Slot(position, slot)
     }
 
     #[inline]
@@ -117,6 +148,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         lane: LaneId,
         request: &Request<'_>,
+        hint: Hint,
         answers: &mut impl Answers,
     ) -> bool {
         if let Some(flight) = self.flights.of_hash(request.hash) {
@@ -127,7 +159,10 @@ impl<E: Endpoint> Shard<E> {
             request.token,
             request.hash,
             &request.operation,
-            Evidence::default(),
+            Evidence {
+                hint,
+                ..Evidence::default()
+            },
             answers,
         ) {
             Step::Done => true,
@@ -177,6 +212,29 @@ impl<E: Endpoint> Shard<E> {
 
     #[inline]
     fn find<'a>(&self, hash: IndexHash, key: &[u8], evidence: Evidence<'a>) -> Found<'a> {
+        match evidence.hint {
+            Hint::Absent => return Found::Absent,
+            Hint::Slot(position, slot) if self.index.slot(position) == slot => {
+                let pointer = self.local_pointer(slot.address());
+                if !pointer.is_null() {
+                    // SAFETY: a slot's address names a whole record in its page's frame.
+                    let record = unsafe { LocalRecord::at(pointer) };
+                    if record.key() == key {
+                        return Found::Local {
+                            position,
+                            slot,
+                            record,
+                        };
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.find_among_all(hash, key, evidence)
+    }
+
+    #[inline(never)]
+    fn find_among_all<'a>(&self, hash: IndexHash, key: &[u8], evidence: Evidence<'a>) -> Found<'a> {
         let mut found = Found::Absent;
         for (position, slot) in self.index.candidates(hash) {
             let address = slot.address();

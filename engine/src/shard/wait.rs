@@ -7,7 +7,7 @@ use farcore_rdma::{
 use super::flight::{FlightState, ParkedKind};
 use super::pages::PageState;
 use super::request::{Answers, LaneId, Request};
-use super::serve::{Confirmed, Evidence, Step};
+use super::serve::{Confirmed, Evidence, Hint, Step};
 use super::stream::{ChunkId, ChunkState, Located};
 use super::tail::HEADER_UNITS;
 use super::{COMPLETIONS, Errand, READS, Shard};
@@ -504,6 +504,7 @@ impl<E: Endpoint> Shard<E> {
         }
         let cleared = std::mem::take(&mut self.flights.get(flight).cleared);
         let evidence = Evidence {
+            hint: Hint::None,
             confirmed,
             cleared: &cleared,
         };
