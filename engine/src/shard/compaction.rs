@@ -6,8 +6,9 @@
 
 use farcore_rdma::{Endpoint, Landing, Status};
 
-use super::pages::{PageKind, PageState};
+use super::pages::PageKind;
 use super::tail::TailKind;
+use super::victims::live_percent;
 use super::wait::Posted;
 use super::{Errand, Shard};
 use crate::constants::{UNIT, UNIT_BYTES};
@@ -26,6 +27,8 @@ const GAP_UNITS: u32 = 8;
 const RECORDS_A_SLICE: u32 = 64;
 /// The errand number of the READ of a directory.
 const DIRECTORY: u32 = u32::MAX;
+/// Far bytes in use, in percent of those alive, above which far memory counts as short though there is plenty.
+const SPARSE_PERCENT: u64 = 120;
 /// Live share, in percent, below which a page is worth compacting: while far memory is ample, short, and nearly gone.
 const LIVE_PERCENT: [u64; 3] = [50, 75, 95];
 /// The same when `compact()` asks.
@@ -158,6 +161,7 @@ impl<E: Endpoint> Shard<E> {
                 _ if self.compactor.asked => LIVE_PERCENT_ASKED,
                 0..6 => LIVE_PERCENT[2],
                 6..15 => LIVE_PERCENT[1],
+                _ if self.is_sparse() => LIVE_PERCENT[1],
                 _ => LIVE_PERCENT[0],
             };
             let Some(page) = self.pick_victim(percent, self.compactor.asked || short) else {
@@ -169,24 +173,25 @@ impl<E: Endpoint> Shard<E> {
         self.work_on_victim()
     }
 
-    /// The page with the smallest live share, if it is below `percent`.
-    fn pick_victim(&self, percent: u64, sealed_too: bool) -> Option<u32> {
-        self.pages
-            .iter()
-            .filter(|(_, page)| {
-                page.kind == PageKind::Log
-                    && page.pins == 0
-                    && !page.damaged
-                    && (matches!(page.state, PageState::Clean | PageState::Far)
-                        || sealed_too && page.state == PageState::Sealed)
-            })
-            .map(|(number, page)| {
-                let used = u64::from(page.units.max(1)) * UNIT_BYTES as u64;
-                (page.live_bytes * 100 / used, number)
-            })
-            .min()
-            .filter(|&(live, _)| live < percent)
-            .map(|(_, number)| number)
+    /// A page of which less than `percent` is alive: the emptiest far one, or else the emptiest sealed one if those may
+    /// go too.
+    fn pick_victim(&mut self, percent: u64, sealed_too: bool) -> Option<u32> {
+        let far = self.victims.take(&mut self.pages, percent);
+        if far.is_some() || !sealed_too {
+            return far;
+        }
+        let sealed = self.sealed.iter().filter_map(|&number| {
+            let page = self.pages.get(number);
+            (page.pins == 0 && !page.damaged).then(|| (live_percent(page), number))
+        });
+        let emptiest = sealed.min().filter(|&(live, _)| live < percent);
+        emptiest.map(|(_, number)| number)
+    }
+
+    /// True if far memory holds more than its share of dead bytes.
+    fn is_sparse(&self) -> bool {
+        let used = self.victims.pages * self.shape.page_bytes() as u64;
+        used * 100 > self.victims.live_bytes * SPARSE_PERCENT
     }
 
     fn start_victim(&mut self, page: u32) {
@@ -233,6 +238,9 @@ impl<E: Endpoint> Shard<E> {
         self.compactor.due = victim.fault != Fault::Fabric;
         self.compactor.asked &= self.compactor.due;
         self.pages.get_mut(victim.page).damaged = victim.fault == Fault::Damage;
+        if victim.fault == Fault::Fabric {
+            self.victims.list(&mut self.pages, victim.page);
+        }
         self.unpin(victim.page);
     }
 

@@ -300,6 +300,7 @@ impl<E: Endpoint> Shard<E> {
             self.flusher.failures = 0;
             self.exhausted = false;
             self.counters.pages_flushed.add(1);
+            self.victims.gain(&mut self.pages, flush.page);
         }
         self.unpin(flush.page);
     }

@@ -30,6 +30,7 @@ mod stream;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod victims;
 mod wait;
 
 use std::collections::VecDeque;
@@ -46,6 +47,7 @@ use self::flush::Flusher;
 use self::pages::{PageKind, PageState, PageTable};
 use self::stream::Streams;
 use self::tail::Tails;
+use self::victims::Victims;
 use crate::cipher::PageCipher;
 use crate::constants::{SEGMENT_BYTES, UNIT_BYTES};
 use crate::error::Error;
@@ -148,6 +150,7 @@ pub(crate) struct Shard<E: Endpoint> {
     cache: Cache,
     flusher: Flusher,
     compactor: Compactor,
+    victims: Victims,
     version: Version,
     sequence: u64,
     now_ns: u64,
@@ -259,6 +262,7 @@ impl<E: Endpoint> Shard<E> {
             cache: Cache::new(frames, options.local_bytes),
             flusher,
             compactor: Compactor::new(),
+            victims: Victims::default(),
             version: 0,
             sequence: 0,
             now_ns: 0,
@@ -330,17 +334,11 @@ impl<E: Endpoint> Shard<E> {
         counters
             .landing_in_use_bytes
             .set(self.landing.in_use_bytes());
-        if self.rounds.is_multiple_of(4096) || self.is_quiet() {
-            let (mut far_pages, mut live, mut dead) = (0, 0, 0);
-            for (_, page) in self.pages.iter().filter(|(_, page)| page.extent.is_some()) {
-                far_pages += 1;
-                live += page.live_bytes;
-                dead += page.record_bytes.saturating_sub(page.live_bytes);
-            }
-            counters.far_pages.set(far_pages);
-            counters.far_live_bytes.set(live);
-            counters.far_dead_bytes.set(dead);
-        }
+        let far = &self.victims;
+        counters.far_pages.set(far.pages);
+        counters.far_live_bytes.set(far.live_bytes);
+        let dead = far.record_bytes.saturating_sub(far.live_bytes);
+        counters.far_dead_bytes.set(dead);
     }
 
     /// Bytes that a record counts for in its page's accounts.
@@ -369,8 +367,14 @@ impl<E: Endpoint> Shard<E> {
         let entry = self.pages.get_mut(page);
         debug_assert!(entry.pins > 0, "a page was unpinned twice");
         entry.pins -= 1;
-        if entry.pins == 0 && entry.live_bytes == 0 {
+        if entry.pins > 0 {
+            return;
+        }
+        let passed_over = std::mem::take(&mut entry.passed_over);
+        if entry.live_bytes == 0 {
             self.free_if_dead(page);
+        } else if passed_over {
+            self.victims.list(&mut self.pages, page);
         }
     }
 
@@ -394,6 +398,7 @@ impl<E: Endpoint> Shard<E> {
             (PageKind::Log, _) => {}
         }
         self.streams.forget_page(page);
+        self.victims.lose(self.pages.get(page));
         let (frame, extent) = self.pages.free(page);
         if let Some(frame) = frame {
             self.arena.give(frame);
@@ -410,7 +415,9 @@ impl<E: Endpoint> Shard<E> {
         let entry = self.pages.get_mut(page);
         debug_assert!(entry.live_bytes >= bytes, "more bytes died than lived");
         entry.live_bytes = entry.live_bytes.saturating_sub(bytes);
-        if entry.live_bytes == 0 {
+        let emptied = entry.live_bytes == 0;
+        self.victims.died(&mut self.pages, page, bytes);
+        if emptied {
             self.free_if_dead(page);
         }
         self.compactor.note_dead(bytes);

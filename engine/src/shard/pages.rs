@@ -14,12 +14,12 @@ use std::ptr;
 
 use super::arena::Frame;
 use super::extents::Extent;
+use super::victims::UNLISTED;
 
 /// The state of a page's life.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PageState {
     /// The number is unused.
-    #[default]
     Free,
     /// Takes appends and updates in place.
     Open,
@@ -34,17 +34,16 @@ pub(crate) enum PageState {
 }
 
 /// What a page holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PageKind {
     /// Records of the log.
-    #[default]
     Log,
     /// Copies of far records.
     Cache,
 }
 
 /// One page.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Page {
     pub(crate) state: PageState,
     pub(crate) kind: PageKind,
@@ -65,6 +64,31 @@ pub(crate) struct Page {
     pub(crate) successor: Option<u32>,
     /// Set when a record of it could not be read back: compaction leaves it alone.
     pub(crate) damaged: bool,
+    /// Where it is listed as a victim of compaction.
+    pub(crate) bin: u8,
+    /// Compaction wanted it while it was pinned.
+    pub(crate) passed_over: bool,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self {
+            state: PageState::Free,
+            kind: PageKind::Log,
+            frame: None,
+            extent: None,
+            sequence: 0,
+            units: 0,
+            records: 0,
+            live_bytes: 0,
+            record_bytes: 0,
+            pins: 0,
+            successor: None,
+            damaged: false,
+            bin: UNLISTED,
+            passed_over: false,
+        }
+    }
 }
 
 impl Page {
@@ -142,6 +166,7 @@ impl PageTable {
     }
 
     /// Every page in use, with its number.
+    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Page)> {
         (0u32..)
             .zip(&self.pages)
