@@ -62,6 +62,15 @@ pub struct PhaseReport {
     pub p99_ns: u64,
     /// Exceeded by one request in a thousand.
     pub p999_ns: u64,
+    /// Reads of far memory.
+    #[serde(default)]
+    pub far_reads: u64,
+    /// Bytes they moved.
+    #[serde(default)]
+    pub far_read_bytes: u64,
+    /// Bytes of them that were asked for: the records' own; 0 if the engine does not know.
+    #[serde(default)]
+    pub far_wanted_bytes: u64,
 }
 
 /// The medians of several runs of one engine: each figure by itself, the worst where a mean would hide something.
@@ -90,6 +99,9 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
             p50_ns: count(&|run| run.phases[at].p50_ns),
             p99_ns: count(&|run| run.phases[at].p99_ns),
             p999_ns: count(&|run| run.phases[at].p999_ns),
+            far_reads: count(&|run| run.phases[at].far_reads),
+            far_read_bytes: count(&|run| run.phases[at].far_read_bytes),
+            far_wanted_bytes: count(&|run| run.phases[at].far_wanted_bytes),
         }
     });
     RunReport {
@@ -187,7 +199,16 @@ mod tests {
         assert_eq!(
             keys(&run["phases"][0]),
             [
-                "mops", "name", "ops", "p50_ns", "p999_ns", "p99_ns", "seconds"
+                "far_read_bytes",
+                "far_reads",
+                "far_wanted_bytes",
+                "mops",
+                "name",
+                "ops",
+                "p50_ns",
+                "p999_ns",
+                "p99_ns",
+                "seconds"
             ]
         );
     }

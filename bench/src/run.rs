@@ -141,6 +141,7 @@ fn lead<S: Store>(
     let workers = plan.cores.len();
     let engine = plan.engine.name();
     let mut ready = 0;
+    let mut before = store.usage();
     for &phase in plan.phases() {
         while ready < workers {
             match inbox.recv() {
@@ -169,10 +170,15 @@ fn lead<S: Store>(
         }
         bar.finish();
         enter(phase, parts, outcome);
+        let usage = store.usage();
         if matches!(phase, Phase::Delete | Phase::Absent) {
-            note_far(&mut outcome.report.compaction, phase, &store.usage());
+            note_far(&mut outcome.report.compaction, phase, &usage);
         }
-        if let Some(report) = outcome.report.phases.last() {
+        if let Some(report) = outcome.report.phases.last_mut() {
+            report.far_reads = usage.far_reads - before.far_reads;
+            report.far_read_bytes = usage.far_read_bytes - before.far_read_bytes;
+            report.far_wanted_bytes = usage.far_wanted_bytes - before.far_wanted_bytes;
+            before = usage;
             info!(
                 engine,
                 phase = report.name,
@@ -215,6 +221,7 @@ fn enter(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
         p50_ns: latency.quantile(0.5),
         p99_ns: latency.quantile(0.99),
         p999_ns: latency.quantile(0.999),
+        ..PhaseReport::default()
     });
 }
 

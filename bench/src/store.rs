@@ -38,6 +38,8 @@ pub struct Usage {
     pub far_reads: u64,
     /// Bytes they moved.
     pub far_read_bytes: u64,
+    /// Bytes of them that were asked for, where the engine knows.
+    pub far_wanted_bytes: u64,
     /// Writes to far memory.
     pub far_writes: u64,
     /// Bytes they moved.

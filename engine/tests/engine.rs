@@ -466,3 +466,90 @@ fn closing_under_fire_answers_everything_once() {
         }
     }
 }
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let refused = |config: Config| Engine::open(config).unwrap_err();
+    let error = refused(Config {
+        cores: vec![4_000],
+        ..tiny()
+    });
+    assert!(matches!(error, Error::Core { core: 4_000, .. }), "{error}");
+    assert!(error.to_string().contains("4000"), "{error}");
+    for local_bytes in [0, 4096, 1 << 20] {
+        let error = refused(Config {
+            local_bytes,
+            ..tiny()
+        });
+        let Error::Config { field, limit, .. } = &error else {
+            panic!("{error}");
+        };
+        assert!(*field == "local_bytes" && !limit.is_empty(), "{error}");
+    }
+    let error = refused(Config {
+        local_bytes: 16 << 20,
+        keys_expected: 1 << 30,
+        ..tiny()
+    });
+    assert!(matches!(error, Error::Config { .. }), "{error}");
+    let error = refused(Config {
+        far_bytes: 1 << 60,
+        ..tiny()
+    });
+    assert!(
+        matches!(error, Error::Memory { .. } | Error::Config { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_idle_engine_sleeps() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    for number in 0..100 {
+        handle.put(&key(number), b"v").wait().unwrap();
+    }
+    let asleep = |engine: &Engine| engine.stats().shards.iter().all(|shard| shard.parks > 0);
+    while !asleep(&engine) {
+        std::thread::yield_now();
+    }
+    let parks = engine.stats().total.parks;
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let more = engine.stats().total.parks - parks;
+    // Each core wakes by its timer a few times a second, and not otherwise.
+    assert!(more <= 20, "woke {more} times");
+    handle.put(b"a", b"awake at once").wait().unwrap();
+}
+
+#[test]
+fn damaged_far_memory_is_noticed_not_believed() {
+    let engine = Engine::open(Config {
+        cores: cores(1),
+        ..tiny()
+    })
+    .unwrap();
+    let mut handle = engine.handle().unwrap();
+    let count = 50_000;
+    for number in 0..count {
+        let (name, bytes) = (key(number), value(number, 0));
+        handle
+            .put_many(&[(&name, &bytes)], |_, answer| {
+                assert!(matches!(answer, Answer::Stored { .. }));
+            })
+            .unwrap();
+    }
+    let node = engine.embedded_node();
+    for place in 0..2_000 {
+        node.damage(place * 16_384 + 777);
+    }
+    let mut damaged = 0;
+    for number in 0..count {
+        match handle.get(&key(number)).wait() {
+            Ok(Some(read)) => assert_eq!(&*read, value(number, 0), "{number}"),
+            Ok(None) => panic!("{number} was lost without a word"),
+            Err(Error::Damaged { .. }) => damaged += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(damaged > 50, "{damaged}");
+}

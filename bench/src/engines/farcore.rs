@@ -117,6 +117,7 @@ impl Store for Farcore {
         Usage {
             far_reads: total.far_reads,
             far_read_bytes: total.far_read_bytes,
+            far_wanted_bytes: total.far_wanted_bytes,
             far_writes: total.far_writes,
             far_write_bytes: total.far_write_bytes,
             far_used_bytes: stats.far_used_bytes,

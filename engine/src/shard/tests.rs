@@ -220,6 +220,16 @@ impl House {
             far.iter().map(|page| page.live_bytes).sum(),
             far.iter().map(|page| page.record_bytes).sum(),
         );
+        let mut sequences: Vec<u64> = far.iter().map(|page| page.sequence).collect();
+        sequences.sort_unstable();
+        let count = sequences.len();
+        sequences.dedup();
+        assert_eq!(
+            sequences.len(),
+            count,
+            "two far pages share their keystream"
+        );
+        assert!(sequences.last().is_none_or(|&last| last <= shard.sequence));
         let kept = &shard.victims;
         assert_eq!((kept.pages, kept.live_bytes, kept.record_bytes), sums);
         for (number, page) in shard.pages.iter() {
