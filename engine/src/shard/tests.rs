@@ -22,6 +22,8 @@ use super::pages::{PageKind, PageState};
 use super::{Answers, ExtentPool, LaneId, Request, Shard, ShardOptions};
 use crate::cipher::{EncryptionKey, PageCipher};
 use crate::error::Error;
+use crate::index::{Position, Slot};
+use crate::log::record::LocalRecord;
 use crate::operation::{Answer, Operation};
 use crate::routing::Hasher128;
 
@@ -92,6 +94,8 @@ struct Setting {
     link: LinkModel,
     cipher: bool,
     keys_expected: u64,
+    /// A fault planted half-way, which the model must notice.
+    sabotage: Option<fn(&mut House)>,
 }
 
 impl Default for Setting {
@@ -102,6 +106,7 @@ impl Default for Setting {
             link: LinkModel::default(),
             cipher: false,
             keys_expected: 1_000,
+            sabotage: None,
         }
     }
 }
@@ -284,6 +289,11 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
     let walk_every = 64;
     let mut walk = 0;
     for step in 0..steps {
+        if step == steps / 2
+            && let Some(sabotage) = setting.sabotage
+        {
+            sabotage(&mut house);
+        }
         *house.inbox.full.borrow_mut() = random.below(20) == 0;
         let key = if step % walk_every < 24 {
             walk += 1;
@@ -731,5 +741,125 @@ fn deleting_most_gives_far_memory_back() {
             key: &key.to_le_bytes(),
         });
         assert!(matches!(answer, Owned::Value(..)), "{key}: {answer:?}");
+    }
+}
+
+/// Everything that a local key's slot leads to.
+fn local(house: &House, key: u64) -> Option<(Position, Slot, LocalRecord)> {
+    let name = format!("key-{key:05}").repeat(1 + (key % 5) as usize);
+    let hash = house.hasher.hash(name.as_bytes()).index;
+    let shard = &house.shard;
+    shard.index.candidates(hash).find_map(|(position, slot)| {
+        let pointer = shard.local_pointer(slot.address());
+        // SAFETY: a slot's address names a whole record in its page's frame.
+        let record = (!pointer.is_null()).then(|| unsafe { LocalRecord::at(pointer) })?;
+        (record.key() == name.as_bytes()).then_some((position, slot, record))
+    })
+}
+
+#[test]
+#[should_panic(expected = "seed 1")]
+fn the_model_notices_slots_that_were_mixed_up() {
+    let sabotage = |house: &mut House| {
+        let found: Vec<_> = (0..6_000).filter_map(|key| local(house, key)).collect();
+        for pair in found.chunks_exact(2) {
+            let (one, other) = (pair[0], pair[1]);
+            let index = &mut house.shard.index;
+            index.replace(one.0, other.1.class(), other.1.address());
+            index.replace(other.0, one.1.class(), one.1.address());
+        }
+    };
+    let setting = Setting {
+        sabotage: Some(sabotage),
+        ..Setting::default()
+    };
+    run(1, &setting, 40_000, 6_000, false);
+}
+
+#[test]
+#[should_panic(expected = "seed 1")]
+fn the_model_notices_a_value_that_was_changed() {
+    let sabotage = |house: &mut House| {
+        for (_, _, record) in (0..6_000).filter_map(|key| local(house, key)) {
+            if !record.value().is_empty() {
+                let first = record.value().as_ptr().cast_mut();
+                // SAFETY: inside a whole record; nothing refers to it now.
+                unsafe { *first ^= 1 };
+            }
+        }
+    };
+    let setting = Setting {
+        sabotage: Some(sabotage),
+        ..Setting::default()
+    };
+    run(1, &setting, 40_000, 6_000, false);
+}
+
+#[test]
+fn operations_on_one_key_keep_their_order() {
+    for seed in seeds() {
+        let link = LinkModel {
+            latency_ns: 2_000,
+            jitter_ns: 6_000,
+            ..LinkModel::default()
+        };
+        let mut house = House::new(&Setting {
+            link,
+            ..Setting::default()
+        });
+        let mut random = Random(seed);
+        for key in 0..20_000u64 {
+            let stored = house.call(Operation::Put {
+                key: &key.to_le_bytes(),
+                value: &[1; 400],
+            });
+            assert!(matches!(stored, Owned::Stored(_)));
+        }
+        // What each key holds once all that was handed in before is done, and what each answer must therefore be.
+        let mut model: HashMap<u64, Option<Vec<u8>>> = HashMap::new();
+        let mut expected: HashMap<u64, Option<Vec<u8>>> = HashMap::new();
+        let mut token = 0;
+        for step in 0..30_000u64 {
+            // A few keys at a time, which are far when their turn comes.
+            let key = step / 100 * 61 % 20_000 + random.below(3);
+            let name = key.to_le_bytes();
+            let held = model.entry(key).or_insert_with(|| Some(vec![1; 400]));
+            let before = held.clone();
+            let put = value(&mut random, (step % 300) as usize);
+            let operation = match random.below(4) {
+                0 => Operation::Put {
+                    key: &name,
+                    value: &put,
+                },
+                1 if step % 3 == 0 => Operation::Delete { key: &name },
+                _ => Operation::Get { key: &name },
+            };
+            match operation {
+                Operation::Put { .. } => *held = Some(put.clone()),
+                Operation::Delete { .. } => *held = None,
+                _ => {
+                    expected.insert(token, before);
+                }
+            }
+            while !house.offer(token, operation) {
+                house.advance();
+            }
+            token += 1;
+            if random.below(8) == 0 || step % 100 == 99 {
+                house.advance();
+            }
+            for (token, answer) in house.inbox.answers.borrow_mut().drain(..) {
+                match (expected.remove(&token), answer) {
+                    (Some(Some(held)), Owned::Value(_, read)) => {
+                        assert_eq!(held, read, "seed {seed} step {step} token {token}");
+                    }
+                    (Some(None), Owned::Absent)
+                    | (None, Owned::Stored(_) | Owned::Deleted | Owned::Absent) => {}
+                    (held, answer) => panic!("seed {seed} step {step}: {answer:?}, not {held:?}"),
+                }
+            }
+        }
+        let seen = house.shard.counters.snapshot();
+        assert!(seen.far_reads > 100 && seen.reads_shared > 100, "{seen:?}");
     }
 }
