@@ -25,6 +25,9 @@ const COLOURS: [RGBColor; 6] = [
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// Room for the legend beside the bars, in groups.
+const LEGEND_GROUPS: f64 = 1.6;
+
 type Percentile = (&'static str, fn(&PhaseReport) -> u64);
 
 const PERCENTILES: [Percentile; 3] = [
@@ -118,7 +121,7 @@ fn panel(
         .margin(12)
         .x_label_area_size(34)
         .y_label_area_size(84)
-        .build_cartesian_2d(0.0..groups, (floor..top).log_scale())?;
+        .build_cartesian_2d(0.0..groups + LEGEND_GROUPS, (floor..top).log_scale())?;
     chart
         .configure_mesh()
         .disable_x_mesh()
