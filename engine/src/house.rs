@@ -494,7 +494,7 @@ impl House {
                 visit,
             };
             let count = requests.len();
-            let served = shard.serve(lane_id(OWN, client), requests, &mut post);
+            let served = shard.serve(lane_id(OWN, client), requests, true, &mut post);
             staged.served += served;
             busy |= served > 0;
             if served < count {
@@ -560,7 +560,7 @@ impl House {
         };
         // SAFETY: the first `count` were written.
         let requests = unsafe { batch[..count].assume_init_ref() };
-        let served = shard.serve(lane_id(number, client), requests, &mut post);
+        let served = shard.serve(lane_id(number, client), requests, false, &mut post);
         if let Some(server) = &mut self.servers[lane] {
             if served > 0 {
                 if pocket && served == count {

@@ -196,10 +196,10 @@ impl LaneClient {
         let (key, value) = (operation.key(), operation.value());
         let long = value.len() > self.inline_max;
         let inline = if long { 0 } else { value.len() };
-        if long && !self.shared.request_pocket.is_free() {
-            return false;
-        }
-        if !self.requests.fits(REQUEST_HEADER + key.len() + inline) {
+        if long
+            && !(self.shared.request_pocket.is_free()
+                && self.requests.fits(REQUEST_HEADER + key.len()))
+        {
             return false;
         }
         let (kind, expected) = match *operation {

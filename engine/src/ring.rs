@@ -22,6 +22,8 @@ const HEADER: usize = 8;
 const SKIP: u32 = u32::MAX;
 /// Bytes that a consumer asks for ahead of where it reads.
 const AHEAD: usize = 1024;
+/// Bytes that a producer takes ahead of where it writes.
+const OWNED_AHEAD: usize = 512;
 
 /// A counter on cache lines of its own (two, because lines are fetched in pairs).
 #[derive(Debug)]
@@ -96,6 +98,7 @@ pub(crate) fn ring(bytes: usize) -> (Producer, Consumer) {
         shared: Arc::clone(&shared),
         tail: 0,
         published: 0,
+        owned: 0,
         head: Cell::new(0),
     };
     (
@@ -115,6 +118,8 @@ pub(crate) struct Producer {
     shared: Arc<Shared>,
     tail: usize,
     published: usize,
+    /// Up to where lines were taken.
+    owned: usize,
     /// What was last seen of the consumer.
     head: Cell<usize>,
 }
@@ -131,7 +136,12 @@ impl Producer {
     #[inline]
     pub(crate) fn fits(&self, payload: usize) -> bool {
         let (bytes, skip) = self.need(payload);
-        let room = |head: usize| self.shared.capacity() - (self.tail - head) >= bytes + skip;
+        self.has(bytes + skip)
+    }
+
+    #[inline]
+    fn has(&self, bytes: usize) -> bool {
+        let room = |head: usize| self.shared.capacity() - (self.tail - head) >= bytes;
         if room(self.head.get()) {
             return true;
         }
@@ -142,10 +152,10 @@ impl Producer {
     /// Puts a message in; false if there is no room. The consumer sees it after [`Producer::publish`].
     #[inline]
     pub(crate) fn push(&mut self, payload: usize, write: impl FnOnce(&mut [u8])) -> bool {
-        if !self.fits(payload) {
+        let (bytes, skip) = self.need(payload);
+        if !self.has(bytes + skip) {
             return false;
         }
-        let (bytes, skip) = self.need(payload);
         if skip > 0 {
             self.shared.watch(self.tail, GRAIN, true);
             // SAFETY: by I2 these bytes are the producer's; a grain is aligned for a u32.
@@ -163,6 +173,7 @@ impl Producer {
         };
         write(place);
         self.tail += bytes;
+        self.own_ahead();
         true
     }
 
@@ -184,6 +195,16 @@ impl Producer {
             cursor = after;
         }
         consumer.release(cursor);
+    }
+
+    /// Takes the lines that will be written next away from the consumer's cache, which read them last.
+    #[inline]
+    fn own_ahead(&mut self) {
+        let end = (self.tail + OWNED_AHEAD).min(self.head.get() + self.shared.capacity());
+        while self.owned < end {
+            crate::log::record::prefetch_to_write(self.shared.pointer(self.owned));
+            self.owned += LINE_BYTES;
+        }
     }
 
     /// Shows the consumer what was put in; true if that was anything.

@@ -54,6 +54,18 @@ pub(crate) fn prefetch(pointer: *const u8) {
     let _ = pointer;
 }
 
+/// As [`prefetch`], for a line that is about to be written.
+#[inline]
+pub(crate) fn prefetch_to_write(pointer: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as in `prefetch`; a processor that does not know the instruction ignores it.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) pointer, options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = pointer;
+}
+
 /// The first unit of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHeader(u128);

@@ -81,12 +81,13 @@ enum Found<'a> {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Serves requests of one lane in order; returns how many were consumed (answered or parked). Fewer than given
+    /// Serves requests of one lane in order, for which [`Shard::prefetch`] may have been called already; returns how many were consumed (answered or parked). Fewer than given
     /// means back-pressure: the rest is to be offered again later.
     pub(crate) fn serve(
         &mut self,
         lane: LaneId,
         requests: &[Request<'_>],
+        prefetched: bool,
         answers: &mut impl Answers,
     ) -> usize {
         let mut consumed = 0;
@@ -94,8 +95,10 @@ impl<E: Endpoint> Shard<E> {
             let mut hints = [Hint::None; BATCH];
             let insertions = self.index.insertions();
             if batch.len() > 1 {
-                for request in batch {
-                    self.index.prefetch(request.hash);
+                if !prefetched {
+                    for request in batch {
+                        self.index.prefetch(request.hash);
+                    }
                 }
                 for (request, hint) in batch.iter().zip(&mut hints) {
                     *hint = self.look_ahead(request.hash);

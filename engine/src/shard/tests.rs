@@ -162,6 +162,7 @@ impl House {
                 token,
                 operation,
             }],
+            false,
             &mut &self.inbox,
         ) == 1
     }
