@@ -6,10 +6,14 @@ use crate::cipher::EncryptionKey;
 use crate::constants::{KEY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_BYTES_MIN, VALUE_BYTES_MAX};
 use crate::error::{Error, Result};
 use crate::lane::LANES_MAX;
+use crate::log::PageShape;
 use crate::shard::Shard;
 
 /// Memory of one core that no shard uses: its executor, counters and stacks, in bytes.
 const CORE_BYTES: u64 = 1 << 20;
+
+/// Keys that an index can be sized for.
+const KEYS_EXPECTED_MAX: u64 = 1 << 40;
 
 /// How to open an engine. Every field has a default that suits a small machine.
 #[derive(Clone, Debug)]
@@ -123,11 +127,9 @@ impl Config {
                 "name each core once",
             ));
         }
-        if self.cores.len() + self.handles_max > LANES_MAX {
-            let limit = format!(
-                "with {cores} cores at most {}",
-                LANES_MAX - self.cores.len()
-            );
+        let lanes_left = LANES_MAX.saturating_sub(self.cores.len());
+        if self.handles_max > lanes_left {
+            let limit = format!("with {cores} cores at most {lanes_left}");
             return Err(wrong("handles_max", self.handles_max, limit));
         }
         if !self.lane_bytes.is_power_of_two() || !(16 << 10..=16 << 20).contains(&self.lane_bytes) {
@@ -136,6 +138,10 @@ impl Config {
                 self.lane_bytes,
                 "a power of two from 16 KiB to 16 MiB",
             ));
+        }
+        if self.keys_expected > KEYS_EXPECTED_MAX {
+            let limit = format!("at most {KEYS_EXPECTED_MAX}");
+            return Err(wrong("keys_expected", self.keys_expected, limit));
         }
         let share = self.local_bytes / cores;
         let page_bytes = match self.page_bytes {
@@ -163,6 +169,17 @@ impl Config {
                 self.far_bytes,
                 format!("at least one page, {page_bytes}"),
             ));
+        }
+        let pages_max = PageShape::new(page_bytes).pages_max();
+        if (self.far_bytes / u64::from(page_bytes)).saturating_add(share / u64::from(page_bytes))
+            + 2
+            > pages_max
+        {
+            let limit = format!(
+                "with pages of {page_bytes} at most {} together with the local memory of a core; raise `page_bytes`",
+                pages_max.saturating_mul(u64::from(page_bytes))
+            );
+            return Err(wrong("far_bytes", self.far_bytes, limit));
         }
         // Half a page, less what a record and its page say of themselves.
         let value_bytes_max = VALUE_BYTES_MAX.min(page_bytes as usize / 2 - KEY_BYTES_MAX - 256);

@@ -5,35 +5,49 @@ use std::rc::Rc;
 
 use crate::error::{Error, Result};
 use crate::handle::{Refused, Swap, check};
-use crate::house::{House, Kept};
+use crate::house::House;
+use crate::kept::Kept;
 use crate::operation::{Answer, Operation, Version};
 use crate::runtime::yield_now;
 
-/// The token of the one call that is awaited.
-const CALL: u64 = u64::MAX;
+/// Submitted requests that one client may have in flight.
+const IN_FLIGHT_MAX: usize = 1024;
 
 /// A client on a core. Its own shard is a plain call away, the others a lane. It stays on its core.
 #[derive(Debug)]
 pub struct Core {
     house: Rc<RefCell<House>>,
+    /// The client number of submitted requests.
     client: u8,
     in_flight: usize,
+    /// The client number of awaited calls, so that neither kind sees the other's answers.
+    caller: u8,
+    /// The number of the latest call: a late answer to one that was dropped is not taken for this one's.
+    call: u64,
+    calls_in_flight: usize,
     value_bytes_max: usize,
 }
 
 impl Core {
     pub(crate) fn new(house: Rc<RefCell<House>>, value_bytes_max: usize) -> Option<Self> {
         let client = house.borrow_mut().add_client()?;
+        let Some(caller) = house.borrow_mut().add_client() else {
+            house.borrow_mut().remove_client(client);
+            return None;
+        };
         Some(Self {
             house,
             client,
             in_flight: 0,
+            caller,
+            call: 0,
+            calls_in_flight: 0,
             value_bytes_max,
         })
     }
 
     /// Takes a request; its answer comes with `token` through [`Core::poll`]. Requests for the own shard are served as
-    /// a batch at the next poll, so that their cache misses overlap. `u64::MAX` is kept for awaited calls.
+    /// a batch at the next poll, so that their cache misses overlap.
     ///
     /// # Errors
     /// [`Refused::Full`] when there is no room before the next poll; [`Refused::Error`] for a caller's mistake.
@@ -44,6 +58,9 @@ impl Core {
         token: u64,
     ) -> std::result::Result<(), Refused> {
         check(&operation, self.value_bytes_max)?;
+        if self.in_flight == IN_FLIGHT_MAX {
+            return Err(Refused::Full);
+        }
         if !self
             .house
             .borrow_mut()
@@ -60,19 +77,7 @@ impl Core {
     /// aborts: the shard is in the middle of its work.
     #[inline]
     pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
-        let mut count = 0;
-        let mut house = self.house.borrow_mut();
-        while let Some((token, kept)) = house.take_kept(self.client) {
-            count += 1;
-            visit(token, kept.answer());
-        }
-        let mut turn = Unfinished(true);
-        house.turn(Some(self.client), &mut |token, answer: Answer<'_>| {
-            count += 1;
-            visit(token, answer);
-        });
-        turn.0 = false;
-        drop(house);
+        let count = poll_for(&self.house, self.client, &mut visit);
         self.in_flight -= count;
         count
     }
@@ -88,26 +93,22 @@ impl Core {
         yield_now().await;
     }
 
-    /// One operation to its end. Nothing else may be in flight.
+    /// One operation to its end.
     async fn call(&mut self, operation: Operation<'_>) -> Result<Kept> {
-        loop {
-            match self.submit(operation, CALL) {
-                Ok(()) => break,
-                Err(Refused::Full) => {
-                    self.poll(|_, _| {});
-                    yield_now().await;
-                }
-                Err(Refused::Error(error)) => return Err(error),
-            }
+        check(&operation, self.value_bytes_max)?;
+        self.call += 1;
+        let call = self.call;
+        while !self
+            .house
+            .borrow_mut()
+            .submit(self.caller, call, &operation)
+        {
+            self.poll_calls(call);
+            yield_now().await;
         }
+        self.calls_in_flight += 1;
         loop {
-            let mut answer = None;
-            self.poll(|token, found| {
-                if token == CALL {
-                    answer = Some(Kept::of(&found));
-                }
-            });
-            match answer {
+            match self.poll_calls(call) {
                 Some(Kept::Failed(error)) => return Err(error),
                 Some(answer) => return Ok(answer),
                 None => yield_now().await,
@@ -115,7 +116,18 @@ impl Core {
         }
     }
 
-    /// Reads a value and its version, copied. Not to be mixed with submitted requests in flight.
+    /// Takes the answers to calls; answers the one to `call`, if it has come.
+    fn poll_calls(&mut self, call: u64) -> Option<Kept> {
+        let mut answer = None;
+        self.calls_in_flight -= poll_for(&self.house, self.caller, &mut |token, found| {
+            if token == call {
+                answer = Some(Kept::of(&found));
+            }
+        });
+        answer
+    }
+
+    /// Reads a value and its version, copied. Dropping the call is safe.
     ///
     /// # Errors
     /// Those of [`Error`].
@@ -175,12 +187,35 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // Whatever is still in flight is answered before the client's number is given to another.
+        // Whatever is still in flight is answered before the client's numbers are given to another.
         while self.in_flight > 0 {
             self.poll(|_, _| {});
         }
-        self.house.borrow_mut().remove_client(self.client);
+        while self.calls_in_flight > 0 {
+            self.poll_calls(0);
+        }
+        let mut house = self.house.borrow_mut();
+        house.remove_client(self.client);
+        house.remove_client(self.caller);
     }
+}
+
+/// Serves the core's shard for one round and visits what has come for a client; answers how many.
+#[inline]
+fn poll_for(house: &RefCell<House>, client: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> usize {
+    let mut count = 0;
+    let mut house = house.borrow_mut();
+    let mut turn = Unfinished(true);
+    while let Some((token, kept)) = house.take_kept(client) {
+        count += 1;
+        visit(token, kept.answer());
+    }
+    house.turn(Some(client), &mut |token, answer: Answer<'_>| {
+        count += 1;
+        visit(token, answer);
+    });
+    turn.0 = false;
+    count
 }
 
 /// A turn that must not be left by a panic.

@@ -26,7 +26,7 @@ use crate::house::{Door, House, Order};
 use crate::lane::{LaneClient, LaneServer, Mailbox, lane};
 use crate::routing::Hasher128;
 use crate::runtime::{self, JobCell, Life, Post};
-use crate::shard::{ExtentPool, Shard, ShardOptions};
+use crate::shard::{ExtentPool, Shard, ShardOptions, Shortfall};
 
 /// Requests that one queue pair holds.
 const QUEUE_DEPTH: usize = 256;
@@ -178,22 +178,32 @@ impl Engine {
         for handle in handles {
             let _ = shared.free_handles.push(handle);
         }
+        let counters: Vec<_> = (0..shards).map(|_| Arc::default()).collect();
+        // Made before the first thread is: dropped on an error, it closes the cores that did start.
+        let mut engine = Self {
+            shared,
+            node,
+            extents,
+            counters,
+            threads: Mutex::default(),
+            local_cap_bytes: config.local_bytes,
+            startup_ns: 0,
+            locked: true,
+        };
         let (ready, outcome) = mpsc::channel();
-        let (mut threads, mut counters, mut locked) = (Vec::new(), Vec::new(), true);
         for shard in (0..shards).rev() {
             let arena = map(&options(sizes.arena_bytes, config.lock)?)?;
-            locked &= arena.is_locked();
-            let count = Arc::new(ShardCounters::default());
-            counters.push(Arc::clone(&count));
+            engine.locked &= arena.is_locked();
             let place = usize::from(shard);
-            let post = Arc::clone(&shared.posts[place]);
+            let count = Arc::clone(&engine.counters[place]);
+            let post = Arc::clone(&engine.shared.posts[place]);
             let door = Arc::clone(&post.door);
             let (servers, clients) = (
                 servers.pop().unwrap_or_default(),
                 clients.pop().unwrap_or_default(),
             );
             let endpoint =
-                EmbeddedEndpoint::new(Arc::clone(&node), 2, QUEUE_DEPTH, u64::from(shard));
+                EmbeddedEndpoint::new(Arc::clone(&engine.node), 2, QUEUE_DEPTH, u64::from(shard));
             let options = ShardOptions {
                 shard,
                 local_bytes: sizes.arena_bytes,
@@ -206,7 +216,7 @@ impl Engine {
                 epoch,
                 endpoint,
                 arena,
-                extents: Arc::clone(&extents),
+                extents: Arc::clone(&engine.extents),
                 counters: count,
                 read_ahead: config.read_ahead,
             };
@@ -220,27 +230,14 @@ impl Engine {
             let heard = move |made| {
                 let _ = ready.send(made);
             };
-            threads.push(runtime::start(
-                config.cores[place],
-                post,
-                config.spin_ns,
-                build,
-                heard,
-            )?);
+            let thread = runtime::start(config.cores[place], post, config.spin_ns, build, heard)?;
+            let mut threads = engine
+                .threads
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            threads.push(thread);
         }
-        counters.reverse();
-        let mut engine = Self {
-            shared,
-            node,
-            extents,
-            counters,
-            threads: Mutex::new(threads),
-            local_cap_bytes: config.local_bytes,
-            startup_ns: 0,
-            locked,
-        };
         for _ in 0..shards {
-            // On an error the engine is dropped, which closes the cores that did start.
             outcome.recv().unwrap_or(Err(Error::Closed))?;
         }
         engine.startup_ns = clock.now_ns() - start_ns;
@@ -249,7 +246,7 @@ impl Engine {
             local_bytes = config.local_bytes,
             far_bytes = config.far_bytes,
             page_bytes = sizes.page_bytes,
-            locked,
+            locked = engine.locked,
             "the engine is open"
         );
         Ok(engine)
@@ -368,18 +365,20 @@ impl Engine {
         &self.node
     }
 
-    /// Compacts far memory until no page is worth it. Blocks; requests go on.
+    /// Compacts far memory until no page is worth it. Blocks, so not to be called from a job; requests go on.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the engine closes meanwhile.
+    /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or [`Error::Fabric`] if it could not be
+    /// done in full.
     pub fn compact(&self) -> Result<()> {
         self.order(|door| &door.compact)
     }
 
-    /// Copies everything that is only local to far memory. Blocks; requests go on.
+    /// Copies everything that is only local to far memory. Blocks, so not to be called from a job; requests go on.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] if far memory cannot take it all.
+    /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or [`Error::Fabric`] if far memory could
+    /// not take it all.
     pub fn flush(&self) -> Result<()> {
         self.order(|door| &door.flush)
     }
@@ -399,6 +398,7 @@ impl Engine {
                 ticket
             })
             .collect();
+        let mut failed = None;
         for (post, ticket) in self.shared.posts.iter().zip(tickets) {
             while !which(&post.door).is_done(ticket) {
                 if post.closed.load(Ordering::Acquire) {
@@ -406,8 +406,18 @@ impl Engine {
                 }
                 std::thread::sleep(WAIT);
             }
+            failed = failed.or(which(&post.door).shortfall());
         }
-        Ok(())
+        match failed {
+            None => Ok(()),
+            Some(Shortfall::FarFull) => Err(Error::FarFull {
+                used: self.extents.used_bytes(),
+                limit: self.extents.total_bytes(),
+            }),
+            Some(Shortfall::Fabric) => Err(Error::Fabric {
+                status: "far memory does not answer".to_owned(),
+            }),
+        }
     }
 
     /// Answers everything that is under way, waits for running jobs, and stops the cores. May be called again.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::constants::KEY_BYTES_MAX;
 use crate::engine::{HandleLanes, Shared};
 use crate::error::{Error, Result};
-use crate::house::Kept;
+use crate::kept::Kept;
 use crate::operation::{Answer, Operation, Version};
 
 /// The client number of submitted requests.
@@ -170,9 +170,10 @@ impl Handle {
         let mut count = 0;
         let closing = shared.life.is_closing();
         let mut receive = |client, token: u64, answer: Answer<'_>| {
+            // Before the visit, which may panic.
+            *outstanding -= 1;
             if client == SUBMITTED {
-                // A visitor that panicked is shown the same answers again.
-                *submitted = submitted.saturating_sub(1);
+                *submitted -= 1;
                 count += 1;
                 visit(token, answer);
             } else if token >> 32 == *call & u64::from(u32::MAX) {
@@ -186,10 +187,10 @@ impl Handle {
             if lane.publish() {
                 post.door.bell.ring(lanes.number);
             }
-            *outstanding -= lane.receive(&mut receive);
+            lane.receive(&mut receive);
             if stopped {
                 // SAFETY: the shard says that it has stopped.
-                *outstanding -= unsafe { lane.abandon(&mut receive) };
+                unsafe { lane.abandon(&mut receive) };
             }
         }
         count

@@ -8,16 +8,16 @@
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use farcore_rdma::EmbeddedEndpoint;
 use farcore_tuning::Clock;
 
-use crate::error::Error;
+use crate::kept::Kept;
 use crate::lane::{Bell, LaneClient, LaneServer};
 use crate::operation::{Answer, Operation};
 use crate::routing::{Hasher128, IndexHash};
-use crate::shard::{Answers, LaneId, Request, Shard};
+use crate::shard::{Answers, LaneId, Request, Shard, Shortfall};
 
 /// Requests taken from one lane at once.
 const BATCH: usize = 64;
@@ -42,44 +42,6 @@ fn parts(id: LaneId) -> (u8, u8) {
     (id.0 as u8, (id.0 >> 8) as u8)
 }
 
-/// An answer that outlives the place it came from.
-#[derive(Debug)]
-pub(crate) enum Kept {
-    Value(u64, Vec<u8>),
-    Absent,
-    Stored(u64),
-    Deleted,
-    Mismatch(u64),
-    Failed(Error),
-}
-
-impl Kept {
-    pub(crate) fn of(answer: &Answer<'_>) -> Self {
-        match answer {
-            Answer::Value { version, value } => Self::Value(*version, value.to_vec()),
-            Answer::Absent => Self::Absent,
-            Answer::Stored { version } => Self::Stored(*version),
-            Answer::Deleted => Self::Deleted,
-            Answer::Mismatch { current } => Self::Mismatch(*current),
-            Answer::Failed(error) => Self::Failed(error.clone()),
-        }
-    }
-
-    pub(crate) fn answer(&self) -> Answer<'_> {
-        match self {
-            Self::Value(version, value) => Answer::Value {
-                version: *version,
-                value,
-            },
-            Self::Absent => Answer::Absent,
-            Self::Stored(version) => Answer::Stored { version: *version },
-            Self::Deleted => Answer::Deleted,
-            Self::Mismatch(current) => Answer::Mismatch { current: *current },
-            Self::Failed(error) => Answer::Failed(error.clone()),
-        }
-    }
-}
-
 /// Answers that came while their client was not polling.
 pub(crate) type Inbox = VecDeque<(u64, Kept)>;
 
@@ -88,6 +50,8 @@ pub(crate) type Inbox = VecDeque<(u64, Kept)>;
 pub(crate) struct Order {
     asked: AtomicU64,
     done: AtomicU64,
+    /// What kept the latest one from being done in full: 0, or a [`Shortfall`].
+    shortfall: AtomicU8,
 }
 
 impl Order {
@@ -98,8 +62,21 @@ impl Order {
     pub(crate) fn is_done(&self, ticket: u64) -> bool {
         self.done.load(Ordering::Acquire) >= ticket
     }
+    /// What kept it from being done in full; asked after [`Order::is_done`].
+    pub(crate) fn shortfall(&self) -> Option<Shortfall> {
+        match self.shortfall.load(Ordering::Acquire) {
+            0 => None,
+            code if code == Shortfall::FarFull as u8 => Some(Shortfall::FarFull),
+            _ => Some(Shortfall::Fabric),
+        }
+    }
     fn asked(&self) -> u64 {
         self.asked.load(Ordering::Acquire)
+    }
+    fn finish(&self, ticket: u64, outcome: Result<(), Shortfall>) {
+        let code = outcome.err().map_or(0, |shortfall| shortfall as u8);
+        self.shortfall.store(code, Ordering::Release);
+        self.done.store(ticket, Ordering::Release);
     }
 }
 
@@ -326,6 +303,13 @@ impl House {
     /// When the last turn was, to within a few turns.
     pub(crate) fn served_ns(&self) -> u64 {
         self.served_ns
+    }
+
+    /// The engine is closing: from now on no answer waits for its client to make room.
+    pub(crate) fn close(&mut self) {
+        for server in self.servers.iter_mut().flatten() {
+            server.close();
+        }
     }
 
     /// Turns so far.
@@ -585,15 +569,19 @@ impl House {
             self.compacting = door.compact.asked();
             self.shard.start_compaction();
             busy = true;
-        } else if !door.compact.is_done(self.compacting) && self.shard.compaction_done() {
-            door.compact.done.store(self.compacting, Ordering::Release);
+        } else if !door.compact.is_done(self.compacting)
+            && let Some(outcome) = self.shard.compaction_done()
+        {
+            door.compact.finish(self.compacting, outcome);
         }
         if self.flushing != door.flush.asked() {
             self.flushing = door.flush.asked();
             self.shard.start_flush();
             busy = true;
-        } else if !door.flush.is_done(self.flushing) && self.shard.flush_done() {
-            door.flush.done.store(self.flushing, Ordering::Release);
+        } else if !door.flush.is_done(self.flushing)
+            && let Some(outcome) = self.shard.flush_done()
+        {
+            door.flush.finish(self.flushing, outcome);
         }
         busy
     }

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use atomic_waker::AtomicWaker;
-use crossbeam_queue::ArrayQueue;
+use crossbeam_queue::{ArrayQueue, SegQueue};
 
 use crate::error::Error;
+use crate::kept::Kept;
 use crate::operation::{Answer, Operation};
 use crate::ring::{Consumer, Producer, ring};
 use crate::routing::IndexHash;
@@ -140,6 +141,9 @@ struct Shared {
     request_pocket: Pocket,
     answer_pocket: Pocket,
     errors: ArrayQueue<Error>,
+    /// Answers that found no room while the shard was closing: then nobody is made to wait for a client that does not
+    /// look.
+    overflow: SegQueue<(u8, u64, Kept)>,
     /// Where the client waits, unless it polls for ever, as a core does.
     mailbox: Option<Arc<Mailbox>>,
 }
@@ -152,6 +156,7 @@ pub(crate) fn lane(bytes: usize, mailbox: Option<Arc<Mailbox>>) -> (LaneClient, 
         request_pocket: Pocket::default(),
         answer_pocket: Pocket::default(),
         errors: ArrayQueue::new(ERRORS),
+        overflow: SegQueue::new(),
         mailbox,
     });
     let inline_max = bytes / 8;
@@ -166,6 +171,7 @@ pub(crate) fn lane(bytes: usize, mailbox: Option<Arc<Mailbox>>) -> (LaneClient, 
         answers: answer_producer,
         shared,
         inline_max,
+        closing: false,
     };
     (client, server)
 }
@@ -236,30 +242,36 @@ impl LaneClient {
     ///
     /// # Safety
     /// The shard has stopped, and that has been seen.
-    pub(crate) unsafe fn abandon(&mut self, mut visit: impl FnMut(u8, u64, Answer<'_>)) -> usize {
-        let mut count = 0;
+    pub(crate) unsafe fn abandon(&mut self, mut visit: impl FnMut(u8, u64, Answer<'_>)) {
         // SAFETY: by this function's contract.
         unsafe {
             self.requests.take_back(|payload| {
                 let token = u64::from_le_bytes(payload[..8].try_into().unwrap_or_default());
                 visit(payload[27], token, Answer::Failed(Error::Closed));
-                count += 1;
             });
         }
-        count
     }
 
     /// Visits the answers that have come: client, token, answer. Answers how many.
     #[inline]
     pub(crate) fn receive(&mut self, mut visit: impl FnMut(u8, u64, Answer<'_>)) -> usize {
         let mut count = 0;
-        let mut cursor = self.answers.cursor();
-        while let Some((payload, after)) = self.answers.peek(cursor) {
+        let mut taken = Taken {
+            cursor: self.answers.cursor(),
+            answers: &mut self.answers,
+            pocket: None,
+        };
+        while let Some((payload, after)) = taken.answers.peek(taken.cursor) {
+            let payload: *const [u8] = payload;
+            // SAFETY: the message is released only when `taken` goes, after it was visited.
+            let payload = unsafe { &*payload };
             let word =
                 |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().unwrap_or_default());
             let (token, version) = (word(0), word(8));
             let (kind, client) = (payload[16], payload[17]);
+            taken.cursor = after;
             let value = if kind & POCKET != 0 {
+                taken.pocket = Some(&self.shared.answer_pocket);
                 self.shared.answer_pocket.value()
             } else {
                 &payload[ANSWER_HEADER..]
@@ -273,14 +285,35 @@ impl LaneClient {
                 _ => Answer::Failed(self.shared.errors.pop().unwrap_or(Error::Closed)),
             };
             visit(client, token, answer);
-            if kind & POCKET != 0 {
-                self.shared.answer_pocket.clear();
+            if let Some(pocket) = taken.pocket.take() {
+                pocket.clear();
             }
-            cursor = after;
             count += 1;
         }
-        self.answers.release(cursor);
+        drop(taken);
+        // What came while the shard was closing found no room in the ring.
+        while let Some((client, token, kept)) = self.shared.overflow.pop() {
+            visit(client, token, kept.answer());
+            count += 1;
+        }
         count
+    }
+}
+
+/// Gives back the messages that were visited, also when a visitor panics: none is seen twice.
+struct Taken<'a> {
+    answers: &'a mut Consumer,
+    cursor: usize,
+    /// The pocket that the message being visited came with.
+    pocket: Option<&'a Pocket>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(pocket) = self.pocket {
+            pocket.clear();
+        }
+        self.answers.release(self.cursor);
     }
 }
 
@@ -300,6 +333,7 @@ pub(crate) struct LaneServer {
     answers: Producer,
     shared: Arc<Shared>,
     inline_max: usize,
+    closing: bool,
 }
 
 impl LaneServer {
@@ -347,9 +381,19 @@ impl LaneServer {
         self.shared.request_pocket.clear();
     }
 
+    /// From now on there is room for every answer.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+    }
+
     /// True if an answer with a value of this many bytes has room.
     #[inline]
     pub(crate) fn has_room(&self, value_bytes: usize) -> bool {
+        self.closing || self.has_room_in_ring(value_bytes)
+    }
+
+    #[inline]
+    fn has_room_in_ring(&self, value_bytes: usize) -> bool {
         if value_bytes > self.inline_max {
             return self.shared.answer_pocket.is_free() && self.answers.fits(ANSWER_HEADER);
         }
@@ -363,6 +407,9 @@ impl LaneServer {
         reason = "values were checked against their limit"
     )]
     pub(crate) fn answer(&mut self, client: u8, token: u64, answer: &Answer<'_>) {
+        if self.closing {
+            return self.shared.overflow.push((client, token, Kept::of(answer)));
+        }
         let (kind, version, value): (u8, u64, &[u8]) = match answer {
             Answer::Value { version, value } => (0, *version, value),
             Answer::Absent => (1, 0, &[]),

@@ -16,6 +16,7 @@ mod error;
 mod handle;
 mod house;
 mod index;
+mod kept;
 mod lane;
 mod log;
 mod operation;

@@ -51,10 +51,10 @@ impl Shared {
 
     fn pointer(&self, at: usize) -> *mut u8 {
         let offset = at & (self.capacity() - 1);
-        self.words[offset / GRAIN]
-            .get()
+        // From the whole slice, not from one word: a message is longer than that.
+        UnsafeCell::raw_get(self.words.as_ptr())
             .cast::<u8>()
-            .wrapping_add(offset % GRAIN)
+            .wrapping_add(offset)
     }
 
     #[cfg(farcore_loom)]
@@ -191,10 +191,13 @@ impl Producer {
         };
         let mut cursor = consumer.cursor();
         while let Some((payload, after)) = consumer.peek(cursor) {
-            visit(payload);
+            let payload: *const [u8] = payload;
+            // Before the visit, which may panic.
+            consumer.release(after);
             cursor = after;
+            // SAFETY: only this half writes, and not before this returns.
+            visit(unsafe { &*payload });
         }
-        consumer.release(cursor);
     }
 
     /// Takes the lines that will be written next away from the consumer's cache, which read them last.

@@ -63,45 +63,85 @@ impl Hasher128 {
 mod tests {
     use super::*;
 
-    const BUCKETS: usize = 256;
     const SHARDS: u16 = 8;
 
-    /// Chi-squared of the bucket use inside one shard, when `half` picks the shard.
-    fn chi_squared(shard_of: impl Fn(KeyHash) -> u16) -> f64 {
+    /// Bits that the index works with: where they start and how many of them are looked at.
+    struct Field {
+        name: &'static str,
+        shift: u32,
+        bits: u32,
+    }
+
+    /// The root group is picked by a multiplication, so by its upper bits first.
+    const FIELDS: [Field; 4] = [
+        Field {
+            name: "bucket",
+            shift: 0,
+            bits: 8,
+        },
+        Field {
+            name: "tag",
+            shift: 8,
+            bits: 14,
+        },
+        Field {
+            name: "root group, upper bits",
+            shift: 52,
+            bits: 12,
+        },
+        Field {
+            name: "root group, lower bits",
+            shift: 32,
+            bits: 12,
+        },
+    ];
+
+    /// How far chi-squared lies above what is expected of even use, in standard deviations, for each field of the
+    /// hashes that `shard_of` gives to one shard.
+    fn excesses(shard_of: impl Fn(KeyHash) -> u16) -> [f64; FIELDS.len()] {
         let hasher = Hasher128::new(42);
-        let mut counts = [0u32; BUCKETS];
+        let mut counts = FIELDS.map(|field| vec![0u32; 1 << field.bits]);
         let mut total = 0u32;
-        for key in 0..400_000u64 {
+        for key in 0..1_000_000u64 {
             let hash = hasher.hash(&key.to_le_bytes());
             if shard_of(hash) == 0 {
-                // The top bits pick the index's root group, the hardest case for tied halves.
-                counts[(hash.index.0 >> 56) as usize] += 1;
                 total += 1;
+                for (field, counts) in FIELDS.iter().zip(&mut counts) {
+                    let place = hash.index.0 >> field.shift & ((1 << field.bits) - 1);
+                    counts[usize::try_from(place).expect("14 bits at most")] += 1;
+                }
             }
         }
-        let expected = f64::from(total) / BUCKETS as f64;
-        counts
-            .iter()
-            .map(|&count| (f64::from(count) - expected).powi(2) / expected)
-            .sum()
+        counts.map(|counts| {
+            let expected = f64::from(total) / counts.len() as f64;
+            let chi_squared: f64 = counts
+                .iter()
+                .map(|&count| (f64::from(count) - expected).powi(2) / expected)
+                .sum();
+            let freedom = counts.len() as f64 - 1.0;
+            (chi_squared - freedom) / (2.0 * freedom).sqrt()
+        })
     }
 
     #[test]
-    fn buckets_are_used_evenly_inside_a_shard() {
-        // 255 degrees of freedom: 99.99 % of uniform samples stay below 350.
-        assert!(chi_squared(|hash| hash.shard(SHARDS)) < 350.0);
+    fn the_bits_of_the_index_are_used_evenly_inside_a_shard() {
+        for (field, excess) in FIELDS.iter().zip(excesses(|hash| hash.shard(SHARDS))) {
+            // 99.99 % of uniform samples stay within 4 and a half; far below would be too even to be random.
+            assert!(excess.abs() < 4.5, "{}: {excess}", field.name);
+        }
     }
 
     #[test]
-    fn tying_both_halves_together_is_noticed() {
-        let tied = |hash: KeyHash| {
-            KeyHash {
-                high: hash.index.0,
-                ..hash
-            }
-            .shard(SHARDS)
-        };
-        assert!(chi_squared(tied) > 10_000.0);
+    fn a_hash_used_twice_is_noticed() {
+        // Each field in turn decides which shard a key belongs to, as well as its place in the index.
+        for (place, field) in FIELDS.iter().enumerate() {
+            let twice = |hash: KeyHash| {
+                let high = hash.index.0 << (64 - field.shift - field.bits);
+                KeyHash { high, ..hash }.shard(SHARDS)
+            };
+            let excess = excesses(twice)[place];
+            assert!(excess > 1_000.0, "{}: {excess}", field.name);
+        }
     }
 
     #[test]

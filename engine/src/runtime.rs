@@ -222,6 +222,8 @@ impl Drop for Stopped<'_> {
             self.0.life.close();
         }
         self.0.closed.store(true, Ordering::Release);
+        // Jobs that never ran: whoever waits for them hears of it.
+        while self.0.jobs.pop().is_some() {}
     }
 }
 
@@ -277,6 +279,9 @@ async fn serve(
     loop {
         // Read before the turn: what was sent before closing is in that turn, or in one after it.
         let over = post.life.is_over();
+        if post.life.is_closing() {
+            house.borrow_mut().close();
+        }
         let mut busy = false;
         let served_ns = house.borrow().served_ns();
         heartbeat.keep(served_ns).await;

@@ -1,6 +1,7 @@
 //! The whole engine against what a map would say, through every form of call.
 
 #![expect(clippy::cast_possible_truncation, reason = "test data wraps")]
+#![allow(unsafe_code)] // far memory is damaged on purpose
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -538,9 +539,9 @@ fn damaged_far_memory_is_noticed_not_believed() {
             })
             .unwrap();
     }
-    let node = engine.embedded_node();
+    engine.flush().unwrap();
     for place in 0..2_000 {
-        node.damage(place * 16_384 + 777);
+        damage(&engine, place * 16_384 + 777);
     }
     let mut damaged = 0;
     for number in 0..count {
@@ -552,4 +553,272 @@ fn damaged_far_memory_is_noticed_not_believed() {
         }
     }
     assert!(damaged > 50, "{damaged}");
+}
+
+#[test]
+fn a_dropped_call_on_a_core_is_forgotten() {
+    let engine = Engine::open(tiny()).unwrap();
+    let job = |mut core: farcore::Core| async move {
+        for number in 0..500 {
+            core.put(&key(number), &value(number, 0)).await.unwrap();
+        }
+        for number in 0..500u64 {
+            {
+                let name = key(number);
+                let mut call = std::pin::pin!(core.get(&name));
+                let mut context = Context::from_waker(Waker::noop());
+                let _: Poll<_> = call.as_mut().poll(&mut context);
+            }
+            // A submitted request may be in flight beside a call.
+            core.submit(Operation::Get { key: &key(3) }, 77).unwrap();
+            let other = (number + 1) % 500;
+            let (_, read) = core.get(&key(other)).await.unwrap().unwrap();
+            assert_eq!(read, value(other, 0), "{number}");
+            let mut seen = 0;
+            while core.in_flight() > 0 {
+                core.poll(|token, answer| {
+                    assert_eq!(token, 77);
+                    assert!(
+                        matches!(answer, Answer::Value { value: read, .. } if read == value(3, 0))
+                    );
+                    seen += 1;
+                });
+            }
+            assert_eq!(seen, 1);
+        }
+    };
+    engine.run_on_core(0, job).unwrap().join().unwrap();
+}
+
+#[test]
+fn closing_does_not_wait_for_who_does_not_look() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    for number in 0..300 {
+        handle.put(&key(number), &[7; 1500]).wait().unwrap();
+    }
+    let mut sent = 0;
+    while handle
+        .submit(Operation::Get { key: &key(sent) }, sent)
+        .is_ok()
+        && sent < 299
+    {
+        sent += 1;
+    }
+    // Shows what was sent; more answers are due than a lane holds.
+    let mut seen = handle.poll(|_, _| {}) as u64;
+    let due = handle.in_flight() as u64 + seen;
+    engine.close();
+    let (mut values, mut closed) = (0, 0);
+    while handle.in_flight() > 0 {
+        seen += handle.poll(|_, answer| match answer {
+            Answer::Value { value, .. } => {
+                assert_eq!(value, [7; 1500]);
+                values += 1;
+            }
+            answer => {
+                assert_eq!(answer, Answer::Failed(Error::Closed));
+                closed += 1;
+            }
+        }) as u64;
+    }
+    assert_eq!(seen, due, "{values} values, {closed} refusals");
+}
+
+#[test]
+fn puts_on_a_lost_node_end_in_an_error_and_lose_nothing() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    let mut stored = 0;
+    while stored < 30_000 {
+        handle.put(&key(stored), &value(stored, 0)).wait().unwrap();
+        stored += 1;
+    }
+    engine.embedded_node().lose();
+    let error = loop {
+        match handle.put(&key(stored), &value(stored, 0)).wait() {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+        assert!(stored < 300_000, "local memory holds everything");
+    };
+    assert!(matches!(error, Error::Fabric { .. }), "{error}");
+    let error = engine.flush().unwrap_err();
+    assert!(matches!(error, Error::Fabric { .. }), "{error}");
+    engine.embedded_node().restore();
+    let mut tries = 0;
+    while handle.put(&key(stored), &value(stored, 0)).wait().is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        tries += 1;
+        assert!(tries < 10_000, "never came back");
+    }
+    for number in 0..=stored {
+        let read = handle.get(&key(number)).wait().unwrap().unwrap();
+        assert_eq!(&*read, value(number, 0), "{number}");
+    }
+    engine.flush().unwrap();
+    engine.embedded_node().lose();
+    let _ = handle.put(b"a", b"b").wait();
+    engine.close();
+}
+
+#[test]
+fn far_memory_that_two_shards_fill_says_so() {
+    let engine = Engine::open(Config {
+        far_bytes: 4 << 20,
+        ..tiny()
+    })
+    .unwrap();
+    let mut handle = engine.handle().unwrap();
+    let mut held = std::collections::HashMap::new();
+    let (mut refused, mut round) = (0, 0);
+    for number in 0..120_000u64 {
+        let name = number % 60_000;
+        round += u64::from(name == 0);
+        match handle.put(&key(name), &value(name, round)).wait() {
+            Ok(_) => {
+                held.insert(name, round);
+            }
+            Err(Error::FarFull { limit, .. }) => {
+                assert_eq!(limit, 4 << 20);
+                refused += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(refused > 1_000, "{refused}");
+    let error = engine.flush().unwrap_err();
+    assert!(matches!(error, Error::FarFull { .. }), "{error}");
+    let _ = engine.compact();
+    for (&name, &round) in &held {
+        let read = handle.get(&key(name)).wait().unwrap().unwrap();
+        assert_eq!(&*read, value(name, round), "{name}");
+    }
+    engine.close();
+}
+
+#[test]
+fn who_does_not_look_does_not_hold_up_others() {
+    let engine = Engine::open(Config {
+        cores: cores(1),
+        ..tiny()
+    })
+    .unwrap();
+    let (mut one, mut other) = (engine.handle().unwrap(), engine.handle().unwrap());
+    for number in 0..40_000 {
+        one.put(&key(number), &value(number, 0)).wait().unwrap();
+    }
+    let mut sent = 0;
+    while one
+        .submit(
+            Operation::Get {
+                key: &key(sent * 7),
+            },
+            sent,
+        )
+        .is_ok()
+        && sent < 1_000
+    {
+        sent += 1;
+    }
+    let mut seen = one.poll(|_, _| {});
+    for number in (0..4_000).step_by(13) {
+        let read = other.get(&key(number)).wait().unwrap().unwrap();
+        assert_eq!(&*read, value(number, 0), "{number}");
+    }
+    while one.in_flight() > 0 {
+        seen += one.poll(|_, _| {});
+    }
+    assert_eq!(seen as u64, sent);
+}
+
+#[test]
+fn a_visitor_that_panics_sees_no_answer_twice() {
+    let config = Config {
+        local_bytes: 64 << 20,
+        page_bytes: Some(256 << 10),
+        cores: cores(1),
+        ..tiny()
+    };
+    let engine = Engine::open(config).unwrap();
+    let mut handle = engine.handle().unwrap();
+    for number in 0..20u64 {
+        handle
+            .put(&key(number), &vec![number as u8; 50_000])
+            .wait()
+            .unwrap();
+    }
+    for number in 0..20u64 {
+        handle
+            .submit(Operation::Get { key: &key(number) }, number)
+            .unwrap();
+    }
+    let mut seen = Vec::new();
+    while handle.in_flight() > 0 {
+        let look = std::panic::AssertUnwindSafe(|| {
+            handle.poll(|token, answer| {
+                let Answer::Value { value, .. } = answer else {
+                    panic!("{answer:?}")
+                };
+                assert!(value.len() == 50_000 && value.iter().all(|&byte| byte == token as u8));
+                seen.push(token);
+                assert!(token % 5 != 4, "planted");
+            })
+        });
+        let _ = std::panic::catch_unwind(look);
+    }
+    assert_eq!(seen.len(), 20, "{seen:?}");
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 20);
+}
+
+#[test]
+fn damage_in_long_records_is_noticed_by_every_operation() {
+    let config = Config {
+        local_bytes: 24 << 20,
+        far_bytes: 128 << 20,
+        page_bytes: Some(128 << 10),
+        cores: cores(1),
+        ..tiny()
+    };
+    let engine = Engine::open(config).unwrap();
+    let mut handle = engine.handle().unwrap();
+    let long = |number: u64| vec![number as u8; 20_000 + (number as usize * 37) % 9_000];
+    let count = 2_000;
+    for number in 0..count {
+        handle.put(&key(number), &long(number)).wait().unwrap();
+    }
+    engine.flush().unwrap();
+    for place in 0..8_000 {
+        damage(&engine, place * 12_001 + 5);
+    }
+    let (mut damaged, mut fine) = (0, 0);
+    for number in 0..count {
+        let outcome = match number % 3 {
+            0 => handle.get(&key(number)).wait().map(|read| {
+                assert_eq!(&*read.unwrap(), long(number), "{number}");
+            }),
+            1 => handle
+                .delete(&key(number))
+                .wait()
+                .map(|found| assert!(found)),
+            _ => handle.put(&key(number), &long(number + 1)).wait().map(drop),
+        };
+        match outcome {
+            Ok(()) => fine += 1,
+            Err(Error::Damaged { .. }) => damaged += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(
+        damaged > 100 && fine > 100,
+        "{damaged} damaged, {fine} fine"
+    );
+    engine.close();
+}
+
+fn damage(engine: &Engine, offset: usize) {
+    // SAFETY: no request is under way: the calls before this one were waited for, and what was sealed is flushed.
+    unsafe { engine.embedded_node().damage(offset) };
 }

@@ -10,11 +10,9 @@ fn too_little_locked_memory_is_named() {
         rlim_cur: 64 << 10,
         rlim_max: 64 << 10,
     };
-    // SAFETY: the struct is read by the call only.
-    assert_eq!(
-        unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) },
-        0
-    );
+    // SAFETY: the call reads the struct and nothing else.
+    let set = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
+    assert_eq!(set, 0);
     let error = Engine::open(Config::default()).unwrap_err();
     assert!(matches!(error, Error::Memory { .. }), "{error:?}");
     let text = error.to_string();

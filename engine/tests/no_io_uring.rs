@@ -8,13 +8,14 @@ use farcore::{Config, Engine, Error};
 /// Has the kernel answer `EPERM` to io_uring_setup, as container profiles do.
 fn forbid_io_uring() {
     let instruction = |code: u32, yes: u8, no: u8, value: u32| libc::sock_filter {
-        code: u16::try_from(code).unwrap(),
+        code: u16::try_from(code).expect("codes have 16 bits"),
         jt: yes,
         jf: no,
         k: value,
     };
-    let setup = u32::try_from(libc::SYS_io_uring_setup).unwrap();
-    let refuse = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EPERM).unwrap();
+    let setup =
+        u32::try_from(libc::SYS_io_uring_setup).expect("a system call's number is positive");
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
     let mut filter = [
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, setup),
@@ -22,7 +23,7 @@ fn forbid_io_uring() {
         instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog {
-        len: u16::try_from(filter.len()).unwrap(),
+        len: u16::try_from(filter.len()).expect("four instructions"),
         filter: filter.as_mut_ptr(),
     };
     // SAFETY: the program outlives the calls, which copy it.

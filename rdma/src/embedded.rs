@@ -77,10 +77,13 @@ impl EmbeddedNode {
     }
 
     /// A copy of all far memory, for tests that look for plaintext in it.
+    ///
+    /// # Safety
+    /// No request that writes is under way.
     #[must_use]
-    pub fn copy_for_inspection(&self) -> Vec<u8> {
+    pub unsafe fn copy_for_inspection(&self) -> Vec<u8> {
         let mut copy = vec![0; self.region.len()];
-        // SAFETY: the region is that long; a concurrent writer could at worst tear the copy.
+        // SAFETY: the region is that long, and by this function's contract nobody writes to it.
         unsafe {
             ptr::copy_nonoverlapping(self.region.as_ptr().as_ptr(), copy.as_mut_ptr(), copy.len());
         }
@@ -88,9 +91,12 @@ impl EmbeddedNode {
     }
 
     /// Flips one bit of far memory, for tests of damage.
-    pub fn damage(&self, offset: usize) {
+    ///
+    /// # Safety
+    /// No request is under way.
+    pub unsafe fn damage(&self, offset: usize) {
         assert!(offset < self.region.len(), "outside the node's memory");
-        // SAFETY: inside the region.
+        // SAFETY: inside the region, and by this function's contract nobody else is at it.
         unsafe {
             let byte = self.region.as_ptr().add(offset);
             byte.write(byte.read() ^ 1);

@@ -266,6 +266,12 @@ impl Index {
         }
     }
 
+    /// True if no memory could make room for another slot of this hash.
+    pub(crate) fn is_at_its_limit(&self, hash: IndexHash) -> bool {
+        let group = &self.groups[self.group_of[self.segment_of(hash) as usize] as usize];
+        group.count == 4 && group.depth == DEPTH_MAX
+    }
+
     /// Insertions so far, tried ones included: while it stays, no hash gains a slot.
     #[inline]
     pub(crate) fn insertions(&self) -> u64 {

@@ -121,3 +121,61 @@ impl fmt::Debug for Slot {
 pub(super) fn tag_of(hash: IndexHash) -> u16 {
     (hash.0 >> 8) as u16 & ((1 << TAG_BITS) - 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn places() -> impl Strategy<Value = (SizeClass, Address)> {
+        (0u64..64, 1u64..1 << CLASS_SHIFT)
+            .prop_map(|(class, address)| (SizeClass::from_raw(class), Address::from_raw(address)))
+    }
+
+    proptest! {
+        #[test]
+        fn a_slot_reads_back(
+            tag in 0u16..1 << TAG_BITS,
+            displacement in 0..=DISPLACEMENT_MAX,
+            (class, address) in places(),
+            moved in 0..=DISPLACEMENT_MAX,
+            (new_class, new_address) in places(),
+            other: u16,
+        ) {
+            let parts = |slot: Slot| (slot.tag(), slot.displacement(), slot.class(), slot.address());
+            let slot = Slot::new(tag, displacement, class, address);
+            prop_assert_eq!(parts(slot), (tag, displacement, class, address));
+            prop_assert!(!slot.is_empty());
+            let shifted = slot.with_displacement(moved);
+            prop_assert_eq!(parts(shifted), (tag, moved, class, address));
+            let replaced = slot.with_place(new_class, new_address);
+            prop_assert_eq!(parts(replaced), (tag, displacement, new_class, new_address));
+
+            for slot in [slot, replaced] {
+                prop_assert!(slot.matches(Slot::pattern(tag, displacement)));
+                prop_assert_eq!(slot.matches(Slot::pattern(tag, moved)), moved == displacement);
+                let other = other & ((1 << TAG_BITS) - 1);
+                prop_assert_eq!(slot.matches(Slot::pattern(other, displacement)), other == tag);
+                // One bit makes another pattern.
+                for bit in 0..TAG_BITS {
+                    prop_assert!(!slot.matches(Slot::pattern(tag ^ 1 << bit, displacement)));
+                }
+            }
+        }
+
+        #[test]
+        fn a_tag_is_bits_21_to_8_of_the_hash(hash: u64) {
+            prop_assert_eq!(u64::from(tag_of(IndexHash(hash))), hash >> 8 & 0x3FFF);
+        }
+    }
+
+    #[test]
+    fn the_empty_slot_matches_nothing() {
+        assert!(Slot::EMPTY.is_empty() && Slot::default() == Slot::EMPTY);
+        // Its upper bits are a pattern's all the same.
+        let pattern = Slot::pattern(0, 0);
+        assert!(Slot::EMPTY.has(pattern) && !Slot::EMPTY.matches(pattern));
+        assert_eq!(format!("{:?}", Slot::EMPTY), "Slot(empty)");
+    }
+}

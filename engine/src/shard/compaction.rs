@@ -6,6 +6,7 @@
 
 use farcore_rdma::{Endpoint, Landing, Status};
 
+use super::flush::{FAILURES_MAX, RETRY_NS, Shortfall};
 use super::pages::PageKind;
 use super::tail::TailKind;
 use super::victims::live_percent;
@@ -83,6 +84,12 @@ pub(super) struct Compactor {
     dead_bytes: u64,
     due: bool,
     asked: bool,
+    /// The victim waits for a frame or a buffer that is not there.
+    stuck: bool,
+    /// Victims in a row that far memory did not give back.
+    failures: u32,
+    retry_ns: u64,
+    shortfall: Option<Shortfall>,
 }
 
 impl Compactor {
@@ -93,7 +100,27 @@ impl Compactor {
             dead_bytes: 0,
             due: false,
             asked: false,
+            stuck: false,
+            failures: 0,
+            retry_ns: 0,
+            shortfall: None,
         }
+    }
+
+    /// True while the victim waits for what only others can give.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.stuck
+    }
+
+    /// True while far memory gives no victim back.
+    pub(super) fn keeps_failing(&self) -> bool {
+        self.failures >= FAILURES_MAX
+    }
+
+    fn is_reading(&self) -> bool {
+        let victim = self.victim.as_ref();
+        victim.is_some_and(|victim| matches!(victim.directory, Directory::Posted(_)))
+            || self.runs.iter().flatten().any(|run| !run.landed)
     }
 
     #[inline]
@@ -124,17 +151,26 @@ impl<E: Endpoint> Shard<E> {
         self.seal_tail(TailKind::Log);
         self.compactor.asked = true;
         self.compactor.due = true;
+        self.compactor.shortfall = None;
     }
 
-    /// True once [`Shard::start_compaction`] has done its work.
-    pub(crate) fn compaction_done(&self) -> bool {
-        !self.compactor.asked && self.compactor.victim.is_none()
+    /// What came of [`Shard::start_compaction`], once it has done what it can.
+    pub(crate) fn compaction_done(&self) -> Option<Result<(), Shortfall>> {
+        let compactor = &self.compactor;
+        if compactor.stuck && self.exhausted {
+            return Some(Err(Shortfall::FarFull));
+        }
+        let done = !compactor.asked && compactor.victim.is_none();
+        done.then(|| compactor.shortfall.map_or(Ok(()), Err))
     }
 
     /// Starts on any page with something dead in it, because nothing else makes room. False if there is none.
     pub(super) fn start_compaction_urgently(&mut self) -> bool {
         if self.compactor.victim.is_some() {
             return true;
+        }
+        if self.compactor.keeps_failing() && self.now_ns < self.compactor.retry_ns {
+            return false;
         }
         match self.pick_victim(LIVE_PERCENT_URGENT, true) {
             Some(page) => {
@@ -150,7 +186,9 @@ impl<E: Endpoint> Shard<E> {
         if self.compactor.victim.is_none() {
             let page_bytes = self.shape.page_bytes() as u64;
             self.compactor.due |= self.compactor.dead_bytes >= page_bytes;
-            if !self.compactor.due {
+            if !self.compactor.due
+                || self.compactor.keeps_failing() && self.now_ns < self.compactor.retry_ns
+            {
                 return false;
             }
             self.compactor.due = false;
@@ -227,6 +265,7 @@ impl<E: Endpoint> Shard<E> {
             return true;
         }
         self.compactor.victim = Some(victim);
+        self.compactor.stuck = !busy && !self.compactor.is_reading();
         busy
     }
 
@@ -236,7 +275,16 @@ impl<E: Endpoint> Shard<E> {
         }
         self.counters.compaction_pages.add(1);
         self.compactor.due = victim.fault != Fault::Fabric;
-        self.compactor.asked &= self.compactor.due;
+        self.compactor.stuck = false;
+        if victim.fault == Fault::Fabric {
+            self.compactor.failures += 1;
+            self.compactor.retry_ns = self.now_ns + RETRY_NS;
+            if std::mem::take(&mut self.compactor.asked) {
+                self.compactor.shortfall = Some(Shortfall::Fabric);
+            }
+        } else {
+            self.compactor.failures = 0;
+        }
         self.pages.get_mut(victim.page).damaged = victim.fault == Fault::Damage;
         if victim.fault == Fault::Fabric {
             self.victims.list(&mut self.pages, victim.page);

@@ -20,6 +20,8 @@ use crate::operation::{Operation, Version};
 use crate::routing::IndexHash;
 
 const NONE: u32 = u32::MAX;
+/// Lanes that a shard can have.
+const LANES: usize = 256;
 
 /// Passes an index hash through: it is uniform already.
 #[derive(Debug, Default)]
@@ -118,6 +120,10 @@ pub(crate) struct Flights {
     free_flights: Vec<u32>,
     parked: Vec<Option<Parked>>,
     free_parked: Vec<u32>,
+    /// Parked requests of each lane.
+    of_lane: Vec<u32>,
+    /// What a lane may have parked, so that one whose client does not look leaves room for the others.
+    lane_max: u32,
     by_hash: HashMap<u64, u32, BuildHasherDefault<PassThrough>>,
 }
 
@@ -141,6 +147,8 @@ impl Flights {
             free_flights: (0..flights).rev().collect(),
             parked: (0..parked).map(|_| None).collect(),
             free_parked: (0..parked).rev().collect(),
+            of_lane: vec![0; LANES],
+            lane_max: (flights / 4).max(1),
             by_hash: HashMap::with_capacity_and_hasher(
                 flights as usize * 2,
                 BuildHasherDefault::default(),
@@ -168,13 +176,13 @@ impl Flights {
     }
 
     /// True if one more request can be parked in a flight of its own.
-    pub(crate) fn has_room(&self) -> bool {
-        !self.free_flights.is_empty() && !self.free_parked.is_empty()
+    pub(crate) fn has_room(&self, lane: LaneId) -> bool {
+        !self.free_flights.is_empty() && self.has_parking(lane)
     }
 
     /// True if one more request can queue behind a flight.
-    pub(crate) fn has_parking(&self) -> bool {
-        !self.free_parked.is_empty()
+    pub(crate) fn has_parking(&self, lane: LaneId) -> bool {
+        !self.free_parked.is_empty() && self.of_lane[lane.number()] < self.lane_max
     }
 
     /// The flight.
@@ -223,6 +231,7 @@ impl Flights {
             value_bytes,
             next: NONE,
         });
+        self.of_lane[lane.number()] += 1;
         let tail = self.flights[flight as usize].tail;
         if tail == NONE {
             self.flights[flight as usize].head = id;
@@ -243,6 +252,33 @@ impl Flights {
         }
     }
 
+    /// Requests that wait in a flight.
+    pub(crate) fn waiting(&self, flight: u32) -> usize {
+        let (mut count, mut at) = (0, self.flights[flight as usize].head);
+        while let Some(parked) = self.parked.get(at as usize).and_then(Option::as_ref) {
+            count += 1;
+            at = parked.next;
+        }
+        count
+    }
+
+    /// Puts the first request of a flight behind the others.
+    pub(crate) fn rotate(&mut self, flight: u32) {
+        let flight = &mut self.flights[flight as usize];
+        flight.cleared.clear();
+        let (first, last) = (flight.head, flight.tail);
+        if first == last {
+            return;
+        }
+        if let Some(parked) = self.parked[first as usize].as_mut() {
+            flight.head = std::mem::replace(&mut parked.next, NONE);
+        }
+        if let Some(parked) = self.parked[last as usize].as_mut() {
+            parked.next = first;
+        }
+        flight.tail = first;
+    }
+
     /// Takes the first request out of a flight.
     pub(crate) fn pop(&mut self, flight: u32) -> Option<Parked> {
         let head = self.flights[flight as usize].head;
@@ -250,6 +286,7 @@ impl Flights {
             return None;
         }
         let parked = self.parked[head as usize].take()?;
+        self.of_lane[parked.lane.number()] -= 1;
         let flight = &mut self.flights[flight as usize];
         flight.head = parked.next;
         if flight.head == NONE {

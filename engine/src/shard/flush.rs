@@ -21,8 +21,19 @@ const PIECE_BYTES: usize = 64 << 10;
 const CIPHER_PIECE_BYTES: usize = 8 << 10;
 /// Pieces prepared in one slice.
 const PIECES_A_SLICE: usize = 2;
-/// Failed flushes in a row after which waiting for room is given up.
-const FAILURES_MAX: u32 = 8;
+/// Failures in a row after which waiting for far memory is given up.
+pub(super) const FAILURES_MAX: u32 = 8;
+/// How long far memory is left alone after that, each time.
+pub(super) const RETRY_NS: u64 = 1_000_000;
+
+/// Why something that was asked of a shard as a whole could not be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shortfall {
+    /// Far memory holds no free extent.
+    FarFull = 1,
+    /// Far memory does not answer.
+    Fabric = 2,
+}
 
 #[derive(Debug)]
 struct Flush {
@@ -44,6 +55,8 @@ pub(super) struct Flusher {
     outstanding: [bool; WRITES_MAX],
     piece_bytes: usize,
     failures: u32,
+    retry_ns: u64,
+    shortfall: Option<Shortfall>,
     /// Set by `flush()` until every sealed page is in far memory.
     pub(super) flush_all: bool,
 }
@@ -60,6 +73,8 @@ impl Flusher {
                 PIECE_BYTES
             },
             failures: 0,
+            retry_ns: 0,
+            shortfall: None,
             flush_all: false,
         }
     }
@@ -73,7 +88,7 @@ impl Flusher {
         self.failures >= FAILURES_MAX
     }
 
-    fn in_flight(&self) -> bool {
+    pub(super) fn in_flight(&self) -> bool {
         self.outstanding.iter().any(|&out| out)
     }
 }
@@ -84,12 +99,36 @@ impl<E: Endpoint> Shard<E> {
         self.seal_tail(TailKind::Log);
         self.seal_tail(TailKind::Cold);
         self.flusher.failures = 0;
+        self.flusher.shortfall = None;
         self.flusher.flush_all = true;
     }
 
-    /// True once [`Shard::start_flush`] has done what it can.
-    pub(crate) fn flush_done(&self) -> bool {
-        !self.flusher.flush_all && self.flusher.is_idle()
+    /// What came of [`Shard::start_flush`], once it has done what it can.
+    pub(crate) fn flush_done(&self) -> Option<Result<(), Shortfall>> {
+        let done = !self.flusher.flush_all && self.flusher.is_idle();
+        done.then(|| self.flusher.shortfall.map_or(Ok(()), Err))
+    }
+
+    /// Goes on with what [`Shard::start_flush`] began, until every sealed page is in far memory.
+    pub(super) fn flush_on(&mut self) {
+        if self.start_next_flush() || !self.flusher.is_idle() {
+            return;
+        }
+        if self.sealed.is_empty() {
+            self.flusher.flush_all = false;
+        } else if self.flusher.keeps_failing() {
+            self.give_up_flush(Shortfall::Fabric);
+        } else if self.extents.free_count() == 0 {
+            self.give_up_flush(Shortfall::FarFull);
+        }
+        // Else all that is left is pinned for a moment.
+    }
+
+    fn give_up_flush(&mut self, shortfall: Shortfall) {
+        if self.flusher.flush_all {
+            self.flusher.flush_all = false;
+            self.flusher.shortfall = Some(shortfall);
+        }
     }
 
     /// Starts to flush the oldest sealed page that may go; false if there is none.
@@ -97,7 +136,7 @@ impl<E: Endpoint> Shard<E> {
         if !self.flusher.is_idle() {
             return true;
         }
-        if self.flusher.keeps_failing() && !self.rounds.is_multiple_of(1024) {
+        if self.flusher.keeps_failing() && self.now_ns < self.flusher.retry_ns {
             return false;
         }
         let Some(place) = self
@@ -291,8 +330,9 @@ impl<E: Endpoint> Shard<E> {
             }
             self.sealed.push_front(flush.page);
             self.flusher.failures += 1;
+            self.flusher.retry_ns = self.now_ns + RETRY_NS;
             if self.flusher.keeps_failing() {
-                self.flusher.flush_all = false;
+                self.give_up_flush(Shortfall::Fabric);
             }
         } else {
             entry.state = PageState::Clean;

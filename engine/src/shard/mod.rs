@@ -56,6 +56,7 @@ use crate::log::{Address, PageShape, SizeClass};
 use crate::operation::Version;
 
 pub(crate) use self::extents::ExtentPool;
+pub(crate) use self::flush::Shortfall;
 pub(crate) use self::request::{Answers, LaneId, Request};
 
 /// The queue pair that READs go to.
@@ -203,6 +204,7 @@ impl<E: Endpoint> Shard<E> {
         let waiting = FLIGHTS as usize * size_of::<flight::Flight>()
             + PARKED as usize * size_of::<Option<flight::Parked>>();
         PageTable::bytes_for(pages)
+            + Victims::bytes_for(pages)
             + Cache::bytes_for(frames, local_bytes)
             + Index::table_bytes_for(local_bytes)
             + waiting as u64
@@ -312,7 +314,7 @@ impl<E: Endpoint> Shard<E> {
             && self.endpoint.outstanding() == 0
             && self.again.is_empty()
             && self.flusher.is_idle()
-            && self.compactor.is_idle()
+            && (self.compactor.is_idle() || self.compactor.is_stuck() && self.exhausted)
             && !self.wants_room()
     }
 

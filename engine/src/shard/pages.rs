@@ -118,6 +118,11 @@ impl PageTable {
         }
     }
 
+    /// Page numbers there are, in use or not.
+    pub(crate) fn len(&self) -> usize {
+        self.pages.len()
+    }
+
     /// Takes a page number for a new open page in `frame`.
     pub(crate) fn open(&mut self, kind: PageKind, frame: Frame, pointer: *mut u8) -> Option<u32> {
         let number = self.free.pop()?;

@@ -7,6 +7,14 @@ use crate::routing::IndexHash;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LaneId(pub(crate) u16);
 
+impl LaneId {
+    /// The lane, without the client on it.
+    #[inline]
+    pub(crate) fn number(self) -> usize {
+        usize::from(self.0 & 0xFF)
+    }
+}
+
 /// One request, borrowed from a lane or from a client on the shard's own core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {

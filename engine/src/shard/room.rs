@@ -64,8 +64,17 @@ impl<E: Endpoint> Shard<E> {
         Ok(())
     }
 
+    /// True while nothing that is asked of far memory succeeds.
+    fn far_is_silent(&self) -> bool {
+        self.flusher.keeps_failing() || self.compactor.keeps_failing()
+    }
+
     pub(super) fn no_frame(&self) -> NoRoom {
-        if self.exhausted {
+        if self.exhausted && self.far_is_silent() {
+            NoRoom::Never(Error::Fabric {
+                status: "far memory does not answer, and local memory is full".to_owned(),
+            })
+        } else if self.exhausted {
             NoRoom::Never(Error::FarFull {
                 used: self.extents.used_bytes(),
                 limit: self.extents.total_bytes(),
@@ -168,10 +177,7 @@ impl<E: Endpoint> Shard<E> {
     /// One slice of making room: evict a cache or a clean page, or flush the oldest sealed one. True if it did any.
     pub(super) fn make_room(&mut self) -> bool {
         if self.flusher.flush_all {
-            let done = self.start_next_flush();
-            if !done && self.flusher.is_idle() {
-                self.flusher.flush_all = false;
-            }
+            self.flush_on();
         }
         let mut busy = self.continue_flush();
         busy |= self.evict_cache_slice();
@@ -191,7 +197,9 @@ impl<E: Endpoint> Shard<E> {
         if !cache_leaves {
             busy |= self.evict_clean();
         }
-        if !busy && self.flusher.is_idle() && !cache_leaves && self.compactor.is_idle() {
+        let flush_stands = !self.flusher.in_flight();
+        let compaction_stands = self.compactor.is_idle() || self.compactor.is_stuck();
+        if !busy && flush_stands && !cache_leaves && compaction_stands {
             self.check_exhausted();
         }
         busy
@@ -221,12 +229,16 @@ impl<E: Endpoint> Shard<E> {
             self.exhausted = false;
             return;
         }
-        if self.start_compaction_urgently() {
+        if self.far_is_silent() {
+            self.exhausted = true;
+            return;
+        }
+        if !self.compactor.is_stuck() && self.start_compaction_urgently() {
             self.exhausted = false;
             return;
         }
-        let flushable = !self.sealed.is_empty() && self.extents.free_count() > 0;
-        let stuck = !flushable && self.clean.is_empty() && self.cache.frames() == 0;
-        self.exhausted = stuck || self.flusher.keeps_failing();
+        let flushable =
+            self.flusher.is_idle() && !self.sealed.is_empty() && self.extents.free_count() > 0;
+        self.exhausted = !flushable && self.clean.is_empty() && self.cache.frames() == 0;
     }
 }

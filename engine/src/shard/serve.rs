@@ -575,7 +575,7 @@ impl<E: Endpoint> Shard<E> {
             .insert(hash, class, address, &mut self.arena)
             .is_err()
         {
-            return Err(self.no_segment());
+            return Err(self.no_segment(hash));
         }
         // SAFETY: `reserve` made room for `units` at `pointer`.
         unsafe { record::write_at(pointer, version, 0, key, value) };
@@ -642,8 +642,8 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Why the index could not grow.
-    fn no_segment(&mut self) -> NoRoom {
-        if self.arena.page_frames() <= super::FRAMES_MIN {
+    fn no_segment(&mut self, hash: IndexHash) -> NoRoom {
+        if self.index.is_at_its_limit(hash) || self.arena.page_frames() <= super::FRAMES_MIN {
             return NoRoom::Never(Error::IndexFull {
                 shard: self.id,
                 keys: self.index.len() as u64,

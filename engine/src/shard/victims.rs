@@ -1,7 +1,7 @@
 //! Victims: the far pages of a shard by how much of them is alive, so that the emptiest is found without a search.
 //!
 //! A page is listed in the bin of its live share, again each time it falls into a lower one; entries that no longer hold
-//! are dropped when they come up. Cost: at most [`BINS`] entries over a page's life, none of them looked at twice.
+//! are dropped when they come up, or when there are as many of them as of those that do hold.
 //!
 //! - I1: a page that is clean or far, has records and no pins, is listed in the bin that its entry names.
 //! - I2: the sums are over the pages that are clean or far.
@@ -17,6 +17,8 @@ pub(super) const UNLISTED: u8 = u8::MAX;
 #[derive(Debug, Default)]
 pub(super) struct Victims {
     bins: [Vec<u32>; BINS],
+    /// Entries in all bins, those that no longer hold included.
+    entries: usize,
     /// Pages.
     pub(super) pages: u64,
     /// Bytes of their records that are alive.
@@ -78,7 +80,30 @@ impl Victims {
         if page.bin == UNLISTED || name < page.bin {
             page.bin = name;
             self.bins[bin].push(number);
+            self.entries += 1;
+            if self.entries > 2 * pages.len() {
+                self.sweep(pages);
+            }
         }
+    }
+
+    /// Drops the entries that do not hold.
+    #[cold]
+    fn sweep(&mut self, pages: &PageTable) {
+        for (bin, listed) in self.bins.iter_mut().enumerate() {
+            listed.sort_unstable();
+            listed.dedup();
+            listed.retain(|&number| {
+                let page = pages.get(number);
+                usize::from(page.bin) == bin && is_far(page)
+            });
+        }
+        self.entries = self.bins.iter().map(Vec::len).sum();
+    }
+
+    /// Bytes that the bins may take for a number of pages.
+    pub(super) fn bytes_for(pages: usize) -> u64 {
+        (4 * pages * size_of::<u32>()) as u64
     }
 
     /// Takes a page of the lowest share below `percent`, to within a bin. A pinned one is left to whoever unpins it.
@@ -88,12 +113,14 @@ impl Victims {
                 return None;
             }
             while let Some(number) = listed.pop() {
+                self.entries -= 1;
                 let page = pages.get_mut(number);
                 if usize::from(page.bin) != bin || !is_far(page) || page.damaged {
                     continue;
                 }
                 if live_percent(page) >= percent {
                     listed.push(number);
+                    self.entries += 1;
                     break;
                 }
                 page.bin = UNLISTED;

@@ -131,7 +131,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Queues a request behind the flight for its hash; false if there is no room.
     pub(super) fn park_behind(&mut self, flight: u32, lane: LaneId, request: &Request<'_>) -> bool {
-        if !self.flights.has_parking() {
+        if !self.flights.has_parking(lane) {
             return false;
         }
         let Some(message) = self.copy_message(&request.operation) else {
@@ -197,7 +197,7 @@ impl<E: Endpoint> Shard<E> {
         class: Option<SizeClass>,
         chunk: Option<ChunkId>,
     ) -> bool {
-        if !self.flights.has_room() {
+        if !self.flights.has_room(lane) {
             return false;
         }
         if class.is_some() && self.endpoint.queue(READS).room() == 0 {
@@ -239,7 +239,10 @@ impl<E: Endpoint> Shard<E> {
             Some(first) => (first.kind, first.key_bytes as usize),
             None => return,
         };
-        let whole = whole || matches!(kind, ParkedKind::Get | ParkedKind::Swap(_));
+        // A record too long for a class is always verified: its header says how many bytes die with it.
+        let whole = whole
+            || class.units().is_none()
+            || matches!(kind, ParkedKind::Get | ParkedKind::Swap(_));
         let head_units = units_for(key_bytes, 0);
         let entry = self.flights.get(flight);
         // A record too long for a class says its length in its header, which an earlier READ has brought.
@@ -385,13 +388,27 @@ impl<E: Endpoint> Shard<E> {
         self.unpin(chunk.page);
     }
 
-    /// Answers the requests of a flight in order, as far as what is known allows.
+    /// Answers the requests of a flight, as far as what is known allows: those of one lane in order. A lane whose client
+    /// makes no room does not hold up the others.
+    ///
+    /// Whoever cannot go on is put behind the rest; a pass that touches each once leaves them in their order.
     fn drain(&mut self, flight: u32, answers: &mut impl Answers) {
+        let mut blocked = [0u64; 4];
+        let (mut left, mut stayed) = (self.flights.waiting(flight), 0);
         loop {
             let Some(first) = self.flights.first(flight) else {
                 return self.end_flight(flight);
             };
+            if left == 0 {
+                return self.try_later(flight);
+            }
             let (lane, token, kind) = (first.lane, first.token, first.kind);
+            let (word, bit) = (lane.number() / 64, 1 << (lane.number() % 64));
+            if blocked[word] & bit != 0 {
+                self.flights.rotate(flight);
+                (left, stayed) = (left - 1, stayed + 1);
+                continue;
+            }
             let (offset, key_bytes, value_bytes) =
                 (first.message.offset(), first.key_bytes, first.value_bytes);
             // SAFETY: the message was copied in by `copy_message` and is freed only when the request is popped.
@@ -410,20 +427,35 @@ impl<E: Endpoint> Shard<E> {
             let step = self.step(flight, lane, token, &operation, answers);
             match step {
                 Step::Done => {
+                    left -= 1;
                     if let Some(parked) = self.flights.pop(flight) {
                         self.free_message(parked.message, parked.key_bytes + parked.value_bytes);
                     }
                 }
-                Step::Blocked => return self.try_later(flight),
+                Step::Blocked => {
+                    blocked[word] |= bit;
+                    self.flights.rotate(flight);
+                    (left, stayed) = (left - 1, stayed + 1);
+                }
                 Step::Fetch { address, class } => {
+                    self.finish_pass(flight, left, stayed);
                     let again = self.flights.get(flight).address == address;
                     let was_landed = self.release_landing(flight);
                     return self.fetch(flight, address, class, again && was_landed);
                 }
                 Step::Await { address, chunk } => {
+                    self.finish_pass(flight, left, stayed);
                     self.release_landing(flight);
                     return self.await_chunk(flight, address, chunk);
                 }
+            }
+        }
+    }
+
+    fn finish_pass(&mut self, flight: u32, left: usize, stayed: usize) {
+        if stayed > 0 {
+            for _ in 0..left {
+                self.flights.rotate(flight);
             }
         }
     }
@@ -471,7 +503,12 @@ impl<E: Endpoint> Shard<E> {
                     (Some(header), _) if !whole => {
                         self.flights.get(flight).exact = header.units();
                         let end = UNIT_BYTES + key.len();
-                        if read.get(UNIT_BYTES..end) == Some(key)
+                        let slot = self.index.find_address(hash, address);
+                        let long = slot.is_some_and(|position| {
+                            self.index.slot(position).class().units().is_none()
+                        });
+                        if !long
+                            && read.get(UNIT_BYTES..end) == Some(key)
                             && header.key_bytes() as usize == key.len()
                         {
                             self.counters.far_wanted_bytes.add(end as u64);
@@ -480,7 +517,7 @@ impl<E: Endpoint> Shard<E> {
                                 header,
                                 record: None,
                             });
-                        } else if let Some(position) = self.index.find_address(hash, address) {
+                        } else if let Some(position) = slot {
                             // A mismatch counts only when the checksum says so too.
                             let class = self.index.slot(position).class();
                             return Step::Fetch { address, class };
