@@ -178,6 +178,11 @@ fn lead<S: Store>(
             report.far_reads = usage.far_reads - before.far_reads;
             report.far_read_bytes = usage.far_read_bytes - before.far_read_bytes;
             report.far_wanted_bytes = usage.far_wanted_bytes - before.far_wanted_bytes;
+            if phase == Phase::Delete && usage.far_live_bytes > 0 {
+                let p99 = Value::from(report.p99_ns);
+                let compaction = &mut outcome.report.compaction;
+                compaction.insert("p99_ns_during".to_owned(), p99);
+            }
             before = usage;
             info!(
                 engine,

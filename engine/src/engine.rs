@@ -15,7 +15,7 @@ use std::time::Duration;
 use atomic_waker::AtomicWaker;
 use crossbeam_queue::ArrayQueue;
 use farcore_rdma::{EmbeddedEndpoint, EmbeddedNode, Region, RegionOptions};
-use farcore_tuning::{Clock, ShardCounters, ShardSnapshot};
+use farcore_tuning::{Clock, Histogram, HistogramSnapshot, ShardCounters, ShardSnapshot};
 
 use crate::cipher::PageCipher;
 use crate::config::{Config, Sizes};
@@ -69,6 +69,9 @@ pub struct Stats {
     pub shards: Vec<ShardSnapshot>,
     /// Their sum.
     pub total: ShardSnapshot,
+    /// How long requests waited for far memory, in nanoseconds, to within a few turns of a shard. Those that shared a
+    /// READ count as one.
+    pub far_latency: HistogramSnapshot,
     /// The cap on local memory, in bytes.
     pub local_cap_bytes: u64,
     /// Far memory in use, in bytes of whole extents.
@@ -111,6 +114,7 @@ pub struct Engine {
     node: Arc<EmbeddedNode>,
     extents: Arc<ExtentPool>,
     counters: Vec<Arc<ShardCounters>>,
+    far_latency: Vec<Arc<Histogram>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     local_cap_bytes: u64,
     startup_ns: u64,
@@ -185,6 +189,7 @@ impl Engine {
             node,
             extents,
             counters,
+            far_latency: (0..shards).map(|_| Arc::default()).collect(),
             threads: Mutex::default(),
             local_cap_bytes: config.local_bytes,
             startup_ns: 0,
@@ -218,6 +223,7 @@ impl Engine {
                 arena,
                 extents: Arc::clone(&engine.extents),
                 counters: count,
+                far_latency: Arc::clone(&engine.far_latency[place]),
                 read_ahead: config.read_ahead,
             };
             let build = move || {
@@ -346,7 +352,12 @@ impl Engine {
         let total = shards
             .iter()
             .fold(ShardSnapshot::default(), |sum, &shard| sum + shard);
+        let mut far_latency = HistogramSnapshot::default();
+        for histogram in &self.far_latency {
+            far_latency.merge(&histogram.snapshot());
+        }
         Stats {
+            far_latency,
             shards,
             total,
             local_cap_bytes: self.local_cap_bytes,

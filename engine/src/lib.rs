@@ -27,7 +27,7 @@ mod shard;
 mod sync;
 
 pub use farcore_rdma::{FaultPlan, LinkModel, Lock};
-pub use farcore_tuning::ShardSnapshot;
+pub use farcore_tuning::{HistogramSnapshot, ShardSnapshot};
 
 pub use self::cipher::EncryptionKey;
 pub use self::config::Config;

@@ -1,7 +1,8 @@
 //! What a client asks of a shard and what the shard answers.
 //!
 //! Both borrow: an [`Operation`] from the caller or from a lane, an [`Answer`] from a frame, a landing buffer
-//! or a lane. Nothing here owns memory, so nothing is allocated per request.
+//! or a lane. Nothing here owns memory. Allocated is only what must outlive its place: a value answered to a call, and
+//! one too long for a lane's ring.
 
 use crate::error::Error;
 

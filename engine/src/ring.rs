@@ -1,7 +1,7 @@
 //! A ring of messages from one thread to one other.
 //!
 //! ```text
-//! | length:4 | mark:4 | payload ... padded to 16 |     a message is contiguous; a skip mark fills the end of the ring
+//! | length:4 | 0:4 | payload ... padded to 16 |     a message is contiguous; a length of 2^32-1 skips to the end of the ring
 //! ```
 //!
 //! - I1: `head <= tail <= head + capacity`, both count bytes and never wrap back.

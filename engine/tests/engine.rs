@@ -101,6 +101,7 @@ fn much_more_than_fits_locally_reads_back() {
                 .unwrap();
             assert_eq!(seen, count);
         }
+        assert!(engine.stats().far_latency.count() > 100);
         let stats = engine.stats().total;
         assert!(
             stats.far_reads > 1_000 && stats.pages_evicted > 10,

@@ -111,8 +111,6 @@ counters! {
     swaps_mismatched: Counter,
     /// Requests answered with an error.
     failures: Counter,
-    /// Buckets of the index looked at.
-    index_probes: Counter,
     /// Candidates whose key was another one.
     tag_false_matches: Counter,
     /// Steps of growth of the index.

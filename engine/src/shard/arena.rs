@@ -33,7 +33,7 @@ pub(crate) struct Arena {
     index_frames: usize,
     /// The frame that segments are carved from, and how many are gone from it.
     carving: Option<(u32, usize)>,
-    /// Frames that only compaction and the log's tail may take.
+    /// Frames that only compaction may take.
     reserve: usize,
 }
 

@@ -109,6 +109,8 @@ pub(crate) struct Flight {
     /// Far addresses that do not hold the first request's key.
     pub(crate) cleared: Vec<Address>,
     pub(crate) pinned: Option<u32>,
+    /// When it was started, on the shard's clock.
+    pub(crate) started_ns: u64,
     head: u32,
     tail: u32,
 }
@@ -139,6 +141,7 @@ impl Flights {
             whole: false,
             cleared: Vec::new(),
             pinned: None,
+            started_ns: 0,
             head: NONE,
             tail: NONE,
         };
@@ -191,10 +194,11 @@ impl Flights {
     }
 
     /// Starts a flight for a hash; [`Flights::has_room`] was asked before.
-    pub(crate) fn start(&mut self, hash: IndexHash) -> Option<u32> {
+    pub(crate) fn start(&mut self, hash: IndexHash, now_ns: u64) -> Option<u32> {
         let id = self.free_flights.pop()?;
         let flight = &mut self.flights[id as usize];
         flight.hash = hash;
+        flight.started_ns = now_ns;
         flight.state = FlightState::Retry;
         flight.whole = false;
         flight.bytes = 0;

@@ -37,7 +37,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use farcore_rdma::{Endpoint, LandingOptions, LandingPool, LocalKey, QueuePair, Region, WorkId};
-use farcore_tuning::ShardCounters;
+use farcore_tuning::{Histogram, ShardCounters};
 
 use self::arena::Arena;
 use self::cache::Cache;
@@ -87,6 +87,8 @@ pub(crate) struct ShardOptions<E> {
     pub(crate) arena: Arc<Region>,
     pub(crate) extents: Arc<ExtentPool>,
     pub(crate) counters: Arc<ShardCounters>,
+    /// From the start of a flight to the answer of its last request, in nanoseconds.
+    pub(crate) far_latency: Arc<Histogram>,
     pub(crate) read_ahead: bool,
 }
 
@@ -139,6 +141,7 @@ pub(crate) struct Shard<E: Endpoint> {
     extents: Arc<ExtentPool>,
     cipher: Option<PageCipher>,
     counters: Arc<ShardCounters>,
+    far_latency: Arc<Histogram>,
     streams: Streams,
     read_ahead: bool,
     flights: Flights,
@@ -255,6 +258,7 @@ impl<E: Endpoint> Shard<E> {
             extents: options.extents,
             cipher: options.cipher,
             counters: options.counters,
+            far_latency: options.far_latency,
             streams: Streams::new(streams_offset as u64, layout.chunk_bytes),
             read_ahead: options.read_ahead,
             flights: Flights::new(FLIGHTS, PARKED),

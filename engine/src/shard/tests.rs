@@ -141,6 +141,7 @@ impl House {
             arena: region(setting.local_bytes),
             extents: Arc::new(ExtentPool::new(node.remote_key(), far_bytes, page_bytes)),
             counters: Arc::new(ShardCounters::default()),
+            far_latency: Arc::default(),
             read_ahead: true,
         })
         .unwrap();

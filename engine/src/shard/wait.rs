@@ -206,7 +206,7 @@ impl<E: Endpoint> Shard<E> {
         let Some(message) = self.copy_message(&request.operation) else {
             return false;
         };
-        let Some(flight) = self.flights.start(request.hash) else {
+        let Some(flight) = self.flights.start(request.hash, self.now_ns) else {
             debug_assert!(false, "a flight was promised");
             return false;
         };
@@ -580,6 +580,8 @@ impl<E: Endpoint> Shard<E> {
 
     fn end_flight(&mut self, flight: u32) {
         self.release_landing(flight);
+        let took_ns = self.now_ns - self.flights.get(flight).started_ns;
+        self.far_latency.record(took_ns);
         let pinned = self.flights.get(flight).pinned.take();
         if let Some(page) = pinned {
             self.unpin(page);
