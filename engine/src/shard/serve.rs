@@ -48,6 +48,10 @@ pub(super) struct Confirmed<'a> {
     pub(super) header: RecordHeader,
     /// The whole record, checked, if it was all read.
     pub(super) record: Option<&'a [u8]>,
+    /// Bytes of the record that the request needed.
+    pub(super) wanted_bytes: usize,
+    /// It had been read ahead.
+    pub(super) streamed: bool,
 }
 
 /// What became of a request.
@@ -269,6 +273,13 @@ impl<E: Endpoint> Shard<E> {
         found
     }
 
+    /// Counts what a request needed of far memory.
+    #[inline]
+    fn note_served(&self, far: &Confirmed<'_>) {
+        self.counters.far_wanted_bytes.add(far.wanted_bytes as u64);
+        self.counters.stream_hits.add(u64::from(far.streamed));
+    }
+
     /// Finds the record, taking what a stream has read ahead as evidence.
     #[inline]
     fn find_or_step<'a>(
@@ -312,13 +323,13 @@ impl<E: Endpoint> Shard<E> {
                 if record.key() != key {
                     return Err(fetch);
                 }
-                self.counters.stream_hits.add(1);
-                let wanted = record.units() as usize * UNIT_BYTES;
-                self.counters.far_wanted_bytes.add(wanted as u64);
+                let wanted_bytes = record.units() as usize * UNIT_BYTES;
                 let far = Confirmed {
                     address,
                     header: record.header(),
-                    record: Some(&read[..wanted]),
+                    record: Some(&read[..wanted_bytes]),
+                    wanted_bytes,
+                    streamed: true,
                 };
                 match self.find(
                     hash,
@@ -398,6 +409,7 @@ impl<E: Endpoint> Shard<E> {
                 }
                 self.counters.gets.add(1);
                 self.counters.far_hits.add(1);
+                self.note_served(&far);
                 answers.answer(
                     lane,
                     token,
@@ -473,6 +485,10 @@ impl<E: Endpoint> Shard<E> {
         let units = record::units_for(key.len(), value.len());
         let class = SizeClass::for_units(units);
         let version = self.version + 1;
+        let read = match &found {
+            Found::Confirmed { far, .. } => Some(*far),
+            _ => None,
+        };
         let stored = match found {
             Found::Local {
                 position,
@@ -520,6 +536,9 @@ impl<E: Endpoint> Shard<E> {
         match stored {
             Ok(()) => {
                 self.version = version;
+                if let Some(far) = &read {
+                    self.note_served(far);
+                }
                 if expected.is_some() {
                     self.counters.swaps.add(1);
                 } else {
@@ -626,7 +645,10 @@ impl<E: Endpoint> Shard<E> {
                 position,
                 slot,
                 far,
-            } => (position, slot, far.header.units()),
+            } => {
+                self.note_served(&far);
+                (position, slot, far.header.units())
+            }
             Found::Unknown { slot } => {
                 return Step::Fetch {
                     address: slot.address(),

@@ -489,12 +489,13 @@ impl<E: Endpoint> Shard<E> {
                     (_, Some(view)) if view.verify() => {
                         if view.key() == key {
                             let record = &read[..view.units() as usize * UNIT_BYTES];
-                            self.counters.far_wanted_bytes.add(record.len() as u64);
                             let header = view.header();
                             confirmed = Some(Confirmed {
                                 address,
                                 header,
                                 record: Some(record),
+                                wanted_bytes: record.len(),
+                                streamed: false,
                             });
                         } else {
                             self.clear(flight, address);
@@ -511,11 +512,12 @@ impl<E: Endpoint> Shard<E> {
                             && read.get(UNIT_BYTES..end) == Some(key)
                             && header.key_bytes() as usize == key.len()
                         {
-                            self.counters.far_wanted_bytes.add(end as u64);
                             confirmed = Some(Confirmed {
                                 address,
                                 header,
                                 record: None,
+                                wanted_bytes: end,
+                                streamed: false,
                             });
                         } else if let Some(position) = slot {
                             // A mismatch counts only when the checksum says so too.
