@@ -494,6 +494,25 @@ fn what_cannot_be_opened_says_why() {
         ..tiny()
     });
     assert!(matches!(error, Error::Config { .. }), "{error}");
+    let field = |error: &Error| match error {
+        Error::Config { field, .. } => *field,
+        error => panic!("{error}"),
+    };
+    let huge = refused(Config {
+        keys_expected: u64::MAX,
+        ..tiny()
+    });
+    assert_eq!(field(&huge), "keys_expected");
+    let huge = refused(Config {
+        handles_max: usize::MAX,
+        ..tiny()
+    });
+    assert_eq!(field(&huge), "handles_max");
+    let huge = refused(Config {
+        far_bytes: u64::MAX,
+        ..tiny()
+    });
+    assert_eq!(field(&huge), "far_bytes");
     let error = refused(Config {
         far_bytes: 1 << 60,
         ..tiny()
