@@ -30,9 +30,9 @@ pub struct Core {
 
 impl Core {
     pub(crate) fn new(house: Rc<RefCell<House>>, value_bytes_max: usize) -> Option<Self> {
-        let client = house.borrow_mut().add_client()?;
-        let Some(caller) = house.borrow_mut().add_client() else {
-            house.borrow_mut().remove_client(client);
+        let client = house.borrow_mut().exits().add_client()?;
+        let Some(caller) = house.borrow_mut().exits().add_client() else {
+            house.borrow_mut().exits().remove_client(client);
             return None;
         };
         Some(Self {
@@ -195,8 +195,8 @@ impl Drop for Core {
             self.poll_calls(0);
         }
         let mut house = self.house.borrow_mut();
-        house.remove_client(self.client);
-        house.remove_client(self.caller);
+        house.exits().remove_client(self.client);
+        house.exits().remove_client(self.caller);
     }
 }
 
@@ -206,7 +206,7 @@ fn poll_for(house: &RefCell<House>, client: u8, visit: &mut impl FnMut(u64, Answ
     let mut count = 0;
     let mut house = house.borrow_mut();
     let mut turn = Unfinished(true);
-    while let Some((token, kept)) = house.take_kept(client) {
+    while let Some((token, kept)) = house.exits().take_kept(client) {
         count += 1;
         visit(token, kept.answer());
     }

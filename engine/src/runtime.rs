@@ -14,7 +14,8 @@ use glommio::timer::Timer;
 use glommio::{Latency, LocalExecutorBuilder, Placement, Shares, spawn_local_into};
 
 use crate::error::{Error, Result};
-use crate::house::{Door, House};
+use crate::house::House;
+use crate::order::Door;
 
 /// Jobs that can wait for one core.
 const JOBS: usize = 1024;
@@ -280,7 +281,7 @@ async fn serve(
         // Read before the turn: what was sent before closing is in that turn, or in one after it.
         let over = post.life.is_over();
         if post.life.is_closing() {
-            house.borrow_mut().close();
+            house.borrow_mut().exits().close();
         }
         let mut busy = false;
         let served_ns = house.borrow().served_ns();

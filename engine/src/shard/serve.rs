@@ -8,6 +8,7 @@ use super::request::{Answers, LaneId, Request};
 use super::room::NoRoom;
 use super::stream::{ChunkId, Located};
 use super::tail::TailKind;
+use super::wait::Source;
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::error::Error;
 use crate::index::{Position, Slot};
@@ -175,10 +176,10 @@ impl<E: Endpoint> Shard<E> {
             Step::Done => true,
             Step::Blocked => false,
             Step::Fetch { address, class } => {
-                self.launch(lane, request, address, Some(class), None)
+                self.launch(lane, request, address, Source::Read(class))
             }
             Step::Await { address, chunk } => {
-                self.launch(lane, request, address, None, Some(chunk))
+                self.launch(lane, request, address, Source::Chunk(chunk))
             }
         }
     }

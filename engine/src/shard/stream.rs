@@ -37,14 +37,11 @@ pub(crate) struct Chunk {
     pub(crate) waiters: u32,
     /// Units of it that were asked for.
     pub(crate) served: u32,
-    /// Set when the page went away while it was being read.
-    pub(crate) stale: bool,
 }
 
 impl Chunk {
     fn covers(&self, page: u32, unit: u32, units: u32) -> bool {
         self.state != ChunkState::Empty
-            && !self.stale
             && self.page == page
             && self.start <= unit
             && unit + units <= self.end
@@ -199,7 +196,7 @@ impl Streams {
     pub(crate) fn next_chunk(&self, stream: usize) -> Option<(u32, u32, u32)> {
         let stream = &self.streams[stream];
         let newest = &stream.chunks[stream.newest];
-        if newest.state == ChunkState::Empty || newest.stale {
+        if newest.state == ChunkState::Empty {
             return None;
         }
         let older = &stream.chunks[1 - stream.newest];
@@ -264,12 +261,10 @@ impl Streams {
                 stream.streak = 0;
             }
             for chunk in &mut stream.chunks {
-                if chunk.page == page && chunk.state != ChunkState::Empty {
-                    if chunk.state == ChunkState::Ready {
-                        chunk.state = ChunkState::Empty;
-                    } else {
-                        chunk.stale = true;
-                    }
+                // One that is being read pins its page, which is therefore not freed.
+                debug_assert!(chunk.page != page || chunk.state != ChunkState::Reading);
+                if chunk.page == page {
+                    chunk.state = ChunkState::Empty;
                 }
             }
         }

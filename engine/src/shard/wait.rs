@@ -22,6 +22,15 @@ const LONG_MESSAGE_BYTES: u32 = 8 << 10;
 /// Large landing blocks that messages may hold at once.
 const LONG_MESSAGES_MAX: usize = 1;
 
+/// Where the bytes that a flight waits for come from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    /// A READ of its own, of a record of this class.
+    Read(SizeClass),
+    /// A chunk that is on its way.
+    Chunk(ChunkId),
+}
+
 /// What came of posting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Posted {
@@ -194,13 +203,12 @@ impl<E: Endpoint> Shard<E> {
         lane: LaneId,
         request: &Request<'_>,
         address: Address,
-        class: Option<SizeClass>,
-        chunk: Option<ChunkId>,
+        from: Source,
     ) -> bool {
         if !self.flights.has_room(lane) {
             return false;
         }
-        if class.is_some() && self.endpoint.queue(READS).room() == 0 {
+        if matches!(from, Source::Read(_)) && self.endpoint.queue(READS).room() == 0 {
             return false;
         }
         let Some(message) = self.copy_message(&request.operation) else {
@@ -214,10 +222,9 @@ impl<E: Endpoint> Shard<E> {
             self.flights.end(flight);
             return false;
         }
-        match (class, chunk) {
-            (_, Some(chunk)) => self.await_chunk(flight, address, chunk),
-            (Some(class), None) => self.fetch(flight, address, class, false),
-            (None, None) => self.try_later(flight),
+        match from {
+            Source::Chunk(chunk) => self.await_chunk(flight, address, chunk),
+            Source::Read(class) => self.fetch(flight, address, class, false),
         }
         true
     }
@@ -369,7 +376,7 @@ impl<E: Endpoint> Shard<E> {
 
     fn chunk_landed(&mut self, id: ChunkId, status: Status, answers: &mut impl Answers) {
         let chunk = *self.streams.get_mut(id);
-        let ready = status == Status::Success && !chunk.stale;
+        let ready = status == Status::Success;
         if ready {
             let bytes = (chunk.end - chunk.start) * UNIT;
             self.decrypt(chunk.page, chunk.start, chunk.offset, bytes);
