@@ -208,8 +208,12 @@ impl Engine {
                 servers.pop().unwrap_or_default(),
                 clients.pop().unwrap_or_default(),
             );
-            let endpoint =
-                EmbeddedEndpoint::new(Arc::clone(&engine.node), 2, QUEUE_DEPTH, u64::from(shard));
+            let endpoint = EmbeddedEndpoint::new(
+                std::slice::from_ref(&engine.node),
+                2,
+                QUEUE_DEPTH,
+                u64::from(shard),
+            );
             let options = ShardOptions {
                 shard,
                 local_bytes: sizes.arena_bytes,

@@ -5,16 +5,17 @@
 //! bandwidth and faults. This crate knows no keys, values or shards, and no clock: the time is handed in.
 
 mod embedded;
+mod endpoint;
 mod landing;
 mod link;
-mod queue_pair;
+mod memory;
 mod region;
 mod work;
 
-pub use embedded::{EmbeddedEndpoint, EmbeddedNode, EmbeddedQueuePair};
+pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
+pub use endpoint::{Endpoint, PostError, QueuePairState};
 pub use landing::{Landing, LandingOptions, LandingPool};
 pub use link::{FaultPlan, LinkModel};
-pub use queue_pair::{Endpoint, PostError, QueuePair, QueuePairState};
 pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
 pub use work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,

@@ -36,7 +36,7 @@ mod wait;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use farcore_rdma::{Endpoint, LandingOptions, LandingPool, LocalKey, QueuePair, Region, WorkId};
+use farcore_rdma::{Endpoint, LandingOptions, LandingPool, LocalKey, Region, WorkId};
 use farcore_tuning::{Histogram, ShardCounters};
 
 use self::arena::Arena;
@@ -324,7 +324,7 @@ impl<E: Endpoint> Shard<E> {
 
     fn ring(&mut self, now_ns: u64) {
         for queue in [READS, WRITES] {
-            self.endpoint.queue(queue).ring_doorbell(now_ns);
+            self.endpoint.ring_doorbell(queue, now_ns);
         }
     }
 

@@ -137,7 +137,7 @@ impl House {
             keys_expected: setting.keys_expected,
             cipher: setting.cipher.then(|| PageCipher::new(&key, 9, 3)),
             epoch: 9,
-            endpoint: EmbeddedEndpoint::new(Arc::clone(&node), 2, 64, 5),
+            endpoint: EmbeddedEndpoint::new(std::slice::from_ref(&node), 2, 64, 5),
             arena: region(setting.local_bytes),
             extents: Arc::new(ExtentPool::new(node.remote_key(), far_bytes, page_bytes)),
             counters: Arc::new(ShardCounters::default()),

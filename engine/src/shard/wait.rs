@@ -1,7 +1,7 @@
 //! Requests that wait: posting READs, taking completions, and going on where each flight stopped.
 
 use farcore_rdma::{
-    Completion, Endpoint, Landing, LocalSlice, PostError, QueuePair, Status, Work, WorkRequest,
+    Completion, Endpoint, Landing, LocalSlice, PostError, Status, Work, WorkRequest,
 };
 
 use super::flight::{FlightState, ParkedKind};
@@ -73,11 +73,11 @@ impl<E: Endpoint> Shard<E> {
     pub(super) fn post(&mut self, queue: usize, request: WorkRequest) -> Posted {
         let mut request = request;
         for _ in 0..2 {
-            match self.endpoint.queue(queue).post(request) {
+            match self.endpoint.post(queue, request) {
                 Ok(()) => return Posted::Yes,
                 Err(PostError::Full(_)) => return Posted::Full,
                 Err(PostError::Down(back)) => {
-                    if self.endpoint.queue(queue).outstanding() > 0 {
+                    if self.endpoint.outstanding_on(queue) > 0 {
                         // What is under way is flushed first; then the queue pair can be renewed.
                         return Posted::Full;
                     }
@@ -208,7 +208,7 @@ impl<E: Endpoint> Shard<E> {
         if !self.flights.has_room(lane) {
             return false;
         }
-        if matches!(from, Source::Read(_)) && self.endpoint.queue(READS).room() == 0 {
+        if matches!(from, Source::Read(_)) && self.endpoint.room(READS) == 0 {
             return false;
         }
         let Some(message) = self.copy_message(&request.operation) else {
@@ -644,7 +644,7 @@ impl<E: Endpoint> Shard<E> {
 
     fn read_chunk(&mut self, stream: usize, page: u32, start: u32, units: u32) -> Option<ChunkId> {
         let entry = self.pages.get(page);
-        if entry.state != PageState::Far || self.endpoint.queue(READS).room() == 0 {
+        if entry.state != PageState::Far || self.endpoint.room(READS) == 0 {
             return None;
         }
         let end = (start + units).min(entry.units);

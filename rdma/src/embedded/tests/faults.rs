@@ -25,10 +25,10 @@ fn a_transient_fault_fails_its_request_alone() {
     for id in 1..=2 {
         bench.post(0, id, read);
     }
-    bench.endpoint.queue(0).ring_doorbell(0);
+    bench.endpoint.ring_doorbell(0, 0);
     let failed = [(1, Status::RetryExceeded), (2, Status::RetryExceeded)];
     assert_eq!(bench.poll(0), failed);
-    assert_eq!(bench.endpoint.queue(0).state(), QueuePairState::ReadyToSend);
+    assert_eq!(bench.endpoint.state(0), QueuePairState::ReadyToSend);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_sticky_fault_flushes_all_that_was_posted_rung_or_not() {
         let read = bench.read();
         bench.post(0, 1, read);
         bench.post(0, 2, read);
-        bench.endpoint.queue(0).ring_doorbell(0);
+        bench.endpoint.ring_doorbell(0, 0);
         if latency_ns > 0 {
             bench.post(0, 3, read);
         }
@@ -51,7 +51,7 @@ fn a_sticky_fault_flushes_all_that_was_posted_rung_or_not() {
         );
         assert_eq!(bench.endpoint.next_due_ns(), Some(0), "the flush is due");
         bench.endpoint.renew(0);
-        let state = bench.endpoint.queue(0).state();
+        let state = bench.endpoint.state(0);
         assert_eq!(state, QueuePairState::Error, "requests are left");
         let mut flushed = vec![(2, Status::Flushed)];
         if latency_ns > 0 {
@@ -65,10 +65,10 @@ fn a_sticky_fault_flushes_all_that_was_posted_rung_or_not() {
             work: read,
             signalled: true,
         };
-        let posted = bench.endpoint.queue(0).post(request);
+        let posted = bench.endpoint.post(0, request);
         assert_eq!(posted, Err(PostError::Down(request)));
         bench.endpoint.renew(0);
-        assert_eq!(bench.endpoint.queue(0).post(request), Ok(()));
+        assert_eq!(bench.endpoint.post(0, request), Ok(()));
     }
 }
 
@@ -80,8 +80,8 @@ fn an_unsignalled_request_that_fails_completes() {
         work: bench.read(),
         signalled: false,
     };
-    bench.endpoint.queue(0).post(request).unwrap();
-    bench.endpoint.queue(0).ring_doorbell(0);
+    bench.endpoint.post(0, request).unwrap();
+    bench.endpoint.ring_doorbell(0, 0);
     assert_eq!(bench.poll(0), [(9, Status::RetryExceeded)]);
 }
 
@@ -102,7 +102,7 @@ fn a_node_is_lost_at_its_time() {
         (3, 101, Status::RetryExceeded),
     ] {
         bench.post(0, id, read);
-        bench.endpoint.queue(0).ring_doorbell(now_ns);
+        bench.endpoint.ring_doorbell(0, now_ns);
         assert_eq!(bench.poll(now_ns), [(id, status)]);
         bench.endpoint.renew(0);
     }
@@ -153,22 +153,22 @@ proptest! {
             let remote = bench.far(if act.valid { 0 } else { 64 << 10 });
             let work = Work::Read { local: bench.near(0, 8), remote };
             let id = WorkId(sent.len() as u64);
-            let queue = bench.endpoint.queue(act.queue);
-            match queue.post(WorkRequest { id, work, signalled: act.signalled }) {
-                Ok(()) => sent.push((act.queue, act.signalled)),
-                Err(PostError::Full(_)) => prop_assert_eq!(queue.room(), 0),
-                Err(PostError::Down(_)) => prop_assert_eq!(queue.state(), QueuePairState::Error),
+            let (end, queue) = (&mut bench.endpoint, act.queue);
+            match end.post(queue, WorkRequest { id, work, signalled: act.signalled }) {
+                Ok(()) => sent.push((queue, act.signalled)),
+                Err(PostError::Full(_)) => prop_assert_eq!(end.room(queue), 0),
+                Err(PostError::Down(_)) => prop_assert_eq!(end.state(queue), QueuePairState::Error),
                 Err(error) => prop_assert!(false, "{:?}", error),
             }
             if act.ring {
-                queue.ring_doorbell(now_ns);
+                end.ring_doorbell(queue, now_ns);
             }
-            prop_assert_eq!(queue.room() + queue.outstanding(), 16);
+            prop_assert_eq!(end.room(queue) + end.outstanding_on(queue), 16);
             now_ns += act.wait_ns;
             got.extend(bench.poll(now_ns));
         }
         for queue in 0..2 {
-            bench.endpoint.queue(queue).ring_doorbell(now_ns);
+            bench.endpoint.ring_doorbell(queue, now_ns);
         }
         while let Some(due_ns) = bench.endpoint.next_due_ns() {
             now_ns = now_ns.max(due_ns);

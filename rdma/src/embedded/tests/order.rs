@@ -19,7 +19,7 @@ fn queue_pairs_overtake_each_other_but_not_themselves() {
         let read = bench.read();
         for (queue, id) in [(0, 1), (0, 2), (1, 11), (1, 12)] {
             bench.post(queue, id, read);
-            bench.endpoint.queue(queue).ring_doorbell(0);
+            bench.endpoint.ring_doorbell(queue, 0);
         }
         let mut ids = Vec::new();
         while let Some(due_ns) = bench.endpoint.next_due_ns() {
@@ -42,9 +42,9 @@ fn the_next_due_time_is_when_a_poll_finds_something() {
     let read = bench.read();
     bench.post(0, 1, read);
     assert_eq!(bench.endpoint.next_due_ns(), None, "no doorbell yet");
-    bench.endpoint.queue(0).ring_doorbell(50);
+    bench.endpoint.ring_doorbell(0, 50);
     bench.post(1, 2, read);
-    bench.endpoint.queue(1).ring_doorbell(20);
+    bench.endpoint.ring_doorbell(1, 20);
     assert_eq!(bench.endpoint.next_due_ns(), Some(1_020));
     assert_eq!(bench.poll(1_019), []);
     assert_eq!(bench.poll(1_020), [(2, Status::Success)]);
@@ -53,7 +53,7 @@ fn the_next_due_time_is_when_a_poll_finds_something() {
     assert_eq!(bench.endpoint.next_due_ns(), None);
     // The end of time is not an overflow.
     bench.post(0, 3, read);
-    bench.endpoint.queue(0).ring_doorbell(u64::MAX);
+    bench.endpoint.ring_doorbell(0, u64::MAX);
     assert_eq!(bench.poll(u64::MAX), [(3, Status::Success)]);
 }
 
@@ -77,9 +77,9 @@ fn far_memory_is_read_when_the_completion_is_delivered() {
     );
     bench.set_word(0, 7);
     bench.post(0, 1, read);
-    bench.endpoint.queue(0).ring_doorbell(5);
+    bench.endpoint.ring_doorbell(0, 5);
     bench.post(1, 2, write);
-    bench.endpoint.queue(1).ring_doorbell(0);
+    bench.endpoint.ring_doorbell(1, 0);
     assert_eq!(bench.poll(10), [(2, Status::Success)]);
     assert_eq!(bench.word(64), 0);
     assert_eq!(bench.poll(15), [(1, Status::Success)]);
@@ -91,11 +91,11 @@ fn no_queue_pair_starves_another() {
     let mut bench = bench(LinkModel::default());
     let read = bench.read();
     bench.post(1, 100, read);
-    bench.endpoint.queue(1).ring_doorbell(0);
+    bench.endpoint.ring_doorbell(1, 0);
     let mut ids = Vec::new();
     for id in 0..4 {
         bench.post(0, id, read);
-        bench.endpoint.queue(0).ring_doorbell(0);
+        bench.endpoint.ring_doorbell(0, 0);
         let mut one = [Completion::NONE];
         assert_eq!(bench.endpoint.poll(0, &mut one), 1);
         ids.push(one[0].id.0);

@@ -3,9 +3,9 @@ mod faults;
 mod order;
 
 use super::*;
-use crate::link::FaultPlan;
+use crate::link::{FaultPlan, LinkModel};
 use crate::region::{Lock, RegionOptions};
-use crate::work::{RemoteSlice, WorkId};
+use crate::work::{LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId};
 
 fn region(bytes: usize) -> Arc<Region> {
     let options = RegionOptions {
@@ -27,7 +27,7 @@ struct Bench {
 fn bench(link: LinkModel) -> Bench {
     let (local, far) = (region(64 << 10), region(64 << 10));
     let node = Arc::new(EmbeddedNode::new(far, link));
-    let mut endpoint = EmbeddedEndpoint::new(Arc::clone(&node), 2, 16, 1);
+    let mut endpoint = EmbeddedEndpoint::new(std::slice::from_ref(&node), 2, 16, 1);
     let key = endpoint.register(Arc::clone(&local));
     Bench {
         local,
@@ -79,7 +79,7 @@ impl Bench {
             work,
             signalled: true,
         };
-        self.endpoint.queue(queue).post(request).unwrap();
+        self.endpoint.post(queue, request).unwrap();
     }
     fn read(&self) -> Work {
         Work::Read {
@@ -102,8 +102,8 @@ impl Bench {
             work,
             signalled: true,
         };
-        self.endpoint.queue(0).post(request).unwrap();
-        self.endpoint.queue(0).ring_doorbell(0);
+        self.endpoint.post(0, request).unwrap();
+        self.endpoint.ring_doorbell(0, 0);
         let mut completions = [Completion::NONE; 1];
         assert_eq!(self.endpoint.poll(u64::MAX, &mut completions), 1);
         assert_eq!(completions[0].id, WorkId(id));
@@ -214,11 +214,14 @@ fn bounds_and_keys_are_checked() {
         local,
         remote: bench.far(0),
     };
-    let posted = bench.endpoint.queue(0).post(WorkRequest {
-        id: WorkId(3),
-        work,
-        signalled: true,
-    });
+    let posted = bench.endpoint.post(
+        0,
+        WorkRequest {
+            id: WorkId(3),
+            work,
+            signalled: true,
+        },
+    );
     assert!(matches!(posted, Err(PostError::Invalid { .. })));
     let short = bench.near(0, 4);
     let work = Work::FetchAdd {
@@ -226,11 +229,14 @@ fn bounds_and_keys_are_checked() {
         remote: bench.far(0),
         addend: 1,
     };
-    let posted = bench.endpoint.queue(0).post(WorkRequest {
-        id: WorkId(4),
-        work,
-        signalled: true,
-    });
+    let posted = bench.endpoint.post(
+        0,
+        WorkRequest {
+            id: WorkId(4),
+            work,
+            signalled: true,
+        },
+    );
     assert!(matches!(posted, Err(PostError::Invalid { .. })));
 }
 
@@ -247,7 +253,7 @@ fn a_full_queue_hands_the_request_back_and_silence_frees_room() {
             work,
             signalled: id == 15,
         };
-        bench.endpoint.queue(0).post(request).unwrap();
+        bench.endpoint.post(0, request).unwrap();
     }
     let one_more = WorkRequest {
         id: WorkId(16),
@@ -255,7 +261,7 @@ fn a_full_queue_hands_the_request_back_and_silence_frees_room() {
         signalled: true,
     };
     assert_eq!(
-        bench.endpoint.queue(0).post(one_more),
+        bench.endpoint.post(0, one_more),
         Err(PostError::Full(one_more))
     );
     let mut completions = [Completion::NONE; 32];
@@ -264,13 +270,13 @@ fn a_full_queue_hands_the_request_back_and_silence_frees_room() {
         0,
         "the doorbell has not been rung"
     );
-    bench.endpoint.queue(0).ring_doorbell(0);
+    bench.endpoint.ring_doorbell(0, 0);
     assert_eq!(
         bench.endpoint.poll(0, &mut completions),
         1,
         "only one is signalled"
     );
-    assert_eq!(bench.endpoint.queue(0).room(), 16);
+    assert_eq!(bench.endpoint.room(0), 16);
 }
 
 #[test]
@@ -291,9 +297,9 @@ fn latency_and_bandwidth_take_their_time() {
             work,
             signalled: true,
         };
-        bench.endpoint.queue(0).post(request).unwrap();
+        bench.endpoint.post(0, request).unwrap();
     }
-    bench.endpoint.queue(0).ring_doorbell(100);
+    bench.endpoint.ring_doorbell(0, 100);
     let mut completions = [Completion::NONE; 4];
     assert_eq!(bench.endpoint.poll(1_599, &mut completions), 0);
     assert_eq!(bench.endpoint.poll(1_600, &mut completions), 1);
@@ -316,7 +322,7 @@ fn a_lost_node_fails_requests_until_it_is_back() {
         signalled: true,
     };
     assert_eq!(
-        bench.endpoint.queue(0).post(request),
+        bench.endpoint.post(0, request),
         Err(PostError::Down(request))
     );
     bench.node.restore();
@@ -355,7 +361,7 @@ fn what_can_never_work_is_handed_back() {
             work,
             signalled: true,
         };
-        let posted = bench.endpoint.queue(0).post(request);
+        let posted = bench.endpoint.post(0, request);
         assert!(
             matches!(posted, Err(PostError::Invalid { request: back, .. }) if back == request),
             "{work:?}"
@@ -374,7 +380,7 @@ fn what_can_never_work_is_handed_back() {
 fn a_node_region_may_be_local_too() {
     let far = region(4096);
     let node = Arc::new(EmbeddedNode::new(Arc::clone(&far), LinkModel::default()));
-    let mut endpoint = EmbeddedEndpoint::new(Arc::clone(&node), 1, 4, 0);
+    let mut endpoint = EmbeddedEndpoint::new(std::slice::from_ref(&node), 1, 4, 0);
     let key = endpoint.register(Arc::clone(&far));
     for byte in 0..64u8 {
         // SAFETY: inside the region, and nothing is in flight.
@@ -395,8 +401,8 @@ fn a_node_region_may_be_local_too() {
         },
         signalled: true,
     };
-    endpoint.queue(0).post(request).unwrap();
-    endpoint.queue(0).ring_doorbell(0);
+    endpoint.post(0, request).unwrap();
+    endpoint.ring_doorbell(0, 0);
     assert_eq!(endpoint.poll(0, &mut [Completion::NONE]), 1);
     // SAFETY: nothing is under way.
     let copy = unsafe { node.copy_for_inspection() };
@@ -410,7 +416,7 @@ fn far_atomics_hold_between_threads() {
         for seed in 0..2 {
             let node = Arc::clone(&node);
             scope.spawn(move || {
-                let mut endpoint = EmbeddedEndpoint::new(Arc::clone(&node), 1, 1, seed);
+                let mut endpoint = EmbeddedEndpoint::new(std::slice::from_ref(&node), 1, 1, seed);
                 let key = endpoint.register(region(4096));
                 let local = LocalSlice {
                     key,
@@ -431,8 +437,8 @@ fn far_atomics_hold_between_threads() {
                         },
                         signalled: true,
                     };
-                    endpoint.queue(0).post(request).unwrap();
-                    endpoint.queue(0).ring_doorbell(0);
+                    endpoint.post(0, request).unwrap();
+                    endpoint.ring_doorbell(0, 0);
                     assert_eq!(endpoint.poll(0, &mut [Completion::NONE]), 1);
                 }
             });
