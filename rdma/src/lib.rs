@@ -10,6 +10,7 @@ mod landing;
 mod link;
 mod memory;
 mod region;
+pub mod tcp;
 mod work;
 
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 
@@ -24,7 +24,13 @@ use crate::work::{Completion, LocalSlice, Status, Work, WorkRequest};
 pub(super) struct Message {
     bytes: Box<[u8]>,
     immediate: Option<u32>,
+    fate: Arc<AtomicU8>,
 }
+
+/// What has become of a message.
+const ON_ITS_WAY: u8 = 0;
+const RECEIVED: u8 = 1;
+const REFUSED: u8 = 2;
 
 /// The two directions of a connection; both ends may be on different threads.
 pub(super) type Inbox = Arc<ArrayQueue<Message>>;
@@ -54,6 +60,8 @@ pub(super) struct EmbeddedQueuePair {
     /// With the fabric.
     rung: VecDeque<Entry>,
     receives: VecDeque<WorkRequest>,
+    /// The fate of the message that the oldest request sent.
+    sent: Option<Arc<AtomicU8>>,
     depth: usize,
     failed: bool,
     random: Random,
@@ -69,6 +77,7 @@ impl EmbeddedQueuePair {
             posted: VecDeque::with_capacity(depth),
             rung: VecDeque::with_capacity(depth),
             receives: VecDeque::with_capacity(depth),
+            sent: None,
             depth,
             failed: false,
             random: Random::new(seed),
@@ -90,22 +99,44 @@ impl EmbeddedQueuePair {
             .then(|| memory::pointer(&self.node.region, remote.offset, bytes))?
     }
 
-    /// Does what a request asks; `None` while the peer has no room for it.
-    fn perform(&self, request: &WorkRequest) -> Option<Status> {
+    /// Sends a message, once, and tells what has become of it; `None` while it is on its way.
+    fn tell(&mut self, bytes: &[u8], immediate: Option<u32>) -> Option<Status> {
+        let Some(sent) = &self.sent else {
+            let fate = Arc::new(AtomicU8::new(ON_ITS_WAY));
+            let message = Message {
+                bytes: bytes.into(),
+                immediate,
+                fate: Arc::clone(&fate),
+            };
+            if self.peer.as_ref()?.outbox.push(message).is_ok() {
+                self.sent = Some(fate);
+            }
+            return None;
+        };
+        // ORDERING: pairs with the Release in `poll_receive`: who hears of it sees what was received.
+        let fate = sent.load(Ordering::Acquire);
+        if fate == ON_ITS_WAY {
+            return None;
+        }
+        self.sent = None;
+        Some(if fate == RECEIVED {
+            Status::Success
+        } else {
+            Status::RemoteOperation
+        })
+    }
+
+    /// Does what a request asks; `None` until the peer has received its message.
+    fn perform(&mut self, request: &WorkRequest) -> Option<Status> {
         let local = request.work.local();
         let Some(near) = self.local_pointer(local) else {
             return Some(Status::LocalProtection);
         };
         let bytes = local.bytes as usize;
-        let message = |bytes, immediate| {
-            let outbox = &self.peer.as_ref()?.outbox;
-            // Nobody else sends this way, so there is room for what is pushed next.
-            (!outbox.is_full()).then(|| outbox.push(Message { bytes, immediate }).is_ok())
-        };
         if let Work::Send { .. } = request.work {
             // SAFETY: checked against its region, and the poster promises that nobody writes to it meanwhile.
-            let sent = unsafe { std::slice::from_raw_parts(near, bytes) };
-            return message(sent.into(), None).map(|_| Status::Success);
+            let message = unsafe { std::slice::from_raw_parts(near, bytes) };
+            return self.tell(message, None);
         }
         let Some(far) = self.far_pointer(&request.work, local.bytes) else {
             return Some(Status::RemoteAccess);
@@ -118,11 +149,10 @@ impl EmbeddedQueuePair {
                 Work::Read { .. } => ptr::copy(far, near, bytes),
                 Work::Write { .. } => ptr::copy(near, far, bytes),
                 Work::WriteImmediate { immediate, .. } => {
-                    if self.peer.as_ref().is_none_or(|peer| peer.outbox.is_full()) {
-                        return None;
+                    if self.sent.is_none() {
+                        ptr::copy(near, far, bytes);
                     }
-                    ptr::copy(near, far, bytes);
-                    message(Box::default(), Some(immediate));
+                    return self.tell(&[], Some(immediate));
                 }
                 Work::CompareAndSwap {
                     expected, desired, ..
@@ -159,6 +189,12 @@ impl EmbeddedQueuePair {
         }
         // Asked once: a node that comes back meanwhile must not turn its loss into an injected, transient fault.
         let lost = self.node.is_lost(now_ns);
+        if !lost && self.sent.is_some() {
+            // Its message is on its way already: no fault is drawn again.
+            let status = self.perform(request)?;
+            self.failed |= status != Status::Success;
+            return Some(status);
+        }
         let faults = &self.node.link.faults;
         let (rate, sticky) = (
             u64::from(faults.failed_completions_per_million),
@@ -231,11 +267,13 @@ impl EmbeddedQueuePair {
             .ok()
             .filter(|&bytes| bytes <= local.bytes)
         else {
+            message.fate.store(REFUSED, Ordering::Release);
             self.failed = true;
             return Some(completion(&receive, Status::LocalLength));
         };
         // SAFETY: as in `perform`: the buffer was checked when it was posted, and the message fits.
         unsafe { ptr::copy_nonoverlapping(message.bytes.as_ptr(), near, message.bytes.len()) };
+        message.fate.store(RECEIVED, Ordering::Release);
         Some(Completion {
             id: receive.id,
             status: Status::Success,
@@ -347,6 +385,10 @@ impl EmbeddedQueuePair {
 
     pub(super) fn renew(&mut self) {
         if self.state() == QueuePairState::Drained {
+            self.sent = None;
+            if let Some(peer) = &self.peer {
+                while peer.inbox.pop().is_some() {}
+            }
             self.failed = false;
         }
     }

@@ -1,0 +1,143 @@
+//! The side that connects.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use glommio::net::TcpStream;
+use glommio::timer::Timer;
+
+use super::message::MessageChannel;
+use super::socket::Socket;
+use super::wire::{self, CONNECT_REPLY_BYTES, ConnectRequest, Purpose, Refusal};
+
+/// A connection that was accepted, to be adopted by an endpoint.
+#[derive(Debug)]
+pub struct Connected(pub(super) Socket);
+
+impl Connected {
+    /// True if the other side has gone, as far as is known without waiting.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.0.is_dead()
+    }
+}
+
+/// Why a connection could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The name has no address.
+    #[error("{address}: {source}")]
+    Resolve {
+        /// What was to be resolved.
+        address: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// The network or the other side's kernel refused, or the connection broke.
+    #[error("{address}: {source}")]
+    Io {
+        /// Where to.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Nobody answered in time.
+    #[error("{address}: no answer within {} ms", limit.as_millis())]
+    TimedOut {
+        /// Where to.
+        address: SocketAddr,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// The other side refused, and said why.
+    #[error("{address}: {refusal}")]
+    Refused {
+        /// Where to.
+        address: SocketAddr,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// Finds the address of `host:port` without holding up the executor.
+///
+/// # Errors
+/// [`ConnectError::Resolve`].
+pub async fn resolve(host: &str, port: u16) -> Result<SocketAddr, ConnectError> {
+    if let Ok(address) = host.parse() {
+        return Ok(SocketAddr::new(address, port));
+    }
+    let name = host.to_owned();
+    let found = glommio::executor()
+        .spawn_blocking(move || {
+            (name.as_str(), port)
+                .to_socket_addrs()
+                .map(|mut all| all.next())
+        })
+        .await;
+    let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    found
+        .and_then(|address| address.ok_or_else(none))
+        .map_err(|source| ConnectError::Resolve {
+            address: format!("{host}:{port}"),
+            source,
+        })
+}
+
+async fn connect(
+    address: SocketAddr,
+    request: &ConnectRequest,
+    limit: Duration,
+) -> Result<Socket, ConnectError> {
+    let io = |source| ConnectError::Io { address, source };
+    let work = async {
+        let stream = TcpStream::connect(address)
+            .await
+            .map_err(|e| io(e.into()))?;
+        let mut socket = Socket::new(stream).map_err(io)?;
+        socket
+            .write_all(&wire::encode_request(request))
+            .await
+            .map_err(io)?;
+        let mut reply = [0; CONNECT_REPLY_BYTES];
+        socket.read_exact(&mut reply).await.map_err(io)?;
+        let invalid = |error| io(io::Error::new(io::ErrorKind::InvalidData, error));
+        match wire::decode_reply(&reply).map_err(invalid)? {
+            None => Ok(socket),
+            Some(refusal) => Err(ConnectError::Refused { address, refusal }),
+        }
+    };
+    futures_lite::future::or(work, async {
+        Timer::new(limit).await;
+        Err(ConnectError::TimedOut { address, limit })
+    })
+    .await
+}
+
+/// Connects for messages of the control protocol.
+///
+/// # Errors
+/// [`ConnectError`].
+pub async fn connect_control(
+    address: SocketAddr,
+    limit: Duration,
+) -> Result<MessageChannel, ConnectError> {
+    let request = ConnectRequest::new(Purpose::Control);
+    Ok(MessageChannel::new(
+        connect(address, &request, limit).await?,
+    ))
+}
+
+/// Connects a queue pair: for one-sided requests on a memory node, or with an equal.
+///
+/// # Errors
+/// [`ConnectError`].
+pub async fn connect_queue(
+    address: SocketAddr,
+    request: &ConnectRequest,
+    limit: Duration,
+) -> Result<Connected, ConnectError> {
+    connect(address, request, limit).await.map(Connected)
+}

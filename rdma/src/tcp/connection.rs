@@ -1,0 +1,559 @@
+//! One connection of the `tcp` backend, without its socket: requests out, answers in, and the same for the peer's.
+//!
+//! ```text
+//! post -> posted -> ring -> in flight + output      answers  -> completions
+//!                                    peer's requests -> exposed regions, receives -> output (answers), completions
+//! ```
+//!
+//! - I1: every request that was posted completes once: by its answer, or when the connection fails.
+//! - I2: nothing is performed for a peer after one of its requests was refused.
+//! - I3: a local buffer is written only while its request is in flight.
+//! - I4: bytes of the peer are untrusted: whatever is not as drawn in `wire` is an error, never a panic.
+
+#![allow(unsafe_code)] // payload goes straight to and from registered memory
+
+use std::collections::VecDeque;
+use std::ptr;
+
+use super::exposed::{Change, Exposed};
+use super::output::Output;
+use super::wire::{
+    HEADER_BYTES, Header, Opcode, TRANSFER_BYTES_MAX, WireError, status_code, status_of,
+};
+use crate::endpoint::PostError;
+use crate::work::{Completion, Status, Work, WorkRequest};
+
+/// Bytes taken from the socket at once.
+const INPUT_BYTES: usize = 128 << 10;
+/// Payload that is still to come is received in place from this length on.
+const DIRECT_BYTES: usize = 8 << 10;
+/// Pieces of output above which the peer's requests wait.
+const PIECES_MAX: usize = 8 << 10;
+
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    request: WorkRequest,
+    near: *mut u8,
+}
+
+/// What to do when a payload has come.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    /// Acknowledge a write.
+    Written,
+    /// The same, and hand a word to the oldest receive.
+    WrittenImmediate(u32),
+    /// Complete the oldest receive.
+    Received,
+    /// Complete the oldest request.
+    Read,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Payload {
+    target: *mut u8,
+    left: usize,
+    header: Header,
+    then: Then,
+}
+
+/// What a connection has done for its peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// READs.
+    pub reads: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// WRITEs, with and without immediate.
+    pub writes: u64,
+    /// Their bytes.
+    pub write_bytes: u64,
+    /// Compare-and-swaps and additions.
+    pub atomics: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    depth: usize,
+    posted: VecDeque<InFlight>,
+    in_flight: VecDeque<InFlight>,
+    /// The sequence number of the oldest in flight.
+    oldest: u32,
+    /// The sequence number of the next to be in flight.
+    next: u32,
+    receives: VecDeque<InFlight>,
+    exposed: Exposed,
+    input: Vec<u8>,
+    /// The part of `input` that has come and is not yet understood.
+    start: usize,
+    end: usize,
+    payload: Option<Payload>,
+    /// The sequence number that the peer's next request must have.
+    expected: u32,
+    /// The peer's newest request that is done and not yet acknowledged.
+    unacknowledged: Option<u32>,
+    refused: bool,
+    pub(super) output: Output,
+    completions: VecDeque<(Side, Completion)>,
+    /// Those of `completions` that are of receives.
+    received: usize,
+    served: Served,
+}
+
+/// The queue that a completed request was on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Side {
+    Send,
+    Receive,
+}
+
+fn completion(request: &WorkRequest, status: Status, bytes: u32) -> Completion {
+    Completion {
+        id: request.id,
+        status,
+        bytes,
+        immediate: None,
+    }
+}
+
+impl Connection {
+    /// A connection that holds `depth` requests and as many receives; without any, messages are refused rather than kept
+    /// waiting for a receive.
+    pub(super) fn new(depth: usize, exposed: Exposed) -> Self {
+        Self {
+            depth,
+            posted: VecDeque::with_capacity(depth),
+            in_flight: VecDeque::with_capacity(depth),
+            oldest: 0,
+            next: 0,
+            receives: VecDeque::with_capacity(depth),
+            exposed,
+            input: vec![0; INPUT_BYTES],
+            start: 0,
+            end: 0,
+            payload: None,
+            expected: 0,
+            unacknowledged: None,
+            refused: false,
+            output: Output::default(),
+            completions: VecDeque::with_capacity(2 * depth),
+            received: 0,
+            served: Served::default(),
+        }
+    }
+
+    /// Requests of the send queue that were posted and whose completion, if they make one, has not been taken.
+    pub(super) fn outstanding(&self) -> usize {
+        self.posted.len() + self.in_flight.len() + self.completions.len() - self.received
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.depth - self.outstanding()
+    }
+
+    /// Whether anything of the peer is awaited.
+    pub(super) fn awaits(&self) -> bool {
+        !self.in_flight.is_empty() || !self.receives.is_empty()
+    }
+
+    pub(super) fn take_completion(&mut self) -> Option<Completion> {
+        let (side, completion) = self.completions.pop_front()?;
+        self.received -= usize::from(side == Side::Receive);
+        Some(completion)
+    }
+
+    pub(super) fn has_completions(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
+    /// What was done for the peer since the last call.
+    pub(super) fn take_served(&mut self) -> Served {
+        std::mem::take(&mut self.served)
+    }
+
+    /// Queues a request; `near` is its local buffer, checked against its region.
+    pub(super) fn post(&mut self, request: WorkRequest, near: *mut u8) -> Result<(), PostError> {
+        let local = request.work.local();
+        let invalid = |reason| Err(PostError::Invalid { request, reason });
+        if matches!(
+            request.work,
+            Work::CompareAndSwap { .. } | Work::FetchAdd { .. }
+        ) && local.bytes != 8
+        {
+            return invalid("an atomic needs a local buffer of 8 bytes");
+        }
+        if local.bytes > TRANSFER_BYTES_MAX {
+            return invalid("a transfer has at most 16 MiB");
+        }
+        let receive = matches!(request.work, Work::Receive { .. });
+        let full = if receive {
+            self.receives.len() == self.depth
+        } else {
+            self.room() == 0
+        };
+        if full {
+            return Err(PostError::Full(request));
+        }
+        let entry = InFlight { request, near };
+        if receive {
+            self.receives.push_back(entry);
+        } else {
+            self.posted.push_back(entry);
+        }
+        Ok(())
+    }
+
+    /// Moves what was posted to the output; true if there was any.
+    pub(super) fn ring(&mut self) -> bool {
+        let any = !self.posted.is_empty();
+        while let Some(entry) = self.posted.pop_front() {
+            let sequence = self.next;
+            self.next = self.next.wrapping_add(1);
+            let local = entry.request.work.local();
+            let (opcode, first, second) = match entry.request.work {
+                Work::Read { .. } => (Opcode::Read, 0, 0),
+                Work::Write { .. } => (Opcode::Write, 0, 0),
+                Work::WriteImmediate { immediate, .. } => {
+                    (Opcode::WriteImmediate, u64::from(immediate), 0)
+                }
+                Work::CompareAndSwap {
+                    expected, desired, ..
+                } => (Opcode::CompareAndSwap, expected, desired),
+                Work::FetchAdd { addend, .. } => (Opcode::FetchAdd, addend, 0),
+                Work::Send { .. } | Work::Receive { .. } => (Opcode::Send, 0, 0),
+            };
+            let mut header = Header {
+                bytes: local.bytes,
+                first,
+                second,
+                ..Header::new(opcode, sequence)
+            };
+            if let Some(remote) = entry.request.work.remote() {
+                (header.key, header.offset) = (remote.key, remote.offset);
+            }
+            self.output.put(&header.encode());
+            if opcode.has_payload() {
+                // SAFETY: the range was checked against its region, which the endpoint keeps until the connection is
+                // gone, and the poster leaves it alone until the completion.
+                unsafe { self.output.put_memory(entry.near, local.bytes as usize) };
+            }
+            self.in_flight.push_back(entry);
+        }
+        any
+    }
+
+    /// Where the next bytes of the socket go, and whether that is a payload's own place.
+    pub(super) fn spare(&mut self) -> (*mut u8, usize, bool) {
+        if let Some(payload) = &self.payload
+            && self.start == self.end
+            && payload.left >= DIRECT_BYTES
+        {
+            return (payload.target, payload.left, true);
+        }
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.input.len() - self.end < HEADER_BYTES {
+            self.input.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let spare = &mut self.input[self.end..];
+        (spare.as_mut_ptr(), spare.len(), false)
+    }
+
+    /// The same as a slice of the buffer, for whoever reads through one.
+    pub(super) fn spare_buffer(&mut self) -> &mut [u8] {
+        let (_, _, direct) = self.spare();
+        if direct {
+            (self.start, self.end) = (0, 0);
+        }
+        &mut self.input[self.end..]
+    }
+
+    /// Counts in bytes that came into the buffer.
+    pub(super) fn filled(&mut self, bytes: usize) {
+        self.end += bytes;
+    }
+
+    /// Counts in bytes that came into a payload's own place.
+    pub(super) fn filled_direct(&mut self, bytes: usize) {
+        if let Some(payload) = &mut self.payload {
+            payload.target = payload.target.wrapping_add(bytes);
+            payload.left -= bytes;
+        }
+    }
+
+    /// Understands all that has come.
+    ///
+    /// # Errors
+    /// [`WireError`]: the peer is not to be trusted; fail the connection.
+    pub(super) fn process(&mut self) -> Result<(), WireError> {
+        loop {
+            if let Some(payload) = &mut self.payload {
+                let bytes = payload.left.min(self.end - self.start);
+                let source = self.input[self.start..].as_ptr();
+                // SAFETY: the target was checked against its region or is the buffer of a request in flight, with
+                // `left` bytes to go; the source is part of the input.
+                unsafe { ptr::copy_nonoverlapping(source, payload.target, bytes) };
+                self.start += bytes;
+                payload.target = payload.target.wrapping_add(bytes);
+                payload.left -= bytes;
+                if payload.left > 0 {
+                    break;
+                }
+                let payload = *payload;
+                self.payload = None;
+                self.arrived(&payload);
+                continue;
+            }
+            if self.refused || self.output.pieces() > PIECES_MAX {
+                break;
+            }
+            let Some(bytes) = self.input[self.start..self.end].first_chunk::<HEADER_BYTES>() else {
+                break;
+            };
+            let header = Header::decode(bytes)?;
+            if !self.begin(&header)? {
+                break;
+            }
+            self.start += HEADER_BYTES;
+        }
+        if let Some(sequence) = self.unacknowledged.take() {
+            self.output
+                .put(&Header::new(Opcode::Acknowledge, sequence).encode());
+        }
+        Ok(())
+    }
+
+    /// True once all that was refused is told, and the connection is to end.
+    pub(super) fn is_over(&self) -> bool {
+        self.refused && self.output.is_empty()
+    }
+
+    /// Acts on a header; false if it must wait for a receive.
+    fn begin(&mut self, header: &Header) -> Result<bool, WireError> {
+        match header.opcode {
+            Opcode::Acknowledge | Opcode::Refuse | Opcode::ReadAnswer | Opcode::AtomicAnswer => {
+                self.answered(header)?;
+                return Ok(true);
+            }
+            _ if header.sequence != self.expected => {
+                return Err(WireError::Sequence(header.sequence));
+            }
+            Opcode::Send | Opcode::WriteImmediate if self.depth > 0 && self.receives.is_empty() => {
+                return Ok(false);
+            }
+            _ => {}
+        }
+        self.expected = self.expected.wrapping_add(1);
+        if let Err(status) = self.perform(header) {
+            self.refuse(header.sequence, status);
+        }
+        Ok(true)
+    }
+
+    fn refuse(&mut self, sequence: u32, status: Status) {
+        self.refused = true;
+        self.served.refused += 1;
+        self.unacknowledged = None;
+        let refusal = Header {
+            status: status_code(status),
+            ..Header::new(Opcode::Refuse, sequence)
+        };
+        self.output.put(&refusal.encode());
+    }
+
+    fn perform(&mut self, header: &Header) -> Result<(), Status> {
+        let (key, offset, bytes) = (header.key, header.offset, header.bytes);
+        match header.opcode {
+            Opcode::Read => {
+                let start = self.exposed.range(key, offset, bytes)?;
+                self.served.reads += 1;
+                self.served.read_bytes += u64::from(bytes);
+                self.unacknowledged = None;
+                let answer = Header {
+                    bytes,
+                    ..Header::new(Opcode::ReadAnswer, header.sequence)
+                };
+                self.output.put(&answer.encode());
+                // SAFETY: inside its region, which `exposed` keeps as long as this connection.
+                unsafe { self.output.put_memory(start, bytes as usize) };
+            }
+            Opcode::Write | Opcode::WriteImmediate => {
+                if header.opcode == Opcode::WriteImmediate && self.receives.is_empty() {
+                    return Err(Status::RemoteOperation);
+                }
+                let target = self.exposed.range(key, offset, bytes)?;
+                self.served.writes += 1;
+                self.served.write_bytes += u64::from(bytes);
+                let then = if header.opcode == Opcode::Write {
+                    Then::Written
+                } else {
+                    Then::WrittenImmediate(u32::try_from(header.first).unwrap_or(u32::MAX))
+                };
+                self.expect(header, target, then);
+            }
+            Opcode::CompareAndSwap | Opcode::FetchAdd => {
+                let change = if header.opcode == Opcode::FetchAdd {
+                    Change::Add(header.first)
+                } else {
+                    Change::Swap {
+                        expected: header.first,
+                        desired: header.second,
+                    }
+                };
+                let old = self.exposed.atomic(key, offset, change)?;
+                self.served.atomics += 1;
+                self.unacknowledged = None;
+                let answer = Header {
+                    first: old,
+                    ..Header::new(Opcode::AtomicAnswer, header.sequence)
+                };
+                self.output.put(&answer.encode());
+            }
+            Opcode::Send => {
+                let Some(receive) = self.receives.front() else {
+                    return Err(Status::RemoteOperation);
+                };
+                if bytes > receive.request.work.local().bytes {
+                    let failed = completion(&receive.request, Status::LocalLength, 0);
+                    self.receives.pop_front();
+                    self.complete(Side::Receive, failed);
+                    return Err(Status::LocalLength);
+                }
+                let target = receive.near;
+                self.expect(header, target, Then::Received);
+            }
+            Opcode::Acknowledge | Opcode::ReadAnswer | Opcode::AtomicAnswer | Opcode::Refuse => {}
+        }
+        Ok(())
+    }
+
+    fn expect(&mut self, header: &Header, target: *mut u8, then: Then) {
+        self.payload = Some(Payload {
+            target,
+            left: header.bytes as usize,
+            header: *header,
+            then,
+        });
+    }
+
+    /// A payload has come to its end.
+    fn arrived(&mut self, payload: &Payload) {
+        let header = &payload.header;
+        match payload.then {
+            Then::Read => self.complete_oldest(Status::Success),
+            Then::Written => self.unacknowledged = Some(header.sequence),
+            Then::WrittenImmediate(word) => {
+                self.unacknowledged = Some(header.sequence);
+                self.complete_receive(header.bytes, Some(word));
+            }
+            Then::Received => {
+                self.unacknowledged = Some(header.sequence);
+                self.complete_receive(header.bytes, None);
+            }
+        }
+    }
+
+    fn complete_receive(&mut self, bytes: u32, immediate: Option<u32>) {
+        if let Some(receive) = self.receives.pop_front() {
+            let done = Completion {
+                immediate,
+                ..completion(&receive.request, Status::Success, bytes)
+            };
+            self.complete(Side::Receive, done);
+        }
+    }
+
+    /// Takes an answer of the peer.
+    fn answered(&mut self, header: &Header) -> Result<(), WireError> {
+        let behind = header.sequence.wrapping_sub(self.oldest) as usize;
+        if behind >= self.in_flight.len() {
+            return Err(WireError::Sequence(header.sequence));
+        }
+        // All before it succeeded, and needed no answer of their own.
+        for _ in 0..behind {
+            self.acknowledge_oldest()?;
+        }
+        let Some(entry) = self.in_flight.front() else {
+            return Err(WireError::Sequence(header.sequence));
+        };
+        let (work, near) = (entry.request.work, entry.near);
+        match (header.opcode, work) {
+            (Opcode::Refuse, _) => {
+                self.complete_oldest(status_of(header.status));
+                // The peer performs nothing more; the rest is flushed when this connection is failed.
+                self.refused = true;
+            }
+            (Opcode::Acknowledge, _) => self.acknowledge_oldest()?,
+            (Opcode::ReadAnswer, Work::Read { local, .. }) if header.bytes == local.bytes => {
+                self.expect(header, near, Then::Read);
+            }
+            (Opcode::AtomicAnswer, Work::CompareAndSwap { .. } | Work::FetchAdd { .. }) => {
+                // SAFETY: the buffer of a request in flight, of 8 bytes as `post` checked.
+                unsafe { near.cast::<u64>().write_unaligned(header.first) };
+                self.complete_oldest(Status::Success);
+            }
+            (Opcode::ReadAnswer, _) => return Err(WireError::Length(header.bytes)),
+            _ => return Err(WireError::Sequence(header.sequence)),
+        }
+        Ok(())
+    }
+
+    /// The oldest in flight succeeded, if it is one that an acknowledgement answers.
+    fn acknowledge_oldest(&mut self) -> Result<(), WireError> {
+        match self.in_flight.front().map(|entry| entry.request.work) {
+            Some(Work::Write { .. } | Work::WriteImmediate { .. } | Work::Send { .. }) => {
+                self.complete_oldest(Status::Success);
+                Ok(())
+            }
+            _ => Err(WireError::Sequence(self.oldest)),
+        }
+    }
+
+    fn complete_oldest(&mut self, status: Status) {
+        let Some(entry) = self.in_flight.pop_front() else {
+            return;
+        };
+        self.oldest = self.oldest.wrapping_add(1);
+        let success = status == Status::Success;
+        if !success || entry.request.signalled {
+            let bytes = if success {
+                entry.request.work.local().bytes
+            } else {
+                0
+            };
+            self.complete(Side::Send, completion(&entry.request, status, bytes));
+        }
+    }
+
+    /// True once the peer or this side refused a request: the connection is to be failed.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Ends everything: the oldest in flight with `status`, all others flushed.
+    pub(super) fn fail(&mut self, status: Status) {
+        let mut status = status;
+        self.payload = None;
+        while !self.in_flight.is_empty() {
+            self.complete_oldest(status);
+            status = Status::Flushed;
+        }
+        while let Some(entry) = self.posted.pop_front() {
+            self.complete(Side::Send, completion(&entry.request, Status::Flushed, 0));
+        }
+        while let Some(entry) = self.receives.pop_front() {
+            self.complete(
+                Side::Receive,
+                completion(&entry.request, Status::Flushed, 0),
+            );
+        }
+    }
+
+    fn complete(&mut self, side: Side, completion: Completion) {
+        self.received += usize::from(side == Side::Receive);
+        self.completions.push_back((side, completion));
+    }
+}

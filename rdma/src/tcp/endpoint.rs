@@ -1,0 +1,285 @@
+//! One thread's end of the `tcp` fabric: queue pairs over sockets, polled.
+//!
+//! ```text
+//! init -> offer (a connection) -> ready to send -> error (socket closed) -> drained -> renew, offer -> ready to send
+//! ```
+//!
+//! - I1: a socket is closed as soon as its queue pair is in error: the peer performs nothing of it later than that.
+//! - I2: a peer that is asked and does not answer within the time-out counts as lost.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::connect::Connected;
+use super::connection::Connection;
+use super::exposed::Exposed;
+use super::socket::{Received, Socket};
+use crate::endpoint::{Endpoint, PostError, QueuePairState};
+use crate::memory;
+use crate::region::Region;
+use crate::work::{Completion, LocalKey, Status, WorkRequest};
+
+/// System calls to one socket in one poll.
+const RECEIVES: usize = 4;
+
+/// Where whoever makes connections hands them to a queue pair of the same thread.
+#[derive(Debug, Default)]
+pub struct Berth {
+    offered: RefCell<Option<Connected>>,
+    connected: Cell<bool>,
+    connecting: Cell<bool>,
+    /// Set to have the queue pair failed.
+    broken: Cell<bool>,
+}
+
+impl Berth {
+    /// Hands a connection over; the queue pair takes it when it is renewed.
+    pub fn offer(&self, connection: Connected) {
+        self.connecting.set(false);
+        *self.offered.borrow_mut() = Some(connection);
+    }
+
+    /// Notes whether somebody is connecting.
+    pub fn set_connecting(&self, connecting: bool) {
+        self.connecting.set(connecting);
+    }
+
+    /// True while the queue pair has no connection, and none is offered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.connected.get() && self.offered.borrow().is_none()
+    }
+
+    /// Has the queue pair failed at its next poll, or at once when it is asked to post.
+    pub fn fail(&self) {
+        self.offered.borrow_mut().take();
+        self.broken.set(true);
+    }
+}
+
+#[derive(Debug)]
+struct Queue {
+    socket: Option<Socket>,
+    connection: Connection,
+    berth: Rc<Berth>,
+    failed: bool,
+    /// Since when an answer is awaited without one having come.
+    silent_since_ns: Option<u64>,
+}
+
+impl Queue {
+    fn fail(&mut self, status: Status) {
+        self.socket = None;
+        self.failed = true;
+        self.berth.connected.set(false);
+        self.connection.fail(status);
+    }
+
+    /// True while the queue pair takes requests.
+    fn is_up(&self) -> bool {
+        self.socket.is_some() && !self.berth.broken.get()
+    }
+
+    fn ring(&mut self, now_ns: u64) {
+        let Some(socket) = &self.socket else {
+            return;
+        };
+        if self.connection.ring() {
+            self.silent_since_ns.get_or_insert(now_ns);
+        }
+        if !self.connection.output.is_empty() && self.connection.output.send(socket.raw()).is_err()
+        {
+            self.fail(Status::RetryExceeded);
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, limit_ns: u64) {
+        if self.berth.broken.get() {
+            self.berth.broken.set(false);
+            if self.socket.is_some() {
+                self.fail(Status::RetryExceeded);
+            }
+        }
+        let mut answered = false;
+        for _ in 0..RECEIVES {
+            let Some(socket) = &self.socket else {
+                return;
+            };
+            let received = socket.receive(&mut self.connection);
+            let understood = self.connection.process();
+            let sent = self.connection.output.send(socket.raw());
+            if let Err(error) = understood {
+                tracing::warn!(%error, "a peer broke the protocol: its connection is closed");
+                return self.fail(Status::RetryExceeded);
+            }
+            if self.connection.is_refused() {
+                // What this side refused is still told, if the socket takes it.
+                if self.connection.is_over() || sent.is_err() {
+                    self.fail(Status::Flushed);
+                }
+                return;
+            }
+            match received {
+                _ if sent.is_err() => return self.fail(Status::RetryExceeded),
+                Err(_) => return self.fail(Status::RetryExceeded),
+                Ok(Received::Nothing) => break,
+                Ok(Received::Some) => answered = true,
+            }
+        }
+        if self.connection.outstanding() == 0 {
+            self.silent_since_ns = None;
+        } else if answered {
+            self.silent_since_ns = Some(now_ns);
+        } else if let Some(since) = self.silent_since_ns
+            && now_ns.saturating_sub(since) > limit_ns
+        {
+            self.fail(Status::RetryExceeded);
+        }
+    }
+}
+
+/// One thread's end of the `tcp` fabric.
+#[derive(Debug)]
+pub struct TcpEndpoint {
+    queues: Vec<Queue>,
+    regions: Vec<Arc<Region>>,
+    depth: usize,
+    limit_ns: u64,
+    exposed: Exposed,
+    /// The queue pair that the next poll begins with.
+    first: usize,
+}
+
+impl TcpEndpoint {
+    /// An endpoint with some queue pairs, not yet connected, of `depth` requests each. A peer that does not answer for
+    /// `limit_ns` is lost. Peers reach `exposed`.
+    #[must_use]
+    pub fn new(queues: usize, depth: usize, limit_ns: u64, exposed: Exposed) -> Self {
+        let queue = |_| Queue {
+            socket: None,
+            connection: Connection::new(depth, exposed.clone()),
+            berth: Rc::default(),
+            failed: false,
+            silent_since_ns: None,
+        };
+        Self {
+            queues: (0..queues).map(queue).collect(),
+            regions: Vec::new(),
+            depth,
+            limit_ns,
+            exposed,
+            first: 0,
+        }
+    }
+
+    /// Where connections for a queue pair are handed over.
+    #[must_use]
+    pub fn berth(&self, queue: usize) -> Rc<Berth> {
+        Rc::clone(&self.queues[queue].berth)
+    }
+}
+
+impl Endpoint for TcpEndpoint {
+    fn register(&mut self, region: Arc<Region>) -> LocalKey {
+        self.regions.push(region);
+        LocalKey(u32::try_from(self.regions.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    fn queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    fn post(&mut self, queue: usize, request: WorkRequest) -> Result<(), PostError> {
+        let local = request.work.local();
+        let region = self.regions.get(local.key.0 as usize);
+        let near = region.and_then(|region| memory::pointer(region, local.offset, local.bytes));
+        let queue = &mut self.queues[queue];
+        if !queue.is_up() {
+            return Err(PostError::Down(request));
+        }
+        let Some(near) = near else {
+            let reason = "the local buffer is outside its region";
+            return Err(PostError::Invalid { request, reason });
+        };
+        queue.connection.post(request, near)
+    }
+
+    fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
+        self.queues[queue].ring(now_ns);
+    }
+
+    fn room(&self, queue: usize) -> usize {
+        self.queues[queue].connection.room()
+    }
+
+    fn state(&self, queue: usize) -> QueuePairState {
+        let queue = &self.queues[queue];
+        let empty = !queue.connection.has_completions();
+        match (&queue.socket, queue.failed) {
+            (Some(_), _) if !queue.berth.broken.get() => QueuePairState::ReadyToSend,
+            (Some(_), _) => QueuePairState::Error,
+            (None, true) if empty => QueuePairState::Drained,
+            (None, true) => QueuePairState::Error,
+            (None, false) if queue.berth.connecting.get() => QueuePairState::ReadyToReceive,
+            (None, false) => QueuePairState::Init,
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
+        let limit_ns = self.limit_ns;
+        // Whoever exposes memory must look whether its peers ask for some.
+        let serves = !self.exposed.is_empty();
+        let (early, late) = self.queues.split_at_mut(self.first);
+        let mut count = 0;
+        for (step, queue) in late.iter_mut().chain(early).enumerate() {
+            if serves || queue.connection.awaits() || queue.berth.broken.get() {
+                queue.poll(now_ns, limit_ns);
+            }
+            while count < completions.len()
+                && let Some(completion) = queue.connection.take_completion()
+            {
+                completions[count] = completion;
+                count += 1;
+            }
+            if count == completions.len() {
+                self.first = (self.first + step + 1) % self.queues.len();
+                break;
+            }
+        }
+        count
+    }
+
+    fn next_due_ns(&self) -> Option<u64> {
+        let busy = |queue: &Queue| queue.connection.outstanding() > 0;
+        self.queues.iter().any(busy).then_some(0)
+    }
+
+    fn outstanding(&self) -> usize {
+        (0..self.queues.len())
+            .map(|queue| self.outstanding_on(queue))
+            .sum()
+    }
+
+    fn outstanding_on(&self, queue: usize) -> usize {
+        self.queues[queue].connection.outstanding()
+    }
+
+    fn renew(&mut self, queue: usize) {
+        let depth = self.depth;
+        let exposed = &self.exposed;
+        let queue = &mut self.queues[queue];
+        if queue.socket.is_some() || queue.connection.has_completions() {
+            return;
+        }
+        let offered = queue.berth.offered.borrow_mut().take();
+        if let Some(connected) = offered {
+            queue.connection = Connection::new(depth, exposed.clone());
+            queue.socket = Some(connected.0);
+            queue.failed = false;
+            queue.silent_since_ns = None;
+            queue.berth.broken.set(false);
+            queue.berth.connected.set(true);
+        }
+    }
+}

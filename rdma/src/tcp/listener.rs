@@ -1,0 +1,282 @@
+//! The side that is connected to: accepts connections, and serves one-sided requests on them.
+
+#![allow(unsafe_code)] // hands a listening descriptor to glommio
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{FromRawFd, IntoRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use glommio::net::TcpListener;
+
+use super::connection::{Connection, Served};
+use super::exposed::Exposed;
+use super::message::MessageChannel;
+use super::socket::{Closer, Received, Socket};
+use super::wire::{
+    self, CONNECT_REQUEST_BYTES, ConnectRequest, PROTOCOL_VERSION, Purpose, Refusal,
+};
+
+/// Rounds of a busy connection before others of its thread get on.
+const ROUNDS: u32 = 16;
+
+/// A listening address that several threads can accept from, each with an acceptor of its own.
+#[derive(Debug)]
+pub struct TcpAddress(std::net::TcpListener);
+
+impl TcpAddress {
+    /// Binds. The port is this process's alone: one that is in use is an error, and 0 takes a free one.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        std::net::TcpListener::bind(address).map(Self)
+    }
+
+    /// What was bound.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// An acceptor for the calling glommio executor.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn acceptor(&self) -> io::Result<TcpAcceptor> {
+        let socket = self.0.try_clone()?.into_raw_fd();
+        // SAFETY: a listening socket that nobody else owns.
+        Ok(TcpAcceptor(unsafe { TcpListener::from_raw_fd(socket) }))
+    }
+}
+
+/// Accepts connections on one glommio executor.
+#[derive(Debug)]
+pub struct TcpAcceptor(TcpListener);
+
+impl TcpAcceptor {
+    /// The next connection, of which nothing is known yet.
+    ///
+    /// # Errors
+    /// What the kernel says; others may still come.
+    pub async fn accept(&self) -> io::Result<Arrival> {
+        let stream = self.0.accept().await?;
+        let peer = stream.peer_addr()?;
+        Ok(Arrival {
+            socket: Socket::new(stream)?,
+            peer,
+        })
+    }
+}
+
+/// A connection that has said nothing yet.
+#[derive(Debug)]
+pub struct Arrival {
+    socket: Socket,
+    peer: SocketAddr,
+}
+
+impl Arrival {
+    /// Who it is.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Waits for the connect request; the caller limits for how long. A client of another version is told so here.
+    ///
+    /// # Errors
+    /// What the kernel says, or that these were not the bytes of a client.
+    pub async fn request(mut self) -> io::Result<Incoming> {
+        let mut bytes = [0; CONNECT_REQUEST_BYTES];
+        self.socket.read_exact(&mut bytes).await?;
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let request = wire::decode_request(&bytes).map_err(invalid)?;
+        let incoming = Incoming {
+            socket: self.socket,
+            peer: self.peer,
+            request,
+        };
+        if request.version != PROTOCOL_VERSION {
+            incoming.reject(Refusal::Version(PROTOCOL_VERSION)).await;
+            let what = format!(
+                "the client speaks version {} of the wire format, and this side version {PROTOCOL_VERSION}",
+                request.version
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        Ok(incoming)
+    }
+}
+
+/// A connection that has said what it is for.
+#[derive(Debug)]
+pub struct Incoming {
+    socket: Socket,
+    peer: SocketAddr,
+    request: ConnectRequest,
+}
+
+impl Incoming {
+    /// Who it is.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn request(&self) -> &ConnectRequest {
+        &self.request
+    }
+
+    /// Refuses it, and tells why.
+    pub async fn reject(mut self, refusal: Refusal) {
+        // Whoever has gone away need not be told.
+        let _ = self
+            .socket
+            .write_all(&wire::encode_reply(Some(refusal)))
+            .await;
+    }
+
+    async fn accept(mut self) -> io::Result<Socket> {
+        self.socket.write_all(&wire::encode_reply(None)).await?;
+        Ok(self.socket)
+    }
+
+    /// Takes it as a channel of messages.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub async fn accept_control(self) -> io::Result<MessageChannel> {
+        Ok(MessageChannel::new(self.accept().await?))
+    }
+
+    /// Takes it as a queue pair whose peer reaches `exposed`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub async fn accept_memory(
+        self,
+        exposed: Exposed,
+        figures: Arc<ServedFigures>,
+    ) -> io::Result<ServedQueue> {
+        let closer = self.socket.closer()?;
+        Ok(ServedQueue {
+            socket: self.accept().await?,
+            connection: Connection::new(0, exposed),
+            closer,
+            figures,
+        })
+    }
+
+    /// Takes it as an equal, to be adopted by an endpoint.
+    ///
+    /// # Errors
+    /// What the kernel says; [`Purpose::Peer`] is what it must be for.
+    pub async fn accept_peer(self) -> io::Result<super::Connected> {
+        if self.request.purpose != Purpose::Peer {
+            self.reject(Refusal::Purpose).await;
+            return Err(io::Error::other("it did not come as a peer"));
+        }
+        Ok(super::Connected(self.accept().await?))
+    }
+}
+
+/// What was done for peers, over any number of queue pairs. Relaxed counters: any thread reads them.
+#[derive(Debug, Default)]
+pub struct ServedFigures {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    write_bytes: AtomicU64,
+    atomics: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl ServedFigures {
+    fn add(&self, served: Served) {
+        for (figure, more) in [
+            (&self.reads, served.reads),
+            (&self.read_bytes, served.read_bytes),
+            (&self.writes, served.writes),
+            (&self.write_bytes, served.write_bytes),
+            (&self.atomics, served.atomics),
+            (&self.refused, served.refused),
+        ] {
+            if more > 0 {
+                figure.fetch_add(more, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The sums so far.
+    #[must_use]
+    pub fn sum(&self) -> Served {
+        Served {
+            reads: self.reads.load(Ordering::Relaxed),
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+            write_bytes: self.write_bytes.load(Ordering::Relaxed),
+            atomics: self.atomics.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A queue pair whose peer's one-sided requests are performed here.
+#[derive(Debug)]
+pub struct ServedQueue {
+    socket: Socket,
+    connection: Connection,
+    closer: Closer,
+    figures: Arc<ServedFigures>,
+}
+
+impl ServedQueue {
+    /// Ends it from any thread.
+    #[must_use]
+    pub fn closer(&self) -> Closer {
+        self.closer.clone()
+    }
+
+    /// Performs what the peer asks until either side ends it. Nothing of the peer's is performed after this returned.
+    ///
+    /// # Errors
+    /// What ended it, if that was neither the peer's plain close nor [`Closer::close`].
+    pub async fn serve(mut self) -> io::Result<()> {
+        let mut rounds = 0u32;
+        loop {
+            if self.closer.is_closed() {
+                return Ok(());
+            }
+            let understood = self.connection.process();
+            self.figures.add(self.connection.take_served());
+            understood.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            while !self.connection.output.send(self.socket.raw())? {
+                self.socket.drain(&mut self.connection).await?;
+                if self.closer.is_closed() {
+                    return Ok(());
+                }
+            }
+            if self.connection.is_over() {
+                return Ok(());
+            }
+            // A long payload goes straight to its place, as far as it has come.
+            let direct = self.connection.spare().2;
+            if !direct || self.socket.receive(&mut self.connection)? == Received::Nothing {
+                match self.socket.fill(&mut self.connection).await {
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                    filled => filled?,
+                }
+            }
+            rounds += 1;
+            if rounds.is_multiple_of(ROUNDS) {
+                futures_lite::future::yield_now().await;
+            }
+        }
+    }
+}

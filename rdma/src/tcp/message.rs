@@ -1,0 +1,58 @@
+//! A channel of messages: what the control protocol runs over.
+//!
+//! Each message is its length as a 32-bit little-endian word and so many bytes, at most [`MESSAGE_BYTES_MAX`].
+
+use std::io;
+
+use super::socket::Socket;
+
+/// The longest message, in bytes.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// Sends and receives messages in order. Dropping a call that is under way leaves the channel unusable.
+#[derive(Debug)]
+pub struct MessageChannel {
+    socket: Socket,
+}
+
+impl MessageChannel {
+    pub(super) fn new(socket: Socket) -> Self {
+        Self { socket }
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// What the kernel says; a message that is too long.
+    pub async fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(message.len()).ok();
+        let Some(length) = length.filter(|_| message.len() <= MESSAGE_BYTES_MAX) else {
+            let what = format!(
+                "a message of {} bytes: the limit is {MESSAGE_BYTES_MAX}",
+                message.len()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        };
+        let mut bytes = Vec::with_capacity(4 + message.len());
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(message);
+        self.socket.write_all(&bytes).await
+    }
+
+    /// Waits for the next message.
+    ///
+    /// # Errors
+    /// What the kernel says, the end of the stream included; a length beyond the limit.
+    pub async fn receive(&mut self) -> io::Result<Vec<u8>> {
+        let mut length = [0; 4];
+        self.socket.read_exact(&mut length).await?;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > MESSAGE_BYTES_MAX {
+            let what = format!("a message of {length} bytes: the limit is {MESSAGE_BYTES_MAX}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        let mut message = vec![0; length];
+        self.socket.read_exact(&mut message).await?;
+        Ok(message)
+    }
+}

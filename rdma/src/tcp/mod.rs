@@ -1,0 +1,28 @@
+//! The `tcp` backend: one-sided requests over sockets, for hosts without RDMA.
+//!
+//! Both ends of a connection are the same state machine ([`connection`]), which knows no socket: a shard's endpoint moves
+//! its bytes by polling, a memory node by awaiting. Frames are drawn in [`wire`]. Connections are made by [`connect`] and
+//! [`listener`] on glommio, and handed to an endpoint through a [`Berth`].
+
+mod connect;
+mod connection;
+mod endpoint;
+mod exposed;
+mod listener;
+mod message;
+mod output;
+mod socket;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use self::connect::{ConnectError, Connected, connect_control, connect_queue, resolve};
+pub use self::connection::Served;
+pub use self::endpoint::{Berth, TcpEndpoint};
+pub use self::exposed::Exposed;
+pub use self::listener::{Arrival, Incoming, ServedFigures, ServedQueue, TcpAcceptor, TcpAddress};
+pub use self::message::{MESSAGE_BYTES_MAX, MessageChannel};
+pub use self::socket::Closer;
+pub use self::wire::{
+    ConnectRequest, PROTOCOL_VERSION, Purpose, Refusal, TRANSFER_BYTES_MAX, WireError,
+};

@@ -1,0 +1,213 @@
+//! What a connection has to send: small things copied, long ones by reference to registered memory.
+//!
+//! I1: bytes leave in the order they were put. I2: memory that was put stays registered, by its owner's promise, until the
+//! connection is gone or has sent it; sending copies it into the kernel, so nothing outlives a call.
+
+#![allow(unsafe_code)] // gathers from raw memory
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Payload up to this length is copied behind its header: cheaper than a piece of its own.
+const COPY_BYTES_MAX: usize = 1 << 10;
+/// Pieces of one system call.
+const PIECES: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+enum Segment {
+    /// So many bytes of the buffer.
+    Buffered(usize),
+    Memory(*const u8, usize),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that are sent.
+    sent: usize,
+    segments: VecDeque<Segment>,
+    bytes: usize,
+}
+
+impl Output {
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Pieces that wait; it bounds what a peer that does not read can make this side hold.
+    pub(super) fn pieces(&self) -> usize {
+        self.segments.len() + self.buffer.len() / COPY_BYTES_MAX
+    }
+
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.buffer.extend_from_slice(bytes);
+        self.bytes += bytes.len();
+        if let Some(Segment::Buffered(last)) = self.segments.back_mut() {
+            *last += bytes.len();
+        } else {
+            self.segments.push_back(Segment::Buffered(bytes.len()));
+        }
+    }
+
+    /// # Safety
+    /// The range stays readable until it is sent or this is dropped.
+    pub(super) unsafe fn put_memory(&mut self, start: *const u8, bytes: usize) {
+        if bytes <= COPY_BYTES_MAX {
+            // SAFETY: by this function's contract.
+            self.put(unsafe { std::slice::from_raw_parts(start, bytes) });
+        } else {
+            self.bytes += bytes;
+            self.segments.push_back(Segment::Memory(start, bytes));
+        }
+    }
+
+    /// Sends what the socket takes now; true if it took everything.
+    ///
+    /// # Errors
+    /// What the socket says, but for "would block".
+    pub(super) fn send(&mut self, socket: RawFd) -> io::Result<bool> {
+        while self.bytes > 0 {
+            let mut pieces = [libc::iovec {
+                iov_base: std::ptr::null_mut(),
+                iov_len: 0,
+            }; PIECES];
+            let (mut count, mut place) = (0, self.sent);
+            for (piece, segment) in pieces.iter_mut().zip(&self.segments) {
+                (piece.iov_base, piece.iov_len) = match *segment {
+                    Segment::Buffered(bytes) => {
+                        let start = self.buffer[place..place + bytes].as_ptr();
+                        place += bytes;
+                        (start.cast_mut().cast(), bytes)
+                    }
+                    Segment::Memory(start, bytes) => (start.cast_mut().cast(), bytes),
+                };
+                count += 1;
+            }
+            // SAFETY: all zero is a valid message header.
+            let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+            message.msg_iov = pieces.as_mut_ptr();
+            message.msg_iovlen = count;
+            // SAFETY: the pieces are parts of the buffer, or memory that stays readable (I2).
+            let sent = unsafe {
+                libc::sendmsg(
+                    socket,
+                    &raw const message,
+                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                )
+            };
+            let Ok(sent) = usize::try_from(sent) else {
+                let error = io::Error::last_os_error();
+                match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(false),
+                    io::ErrorKind::Interrupted => continue,
+                    _ => return Err(error),
+                }
+            };
+            self.advance(sent);
+        }
+        Ok(true)
+    }
+
+    /// The next bytes in one piece, for whoever waits until the socket takes some.
+    pub(super) fn first(&self, copy: &mut [u8]) -> usize {
+        match self.segments.front() {
+            None => 0,
+            Some(&Segment::Buffered(bytes)) => {
+                let bytes = bytes.min(copy.len());
+                copy[..bytes].copy_from_slice(&self.buffer[self.sent..self.sent + bytes]);
+                bytes
+            }
+            Some(&Segment::Memory(start, bytes)) => {
+                let bytes = bytes.min(copy.len());
+                // SAFETY: memory that stays readable (I2); others may write to it meanwhile, as to all far memory.
+                unsafe { std::ptr::copy(start, copy.as_mut_ptr(), bytes) };
+                bytes
+            }
+        }
+    }
+
+    /// Forgets bytes that were sent.
+    pub(super) fn advance(&mut self, mut sent: usize) {
+        self.bytes -= sent;
+        while sent > 0 {
+            match self.segments.front_mut() {
+                None => break,
+                Some(Segment::Buffered(bytes)) => {
+                    let part = sent.min(*bytes);
+                    *bytes -= part;
+                    self.sent += part;
+                    sent -= part;
+                    if *bytes == 0 {
+                        self.segments.pop_front();
+                    }
+                }
+                Some(Segment::Memory(start, bytes)) => {
+                    let part = sent.min(*bytes);
+                    *start = start.wrapping_add(part);
+                    *bytes -= part;
+                    sent -= part;
+                    if *bytes == 0 {
+                        self.segments.pop_front();
+                    }
+                }
+            }
+        }
+        if self.bytes == 0 {
+            self.buffer.clear();
+            self.sent = 0;
+        } else if self.sent > 64 << 10 {
+            self.buffer.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn bytes_leave_in_order_however_the_socket_takes_them() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.set_nonblocking(true).unwrap();
+        let long: Vec<u8> = (0..3_000_000u32)
+            .map(|i| i.to_le_bytes()[0] ^ i.to_le_bytes()[1])
+            .collect();
+        let mut output = Output::default();
+        let mut expected = Vec::new();
+        for round in 0..40usize {
+            output.put(&long[round..round + 40]);
+            expected.extend_from_slice(&long[round..round + 40]);
+            let bytes = if round % 3 == 0 { 900 } else { 70_000 };
+            let part = &long[round * 1000..round * 1000 + bytes];
+            // SAFETY: the vector lives longer than the output.
+            unsafe { output.put_memory(part.as_ptr(), part.len()) };
+            expected.extend_from_slice(part);
+        }
+        let mut got = Vec::new();
+        let mut buffer = [0; 10_000];
+        loop {
+            let done = output.send(near.as_raw_fd()).unwrap();
+            let mut first = [0; 100];
+            let bytes = output.first(&mut first);
+            assert_eq!(bytes == 0, done);
+            while let Ok(read) = far.read(&mut buffer) {
+                got.extend_from_slice(&buffer[..read]);
+            }
+            assert!(expected[got.len()..].starts_with(&first[..bytes]));
+            if done {
+                break;
+            }
+        }
+        assert!(got == expected);
+        assert!(output.is_empty() && output.pieces() == 0);
+    }
+}

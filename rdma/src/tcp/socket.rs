@@ -1,0 +1,158 @@
+//! A connected socket: made and waited for by glommio, sent to and received from without waiting.
+//!
+//! A shard polls in the middle of its work and cannot await, so bytes move by plain non-blocking calls on glommio's socket;
+//! whoever has nothing else to do awaits the same socket.
+
+#![allow(unsafe_code)] // receives into raw memory
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_lite::{AsyncReadExt, AsyncWriteExt};
+use glommio::net::TcpStream;
+
+use super::connection::Connection;
+
+/// What came of receiving.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Received {
+    Nothing,
+    Some,
+}
+
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: TcpStream,
+}
+
+fn closed() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the other side closed the connection",
+    )
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self { stream })
+    }
+
+    pub(super) fn raw(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+
+    /// Takes what has come, without waiting.
+    ///
+    /// # Errors
+    /// What the socket says; an end of the stream is one.
+    pub(super) fn receive(&self, connection: &mut Connection) -> io::Result<Received> {
+        let (target, bytes, direct) = connection.spare();
+        if bytes == 0 {
+            return Ok(Received::Nothing);
+        }
+        // SAFETY: the connection handed out a place that it may write to, with so many bytes.
+        let received = unsafe { libc::recv(self.raw(), target.cast(), bytes, libc::MSG_DONTWAIT) };
+        match usize::try_from(received) {
+            Ok(0) => Err(closed()),
+            Ok(bytes) if direct => {
+                connection.filled_direct(bytes);
+                Ok(Received::Some)
+            }
+            Ok(bytes) => {
+                connection.filled(bytes);
+                Ok(Received::Some)
+            }
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Received::Nothing),
+                    _ => Err(error),
+                }
+            }
+        }
+    }
+
+    /// True if the other side has closed or broken the connection, as far as is known without waiting.
+    pub(super) fn is_dead(&self) -> bool {
+        let mut byte = 0u8;
+        // SAFETY: peeks one byte into a local variable.
+        let peeked = unsafe {
+            libc::recv(
+                self.raw(),
+                (&raw mut byte).cast(),
+                1,
+                libc::MSG_DONTWAIT | libc::MSG_PEEK,
+            )
+        };
+        match peeked {
+            0 => true,
+            1.. => false,
+            _ => io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+
+    /// Waits for bytes; an end of the stream is an error.
+    pub(super) async fn fill(&mut self, connection: &mut Connection) -> io::Result<()> {
+        let bytes = self.stream.read(connection.spare_buffer()).await?;
+        if bytes == 0 {
+            return Err(closed());
+        }
+        connection.filled(bytes);
+        Ok(())
+    }
+
+    /// Waits until the socket takes some of the output.
+    pub(super) async fn drain(&mut self, connection: &mut Connection) -> io::Result<()> {
+        let mut piece = [0; 16 << 10];
+        let bytes = connection.output.first(&mut piece);
+        let sent = self.stream.write(&piece[..bytes]).await?;
+        connection.output.advance(sent);
+        Ok(())
+    }
+
+    pub(super) async fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.stream.read_exact(bytes).await
+    }
+
+    pub(super) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await
+    }
+
+    pub(super) fn closer(&self) -> io::Result<Closer> {
+        // SAFETY: the descriptor is open as long as `self` is, which outlives this call.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(self.raw()) };
+        Ok(Closer(Arc::new(Line {
+            revoked: AtomicBool::new(false),
+            socket: borrowed.try_clone_to_owned()?,
+        })))
+    }
+}
+
+#[derive(Debug)]
+struct Line {
+    revoked: AtomicBool,
+    socket: OwnedFd,
+}
+
+/// Ends a connection from any thread: nothing more is performed for its peer once the task that serves it has ended.
+#[derive(Clone, Debug)]
+pub struct Closer(Arc<Line>);
+
+impl Closer {
+    /// Ends the connection. May be called again.
+    pub fn close(&self) {
+        // ORDERING: pairs with the Acquire in `is_closed`.
+        self.0.revoked.store(true, Ordering::Release);
+        // SAFETY: shuts down a socket that this owns; whoever waits on it is woken.
+        unsafe { libc::shutdown(self.0.socket.as_fd().as_raw_fd(), libc::SHUT_RDWR) };
+    }
+
+    /// True once it was closed here.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.revoked.load(Ordering::Acquire)
+    }
+}

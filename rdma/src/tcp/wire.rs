@@ -1,0 +1,394 @@
+//! The wire format of the `tcp` backend: connect request and reply, and the frames of a queue pair.
+//!
+//! ```text
+//! connect request (56 bytes, which is also what RDMA-CM carries for a client)
+//!   0 magic:8 | 8 version:u16 | 10 purpose:u8 | 11 zero:5 | 16 session:u64 | 24 slot:u32 | 28 zero:4 | 32 counter:u64 | 40 proof:16
+//! connect reply (24 bytes)
+//!   0 magic:8 | 8 version:u16 | 10 refusal:u16 (0 is accepted) | 12 zero:12
+//! frame header (40 bytes), then `bytes` of payload after WRITE, WRITE_IMM, SEND and the answer of a READ
+//!   0 opcode:u8 | 1 status:u8 | 2 zero:u16 | 4 sequence:u32 | 8 key:u32 | 12 bytes:u32 | 16 offset:u64 | 24 first:u64 | 32 second:u64
+//! ```
+//!
+//! Little-endian throughout. Requests of one direction are numbered from 0, wrapping. An answer tells the fate of its own
+//! request and that all earlier ones succeeded, as acknowledgements of reliable connections do; after a refusal the
+//! refuser performs nothing more. Anything that is not as drawn ends the connection.
+
+use crate::work::{RemoteKey, Status};
+
+/// The version of this wire format.
+pub const PROTOCOL_VERSION: u16 = 1;
+pub(crate) const CONNECT_REQUEST_BYTES: usize = 56;
+pub(crate) const CONNECT_REPLY_BYTES: usize = 24;
+pub(crate) const HEADER_BYTES: usize = 40;
+/// The longest transfer of one request, in bytes.
+pub const TRANSFER_BYTES_MAX: u32 = 16 << 20;
+const MAGIC: [u8; 8] = *b"FARCORE\x01";
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Messages of the control protocol.
+    Control,
+    /// One-sided requests on a memory node's regions, in the name of a session.
+    Memory {
+        /// The session.
+        session: u64,
+        /// Which of the session's queue pairs this is; a new one takes the place of the old.
+        slot: u32,
+        /// Counts up with each connection of the session.
+        counter: u64,
+        /// Shows that whoever connects holds the session's key.
+        proof: [u8; 16],
+    },
+    /// A queue pair whose two ends are equals.
+    Peer,
+}
+
+/// The first thing that a client says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectRequest {
+    /// The wire format that the client speaks.
+    pub version: u16,
+    /// What for.
+    pub purpose: Purpose,
+}
+
+impl ConnectRequest {
+    /// A request in this version.
+    #[must_use]
+    pub fn new(purpose: Purpose) -> Self {
+        Self {
+            version: PROTOCOL_VERSION,
+            purpose,
+        }
+    }
+}
+
+/// Why a connection was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The two sides speak different versions of the wire format.
+    #[error(
+        "it speaks version {0} of the wire format, and this side version {PROTOCOL_VERSION}: run the same release on both"
+    )]
+    Version(u16),
+    /// The node serves as many connections as it may.
+    #[error("it serves as many connections as it may: raise its limit or close some")]
+    Busy,
+    /// There is no such session, or its lease has ended.
+    #[error("it knows no such session: its lease has ended, or the node was started anew")]
+    Session,
+    /// The proof is wrong or was used before.
+    #[error("it did not accept the proof of the session")]
+    Proof,
+    /// It is about to stop.
+    #[error("it is stopping")]
+    Stopping,
+    /// It does not serve that purpose.
+    #[error("it does not serve such connections")]
+    Purpose,
+    /// A reason that this version does not know.
+    #[error("it refused for a reason unknown here ({0})")]
+    Unknown(u16),
+}
+
+impl Refusal {
+    fn code(self) -> u16 {
+        match self {
+            Self::Version(_) => 1,
+            Self::Busy => 2,
+            Self::Session => 3,
+            Self::Proof => 4,
+            Self::Stopping => 5,
+            Self::Purpose => 6,
+            Self::Unknown(code) => code,
+        }
+    }
+
+    fn of(code: u16, version: u16) -> Self {
+        match code {
+            1 => Self::Version(version),
+            2 => Self::Busy,
+            3 => Self::Session,
+            4 => Self::Proof,
+            5 => Self::Stopping,
+            6 => Self::Purpose,
+            code => Self::Unknown(code),
+        }
+    }
+}
+
+/// What is wrong with bytes that came over the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WireError {
+    /// The first bytes are not ours.
+    #[error("the other side does not speak Farcore's wire format")]
+    Magic,
+    /// A connection's purpose is unknown.
+    #[error("unknown purpose {0}")]
+    Purpose(u8),
+    /// An opcode is unknown.
+    #[error("unknown opcode {0}")]
+    Opcode(u8),
+    /// A length is beyond the limit, or not what was asked.
+    #[error("a length of {0} bytes is not allowed here")]
+    Length(u32),
+    /// An answer to nothing that was asked.
+    #[error("an answer numbered {0} to no request")]
+    Sequence(u32),
+}
+
+fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut part = [0; N];
+    part.copy_from_slice(&bytes[at..at + N]);
+    part
+}
+
+pub(crate) fn encode_request(request: &ConnectRequest) -> [u8; CONNECT_REQUEST_BYTES] {
+    let mut bytes = [0; CONNECT_REQUEST_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..10].copy_from_slice(&request.version.to_le_bytes());
+    match request.purpose {
+        Purpose::Control => bytes[10] = 1,
+        Purpose::Memory {
+            session,
+            slot,
+            counter,
+            proof,
+        } => {
+            bytes[10] = 2;
+            bytes[16..24].copy_from_slice(&session.to_le_bytes());
+            bytes[24..28].copy_from_slice(&slot.to_le_bytes());
+            bytes[32..40].copy_from_slice(&counter.to_le_bytes());
+            bytes[40..56].copy_from_slice(&proof);
+        }
+        Purpose::Peer => bytes[10] = 3,
+    }
+    bytes
+}
+
+/// # Errors
+/// [`WireError::Magic`], [`WireError::Purpose`]. A strange version is no error here: whoever answers says so.
+pub(crate) fn decode_request(
+    bytes: &[u8; CONNECT_REQUEST_BYTES],
+) -> Result<ConnectRequest, WireError> {
+    if bytes[..8] != MAGIC {
+        return Err(WireError::Magic);
+    }
+    let version = u16::from_le_bytes(part(bytes, 8));
+    let purpose = match bytes[10] {
+        1 => Purpose::Control,
+        2 => Purpose::Memory {
+            session: u64::from_le_bytes(part(bytes, 16)),
+            slot: u32::from_le_bytes(part(bytes, 24)),
+            counter: u64::from_le_bytes(part(bytes, 32)),
+            proof: part(bytes, 40),
+        },
+        3 => Purpose::Peer,
+        // Another version may have other purposes: the version is what is to be told.
+        _ if version != PROTOCOL_VERSION => Purpose::Control,
+        other => return Err(WireError::Purpose(other)),
+    };
+    Ok(ConnectRequest { version, purpose })
+}
+
+pub(crate) fn encode_reply(refusal: Option<Refusal>) -> [u8; CONNECT_REPLY_BYTES] {
+    let mut bytes = [0; CONNECT_REPLY_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..10].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+    bytes[10..12].copy_from_slice(&refusal.map_or(0, Refusal::code).to_le_bytes());
+    bytes
+}
+
+/// # Errors
+/// [`WireError::Magic`] if the other side is something else.
+pub(crate) fn decode_reply(
+    bytes: &[u8; CONNECT_REPLY_BYTES],
+) -> Result<Option<Refusal>, WireError> {
+    if bytes[..8] != MAGIC {
+        return Err(WireError::Magic);
+    }
+    let version = u16::from_le_bytes(part(bytes, 8));
+    let code = u16::from_le_bytes(part(bytes, 10));
+    Ok((code != 0).then(|| Refusal::of(code, version)))
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Opcode {
+    Read = 1,
+    Write = 2,
+    WriteImmediate = 3,
+    CompareAndSwap = 4,
+    FetchAdd = 5,
+    Send = 6,
+    /// This request and all before it are done.
+    Acknowledge = 64,
+    /// What a READ read.
+    ReadAnswer = 65,
+    /// The old value of an atomic, in `first`.
+    AtomicAnswer = 66,
+    /// This request failed with `status`; all before it are done.
+    Refuse = 67,
+}
+
+impl Opcode {
+    fn of(code: u8) -> Result<Self, WireError> {
+        Ok(match code {
+            1 => Self::Read,
+            2 => Self::Write,
+            3 => Self::WriteImmediate,
+            4 => Self::CompareAndSwap,
+            5 => Self::FetchAdd,
+            6 => Self::Send,
+            64 => Self::Acknowledge,
+            65 => Self::ReadAnswer,
+            66 => Self::AtomicAnswer,
+            67 => Self::Refuse,
+            other => return Err(WireError::Opcode(other)),
+        })
+    }
+
+    pub(crate) fn has_payload(self) -> bool {
+        matches!(
+            self,
+            Self::Write | Self::WriteImmediate | Self::Send | Self::ReadAnswer
+        )
+    }
+}
+
+/// One frame's header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub(crate) opcode: Opcode,
+    pub(crate) status: u8,
+    pub(crate) sequence: u32,
+    pub(crate) key: RemoteKey,
+    pub(crate) bytes: u32,
+    pub(crate) offset: u64,
+    /// Expected word, addend, immediate or old value.
+    pub(crate) first: u64,
+    /// Desired word.
+    pub(crate) second: u64,
+}
+
+impl Header {
+    pub(crate) fn new(opcode: Opcode, sequence: u32) -> Self {
+        Self {
+            opcode,
+            status: 0,
+            sequence,
+            key: RemoteKey(0),
+            bytes: 0,
+            offset: 0,
+            first: 0,
+            second: 0,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0] = self.opcode as u8;
+        bytes[1] = self.status;
+        bytes[4..8].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.key.0.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.first.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.second.to_le_bytes());
+        bytes
+    }
+
+    /// # Errors
+    /// [`WireError`] for an unknown opcode or a length beyond the limit.
+    pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, WireError> {
+        let header = Self {
+            opcode: Opcode::of(bytes[0])?,
+            status: bytes[1],
+            sequence: u32::from_le_bytes(part(bytes, 4)),
+            key: RemoteKey(u32::from_le_bytes(part(bytes, 8))),
+            bytes: u32::from_le_bytes(part(bytes, 12)),
+            offset: u64::from_le_bytes(part(bytes, 16)),
+            first: u64::from_le_bytes(part(bytes, 24)),
+            second: u64::from_le_bytes(part(bytes, 32)),
+        };
+        if header.bytes > TRANSFER_BYTES_MAX {
+            return Err(WireError::Length(header.bytes));
+        }
+        Ok(header)
+    }
+}
+
+/// How a failure is told over the wire.
+pub(crate) fn status_code(status: Status) -> u8 {
+    match status {
+        Status::RemoteAccess => 1,
+        Status::RemoteOperation => 2,
+        Status::LocalLength => 3,
+        _ => u8::MAX,
+    }
+}
+
+/// The failure at the side that asked.
+pub(crate) fn status_of(code: u8) -> Status {
+    match code {
+        1 => Status::RemoteAccess,
+        // What was too long for the receiver is an invalid request to the sender.
+        2 | 3 => Status::RemoteOperation,
+        code => Status::Unknown(u32::from(code)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_or_are_refused(mut bytes in prop::array::uniform32(any::<u8>()), more in prop::array::uniform24(any::<u8>()), ours in any::<bool>()) {
+            if ours {
+                bytes[..8].copy_from_slice(&MAGIC);
+            }
+            let mut all = [0; CONNECT_REQUEST_BYTES];
+            all[..32].copy_from_slice(&bytes);
+            all[32..].copy_from_slice(&more);
+            if let Ok(request) = decode_request(&all) && request.version == PROTOCOL_VERSION {
+                let again = decode_request(&encode_request(&request));
+                prop_assert_eq!(again, Ok(request));
+            }
+            let mut header = [0; HEADER_BYTES];
+            header.copy_from_slice(&all[..HEADER_BYTES]);
+            if let Ok(decoded) = Header::decode(&header) {
+                prop_assert_eq!(Header::decode(&decoded.encode()), Ok(decoded));
+                prop_assert!(decoded.bytes <= TRANSFER_BYTES_MAX);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_says_why() {
+        assert_eq!(decode_reply(&encode_reply(None)), Ok(None));
+        for refusal in [
+            Refusal::Version(PROTOCOL_VERSION),
+            Refusal::Busy,
+            Refusal::Session,
+            Refusal::Proof,
+            Refusal::Stopping,
+            Refusal::Purpose,
+            Refusal::Unknown(99),
+        ] {
+            assert_eq!(
+                decode_reply(&encode_reply(Some(refusal))),
+                Ok(Some(refusal))
+            );
+        }
+        assert_eq!(
+            decode_reply(&[7; CONNECT_REPLY_BYTES]),
+            Err(WireError::Magic)
+        );
+    }
+}

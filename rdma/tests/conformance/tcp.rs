@@ -1,0 +1,105 @@
+//! The `tcp` backend's fixture: two endpoints over sockets of this machine.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcore_rdma::tcp::{
+    ConnectRequest, Connected, Exposed, Purpose, TcpAcceptor, TcpAddress, TcpEndpoint,
+    connect_queue,
+};
+use farcore_rdma::{Endpoint, QueuePairState, RemoteKey};
+
+use crate::fixture::{Bench, DEPTH, Fixture, REGION_BYTES, region};
+
+const KEY: RemoteKey = RemoteKey(0x1234_5678);
+/// In the bench's time, which a poll moves on by a microsecond.
+const SILENCE_NS: u64 = 50_000_000;
+
+struct Tcp {
+    near: TcpEndpoint,
+    far: TcpEndpoint,
+    acceptor: TcpAcceptor,
+    address: SocketAddr,
+}
+
+impl Tcp {
+    async fn pair(&self) -> (Connected, Connected) {
+        let request = ConnectRequest::new(Purpose::Peer);
+        let near = connect_queue(self.address, &request, Duration::from_secs(10));
+        let far = async {
+            let arrival = self.acceptor.accept().await.expect("accepted");
+            let incoming = arrival.request().await.expect("a request");
+            incoming.accept_peer().await.expect("a peer")
+        };
+        let (near, far) = futures_lite::future::zip(near, far).await;
+        (near.expect("connected"), far)
+    }
+}
+
+impl Fixture for Tcp {
+    type End = TcpEndpoint;
+
+    fn near(&mut self) -> &mut TcpEndpoint {
+        &mut self.near
+    }
+
+    fn far(&mut self) -> &mut TcpEndpoint {
+        &mut self.far
+    }
+
+    fn key(&self) -> RemoteKey {
+        KEY
+    }
+
+    fn kill(&mut self) {
+        for queue in 0..2 {
+            self.far.berth(queue).fail();
+        }
+    }
+
+    async fn revive(&mut self) {
+        for queue in 0..2 {
+            if self.near.state(queue) != QueuePairState::ReadyToSend {
+                self.far.berth(queue).fail();
+                self.far.poll(0, &mut [farcore_rdma::Completion::NONE; 64]);
+                let (near, far) = self.pair().await;
+                self.near.berth(queue).offer(near);
+                self.far.berth(queue).offer(far);
+                self.near.renew(queue);
+                self.far.renew(queue);
+            }
+            assert_eq!(self.near.state(queue), QueuePairState::ReadyToSend);
+            assert_eq!(self.far.state(queue), QueuePairState::ReadyToSend);
+        }
+    }
+}
+
+async fn bench() -> Bench<Tcp> {
+    let remote = region(REGION_BYTES);
+    let address = TcpAddress::bind(([127, 0, 0, 1], 0).into()).expect("a port");
+    let exposed = Exposed::new(vec![(KEY, Arc::clone(&remote))]);
+    let mut fixture = Tcp {
+        near: TcpEndpoint::new(2, DEPTH, SILENCE_NS, Exposed::default()),
+        far: TcpEndpoint::new(2, DEPTH, SILENCE_NS, exposed),
+        acceptor: address.acceptor().expect("an acceptor"),
+        address: address.local_address().expect("an address"),
+    };
+    assert_eq!(fixture.near.state(0), QueuePairState::Init);
+    fixture.revive().await;
+    Bench::new(fixture, remote)
+}
+
+macro_rules! on_glommio {
+    ($case:expr) => {
+        glommio::LocalExecutorBuilder::default()
+            .io_memory(64 << 10)
+            .make()
+            .expect("an executor")
+            .run(async { $case(super::bench().await).await })
+    };
+}
+
+mod sockets {
+    crate::conformance!(on_glommio);
+}
