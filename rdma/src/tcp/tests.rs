@@ -1,1 +1,233 @@
+//! Two connections back to back, without sockets: bytes in any pieces, cuts at any place, and bytes that mean nothing.
 
+#![allow(unsafe_code)] // tests look into the regions
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::connection::Connection;
+use super::exposed::Exposed;
+use crate::region::{Lock, Region, RegionOptions};
+use crate::work::{
+    Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
+};
+
+const KEY: RemoteKey = RemoteKey(9);
+const BYTES: usize = 256 << 10;
+const DEPTH: usize = 8;
+
+fn region() -> Arc<Region> {
+    let options = RegionOptions {
+        bytes: BYTES,
+        huge_pages: false,
+        lock: Lock::Off,
+        prefault: false,
+    };
+    Arc::new(Region::map(&options).unwrap())
+}
+
+fn at(region: &Region, offset: usize) -> *mut u8 {
+    assert!(offset < BYTES);
+    region.as_ptr().as_ptr().wrapping_add(offset)
+}
+
+/// Moves up to `limit` bytes of the output of one end into the other; false if there were none.
+fn carry(from: &mut Connection, to: &mut Connection, limit: usize) -> bool {
+    let mut piece = vec![0; limit.max(1)];
+    let bytes = from.output.first(&mut piece);
+    let (target, room, direct) = to.spare();
+    let bytes = bytes.min(room);
+    // SAFETY: the connection handed out a place for so many bytes.
+    unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), target, bytes) };
+    if direct {
+        to.filled_direct(bytes);
+    } else {
+        to.filled(bytes);
+    }
+    from.output.advance(bytes);
+    bytes > 0
+}
+
+#[derive(Clone, Debug)]
+struct Act {
+    kind: u8,
+    place: u16,
+    bytes: u32,
+    signalled: bool,
+    ring: bool,
+    steps: Vec<(bool, usize)>,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let bytes = prop_oneof![4 => 0u32..200, 2 => 900u32..1200, 1 => 8_000u32..70_000];
+    let steps = prop::collection::vec(
+        (
+            any::<bool>(),
+            prop_oneof![1usize..60, 100usize..5_000, Just(200_000usize)],
+        ),
+        0..12,
+    );
+    (0u8..6, 0u16..64, bytes, any::<bool>(), any::<bool>(), steps).prop_map(
+        |(kind, place, bytes, signalled, ring, steps)| Act {
+            kind,
+            place,
+            bytes,
+            signalled,
+            ring,
+            steps,
+        },
+    )
+}
+
+fn work(act: &Act) -> Work {
+    let offset = u64::from(act.place) * 1024;
+    let local = LocalSlice {
+        key: LocalKey(0),
+        offset,
+        bytes: act.bytes,
+    };
+    let word = LocalSlice { bytes: 8, ..local };
+    let remote = RemoteSlice { key: KEY, offset };
+    match act.kind {
+        0 | 1 => Work::Read { local, remote },
+        2 => Work::Write { local, remote },
+        3 => Work::FetchAdd {
+            local: word,
+            remote,
+            addend: 3,
+        },
+        4 => Work::CompareAndSwap {
+            local: word,
+            remote,
+            expected: 0,
+            desired: 7,
+        },
+        // Rarely something that is refused.
+        _ if act.place < 3 => Work::Read {
+            local: word,
+            remote: RemoteSlice {
+                key: KEY,
+                offset: BYTES as u64,
+            },
+        },
+        _ => Work::Write {
+            local: word,
+            remote,
+        },
+    }
+}
+
+fn take(connection: &mut Connection, into: &mut Vec<Completion>) {
+    while let Some(completion) = connection.take_completion() {
+        into.push(completion);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+    #[test]
+    fn whatever_happens_each_request_completes_once_and_in_order(
+        acts in prop::collection::vec(act(), 1..60),
+        cut in prop::option::of(0usize..60),
+    ) {
+        let (local, remote) = (region(), region());
+        let mut near = Connection::new(DEPTH, Exposed::default());
+        let mut far = Connection::new(0, Exposed::new(vec![(KEY, Arc::clone(&remote))]));
+        let (mut sent, mut got) = (Vec::new(), Vec::new());
+        let mut down = false;
+        for (number, act) in acts.iter().enumerate() {
+            let request = WorkRequest { id: WorkId(number as u64), work: work(act), signalled: act.signalled };
+            let offset = usize::try_from(request.work.local().offset).unwrap();
+            if near.post(request, at(&local, offset)).is_ok() {
+                sent.push(request);
+            }
+            if act.ring {
+                near.ring();
+            }
+            for &(there, bytes) in &act.steps {
+                if there {
+                    carry(&mut near, &mut far, bytes);
+                    prop_assert_eq!(far.process(), Ok(()));
+                } else {
+                    carry(&mut far, &mut near, bytes);
+                    prop_assert_eq!(near.process(), Ok(()));
+                }
+            }
+            take(&mut near, &mut got);
+            if cut == Some(number) || near.is_refused() {
+                near.fail(if near.is_refused() { Status::Flushed } else { Status::RetryExceeded });
+                down = true;
+                break;
+            }
+        }
+        near.ring();
+        while !down && (carry(&mut near, &mut far, 100_000) | carry(&mut far, &mut near, 100_000)) {
+            prop_assert_eq!(far.process(), Ok(()));
+            prop_assert_eq!(near.process(), Ok(()));
+            take(&mut near, &mut got);
+            if near.is_refused() {
+                near.fail(Status::Flushed);
+                down = true;
+            }
+        }
+        take(&mut near, &mut got);
+        prop_assert_eq!(near.outstanding(), 0);
+        let mut next = 0;
+        for completion in &got {
+            // In order, each once; those between were silent successes.
+            let place = sent[next..].iter().position(|request| request.id == completion.id);
+            prop_assert!(place.is_some(), "{:?} is unknown, twice or out of order", completion);
+            let place = next + place.unwrap();
+            prop_assert!(sent[next..place].iter().all(|request| !request.signalled));
+            prop_assert!(completion.status != Status::Success || sent[place].signalled);
+            next = place + 1;
+        }
+        prop_assert!(sent[next..].iter().all(|request| !request.signalled));
+        if !down {
+            prop_assert!(got.iter().all(|completion| completion.status == Status::Success));
+        }
+    }
+
+    #[test]
+    fn random_bytes_are_an_error_and_not_a_crash(
+        pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..20),
+        opcodes in prop::collection::vec(any::<u8>(), 0..20),
+        depth in 0usize..3,
+        posted in any::<bool>(),
+    ) {
+        let (local, remote) = (region(), region());
+        let mut connection = Connection::new(depth, Exposed::new(vec![(KEY, remote)]));
+        if posted {
+            let act = Act { kind: 0, place: 1, bytes: 100, signalled: true, ring: true, steps: vec![] };
+            let request = WorkRequest { id: WorkId(1), work: work(&act), signalled: true };
+            let _ = connection.post(request, at(&local, 1024));
+            connection.ring();
+        }
+        for (place, mut piece) in pieces.into_iter().enumerate() {
+            // Some that begin like a frame.
+            if let (Some(&opcode), Some(first)) = (opcodes.get(place), piece.first_mut()) {
+                *first = opcode % 70;
+                for byte in piece.iter_mut().skip(4).take(4) {
+                    *byte = 0;
+                }
+                for byte in piece.iter_mut().skip(13).take(3) {
+                    *byte = 0;
+                }
+            }
+            for part in piece.chunks(33) {
+                let spare = connection.spare_buffer();
+                if spare.len() < part.len() {
+                    return Ok(());
+                }
+                spare[..part.len()].copy_from_slice(part);
+                connection.filled(part.len());
+                if connection.process().is_err() {
+                    connection.fail(Status::RetryExceeded);
+                    prop_assert_eq!(connection.outstanding(), usize::from(connection.has_completions()));
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
