@@ -6,6 +6,7 @@
 
 mod embedded;
 mod endpoint;
+mod fabric;
 mod landing;
 mod link;
 mod memory;
@@ -15,6 +16,7 @@ mod work;
 
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
 pub use endpoint::{Endpoint, PostError, QueuePairState};
+pub use fabric::FabricEndpoint;
 pub use landing::{Landing, LandingOptions, LandingPool};
 pub use link::{FaultPlan, LinkModel};
 pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};

@@ -8,7 +8,7 @@
 //! - I2: a peer that is asked and does not answer within the time-out counts as lost.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use super::connect::Connected;
@@ -27,7 +27,8 @@ const RECEIVES: usize = 4;
 #[derive(Debug, Default)]
 pub struct Berth {
     offered: RefCell<Option<Connected>>,
-    connected: Cell<bool>,
+    /// The socket of the queue pair that has one.
+    socket: RefCell<Weak<Socket>>,
     connecting: Cell<bool>,
     /// Set to have the queue pair failed.
     broken: Cell<bool>,
@@ -48,19 +49,35 @@ impl Berth {
     /// True while the queue pair has no connection, and none is offered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.connected.get() && self.offered.borrow().is_none()
+        self.socket.borrow().strong_count() == 0 && self.offered.borrow().is_none()
+    }
+
+    /// Fails the queue pair, or forgets the connection that is offered, if the other side has gone: nobody would notice
+    /// before the next request. Cost: a system call.
+    pub fn check(&self) {
+        let dead = match self.socket.borrow().upgrade() {
+            Some(socket) => socket.is_dead(),
+            None => self
+                .offered
+                .borrow()
+                .as_ref()
+                .is_some_and(Connected::is_dead),
+        };
+        if dead {
+            self.fail();
+        }
     }
 
     /// Has the queue pair failed at its next poll, or at once when it is asked to post.
     pub fn fail(&self) {
         self.offered.borrow_mut().take();
-        self.broken.set(true);
+        self.broken.set(self.socket.borrow().strong_count() > 0);
     }
 }
 
 #[derive(Debug)]
 struct Queue {
-    socket: Option<Socket>,
+    socket: Option<Rc<Socket>>,
     connection: Connection,
     berth: Rc<Berth>,
     failed: bool,
@@ -72,7 +89,6 @@ impl Queue {
     fn fail(&mut self, status: Status) {
         self.socket = None;
         self.failed = true;
-        self.berth.connected.set(false);
         self.connection.fail(status);
     }
 
@@ -95,11 +111,8 @@ impl Queue {
     }
 
     fn poll(&mut self, now_ns: u64, limit_ns: u64) {
-        if self.berth.broken.get() {
-            self.berth.broken.set(false);
-            if self.socket.is_some() {
-                self.fail(Status::RetryExceeded);
-            }
+        if self.berth.broken.take() && self.socket.is_some() {
+            self.fail(Status::RetryExceeded);
         }
         let mut answered = false;
         for _ in 0..RECEIVES {
@@ -269,17 +282,20 @@ impl Endpoint for TcpEndpoint {
         let depth = self.depth;
         let exposed = &self.exposed;
         let queue = &mut self.queues[queue];
+        if queue.berth.broken.take() && queue.socket.is_some() {
+            queue.fail(Status::RetryExceeded);
+        }
         if queue.socket.is_some() || queue.connection.has_completions() {
             return;
         }
         let offered = queue.berth.offered.borrow_mut().take();
         if let Some(connected) = offered {
             queue.connection = Connection::new(depth, exposed.clone());
-            queue.socket = Some(connected.0);
+            let socket = Rc::new(connected.0);
+            *queue.berth.socket.borrow_mut() = Rc::downgrade(&socket);
+            queue.socket = Some(socket);
             queue.failed = false;
             queue.silent_since_ns = None;
-            queue.berth.broken.set(false);
-            queue.berth.connected.set(true);
         }
     }
 }
