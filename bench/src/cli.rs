@@ -48,6 +48,9 @@ pub struct CommonArgs {
     /// Size of far memory [default: three times the data]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub far: Option<u64>,
+    /// Embedded memory nodes that share far memory
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub far_nodes: usize,
     /// Latency added to each far access, e.g. 2us
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_nanoseconds)]
     pub far_latency: u64,
@@ -181,6 +184,7 @@ impl CommonArgs {
             keys_per_core,
             local_bytes: 0,
             far_bytes: 0,
+            far_nodes: self.far_nodes,
             far_latency_ns: self.far_latency,
             window: self.window,
             encrypt: self.encrypt,
@@ -243,8 +247,8 @@ mod tests {
 
     #[test]
     fn flags_are_understood() {
-        let flags = "--cores 1 --keys-per-core 10 --local 4GiB --far 1gb --far-latency 2us --window 8 --engines \
-                     dashmap,locked-lru --encrypt --hot-ops 5 --seed 9 --no-prefault --runs 3 --json a --plot b";
+        let flags = "--cores 1 --keys-per-core 10 --local 4GiB --far 1gb --far-nodes 3 --far-latency 2us --window 8 \
+                     --engines dashmap,locked-lru --encrypt --hot-ops 5 --seed 9 --no-prefault --runs 3 --json a --plot b";
         let flags: Vec<&str> = flags.split_whitespace().collect();
         let machine = Machine {
             memory_available_bytes: 32 << 30,
@@ -259,6 +263,7 @@ mod tests {
                 keys_per_core: 10,
                 local_bytes: 4 << 30,
                 far_bytes: 1_000_000_000,
+                far_nodes: 3,
                 far_latency_ns: 2_000,
                 window: 8,
                 encrypt: true,

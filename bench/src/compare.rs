@@ -92,14 +92,19 @@ fn describe(plan: &Plan, runs: u32) -> String {
             format!("ycsb {workload:?}, {operations} transactions, values of {value_bytes} bytes")
         }
     };
+    let nodes = match plan.far_nodes {
+        1 => String::new(),
+        nodes => format!(" on {nodes} nodes"),
+    };
     format!(
-        "{what}: cores {:?}, {} keys a core ({} of records), local memory {}, far memory {} at +{}, window {}, \
+        "{what}: cores {:?}, {} keys a core ({} of records), local memory {}, far memory {}{} at +{}, window {}, \
          encryption {}, pre-fault {}, seed {}, runs {runs}",
         plan.cores,
         plan.keys_per_core,
         size(plan.data_bytes()),
         size(plan.local_bytes),
         size(plan.far_bytes),
+        nodes,
         table::nanoseconds(plan.far_latency_ns),
         plan.window,
         if plan.encrypt { "on" } else { "off" },

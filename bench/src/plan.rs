@@ -12,6 +12,8 @@ pub const KEYS_MAX: u64 = 1 << 32;
 pub const LOCAL_BYTES_MIN: u64 = 1 << 20;
 /// Most requests in flight on a core.
 pub const WINDOW_MAX: usize = 4096;
+/// Most embedded memory nodes.
+pub const FAR_NODES_MAX: usize = 64;
 /// Far latency above which a request would outlast any sensible run, in nanoseconds.
 pub const FAR_LATENCY_NS_MAX: u64 = 1_000_000_000;
 
@@ -148,6 +150,8 @@ pub struct Plan {
     pub local_bytes: u64,
     /// Size of far memory.
     pub far_bytes: u64,
+    /// Embedded memory nodes that share it; engines without nodes take it as one.
+    pub far_nodes: usize,
     /// Latency added to each far access.
     pub far_latency_ns: u64,
     /// Most requests in flight on a core.
@@ -325,6 +329,10 @@ impl Plan {
                 "far memory must have a size".into(),
             ));
         }
+        if !(1..=FAR_NODES_MAX).contains(&self.far_nodes) {
+            let limit = format!("it must be 1 to {FAR_NODES_MAX} memory nodes");
+            return Err(range("--far-nodes", self.far_nodes.to_string(), limit));
+        }
         if self.far_latency_ns > FAR_LATENCY_NS_MAX {
             let limit = "it must be at most one second".into();
             return Err(range(
@@ -360,6 +368,7 @@ mod tests {
             keys_per_core: 1000,
             local_bytes: 64 << 20,
             far_bytes: 64 << 20,
+            far_nodes: 1,
             far_latency_ns: 0,
             window: 64,
             encrypt: false,
@@ -385,7 +394,7 @@ mod tests {
     #[expect(clippy::type_complexity, reason = "a table of cases")]
     #[test]
     fn bad_wishes_are_named_with_limit_and_value() {
-        let cases: [(fn(&mut Plan), &str); 9] = [
+        let cases: [(fn(&mut Plan), &str); 10] = [
             (
                 |plan| plan.cores = vec![0, 7],
                 "core 7, which does not exist",
@@ -393,6 +402,10 @@ mod tests {
             (|plan| plan.cores = vec![1, 1], "core 1 twice"),
             (|plan| plan.cores.clear(), "at least one core"),
             (|plan| plan.keys_per_core = 0, "must be at least 1"),
+            (
+                |plan| plan.far_nodes = 65,
+                "--far-nodes is 65: it must be 1 to 64",
+            ),
             (
                 |plan| plan.window = 0,
                 "--window is 0: it must be 1 to 4096",

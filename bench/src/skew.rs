@@ -68,6 +68,7 @@ mod tests {
             keys_per_core: 5_000,
             local_bytes: 0,
             far_bytes: 0,
+            far_nodes: 1,
             far_latency_ns: 0,
             window: 1,
             encrypt: false,

@@ -28,6 +28,7 @@ fn plan(engine: EngineName, scenario: Scenario) -> Plan {
         cores,
         local_bytes: 32 << 20,
         far_bytes: 32 << 20,
+        far_nodes: 2,
         far_latency_ns: 0,
         window: 16,
         encrypt: false,

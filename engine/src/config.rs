@@ -7,7 +7,7 @@ use crate::constants::{KEY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_BYTES_MIN, VALUE_BYTE
 use crate::error::{Error, Result};
 use crate::lane::LANES_MAX;
 use crate::log::PageShape;
-use crate::shard::Shard;
+use crate::shard::{NODES_MAX, Shard};
 
 /// Memory of one core that no shard uses: its executor, counters and stacks, in bytes.
 const CORE_BYTES: u64 = 1 << 20;
@@ -28,6 +28,8 @@ pub struct Config {
     pub page_bytes: Option<u32>,
     /// Keys that the index is sized for at the start; it grows beyond. Default 1 million.
     pub keys_expected: u64,
+    /// Embedded memory nodes, which share `far_bytes` evenly: 1 to 64. Default 1.
+    pub embedded_nodes: usize,
     /// How far the embedded far memory pretends to be. Default: no distance, no faults.
     pub link: LinkModel,
     /// Encrypts far memory and the wire. Default: none.
@@ -58,6 +60,7 @@ impl Default for Config {
             far_bytes: 4 << 30,
             page_bytes: None,
             keys_expected: 1_000_000,
+            embedded_nodes: 1,
             link: LinkModel::default(),
             encryption: None,
             prefault: true,
@@ -87,6 +90,10 @@ pub(crate) struct Sizes {
     pub(crate) page_bytes: u32,
     /// The arena of one shard.
     pub(crate) arena_bytes: u64,
+    /// What each memory node lends, in whole pages.
+    pub(crate) node_bytes: u64,
+    /// The most extents of one shard.
+    pub(crate) extents_max: usize,
     pub(crate) value_bytes_max: usize,
 }
 
@@ -163,21 +170,27 @@ impl Config {
                 "a power of two from 64 KiB to 2 MiB",
             ));
         }
-        if self.far_bytes < u64::from(page_bytes) {
-            return Err(wrong(
-                "far_bytes",
-                self.far_bytes,
-                format!("at least one page, {page_bytes}"),
-            ));
+        if !(1..=NODES_MAX).contains(&self.embedded_nodes) {
+            let limit = format!("1 to {NODES_MAX}");
+            return Err(wrong("embedded_nodes", self.embedded_nodes, limit));
         }
-        let pages_max = PageShape::new(page_bytes).pages_max();
-        if (self.far_bytes / u64::from(page_bytes)).saturating_add(share / u64::from(page_bytes))
-            + 2
-            > pages_max
-        {
+        let nodes = self.embedded_nodes as u64;
+        let page = u64::from(page_bytes);
+        let pages_of_node = self.far_bytes / nodes / page;
+        if pages_of_node < cores {
             let limit = format!(
-                "with pages of {page_bytes} at most {} together with the local memory of a core; raise `page_bytes`",
-                pages_max.saturating_mul(u64::from(page_bytes))
+                "at least {}, a page of {page} for each of {cores} cores on each of {nodes} nodes",
+                nodes * cores * page
+            );
+            return Err(wrong("far_bytes", self.far_bytes, limit));
+        }
+        // Those that are left over go round, so that no shard has more than one of each node more than another.
+        let extents = pages_of_node.div_ceil(cores).saturating_mul(nodes);
+        let pages_max = PageShape::new(page_bytes).pages_max();
+        if extents.saturating_add(share / page) + 2 > pages_max {
+            let limit = format!(
+                "with pages of {page_bytes} at most {} for each core, its local memory included; raise `page_bytes`",
+                pages_max.saturating_mul(page)
             );
             return Err(wrong("far_bytes", self.far_bytes, limit));
         }
@@ -190,7 +203,6 @@ impl Config {
             0
         };
         let lane_bytes = lanes * 2 * (self.lane_bytes + long) as u64;
-        let extents = self.far_bytes / u64::from(page_bytes);
         let tables = Shard::<EmbeddedEndpoint>::table_bytes(share, page_bytes, extents);
         let fixed = lane_bytes / cores + CORE_BYTES + tables;
         let least =
@@ -208,6 +220,8 @@ impl Config {
         Ok(Sizes {
             page_bytes,
             arena_bytes: arena,
+            node_bytes: pages_of_node * page,
+            extents_max: usize::try_from(extents).unwrap_or(usize::MAX),
             value_bytes_max,
         })
     }
@@ -224,7 +238,7 @@ mod tests {
             ..Config::default()
         };
         good.validate().unwrap();
-        let table: [(Config, &str, &str); 8] = [
+        let table: [(Config, &str, &str); 11] = [
             (
                 Config {
                     cores: vec![],
@@ -264,6 +278,32 @@ mod tests {
                 },
                 "far_bytes",
                 "5",
+            ),
+            (
+                Config {
+                    embedded_nodes: 0,
+                    ..good.clone()
+                },
+                "embedded_nodes",
+                "1 to 64",
+            ),
+            (
+                Config {
+                    embedded_nodes: 65,
+                    ..good.clone()
+                },
+                "embedded_nodes",
+                "65",
+            ),
+            (
+                Config {
+                    page_bytes: Some(64 << 10),
+                    embedded_nodes: 3,
+                    far_bytes: 3 * (64 << 10) - 1,
+                    ..good.clone()
+                },
+                "far_bytes",
+                "at least 196608",
             ),
             (
                 Config {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 use crossbeam_queue::ArrayQueue;
-use farcore_rdma::{EmbeddedEndpoint, EmbeddedNode, Region, RegionOptions};
+use farcore_rdma::{EmbeddedEndpoint, EmbeddedNode, Region, RegionOptions, RemoteSlice};
 use farcore_tuning::{Clock, Histogram, HistogramSnapshot, ShardCounters, ShardSnapshot};
 
 use crate::cipher::PageCipher;
@@ -27,7 +27,7 @@ use crate::lane::{LaneClient, LaneServer, Mailbox, lane};
 use crate::order::{Door, Order};
 use crate::routing::Hasher128;
 use crate::runtime::{self, JobCell, Life, Post};
-use crate::shard::{ExtentPool, Shard, ShardOptions, Shortfall};
+use crate::shard::{Extents, NodeId, QUEUES_PER_NODE, Shard, ShardOptions, Shortfall};
 
 /// Requests that one queue pair holds.
 const QUEUE_DEPTH: usize = 256;
@@ -112,8 +112,7 @@ pub struct Stats {
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
-    node: Arc<EmbeddedNode>,
-    extents: Arc<ExtentPool>,
+    nodes: Vec<Arc<EmbeddedNode>>,
     counters: Vec<Arc<ShardCounters>>,
     far_latency: Vec<Arc<Histogram>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -161,10 +160,13 @@ impl Engine {
                 prefault,
             })
         };
-        let far = map(&options(config.far_bytes, farcore_rdma::Lock::Off)?)?;
-        let node = Arc::new(EmbeddedNode::new(far, config.link.clone()));
-        let key = node.remote_key();
-        let extents = Arc::new(ExtentPool::new(key, config.far_bytes, sizes.page_bytes));
+        let node = |_| {
+            let far = map(&options(sizes.node_bytes, farcore_rdma::Lock::Off)?)?;
+            Ok(Arc::new(EmbeddedNode::new(far, config.link.clone())))
+        };
+        let nodes: Vec<_> = (0..config.embedded_nodes)
+            .map(node)
+            .collect::<Result<_>>()?;
         let seed = config.seed.map_or_else(random, Ok)?;
         let hasher = Hasher128::new(seed);
         let epoch = u32::try_from(random()? >> 32).unwrap_or(0);
@@ -187,8 +189,7 @@ impl Engine {
         // Made before the first thread is: dropped on an error, it closes the cores that did start.
         let mut engine = Self {
             shared,
-            node,
-            extents,
+            nodes,
             counters,
             far_latency: (0..shards).map(|_| Arc::default()).collect(),
             threads: Mutex::default(),
@@ -208,12 +209,7 @@ impl Engine {
                 servers.pop().unwrap_or_default(),
                 clients.pop().unwrap_or_default(),
             );
-            let endpoint = EmbeddedEndpoint::new(
-                std::slice::from_ref(&engine.node),
-                2,
-                QUEUE_DEPTH,
-                u64::from(shard),
-            );
+            let (endpoint, extents) = far_side(&engine.nodes, &sizes, shard, shards);
             let options = ShardOptions {
                 shard,
                 local_bytes: sizes.arena_bytes,
@@ -226,7 +222,7 @@ impl Engine {
                 epoch,
                 endpoint,
                 arena,
-                extents: Arc::clone(&engine.extents),
+                extents,
                 counters: count,
                 far_latency: Arc::clone(&engine.far_latency[place]),
                 read_ahead: config.read_ahead,
@@ -366,26 +362,26 @@ impl Engine {
             shards,
             total,
             local_cap_bytes: self.local_cap_bytes,
-            far_used_bytes: self.extents.used_bytes(),
-            far_total_bytes: self.extents.total_bytes(),
-            far_resident_bytes: self.node.resident_bytes(),
+            far_used_bytes: total.far_used_bytes,
+            far_total_bytes: total.far_total_bytes,
+            far_resident_bytes: self.nodes.iter().map(|node| node.resident_bytes()).sum(),
             startup_ns: self.startup_ns,
             page_bytes: self.shared.sizes.page_bytes,
             locked: self.locked,
         }
     }
 
-    /// The embedded far memory, for tests that lose or damage it.
+    /// The embedded memory nodes, for tests that lose or damage them.
     #[must_use]
-    pub fn embedded_node(&self) -> &Arc<EmbeddedNode> {
-        &self.node
+    pub fn embedded_nodes(&self) -> &[Arc<EmbeddedNode>] {
+        &self.nodes
     }
 
     /// Compacts far memory until no page is worth it. Blocks, so not to be called from a job; requests go on.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or [`Error::Fabric`] if it could not be
-    /// done in full.
+    /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or [`Error::Unavailable`] if it could
+    /// not be done in full because far memory as a whole gives no way. A page on one lost node is no error.
     pub fn compact(&self) -> Result<()> {
         self.order(|door| &door.compact)
     }
@@ -393,8 +389,8 @@ impl Engine {
     /// Copies everything that is only local to far memory. Blocks, so not to be called from a job; requests go on.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or [`Error::Fabric`] if far memory could
-    /// not take it all.
+    /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or [`Error::Unavailable`] if far memory
+    /// as a whole could not take it. One lost node is no error while another has room.
     pub fn flush(&self) -> Result<()> {
         self.order(|door| &door.flush)
     }
@@ -426,13 +422,20 @@ impl Engine {
         }
         match failed {
             None => Ok(()),
-            Some(Shortfall::FarFull) => Err(Error::FarFull {
-                used: self.extents.used_bytes(),
-                limit: self.extents.total_bytes(),
-            }),
-            Some(Shortfall::Fabric) => Err(Error::Fabric {
-                status: "far memory does not answer".to_owned(),
-            }),
+            Some(Shortfall::FarFull) => {
+                let stats = self.stats();
+                Err(Error::FarFull {
+                    used: stats.far_used_bytes,
+                    limit: stats.far_total_bytes,
+                })
+            }
+            Some(Shortfall::Unavailable) => {
+                let names: Vec<_> = (0..self.nodes.len()).map(node_name).collect();
+                Err(Error::Unavailable {
+                    node: names.join(", ").into(),
+                    reason: "no node takes what a shard has to give".into(),
+                })
+            }
         }
     }
 
@@ -454,6 +457,36 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+fn node_name(position: usize) -> String {
+    format!("embedded-{position}")
+}
+
+/// Far memory of one shard: its end of the fabric, with queue pairs to every node, and its share of their extents.
+fn far_side(
+    nodes: &[Arc<EmbeddedNode>],
+    sizes: &Sizes,
+    shard: u16,
+    shards: u16,
+) -> (EmbeddedEndpoint, Extents) {
+    let endpoint = EmbeddedEndpoint::new(nodes, QUEUES_PER_NODE, QUEUE_DEPTH, u64::from(shard));
+    let names = (0..nodes.len()).map(|position| node_name(position).into());
+    let mut extents = Extents::new(names, sizes.page_bytes, sizes.extents_max);
+    let page_bytes = u64::from(sizes.page_bytes);
+    for (position, node) in nodes.iter().enumerate() {
+        // Every node begins with another shard, so that those left over are spread as well.
+        let first = (usize::from(shard) + position) % usize::from(shards);
+        for place in (first as u64..node.bytes() / page_bytes).step_by(usize::from(shards)) {
+            let piece = RemoteSlice {
+                key: node.remote_key(),
+                offset: place * page_bytes,
+            };
+            let added = extents.add(NodeId::new(position), piece);
+            debug_assert_eq!(added, Ok(()), "the sizes foresee every extent");
+        }
+    }
+    (endpoint, extents)
 }
 
 type Servers = Vec<Option<LaneServer>>;

@@ -1,5 +1,8 @@
 //! Every error a caller can meet, each with the limit and the value that met it.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 /// What went wrong: a caller's mistake, an exhausted resource or an operational fault. Nothing stored is lost by any.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -71,9 +74,9 @@ pub enum Error {
         "far memory is full: {used} of {limit} bytes are in use; delete keys or raise `far_bytes`"
     )]
     FarFull {
-        /// Bytes in use.
+        /// Bytes in use: of the shard's share, or of all where the whole engine was asked.
         used: u64,
-        /// Bytes that there are.
+        /// Bytes that there are, of the same.
         limit: u64,
     },
     /// The index cannot grow any further within the local memory.
@@ -85,6 +88,14 @@ pub enum Error {
         shard: u16,
         /// Keys it holds.
         keys: u64,
+    },
+    /// A memory node does not answer. What lies there is not lost: it can be read again when the node is back.
+    #[error("memory node {node} does not answer: {reason}; its pages come back with it")]
+    Unavailable {
+        /// The node, or the nodes, by name.
+        node: Arc<str>,
+        /// How that was noticed.
+        reason: Cow<'static, str>,
     },
     /// A request on the fabric failed.
     #[error("the fabric failed a request: {status}")]

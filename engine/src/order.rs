@@ -27,7 +27,7 @@ impl Order {
         match self.shortfall.load(Ordering::Acquire) {
             0 => None,
             code if code == Shortfall::FarFull as u8 => Some(Shortfall::FarFull),
-            _ => Some(Shortfall::Fabric),
+            _ => Some(Shortfall::Unavailable),
         }
     }
     pub(crate) fn asked(&self) -> u64 {

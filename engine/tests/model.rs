@@ -301,7 +301,7 @@ impl Client {
         let state = self.truth.get(&key).copied();
         let latest = self.latest.get(&key).copied().unwrap_or(0);
         let right = match (call, &given) {
-            (_, Given::Failed(Error::Fabric { .. })) => {
+            (_, Given::Failed(Error::Unavailable { .. })) => {
                 // It changed nothing.
                 self.failures += 1;
                 self.faulty
@@ -366,7 +366,7 @@ impl Client {
                 version > expected
             }
             Ok(Swap::Mismatch(current)) => current != expected,
-            Err(Error::Fabric { .. }) => self.faulty,
+            Err(Error::Unavailable { .. }) => self.faulty,
             Err(_) => false,
         };
         assert!(
@@ -382,7 +382,7 @@ impl Client {
             Ok(read) => Some(read),
             Err(error) => {
                 assert!(
-                    self.faulty && matches!(error, Error::Fabric { .. }),
+                    self.faulty && matches!(error, Error::Unavailable { .. }),
                     "{} step {}: counter {counter}: {error}",
                     self.name,
                     self.step
@@ -677,7 +677,7 @@ fn read_back(client: &Client, handle: &mut Handle, when: &str) {
                     known == *version && content.bytes == value.len() && content.make() == *value
                 }),
                 Answer::Absent => state.is_none(),
-                Answer::Failed(Error::Fabric { .. }) => {
+                Answer::Failed(Error::Unavailable { .. }) => {
                     failed.push(key);
                     client.faulty
                 }
@@ -815,7 +815,7 @@ fn work(seed: u64, steps: u64, config: Config) -> (Engine, Vec<Client>) {
             } else {
                 engine.compact()
             };
-            let allowed = faulty && matches!(done, Err(Error::Fabric { .. }));
+            let allowed = faulty && matches!(done, Err(Error::Unavailable { .. }));
             assert!(
                 done.is_ok() || allowed,
                 "FARCORE_SEED={seed} step {round} of the main thread: {done:?}"
@@ -843,7 +843,7 @@ fn check_end(seed: u64, engine: &Engine, clients: &[Client]) {
     read_counters(clients, &mut handle);
     let done = engine.flush().and_then(|()| engine.compact());
     let faulty = clients.iter().any(|client| client.faulty);
-    let allowed = faulty && matches!(done, Err(Error::Fabric { .. }));
+    let allowed = faulty && matches!(done, Err(Error::Unavailable { .. }));
     assert!(
         done.is_ok() || allowed,
         "FARCORE_SEED={seed} at the end: {done:?}"

@@ -183,6 +183,10 @@ counters! {
     far_live_bytes: Gauge,
     /// Bytes dead in them.
     far_dead_bytes: Gauge,
+    /// Far memory in use, in bytes of whole extents.
+    far_used_bytes: Gauge,
+    /// Far memory in all, in bytes of whole extents.
+    far_total_bytes: Gauge,
     /// Landing space in use.
     landing_in_use_bytes: Gauge,
 }

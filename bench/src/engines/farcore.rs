@@ -60,6 +60,7 @@ impl Farcore {
             cores: plan.cores.clone(),
             local_bytes: plan.local_bytes,
             far_bytes: plan.far_bytes,
+            embedded_nodes: plan.far_nodes,
             keys_expected: plan.keys_max(),
             link: LinkModel {
                 latency_ns: plan.far_latency_ns,

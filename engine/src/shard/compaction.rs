@@ -6,11 +6,12 @@
 
 use farcore_rdma::{Endpoint, Landing, Status};
 
-use super::flush::{FAILURES_MAX, RETRY_NS, Shortfall};
+use super::extents::NodeId;
+use super::fetch::Posted;
+use super::flush::Shortfall;
 use super::pages::PageKind;
 use super::tail::TailKind;
-use super::victims::live_percent;
-use super::wait::Posted;
+use super::victims::Pick;
 use super::{Errand, Shard};
 use crate::constants::{UNIT, UNIT_BYTES};
 use crate::index::{Position, Slot};
@@ -82,13 +83,11 @@ pub(super) struct Compactor {
     runs: [Option<Run>; READS_MAX],
     /// Bytes that died since victims were last looked for.
     dead_bytes: u64,
-    due: bool,
+    /// Victims are to be looked for.
+    pub(super) due: bool,
     asked: bool,
     /// The victim waits for a frame or a buffer that is not there.
     stuck: bool,
-    /// Victims in a row that far memory did not give back.
-    failures: u32,
-    retry_ns: u64,
     shortfall: Option<Shortfall>,
 }
 
@@ -101,8 +100,6 @@ impl Compactor {
             due: false,
             asked: false,
             stuck: false,
-            failures: 0,
-            retry_ns: 0,
             shortfall: None,
         }
     }
@@ -112,9 +109,9 @@ impl Compactor {
         self.stuck
     }
 
-    /// True while far memory gives no victim back.
-    pub(super) fn keeps_failing(&self) -> bool {
-        self.failures >= FAILURES_MAX
+    /// The victim under way.
+    pub(super) fn victim_page(&self) -> Option<u32> {
+        self.victim.as_ref().map(|victim| victim.page)
     }
 
     fn is_reading(&self) -> bool {
@@ -152,13 +149,18 @@ impl<E: Endpoint> Shard<E> {
         self.compactor.asked = true;
         self.compactor.due = true;
         self.compactor.shortfall = None;
+        self.health.try_again(NodeId::reads);
     }
 
     /// What came of [`Shard::start_compaction`], once it has done what it can.
     pub(crate) fn compaction_done(&self) -> Option<Result<(), Shortfall>> {
         let compactor = &self.compactor;
         if compactor.stuck && self.exhausted {
-            return Some(Err(Shortfall::FarFull));
+            return Some(Err(if self.far_is_silent() {
+                Shortfall::Unavailable
+            } else {
+                Shortfall::FarFull
+            }));
         }
         let done = !compactor.asked && compactor.victim.is_none();
         done.then(|| compactor.shortfall.map_or(Ok(()), Err))
@@ -169,15 +171,13 @@ impl<E: Endpoint> Shard<E> {
         if self.compactor.victim.is_some() {
             return true;
         }
-        if self.compactor.keeps_failing() && self.now_ns < self.compactor.retry_ns {
-            return false;
-        }
         match self.pick_victim(LIVE_PERCENT_URGENT, true) {
-            Some(page) => {
+            Pick::Page(page) => {
                 self.start_victim(page);
                 true
             }
-            None => false,
+            Pick::Later => true,
+            Pick::None => false,
         }
     }
 
@@ -186,44 +186,36 @@ impl<E: Endpoint> Shard<E> {
         if self.compactor.victim.is_none() {
             let page_bytes = self.shape.page_bytes() as u64;
             self.compactor.due |= self.compactor.dead_bytes >= page_bytes;
-            if !self.compactor.due
-                || self.compactor.keeps_failing() && self.now_ns < self.compactor.retry_ns
-            {
+            self.list_returned();
+            if !self.compactor.due {
                 return false;
             }
             self.compactor.due = false;
             self.compactor.dead_bytes = 0;
-            let free = self.extents.free_count() * 100 / self.extents.count().max(1);
             let short = self.arena.free_count() < 8;
-            let percent = match free {
+            let percent = match self.free_percent() {
                 _ if self.compactor.asked => LIVE_PERCENT_ASKED,
                 0..6 => LIVE_PERCENT[2],
                 6..15 => LIVE_PERCENT[1],
                 _ if self.is_sparse() => LIVE_PERCENT[1],
                 _ => LIVE_PERCENT[0],
             };
-            let Some(page) = self.pick_victim(percent, self.compactor.asked || short) else {
-                self.compactor.asked = false;
-                return false;
-            };
-            self.start_victim(page);
+            match self.pick_victim(percent, self.compactor.asked || short) {
+                Pick::Page(page) => self.start_victim(page),
+                Pick::Later => {
+                    self.compactor.due = true;
+                    return true;
+                }
+                Pick::None => {
+                    let asked = std::mem::take(&mut self.compactor.asked);
+                    if asked && self.victims.aside_count() > 0 && self.far_is_unreadable() {
+                        self.compactor.shortfall = Some(Shortfall::Unavailable);
+                    }
+                    return false;
+                }
+            }
         }
         self.work_on_victim()
-    }
-
-    /// A page of which less than `percent` is alive: the emptiest far one, or else the emptiest sealed one if those may
-    /// go too.
-    fn pick_victim(&mut self, percent: u64, sealed_too: bool) -> Option<u32> {
-        let far = self.victims.take(&mut self.pages, percent);
-        if far.is_some() || !sealed_too {
-            return far;
-        }
-        let sealed = self.sealed.iter().filter_map(|&number| {
-            let page = self.pages.get(number);
-            (page.pins == 0 && !page.damaged).then(|| (live_percent(page), number))
-        });
-        let emptiest = sealed.min().filter(|&(live, _)| live < percent);
-        emptiest.map(|(_, number)| number)
     }
 
     /// True if far memory holds more than its share of dead bytes.
@@ -274,20 +266,16 @@ impl<E: Endpoint> Shard<E> {
             self.landing.free(landing);
         }
         self.counters.compaction_pages.add(1);
-        self.compactor.due = victim.fault != Fault::Fabric;
+        self.compactor.due = true;
         self.compactor.stuck = false;
-        if victim.fault == Fault::Fabric {
-            self.compactor.failures += 1;
-            self.compactor.retry_ns = self.now_ns + RETRY_NS;
-            if std::mem::take(&mut self.compactor.asked) {
-                self.compactor.shortfall = Some(Shortfall::Fabric);
-            }
-        } else {
-            self.compactor.failures = 0;
-        }
         self.pages.get_mut(victim.page).damaged = victim.fault == Fault::Damage;
         if victim.fault == Fault::Fabric {
-            self.victims.list(&mut self.pages, victim.page);
+            match self.node_of(victim.page) {
+                Some(node) if self.health.is_silent(node.reads()) => {
+                    self.victims.set_aside(&mut self.pages, victim.page, node);
+                }
+                _ => self.victims.list(&mut self.pages, victim.page),
+            }
         }
         self.unpin(victim.page);
     }

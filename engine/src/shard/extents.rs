@@ -1,77 +1,394 @@
-//! The pool of far extents that all shards draw from.
+//! The far extents of one shard: which places of which memory nodes it may write its pages to.
 //!
-//! Every extent is page-sized, so the pool is a queue of numbers. Several shards take and give back at once,
-//! once per page and never per request: a bounded multi-producer queue is the right tool.
+//! Owned by the shard, with no other writer, so plain words do. Extents may be added while the engine runs.
+//!
+//! ```text
+//! Extent:  | node:6 | place:26 |            bit 31 .. 0
+//! place:   | key:16 | offset:48 |           bit 63 .. 0; `key` counts the remote keys of the node
+//! links:   the free extents of a node as a list, oldest first: whatever is late on the fabric has time to pass
+//! ```
+//!
+//! - I1: an extent is either in the list of its own node or held by one page.
+//! - I2: nothing is allocated after construction, but for a node's new remote keys.
+//!
+//! Limits: 64 nodes, 2^26 extents a shard, 2^16 remote keys a node, offsets below 2^48.
 
-use crossbeam_queue::ArrayQueue;
+use std::fmt;
+use std::sync::Arc;
+
 use farcore_rdma::{RemoteKey, RemoteSlice};
 
-/// A page-sized piece of far memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Extent(u32);
+/// Memory nodes that one engine can use, at most.
+pub(crate) const NODES_MAX: usize = 64;
+/// Queue pairs that a shard has to each node: one for READs, one for bulk WRITEs.
+pub(crate) const QUEUES_PER_NODE: usize = 2;
 
-/// Free extents of the far memory.
-#[derive(Debug)]
-pub(crate) struct ExtentPool {
-    key: RemoteKey,
-    page_bytes: u32,
-    count: usize,
-    free: ArrayQueue<u32>,
+const PLACE_BITS: u32 = 26;
+const OFFSET_BITS: u32 = 48;
+/// The end of a list.
+const END: u32 = u32::MAX;
+/// The link of an extent that a page holds.
+const HELD: u32 = u32::MAX - 1;
+
+const _: () = assert!(NODES_MAX <= 1 << (u32::BITS - PLACE_BITS));
+const _: () = assert!(1 << PLACE_BITS < HELD);
+const _: () = assert!(NODES_MAX * QUEUES_PER_NODE <= u128::BITS as usize);
+
+/// A memory node, by its position in the engine's list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NodeId(u8);
+
+impl NodeId {
+    /// The node at a position below [`NODES_MAX`].
+    pub(crate) fn new(position: usize) -> Self {
+        debug_assert!(position < NODES_MAX);
+        Self(u8::try_from(position).unwrap_or(u8::MAX))
+    }
+
+    /// The queue pair that READs go to.
+    #[inline]
+    pub(crate) fn reads(self) -> Queue {
+        Queue(self.0 * 2)
+    }
+
+    /// The queue pair that bulk WRITEs go to.
+    #[inline]
+    pub(crate) fn writes(self) -> Queue {
+        Queue(self.0 * 2 + 1)
+    }
+
+    #[inline]
+    pub(crate) fn position(self) -> usize {
+        usize::from(self.0)
+    }
 }
 
-impl ExtentPool {
-    /// A pool of every whole page in `far_bytes` of memory behind `key`.
-    pub(crate) fn new(key: RemoteKey, far_bytes: u64, page_bytes: u32) -> Self {
-        let count = u32::try_from(far_bytes / u64::from(page_bytes)).unwrap_or(u32::MAX);
-        let free = ArrayQueue::new((count as usize).max(1));
-        for extent in 0..count {
-            // The queue has room for every extent there is.
-            let _ = free.push(extent);
-        }
+/// A queue pair of the shard's endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Queue(u8);
+
+impl Queue {
+    /// Its index at the endpoint.
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// Its bit in a word that has one for each queue pair.
+    #[inline]
+    pub(crate) fn bit(self) -> u128 {
+        1 << self.0
+    }
+}
+
+/// A page-sized piece of far memory: a place of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Extent(u32);
+
+impl Extent {
+    fn new(node: NodeId, place: u32) -> Self {
+        debug_assert!(place >> PLACE_BITS == 0);
+        Self(u32::from(node.0) << PLACE_BITS | place)
+    }
+
+    /// The node that it lies on.
+    #[inline]
+    pub(crate) fn node(self) -> NodeId {
+        NodeId((self.0 >> PLACE_BITS) as u8)
+    }
+
+    #[inline]
+    fn place(self) -> usize {
+        (self.0 & ((1 << PLACE_BITS) - 1)) as usize
+    }
+
+    /// The same place as if it were another node's: a mistake that tests plant.
+    #[cfg(test)]
+    pub(crate) fn misplaced(self, node: NodeId) -> Self {
+        Self::new(node, self.0 & ((1 << PLACE_BITS) - 1))
+    }
+}
+
+impl fmt::Debug for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Extent({}:{})", self.node().0, self.place())
+    }
+}
+
+/// Why an extent was not added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotAdded {
+    /// There are as many as the shard was made for.
+    Full,
+    /// Its node has too many remote keys, or its offset is too high.
+    OutOfReach,
+}
+
+#[derive(Debug)]
+struct Node {
+    name: Arc<str>,
+    keys: Vec<RemoteKey>,
+    /// The free extents, oldest first.
+    head: u32,
+    tail: u32,
+    free: usize,
+    count: usize,
+}
+
+/// The extents of one shard, held and free.
+#[derive(Debug)]
+pub(crate) struct Extents {
+    nodes: Vec<Node>,
+    places: Vec<u64>,
+    links: Vec<u32>,
+    free: usize,
+    count_max: usize,
+    page_bytes: u32,
+}
+
+impl Extents {
+    /// No extents yet, of nodes with these names, in the endpoint's order; there will be `count_max` at most.
+    pub(crate) fn new(
+        names: impl IntoIterator<Item = Arc<str>>,
+        page_bytes: u32,
+        count_max: usize,
+    ) -> Self {
+        let node = |name| Node {
+            name,
+            keys: Vec::new(),
+            head: END,
+            tail: END,
+            free: 0,
+            count: 0,
+        };
+        let count_max = count_max.min(1 << PLACE_BITS);
         Self {
-            key,
+            nodes: names.into_iter().take(NODES_MAX).map(node).collect(),
+            places: Vec::with_capacity(count_max),
+            links: Vec::with_capacity(count_max),
+            free: 0,
+            count_max,
             page_bytes,
-            count: count as usize,
-            free,
         }
     }
 
-    /// Takes a free extent.
-    pub(crate) fn claim(&self) -> Option<Extent> {
-        self.free.pop().map(Extent)
+    /// Bytes of the tables for a number of extents.
+    pub(crate) fn bytes_for(count: u64) -> u64 {
+        count * (size_of::<u64>() + size_of::<u32>()) as u64
+    }
+
+    /// Adds a page-sized piece of a node's memory.
+    ///
+    /// # Errors
+    /// [`NotAdded`] says which limit is in the way.
+    pub(crate) fn add(&mut self, node: NodeId, piece: RemoteSlice) -> Result<(), NotAdded> {
+        if self.places.len() == self.count_max {
+            return Err(NotAdded::Full);
+        }
+        let keys = &mut self.nodes[node.position()].keys;
+        // Pieces of one region come one after the other.
+        let known = keys.iter().rposition(|&key| key == piece.key);
+        let key = known.unwrap_or(keys.len());
+        let key = u16::try_from(key).map_err(|_| NotAdded::OutOfReach)?;
+        if piece.offset >> OFFSET_BITS != 0 {
+            return Err(NotAdded::OutOfReach);
+        }
+        if known.is_none() {
+            keys.push(piece.key);
+        }
+        let place = u32::try_from(self.places.len()).map_err(|_| NotAdded::Full)?;
+        self.places
+            .push(u64::from(key) << OFFSET_BITS | piece.offset);
+        self.links.push(HELD);
+        self.nodes[node.position()].count += 1;
+        self.release(Extent::new(node, place));
+        Ok(())
+    }
+
+    /// Takes the extent of a node that has been free the longest.
+    pub(crate) fn claim(&mut self, node: NodeId) -> Option<Extent> {
+        let list = &mut self.nodes[node.position()];
+        if list.head == END {
+            return None;
+        }
+        let place = list.head;
+        list.head = std::mem::replace(&mut self.links[place as usize], HELD);
+        if list.head == END {
+            list.tail = END;
+        }
+        list.free -= 1;
+        self.free -= 1;
+        Some(Extent::new(node, place))
     }
 
     /// Gives an extent back that no work request names any more.
-    pub(crate) fn release(&self, extent: Extent) {
-        let pushed = self.free.push(extent.0);
-        debug_assert!(pushed.is_ok(), "an extent was released twice");
+    pub(crate) fn release(&mut self, extent: Extent) {
+        let place = extent.place();
+        debug_assert_eq!(self.links[place], HELD, "an extent was released twice");
+        let list = &mut self.nodes[extent.node().position()];
+        self.links[place] = END;
+        let number = extent.0 & ((1 << PLACE_BITS) - 1);
+        match list.tail {
+            END => list.head = number,
+            tail => self.links[tail as usize] = number,
+        }
+        list.tail = number;
+        list.free += 1;
+        self.free += 1;
     }
 
     /// The far address of a byte of an extent.
+    #[inline]
     pub(crate) fn remote(&self, extent: Extent, offset: u64) -> RemoteSlice {
+        let place = self.places[extent.place()];
+        let key = usize::try_from(place >> OFFSET_BITS).unwrap_or(usize::MAX);
         RemoteSlice {
-            key: self.key,
-            offset: u64::from(extent.0) * u64::from(self.page_bytes) + offset,
+            key: self.nodes[extent.node().position()].keys[key],
+            offset: (place & ((1 << OFFSET_BITS) - 1)) + offset,
         }
+    }
+
+    /// The nodes.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes.len()).map(NodeId::new)
+    }
+
+    /// What a node is called.
+    pub(crate) fn name(&self, node: NodeId) -> &Arc<str> {
+        &self.nodes[node.position()].name
+    }
+
+    /// Extents of a node that nobody holds.
+    pub(crate) fn free_on(&self, node: NodeId) -> usize {
+        self.nodes[node.position()].free
+    }
+
+    /// Extents of a node.
+    pub(crate) fn count_on(&self, node: NodeId) -> usize {
+        self.nodes[node.position()].count
     }
 
     /// Extents that nobody holds.
     pub(crate) fn free_count(&self) -> usize {
-        self.free.len()
+        self.free
     }
 
-    /// Extents in all.
-    pub(crate) fn count(&self) -> usize {
-        self.count
+    /// Extents that there can ever be.
+    pub(crate) fn count_max(&self) -> usize {
+        self.count_max
     }
 
     /// Bytes of the extents in use.
     pub(crate) fn used_bytes(&self) -> u64 {
-        (self.count - self.free.len()) as u64 * u64::from(self.page_bytes)
+        (self.places.len() - self.free) as u64 * u64::from(self.page_bytes)
     }
 
     /// Bytes of all extents.
     pub(crate) fn total_bytes(&self) -> u64 {
-        self.count as u64 * u64::from(self.page_bytes)
+        self.places.len() as u64 * u64::from(self.page_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn extents(nodes: usize, count_max: usize) -> Extents {
+        let names = (0..nodes).map(|node| format!("node {node}").into());
+        Extents::new(names, 64 << 10, count_max)
+    }
+
+    fn piece(key: u32, offset: u64) -> RemoteSlice {
+        let key = RemoteKey(key);
+        RemoteSlice { key, offset }
+    }
+
+    proptest! {
+        /// Against a plain set of what is held: nothing is handed out twice, nothing is lost, all keep their place.
+        #[test]
+        fn extents_are_held_once(steps in prop::collection::vec((0u8..4, 0usize..3, 0usize..64), 1..300)) {
+            let mut extents = extents(3, 60);
+            let mut held: Vec<(Extent, RemoteSlice)> = Vec::new();
+            let mut seen = HashSet::new();
+            let mut added = [0usize; 3];
+            for (step, node, pick) in steps {
+                let id = NodeId::new(node);
+                match step {
+                    0 | 1 => {
+                        let total: usize = added.iter().sum();
+                        let place = piece(u32::try_from(pick % 5).unwrap(), (total as u64) << 16);
+                        let done = extents.add(id, place);
+                        prop_assert_eq!(done, if total == 60 { Err(NotAdded::Full) } else { Ok(()) });
+                        added[node] += usize::from(done.is_ok());
+                    }
+                    2 => {
+                        let free = extents.free_on(id);
+                        let claimed = extents.claim(id);
+                        prop_assert_eq!(claimed.is_some(), free > 0);
+                        if let Some(extent) = claimed {
+                            prop_assert_eq!(extent.node(), id);
+                            let place = extents.remote(extent, 0);
+                            prop_assert!(seen.insert((node, place.offset)), "handed out twice");
+                            prop_assert_eq!(extents.remote(extent, 77), piece(place.key.0, place.offset + 77));
+                            held.push((extent, place));
+                        }
+                    }
+                    _ if !held.is_empty() => {
+                        let (extent, place) = held.swap_remove(pick % held.len());
+                        prop_assert_eq!(extents.remote(extent, 0), place);
+                        seen.remove(&(extent.node().position(), place.offset));
+                        extents.release(extent);
+                    }
+                    _ => {}
+                }
+                for node in 0..3 {
+                    let on = held.iter().filter(|(extent, _)| extent.node().position() == node).count();
+                    prop_assert_eq!(extents.count_on(NodeId::new(node)), added[node]);
+                    prop_assert_eq!(extents.free_on(NodeId::new(node)), added[node] - on);
+                }
+                let total: usize = added.iter().sum();
+                prop_assert_eq!(extents.free_count(), total - held.len());
+                prop_assert_eq!(extents.used_bytes(), held.len() as u64 * (64 << 10));
+                prop_assert_eq!(extents.total_bytes(), total as u64 * (64 << 10));
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_named_is_refused() {
+        let mut extents = extents(1, 1 << 17);
+        let node = NodeId::new(0);
+        let refused = extents.add(node, piece(0, 1 << OFFSET_BITS));
+        assert_eq!(refused, Err(NotAdded::OutOfReach));
+        // One that was refused left nothing behind.
+        assert_eq!((extents.claim(node), extents.total_bytes()), (None, 0));
+        for key in 0..1 << 16 {
+            extents.nodes[0].keys.push(RemoteKey(key));
+        }
+        let refused = extents.add(node, piece(1 << 16, 0));
+        assert_eq!(refused, Err(NotAdded::OutOfReach));
+        extents.add(node, piece(9, 0)).unwrap();
+        assert_eq!(extents.claim(node).map(|extent| extent.place()), Some(0));
+    }
+
+    #[test]
+    fn the_one_that_was_free_longest_comes_first() {
+        let mut extents = extents(1, 3);
+        let node = NodeId::new(0);
+        for place in 0..3u64 {
+            extents.add(node, piece(1, place)).unwrap();
+        }
+        let (Some(first), Some(_)) = (extents.claim(node), extents.claim(node)) else {
+            panic!("two were free");
+        };
+        extents.release(first);
+        let place = extents
+            .claim(node)
+            .map(|extent| extents.remote(extent, 0).offset);
+        assert_eq!(place, Some(2));
     }
 }

@@ -5,10 +5,11 @@
 
 use farcore_rdma::{Endpoint, Landing, Status, Work, WorkRequest};
 
+use super::extents::NodeId;
+use super::fetch::Posted;
 use super::pages::PageState;
 use super::tail::TailKind;
-use super::wait::Posted;
-use super::{Errand, Shard, WRITES};
+use super::{Errand, Shard};
 use crate::constants::UNIT_BYTES;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, HEADER_BYTES};
 use crate::log::record;
@@ -21,18 +22,14 @@ const PIECE_BYTES: usize = 64 << 10;
 const CIPHER_PIECE_BYTES: usize = 8 << 10;
 /// Pieces prepared in one slice.
 const PIECES_A_SLICE: usize = 2;
-/// Failures in a row after which waiting for far memory is given up.
-pub(super) const FAILURES_MAX: u32 = 8;
-/// How long far memory is left alone after that, each time.
-pub(super) const RETRY_NS: u64 = 1_000_000;
 
 /// Why something that was asked of a shard as a whole could not be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shortfall {
     /// Far memory holds no free extent.
     FarFull = 1,
-    /// Far memory does not answer.
-    Fabric = 2,
+    /// No memory node takes anything.
+    Unavailable = 2,
 }
 
 #[derive(Debug)]
@@ -54,8 +51,6 @@ pub(super) struct Flusher {
     buffers: [Option<Landing>; WRITES_MAX],
     outstanding: [bool; WRITES_MAX],
     piece_bytes: usize,
-    failures: u32,
-    retry_ns: u64,
     shortfall: Option<Shortfall>,
     /// Set by `flush()` until every sealed page is in far memory.
     pub(super) flush_all: bool,
@@ -72,8 +67,6 @@ impl Flusher {
             } else {
                 PIECE_BYTES
             },
-            failures: 0,
-            retry_ns: 0,
             shortfall: None,
             flush_all: false,
         }
@@ -83,9 +76,9 @@ impl Flusher {
         self.flush.is_none()
     }
 
-    /// True while flushes fail again and again.
-    pub(super) fn keeps_failing(&self) -> bool {
-        self.failures >= FAILURES_MAX
+    /// The page of the flush under way.
+    pub(super) fn page(&self) -> Option<u32> {
+        self.flush.as_ref().map(|flush| flush.page)
     }
 
     pub(super) fn in_flight(&self) -> bool {
@@ -98,7 +91,7 @@ impl<E: Endpoint> Shard<E> {
     pub(crate) fn start_flush(&mut self) {
         self.seal_tail(TailKind::Log);
         self.seal_tail(TailKind::Cold);
-        self.flusher.failures = 0;
+        self.health.try_again(NodeId::writes);
         self.flusher.shortfall = None;
         self.flusher.flush_all = true;
     }
@@ -116,8 +109,8 @@ impl<E: Endpoint> Shard<E> {
         }
         if self.sealed.is_empty() {
             self.flusher.flush_all = false;
-        } else if self.flusher.keeps_failing() {
-            self.give_up_flush(Shortfall::Fabric);
+        } else if self.far_is_silent() {
+            self.give_up_flush(Shortfall::Unavailable);
         } else if self.extents.free_count() == 0 {
             self.give_up_flush(Shortfall::FarFull);
         }
@@ -136,9 +129,6 @@ impl<E: Endpoint> Shard<E> {
         if !self.flusher.is_idle() {
             return true;
         }
-        if self.flusher.keeps_failing() && self.now_ns < self.flusher.retry_ns {
-            return false;
-        }
         let Some(place) = self
             .sealed
             .iter()
@@ -146,10 +136,11 @@ impl<E: Endpoint> Shard<E> {
         else {
             return false;
         };
-        let Some(extent) = self.extents.claim() else {
+        let Some(extent) = self.claim_extent() else {
             return false;
         };
         let Some(number) = self.sealed.remove(place) else {
+            self.release_extent(extent);
             return false;
         };
         self.sequence += 1;
@@ -245,7 +236,7 @@ impl<E: Endpoint> Shard<E> {
             work,
             signalled: true,
         };
-        match self.post(WRITES, request) {
+        match self.post(extent.node().writes(), request) {
             Posted::Yes => {
                 self.flusher.outstanding[slot] = true;
                 self.flusher.buffers[slot] = landing;
@@ -323,21 +314,16 @@ impl<E: Endpoint> Shard<E> {
         };
         let entry = self.pages.get_mut(flush.page);
         if flush.failed {
-            // The page is as good as before: dirty, local, to be flushed under a new sequence number.
+            // The page is as good as before: dirty, local, to be flushed under a new sequence number, elsewhere
+            // if another node answers.
             entry.state = PageState::Sealed;
             if let Some(extent) = entry.extent.take() {
-                self.extents.release(extent);
+                self.release_extent(extent);
             }
             self.sealed.push_front(flush.page);
-            self.flusher.failures += 1;
-            self.flusher.retry_ns = self.now_ns + RETRY_NS;
-            if self.flusher.keeps_failing() {
-                self.give_up_flush(Shortfall::Fabric);
-            }
         } else {
             entry.state = PageState::Clean;
             self.clean.push_back(flush.page);
-            self.flusher.failures = 0;
             self.exhausted = false;
             self.counters.pages_flushed.add(1);
             self.victims.gain(&mut self.pages, flush.page);

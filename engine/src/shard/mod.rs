@@ -20,8 +20,12 @@ mod arena;
 mod cache;
 mod compaction;
 mod extents;
+mod far;
+mod fetch;
+mod find;
 mod flight;
 mod flush;
+mod health;
 mod pages;
 mod request;
 mod room;
@@ -44,6 +48,7 @@ use self::cache::Cache;
 use self::compaction::Compactor;
 use self::flight::Flights;
 use self::flush::Flusher;
+use self::health::Health;
 use self::pages::{PageKind, PageState, PageTable};
 use self::stream::Streams;
 use self::tail::Tails;
@@ -55,14 +60,10 @@ use crate::index::Index;
 use crate::log::{Address, PageShape, SizeClass};
 use crate::operation::Version;
 
-pub(crate) use self::extents::ExtentPool;
+pub(crate) use self::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
 pub(crate) use self::flush::Shortfall;
 pub(crate) use self::request::{Answers, LaneId, Request};
 
-/// The queue pair that READs go to.
-const READS: usize = 0;
-/// The queue pair that bulk WRITEs go to.
-const WRITES: usize = 1;
 /// Completions taken from the fabric at once.
 const COMPLETIONS: usize = 64;
 /// READs under way at once, at most.
@@ -85,7 +86,8 @@ pub(crate) struct ShardOptions<E> {
     pub(crate) epoch: u32,
     pub(crate) endpoint: E,
     pub(crate) arena: Arc<Region>,
-    pub(crate) extents: Arc<ExtentPool>,
+    /// Its own share of far memory, on the nodes that `endpoint` leads to.
+    pub(crate) extents: Extents,
     pub(crate) counters: Arc<ShardCounters>,
     /// From the start of a flight to the answer of its last request, in nanoseconds.
     pub(crate) far_latency: Arc<Histogram>,
@@ -138,7 +140,12 @@ pub(crate) struct Shard<E: Endpoint> {
     tails: Tails,
     landing: LandingPool,
     endpoint: E,
-    extents: Arc<ExtentPool>,
+    /// Queue pairs with requests that their fabric was not shown yet.
+    unrung: u128,
+    /// Work requests posted and not completed.
+    under_way: usize,
+    extents: Extents,
+    health: Health,
     cipher: Option<PageCipher>,
     counters: Arc<ShardCounters>,
     far_latency: Arc<Histogram>,
@@ -208,6 +215,7 @@ impl<E: Endpoint> Shard<E> {
             + PARKED as usize * size_of::<Option<flight::Parked>>();
         PageTable::bytes_for(pages)
             + Victims::bytes_for(pages)
+            + Extents::bytes_for(extents)
             + Cache::bytes_for(frames, local_bytes)
             + Index::table_bytes_for(local_bytes)
             + waiting as u64
@@ -237,7 +245,7 @@ impl<E: Endpoint> Shard<E> {
         if arena.page_frames() < FRAMES_MIN + FRAMES_RESERVED {
             return Err(too_small(arena.page_frames()));
         }
-        let pages = PageTable::new(arena.total() + options.extents.count() + 1);
+        let pages = PageTable::new(arena.total() + options.extents.count_max() + 1);
         let landing = LandingPool::new(LandingOptions {
             base: 0,
             bytes: layout.landing_bytes as u64,
@@ -246,7 +254,9 @@ impl<E: Endpoint> Shard<E> {
         });
         let frames = arena.page_frames();
         let flusher = Flusher::new(options.cipher.is_some());
-        Ok(Self {
+        let nodes = options.extents.nodes().count();
+        debug_assert_eq!(options.endpoint.queues(), nodes * QUEUES_PER_NODE);
+        let shard = Self {
             id: options.shard,
             epoch: options.epoch,
             shape: PageShape::new(options.page_bytes),
@@ -255,7 +265,10 @@ impl<E: Endpoint> Shard<E> {
             tails: Tails::default(),
             landing,
             endpoint: options.endpoint,
+            unrung: 0,
+            under_way: 0,
             extents: options.extents,
+            health: Health::new(nodes),
             cipher: options.cipher,
             counters: options.counters,
             far_latency: options.far_latency,
@@ -268,7 +281,7 @@ impl<E: Endpoint> Shard<E> {
             cache: Cache::new(frames, options.local_bytes),
             flusher,
             compactor: Compactor::new(),
-            victims: Victims::default(),
+            victims: Victims::new(nodes),
             version: 0,
             sequence: 0,
             now_ns: 0,
@@ -276,7 +289,9 @@ impl<E: Endpoint> Shard<E> {
             rounds: 0,
             long_messages: 0,
             arena,
-        })
+        };
+        shard.publish_far_bytes();
+        Ok(shard)
     }
 
     /// The counters of this shard.
@@ -291,7 +306,7 @@ impl<E: Endpoint> Shard<E> {
         self.rounds += 1;
         self.ring(now_ns);
         let mut busy = false;
-        if self.endpoint.outstanding() > 0 {
+        if self.under_way > 0 {
             busy |= self.poll_fabric(answers);
         }
         if !self.again.is_empty() {
@@ -309,13 +324,13 @@ impl<E: Endpoint> Shard<E> {
     /// Something is on its way to or from far memory.
     #[inline]
     pub(crate) fn waits_for_fabric(&self) -> bool {
-        self.endpoint.outstanding() > 0 || self.flights.count() > 0
+        self.under_way > 0 || self.flights.count() > 0
     }
 
     /// Nothing parked, nothing on the fabric and no background work wanted: the core may park.
     pub(crate) fn is_quiet(&self) -> bool {
         self.flights.count() == 0
-            && self.endpoint.outstanding() == 0
+            && self.under_way == 0
             && self.again.is_empty()
             && self.flusher.is_idle()
             && (self.compactor.is_idle() || self.compactor.is_stuck() && self.exhausted)
@@ -323,7 +338,10 @@ impl<E: Endpoint> Shard<E> {
     }
 
     fn ring(&mut self, now_ns: u64) {
-        for queue in [READS, WRITES] {
+        let mut unrung = std::mem::take(&mut self.unrung);
+        while unrung != 0 {
+            let queue = unrung.trailing_zeros() as usize;
+            unrung &= unrung - 1;
             self.endpoint.ring_doorbell(queue, now_ns);
         }
     }
@@ -410,7 +428,7 @@ impl<E: Endpoint> Shard<E> {
             self.arena.give(frame);
         }
         if let Some(extent) = extent {
-            self.extents.release(extent);
+            self.release_extent(extent);
         }
         self.exhausted = false;
     }

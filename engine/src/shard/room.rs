@@ -64,16 +64,9 @@ impl<E: Endpoint> Shard<E> {
         Ok(())
     }
 
-    /// True while nothing that is asked of far memory succeeds.
-    fn far_is_silent(&self) -> bool {
-        self.flusher.keeps_failing() || self.compactor.keeps_failing()
-    }
-
     pub(super) fn no_frame(&self) -> NoRoom {
         if self.exhausted && self.far_is_silent() {
-            NoRoom::Never(Error::Fabric {
-                status: "far memory does not answer, and local memory is full".to_owned(),
-            })
+            NoRoom::Never(self.all_unavailable())
         } else if self.exhausted {
             NoRoom::Never(Error::FarFull {
                 used: self.extents.used_bytes(),
@@ -229,12 +222,14 @@ impl<E: Endpoint> Shard<E> {
             self.exhausted = false;
             return;
         }
-        if self.far_is_silent() {
-            self.exhausted = true;
+        let silent = self.far_is_silent();
+        let readable = !(silent && self.far_is_unreadable());
+        if readable && !self.compactor.is_stuck() && self.start_compaction_urgently() {
+            self.exhausted = false;
             return;
         }
-        if !self.compactor.is_stuck() && self.start_compaction_urgently() {
-            self.exhausted = false;
+        if silent {
+            self.exhausted = true;
             return;
         }
         let flushable =

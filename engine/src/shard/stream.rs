@@ -4,6 +4,14 @@
 //! walk becomes a stream: it fetches chunks that double in size, one ahead of the one being read. A chunk that was
 //! hardly used, or a page that is freed, ends it.
 
+use farcore_rdma::{Endpoint, Status};
+
+use super::fetch::Posted;
+use super::flight::FlightState;
+use super::pages::PageState;
+use super::request::Answers;
+use super::tail::HEADER_UNITS;
+use super::{Errand, Shard};
 use crate::constants::{UNIT, UNIT_BYTES};
 
 /// Accesses in order before a walk is believed.
@@ -268,5 +276,94 @@ impl Streams {
                 }
             }
         }
+    }
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Takes the completion of a chunk, and goes on with whoever waited for it.
+    pub(super) fn chunk_landed(&mut self, id: ChunkId, status: Status, answers: &mut impl Answers) {
+        let chunk = *self.streams.get_mut(id);
+        let ready = status == Status::Success;
+        if ready {
+            let bytes = (chunk.end - chunk.start) * UNIT;
+            self.decrypt(chunk.page, chunk.start, chunk.offset, bytes);
+        }
+        self.streams.get_mut(id).state = if ready {
+            ChunkState::Ready
+        } else {
+            ChunkState::Empty
+        };
+        while let Some(flight) = self.flights.on_chunk(id) {
+            self.flights.get(flight).state = FlightState::Retry;
+            let chunk = self.streams.get_mut(id);
+            chunk.waiters = chunk.waiters.saturating_sub(1);
+            self.drain(flight, answers);
+        }
+        self.unpin(chunk.page);
+    }
+
+    /// Looks for a far record in the chunks that were read ahead.
+    pub(super) fn locate(&self, page: u32, unit: u32, units: u32) -> Located {
+        if self.read_ahead {
+            self.streams.locate(page, unit, units)
+        } else {
+            Located::Miss
+        }
+    }
+
+    /// Notes an access that a chunk served, and reads the chunk after it when it was the first.
+    pub(super) fn stream_served(&mut self, id: ChunkId, page: u32, unit: u32, units: u32) {
+        if !self.streams.served(id, page, unit, units) {
+            return;
+        }
+        let stream = id.stream as usize;
+        let Some((page, end, chunk_units)) = self.streams.next_chunk(stream) else {
+            return;
+        };
+        let entry = self.pages.get(page);
+        let overlap = units.max(64);
+        let (page, start) = if end < entry.units {
+            (page, end.saturating_sub(overlap).max(HEADER_UNITS))
+        } else {
+            match entry.successor {
+                Some(next) => (next, HEADER_UNITS),
+                None => return,
+            }
+        };
+        self.read_chunk(stream, page, start, chunk_units);
+    }
+
+    /// Notes an access that no chunk holds; when it makes a walk, starts reading ahead from it.
+    pub(super) fn stream_missed(&mut self, page: u32, unit: u32, units: u32) -> Option<ChunkId> {
+        if !self.read_ahead {
+            return None;
+        }
+        let stream = self.streams.missed(page, unit, units)?;
+        let chunk_units = self.streams.first_units(stream);
+        if units > chunk_units {
+            return None;
+        }
+        self.read_chunk(stream, page, unit, chunk_units)
+    }
+
+    fn read_chunk(&mut self, stream: usize, page: u32, start: u32, units: u32) -> Option<ChunkId> {
+        let entry = self.pages.get(page);
+        if entry.state != PageState::Far || !self.has_read_room(page) {
+            return None;
+        }
+        let end = (start + units).min(entry.units);
+        if end <= start {
+            return None;
+        }
+        let id = self.streams.begin(stream, page, start, end)?;
+        let offset = self.streams.get_mut(id).offset;
+        let bytes = (end - start) * UNIT;
+        if self.post_read(Errand::Chunk(id), page, start, offset, bytes) != Posted::Yes {
+            self.streams.get_mut(id).state = ChunkState::Empty;
+            self.streams.drop_stream(stream);
+            return None;
+        }
+        self.pin(page);
+        Some(id)
     }
 }

@@ -9,17 +9,19 @@
     reason = "test data is small"
 )]
 
-use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use farcore_rdma::{
-    EmbeddedEndpoint, EmbeddedNode, FaultPlan, LinkModel, Lock, Region, RegionOptions,
+    Completion, EmbeddedEndpoint, EmbeddedNode, Endpoint, FaultPlan, LinkModel, LocalKey, Lock,
+    PostError, QueuePairState, Region, RegionOptions, RemoteSlice, WorkRequest,
 };
 use farcore_tuning::ShardCounters;
 
 use super::pages::{PageKind, PageState};
-use super::{Answers, ExtentPool, LaneId, Request, Shard, ShardOptions};
+use super::{Answers, Extents, LaneId, NodeId, QUEUES_PER_NODE, Request, Shard, ShardOptions};
 use crate::cipher::{EncryptionKey, PageCipher};
 use crate::error::Error;
 use crate::index::{Position, Slot};
@@ -79,9 +81,60 @@ impl Answers for &Inbox {
     }
 }
 
+/// An endpoint whose queue pairs cannot be renewed while they are cut, as those to another host are.
+#[derive(Debug)]
+struct Wire {
+    inner: EmbeddedEndpoint,
+    /// A bit for each queue pair.
+    cut: Rc<Cell<u128>>,
+}
+
+impl Endpoint for Wire {
+    fn register(&mut self, region: Arc<Region>) -> LocalKey {
+        self.inner.register(region)
+    }
+    fn queues(&self) -> usize {
+        self.inner.queues()
+    }
+    fn post(&mut self, queue: usize, request: WorkRequest) -> Result<(), PostError> {
+        self.inner.post(queue, request)
+    }
+    fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
+        self.inner.ring_doorbell(queue, now_ns);
+    }
+    fn room(&self, queue: usize) -> usize {
+        self.inner.room(queue)
+    }
+    fn state(&self, queue: usize) -> QueuePairState {
+        self.inner.state(queue)
+    }
+    fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
+        self.inner.poll(now_ns, completions)
+    }
+    fn next_due_ns(&self) -> Option<u64> {
+        self.inner.next_due_ns()
+    }
+    fn outstanding(&self) -> usize {
+        self.inner.outstanding()
+    }
+    fn outstanding_on(&self, queue: usize) -> usize {
+        self.inner.outstanding_on(queue)
+    }
+    fn renew(&mut self, queue: usize) {
+        if self.cut.get() & 1 << queue == 0 {
+            self.inner.renew(queue);
+        }
+    }
+}
+
+fn name(node: usize) -> String {
+    format!("node-{node}")
+}
+
 struct House {
-    shard: Shard<EmbeddedEndpoint>,
-    node: Arc<EmbeddedNode>,
+    shard: Shard<Wire>,
+    nodes: Vec<Arc<EmbeddedNode>>,
+    cut: Rc<Cell<u128>>,
     hasher: Hasher128,
     inbox: Inbox,
     now_ns: u64,
@@ -91,6 +144,8 @@ struct House {
 struct Setting {
     local_bytes: usize,
     far_bytes: usize,
+    /// Memory nodes that share `far_bytes`.
+    nodes: usize,
     link: LinkModel,
     cipher: bool,
     keys_expected: u64,
@@ -103,6 +158,7 @@ impl Default for Setting {
         Self {
             local_bytes: 3 << 20,
             far_bytes: 16 << 20,
+            nodes: 1,
             link: LinkModel::default(),
             cipher: false,
             keys_expected: 1_000,
@@ -124,11 +180,26 @@ fn region(bytes: usize) -> Arc<Region> {
 impl House {
     fn new(setting: &Setting) -> Self {
         let page_bytes = 64 << 10;
-        let node = Arc::new(EmbeddedNode::new(
-            region(setting.far_bytes),
-            setting.link.clone(),
-        ));
-        let far_bytes = setting.far_bytes as u64;
+        let node_bytes = setting.far_bytes / setting.nodes;
+        let node = |_| Arc::new(EmbeddedNode::new(region(node_bytes), setting.link.clone()));
+        let nodes: Vec<_> = (0..setting.nodes).map(node).collect();
+        let names = (0..setting.nodes).map(|node| name(node).into());
+        let pages = node_bytes / page_bytes as usize;
+        let mut extents = Extents::new(names, page_bytes, pages * setting.nodes);
+        for (number, node) in nodes.iter().enumerate() {
+            for page in 0..pages as u64 {
+                let piece = RemoteSlice {
+                    key: node.remote_key(),
+                    offset: page * u64::from(page_bytes),
+                };
+                extents.add(NodeId::new(number), piece).unwrap();
+            }
+        }
+        let endpoint = Wire {
+            inner: EmbeddedEndpoint::new(&nodes, QUEUES_PER_NODE, 64, 5),
+            cut: Rc::default(),
+        };
+        let cut = Rc::clone(&endpoint.cut);
         let key = EncryptionKey::Aes128([7; 16]);
         let shard = Shard::new(ShardOptions {
             shard: 3,
@@ -137,9 +208,9 @@ impl House {
             keys_expected: setting.keys_expected,
             cipher: setting.cipher.then(|| PageCipher::new(&key, 9, 3)),
             epoch: 9,
-            endpoint: EmbeddedEndpoint::new(std::slice::from_ref(&node), 2, 64, 5),
+            endpoint,
             arena: region(setting.local_bytes),
-            extents: Arc::new(ExtentPool::new(node.remote_key(), far_bytes, page_bytes)),
+            extents,
             counters: Arc::new(ShardCounters::default()),
             far_latency: Arc::default(),
             read_ahead: true,
@@ -147,7 +218,8 @@ impl House {
         .unwrap();
         Self {
             shard,
-            node,
+            nodes,
+            cut,
             hasher: Hasher128::new(1),
             inbox: Inbox::default(),
             now_ns: 0,
@@ -237,6 +309,7 @@ impl House {
             "two far pages share their keystream"
         );
         assert!(sequences.last().is_none_or(|&last| last <= shard.sequence));
+        self.check_extents();
         let kept = &shard.victims;
         assert_eq!((kept.pages, kept.live_bytes, kept.record_bytes), sums);
         for (number, page) in shard.pages.iter() {
@@ -247,6 +320,34 @@ impl House {
                 page.live_bytes
             );
         }
+    }
+
+    /// Every extent is held by one page or free on its own node, and no two pages share a place.
+    fn check_extents(&self) {
+        let extents = &self.shard.extents;
+        let mut places = HashSet::new();
+        let mut held = vec![0; self.nodes.len()];
+        for (number, page) in self.shard.pages.iter() {
+            let flushed = matches!(
+                page.state,
+                PageState::Flushing | PageState::Clean | PageState::Far
+            );
+            let has_place = page.kind == PageKind::Log && flushed;
+            assert_eq!(page.extent.is_some(), has_place, "page {number}");
+            if let Some(extent) = page.extent {
+                let node = extent.node().position();
+                held[node] += 1;
+                let place = extents.remote(extent, 0).offset;
+                assert!(places.insert((node, place)), "two pages share a place");
+            }
+        }
+        for node in extents.nodes() {
+            let known = extents.free_on(node) + held[node.position()];
+            assert_eq!(known, extents.count_on(node), "extents of {node:?}");
+        }
+        let counters = self.shard.counters.snapshot();
+        let bytes = (extents.used_bytes(), extents.total_bytes());
+        assert_eq!((counters.far_used_bytes, counters.far_total_bytes), bytes);
     }
 
     /// As [`House::check`], when no record is too long for a size class: the accounts are exact.
@@ -620,7 +721,7 @@ fn far_memory_holds_no_plaintext() {
     }
     assert!(house.shard.counters.snapshot().pages_flushed > 10);
     // SAFETY: nothing is under way.
-    let far = unsafe { house.node.copy_for_inspection() };
+    let far = unsafe { house.nodes[0].copy_for_inspection() };
     assert!(far.iter().any(|&byte| byte != 0), "far memory was written");
     assert!(!far.windows(secret.len()).any(|window| window == secret));
     // The same look finds it when nothing encrypts: the test can fail.
@@ -637,7 +738,7 @@ fn far_memory_holds_no_plaintext() {
         open.advance();
     }
     // SAFETY: nothing is under way.
-    let far = unsafe { open.node.copy_for_inspection() };
+    let far = unsafe { open.nodes[0].copy_for_inspection() };
     assert!(far.windows(secret.len()).any(|window| window == secret));
 }
 

@@ -183,6 +183,7 @@ mod tests {
             keys_per_core: 1,
             local_bytes: 0,
             far_bytes: 100,
+            far_nodes: 1,
             far_latency_ns: 10,
             window: 1,
             encrypt: true,

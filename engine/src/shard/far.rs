@@ -1,0 +1,171 @@
+//! Far memory as a shard sees it: where a page's extent lies, which node takes the next one, and what to say of a node
+//! that does not answer.
+
+use std::sync::Arc;
+
+use farcore_rdma::{Endpoint, QueuePairState, Status};
+
+use super::extents::{Extent, NodeId, Queue};
+use super::{Errand, Shard};
+use crate::error::Error;
+
+impl<E: Endpoint> Shard<E> {
+    /// The node of a page's extent.
+    #[inline]
+    pub(super) fn node_of(&self, page: u32) -> Option<NodeId> {
+        self.pages.get(page).extent.map(Extent::node)
+    }
+
+    /// Takes an extent of the node that answers and has the most free ones. One that failed lately comes after the
+    /// others, one that fails again and again not before its time.
+    pub(super) fn claim_extent(&mut self) -> Option<Extent> {
+        let mut best = None;
+        for node in self.extents.nodes() {
+            let (free, queue) = (self.extents.free_on(node), node.writes());
+            let rank = (self.health.is_rested(queue, self.now_ns), free);
+            if free > 0
+                && best.is_none_or(|(known, _)| known < rank)
+                && self.health.may_try(queue, self.now_ns)
+                && self.is_up(queue)
+            {
+                best = Some((rank, node));
+            }
+        }
+        let (_, node) = best?;
+        let extent = self.extents.claim(node);
+        self.publish_far_bytes();
+        extent
+    }
+
+    /// Gives back an extent that no work request names any more.
+    pub(super) fn release_extent(&mut self, extent: Extent) {
+        self.extents.release(extent);
+        self.publish_far_bytes();
+    }
+
+    pub(super) fn publish_far_bytes(&self) {
+        self.counters.far_used_bytes.set(self.extents.used_bytes());
+        self.counters
+            .far_total_bytes
+            .set(self.extents.total_bytes());
+    }
+
+    /// True if a queue pair takes requests now; one that was drained is renewed first.
+    fn is_up(&mut self, queue: Queue) -> bool {
+        let state = self.endpoint.state(queue.index());
+        if state == QueuePairState::Drained {
+            self.endpoint.renew(queue.index());
+        }
+        match self.endpoint.state(queue.index()) {
+            QueuePairState::ReadyToSend => true,
+            // What it holds has not all come back yet.
+            QueuePairState::Error => false,
+            _ => {
+                self.health.is_down(queue, self.now_ns);
+                false
+            }
+        }
+    }
+
+    /// True while no node takes anything: none that has a free extent does, or, if none has, none can be read.
+    pub(super) fn far_is_silent(&self) -> bool {
+        if self.health.is_good() {
+            return false;
+        }
+        let full = self.extents.free_count() == 0;
+        self.extents
+            .nodes()
+            .filter(|&node| full || self.extents.free_on(node) > 0)
+            .all(|node| {
+                self.health.is_silent(node.writes()) || full && self.health.is_silent(node.reads())
+            })
+    }
+
+    /// True while nothing can be read from any node.
+    pub(super) fn far_is_unreadable(&self) -> bool {
+        let mut nodes = self.extents.nodes();
+        !self.health.is_good() && nodes.all(|node| self.health.is_silent(node.reads()))
+    }
+
+    /// Free extents of the nodes that take something, in percent of theirs.
+    pub(super) fn free_percent(&self) -> usize {
+        let taking = |node: &NodeId| !self.health.is_silent(node.writes());
+        let (mut free, mut count) = (0, 0);
+        for node in self.extents.nodes().filter(taking) {
+            free += self.extents.free_on(node);
+            count += self.extents.count_on(node);
+        }
+        free * 100 / count.max(1)
+    }
+
+    /// Notes how a node did. Called for every failure, and for every success while anything is troubled.
+    #[cold]
+    pub(super) fn note_health(&mut self, errand: Errand, status: Status) {
+        let queue = match errand {
+            Errand::Flight(flight) => {
+                let page = self.flights.get(flight).address.page(self.shape);
+                self.node_of(page).map(NodeId::reads)
+            }
+            Errand::Chunk(chunk) => {
+                let page = self.streams.get_mut(chunk).page;
+                self.node_of(page).map(NodeId::reads)
+            }
+            Errand::Compaction(_) => {
+                let page = self.compactor.victim_page();
+                page.and_then(|page| self.node_of(page)).map(NodeId::reads)
+            }
+            Errand::Flush(_) => {
+                let page = self.flusher.page();
+                page.and_then(|page| self.node_of(page)).map(NodeId::writes)
+            }
+        };
+        match (queue, status) {
+            (Some(queue), Status::Success) => self.health.succeeded(queue),
+            (Some(queue), _) => {
+                let flushed = status == Status::Flushed;
+                self.health.failed(queue, flushed, self.now_ns);
+            }
+            (None, _) => debug_assert!(false, "{errand:?} completed on no node"),
+        }
+    }
+
+    /// What a request is told whose READ of a page ended like this.
+    pub(super) fn read_error(&self, page: u32, status: Status) -> Error {
+        let reason = match status {
+            Status::RetryExceeded => "a request was not answered in time",
+            Status::Flushed => "the connection broke under a request",
+            status => {
+                return Error::Fabric {
+                    status: status.to_string(),
+                };
+            }
+        };
+        self.unavailable(page, reason)
+    }
+
+    /// What a request is told whose page cannot be read now.
+    pub(super) fn unavailable(&self, page: u32, reason: &'static str) -> Error {
+        match self.node_of(page) {
+            Some(node) => Error::Unavailable {
+                node: Arc::clone(self.extents.name(node)),
+                reason: reason.into(),
+            },
+            None => Error::Fabric {
+                status: reason.to_owned(),
+            },
+        }
+    }
+
+    /// What a put is told when local memory is full and no node takes anything.
+    pub(super) fn all_unavailable(&self) -> Error {
+        let silent = |node: &NodeId| {
+            self.health.is_silent(node.writes()) || self.health.is_silent(node.reads())
+        };
+        let silent = self.extents.nodes().filter(silent);
+        let names: Vec<&str> = silent.map(|node| &**self.extents.name(node)).collect();
+        Error::Unavailable {
+            node: names.join(", ").into(),
+            reason: "local memory is full, and no other node has room".into(),
+        }
+    }
+}

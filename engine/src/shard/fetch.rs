@@ -1,0 +1,257 @@
+//! Fetching: posting work requests, the READ of each flight, and taking completions.
+
+use farcore_rdma::{Completion, Endpoint, LocalSlice, PostError, Status, Work, WorkRequest};
+
+use super::extents::Queue;
+use super::flight::{FlightState, ParkedKind};
+use super::request::Answers;
+use super::{COMPLETIONS, Errand, Shard};
+use crate::constants::{UNIT, UNIT_BYTES};
+use crate::log::record::units_for;
+use crate::log::{Address, SizeClass};
+
+/// What came of posting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Posted {
+    Yes,
+    /// The queue is full: try again later.
+    Full,
+    /// The queue pair is down and cannot be renewed now.
+    Down,
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// The bytes of a landing buffer or chunk.
+    ///
+    /// # Safety
+    /// The range lies in the arena's landing space, its READ has completed, and it is neither freed nor posted
+    /// again while the slice lives.
+    #[allow(clippy::needless_lifetimes)]
+    pub(super) unsafe fn landed<'a>(&self, offset: u64, bytes: u32) -> &'a [u8] {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let start = self.arena.landing_pointer(offset);
+            std::slice::from_raw_parts(start, bytes as usize)
+        }
+    }
+
+    /// As [`Shard::landed`], to be written.
+    ///
+    /// # Safety
+    /// As [`Shard::landed`], and nothing else refers to the range.
+    #[allow(clippy::needless_lifetimes)]
+    pub(super) unsafe fn landed_mut<'a>(&mut self, offset: u64, bytes: u32) -> &'a mut [u8] {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let start = self.arena.landing_pointer(offset);
+            std::slice::from_raw_parts_mut(start, bytes as usize)
+        }
+    }
+
+    /// Posts to a queue pair; one that is down is renewed first.
+    #[inline]
+    pub(super) fn post(&mut self, queue: Queue, request: WorkRequest) -> Posted {
+        let posted = match self.endpoint.post(queue.index(), request) {
+            Ok(()) => Posted::Yes,
+            Err(PostError::Full(_)) => Posted::Full,
+            Err(PostError::Down(back)) => self.post_renewed(queue, back),
+            Err(PostError::Invalid { reason, .. }) => {
+                debug_assert!(false, "an invalid work request: {reason}");
+                Posted::Down
+            }
+        };
+        if posted == Posted::Yes {
+            self.unrung |= queue.bit();
+            self.under_way += 1;
+        }
+        posted
+    }
+
+    #[cold]
+    fn post_renewed(&mut self, queue: Queue, request: WorkRequest) -> Posted {
+        if self.endpoint.outstanding_on(queue.index()) > 0 {
+            // What is under way comes back flushed at the next polls; then the queue pair can be renewed.
+            return Posted::Full;
+        }
+        self.endpoint.renew(queue.index());
+        match self.endpoint.post(queue.index(), request) {
+            Ok(()) => Posted::Yes,
+            Err(PostError::Full(_)) => Posted::Full,
+            Err(_) => {
+                self.health.is_down(queue, self.now_ns);
+                Posted::Down
+            }
+        }
+    }
+
+    /// True if a READ of a page could be posted now, or would fail at once.
+    #[inline]
+    pub(super) fn has_read_room(&self, page: u32) -> bool {
+        let node = self.node_of(page);
+        node.is_none_or(|node| self.endpoint.room(node.reads().index()) > 0)
+    }
+
+    /// Posts a READ of a far page into the landing space.
+    pub(super) fn post_read(
+        &mut self,
+        errand: Errand,
+        page: u32,
+        unit: u32,
+        offset: u64,
+        bytes: u32,
+    ) -> Posted {
+        let Some(extent) = self.pages.get(page).extent else {
+            return Posted::Down;
+        };
+        let offset_in_page = u64::from(unit) * UNIT_BYTES as u64;
+        let remote = self.extents.remote(extent, offset_in_page);
+        let local: LocalSlice = self.arena.landing_slice(offset, bytes);
+        let work = Work::Read { local, remote };
+        let posted = self.post(
+            extent.node().reads(),
+            WorkRequest {
+                id: errand.id(),
+                work,
+                signalled: true,
+            },
+        );
+        if posted == Posted::Yes {
+            self.counters.far_reads.add(1);
+            self.counters.far_read_bytes.add(u64::from(bytes));
+        }
+        posted
+    }
+
+    /// Turns what was read from a page into plaintext.
+    pub(super) fn decrypt(&mut self, page: u32, unit: u32, offset: u64, bytes: u32) {
+        if let Some(cipher) = &self.cipher {
+            let sequence = self.pages.get(page).sequence;
+            // SAFETY: the READ into this range has completed and its owner is the caller.
+            let data = unsafe {
+                let start = self.arena.landing_pointer(offset);
+                std::slice::from_raw_parts_mut(start, bytes as usize)
+            };
+            cipher.apply(sequence, unit, data);
+        }
+    }
+
+    /// Plans the READ that a flight's first request needs, and posts it if it can.
+    pub(super) fn fetch(&mut self, flight: u32, address: Address, class: SizeClass, whole: bool) {
+        let (kind, key_bytes) = match self.flights.first(flight) {
+            Some(first) => (first.kind, first.key_bytes as usize),
+            None => return,
+        };
+        // A record too long for a class is always verified: its header says how many bytes die with it.
+        let whole = whole
+            || class.units().is_none()
+            || matches!(kind, ParkedKind::Get | ParkedKind::Swap(_));
+        let head_units = units_for(key_bytes, 0);
+        let entry = self.flights.get(flight);
+        // A record too long for a class says its length in its header, which an earlier READ has brought.
+        let known = class
+            .units()
+            .or((entry.address == address && entry.bytes > 0).then_some(entry.exact));
+        let units = match known {
+            Some(units) if units > 0 && (whole || units <= head_units) => {
+                entry.whole = true;
+                units
+            }
+            _ => {
+                entry.whole = false;
+                head_units
+            }
+        };
+        entry.address = address;
+        let (page, unit) = (address.page(self.shape), address.unit(self.shape));
+        let units = units
+            .min(self.pages.get(page).units.saturating_sub(unit))
+            .max(1);
+        let entry = self.flights.get(flight);
+        entry.bytes = units * UNIT;
+        entry.state = FlightState::Unposted;
+        if entry.pinned != Some(page) {
+            let before = entry.pinned.replace(page);
+            self.pin(page);
+            if let Some(before) = before {
+                self.unpin(before);
+            }
+        }
+        self.post_flight(flight);
+    }
+
+    pub(super) fn post_flight(&mut self, flight: u32) {
+        let entry = self.flights.get(flight);
+        let (address, bytes) = (entry.address, entry.bytes);
+        let Some(landing) = self.landing.allocate(bytes) else {
+            return self.try_later(flight);
+        };
+        let (page, unit) = (address.page(self.shape), address.unit(self.shape));
+        match self.post_read(Errand::Flight(flight), page, unit, landing.offset(), bytes) {
+            Posted::Yes => self.flights.get(flight).state = FlightState::Posted(landing),
+            Posted::Full => {
+                self.landing.free(landing);
+                self.try_later(flight);
+            }
+            Posted::Down => {
+                self.landing.free(landing);
+                let error = self.unavailable(page, "it is not connected");
+                self.flights.get(flight).state = FlightState::Failed(error);
+                self.try_later(flight);
+            }
+        }
+    }
+
+    /// Takes completions and goes on with whoever waited for them.
+    pub(super) fn poll_fabric(&mut self, answers: &mut impl Answers) -> bool {
+        let mut completions = [const { Completion::NONE }; COMPLETIONS];
+        let count = self.endpoint.poll(self.now_ns, &mut completions);
+        if count == 0 {
+            self.counters.empty_polls.add(1);
+            return false;
+        }
+        self.counters.completions.add(count as u64);
+        self.under_way -= count;
+        for completion in &completions[..count] {
+            let errand = Errand::of(completion.id);
+            if completion.status != Status::Success {
+                self.counters.fabric_errors.add(1);
+                self.note_health(errand, completion.status);
+            } else if !self.health.is_good() {
+                self.note_health(errand, completion.status);
+            }
+            match errand {
+                Errand::Flight(flight) => self.flight_landed(flight, completion.status, answers),
+                Errand::Chunk(chunk) => self.chunk_landed(chunk, completion.status, answers),
+                Errand::Flush(slot) => self.flush_written(slot, completion.status),
+                Errand::Compaction(slot) => self.compaction_landed(slot, completion.status),
+            }
+        }
+        true
+    }
+
+    fn flight_landed(&mut self, flight: u32, status: Status, answers: &mut impl Answers) {
+        let entry = self.flights.get(flight);
+        let FlightState::Posted(landing) = std::mem::take(&mut entry.state) else {
+            debug_assert!(
+                false,
+                "a completion for a flight that has no READ under way"
+            );
+            return;
+        };
+        let (address, bytes) = (entry.address, entry.bytes);
+        if status == Status::Success {
+            entry.state = FlightState::Landed(landing);
+            let (page, unit) = (address.page(self.shape), address.unit(self.shape));
+            let offset = match &self.flights.get(flight).state {
+                FlightState::Landed(landing) => landing.offset(),
+                _ => return,
+            };
+            self.decrypt(page, unit, offset, bytes);
+        } else {
+            let error = self.read_error(address.page(self.shape), status);
+            self.flights.get(flight).state = FlightState::Failed(error);
+            self.landing.free(landing);
+        }
+        self.drain(flight, answers);
+    }
+}

@@ -1,0 +1,219 @@
+//! Finding the record that a request means: among the slots of its hash, in frames, in what was read ahead, or with
+//! what an earlier READ has shown.
+
+use farcore_rdma::Endpoint;
+
+use super::Shard;
+use super::serve::Step;
+use super::stream::Located;
+use crate::constants::{LINE_BYTES, UNIT_BYTES};
+use crate::index::{Position, Slot};
+use crate::log::Address;
+use crate::log::record::{self, LocalRecord, RecordHeader};
+use crate::routing::IndexHash;
+
+/// What looking ahead has found, while the record's cache lines were asked for.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Hint {
+    /// Nothing that still holds.
+    #[default]
+    None,
+    /// No slot may stand for the key.
+    Absent,
+    /// The first slot that may.
+    Slot(Position, Slot),
+}
+
+/// What is known about the records that a request may mean.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Evidence<'a> {
+    pub(super) hint: Hint,
+    /// The far record that holds the request's key.
+    pub(super) confirmed: Option<Confirmed<'a>>,
+    /// Far records that do not.
+    pub(super) cleared: &'a [Address],
+}
+
+/// A far record, read and found to hold the request's key.
+#[derive(Clone, Copy)]
+pub(super) struct Confirmed<'a> {
+    pub(super) address: Address,
+    pub(super) header: RecordHeader,
+    /// The whole record, checked, if it was all read.
+    pub(super) record: Option<&'a [u8]>,
+    /// Bytes of the record that the request needed.
+    pub(super) wanted_bytes: usize,
+    /// It had been read ahead.
+    pub(super) streamed: bool,
+}
+
+/// Where the record of a key is.
+pub(super) enum Found<'a> {
+    Absent,
+    Local {
+        position: Position,
+        slot: Slot,
+        record: LocalRecord,
+    },
+    Confirmed {
+        position: Position,
+        slot: Slot,
+        far: Confirmed<'a>,
+    },
+    Unknown {
+        slot: Slot,
+    },
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Finds the first slot that may stand for a hash, and asks for its record.
+    #[inline]
+    pub(super) fn look_ahead(&self, hash: IndexHash) -> Hint {
+        let Some((position, slot)) = self.index.candidates(hash).next() else {
+            return Hint::Absent;
+        };
+        let pointer = self.local_pointer(slot.address());
+        if !pointer.is_null() {
+            let bytes = slot.class().units().unwrap_or(16).min(16) as usize * UNIT_BYTES;
+            let misplaced = pointer as usize % LINE_BYTES;
+            for offset in (0..bytes + misplaced).step_by(LINE_BYTES) {
+                record::prefetch(pointer.wrapping_add(offset));
+            }
+        }
+        Hint::Slot(position, slot)
+    }
+
+    #[inline]
+    fn find<'a>(&self, hash: IndexHash, key: &[u8], evidence: Evidence<'a>) -> Found<'a> {
+        match evidence.hint {
+            Hint::Absent => return Found::Absent,
+            Hint::Slot(position, slot) if self.index.slot(position) == slot => {
+                let pointer = self.local_pointer(slot.address());
+                if !pointer.is_null() {
+                    // SAFETY: a slot's address names a whole record in its page's frame.
+                    let record = unsafe { LocalRecord::at(pointer) };
+                    if record.key() == key {
+                        return Found::Local {
+                            position,
+                            slot,
+                            record,
+                        };
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.find_among_all(hash, key, evidence)
+    }
+
+    #[inline(never)]
+    fn find_among_all<'a>(&self, hash: IndexHash, key: &[u8], evidence: Evidence<'a>) -> Found<'a> {
+        let mut found = Found::Absent;
+        for (position, slot) in self.index.candidates(hash) {
+            let address = slot.address();
+            let pointer = self.local_pointer(address);
+            if pointer.is_null() {
+                if let Some(far) = evidence.confirmed.filter(|far| far.address == address) {
+                    return Found::Confirmed {
+                        position,
+                        slot,
+                        far,
+                    };
+                }
+                if matches!(found, Found::Absent) && !evidence.cleared.contains(&address) {
+                    found = Found::Unknown { slot };
+                }
+                continue;
+            }
+            // SAFETY: a slot's address names a whole record in its page's frame.
+            let record = unsafe { LocalRecord::at(pointer) };
+            if record.key() == key {
+                return Found::Local {
+                    position,
+                    slot,
+                    record,
+                };
+            }
+            self.counters.tag_false_matches.add(1);
+        }
+        found
+    }
+
+    /// Counts what a request needed of far memory.
+    #[inline]
+    pub(super) fn note_served(&self, far: &Confirmed<'_>) {
+        self.counters.far_wanted_bytes.add(far.wanted_bytes as u64);
+        self.counters.stream_hits.add(u64::from(far.streamed));
+    }
+
+    /// Finds the record, taking what a stream has read ahead as evidence.
+    #[inline]
+    pub(super) fn find_or_step<'a>(
+        &mut self,
+        hash: IndexHash,
+        key: &[u8],
+        evidence: Evidence<'a>,
+    ) -> Result<Found<'a>, Step> {
+        match self.find(hash, key, evidence) {
+            Found::Unknown { slot } => self.find_far(hash, key, slot, evidence),
+            found => Ok(found),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_far<'a>(
+        &mut self,
+        hash: IndexHash,
+        key: &[u8],
+        slot: Slot,
+        evidence: Evidence<'a>,
+    ) -> Result<Found<'a>, Step> {
+        let (address, class) = (slot.address(), slot.class());
+        let fetch = Step::Fetch { address, class };
+        let Some(units) = class.units() else {
+            return Err(fetch);
+        };
+        let (page, unit) = (address.page(self.shape), address.unit(self.shape));
+        let units = units.min(self.pages.get(page).units.saturating_sub(unit));
+        match self.locate(page, unit, units) {
+            Located::Ready { id, offset, bytes } => {
+                // SAFETY: the chunk is ready and is not reused before the next post, which is after this request.
+                let read = unsafe { self.landed(offset, bytes) };
+                self.stream_served(id, page, unit, units);
+                let Some(record) =
+                    record::RecordView::parse(read).filter(record::RecordView::verify)
+                else {
+                    return Err(fetch);
+                };
+                if record.key() != key {
+                    return Err(fetch);
+                }
+                let wanted_bytes = record.units() as usize * UNIT_BYTES;
+                let far = Confirmed {
+                    address,
+                    header: record.header(),
+                    record: Some(&read[..wanted_bytes]),
+                    wanted_bytes,
+                    streamed: true,
+                };
+                match self.find(
+                    hash,
+                    key,
+                    Evidence {
+                        confirmed: Some(far),
+                        ..evidence
+                    },
+                ) {
+                    Found::Unknown { .. } => Err(fetch),
+                    found => Ok(found),
+                }
+            }
+            Located::Reading(chunk) => Err(Step::Await { address, chunk }),
+            Located::Miss => match self.stream_missed(page, unit, units) {
+                Some(chunk) => Err(Step::Await { address, chunk }),
+                None => Err(fetch),
+            },
+        }
+    }
+}
