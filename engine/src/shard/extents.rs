@@ -4,14 +4,15 @@
 //!
 //! ```text
 //! Extent:  | node:6 | place:26 |            bit 31 .. 0
-//! place:   | key:16 | offset:48 |           bit 63 .. 0; `key` counts the remote keys of the node
+//! place:   | key:16 | offset:48 |           bit 63 .. 0; `key` counts the remote keys of the node, all ones is lost
 //! links:   the free extents of a node as a list, oldest first: whatever is late on the fabric has time to pass
 //! ```
 //!
-//! - I1: an extent is either in the list of its own node or held by one page.
+//! - I1: an extent is either in the list of its own node, or held by one page, or vacant: its place was lost.
 //! - I2: nothing is allocated after construction, but for a node's new remote keys.
+//! - I3: a place that was lost is never named to the fabric again.
 //!
-//! Limits: 64 nodes, 2^26 extents a shard, 2^16 remote keys a node, offsets below 2^48.
+//! Limits: 64 nodes, 2^26 extents a shard, 2^16 - 1 remote keys a node, offsets below 2^48.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub(crate) const QUEUES_PER_NODE: usize = 2;
 
 const PLACE_BITS: u32 = 26;
 const OFFSET_BITS: u32 = 48;
+/// The key of a place that its node has taken back.
+const LOST: u64 = 0xFFFF;
 /// The end of a list.
 const END: u32 = u32::MAX;
 /// The link of an extent that a page holds.
@@ -141,6 +144,9 @@ pub(crate) struct Extents {
     nodes: Vec<Node>,
     places: Vec<u64>,
     links: Vec<u32>,
+    /// Lost places that no page holds, as a list.
+    vacant: u32,
+    vacant_count: usize,
     free: usize,
     count_max: usize,
     page_bytes: u32,
@@ -166,6 +172,8 @@ impl Extents {
             nodes: names.into_iter().take(NODES_MAX).map(node).collect(),
             places: Vec::with_capacity(count_max),
             links: Vec::with_capacity(count_max),
+            vacant: END,
+            vacant_count: 0,
             free: 0,
             count_max,
             page_bytes,
@@ -182,27 +190,67 @@ impl Extents {
     /// # Errors
     /// [`NotAdded`] says which limit is in the way.
     pub(crate) fn add(&mut self, node: NodeId, piece: RemoteSlice) -> Result<(), NotAdded> {
-        if self.places.len() == self.count_max {
+        if self.places.len() == self.count_max && self.vacant == END {
             return Err(NotAdded::Full);
         }
         let keys = &mut self.nodes[node.position()].keys;
         // Pieces of one region come one after the other.
         let known = keys.iter().rposition(|&key| key == piece.key);
-        let key = known.unwrap_or(keys.len());
-        let key = u16::try_from(key).map_err(|_| NotAdded::OutOfReach)?;
-        if piece.offset >> OFFSET_BITS != 0 {
+        let key = known.unwrap_or(keys.len()) as u64;
+        if key >= LOST || piece.offset >> OFFSET_BITS != 0 {
             return Err(NotAdded::OutOfReach);
         }
         if known.is_none() {
             keys.push(piece.key);
         }
-        let place = u32::try_from(self.places.len()).map_err(|_| NotAdded::Full)?;
-        self.places
-            .push(u64::from(key) << OFFSET_BITS | piece.offset);
-        self.links.push(HELD);
+        let word = key << OFFSET_BITS | piece.offset;
+        let place = self.vacate_or_grow(word)?;
         self.nodes[node.position()].count += 1;
         self.release(Extent::new(node, place));
         Ok(())
+    }
+
+    /// A place for a new extent, as if it were held.
+    fn vacate_or_grow(&mut self, word: u64) -> Result<u32, NotAdded> {
+        if self.vacant == END {
+            let place = u32::try_from(self.places.len()).map_err(|_| NotAdded::Full)?;
+            self.places.push(word);
+            self.links.push(HELD);
+            return Ok(place);
+        }
+        let place = self.vacant;
+        self.vacant = std::mem::replace(&mut self.links[place as usize], HELD);
+        self.vacant_count -= 1;
+        self.places[place as usize] = word;
+        Ok(place)
+    }
+
+    /// Notes that the node has taken an extent back that a page holds.
+    pub(crate) fn lose(&mut self, extent: Extent) {
+        let place = extent.place();
+        debug_assert_eq!(
+            self.links[place], HELD,
+            "only a page's extent can be lost so"
+        );
+        if !self.is_lost(extent) {
+            self.places[place] = LOST << OFFSET_BITS;
+            self.nodes[extent.node().position()].count -= 1;
+        }
+    }
+
+    /// Notes that a node has taken back all its free extents. Those that pages hold are told by [`Extents::lose`].
+    pub(crate) fn lose_free(&mut self, node: NodeId) {
+        while let Some(extent) = self.claim(node) {
+            self.lose(extent);
+            self.release(extent);
+        }
+        self.nodes[node.position()].keys.clear();
+    }
+
+    /// True if the node has taken the extent back.
+    #[inline]
+    pub(crate) fn is_lost(&self, extent: Extent) -> bool {
+        self.places[extent.place()] >> OFFSET_BITS == LOST
     }
 
     /// Takes the extent of a node that has been free the longest.
@@ -225,6 +273,12 @@ impl Extents {
     pub(crate) fn release(&mut self, extent: Extent) {
         let place = extent.place();
         debug_assert_eq!(self.links[place], HELD, "an extent was released twice");
+        if self.is_lost(extent) {
+            self.links[place] = self.vacant;
+            self.vacant = extent.0 & ((1 << PLACE_BITS) - 1);
+            self.vacant_count += 1;
+            return;
+        }
         let list = &mut self.nodes[extent.node().position()];
         self.links[place] = END;
         let number = extent.0 & ((1 << PLACE_BITS) - 1);
@@ -237,15 +291,16 @@ impl Extents {
         self.free += 1;
     }
 
-    /// The far address of a byte of an extent.
+    /// The far address of a byte of an extent; `None` if it is lost.
     #[inline]
-    pub(crate) fn remote(&self, extent: Extent, offset: u64) -> RemoteSlice {
+    pub(crate) fn remote(&self, extent: Extent, offset: u64) -> Option<RemoteSlice> {
         let place = self.places[extent.place()];
         let key = usize::try_from(place >> OFFSET_BITS).unwrap_or(usize::MAX);
-        RemoteSlice {
-            key: self.nodes[extent.node().position()].keys[key],
+        let &key = self.nodes[extent.node().position()].keys.get(key)?;
+        Some(RemoteSlice {
+            key,
             offset: (place & ((1 << OFFSET_BITS) - 1)) + offset,
-        }
+        })
     }
 
     /// The nodes.
@@ -280,12 +335,12 @@ impl Extents {
 
     /// Bytes of the extents in use.
     pub(crate) fn used_bytes(&self) -> u64 {
-        (self.places.len() - self.free) as u64 * u64::from(self.page_bytes)
+        (self.places.len() - self.vacant_count - self.free) as u64 * u64::from(self.page_bytes)
     }
 
     /// Bytes of all extents.
     pub(crate) fn total_bytes(&self) -> u64 {
-        self.places.len() as u64 * u64::from(self.page_bytes)
+        (self.places.len() - self.vacant_count) as u64 * u64::from(self.page_bytes)
     }
 }
 
@@ -331,15 +386,15 @@ mod tests {
                         prop_assert_eq!(claimed.is_some(), free > 0);
                         if let Some(extent) = claimed {
                             prop_assert_eq!(extent.node(), id);
-                            let place = extents.remote(extent, 0);
+                            let place = extents.remote(extent, 0).unwrap();
                             prop_assert!(seen.insert((node, place.offset)), "handed out twice");
-                            prop_assert_eq!(extents.remote(extent, 77), piece(place.key.0, place.offset + 77));
+                            prop_assert_eq!(extents.remote(extent, 77), Some(piece(place.key.0, place.offset + 77)));
                             held.push((extent, place));
                         }
                     }
                     _ if !held.is_empty() => {
                         let (extent, place) = held.swap_remove(pick % held.len());
-                        prop_assert_eq!(extents.remote(extent, 0), place);
+                        prop_assert_eq!(extents.remote(extent, 0), Some(place));
                         seen.remove(&(extent.node().position(), place.offset));
                         extents.release(extent);
                     }
@@ -366,7 +421,7 @@ mod tests {
         assert_eq!(refused, Err(NotAdded::OutOfReach));
         // One that was refused left nothing behind.
         assert_eq!((extents.claim(node), extents.total_bytes()), (None, 0));
-        for key in 0..1 << 16 {
+        for key in 0..(1 << 16) - 1 {
             extents.nodes[0].keys.push(RemoteKey(key));
         }
         let refused = extents.add(node, piece(1 << 16, 0));
@@ -388,7 +443,8 @@ mod tests {
         extents.release(first);
         let place = extents
             .claim(node)
-            .map(|extent| extents.remote(extent, 0).offset);
+            .and_then(|extent| extents.remote(extent, 0))
+            .map(|place| place.offset);
         assert_eq!(place, Some(2));
     }
 }

@@ -3,13 +3,83 @@
 
 use std::sync::Arc;
 
-use farcore_rdma::{Endpoint, QueuePairState, Status};
+use farcore_rdma::{Endpoint, QueuePairState, RemoteSlice, Status};
 
-use super::extents::{Extent, NodeId, Queue};
+use super::extents::{Extent, NodeId, NotAdded, Queue};
+use super::pages::PageState;
 use super::{Errand, Shard};
 use crate::error::Error;
 
+/// What a request is told whose page will not come back.
+pub(super) const LOST: &str =
+    "the lease ended or the node was started anew, and what lay there is lost";
+
 impl<E: Endpoint> Shard<E> {
+    /// Adds a page-sized piece of a node's memory.
+    ///
+    /// # Errors
+    /// [`NotAdded`] says which limit is in the way.
+    pub(crate) fn add_extent(&mut self, node: NodeId, piece: RemoteSlice) -> Result<(), NotAdded> {
+        let added = self.extents.add(node, piece);
+        self.exhausted &= added.is_err();
+        self.publish_far_bytes();
+        added
+    }
+
+    /// Far memory changed: what was given up is tried again.
+    pub(crate) fn node_is_back(&mut self) {
+        self.health.try_again(NodeId::writes);
+        self.health.try_again(NodeId::reads);
+        self.exhausted = false;
+    }
+
+    /// A node has taken back everything that it lent. Pages that are local as well are to be flushed again; the others'
+    /// records are unavailable from now on.
+    pub(crate) fn lose_node(&mut self, node: NodeId) {
+        self.extents.lose_free(node);
+        let pages = self.pages.iter();
+        let theirs = pages.filter(|(_, page)| page.extent.is_some_and(|e| e.node() == node));
+        let numbers: Vec<u32> = theirs.map(|(number, _)| number).collect();
+        let mut unavailable = 0;
+        for number in numbers {
+            let page = self.pages.get_mut(number);
+            let Some(extent) = page.extent else {
+                continue;
+            };
+            self.extents.lose(extent);
+            match page.state {
+                PageState::Clean => {
+                    self.victims.withdraw(page);
+                    page.state = PageState::Sealed;
+                    page.extent = None;
+                    self.extents.release(extent);
+                    self.clean.retain(|&other| other != number);
+                    self.sealed.push_back(number);
+                }
+                PageState::Far => {
+                    page.damaged = true;
+                    unavailable += page.live_bytes;
+                }
+                // A flush fails at its next piece or completion, and is done again elsewhere.
+                _ => {}
+            }
+        }
+        self.exhausted = false;
+        self.publish_far_bytes();
+        tracing::error!(
+            shard = self.id,
+            node = &**self.extents.name(node),
+            bytes = unavailable,
+            "a memory node has lost what it held: those records are unavailable"
+        );
+    }
+
+    /// True if a page's node has taken its extent back.
+    pub(super) fn is_lost(&self, page: u32) -> bool {
+        let extent = self.pages.get(page).extent;
+        extent.is_some_and(|extent| self.extents.is_lost(extent))
+    }
+
     /// The node of a page's extent.
     #[inline]
     pub(super) fn node_of(&self, page: u32) -> Option<NodeId> {

@@ -3,6 +3,7 @@
 use farcore_rdma::{Completion, Endpoint, LocalSlice, PostError, Status, Work, WorkRequest};
 
 use super::extents::Queue;
+use super::far::LOST;
 use super::flight::{FlightState, ParkedKind};
 use super::request::Answers;
 use super::{COMPLETIONS, Errand, Shard};
@@ -104,7 +105,9 @@ impl<E: Endpoint> Shard<E> {
             return Posted::Down;
         };
         let offset_in_page = u64::from(unit) * UNIT_BYTES as u64;
-        let remote = self.extents.remote(extent, offset_in_page);
+        let Some(remote) = self.extents.remote(extent, offset_in_page) else {
+            return Posted::Down;
+        };
         let local: LocalSlice = self.arena.landing_slice(offset, bytes);
         let work = Work::Read { local, remote };
         let posted = self.post(
@@ -194,7 +197,8 @@ impl<E: Endpoint> Shard<E> {
             }
             Posted::Down => {
                 self.landing.free(landing);
-                let error = self.unavailable(page, "it is not connected");
+                let lost = self.is_lost(page);
+                let error = self.unavailable(page, if lost { LOST } else { "it is not connected" });
                 self.flights.get(flight).state = FlightState::Failed(error);
                 self.try_later(flight);
             }

@@ -205,6 +205,16 @@ impl<E: Endpoint> Shard<E> {
         } else {
             None
         };
+        let Some(remote) = self.extents.remote(extent, start as u64) else {
+            // The node took the extent back: the page goes elsewhere.
+            if let Some(landing) = landing {
+                self.landing.free(landing);
+            }
+            if let Some(flush) = &mut self.flusher.flush {
+                flush.failed = true;
+            }
+            return false;
+        };
         self.fill_checks(end);
         let local = match &landing {
             Some(landing) => {
@@ -226,10 +236,7 @@ impl<E: Endpoint> Shard<E> {
             }
             None => self.arena.slice(frame, start, bytes),
         };
-        let work = Work::Write {
-            local,
-            remote: self.extents.remote(extent, start as u64),
-        };
+        let work = Work::Write { local, remote };
         let errand = Errand::Flush(u32::try_from(slot).unwrap_or(u32::MAX));
         let request = WorkRequest {
             id: errand.id(),

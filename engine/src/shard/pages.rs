@@ -171,7 +171,6 @@ impl PageTable {
     }
 
     /// Every page in use, with its number.
-    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Page)> {
         (0u32..)
             .zip(&self.pages)

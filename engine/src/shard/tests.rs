@@ -337,7 +337,7 @@ impl House {
             if let Some(extent) = page.extent {
                 let node = extent.node().position();
                 held[node] += 1;
-                let place = extents.remote(extent, 0).offset;
+                let place = extents.remote(extent, 0).unwrap().offset;
                 assert!(places.insert((node, place)), "two pages share a place");
             }
         }

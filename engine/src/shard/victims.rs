@@ -107,6 +107,13 @@ impl Victims {
         }
     }
 
+    /// A page that is still local is no longer far.
+    pub(super) fn withdraw(&mut self, page: &mut Page) {
+        self.lose(page);
+        self.live_bytes = self.live_bytes.saturating_sub(page.live_bytes);
+        page.bin = UNLISTED;
+    }
+
     /// Lists a page where it belongs, if it is in no such low bin yet.
     pub(super) fn list(&mut self, pages: &mut PageTable, number: u32) {
         let page = pages.get_mut(number);
