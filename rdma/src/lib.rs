@@ -9,6 +9,7 @@ mod endpoint;
 mod landing;
 mod link;
 mod memory;
+mod pool;
 mod region;
 mod work;
 
@@ -16,6 +17,9 @@ pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
 pub use endpoint::{Endpoint, PostError, QueuePairState};
 pub use landing::{Landing, LandingOptions, LandingPool};
 pub use link::{FaultPlan, LinkModel};
+pub use pool::{
+    Audit, ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, RegionDescriptor, Table, TableError,
+};
 pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
 pub use work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
