@@ -13,6 +13,7 @@ mod link;
 mod memory;
 mod pool;
 mod region;
+mod remote_allocator;
 #[cfg(test)]
 mod testing;
 mod work;
@@ -23,9 +24,14 @@ pub use initiator::{CompareAndSwap, Initiator, InitiatorError, InitiatorOptions,
 pub use landing::{Landing, LandingOptions, LandingPool};
 pub use link::{FaultPlan, LinkModel};
 pub use pool::{
-    Audit, ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, RegionDescriptor, Table, TableError,
+    Audit, CHUNK_BYTES, Chunk, ChunkSource, Chunks, ChunksError, Claim, Claims, ClaimsError,
+    ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, Piece, PoolNode, RegionDescriptor, Table,
+    TableError,
 };
 pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
+pub use remote_allocator::{
+    Backing, BlockPlace, RemoteAllocation, RemoteAllocator, RemoteAllocatorError,
+};
 pub use work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
 };

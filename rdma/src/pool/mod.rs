@@ -8,13 +8,21 @@
 //! - [`map`]: what a node says of itself, and where each word and extent lies.
 //! - [`protocol`]: the steps of claim, free, take-back and mend, written once for both sides.
 //! - [`table`]: the node's side.
+//! - [`claims`]: the client's side by claims.
+//! - [`chunk`]: the client's side by request.
 //!
 //! Who may touch what: owner words and bitmap words are changed by compare-and-swap only, on both sides.
 
+mod chunk;
+mod claims;
 mod map;
 mod protocol;
 mod table;
 
+#[cfg(test)]
+pub(crate) use self::chunk::tests as chunk_tests;
+pub use self::chunk::{CHUNK_BYTES, Chunk, ChunkSource, Chunks, ChunksError, Piece};
+pub use self::claims::{Claim, Claims, ClaimsError, PoolNode};
 pub use self::map::{ExtentRun, NodeMap, NodeMapError, OwnerId, RegionDescriptor};
 pub use self::table::{Audit, NotOwned, Table, TableError};
 

@@ -51,7 +51,7 @@ pub(crate) struct Swap {
 }
 
 impl Swap {
-    const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         place: Place::Bitmap(0),
         expected: 0,
         desired: 0,

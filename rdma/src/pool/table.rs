@@ -218,6 +218,12 @@ impl Table {
         audit
     }
 
+    /// Writes an owner word without its bit, as no step does.
+    #[cfg(test)]
+    pub(crate) fn plant(&self, extent: u32, owner: u64) {
+        self.store(Place::Owner(extent), owner);
+    }
+
     fn each_word<T>(&self, mut each: impl FnMut(u32, u64) -> T) -> impl Iterator<Item = T> {
         let extents = self.extents;
         (0..map::bitmap_words_for(extents))
