@@ -2,24 +2,39 @@
 //!
 //! Everything is poll-mode and belongs to one thread: a shard posts work requests, rings the doorbell once for a batch
 //! and polls completions by work id. The `embedded` backend keeps far memory in this process, with a model of latency,
-//! bandwidth and faults. This crate knows no keys, values or shards, and no clock: the time is handed in.
+//! bandwidth and faults. This crate knows no keys, values or shards. Endpoints know
+//! no clock: the time is handed in.
 
 mod embedded;
 mod endpoint;
 mod fabric;
+mod initiator;
 mod landing;
 mod link;
 mod memory;
+mod pool;
 mod region;
 pub mod tcp;
+mod remote_allocator;
+#[cfg(test)]
+mod testing;
 mod work;
 
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
 pub use endpoint::{Endpoint, PostError, QueuePairState};
 pub use fabric::FabricEndpoint;
+pub use initiator::{CompareAndSwap, Initiator, InitiatorError, InitiatorOptions, ReadInto};
 pub use landing::{Landing, LandingOptions, LandingPool};
 pub use link::{FaultPlan, LinkModel};
+pub use pool::{
+    Audit, CHUNK_BYTES, Chunk, ChunkSource, Chunks, ChunksError, Claim, Claims, ClaimsError,
+    ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, Piece, PoolNode, RegionDescriptor, Table,
+    TableError,
+};
 pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
+pub use remote_allocator::{
+    Backing, BlockPlace, RemoteAllocation, RemoteAllocator, RemoteAllocatorError,
+};
 pub use work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
 };

@@ -1,0 +1,212 @@
+use std::collections::HashSet;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::pool::Audit;
+use crate::testing::{EXTENT_BYTES, TestEndpoint, TestNode, block_on, initiator, owner};
+
+fn claims(nodes: &[TestNode], id: u64) -> Claims<TestEndpoint> {
+    let at = nodes.iter().enumerate().map(|(queue, node)| PoolNode {
+        queue,
+        owner: owner(id),
+        map: node.map.clone(),
+    });
+    Claims::new(Rc::new(initiator(nodes)), at.collect(), id).expect("sound maps")
+}
+
+fn clean(node: &TestNode, owned: u32) {
+    let free = node.table.extents() - owned;
+    let wanted = Audit {
+        owned,
+        free,
+        ..Audit::default()
+    };
+    assert_eq!(node.table.audit(), wanted);
+}
+
+#[test]
+fn every_extent_can_be_claimed_once_and_comes_back() {
+    let nodes = [TestNode::new(&[70, 3], 0), TestNode::new(&[5], 0)];
+    let claims = claims(&nodes, 1);
+    block_on(async {
+        let mut held = Vec::new();
+        let mut places = HashSet::new();
+        while let Some(claim) = claims.claim(1).await.unwrap() {
+            assert!(places.insert((claim.node(), claim.run().first())));
+            assert_eq!(claim.bytes(), EXTENT_BYTES);
+            held.push(claim);
+        }
+        assert_eq!((held.len(), claims.free_count()), (78, 0));
+        clean(&nodes[0], 73);
+        clean(&nodes[1], 5);
+        for claim in held {
+            claims.free(claim).await.unwrap();
+        }
+        assert_eq!(claims.free_count(), 78);
+    });
+    clean(&nodes[0], 0);
+    clean(&nodes[1], 0);
+}
+
+#[test]
+fn runs_lie_in_one_region() {
+    let nodes = [TestNode::new(&[3, 5], 0)];
+    let claims = claims(&nodes, 1);
+    block_on(async {
+        let first = claims.claim(3).await.unwrap().unwrap();
+        let second = claims.claim(3).await.unwrap().unwrap();
+        let mut firsts = [first.run().first(), second.run().first()];
+        firsts.sort_unstable();
+        assert_eq!(firsts, [0, 4]);
+        assert_eq!(claims.claim(2).await.unwrap(), None);
+        assert_eq!(claims.claim(65).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn others_claims_are_seen_by_conflict_and_by_reading() {
+    let nodes = [TestNode::new(&[64], 0)];
+    let (first, second) = (claims(&nodes, 1), claims(&nodes, 2));
+    block_on(async {
+        let held = first.claim(1).await.unwrap().unwrap();
+        let all = second.claim(32).await.unwrap().unwrap();
+        // The first one's view is old; it finds out by the word that its swap returns.
+        let _next = first.claim(1).await.unwrap().unwrap();
+        assert_eq!(first.free_count(), 30);
+        second.free(all).await.unwrap();
+        first.free(held).await.unwrap();
+        first.refresh().await.unwrap();
+        assert_eq!(first.free_count(), 63);
+    });
+    clean(&nodes[0], 1);
+}
+
+#[test]
+fn a_lost_node_does_not_stop_the_others() {
+    let nodes = [TestNode::new(&[8], 0), TestNode::new(&[8], 0)];
+    let claims = claims(&nodes, 1);
+    block_on(async {
+        claims.refresh().await.unwrap();
+        nodes[0].node.lose();
+        for _ in 0..8 {
+            assert_eq!(claims.claim(1).await.unwrap().unwrap().node(), 1);
+        }
+        assert!(matches!(
+            claims.claim(1).await,
+            Err(ClaimsError::Fabric(InitiatorError::Down { queue: 0, .. }))
+        ));
+        nodes[0].node.restore();
+        claims.initiator().renew(0);
+        assert_eq!(claims.claim(1).await.unwrap().unwrap().node(), 0);
+    });
+}
+
+#[test]
+fn what_the_node_took_back_cannot_be_freed() {
+    let nodes = [TestNode::new(&[8], 0)];
+    let (mine, other) = (claims(&nodes, 1), claims(&nodes, 2));
+    block_on(async {
+        let claim = mine.claim(8).await.unwrap().unwrap();
+        assert_eq!(nodes[0].table.take_back(owner(1)), 8);
+        let _held = other.claim(8).await.unwrap().unwrap();
+        assert!(matches!(
+            mine.free(claim).await,
+            Err(ClaimsError::NotOwned(NotOwned { count: 8, .. }))
+        ));
+    });
+    clean(&nodes[0], 8);
+}
+
+/// Dies after every number of requests in the middle of a claim or free.
+#[test]
+fn a_client_may_die_at_every_step() {
+    for count in [1, 3] {
+        for freeing in [false, true] {
+            for stale in [false, true] {
+                let mut steps = 0;
+                loop {
+                    let nodes = [TestNode::new(&[4], 0)];
+                    if stale {
+                        // An owner whose bit is clear, so that the claim is refused half-way.
+                        nodes[0].table.plant(2, 9);
+                    }
+                    let claims = claims(&nodes, 1);
+                    let done = block_on(async {
+                        claims.refresh().await.unwrap();
+                        let claim = if freeing {
+                            claims.claim(count).await.unwrap()
+                        } else {
+                            None
+                        };
+                        claims
+                            .initiator()
+                            .with_endpoint(|endpoint| endpoint.life = Some(steps));
+                        match claim {
+                            Some(claim) => claims.free(claim).await.is_ok(),
+                            None => claims.claim(count).await.is_ok(),
+                        }
+                    });
+                    nodes[0].table.take_back(owner(1));
+                    nodes[0].table.mend();
+                    nodes[0].table.mend();
+                    clean(&nodes[0], u32::from(stale));
+                    if done {
+                        break;
+                    }
+                    steps += 1;
+                }
+                // The stale owner leaves no run of three, which takes one look to know.
+                assert!(steps >= 2 || (freeing && stale && count == 3));
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Calls dropped after any number of polls: what they left is freed by later ones, and nothing that is held.
+    #[test]
+    fn dropped_calls_lose_nothing(acts in prop::collection::vec((any::<bool>(), 1u32..5, prop_oneof![2 => Just(u32::MAX), 1 => 0u32..40]), 1..60)) {
+        let nodes = [TestNode::new(&[20], 300), TestNode::new(&[9], 300)];
+        let claims = claims(&nodes, 1);
+        let mut held = Vec::new();
+        for (take, count, polls) in acts {
+            let mut context = Context::from_waker(Waker::noop());
+            let mut turn = 0;
+            if take {
+                let mut call = pin!(claims.claim(count));
+                while turn < polls {
+                    turn += 1;
+                    if let Poll::Ready(done) = call.as_mut().poll(&mut context) {
+                        held.extend(done.expect("no faults"));
+                        break;
+                    }
+                }
+            } else if let Some(claim) = held.pop() {
+                let mut call = pin!(claims.free(claim));
+                while turn < polls {
+                    turn += 1;
+                    if let Poll::Ready(done) = call.as_mut().poll(&mut context) {
+                        done.expect("its own");
+                        break;
+                    }
+                }
+            }
+            for claim in &held {
+                let owned = nodes[claim.node()].table.owned_by(owner(1));
+                prop_assert!(claim.run().extents().all(|extent| owned.contains(&extent)));
+            }
+        }
+        // More than there is: every node settles its doubts.
+        prop_assert_eq!(block_on(claims.claim(64)), Ok(None));
+        for (index, node) in nodes.iter().enumerate() {
+            node.table.mend();
+            node.table.mend();
+            let owned = held.iter().filter(|claim| claim.node() == index).map(|claim| claim.run().count()).sum();
+            clean(node, owned);
+        }
+    }
+}
