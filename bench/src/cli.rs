@@ -48,6 +48,17 @@ pub struct CommonArgs {
     /// Size of far memory [default: three times the data]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub far: Option<u64>,
+    /// Where far memory is: `embedded`, or memory nodes, e.g. tcp://10.0.0.1:7400,tcp://10.0.0.2:7400
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LIST",
+        default_value = "embedded"
+    )]
+    pub fabric: Vec<String>,
+    /// File with the secret that the memory nodes ask for
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// Embedded memory nodes that share far memory
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub far_nodes: usize,
@@ -57,10 +68,9 @@ pub struct CommonArgs {
     /// Requests in flight on each core
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub window: usize,
-    /// Engines to compare
-    #[arg(long, value_delimiter = ',', value_name = "LIST",
-          default_values = ["farcore", "locked-lru", "dashmap", "sharded"])]
-    pub engines: Vec<EngineName>,
+    /// Engines to compare [default: farcore,locked-lru,dashmap,sharded; with --fabric farcore,farcore-embedded]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub engines: Option<Vec<EngineName>>,
     /// Keep ciphertext in far memory
     #[arg(long)]
     pub encrypt: bool,
@@ -178,12 +188,28 @@ impl CommonArgs {
         keys_per_core: u64,
         scenario: Scenario,
     ) -> Result<Vec<Plan>, PlanError> {
+        let fabric: Vec<String> = match &self.fabric[..] {
+            [only] if only == "embedded" => Vec::new(),
+            nodes => nodes.to_vec(),
+        };
+        let engines = self.engines.as_deref().unwrap_or(if fabric.is_empty() {
+            &[
+                EngineName::Farcore,
+                EngineName::LockedLru,
+                EngineName::Dashmap,
+                EngineName::Sharded,
+            ]
+        } else {
+            &[EngineName::Farcore, EngineName::FarcoreEmbedded]
+        });
         let mut plan = Plan {
             engine: EngineName::Farcore,
             cores,
             keys_per_core,
             local_bytes: 0,
             far_bytes: 0,
+            fabric,
+            token_file: self.token_file.clone(),
             far_nodes: self.far_nodes,
             far_latency_ns: self.far_latency,
             window: self.window,
@@ -200,7 +226,7 @@ impl CommonArgs {
             .far
             .unwrap_or(plan.data_bytes().saturating_mul(3).max(64 << 20));
         let mut plans = Vec::new();
-        for &engine in &self.engines {
+        for &engine in engines {
             let plan = Plan {
                 engine,
                 ..plan.clone()
@@ -263,6 +289,8 @@ mod tests {
                 keys_per_core: 10,
                 local_bytes: 4 << 30,
                 far_bytes: 1_000_000_000,
+                fabric: Vec::new(),
+                token_file: None,
                 far_nodes: 3,
                 far_latency_ns: 2_000,
                 window: 8,
@@ -272,6 +300,16 @@ mod tests {
                 scenario: Scenario::Contest { hot_ops: 5 },
             }
         );
+    }
+
+    #[test]
+    fn memory_nodes_are_compared_with_embedded_ones() {
+        let flags = ["--fabric", "tcp://a:1,tcp://b:2", "--token-file", "t"];
+        let plans = contest(&flags).plans(&machine()).unwrap();
+        let engines: Vec<_> = plans.iter().map(|plan| plan.engine).collect();
+        assert_eq!(engines, [EngineName::Farcore, EngineName::FarcoreEmbedded]);
+        assert_eq!(plans[0].fabric, ["tcp://a:1", "tcp://b:2"]);
+        assert_eq!(plans[0].token_file, Some("t".into()));
     }
 
     #[test]

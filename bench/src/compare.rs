@@ -24,10 +24,12 @@ pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::R
     if let Some(plan) = plans.first() {
         println!("{}", describe(plan, args.runs));
     }
-    for plan in plans
-        .iter()
-        .filter(|plan| plan.engine == EngineName::Farcore)
-    {
+    for plan in plans.iter().filter(|plan| {
+        matches!(
+            plan.engine,
+            EngineName::Farcore | EngineName::FarcoreEmbedded
+        )
+    }) {
         Farcore::config(plan)?.validate()?;
     }
     // A folder that cannot be written is better known before the runs than after.
@@ -92,9 +94,10 @@ fn describe(plan: &Plan, runs: u32) -> String {
             format!("ycsb {workload:?}, {operations} transactions, values of {value_bytes} bytes")
         }
     };
-    let nodes = match plan.far_nodes {
-        1 => String::new(),
-        nodes => format!(" on {nodes} nodes"),
+    let nodes = match (&plan.fabric[..], plan.far_nodes) {
+        ([], 1) => String::new(),
+        ([], nodes) => format!(" on {nodes} nodes"),
+        (nodes, _) => format!(" on {}", nodes.join(", ")),
     };
     format!(
         "{what}: cores {:?}, {} keys a core ({} of records), local memory {}, far memory {}{} at +{}, window {}, \

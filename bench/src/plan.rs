@@ -1,5 +1,7 @@
 //! What is to be run: every choice made, checked against the machine, ready to be handed to another process.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
@@ -74,6 +76,8 @@ pub enum PlanError {
 pub enum EngineName {
     /// This project's engine.
     Farcore,
+    /// The same with far memory in this process, whatever `--fabric` says.
+    FarcoreEmbedded,
     /// 64 locked entities, pages, LRU, whole-page far memory.
     LockedLru,
     /// One `DashMap`; everything in local memory.
@@ -88,6 +92,7 @@ impl EngineName {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Farcore => "farcore",
+            Self::FarcoreEmbedded => "farcore-embedded",
             Self::LockedLru => "locked-lru",
             Self::Dashmap => "dashmap",
             Self::Sharded => "sharded",
@@ -97,7 +102,10 @@ impl EngineName {
     /// Whether the engine knows a far tier.
     #[must_use]
     pub const fn has_far_tier(self) -> bool {
-        matches!(self, Self::Farcore | Self::LockedLru)
+        matches!(
+            self,
+            Self::Farcore | Self::FarcoreEmbedded | Self::LockedLru
+        )
     }
 }
 
@@ -150,6 +158,12 @@ pub struct Plan {
     pub local_bytes: u64,
     /// Size of far memory.
     pub far_bytes: u64,
+    /// Memory nodes that it lies on; none is in this process.
+    #[serde(default)]
+    pub fabric: Vec<String>,
+    /// The file of the secret that they ask for.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
     /// Embedded memory nodes that share it; engines without nodes take it as one.
     pub far_nodes: usize,
     /// Latency added to each far access.
@@ -240,7 +254,11 @@ impl Plan {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let bytes = match self.engine {
-            EngineName::Farcore => self.local_bytes.saturating_add(self.far_bytes),
+            // What lies on memory nodes is not this process's.
+            EngineName::Farcore if !self.fabric.is_empty() => self.local_bytes,
+            EngineName::Farcore | EngineName::FarcoreEmbedded => {
+                self.local_bytes.saturating_add(self.far_bytes)
+            }
             EngineName::LockedLru => {
                 let map = self.data_bytes() + self.keys_max().saturating_mul(MAP_OVERHEAD_BYTES);
                 self.local_bytes
@@ -348,7 +366,7 @@ impl Plan {
                 needed_mib: needed >> 20,
                 available_mib: available >> 20,
                 flags: match self.engine {
-                    EngineName::Farcore => "--local or --far",
+                    EngineName::Farcore | EngineName::FarcoreEmbedded => "--local or --far",
                     _ => "the number of keys, or leave the engine out of --engines",
                 },
             });
@@ -368,6 +386,8 @@ mod tests {
             keys_per_core: 1000,
             local_bytes: 64 << 20,
             far_bytes: 64 << 20,
+            fabric: Vec::new(),
+            token_file: None,
             far_nodes: 1,
             far_latency_ns: 0,
             window: 64,

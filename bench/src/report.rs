@@ -71,6 +71,13 @@ pub struct PhaseReport {
     /// Bytes of them that were asked for: the records' own; 0 if the engine does not know.
     #[serde(default)]
     pub far_wanted_bytes: u64,
+    /// Median wait for far memory: a round trip and what it took to notice; 0 if there was none or the engine does not
+    /// know.
+    #[serde(default)]
+    pub far_p50_ns: u64,
+    /// Exceeded by one wait in a hundred.
+    #[serde(default)]
+    pub far_p99_ns: u64,
 }
 
 /// The medians of several runs of one engine: each figure by itself, the worst where a mean would hide something.
@@ -102,6 +109,8 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
             far_reads: count(&|run| run.phases[at].far_reads),
             far_read_bytes: count(&|run| run.phases[at].far_read_bytes),
             far_wanted_bytes: count(&|run| run.phases[at].far_wanted_bytes),
+            far_p50_ns: count(&|run| run.phases[at].far_p50_ns),
+            far_p99_ns: count(&|run| run.phases[at].far_p99_ns),
         }
     });
     RunReport {
@@ -199,6 +208,8 @@ mod tests {
         assert_eq!(
             keys(&run["phases"][0]),
             [
+                "far_p50_ns",
+                "far_p99_ns",
                 "far_read_bytes",
                 "far_reads",
                 "far_wanted_bytes",

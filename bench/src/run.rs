@@ -39,7 +39,7 @@ pub struct Outcome {
 /// The engine could not be opened, or a worker was lost.
 pub fn run(plan: Plan) -> anyhow::Result<Outcome> {
     match plan.engine {
-        EngineName::Farcore => run_store::<Farcore>(plan),
+        EngineName::Farcore | EngineName::FarcoreEmbedded => run_store::<Farcore>(plan),
         EngineName::LockedLru => run_store::<LockedLru>(plan),
         EngineName::Dashmap => run_store::<Dashmap>(plan),
         EngineName::Sharded => run_store::<Sharded>(plan),
@@ -178,6 +178,9 @@ fn lead<S: Store>(
             report.far_reads = usage.far_reads - before.far_reads;
             report.far_read_bytes = usage.far_read_bytes - before.far_read_bytes;
             report.far_wanted_bytes = usage.far_wanted_bytes - before.far_wanted_bytes;
+            let waits = usage.far_latency.since(&before.far_latency);
+            report.far_p50_ns = waits.quantile(0.5);
+            report.far_p99_ns = waits.quantile(0.99);
             if phase == Phase::Delete && usage.far_live_bytes > 0 {
                 let p99 = Value::from(report.p99_ns);
                 let compaction = &mut outcome.report.compaction;

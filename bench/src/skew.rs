@@ -68,6 +68,8 @@ mod tests {
             keys_per_core: 5_000,
             local_bytes: 0,
             far_bytes: 0,
+            fabric: Vec::new(),
+            token_file: None,
             far_nodes: 1,
             far_latency_ns: 0,
             window: 1,

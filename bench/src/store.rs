@@ -5,7 +5,7 @@
 
 use std::future::Future;
 
-use farcore::{Answer, Operation};
+use farcore::{Answer, HistogramSnapshot, Operation};
 use serde_json::{Map, Value};
 
 use crate::plan::Plan;
@@ -48,6 +48,8 @@ pub struct Usage {
     pub far_used_bytes: u64,
     /// Bytes of live records in far memory, where the engine knows.
     pub far_live_bytes: u64,
+    /// How long requests waited for far memory, in nanoseconds, where the engine knows.
+    pub far_latency: HistogramSnapshot,
     /// Keys stored.
     pub keys: u64,
     /// Bytes of the index, where the engine knows.

@@ -44,6 +44,12 @@ pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
     line("total s", &|run| format!("{:.2}", run.total_seconds));
     line("last phase p50", &|run| latency(run, |phase| phase.p50_ns));
     line("last phase p99", &|run| latency(run, |phase| phase.p99_ns));
+    line("last phase far p50", &|run| {
+        last_far(run, |phase| phase.far_p50_ns)
+    });
+    line("last phase far p99", &|run| {
+        last_far(run, |phase| phase.far_p99_ns)
+    });
     line("far reads", &|run| {
         dash(run.far_reads, |count| count.to_string())
     });
@@ -125,6 +131,10 @@ fn latency(run: &RunReport, of: impl Fn(&crate::report::PhaseReport) -> u64) -> 
     run.phases
         .last()
         .map_or_else(String::new, |phase| nanoseconds(of(phase)))
+}
+
+fn last_far(run: &RunReport, of: impl Fn(&crate::report::PhaseReport) -> u64) -> String {
+    dash(run.phases.last().map_or(0, of), nanoseconds)
 }
 
 /// A time in the unit that reads best.

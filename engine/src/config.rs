@@ -1,17 +1,25 @@
 //! What an engine is made with, and the sizes that follow from it.
 
-use farcore_rdma::{EmbeddedEndpoint, LinkModel, Lock};
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcore_rdma::{
+    ConnectOptions, EmbeddedNode, FabricAddress, FabricEndpoint, LinkModel, Lock, Scheme, Token,
+};
 
 use crate::cipher::EncryptionKey;
 use crate::constants::{KEY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_BYTES_MIN, VALUE_BYTES_MAX};
 use crate::error::{Error, Result};
 use crate::lane::LANES_MAX;
 use crate::log::PageShape;
+use crate::nodes::FarPlan;
 use crate::shard::{NODES_MAX, Shard};
 
 /// Memory of one core that no shard uses: its executor, counters and stacks, in bytes.
 const CORE_BYTES: u64 = 1 << 20;
 
+/// The shortest time for one try to connect.
+const CONNECT_MIN: Duration = Duration::from_secs(2);
 /// Keys that an index can be sized for.
 const KEYS_EXPECTED_MAX: u64 = 1 << 40;
 
@@ -28,6 +36,13 @@ pub struct Config {
     pub page_bytes: Option<u32>,
     /// Keys that the index is sized for at the start; it grows beyond. Default 1 million.
     pub keys_expected: u64,
+    /// The memory nodes that far memory lies on, as `tcp://host:port`. Default: none; far memory is in this process.
+    pub nodes: Vec<FabricAddress>,
+    /// The secret that the memory nodes ask for. Default: none.
+    pub token: Option<Token>,
+    /// How long a memory node may leave a request unanswered before what lies there is unavailable, in nanoseconds.
+    /// Default 1 s.
+    pub far_silence_ns: u64,
     /// Embedded memory nodes, which share `far_bytes` evenly: 1 to 64. Default 1.
     pub embedded_nodes: usize,
     /// How far the embedded far memory pretends to be. Default: no distance, no faults.
@@ -60,6 +75,9 @@ impl Default for Config {
             far_bytes: 4 << 30,
             page_bytes: None,
             keys_expected: 1_000_000,
+            nodes: Vec::new(),
+            token: None,
+            far_silence_ns: 1_000_000_000,
             embedded_nodes: 1,
             link: LinkModel::default(),
             encryption: None,
@@ -113,6 +131,50 @@ impl Config {
     /// that is not there.
     pub fn validate(&self) -> Result<()> {
         self.sizes().map(drop)
+    }
+
+    /// How many memory nodes there are, of either kind.
+    fn nodes_checked(&self) -> Result<usize> {
+        let limit = || format!("1 to {NODES_MAX}");
+        if self.nodes.is_empty() {
+            if !(1..=NODES_MAX).contains(&self.embedded_nodes) {
+                return Err(wrong("embedded_nodes", self.embedded_nodes, limit()));
+            }
+            return Ok(self.embedded_nodes);
+        }
+        if self.nodes.len() > NODES_MAX {
+            return Err(wrong("nodes", self.nodes.len(), limit()));
+        }
+        for (place, node) in self.nodes.iter().enumerate() {
+            if self.nodes[..place].contains(node) {
+                return Err(wrong("nodes", node, "name each memory node once"));
+            }
+            if node.scheme() != Scheme::Tcp {
+                return Err(wrong("nodes", node, "this build speaks `tcp://` only"));
+            }
+        }
+        if !(1_000_000..=600_000_000_000).contains(&self.far_silence_ns) {
+            let limit = "1 ms to 10 minutes, in nanoseconds";
+            return Err(wrong("far_silence_ns", self.far_silence_ns, limit));
+        }
+        Ok(self.nodes.len())
+    }
+
+    /// Where far memory is to be opened.
+    pub(crate) fn far_plan(&self, embedded: &[Arc<EmbeddedNode>]) -> FarPlan {
+        if self.nodes.is_empty() {
+            return FarPlan::Embedded(embedded.to_vec());
+        }
+        FarPlan::Remote {
+            nodes: self.nodes.clone(),
+            options: ConnectOptions {
+                token: self.token.clone(),
+                client: format!("engine, process {}", std::process::id()),
+                limit: Duration::from_nanos(self.far_silence_ns).max(CONNECT_MIN),
+                ..ConnectOptions::default()
+            },
+            silence_ns: self.far_silence_ns,
+        }
     }
 
     pub(crate) fn sizes(&self) -> Result<Sizes> {
@@ -170,11 +232,7 @@ impl Config {
                 "a power of two from 64 KiB to 2 MiB",
             ));
         }
-        if !(1..=NODES_MAX).contains(&self.embedded_nodes) {
-            let limit = format!("1 to {NODES_MAX}");
-            return Err(wrong("embedded_nodes", self.embedded_nodes, limit));
-        }
-        let nodes = self.embedded_nodes as u64;
+        let nodes = self.nodes_checked()? as u64;
         let page = u64::from(page_bytes);
         let pages_of_node = self.far_bytes / nodes / page;
         if pages_of_node < cores {
@@ -203,10 +261,10 @@ impl Config {
             0
         };
         let lane_bytes = lanes * 2 * (self.lane_bytes + long) as u64;
-        let tables = Shard::<EmbeddedEndpoint>::table_bytes(share, page_bytes, extents);
+        let tables = Shard::<FabricEndpoint>::table_bytes(share, page_bytes, extents);
         let fixed = lane_bytes / cores + CORE_BYTES + tables;
         let least =
-            Shard::<EmbeddedEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);
+            Shard::<FabricEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);
         let arena = share.saturating_sub(fixed) / u64::from(page_bytes) * u64::from(page_bytes);
         if arena < least {
             let limit = format!(

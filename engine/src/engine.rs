@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 use crossbeam_queue::ArrayQueue;
-use farcore_rdma::{EmbeddedEndpoint, EmbeddedNode, Region, RegionOptions, RemoteSlice};
+use farcore_rdma::{EmbeddedNode, Region, RegionOptions};
 use farcore_tuning::{Clock, Histogram, HistogramSnapshot, ShardCounters, ShardSnapshot};
 
 use crate::cipher::PageCipher;
@@ -27,10 +27,8 @@ use crate::lane::{LaneClient, LaneServer, Mailbox, lane};
 use crate::order::{Door, Order};
 use crate::routing::Hasher128;
 use crate::runtime::{self, JobCell, Life, Post};
-use crate::shard::{Extents, NodeId, QUEUES_PER_NODE, Shard, ShardOptions, Shortfall};
+use crate::shard::{Shard, ShardOptions, Shortfall};
 
-/// Requests that one queue pair holds.
-const QUEUE_DEPTH: usize = 256;
 /// How often a blocking wait for the whole engine looks again.
 const WAIT: Duration = Duration::from_micros(200);
 
@@ -113,6 +111,7 @@ pub struct Stats {
 pub struct Engine {
     shared: Arc<Shared>,
     nodes: Vec<Arc<EmbeddedNode>>,
+    node_names: Vec<Arc<str>>,
     counters: Vec<Arc<ShardCounters>>,
     far_latency: Vec<Arc<Histogram>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -164,9 +163,14 @@ impl Engine {
             let far = map(&options(sizes.node_bytes, farcore_rdma::Lock::Off)?)?;
             Ok(Arc::new(EmbeddedNode::new(far, config.link.clone())))
         };
-        let nodes: Vec<_> = (0..config.embedded_nodes)
-            .map(node)
-            .collect::<Result<_>>()?;
+        let embedded = if config.nodes.is_empty() {
+            config.embedded_nodes
+        } else {
+            0
+        };
+        let nodes: Vec<_> = (0..embedded).map(node).collect::<Result<_>>()?;
+        let far = config.far_plan(&nodes);
+        let node_names = far.names();
         let seed = config.seed.map_or_else(random, Ok)?;
         let hasher = Hasher128::new(seed);
         let epoch = u32::try_from(random()? >> 32).unwrap_or(0);
@@ -190,6 +194,7 @@ impl Engine {
         let mut engine = Self {
             shared,
             nodes,
+            node_names,
             counters,
             far_latency: (0..shards).map(|_| Arc::default()).collect(),
             threads: Mutex::default(),
@@ -209,29 +214,29 @@ impl Engine {
                 servers.pop().unwrap_or_default(),
                 clients.pop().unwrap_or_default(),
             );
-            let (endpoint, extents) = far_side(&engine.nodes, &sizes, shard, shards);
-            let options = ShardOptions {
-                shard,
-                local_bytes: sizes.arena_bytes,
-                page_bytes: sizes.page_bytes,
-                keys_expected: config.keys_expected / u64::from(shards),
-                cipher: config
-                    .encryption
-                    .as_ref()
-                    .map(|key| PageCipher::new(key, epoch, shard)),
-                epoch,
-                endpoint,
-                arena,
-                extents,
-                counters: count,
-                far_latency: Arc::clone(&engine.far_latency[place]),
-                read_ahead: config.read_ahead,
-            };
-            let build = move || {
-                let shard_of = Shard::new(options)?;
-                Ok(House::new(
-                    shard_of, shard, shards, hasher, door, servers, clients,
-                ))
+            let cipher = config.encryption.as_ref();
+            let cipher = cipher.map(|key| PageCipher::new(key, epoch, shard));
+            let far_latency = Arc::clone(&engine.far_latency[place]);
+            let (far, read_ahead) = (far.clone(), config.read_ahead);
+            let keys_expected = config.keys_expected / u64::from(shards);
+            let build = async move || {
+                let far = far.open(&sizes, shard, shards).await?;
+                let shard_of = Shard::new(ShardOptions {
+                    shard,
+                    local_bytes: sizes.arena_bytes,
+                    page_bytes: sizes.page_bytes,
+                    keys_expected,
+                    cipher,
+                    epoch,
+                    endpoint: far.endpoint,
+                    arena,
+                    extents: far.extents,
+                    counters: count,
+                    far_latency,
+                    read_ahead,
+                })?;
+                let house = House::new(shard_of, shard, shards, hasher, door, servers, clients);
+                Ok((house, far.keepers))
             };
             let ready = ready.clone();
             let heard = move |made| {
@@ -371,7 +376,7 @@ impl Engine {
         }
     }
 
-    /// The embedded memory nodes, for tests that lose or damage them.
+    /// The embedded memory nodes, for tests that lose or damage them; none where [`Config::nodes`] names others.
     #[must_use]
     pub fn embedded_nodes(&self) -> &[Arc<EmbeddedNode>] {
         &self.nodes
@@ -429,13 +434,10 @@ impl Engine {
                     limit: stats.far_total_bytes,
                 })
             }
-            Some(Shortfall::Unavailable) => {
-                let names: Vec<_> = (0..self.nodes.len()).map(node_name).collect();
-                Err(Error::Unavailable {
-                    node: names.join(", ").into(),
-                    reason: "no node takes what a shard has to give".into(),
-                })
-            }
+            Some(Shortfall::Unavailable) => Err(Error::Unavailable {
+                node: self.node_names.join(", ").into(),
+                reason: "no node takes what a shard has to give".into(),
+            }),
         }
     }
 
@@ -457,36 +459,6 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-fn node_name(position: usize) -> String {
-    format!("embedded-{position}")
-}
-
-/// Far memory of one shard: its end of the fabric, with queue pairs to every node, and its share of their extents.
-fn far_side(
-    nodes: &[Arc<EmbeddedNode>],
-    sizes: &Sizes,
-    shard: u16,
-    shards: u16,
-) -> (EmbeddedEndpoint, Extents) {
-    let endpoint = EmbeddedEndpoint::new(nodes, QUEUES_PER_NODE, QUEUE_DEPTH, u64::from(shard));
-    let names = (0..nodes.len()).map(|position| node_name(position).into());
-    let mut extents = Extents::new(names, sizes.page_bytes, sizes.extents_max);
-    let page_bytes = u64::from(sizes.page_bytes);
-    for (position, node) in nodes.iter().enumerate() {
-        // Every node begins with another shard, so that those left over are spread as well.
-        let first = (usize::from(shard) + position) % usize::from(shards);
-        for place in (first as u64..node.bytes() / page_bytes).step_by(usize::from(shards)) {
-            let piece = RemoteSlice {
-                key: node.remote_key(),
-                offset: place * page_bytes,
-            };
-            let added = extents.add(NodeId::new(position), piece);
-            debug_assert_eq!(added, Ok(()), "the sizes foresee every extent");
-        }
-    }
-    (endpoint, extents)
 }
 
 type Servers = Vec<Option<LaneServer>>;

@@ -8,7 +8,7 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use farcore_rdma::EmbeddedEndpoint;
+use farcore_rdma::FabricEndpoint;
 use farcore_tuning::Clock;
 
 use crate::exits::{Exits, OWN, Turn, lane_id};
@@ -27,7 +27,7 @@ const PUBLISH_EVERY: u32 = 32;
 /// All that one core owns.
 #[derive(Debug)]
 pub(crate) struct House {
-    shard: Shard<EmbeddedEndpoint>,
+    shard: Shard<FabricEndpoint>,
     own: u16,
     shards: u16,
     hasher: Hasher128,
@@ -49,7 +49,7 @@ pub(crate) struct House {
 impl House {
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
-        shard: Shard<EmbeddedEndpoint>,
+        shard: Shard<FabricEndpoint>,
         own: u16,
         shards: u16,
         hasher: Hasher128,
@@ -76,7 +76,7 @@ impl House {
         }
     }
 
-    pub(crate) fn shard(&mut self) -> &mut Shard<EmbeddedEndpoint> {
+    pub(crate) fn shard(&mut self) -> &mut Shard<FabricEndpoint> {
         &mut self.shard
     }
 

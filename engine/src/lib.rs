@@ -20,6 +20,7 @@ mod index;
 mod kept;
 mod lane;
 mod log;
+mod nodes;
 mod operation;
 mod order;
 mod ring;
@@ -29,7 +30,7 @@ mod shard;
 mod staging;
 mod sync;
 
-pub use farcore_rdma::{FaultPlan, LinkModel, Lock};
+pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token};
 pub use farcore_tuning::{HistogramSnapshot, ShardSnapshot};
 
 pub use self::cipher::EncryptionKey;

@@ -10,11 +10,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
+use glommio::sync::Semaphore;
 use glommio::timer::Timer;
-use glommio::{Latency, LocalExecutorBuilder, Placement, Shares, spawn_local_into};
+use glommio::{
+    Latency, LocalExecutorBuilder, Placement, Shares, Task, TaskQueueHandle, spawn_local_into,
+};
 
 use crate::error::{Error, Result};
 use crate::house::House;
+use crate::nodes::Keeper;
 use crate::order::Door;
 
 /// Jobs that can wait for one core.
@@ -167,13 +171,16 @@ mod rustix_free {
 }
 
 /// Starts a core's executor. `build` makes the house on the core itself; `ready` hears how that went.
-pub(crate) fn start(
+pub(crate) fn start<B>(
     core: usize,
     post: Arc<Post>,
     spin_ns: u64,
-    build: impl FnOnce() -> Result<House> + Send + 'static,
+    build: impl FnOnce() -> B + Send + 'static,
     ready: impl FnOnce(Result<()>) + Send + 'static,
-) -> Result<std::thread::JoinHandle<()>> {
+) -> Result<std::thread::JoinHandle<()>>
+where
+    B: Future<Output = Result<(House, Vec<Keeper>)>>,
+{
     let executor = LocalExecutorBuilder::new(Placement::Fixed(core))
         .name(&format!("farcore-{core}"))
         .io_memory(64 << 10)
@@ -194,12 +201,15 @@ pub(crate) fn start(
                 }
             };
             executor.run(async {
-                match build() {
-                    Ok(house) => {
+                match build().await {
+                    Ok((house, keepers)) => {
                         ready(Ok(()));
                         let house = Rc::new(RefCell::new(house));
-                        let _stopped = Stopped(&post);
-                        live(Rc::clone(&house), &post, spin_ns).await;
+                        let stopped = Stopped(&post);
+                        let service = live(Rc::clone(&house), &post, spin_ns, keepers).await;
+                        // Nobody waits for what is left to do.
+                        drop((stopped, house));
+                        service.close().await;
                     }
                     Err(error) => {
                         let _stopped = Stopped(&post);
@@ -253,12 +263,50 @@ impl Heartbeat {
     }
 }
 
+/// Those who keep the connections to memory nodes.
+struct Keepers {
+    stop: Rc<Semaphore>,
+    tasks: Vec<Task<()>>,
+}
+
+impl Keepers {
+    /// In the service's own queue: a task that polls all the time leaves no turn to other queues.
+    fn start(
+        keepers: Vec<Keeper>,
+        house: &Rc<RefCell<House>>,
+        door: &Arc<Door>,
+        service: TaskQueueHandle,
+    ) -> Self {
+        let stop = Rc::new(Semaphore::new(0));
+        let keep = |keeper: Keeper| {
+            let work = keeper.keep(Rc::clone(house), Arc::clone(door), Rc::clone(&stop));
+            spawn_local_into(work, service).ok()
+        };
+        let tasks = keepers.into_iter().filter_map(keep).collect();
+        Self { stop, tasks }
+    }
+
+    /// Has them give back what their sessions held, and waits for that.
+    async fn close(self) {
+        self.stop.close();
+        for task in self.tasks {
+            task.await;
+        }
+    }
+}
+
 /// Serves until the engine closes and everything is answered.
-async fn live(house: Rc<RefCell<House>>, post: &Arc<Post>, spin_ns: u64) {
+async fn live(
+    house: Rc<RefCell<House>>,
+    post: &Arc<Post>,
+    spin_ns: u64,
+    keepers: Vec<Keeper>,
+) -> Keepers {
     let executor = glommio::executor();
     let service =
         executor.create_task_queue(Shares::Static(1000), Latency::NotImportant, "service");
     let jobs = executor.create_task_queue(Shares::Static(1000), Latency::NotImportant, "jobs");
+    let keepers = Keepers::start(keepers, &house, &post.door, service);
     let serving = {
         let post = Arc::clone(post);
         let house = Rc::clone(&house);
@@ -267,14 +315,10 @@ async fn live(house: Rc<RefCell<House>>, post: &Arc<Post>, spin_ns: u64) {
     if let Ok(task) = spawn_local_into(serving, service) {
         task.await;
     }
+    keepers
 }
 
-async fn serve(
-    house: Rc<RefCell<House>>,
-    post: Arc<Post>,
-    spin_ns: u64,
-    jobs: glommio::TaskQueueHandle,
-) {
+async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: TaskQueueHandle) {
     let (mut idle_since, mut idle_turns, mut turns_seen) = (None, 0u32, 0);
     let mut heartbeat = Heartbeat::default();
     loop {

@@ -5,6 +5,8 @@
 //! bandwidth and faults. This crate knows no keys, values or shards. Endpoints know
 //! no clock: the time is handed in.
 
+mod address;
+mod connection_manager;
 mod embedded;
 mod endpoint;
 mod fabric;
@@ -12,20 +14,24 @@ mod initiator;
 mod landing;
 mod link;
 mod memory;
+pub mod node;
 mod pool;
 mod region;
-pub mod tcp;
 mod remote_allocator;
+pub mod tcp;
 #[cfg(test)]
 mod testing;
 mod work;
 
+pub use address::{AddressError, FabricAddress, Scheme};
+pub use connection_manager::{Change, ConnectOptions, ManagerError, NodeConnections};
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
 pub use endpoint::{Endpoint, PostError, QueuePairState};
 pub use fabric::FabricEndpoint;
 pub use initiator::{CompareAndSwap, Initiator, InitiatorError, InitiatorOptions, ReadInto};
 pub use landing::{Landing, LandingOptions, LandingPool};
 pub use link::{FaultPlan, LinkModel};
+pub use node::Token;
 pub use pool::{
     Audit, CHUNK_BYTES, Chunk, ChunkSource, Chunks, ChunksError, Claim, Claims, ClaimsError,
     ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, Piece, PoolNode, RegionDescriptor, Table,

@@ -153,6 +153,20 @@ impl HistogramSnapshot {
         u64::MAX
     }
 
+    /// What was recorded since an earlier snapshot of the same histograms. Its largest value is that of all time, cut to
+    /// the highest bucket in use.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let pairs = self.buckets.iter().zip(&earlier.buckets);
+        let buckets: Vec<u64> = pairs.map(|(now, then)| now.saturating_sub(*then)).collect();
+        let highest = buckets.iter().rposition(|&held| held > 0);
+        Self {
+            max: highest.map_or(0, |bucket| top_of(bucket).min(self.max)),
+            sum: self.sum.wrapping_sub(earlier.sum),
+            buckets,
+        }
+    }
+
     /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
@@ -207,6 +221,20 @@ mod tests {
         assert_eq!(
             (none.max(), none.mean(), none.percentile(99.0)),
             (0, 0.0, 0)
+        );
+    }
+
+    #[test]
+    fn a_difference_is_what_came_between() {
+        let histogram = Histogram::default();
+        histogram.record_n(9_000, 5);
+        let before = histogram.snapshot();
+        assert_eq!(before.since(&before).max(), 0);
+        histogram.record_n(10, 3);
+        let between = histogram.snapshot().since(&before);
+        assert_eq!(
+            (between.count(), between.quantile(1.0), between.mean()),
+            (3, 10, 10.0)
         );
     }
 

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use farcore::{Answer, Config, Core, EncryptionKey, Engine, LinkModel, Operation, Refused};
+use farcore::{
+    Answer, Config, Core, EncryptionKey, Engine, FabricAddress, LinkModel, Operation, Refused,
+    Token,
+};
 use serde_json::{Map, Value};
 
-use crate::plan::Plan;
+use crate::plan::{EngineName, Plan};
 use crate::store::{Running, Session, Store, Usage};
 use crate::worker::Worker;
 
@@ -49,8 +52,18 @@ impl Farcore {
     /// The engine's configuration for a plan.
     ///
     /// # Errors
-    /// No key could be drawn.
-    pub fn config(plan: &Plan) -> farcore::Result<Config> {
+    /// An address or the token's file is no good, or no key could be drawn.
+    pub fn config(plan: &Plan) -> anyhow::Result<Config> {
+        let mut nodes = Vec::new();
+        if plan.engine != EngineName::FarcoreEmbedded {
+            for node in &plan.fabric {
+                nodes.push(node.parse::<FabricAddress>()?);
+            }
+        }
+        let token = match &plan.token_file {
+            Some(file) => Some(Token::read(file)?),
+            None => None,
+        };
         let encryption = if plan.encrypt {
             Some(EncryptionKey::random()?)
         } else {
@@ -60,6 +73,8 @@ impl Farcore {
             cores: plan.cores.clone(),
             local_bytes: plan.local_bytes,
             far_bytes: plan.far_bytes,
+            nodes,
+            token,
             embedded_nodes: plan.far_nodes,
             keys_expected: plan.keys_max(),
             link: LinkModel {
@@ -121,6 +136,7 @@ impl Store for Farcore {
             far_wanted_bytes: total.far_wanted_bytes,
             far_writes: total.far_writes,
             far_write_bytes: total.far_write_bytes,
+            far_latency: stats.far_latency,
             far_used_bytes: stats.far_used_bytes,
             far_live_bytes: total.far_live_bytes,
             keys: total.keys,

@@ -183,6 +183,8 @@ mod tests {
             keys_per_core: 1,
             local_bytes: 0,
             far_bytes: 100,
+            fabric: Vec::new(),
+            token_file: None,
             far_nodes: 1,
             far_latency_ns: 10,
             window: 1,

@@ -1,0 +1,382 @@
+//! A core's far memory: its endpoint, its share of the nodes' extents, and whoever keeps its connections.
+//!
+//! ```text
+//! plan (any thread) -> open (on the core): sessions, connections, extents -> shard
+//!                                       \-> a keeper a node: heartbeats, reconnects, tells the shard what changed
+//! ```
+//!
+//! - I1: a session is one core's: cores share nothing, and each holds extents of its own.
+//! - I2: the shard hears that a session is over before a connection of the next one can be used.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcore_rdma::tcp::{Exposed, TcpEndpoint};
+use farcore_rdma::{
+    Change, Claims, ConnectOptions, EmbeddedEndpoint, EmbeddedNode, FabricAddress, FabricEndpoint,
+    Initiator, InitiatorOptions, ManagerError, NodeConnections, PoolNode, RemoteSlice,
+};
+use glommio::sync::Semaphore;
+use glommio::timer::Timer;
+
+use crate::config::Sizes;
+use crate::error::{Error, Result};
+use crate::house::House;
+use crate::order::Door;
+use crate::shard::{Extents, NodeId, QUEUES_PER_NODE};
+
+/// Requests that one queue pair holds.
+const QUEUE_DEPTH: usize = 256;
+/// How often connections are looked after.
+const TICK: Duration = Duration::from_millis(20);
+/// Extents claimed at once, at most: a word of the bitmap.
+const RUN_MAX: u32 = 64;
+
+/// Where far memory is.
+#[derive(Clone, Debug)]
+pub(crate) enum FarPlan {
+    /// In this process.
+    Embedded(Vec<Arc<EmbeddedNode>>),
+    /// On memory nodes.
+    Remote {
+        nodes: Vec<FabricAddress>,
+        options: ConnectOptions,
+        silence_ns: u64,
+    },
+}
+
+/// What a shard is built with, and who keeps it connected.
+#[derive(Debug)]
+pub(crate) struct FarSide {
+    pub(crate) endpoint: FabricEndpoint,
+    pub(crate) extents: Extents,
+    pub(crate) keepers: Vec<Keeper>,
+}
+
+impl FarPlan {
+    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+        match self {
+            Self::Embedded(nodes) => (0..nodes.len())
+                .map(|position| format!("embedded-{position}").into())
+                .collect(),
+            Self::Remote { nodes, .. } => nodes
+                .iter()
+                .map(|address| address.to_string().into())
+                .collect(),
+        }
+    }
+
+    /// Opens one core's far memory. To be called on the core, in its executor.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] names the node that cannot be used, and why; [`Error::Config`] says that the nodes have less
+    /// free memory than is asked for, or that one was named twice.
+    pub(crate) async fn open(&self, sizes: &Sizes, shard: u16, shards: u16) -> Result<FarSide> {
+        let extents = Extents::new(self.names(), sizes.page_bytes, sizes.extents_max);
+        match self {
+            Self::Embedded(nodes) => Ok(embedded(nodes, extents, sizes, shard, shards)),
+            Self::Remote {
+                nodes,
+                options,
+                silence_ns,
+            } => {
+                let mut options = options.clone();
+                options.client = format!("{}, shard {shard}", options.client);
+                remote(nodes, &options, *silence_ns, extents, sizes).await
+            }
+        }
+    }
+}
+
+fn embedded(
+    nodes: &[Arc<EmbeddedNode>],
+    mut extents: Extents,
+    sizes: &Sizes,
+    shard: u16,
+    shards: u16,
+) -> FarSide {
+    let endpoint = EmbeddedEndpoint::new(nodes, QUEUES_PER_NODE, QUEUE_DEPTH, u64::from(shard));
+    let page_bytes = u64::from(sizes.page_bytes);
+    for (position, node) in nodes.iter().enumerate() {
+        // Every node begins with another shard, so that those left over are spread as well.
+        let first = (usize::from(shard) + position) % usize::from(shards);
+        for place in (first as u64..node.bytes() / page_bytes).step_by(usize::from(shards)) {
+            let piece = RemoteSlice {
+                key: node.remote_key(),
+                offset: place * page_bytes,
+            };
+            let added = extents.add(NodeId::new(position), piece);
+            debug_assert_eq!(added, Ok(()), "the sizes foresee every extent");
+        }
+    }
+    FarSide {
+        endpoint: FabricEndpoint::Embedded(endpoint),
+        extents,
+        keepers: Vec::new(),
+    }
+}
+
+fn unavailable(node: &FabricAddress, reason: impl ToString) -> Error {
+    Error::Unavailable {
+        node: node.to_string().into(),
+        reason: reason.to_string().into(),
+    }
+}
+
+async fn remote(
+    nodes: &[FabricAddress],
+    options: &ConnectOptions,
+    silence_ns: u64,
+    mut extents: Extents,
+    sizes: &Sizes,
+) -> Result<FarSide> {
+    let queues = nodes.len() * QUEUES_PER_NODE;
+    let endpoint = TcpEndpoint::new(queues, QUEUE_DEPTH, silence_ns, Exposed::default());
+    let mut connections = Vec::with_capacity(nodes.len());
+    for (position, address) in nodes.iter().enumerate() {
+        let opened = NodeConnections::open(address.clone(), options.clone()).await;
+        let mut node = opened.map_err(|error| unavailable(address, error))?;
+        for queue in [
+            NodeId::new(position).reads(),
+            NodeId::new(position).writes(),
+        ] {
+            node.keep(endpoint.berth(queue.index()));
+        }
+        connections.push(node);
+    }
+    refuse_twins(&mut connections)?;
+    let mut places: Vec<usize> = vec![0; nodes.len()];
+    let mut wanted = sizes.extents_max;
+    let mut pools = Vec::with_capacity(nodes.len());
+    for node in &mut connections {
+        let pool = Pool::open(node, silence_ns).await;
+        pools.push(pool.map_err(|error| unavailable(node.address(), error))?);
+    }
+    let mut spent = vec![false; pools.len()];
+    while wanted > 0 {
+        let with_most = (0..pools.len())
+            .filter(|&node| !spent[node])
+            .max_by_key(|&node| pools[node].free_bytes());
+        let Some(position) = with_most else {
+            break;
+        };
+        let share = wanted.div_ceil(4 * pools.len());
+        let pieces = pools[position].claim(share, sizes.page_bytes).await;
+        let pieces = pieces.map_err(|error| unavailable(&nodes[position], error))?;
+        spent[position] = pieces.is_empty();
+        for piece in pieces {
+            if extents.add(NodeId::new(position), piece).is_ok() {
+                wanted -= 1;
+                places[position] += 1;
+            }
+        }
+    }
+    if wanted > 0 {
+        let page = u64::from(sizes.page_bytes);
+        let got: usize = places.iter().sum();
+        return Err(Error::Config {
+            field: "far_bytes",
+            value: format!("{} bytes for each core", sizes.extents_max as u64 * page),
+            limit: format!(
+                "the memory nodes have {} bytes free for this core: lower it, free memory on the nodes or add one",
+                got as u64 * page
+            ),
+        });
+    }
+    for node in &mut connections {
+        let connected = node.connect().await;
+        connected.map_err(|error| unavailable(node.address(), error))?;
+    }
+    let keepers = connections.into_iter().zip(places).enumerate();
+    let keepers = keepers.map(|(position, (connections, places))| Keeper {
+        node: NodeId::new(position),
+        connections,
+        places,
+        page_bytes: sizes.page_bytes,
+        silence_ns,
+    });
+    Ok(FarSide {
+        endpoint: FabricEndpoint::Tcp(endpoint),
+        extents,
+        keepers: keepers.collect(),
+    })
+}
+
+/// One node under two names would be lost twice when it is lost once.
+fn refuse_twins(connections: &mut [NodeConnections]) -> Result<()> {
+    let lives: Vec<_> = connections
+        .iter_mut()
+        .map(|node| node.session().incarnation())
+        .collect();
+    for (place, life) in lives.iter().enumerate() {
+        if let Some(twin) = lives[..place].iter().position(|other| other == life) {
+            return Err(Error::Config {
+                field: "nodes",
+                value: connections[place].address().to_string(),
+                limit: format!(
+                    "it is the same memory node as {}: name each once",
+                    connections[twin].address()
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A node's extents, claimed over a queue pair of their own.
+struct Pool {
+    claims: Claims<TcpEndpoint>,
+    extent_bytes: u64,
+}
+
+impl Pool {
+    async fn open(
+        node: &mut NodeConnections,
+        silence_ns: u64,
+    ) -> std::result::Result<Self, String> {
+        let endpoint = TcpEndpoint::new(1, QUEUE_DEPTH, silence_ns, Exposed::default());
+        let joined = node.join(QUEUES_PER_NODE).await;
+        endpoint
+            .berth(0)
+            .offer(joined.map_err(|error: ManagerError| error.to_string())?);
+        let options = InitiatorOptions {
+            lock: farcore_rdma::Lock::Off,
+            ..InitiatorOptions::default()
+        };
+        let initiator = Initiator::new(endpoint, options).map_err(|error| error.to_string())?;
+        initiator.renew(0);
+        let session = node.session();
+        let seed = session.owner().get();
+        let map = session.map().clone();
+        let extent_bytes = map.extent_bytes;
+        let place = PoolNode {
+            queue: 0,
+            owner: session.owner(),
+            map,
+        };
+        let claims = Claims::new(Rc::new(initiator), vec![place], seed);
+        let claims = claims.map_err(|error| error.to_string())?;
+        claims.refresh().await.map_err(|error| error.to_string())?;
+        Ok(Self {
+            claims,
+            extent_bytes,
+        })
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.claims.free_count() * self.extent_bytes
+    }
+
+    /// Claims extents for about so many pages, and at least one; none if the node has none left.
+    async fn claim(
+        &self,
+        pages: usize,
+        page_bytes: u32,
+    ) -> std::result::Result<Vec<RemoteSlice>, String> {
+        let page = u64::from(page_bytes);
+        let least = page.div_ceil(self.extent_bytes);
+        let Ok(least) = u32::try_from(least) else {
+            return Ok(Vec::new());
+        };
+        let wanted = (pages as u64)
+            .saturating_mul(page)
+            .div_ceil(self.extent_bytes);
+        let wanted = u32::try_from(wanted).unwrap_or(RUN_MAX).clamp(1, RUN_MAX);
+        let mut run = wanted.next_power_of_two().max(least);
+        while run >= least && run > 0 && run <= RUN_MAX {
+            let claim = self.claims.claim(run).await;
+            match claim.map_err(|error| error.to_string())? {
+                Some(claim) => {
+                    let start = claim.slice();
+                    let piece = |place: u64| RemoteSlice {
+                        key: start.key,
+                        offset: start.offset + place * page,
+                    };
+                    return Ok((0..claim.bytes() / page).map(piece).collect());
+                }
+                None => run /= 2,
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// Looks after one core's connections to one node.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    node: NodeId,
+    connections: NodeConnections,
+    /// Pages that the shard wants there.
+    places: usize,
+    page_bytes: u32,
+    silence_ns: u64,
+}
+
+impl Keeper {
+    /// Keeps the connections until `stop` is signalled, and then gives back all that the session held.
+    pub(crate) async fn keep(
+        mut self,
+        house: Rc<RefCell<House>>,
+        door: Arc<Door>,
+        stop: Rc<Semaphore>,
+    ) {
+        let stopped = async {
+            // It is never signalled, only closed.
+            let _ = stop.acquire(1).await;
+        };
+        let keeping = async {
+            loop {
+                if let Some(change) = self.connections.tend().await {
+                    self.tell(change, &house).await;
+                    // The shard may be asleep, and wait for just this.
+                    door.bell.ring(0);
+                }
+                Timer::new(TICK).await;
+            }
+        };
+        futures_lite::future::or(stopped, keeping).await;
+        drop(house);
+        self.connections.close().await;
+    }
+
+    async fn tell(&mut self, change: Change, house: &Rc<RefCell<House>>) {
+        let node = self.connections.address().clone();
+        match change {
+            Change::Down(error) => tracing::warn!(%node, %error, "a memory node does not answer"),
+            Change::Up => {
+                tracing::info!(%node, "a memory node answers again");
+                house.borrow_mut().shard().node_is_back();
+            }
+            Change::Renewed => {
+                house.borrow_mut().shard().lose_node(self.node);
+                if let Err(reason) = self.claim_again(house).await {
+                    tracing::warn!(%node, reason, "a memory node gave less than before");
+                }
+                house.borrow_mut().shard().node_is_back();
+            }
+        }
+    }
+
+    /// Claims as much as the last session held.
+    async fn claim_again(&mut self, house: &Rc<RefCell<House>>) -> std::result::Result<(), String> {
+        let pool = Pool::open(&mut self.connections, self.silence_ns).await?;
+        let mut wanted = self.places;
+        while wanted > 0 {
+            let pieces = pool.claim(wanted, self.page_bytes).await?;
+            if pieces.is_empty() {
+                return Err(format!("{wanted} pages are missing: it has no free memory"));
+            }
+            let mut house = house.borrow_mut();
+            for piece in pieces {
+                if house.shard().add_extent(self.node, piece).is_err() {
+                    // Places of lost pages are still taken by their records.
+                    return Ok(());
+                }
+                wanted = wanted.saturating_sub(1);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,325 @@
+//! One core's connections to one memory node: kept, and made anew after a fault.
+//!
+//! ```text
+//! no session -> session (control connection, lease) -> queue pairs joined to it
+//!      ^            | control connection lost: resume within the lease, with back-off
+//!      '--- lease over: all that the session held is lost; a new session holds nothing
+//! ```
+//!
+//! The control connection and the queue pairs are sockets of their own: bulk transfers do not hold up a heartbeat. It owns
+//! the session and, through their [`Berth`]s, what the queue pairs are connected to; requests in flight are the endpoint's
+//! affair.
+//!
+//! - I1: a queue pair is offered only connections of the session that its extents were claimed in.
+//! - I2: whoever looks after it by [`NodeConnections::tend`] sends a heartbeat at least three times a lease.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use farcore_tuning::Clock;
+use glommio::timer::Timer;
+
+use crate::address::{FabricAddress, Scheme};
+use crate::node::{NodeSession, SessionError, Token};
+use crate::tcp::{
+    Berth, ConnectError, Connected, Refusal, connect_control, connect_queue, resolve,
+};
+
+/// How connections are made and kept.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// The secret that the node asks for.
+    pub token: Option<Token>,
+    /// A name for the node's log.
+    pub client: String,
+    /// How long one try may take, and one message of the control protocol.
+    pub limit: Duration,
+    /// The pause after the first failure; it doubles with each more.
+    pub pause_min: Duration,
+    /// The longest pause.
+    pub pause_max: Duration,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            token: None,
+            client: "farcore".to_owned(),
+            limit: Duration::from_secs(5),
+            pause_min: Duration::from_millis(50),
+            pause_max: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Why a node cannot be used now.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// No backend of this build speaks the address's scheme.
+    #[error("{0}: this build has no such fabric")]
+    Scheme(FabricAddress),
+    /// A connection could not be made.
+    #[error("{0}")]
+    Connect(#[from] ConnectError),
+    /// The session could not be opened, or the node said no.
+    #[error("{address}: {source}")]
+    Session {
+        /// The node.
+        address: FabricAddress,
+        /// What is wrong.
+        source: SessionError,
+    },
+    /// Nobody answered in time on the control connection.
+    #[error("{address}: no answer within {} ms", limit.as_millis())]
+    TimedOut {
+        /// The node.
+        address: FabricAddress,
+        /// How long was waited.
+        limit: Duration,
+    },
+}
+
+/// What has changed with a node.
+#[derive(Debug)]
+pub enum Change {
+    /// It does not answer.
+    Down(ManagerError),
+    /// It answers again, in the same session: all is as it was.
+    Up,
+    /// It answers, in a new session: everything that the old one held is lost. Queue pairs are connected at the next
+    /// [`NodeConnections::tend`]: until then nothing of the new session can be reached by an old address.
+    Renewed,
+}
+
+/// One core's connections to one node.
+#[derive(Debug)]
+pub struct NodeConnections {
+    address: FabricAddress,
+    options: ConnectOptions,
+    session: NodeSession,
+    /// The queue pairs to be kept connected; their places are their slots.
+    berths: Vec<Rc<Berth>>,
+    clock: Clock,
+    /// The control connection works.
+    answers: bool,
+    /// Whether the node was last said to be up.
+    up: bool,
+    heartbeat_ns: u64,
+    pause: Duration,
+    retry_ns: u64,
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+async fn within<T>(
+    address: &FabricAddress,
+    limit: Duration,
+    work: impl Future<Output = Result<T, SessionError>>,
+) -> Result<T, ManagerError> {
+    let answer = async {
+        work.await.map_err(|source| ManagerError::Session {
+            address: address.clone(),
+            source,
+        })
+    };
+    futures_lite::future::or(answer, async {
+        Timer::new(limit).await;
+        Err(ManagerError::TimedOut {
+            address: address.clone(),
+            limit,
+        })
+    })
+    .await
+}
+
+async fn socket_address(address: &FabricAddress) -> Result<SocketAddr, ManagerError> {
+    match address.scheme() {
+        Scheme::Tcp => Ok(resolve(address.host(), address.port()).await?),
+        _ => Err(ManagerError::Scheme(address.clone())),
+    }
+}
+
+async fn open(
+    address: &FabricAddress,
+    options: &ConnectOptions,
+) -> Result<NodeSession, ManagerError> {
+    let place = socket_address(address).await?;
+    let channel = connect_control(place, options.limit).await?;
+    let token = options.token.as_ref();
+    within(
+        address,
+        options.limit,
+        NodeSession::open(channel, &options.client, token),
+    )
+    .await
+}
+
+impl NodeConnections {
+    /// Opens a session on a node. Its queue pairs are connected by [`NodeConnections::connect`].
+    ///
+    /// # Errors
+    /// [`ManagerError`].
+    pub async fn open(
+        address: FabricAddress,
+        options: ConnectOptions,
+    ) -> Result<Self, ManagerError> {
+        let session = open(&address, &options).await?;
+        Ok(Self {
+            pause: options.pause_min,
+            address,
+            options,
+            session,
+            berths: Vec::new(),
+            clock: Clock::new(),
+            answers: true,
+            up: true,
+            heartbeat_ns: 0,
+            retry_ns: 0,
+        })
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(&mut self) -> &mut NodeSession {
+        &mut self.session
+    }
+
+    /// Where the node is.
+    #[must_use]
+    pub fn address(&self) -> &FabricAddress {
+        &self.address
+    }
+
+    /// Has a queue pair kept connected from now on.
+    pub fn keep(&mut self, berth: Rc<Berth>) {
+        self.berths.push(berth);
+    }
+
+    /// Connects every queue pair that is not.
+    ///
+    /// # Errors
+    /// [`ManagerError`] of the first that could not be.
+    pub async fn connect(&mut self) -> Result<(), ManagerError> {
+        for slot in 0..self.berths.len() {
+            self.berths[slot].check();
+            if !self.berths[slot].is_empty() {
+                continue;
+            }
+            self.berths[slot].set_connecting(true);
+            let connected = self.join(slot).await;
+            self.berths[slot].set_connecting(false);
+            self.berths[slot].offer(connected?);
+        }
+        Ok(())
+    }
+
+    /// A connection of its own for a queue pair that is not kept: for claiming extents, say. Slots of kept ones are taken.
+    ///
+    /// # Errors
+    /// [`ManagerError`].
+    pub async fn join(&mut self, slot: usize) -> Result<Connected, ManagerError> {
+        let place = socket_address(&self.address).await?;
+        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+        let request = self.session.memory_request(slot);
+        Ok(connect_queue(place, &request, self.options.limit).await?)
+    }
+
+    /// Looks after everything once: a heartbeat if it is time, queue pairs that lost their connection, a session to be
+    /// resumed. To be called every few ten milliseconds; returns what has changed.
+    pub async fn tend(&mut self) -> Option<Change> {
+        let now_ns = self.clock.now_ns();
+        if now_ns < self.retry_ns {
+            return None;
+        }
+        match self.mend(now_ns).await {
+            Ok(renewed) => {
+                self.pause = self.options.pause_min;
+                let was_up = std::mem::replace(&mut self.up, true);
+                match (renewed, was_up) {
+                    (true, _) => Some(Change::Renewed),
+                    (false, false) => Some(Change::Up),
+                    (false, true) => None,
+                }
+            }
+            Err(error) => {
+                // Cores that lost the same node come back one after the other.
+                let spread = now_ns % (nanoseconds(self.pause) / 4 + 1);
+                self.retry_ns = self.clock.now_ns() + nanoseconds(self.pause) + spread;
+                self.pause = (self.pause * 2).min(self.options.pause_max);
+                std::mem::take(&mut self.up).then_some(Change::Down(error))
+            }
+        }
+    }
+
+    /// True if there is a new session; then no queue pair of it is connected yet.
+    async fn mend(&mut self, now_ns: u64) -> Result<bool, ManagerError> {
+        if self.answers && now_ns >= self.heartbeat_ns {
+            let beat = within(&self.address, self.options.limit, self.session.heartbeat()).await;
+            self.answers = beat.is_ok();
+            self.next_heartbeat(now_ns);
+        }
+        if !self.answers && self.resume(now_ns).await? {
+            return Ok(true);
+        }
+        match self.connect().await {
+            Ok(()) => Ok(false),
+            Err(ManagerError::Connect(ConnectError::Refused {
+                refusal: Refusal::Session | Refusal::Proof,
+                ..
+            })) => {
+                self.answers = false;
+                if self.resume(now_ns).await? {
+                    return Ok(true);
+                }
+                self.connect().await?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn next_heartbeat(&mut self, now_ns: u64) {
+        self.heartbeat_ns = now_ns + nanoseconds(self.session.lease() / 4);
+    }
+
+    /// Takes the session up again over a new control connection, or opens a new one if it is over; true if it did that.
+    async fn resume(&mut self, now_ns: u64) -> Result<bool, ManagerError> {
+        let place = socket_address(&self.address).await?;
+        let channel = connect_control(place, self.options.limit).await?;
+        let resumed = within(
+            &self.address,
+            self.options.limit,
+            self.session.resume(channel),
+        )
+        .await;
+        let renewed = match resumed {
+            Ok(()) => Ok(false),
+            Err(ManagerError::Session { source, .. })
+                if matches!(source, SessionError::Expired) =>
+            {
+                tracing::warn!(node = %self.address, "the session is over, and all that it held is lost");
+                for berth in &self.berths {
+                    berth.fail();
+                }
+                self.session = open(&self.address, &self.options).await?;
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }?;
+        self.answers = true;
+        self.next_heartbeat(now_ns);
+        Ok(renewed)
+    }
+
+    /// Ends the session: the node takes back at once all that it held.
+    pub async fn close(self) {
+        if self.answers {
+            // Whoever cannot say goodbye is forgotten when the lease ends.
+            let _ = within(&self.address, self.options.limit, self.session.bye()).await;
+        }
+    }
+}
