@@ -2,23 +2,32 @@
 //!
 //! Everything is poll-mode and belongs to one thread: a shard posts work requests, rings the doorbell once for a batch
 //! and polls completions by work id. The `embedded` backend keeps far memory in this process, with a model of latency,
-//! bandwidth and faults. This crate knows no keys, values or shards, and no clock: the time is handed in.
+//! bandwidth and faults. This crate knows no keys, values or shards. Endpoints know
+//! no clock: the time is handed in.
 
 mod embedded;
 mod endpoint;
 mod fabric;
+mod initiator;
 mod landing;
 mod link;
 mod memory;
+mod pool;
 mod region;
 pub mod tcp;
+#[cfg(test)]
+mod testing;
 mod work;
 
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
 pub use endpoint::{Endpoint, PostError, QueuePairState};
 pub use fabric::FabricEndpoint;
+pub use initiator::{CompareAndSwap, Initiator, InitiatorError, InitiatorOptions, ReadInto};
 pub use landing::{Landing, LandingOptions, LandingPool};
 pub use link::{FaultPlan, LinkModel};
+pub use pool::{
+    Audit, ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, RegionDescriptor, Table, TableError,
+};
 pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
 pub use work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The caller's mark on a work request, handed back in its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct WorkId(pub u64);
@@ -11,7 +13,7 @@ pub struct WorkId(pub u64);
 pub struct LocalKey(pub u32);
 
 /// Names a remote registered region (an rkey).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct RemoteKey(pub u32);
 
 /// A piece of a local registered region.

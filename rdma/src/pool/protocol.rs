@@ -1,0 +1,243 @@
+//! The steps by which extents change hands, written once: clients take them over the fabric, the node on its own memory,
+//! and the tests one at a time, in every order.
+//!
+//! An extent belongs to whoever's id its owner word holds. The bitmap only narrows the search; it may be wrong for a while.
+//!
+//! ```text
+//!   claim       bitmap word: seen -> seen | run    then each owner word: 0 -> id
+//!   free        each owner word: id -> 0           then bitmap word: clear the bits
+//!   take back   as free, for all words that hold the id of an owner that is gone
+//!   mend        bitmap word: set bits of owned extents, clear bits that stood without an owner for two sweeps
+//! ```
+//!
+//! - I1: an owner word changes only 0 -> id (claim) and id -> 0 (by the owner, or by take back once the owner's connections
+//!   are torn down). So no extent has two owners, whatever happens to the bitmap.
+//! - I2: a bit is cleared by whoever made its owner word 0, after that; by a mend; never by anybody else.
+//!
+//! Why a wrong bit does no harm, and does not stay:
+//! - *Bit set, no owner.* A claim or free in the making, or its owner died between the two steps, or a mend set the bit just
+//!   as the owner freed. Nobody claims the extent, so nothing breaks. The second sweep that sees it clears it.
+//! - *A mend clears the bit of a claim in the making* (it was slower than a whole sweep interval, or another claim's bit was
+//!   seen at the sweep before). The owner word still decides: if the slow claim settles first, it owns an extent without a
+//!   bit; if somebody else does, who sees the bit clear, the slow claim finds the word taken and goes elsewhere.
+//! - *Owner, but bit clear.* From the line above, or a slow free cleared the bit after a mend had cleared it and another
+//!   claim had set it again. Others mark the bit, find the owner word taken and leave the bit set, which is right; or a sweep
+//!   sets it. The owner's own free works as ever.
+//! - *A claim leaves a bit set where it found an owner*, but the owner frees meanwhile: the owner word was not yet 0 when the
+//!   claim looked, and the claim had set the bit before, so the free clears it after.
+//! - The mend's swap of the bitmap word fails if any bit of it changed since its look at the owner words, and it looks again,
+//!   a bounded number of times: a busy word puts a repair off but cannot make it wrong.
+//!
+//! So once nothing is under way, two sweeps after the last take-back every bit is set exactly if its extent is owned.
+
+use super::map::{ExtentRun, OwnerId, WORD_BITS};
+
+/// Tries to change a bitmap word before a clear or a repair is left to later sweeps.
+const TRIES_MAX: u32 = 256;
+
+/// A word of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Place {
+    Bitmap(u32),
+    Owner(u32),
+}
+
+/// One compare-and-swap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Swap {
+    pub(crate) place: Place,
+    pub(crate) expected: u64,
+    pub(crate) desired: u64,
+}
+
+impl Swap {
+    const NONE: Self = Self {
+        place: Place::Bitmap(0),
+        expected: 0,
+        desired: 0,
+    };
+}
+
+/// How the words of one table are reached.
+pub(crate) trait Words {
+    type Error;
+    /// The word there.
+    async fn load(&self, place: Place) -> Result<u64, Self::Error>;
+    /// Performs all swaps, each by itself, in any order; fills in the old words. `old` is as long as `swaps`.
+    async fn swap(&self, swaps: &[Swap], old: &mut [u64]) -> Result<(), Self::Error>;
+}
+
+/// How a try to claim a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tried {
+    /// All of it is the owner's. The word is about what the bitmap holds now.
+    Claimed(u64),
+    /// The bitmap word was not as seen: here it is. Nothing was changed.
+    Conflict(u64),
+    /// Some extent has an owner in spite of its clear bit. What was settled is given back. The word is as above.
+    Refused(u64),
+}
+
+/// Tries to claim a run whose bitmap word was last seen as `seen`, with the run's bits clear. Cost: two round trips.
+pub(crate) async fn claim<W: Words>(
+    words: &W,
+    owner: OwnerId,
+    run: ExtentRun,
+    seen: u64,
+) -> Result<Tried, W::Error> {
+    let marked = seen | run.mask();
+    let old = swap_one(words, Place::Bitmap(run.word()), seen, marked).await?;
+    if old != seen {
+        return Ok(Tried::Conflict(old));
+    }
+    let settled = swap_owners(words, run, run.mask(), 0, owner.get()).await?;
+    if settled == run.mask() {
+        return Ok(Tried::Claimed(marked));
+    }
+    let released = swap_owners(words, run, settled, owner.get(), 0).await?;
+    let left = clear(words, run.word(), released, marked).await?;
+    Ok(Tried::Refused(left))
+}
+
+/// What a free did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Freed {
+    /// Bits of the extents that were the owner's.
+    pub(crate) released: u64,
+    /// About what the bitmap word holds now.
+    pub(crate) word: u64,
+}
+
+/// Frees what of a run is the owner's; `seen` is a guess at its bitmap word. Cost: two round trips, if the guess is good.
+pub(crate) async fn free<W: Words>(
+    words: &W,
+    owner: OwnerId,
+    run: ExtentRun,
+    seen: u64,
+) -> Result<Freed, W::Error> {
+    let released = swap_owners(words, run, run.mask(), owner.get(), 0).await?;
+    let word = clear(words, run.word(), released, seen).await?;
+    Ok(Freed { released, word })
+}
+
+/// Frees all extents of a bitmap word that hold `owner`'s id; answers how many.
+pub(crate) async fn take_back<W: Words>(
+    words: &W,
+    owner: OwnerId,
+    word: u32,
+    valid: u64,
+) -> Result<u32, W::Error> {
+    let mut held = 0;
+    for bit in bits(valid) {
+        if words.load(Place::Owner(word * WORD_BITS + bit)).await? == owner.get() {
+            held |= 1 << bit;
+        }
+    }
+    let Some(run) = ExtentRun::new(word * WORD_BITS, WORD_BITS).filter(|_| held != 0) else {
+        return Ok(0);
+    };
+    let released = swap_owners(words, run, held, owner.get(), 0).await?;
+    let seen = words.load(Place::Bitmap(word)).await?;
+    clear(words, word, released, seen).await?;
+    Ok(released.count_ones())
+}
+
+/// Repairs one bitmap word. Takes the bits that the sweep before saw without an owner, and answers those seen now.
+pub(crate) async fn mend<W: Words>(
+    words: &W,
+    word: u32,
+    valid: u64,
+    before: u64,
+) -> Result<u64, W::Error> {
+    let mut seen = words.load(Place::Bitmap(word)).await?;
+    let mut ownerless = 0;
+    for _ in 0..TRIES_MAX {
+        let mut owned = 0;
+        for bit in bits(valid) {
+            if words.load(Place::Owner(word * WORD_BITS + bit)).await? != 0 {
+                owned |= 1 << bit;
+            }
+        }
+        ownerless = seen & valid & !owned;
+        let stale = ownerless & before;
+        let mended = (seen | owned) & !stale;
+        if mended == seen {
+            return Ok(ownerless);
+        }
+        let old = swap_one(words, Place::Bitmap(word), seen, mended).await?;
+        if old == seen {
+            return Ok(ownerless & !stale);
+        }
+        seen = old;
+    }
+    Ok(ownerless)
+}
+
+/// The bits that are set in a word, from the lowest.
+pub(crate) fn bits(mut word: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = (word != 0).then(|| word.trailing_zeros())?;
+        word &= word - 1;
+        Some(bit)
+    })
+}
+
+async fn swap_one<W: Words>(
+    words: &W,
+    place: Place,
+    expected: u64,
+    desired: u64,
+) -> Result<u64, W::Error> {
+    let mut old = [0];
+    let swap = Swap {
+        place,
+        expected,
+        desired,
+    };
+    words.swap(&[swap], &mut old).await?;
+    Ok(old[0])
+}
+
+/// Swaps the owner words of `mask` in a run's bitmap word; answers the bits of those that were as expected.
+async fn swap_owners<W: Words>(
+    words: &W,
+    run: ExtentRun,
+    mask: u64,
+    expected: u64,
+    desired: u64,
+) -> Result<u64, W::Error> {
+    let mut swaps = [Swap::NONE; WORD_BITS as usize];
+    let mut old = [0; WORD_BITS as usize];
+    let mut count = 0;
+    for bit in bits(mask) {
+        swaps[count] = Swap {
+            place: Place::Owner(run.word() * WORD_BITS + bit),
+            expected,
+            desired,
+        };
+        count += 1;
+    }
+    words.swap(&swaps[..count], &mut old[..count]).await?;
+    let done = bits(mask)
+        .zip(old)
+        .filter(|&(_, old)| old == expected)
+        .fold(0, |done, (bit, _)| done | 1 << bit);
+    Ok(done)
+}
+
+/// Clears bits of a bitmap word that was last seen as `seen`; answers about what it holds now.
+async fn clear<W: Words>(words: &W, word: u32, mask: u64, mut seen: u64) -> Result<u64, W::Error> {
+    if mask == 0 {
+        return Ok(seen);
+    }
+    for _ in 0..TRIES_MAX {
+        let cleared = seen & !mask;
+        // Also if the bits look clear: `seen` may be a guess.
+        let old = swap_one(words, Place::Bitmap(word), seen, cleared).await?;
+        if old == seen {
+            return Ok(cleared);
+        }
+        seen = old;
+    }
+    Ok(seen)
+}

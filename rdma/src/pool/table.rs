@@ -1,0 +1,482 @@
+//! The node's side of its table: the same words that clients swap from afar, reached as atomics of local memory.
+//!
+//! Owns the region of the table (drawn in `map`); any number of the node's threads share it, while clients' atomics work
+//! on the same words. The steps and why they are right stand in `protocol`.
+//!
+//! Limit: the device that performs clients' atomics must be coherent with this CPU's. The node's own software is; of
+//! cards, only those that report global atomicity.
+
+#![allow(unsafe_code)] // makes references to words of the region
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::map::{self, ExtentRun, OwnerId, WORD_BITS, WORD_BYTES};
+use super::protocol::{self, Place, Swap, Tried, Words};
+use crate::memory;
+use crate::region::Region;
+
+/// Why a table could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TableError {
+    /// The region is too short.
+    #[error("a table region of {bytes} bytes: {needed} are needed for {extents} extents")]
+    TooShort {
+        /// The region's length.
+        bytes: u64,
+        /// What is needed.
+        needed: u64,
+        /// For how many extents.
+        extents: u32,
+    },
+    /// No extents, or too many.
+    #[error("{extents} extents: must be 1 to {}", map::EXTENTS_MAX)]
+    Extents {
+        /// How many.
+        extents: u32,
+    },
+}
+
+/// A free of what is not the owner's. What of the run was its own is freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{count} extents of the {} from {} on are not owned by {}", run.count(), run.first(), owner.get())]
+pub struct NotOwned {
+    /// Who wanted to free.
+    pub owner: OwnerId,
+    /// What it wanted to free.
+    pub run: ExtentRun,
+    /// How many of these are not its own.
+    pub count: u32,
+}
+
+/// What a look at all words found. Exact only while nothing is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Audit {
+    /// Extents with an owner.
+    pub owned: u32,
+    /// Extents without one.
+    pub free: u32,
+    /// Of the owned, those whose bit is clear.
+    pub owners_without_bit: u32,
+    /// Of the free, those whose bit is set.
+    pub bits_without_owner: u32,
+}
+
+/// The table of a node, as its own threads see it.
+#[derive(Debug)]
+pub struct Table {
+    region: Arc<Region>,
+    extents: u32,
+    /// The bitmap word that the next claim tries first, so that claims walk through the table.
+    cursor: AtomicU32,
+    /// For each bitmap word, the bits that the last sweep saw without an owner.
+    ownerless: Mutex<Box<[u64]>>,
+}
+
+impl Table {
+    /// Bytes that a table takes.
+    #[must_use]
+    pub fn bytes_for(extents: u32) -> u64 {
+        map::table_bytes_for(extents)
+    }
+
+    /// A table in which nobody owns anything. No client may know the region yet.
+    ///
+    /// # Errors
+    /// [`TableError`] if the region is too short, or there cannot be so many extents.
+    pub fn new(region: Arc<Region>, extents: u32) -> Result<Self, TableError> {
+        if extents == 0 || u64::from(extents) > map::EXTENTS_MAX {
+            return Err(TableError::Extents { extents });
+        }
+        let (bytes, needed) = (region.len() as u64, Self::bytes_for(extents));
+        if bytes < needed {
+            return Err(TableError::TooShort {
+                bytes,
+                needed,
+                extents,
+            });
+        }
+        let words = map::bitmap_words_for(extents);
+        let table = Self {
+            region,
+            extents,
+            cursor: AtomicU32::new(0),
+            ownerless: Mutex::new(vec![0; words as usize].into_boxed_slice()),
+        };
+        for word in 0..words {
+            let past = !map::valid_mask(extents, word);
+            table.store(Place::Bitmap(word), past);
+        }
+        for extent in 0..extents {
+            table.store(Place::Owner(extent), 0);
+        }
+        Ok(table)
+    }
+
+    /// How many extents there are.
+    #[must_use]
+    pub fn extents(&self) -> u32 {
+        self.extents
+    }
+
+    /// Claims `count` adjacent extents; `None` if there is no such run within a bitmap word. Cost: two atomics an extent
+    /// and a step for each word without room.
+    pub fn claim(&self, owner: OwnerId, count: u32) -> Option<ExtentRun> {
+        let words = map::bitmap_words_for(self.extents);
+        // ORDERING: relaxed; it is only a hint where to begin.
+        let start = self.cursor.load(Ordering::Relaxed) % words;
+        for step in 0..words {
+            let word = (start + step) % words;
+            let mut seen = self.get(Place::Bitmap(word));
+            while let Some(run) = ExtentRun::find(word, seen, count, 0) {
+                match now(protocol::claim(&self, owner, run, seen)) {
+                    Tried::Claimed(_) => {
+                        self.cursor.store(word, Ordering::Relaxed);
+                        return Some(run);
+                    }
+                    // Somebody else got on, or the bits of the run are set now: each turn is somebody's step forward.
+                    Tried::Conflict(word) => seen = word,
+                    Tried::Refused(word) => seen = word | run.mask(),
+                }
+            }
+        }
+        None
+    }
+
+    /// Frees a run.
+    ///
+    /// # Errors
+    /// [`NotOwned`] if some of it is not the owner's; the rest is freed.
+    pub fn free(&self, owner: OwnerId, run: ExtentRun) -> Result<(), NotOwned> {
+        let not_owned = |count| NotOwned { owner, run, count };
+        let mask = run.mask();
+        if run.word() >= map::bitmap_words_for(self.extents)
+            || mask & !map::valid_mask(self.extents, run.word()) != 0
+        {
+            return Err(not_owned(run.count()));
+        }
+        let seen = self.get(Place::Bitmap(run.word()));
+        let freed = now(protocol::free(&self, owner, run, seen));
+        match (mask & !freed.released).count_ones() {
+            0 => Ok(()),
+            count => Err(not_owned(count)),
+        }
+    }
+
+    /// Frees all that an owner holds whose connections are torn down; answers how many extents that was. What the owner
+    /// marked but did not settle is left to [`Table::mend`]. Cost: reads all owner words.
+    pub fn take_back(&self, owner: OwnerId) -> u32 {
+        self.each_word(|word, valid| now(protocol::take_back(&self, owner, word, valid)))
+            .sum()
+    }
+
+    /// A sweep: repairs the bitmap where deaths in the middle of a claim or free left it wrong. To be run now and then,
+    /// an interval apart that is long against a claim. Two sweeps repair everything that is at rest. Cost: reads all words.
+    pub fn mend(&self) {
+        let mut ownerless = self
+            .ownerless
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for (word, before) in (0..).zip(ownerless.iter_mut()) {
+            let valid = map::valid_mask(self.extents, word);
+            *before = now(protocol::mend(&self, word, valid, *before));
+        }
+    }
+
+    /// Extents that look free. Cost: reads the bitmap.
+    #[must_use]
+    pub fn free_count(&self) -> u32 {
+        self.each_word(|word, valid| (valid & !self.get(Place::Bitmap(word))).count_ones())
+            .sum()
+    }
+
+    /// The extents that an owner holds. Cost: reads all owner words.
+    #[must_use]
+    pub fn owned_by(&self, owner: OwnerId) -> Vec<u32> {
+        (0..self.extents)
+            .filter(|&extent| self.get(Place::Owner(extent)) == owner.get())
+            .collect()
+    }
+
+    /// Counts what agrees and what does not. Cost: reads all words.
+    #[must_use]
+    pub fn audit(&self) -> Audit {
+        let mut audit = Audit::default();
+        for extent in 0..self.extents {
+            let bit = self.get(Place::Bitmap(extent / WORD_BITS)) >> (extent % WORD_BITS) & 1 == 1;
+            if self.get(Place::Owner(extent)) == 0 {
+                audit.free += 1;
+                audit.bits_without_owner += u32::from(bit);
+            } else {
+                audit.owned += 1;
+                audit.owners_without_bit += u32::from(!bit);
+            }
+        }
+        audit
+    }
+
+    fn each_word<T>(&self, mut each: impl FnMut(u32, u64) -> T) -> impl Iterator<Item = T> {
+        let extents = self.extents;
+        (0..map::bitmap_words_for(extents))
+            .map(move |word| each(word, map::valid_mask(extents, word)))
+    }
+
+    fn word(&self, place: Place) -> &AtomicU64 {
+        let index = match place {
+            Place::Bitmap(word) => {
+                assert!(word < map::bitmap_words_for(self.extents));
+                u64::from(word)
+            }
+            Place::Owner(extent) => {
+                assert!(extent < self.extents);
+                u64::from(map::bitmap_words_for(self.extents)) + u64::from(extent)
+            }
+        };
+        let place = memory::pointer(&self.region, index * WORD_BYTES, 8);
+        // SAFETY: the range was just checked against the region, which lives as long as `self`; words of a table are
+        // reached as atomics only.
+        let word = place.and_then(|place| unsafe { memory::atomic_word(place) });
+        word.expect("the region was measured when the table was made")
+    }
+
+    fn get(&self, place: Place) -> u64 {
+        // ORDERING: acquire, with the release of whoever swapped the word: what an owner did before it freed is done.
+        self.word(place).load(Ordering::Acquire)
+    }
+
+    fn store(&self, place: Place, value: u64) {
+        // ORDERING: release; nobody reads before the table is handed on.
+        self.word(place).store(value, Ordering::Release);
+    }
+}
+
+impl Words for &Table {
+    type Error = Infallible;
+
+    async fn load(&self, place: Place) -> Result<u64, Infallible> {
+        Ok(self.get(place))
+    }
+
+    async fn swap(&self, swaps: &[Swap], old: &mut [u64]) -> Result<(), Infallible> {
+        for (swap, old) in swaps.iter().zip(old) {
+            // ORDERING: acquire and release, each with the other side's swap of the word.
+            *old = self
+                .word(swap.place)
+                .compare_exchange(
+                    swap.expected,
+                    swap.desired,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                )
+                .unwrap_or_else(|old| old);
+        }
+        Ok(())
+    }
+}
+
+/// Runs steps on local words, which never wait.
+fn now<T>(steps: impl Future<Output = Result<T, Infallible>>) -> T {
+    let mut steps = pin!(steps);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(Ok(done)) = steps.as_mut().poll(&mut context) {
+            return done;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::region::{Lock, RegionOptions};
+
+    fn owner(id: u64) -> OwnerId {
+        OwnerId::new(id).expect("not 0")
+    }
+
+    fn table(extents: u32) -> Table {
+        let options = RegionOptions {
+            bytes: usize::try_from(Table::bytes_for(extents)).expect("short"),
+            huge_pages: false,
+            lock: Lock::Off,
+            prefault: false,
+        };
+        let region = Region::map(&options).expect("a few pages");
+        Table::new(Arc::new(region), extents).expect("long enough")
+    }
+
+    fn clean(table: &Table, owned: u32) {
+        let wanted = Audit {
+            owned,
+            free: table.extents() - owned,
+            ..Audit::default()
+        };
+        assert_eq!(table.audit(), wanted);
+        assert_eq!(table.free_count(), wanted.free);
+    }
+
+    #[test]
+    fn a_table_that_does_not_fit_is_refused_by_name() {
+        let region = Arc::clone(&table(10).region);
+        let error = Table::new(Arc::clone(&region), 100_000).unwrap_err();
+        let needed = Table::bytes_for(100_000);
+        let (bytes, extents) = (4096, 100_000);
+        assert_eq!(
+            error,
+            TableError::TooShort {
+                bytes,
+                needed,
+                extents
+            }
+        );
+        for extents in [0, u32::MAX] {
+            let error = Table::new(Arc::clone(&region), extents).unwrap_err();
+            assert_eq!(error, TableError::Extents { extents });
+        }
+    }
+
+    #[test]
+    fn all_extents_can_be_claimed_and_no_more() {
+        let table = table(130);
+        let mut seen = HashSet::new();
+        while let Some(run) = table.claim(owner(1), 1) {
+            assert!(seen.insert(run.first()));
+        }
+        assert_eq!(seen.len(), 130);
+        clean(&table, 130);
+        assert_eq!(table.take_back(owner(2)), 0);
+        assert_eq!(table.take_back(owner(1)), 130);
+        clean(&table, 0);
+        let longest = ExtentRun::COUNT_MAX;
+        assert_eq!(table.claim(owner(1), longest).unwrap().count(), longest);
+        for count in [0, 65, u32::MAX] {
+            assert_eq!(table.claim(owner(1), count), None);
+        }
+    }
+
+    #[test]
+    fn nobody_frees_what_is_not_its_own() {
+        let table = table(70);
+        let run = table.claim(owner(1), 4).unwrap();
+        assert_eq!(table.free(owner(2), run).unwrap_err().count, 4);
+        clean(&table, 4);
+        let wider = ExtentRun::new(run.first(), 5).unwrap();
+        assert_eq!(table.free(owner(1), wider).unwrap_err().count, 1);
+        clean(&table, 0);
+        assert_eq!(table.free(owner(1), run).unwrap_err().count, 4);
+        for first in [66, 70, 128, u32::MAX] {
+            let outside = ExtentRun::new(first, 1).unwrap();
+            assert!(table.free(owner(1), outside).is_err());
+        }
+        let past = ExtentRun::new(64, 64).unwrap();
+        assert_eq!(table.free(owner(1), past).unwrap_err().count, 64);
+        clean(&table, 0);
+    }
+
+    #[test]
+    fn a_sweep_clears_a_bit_only_at_the_second_look() {
+        let table = table(70);
+        table.store(Place::Bitmap(0), 0b101);
+        table.store(Place::Owner(2), 7);
+        table.store(Place::Owner(5), 8);
+        table.mend();
+        let once = table.audit();
+        assert_eq!((once.bits_without_owner, once.owners_without_bit), (1, 0));
+        table.mend();
+        clean(&table, 2);
+        assert_eq!(table.get(Place::Bitmap(0)), 0b10_0100);
+    }
+
+    #[test]
+    fn a_claim_skips_an_owner_without_a_bit() {
+        let table = table(8);
+        table.store(Place::Owner(1), 7);
+        assert_eq!(table.claim(owner(1), 4).unwrap().first(), 4);
+        // The bit of the stale one stays set, its neighbours are given back.
+        assert_eq!(table.get(Place::Bitmap(0)) & 0xFF, 0b1111_0010);
+        clean(&table, 5);
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_agrees_with_a_map_of_owners(extents in 1u32..200, acts in prop::collection::vec((0u8..8, 1u64..4, 1u32..9, any::<prop::sample::Index>()), 1..200)) {
+            let table = table(extents);
+            let mut held: Vec<(u64, ExtentRun)> = Vec::new();
+            for (act, id, count, which) in acts {
+                match act {
+                    0..4 => match table.claim(owner(id), count) {
+                        Some(run) => {
+                            prop_assert!(run.count() == count && run.first() + count <= extents);
+                            held.push((id, run));
+                        }
+                        None => prop_assert!(count > 1 || table.free_count() == 0),
+                    },
+                    4..6 if !held.is_empty() => {
+                        let (id, run) = held.swap_remove(which.index(held.len()));
+                        prop_assert!(table.free(owner(id), run).is_ok());
+                    }
+                    6 => {
+                        let of = |of: &(u64, ExtentRun)| of.0 == id;
+                        let count: u32 = held.iter().filter(|run| of(run)).map(|(_, run)| run.count()).sum();
+                        held.retain(|run| !of(run));
+                        prop_assert_eq!(table.take_back(owner(id)), count);
+                    }
+                    _ => table.mend(),
+                }
+                let mut owners = HashMap::new();
+                for &(id, run) in &held {
+                    for extent in run.extents() {
+                        prop_assert_eq!(owners.insert(extent, id), None);
+                    }
+                }
+                let mut wanted: Vec<_> = owners.iter().filter(|&(_, &id)| id == 1).map(|(&extent, _)| extent).collect();
+                wanted.sort_unstable();
+                prop_assert_eq!(table.owned_by(owner(1)), wanted);
+                clean(&table, u32::try_from(owners.len()).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn threads_share_a_table() {
+        let table = table(150);
+        std::thread::scope(|scope| {
+            for id in 1..=4 {
+                let table = &table;
+                scope.spawn(move || {
+                    let mut held = Vec::new();
+                    for round in 0..2000u32 {
+                        if round % 3 < 2 {
+                            held.extend(table.claim(owner(id), 1 + round % 7));
+                        } else if !held.is_empty() {
+                            let run = held.swap_remove(round as usize % held.len());
+                            table.free(owner(id), run).expect("its own");
+                        }
+                        if round % 64 == 0 {
+                            table.mend();
+                        }
+                    }
+                    let mine: u32 = held.iter().map(|run| run.count()).sum();
+                    assert_eq!(table.owned_by(owner(id)).len(), mine as usize);
+                    if id % 2 == 0 {
+                        assert_eq!(table.take_back(owner(id)), mine);
+                    } else {
+                        for run in held {
+                            table.free(owner(id), run).expect("its own");
+                        }
+                    }
+                });
+            }
+        });
+        table.mend();
+        table.mend();
+        clean(&table, 0);
+    }
+}
