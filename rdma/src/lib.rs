@@ -5,6 +5,7 @@
 //! bandwidth and faults. This crate knows no keys, values or shards. Endpoints know
 //! no clock: the time is handed in.
 
+mod address;
 mod embedded;
 mod endpoint;
 mod fabric;
@@ -12,6 +13,7 @@ mod initiator;
 mod landing;
 mod link;
 mod memory;
+pub mod node;
 mod pool;
 mod region;
 pub mod tcp;
@@ -19,6 +21,7 @@ pub mod tcp;
 mod testing;
 mod work;
 
+pub use address::{AddressError, FabricAddress, Scheme};
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
 pub use endpoint::{Endpoint, PostError, QueuePairState};
 pub use fabric::FabricEndpoint;

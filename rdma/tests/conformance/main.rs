@@ -4,7 +4,11 @@
 //! the first.
 
 #![allow(unsafe_code, reason = "tests look into the regions")]
-#![allow(clippy::cast_possible_truncation, clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
 
 mod embedded;
 mod fixture;
