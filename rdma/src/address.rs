@@ -1,0 +1,215 @@
+//! Where a memory node is found: `scheme://host:port`.
+//!
+//! ```text
+//! tcp://host[:port]       sockets: needs no card
+//! rdma://host[:port]      verbs, connections set up by RDMA-CM
+//! rdma+tcp://host[:port]  verbs, connections set up over TCP
+//! ```
+//!
+//! A host is a name, an IPv4 address, or an IPv6 address in brackets. Without a port it is [`FabricAddress::PORT_DEFAULT`].
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+/// How a memory node is reached. A backend refuses the schemes that are not its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scheme {
+    /// `tcp`.
+    Tcp,
+    /// `rdma`: verbs, connections by RDMA-CM.
+    Rdma,
+    /// `rdma+tcp`: verbs, connections by an exchange over TCP.
+    RdmaTcp,
+}
+
+impl Scheme {
+    const ALL: [Self; 3] = [Self::Tcp, Self::Rdma, Self::RdmaTcp];
+
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Rdma => "rdma",
+            Self::RdmaTcp => "rdma+tcp",
+        }
+    }
+}
+
+/// The address of a memory node.
+///
+/// ```
+/// let address: farcore_rdma::FabricAddress = "tcp://[::1]".parse()?;
+/// assert_eq!(address.to_string(), "tcp://[::1]:7400");
+/// # Ok::<(), farcore_rdma::AddressError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FabricAddress {
+    scheme: Scheme,
+    host: String,
+    port: u16,
+}
+
+/// Why a text is not an address.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AddressError {
+    /// No `://` in it.
+    #[error("`{0}` has no scheme: write it as tcp://host:port")]
+    NoScheme(String),
+    /// A scheme that nobody knows.
+    #[error("`{0}` is not a known scheme: use tcp, rdma or rdma+tcp")]
+    Scheme(String),
+    /// No host, or one with characters that no host has.
+    #[error("`{0}` is not a host: give a name, an IPv4 address, or an IPv6 address in brackets")]
+    Host(String),
+    /// The port is no number from 0 to 65535.
+    #[error("`{0}` is not a port: give a number from 0 to 65535")]
+    Port(String),
+}
+
+impl FabricAddress {
+    /// The port where none is given.
+    pub const PORT_DEFAULT: u16 = 7400;
+
+    /// How the node is reached.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The name or address, an IPv6 address without its brackets.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port; 0 lets whoever listens choose.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether only this machine can reach it, as far as the text tells: a loopback address or `localhost`.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        match self.host.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback(),
+            Err(_) => self.host.eq_ignore_ascii_case("localhost"),
+        }
+    }
+}
+
+fn is_name(host: &str) -> bool {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    (1..=253).contains(&host.len()) && host.chars().all(fine)
+}
+
+impl FromStr for FabricAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let (scheme, rest) = text
+            .split_once("://")
+            .ok_or_else(|| AddressError::NoScheme(text.to_owned()))?;
+        let scheme = Scheme::ALL
+            .into_iter()
+            .find(|known| known.as_str() == scheme)
+            .ok_or_else(|| AddressError::Scheme(scheme.to_owned()))?;
+        let not_host = || AddressError::Host(rest.to_owned());
+        let (host, port) = if let Some(inner) = rest.strip_prefix('[') {
+            let (host, after) = inner.split_once(']').ok_or_else(not_host)?;
+            host.parse::<Ipv6Addr>().map_err(|_| not_host())?;
+            let port = match after {
+                "" => None,
+                after => Some(after.strip_prefix(':').ok_or_else(not_host)?),
+            };
+            (host, port)
+        } else {
+            let (host, port) = match rest.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (rest, None),
+            };
+            if !is_name(host) {
+                return Err(not_host());
+            }
+            (host, port)
+        };
+        let port = match port {
+            None => Self::PORT_DEFAULT,
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits
+                .parse()
+                .map_err(|_| AddressError::Port(digits.to_owned()))?,
+            Some(other) => return Err(AddressError::Port(other.to_owned())),
+        };
+        Ok(Self {
+            scheme,
+            host: host.to_owned(),
+            port,
+        })
+    }
+}
+
+impl fmt::Display for FabricAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scheme, host, port } = self;
+        let scheme = scheme.as_str();
+        if host.contains(':') {
+            write!(f, "{scheme}://[{host}]:{port}")
+        } else {
+            write!(f, "{scheme}://{host}:{port}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        for (text, written, loopback) in [
+            ("tcp://10.0.0.7:9000", "tcp://10.0.0.7:9000", false),
+            ("tcp://mem-3.rack", "tcp://mem-3.rack:7400", false),
+            ("tcp://[fe80::1]:1", "tcp://[fe80::1]:1", false),
+            ("tcp://[::1]", "tcp://[::1]:7400", true),
+            ("rdma://localhost", "rdma://localhost:7400", true),
+            ("rdma+tcp://127.0.0.9:0", "rdma+tcp://127.0.0.9:0", true),
+        ] {
+            let address: FabricAddress = text.parse().unwrap();
+            assert_eq!(address.to_string(), written);
+            assert_eq!(address.is_loopback(), loopback, "{text}");
+            assert_eq!(written.parse(), Ok(address));
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_by_name() {
+        let error = |text: &str| text.parse::<FabricAddress>().unwrap_err();
+        assert_eq!(error("host:1"), AddressError::NoScheme("host:1".into()));
+        assert_eq!(error("udp://host"), AddressError::Scheme("udp".into()));
+        for host in ["", ":1", "a b", "::1", "[::1", "[::1]1", "[host]", "a/b"] {
+            assert_eq!(
+                error(&format!("tcp://{host}")),
+                AddressError::Host(host.into())
+            );
+        }
+        for port in ["", "65536", "+1", "x", "1:2"] {
+            assert_eq!(
+                error(&format!("tcp://h:{port}")),
+                AddressError::Port(port.into())
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "(tcp|rdma|rdma[+]tcp)?(://)?\\PC{0,12}(:[0-9]{0,6})?") {
+            if let Ok(address) = text.parse::<FabricAddress>() {
+                prop_assert_eq!(address.to_string().parse(), Ok(address));
+            }
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! A memory node's memory: data regions that it lends, and the table of who holds what.
+//!
+//! - I1: everything is mapped, touched and locked before a client can connect; nothing is mapped after.
+//! - I2: the keys of the regions are random and distinct, so that a key of an earlier life fits nothing.
+//! - I3: more than the machine has free is refused before any of it is touched.
+//!
+//! Limits: regions under 2 GiB, [`REGIONS_MAX`] of them. Source: proc(5) for what is free, cgroups(7) for the limit.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fs, io, thread};
+
+use crate::pool::{NodeMap, NodeMapError, RegionDescriptor, Table, TableError};
+use crate::region::{Lock, PageKind, Region, RegionError, RegionOptions};
+use crate::tcp::Exposed;
+use crate::work::RemoteKey;
+
+/// The most data regions a node has: its map has to fit one control message.
+pub const REGIONS_MAX: usize = 2048;
+const REGION_BYTES_LIMIT: u64 = 2 << 30;
+/// Threads that map regions; each region is touched by many.
+const THREADS_MAX: usize = 4;
+
+/// What a node lends.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryOptions {
+    /// All data regions together, in bytes: a multiple of the extent.
+    pub memory_bytes: u64,
+    /// One of them, in bytes: a multiple of the extent, under 2 GiB. The last may be shorter.
+    pub region_bytes: u64,
+    /// What is claimed and freed as one, in bytes: a power of two from 64 KiB to 1 GiB.
+    pub extent_bytes: u64,
+    /// Ask for huge pages.
+    pub huge_pages: bool,
+    /// Lock it in memory.
+    pub lock: Lock,
+}
+
+impl MemoryOptions {
+    /// Where nothing else is said: regions of 1 GiB in extents of 1 MiB, huge pages and locked where that can be had.
+    #[must_use]
+    pub fn new(memory_bytes: u64) -> Self {
+        Self {
+            memory_bytes,
+            region_bytes: 1 << 30,
+            extent_bytes: 1 << 20,
+            huge_pages: true,
+            lock: Lock::Try,
+        }
+    }
+
+    fn regions(&self) -> u64 {
+        self.memory_bytes.div_ceil(self.region_bytes.max(1))
+    }
+}
+
+/// Why a node has no memory.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// A length does not fit the extents.
+    #[error("{what} is {bytes} bytes: must be a multiple of the extent of {extent_bytes}, not 0")]
+    Uneven {
+        /// Which length.
+        what: &'static str,
+        /// Its value.
+        bytes: u64,
+        /// Length of an extent.
+        extent_bytes: u64,
+    },
+    /// Regions are too long.
+    #[error("regions of {bytes} bytes: must be under {REGION_BYTES_LIMIT}")]
+    RegionBytes {
+        /// As asked.
+        bytes: u64,
+    },
+    /// There would be too many regions.
+    #[error("{regions} regions: at most {REGIONS_MAX}; make the regions longer or lend less")]
+    Regions {
+        /// How many.
+        regions: u64,
+    },
+    /// It is not there.
+    #[error("{asked_bytes} bytes are to be lent and {free_bytes} are free{under}: lend less or free memory", under = if *limited { " under the limit of the control group" } else { "" })]
+    TooMuch {
+        /// With the table.
+        asked_bytes: u64,
+        /// What is free.
+        free_bytes: u64,
+        /// Whether a control group's limit says so.
+        limited: bool,
+    },
+    /// The lengths make no map of a node.
+    #[error(transparent)]
+    Map(#[from] NodeMapError),
+    /// The table cannot be made.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// A region cannot be had.
+    #[error("region {index} of {regions}: {source}")]
+    Region {
+        /// Which, from 0; the table is the last.
+        index: usize,
+        /// How many.
+        regions: usize,
+        /// Why.
+        source: RegionError,
+    },
+    /// The kernel has no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(io::Error),
+}
+
+/// One region is ready.
+#[derive(Clone, Copy, Debug)]
+pub struct Registered {
+    /// How many are.
+    pub done: usize,
+    /// How many there will be.
+    pub regions: usize,
+    /// The length of this one, in bytes.
+    pub bytes: u64,
+    /// Its pages.
+    pub pages: PageKind,
+    /// Whether it is locked.
+    pub locked: bool,
+}
+
+/// The memory that a node lends.
+#[derive(Debug)]
+pub struct NodeMemory {
+    map: NodeMap,
+    exposed: Exposed,
+    table: Table,
+    locked: bool,
+}
+
+fn free_bytes() -> Option<(u64, bool)> {
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let facts = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = facts
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let free = number(line.trim_end_matches("kB"))?.saturating_mul(1024);
+    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let path = group.lines().find_map(|line| line.strip_prefix("0::"));
+    let read = |name: &str| {
+        let path = path?.trim_end_matches('/');
+        number(&fs::read_to_string(format!("/sys/fs/cgroup{path}/{name}")).ok()?)
+    };
+    let limited = match (read("memory.max"), read("memory.current")) {
+        (Some(max), Some(current)) => max.saturating_sub(current),
+        _ => u64::MAX,
+    };
+    Some((free.min(limited), limited < free))
+}
+
+fn check(options: &MemoryOptions) -> Result<(u64, usize), MemoryError> {
+    let MemoryOptions {
+        memory_bytes,
+        region_bytes,
+        extent_bytes,
+        ..
+    } = *options;
+    let uneven = |bytes: u64| bytes == 0 || !bytes.is_multiple_of(extent_bytes.max(1));
+    for (what, bytes) in [("the memory", memory_bytes), ("a region", region_bytes)] {
+        if uneven(bytes) {
+            return Err(MemoryError::Uneven {
+                what,
+                bytes,
+                extent_bytes,
+            });
+        }
+    }
+    if region_bytes >= REGION_BYTES_LIMIT {
+        return Err(MemoryError::RegionBytes {
+            bytes: region_bytes,
+        });
+    }
+    let count = options.regions();
+    let regions = usize::try_from(count).unwrap_or(usize::MAX);
+    if regions > REGIONS_MAX {
+        return Err(MemoryError::Regions { regions: count });
+    }
+    let extents = u32::try_from(memory_bytes / extent_bytes.max(1)).unwrap_or(u32::MAX);
+    let table_bytes = Table::bytes_for(extents);
+    // The same map with stand-in keys: its own checks tell what else is wrong with the lengths.
+    let descriptor = |key, bytes| RegionDescriptor {
+        key: RemoteKey(key),
+        address: 0,
+        bytes,
+    };
+    NodeMap {
+        extent_bytes,
+        table: descriptor(u32::MAX, table_bytes),
+        regions: (0..)
+            .zip(lengths(options))
+            .map(|(key, bytes)| descriptor(key, bytes))
+            .collect(),
+    }
+    .validate()?;
+    let asked_bytes = memory_bytes.saturating_add(table_bytes);
+    match free_bytes() {
+        Some((free_bytes, limited)) if asked_bytes > free_bytes => Err(MemoryError::TooMuch {
+            asked_bytes,
+            free_bytes,
+            limited,
+        }),
+        _ => Ok((table_bytes, regions)),
+    }
+}
+
+fn lengths(options: &MemoryOptions) -> impl Iterator<Item = u64> {
+    let MemoryOptions {
+        memory_bytes,
+        region_bytes,
+        ..
+    } = *options;
+    (0..options.regions()).map(move |index| region_bytes.min(memory_bytes - index * region_bytes))
+}
+
+/// Distinct keys that nobody can guess.
+fn random_keys(count: usize) -> io::Result<Vec<RemoteKey>> {
+    let mut seen = HashSet::with_capacity(count);
+    let mut keys = Vec::with_capacity(count);
+    while keys.len() < count {
+        let key = getrandom::u32().map_err(io::Error::other)?;
+        if key != 0 && seen.insert(key) {
+            keys.push(RemoteKey(key));
+        }
+    }
+    Ok(keys)
+}
+
+impl NodeMemory {
+    /// Maps, touches and locks everything, several regions at a time; `progress` is called from these threads. Cost: the
+    /// kernel zeroes all of it, about a second for 4 GiB and core.
+    ///
+    /// # Errors
+    /// [`MemoryError`] names the limit, the value and the remedy.
+    pub fn register(
+        options: &MemoryOptions,
+        progress: &(dyn Fn(Registered) + Sync),
+    ) -> Result<Self, MemoryError> {
+        let (table_bytes, count) = check(options)?;
+        let keys = random_keys(count + 1).map_err(MemoryError::Random)?;
+        let all: Vec<u64> = lengths(options).chain([table_bytes]).collect();
+        let slots: Vec<Mutex<Option<Result<Region, RegionError>>>> =
+            all.iter().map(|_| Mutex::new(None)).collect();
+        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let work = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(&bytes) = all.get(index) else {
+                    return;
+                };
+                let mapped = Region::map(&RegionOptions {
+                    bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+                    huge_pages: options.huge_pages,
+                    lock: options.lock,
+                    prefault: true,
+                });
+                match &mapped {
+                    Ok(region) => progress(Registered {
+                        done: done.fetch_add(1, Ordering::Relaxed) + 1,
+                        regions: all.len(),
+                        bytes,
+                        pages: region.page_kind(),
+                        locked: region.is_locked(),
+                    }),
+                    // One failure is enough: the others stop.
+                    Err(_) => next.store(all.len(), Ordering::Relaxed),
+                }
+                *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(mapped);
+            }
+        };
+        thread::scope(|scope| {
+            let cores = thread::available_parallelism().map_or(1, usize::from);
+            for _ in 1..all.len().min(cores).min(THREADS_MAX) {
+                // Where no thread can be had, the others do its share.
+                let _ = thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+        let mut regions = Vec::with_capacity(all.len());
+        let mut missing = None;
+        for (index, slot) in slots.into_iter().enumerate() {
+            match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                Some(Ok(region)) => regions.push(Arc::new(region)),
+                Some(Err(source)) => {
+                    return Err(MemoryError::Region {
+                        index,
+                        regions: all.len(),
+                        source,
+                    });
+                }
+                None => missing = missing.or(Some(index)),
+            }
+        }
+        debug_assert_eq!(missing, None, "left out without a failure");
+        let describe = |index: usize| RegionDescriptor {
+            key: keys[index],
+            address: regions[index].as_ptr().as_ptr() as u64,
+            bytes: all[index],
+        };
+        let map = NodeMap {
+            extent_bytes: options.extent_bytes,
+            table: describe(count),
+            regions: (0..count).map(describe).collect(),
+        };
+        map.validate()?;
+        let table = Table::new(Arc::clone(&regions[count]), map.extents())?;
+        let locked = regions.iter().all(|region| region.is_locked());
+        let exposed = Exposed::new(keys.into_iter().zip(regions).collect());
+        Ok(Self {
+            map,
+            exposed,
+            table,
+            locked,
+        })
+    }
+
+    /// What clients get to know of it.
+    #[must_use]
+    pub fn map(&self) -> &NodeMap {
+        &self.map
+    }
+
+    /// What a memory connection reaches.
+    #[must_use]
+    pub fn exposed(&self) -> &Exposed {
+        &self.exposed
+    }
+
+    /// Who holds what.
+    #[must_use]
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Whether all of it is locked.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.locked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(memory_bytes: u64, region_bytes: u64) -> MemoryOptions {
+        MemoryOptions {
+            region_bytes,
+            extent_bytes: 64 << 10,
+            huge_pages: false,
+            lock: Lock::Off,
+            ..MemoryOptions::new(memory_bytes)
+        }
+    }
+
+    #[test]
+    fn regions_are_registered_and_told() {
+        let told = Mutex::new(Vec::new());
+        let memory = NodeMemory::register(&options(10 << 16, 4 << 16), &|one| {
+            told.lock().unwrap().push((one.done, one.bytes));
+        })
+        .unwrap();
+        let lengths: Vec<_> = memory.map().regions.iter().map(|one| one.bytes).collect();
+        assert_eq!(lengths, [4 << 16, 4 << 16, 2 << 16]);
+        assert_eq!(memory.map().extents(), 10);
+        assert_eq!(memory.table().free_count(), 10);
+        let mut told = told.into_inner().unwrap();
+        told.sort_unstable();
+        assert_eq!(told.len(), 4);
+        assert_eq!(told.iter().map(|one| one.0).max(), Some(4));
+        let again = NodeMemory::register(&options(1 << 16, 1 << 16), &|_| {}).unwrap();
+        assert!(!memory.map().regions.contains(&again.map().regions[0]));
+    }
+
+    #[test]
+    fn lengths_out_of_bounds_are_refused_by_name() {
+        let error = |options: MemoryOptions| {
+            NodeMemory::register(&options, &|_| panic!("registered"))
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(error(options(100, 1 << 16)).contains("the memory is 100 bytes"));
+        assert!(error(options(0, 1 << 16)).contains("not 0"));
+        assert!(error(options(1 << 16, 5)).contains("a region is 5 bytes"));
+        let text = error(options(4 << 30, 2 << 30));
+        assert!(text.contains(&REGION_BYTES_LIMIT.to_string()), "{text}");
+        let text = error(options(2049 << 16, 1 << 16));
+        assert!(text.contains("2049 regions: at most 2048"), "{text}");
+        let text = error(options(u64::MAX >> 16 << 16, 1 << 30));
+        assert!(text.contains("regions: at most"), "{text}");
+        let wrong = MemoryOptions {
+            extent_bytes: 3 << 16,
+            ..options(3 << 16, 3 << 16)
+        };
+        assert!(error(wrong).contains("power of two"));
+        let none = MemoryOptions {
+            extent_bytes: 0,
+            ..options(1 << 16, 1 << 16)
+        };
+        assert!(error(none).contains("extents of 0 bytes"));
+    }
+
+    #[test]
+    fn more_than_is_free_is_refused_before_it_is_touched() {
+        let asked = 2048 << 30;
+        let wanted = MemoryOptions {
+            extent_bytes: 1 << 20,
+            ..options(asked, 1 << 30)
+        };
+        // Only a machine with more than 2 TiB free could lend that.
+        if free_bytes().is_some_and(|(free, _)| free < asked) {
+            let error = NodeMemory::register(&wanted, &|_| panic!("registered")).unwrap_err();
+            assert!(
+                matches!(error, MemoryError::TooMuch { asked_bytes, .. } if asked_bytes >= asked)
+            );
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The memory node: a process that lends registered memory, and the client's side of its control protocol.
+//!
+//! Clients reach the memory with one-sided requests alone; the node's own code registers it, says who may connect, hands
+//! out chunks to who asks, and takes back what the dead held.
+//!
+//! - [`memory`]: the regions and the table.
+//! - [`control`]: the messages; [`token`]: what is proved with the shared token; [`handshake`]: how a session begins.
+//! - [`session`], [`sessions`]: leases and memory connections as a state machine without clock or socket.
+//! - [`serve`]: the service on glommio, the one place that knows clock, sockets and threads; [`figures`]: what it counts.
+//! - [`session_client`]: a session, as its client holds it.
+
+mod control;
+mod figures;
+mod handshake;
+mod memory;
+mod serve;
+mod session;
+mod session_client;
+mod sessions;
+#[cfg(test)]
+mod tests;
+mod token;
+
+pub use self::control::{
+    CHUNK_BYTES_DEFAULT, CONTROL_VERSION, Chunk, NodeStatistics, Opening, Refused, Reply, Request,
+    Welcome,
+};
+pub use self::handshake::SessionError;
+pub use self::memory::{MemoryError, MemoryOptions, NodeMemory, REGIONS_MAX, Registered};
+pub use self::serve::{MemoryNode, NodeFigures, NodeHandle, NodeOptions, StartError};
+pub use self::session_client::{MemoryPass, NodeSession};
+pub use self::token::{MemoryProof, Nonce, Proof, Token, TokenError};

@@ -1,0 +1,470 @@
+//! All sessions of a memory node, as a plain state machine: no clock, no socket, no task. The time is handed in.
+//!
+//! - I1: an id is never used twice: its high half is random in each life of the node, its low half counts up.
+//! - I2: each session that was opened is handed out by [`Sessions::over`] exactly once, after its last line has ended.
+
+use std::collections::HashMap;
+use std::io;
+
+use super::control::Refused;
+use super::session::{Admission, End, Line, Session};
+use super::token::{Join, MemoryProof, SessionKey};
+use crate::pool::OwnerId;
+use crate::tcp::Refusal;
+
+/// A line of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Ticket {
+    pub(crate) session: OwnerId,
+    number: u64,
+}
+
+/// A control connection that speaks for a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Speaker {
+    pub(crate) session: OwnerId,
+    control: u64,
+}
+
+/// A session that is over: what it held can be taken back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Over {
+    pub(crate) session: OwnerId,
+    pub(crate) name: String,
+    pub(crate) end: End,
+}
+
+#[derive(Debug)]
+pub(crate) struct Sessions<L> {
+    incarnation: u32,
+    lease_ns: u64,
+    sessions_max: usize,
+    opened: u32,
+    tickets: u64,
+    sessions: HashMap<OwnerId, Session<L>>,
+}
+
+impl<L: Line> Sessions<L> {
+    pub(crate) fn new(incarnation: u32, lease_ns: u64, sessions_max: usize) -> Self {
+        Self {
+            incarnation,
+            lease_ns,
+            sessions_max,
+            opened: 0,
+            tickets: 0,
+            sessions: HashMap::new(),
+        }
+    }
+
+    /// A random number for a node's life.
+    pub(crate) fn random_incarnation() -> io::Result<u32> {
+        getrandom::u32().map_err(io::Error::other)
+    }
+
+    pub(crate) fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    /// Sessions that are not over.
+    pub(crate) fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Lines of all sessions, those that wait included.
+    pub(crate) fn lines(&self) -> usize {
+        self.sessions.values().map(Session::lines).sum()
+    }
+
+    fn live(&mut self, session: OwnerId, now_ns: u64) -> Option<&mut Session<L>> {
+        let session = self.sessions.get_mut(&session)?;
+        session.is_live(now_ns).then_some(session)
+    }
+
+    /// Opens a session.
+    pub(crate) fn open(
+        &mut self,
+        name: String,
+        key: SessionKey,
+        now_ns: u64,
+    ) -> Result<Speaker, Refused> {
+        let next = self.opened.checked_add(1);
+        let room = self.sessions.len() < self.sessions_max;
+        let (Some(next), true) = (next, room) else {
+            return Err(Refused::Busy {
+                sessions_max: self.sessions_max as u64,
+            });
+        };
+        self.opened = next;
+        let id = u64::from(self.incarnation) << 32 | u64::from(next);
+        let session = OwnerId::new(id).ok_or(Refused::Stopping)?;
+        let mut opened = Session::new(name, key, now_ns.saturating_add(self.lease_ns));
+        let control = opened.take_over();
+        self.sessions.insert(session, opened);
+        Ok(Speaker { session, control })
+    }
+
+    /// The key that a client must prove to go on with a session.
+    pub(crate) fn key(
+        &mut self,
+        session: OwnerId,
+        incarnation: u32,
+        now_ns: u64,
+    ) -> Result<SessionKey, Refused> {
+        let ours = incarnation == self.incarnation;
+        let live = self.live(session, now_ns).filter(|_| ours);
+        live.map(|live| live.key().clone())
+            .ok_or(Refused::NoSession)
+    }
+
+    /// Goes on with a session over another control connection, its key proved.
+    pub(crate) fn resume(&mut self, session: OwnerId, now_ns: u64) -> Result<Speaker, Refused> {
+        let lease_end_ns = now_ns.saturating_add(self.lease_ns);
+        let live = self.live(session, now_ns).ok_or(Refused::NoSession)?;
+        live.renew(lease_end_ns);
+        let control = live.take_over();
+        Ok(Speaker { session, control })
+    }
+
+    /// A request came: the lease is renewed.
+    pub(crate) fn request(&mut self, speaker: Speaker, now_ns: u64) -> Result<(), Refused> {
+        let lease_end_ns = now_ns.saturating_add(self.lease_ns);
+        let live = self
+            .live(speaker.session, now_ns)
+            .ok_or(Refused::NoSession)?;
+        if !live.is_spoken_for_by(speaker.control) {
+            return Err(Refused::TakenOver);
+        }
+        live.renew(lease_end_ns);
+        Ok(())
+    }
+
+    /// Ends a session. Without effect if another connection speaks for it now.
+    pub(crate) fn bye(&mut self, speaker: Speaker) {
+        if let Some(session) = self.sessions.get_mut(&speaker.session)
+            && session.is_spoken_for_by(speaker.control)
+        {
+            session.end(End::Bye);
+        }
+    }
+
+    /// A line asks to be served. What is answered with a ticket counts as living until [`Sessions::ended`].
+    pub(crate) fn join(
+        &mut self,
+        join: &Join,
+        proof: &MemoryProof,
+        now_ns: u64,
+    ) -> Result<Ticket, Refusal> {
+        let session = OwnerId::new(join.session).ok_or(Refusal::Session)?;
+        self.tickets += 1;
+        let number = self.tickets;
+        let live = self.live(session, now_ns).ok_or(Refusal::Session)?;
+        live.join(number, join, proof)?;
+        Ok(Ticket { session, number })
+    }
+
+    /// Whether it may be served now.
+    pub(crate) fn admission(&self, ticket: Ticket) -> Admission {
+        self.sessions
+            .get(&ticket.session)
+            .map_or(Admission::Refused(Refusal::Session), |session| {
+                session.admission(ticket.number)
+            })
+    }
+
+    /// How to tear it down, from the moment it is served.
+    pub(crate) fn served(&mut self, ticket: Ticket, line: L) {
+        match self.sessions.get_mut(&ticket.session) {
+            Some(session) => session.served(ticket.number, line),
+            None => line.close(),
+        }
+    }
+
+    /// A line has ended; nothing of it is performed any more.
+    pub(crate) fn ended(&mut self, ticket: Ticket) {
+        if let Some(session) = self.sessions.get_mut(&ticket.session) {
+            session.ended(ticket.number);
+        }
+    }
+
+    /// Ends the sessions whose lease has ended, and takes out those that are over.
+    pub(crate) fn over(&mut self, now_ns: u64) -> Vec<Over> {
+        let mut over = Vec::new();
+        self.sessions.retain(|&session, one| {
+            one.is_live(now_ns);
+            let Some(end) = one.over() else {
+                return true;
+            };
+            let name = std::mem::take(&mut one.name);
+            over.push(Over { session, name, end });
+            false
+        });
+        over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::collections::{HashMap, HashSet};
+    use std::rc::Rc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::node::token::Nonces;
+
+    const LEASE_NS: u64 = 100;
+
+    #[derive(Clone, Debug, Default)]
+    struct Wire(Rc<Cell<bool>>);
+
+    impl Line for Wire {
+        fn close(&self) {
+            self.0.set(true);
+        }
+    }
+
+    fn key(byte: u8) -> SessionKey {
+        let nonces = Nonces {
+            client: [byte; 16],
+            node: [0; 16],
+        };
+        SessionKey::derive(b"0123456789abcdef", &nonces)
+    }
+
+    fn sessions() -> Sessions<Wire> {
+        Sessions::new(5, LEASE_NS, 4)
+    }
+
+    fn join(
+        sessions: &mut Sessions<Wire>,
+        speaker: Speaker,
+        slot: u32,
+        counter: u64,
+        now_ns: u64,
+    ) -> Result<Ticket, Refusal> {
+        let join = Join {
+            session: speaker.session.get(),
+            slot,
+            counter,
+        };
+        sessions.join(&join, &key(1).memory_proof(&join), now_ns)
+    }
+
+    #[test]
+    fn ids_differ_and_carry_the_nodes_life() {
+        let mut sessions = sessions();
+        let ids: HashSet<_> = (0..4)
+            .map(|_| {
+                sessions
+                    .open(String::new(), key(1), 0)
+                    .unwrap()
+                    .session
+                    .get()
+            })
+            .collect();
+        assert_eq!(ids.len(), 4);
+        assert!(ids.iter().all(|id| id >> 32 == 5));
+        let error = sessions.open(String::new(), key(1), 0).unwrap_err();
+        assert_eq!(error, Refused::Busy { sessions_max: 4 });
+        assert_eq!(sessions.over(LEASE_NS).len(), 4);
+        let again = sessions.open(String::new(), key(1), 0).unwrap();
+        assert!(!ids.contains(&again.session.get()));
+    }
+
+    #[test]
+    fn a_join_is_proved_and_used_up() {
+        let mut sessions = sessions();
+        let speaker = sessions.open(String::new(), key(1), 0).unwrap();
+        join(&mut sessions, speaker, 3, 7, 0).unwrap();
+        for counter in [7, 6, 0] {
+            let error = join(&mut sessions, speaker, 3, counter, 0).unwrap_err();
+            assert_eq!(error, Refusal::Proof, "counter {counter} again");
+        }
+        // Another slot has a count of its own.
+        join(&mut sessions, speaker, 4, 6, 0).unwrap();
+        let wrong = Join {
+            session: speaker.session.get(),
+            slot: 3,
+            counter: 8,
+        };
+        let proof = key(2).memory_proof(&wrong);
+        assert_eq!(
+            sessions.join(&wrong, &proof, 0).unwrap_err(),
+            Refusal::Proof
+        );
+        // A wrong proof uses nothing up.
+        join(&mut sessions, speaker, 3, 8, 0).unwrap();
+        let error = join(&mut sessions, speaker, 4096, 1, 0).unwrap_err();
+        assert_eq!(error, Refusal::Busy);
+        let error = join(&mut sessions, speaker, 3, 9, LEASE_NS).unwrap_err();
+        assert_eq!(error, Refusal::Session);
+    }
+
+    #[test]
+    fn a_successor_waits_for_the_end_of_its_predecessor() {
+        let mut sessions = sessions();
+        let speaker = sessions.open(String::new(), key(1), 0).unwrap();
+        let first = join(&mut sessions, speaker, 0, 1, 0).unwrap();
+        assert_eq!(sessions.admission(first), Admission::Ready);
+        let wire = Wire::default();
+        sessions.served(first, wire.clone());
+        let second = join(&mut sessions, speaker, 0, 2, 0).unwrap();
+        assert!(wire.0.get());
+        assert_eq!(sessions.admission(second), Admission::Wait);
+        let third = join(&mut sessions, speaker, 0, 3, 0).unwrap();
+        let gone = Admission::Refused(Refusal::Session);
+        assert_eq!(sessions.admission(second), gone);
+        sessions.ended(first);
+        assert_eq!(sessions.admission(third), Admission::Wait);
+        sessions.ended(second);
+        assert_eq!(sessions.admission(third), Admission::Ready);
+        // It was accepted, and its session ended before its closer was known.
+        sessions.bye(speaker);
+        let wire = Wire::default();
+        sessions.served(third, wire.clone());
+        assert!(wire.0.get());
+        assert_eq!(sessions.over(0), []);
+        sessions.ended(third);
+        assert_eq!(sessions.over(0).len(), 1);
+    }
+
+    #[test]
+    fn a_session_outlives_its_control_connection_and_not_its_lease() {
+        let mut sessions = sessions();
+        let old = sessions.open("a".into(), key(1), 0).unwrap();
+        sessions.key(old.session, 5, 50).unwrap();
+        let error = sessions.key(old.session, 6, 50).unwrap_err();
+        assert_eq!(error, Refused::NoSession);
+        let new = sessions.resume(old.session, 50).unwrap();
+        assert_eq!(sessions.request(old, 60), Err(Refused::TakenOver));
+        sessions.bye(old);
+        assert_eq!(sessions.request(new, 149), Ok(()));
+        assert_eq!(sessions.request(new, 249), Err(Refused::NoSession));
+        assert_eq!(sessions.resume(old.session, 249), Err(Refused::NoSession));
+        let over = Over {
+            session: old.session,
+            name: "a".into(),
+            end: End::Expired,
+        };
+        assert_eq!(sessions.over(249), [over]);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        Open,
+        Request(usize),
+        Resume(usize),
+        Bye(usize),
+        Join(usize, u32),
+        Serve(usize),
+        End(usize),
+        Pass(u64),
+        Sweep,
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let which = 0usize..8;
+        let act = prop_oneof![
+            2 => Just(Act::Open),
+            2 => which.clone().prop_map(Act::Request),
+            1 => which.clone().prop_map(Act::Resume),
+            1 => which.clone().prop_map(Act::Bye),
+            4 => (which.clone(), 0u32..2).prop_map(|(which, slot)| Act::Join(which, slot)),
+            4 => which.clone().prop_map(Act::Serve),
+            4 => which.prop_map(Act::End),
+            2 => (1..80u64).prop_map(Act::Pass),
+            3 => Just(Act::Sweep),
+        ];
+        prop::collection::vec(act, 1..120)
+    }
+
+    /// A line as the world sees it.
+    struct Seen {
+        ticket: Ticket,
+        slot: u32,
+        served: Option<Wire>,
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_taken_back_from_the_living_and_nothing_kept_by_the_dead(acts in acts()) {
+            let mut sessions = sessions();
+            let (mut now_ns, mut counter) = (0, 0);
+            let mut speakers: Vec<Speaker> = Vec::new();
+            // What a client may rely on: until when its session lives.
+            let mut lease: HashMap<OwnerId, u64> = HashMap::new();
+            let mut lines: Vec<Seen> = Vec::new();
+            let mut over: HashSet<OwnerId> = HashSet::new();
+            for act in acts {
+                match act {
+                    Act::Open => if let Ok(speaker) = sessions.open(String::new(), key(1), now_ns) {
+                        speakers.push(speaker);
+                        lease.insert(speaker.session, now_ns + LEASE_NS);
+                    },
+                    Act::Request(which) | Act::Resume(which) if which < speakers.len() => {
+                        let speaker = speakers[which];
+                        let live = lease[&speaker.session] > now_ns;
+                        let done = if matches!(act, Act::Request(_)) {
+                            sessions.request(speaker, now_ns)
+                        } else {
+                            sessions.resume(speaker.session, now_ns).map(|new| speakers[which] = new)
+                        };
+                        prop_assert_eq!(done.is_ok(), live);
+                        if live {
+                            lease.insert(speaker.session, now_ns + LEASE_NS);
+                        }
+                    }
+                    Act::Bye(which) if which < speakers.len() => {
+                        sessions.bye(speakers[which]);
+                        lease.insert(speakers[which].session, 0);
+                    }
+                    Act::Join(which, slot) if which < speakers.len() => {
+                        counter += 1;
+                        let session = speakers[which].session;
+                        let joined = join(&mut sessions, speakers[which], slot, counter, now_ns);
+                        prop_assert_eq!(joined.is_ok(), lease[&session] > now_ns);
+                        if let Ok(ticket) = joined {
+                            lines.push(Seen { ticket, slot, served: None });
+                        }
+                    }
+                    Act::Serve(which) if which < lines.len() && lines[which].served.is_none() => {
+                        let (ticket, slot) = (lines[which].ticket, lines[which].slot);
+                        if sessions.admission(ticket) == Admission::Ready {
+                            let rival = lines.iter().any(|one| {
+                                one.served.is_some() && one.slot == slot && one.ticket.session == ticket.session
+                            });
+                            prop_assert!(!rival, "two lines of one slot are served");
+                            let wire = Wire::default();
+                            sessions.served(ticket, wire.clone());
+                            lines[which].served = Some(wire);
+                        }
+                    }
+                    Act::End(which) if which < lines.len() => {
+                        sessions.ended(lines.swap_remove(which).ticket);
+                    }
+                    Act::Pass(ns) => now_ns += ns,
+                    Act::Sweep => for one in sessions.over(now_ns) {
+                        prop_assert!(over.insert(one.session), "twice");
+                        prop_assert!(lease[&one.session] <= now_ns, "its lease goes on");
+                        let alive = lines.iter().any(|line| line.ticket.session == one.session);
+                        prop_assert!(!alive, "a line of it lives");
+                    },
+                    _ => {}
+                }
+            }
+            // The clients fall silent: their lines are told to close, and when they have, all is taken back.
+            now_ns += LEASE_NS;
+            let early = sessions.over(now_ns);
+            prop_assert!(early.iter().all(|one| !lines.iter().any(|line| line.ticket.session == one.session)));
+            over.extend(early.into_iter().map(|one| one.session));
+            for line in lines {
+                prop_assert!(line.served.is_none_or(|wire| wire.0.get()), "not told to close");
+                sessions.ended(line.ticket);
+            }
+            over.extend(sessions.over(now_ns).into_iter().map(|one| one.session));
+            prop_assert_eq!(over.len(), lease.len());
+            prop_assert_eq!((sessions.len(), sessions.lines()), (0, 0));
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! A whole node with clients over real sockets of this machine.
+
+use std::future::Future;
+use std::time::Duration;
+
+use glommio::timer::Timer;
+use glommio::{LocalExecutorBuilder, Placement};
+
+use super::control::{NodeStatistics, Refused, Request};
+use super::*;
+use crate::endpoint::{Endpoint, QueuePairState};
+use crate::region::Lock;
+use crate::tcp::{
+    ConnectError, ConnectRequest, Connected, Exposed, MessageChannel, Purpose, Refusal,
+    TcpEndpoint, connect_control, connect_queue,
+};
+use crate::work::{Completion, LocalSlice, RemoteSlice, Status, Work, WorkId, WorkRequest};
+use crate::{Region, RegionOptions};
+
+const LIMIT: Duration = Duration::from_secs(10);
+const EXTENT: u64 = 64 << 10;
+const EXTENTS: u64 = 8;
+
+fn token() -> Token {
+    Token::new(b"a token of the tests").expect("long enough")
+}
+
+fn options() -> NodeOptions {
+    let memory = MemoryOptions {
+        region_bytes: 5 * EXTENT,
+        extent_bytes: EXTENT,
+        huge_pages: false,
+        lock: Lock::Off,
+        ..MemoryOptions::new(EXTENTS * EXTENT)
+    };
+    NodeOptions {
+        token: Some(token()),
+        threads: 2,
+        ..NodeOptions::new(([127, 0, 0, 1], 0).into(), memory)
+    }
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    LocalExecutorBuilder::new(Placement::Unbound)
+        .io_memory(64 << 10)
+        .make()
+        .expect("an executor")
+        .run(work)
+}
+
+async fn channel(node: &NodeHandle) -> MessageChannel {
+    connect_control(node.address(), LIMIT)
+        .await
+        .expect("a listening node")
+}
+
+async fn session(node: &NodeHandle) -> NodeSession {
+    NodeSession::open(channel(node).await, "test", Some(&token()))
+        .await
+        .expect("the right token")
+}
+
+/// Waits for what must come, however long it takes.
+async fn until(node: &NodeHandle, wanted: impl Fn(&NodeStatistics) -> bool) {
+    while !wanted(&node.figures().statistics()) {
+        Timer::new(Duration::from_millis(1)).await;
+    }
+}
+
+async fn dead(connection: &Connected) {
+    while !connection.is_dead() {
+        Timer::new(Duration::from_millis(1)).await;
+    }
+}
+
+fn refusal(joined: Result<Connected, ConnectError>) -> Refusal {
+    match joined.expect_err("must be refused") {
+        ConnectError::Refused { refusal, .. } => refusal,
+        other => panic!("{other}"),
+    }
+}
+
+fn refusals(node: &NodeHandle) -> Vec<(&'static str, u64)> {
+    let all = node.figures();
+    all.refusals().filter(|one| one.1 > 0).collect()
+}
+
+#[test]
+fn chunks_are_handed_out_and_come_back() {
+    let node = MemoryNode::start(options()).unwrap();
+    run(async {
+        let (mut one, mut two) = (session(&node).await, session(&node).await);
+        assert_ne!(one.owner(), two.owner());
+        assert_eq!(u64::from(one.map().extents()), EXTENTS);
+        let run = one.allocate_chunk(EXTENT + 1).await.unwrap();
+        assert_eq!(run.count(), 2);
+        let rest = two.allocate_chunk(4 * EXTENT).await.unwrap();
+        let error = two.free_chunk(run).await.unwrap_err();
+        let not_owned = Refused::NotOwned { count: 2 };
+        assert!(matches!(error, SessionError::Refused(refused) if refused == not_owned));
+        let error = two.allocate_chunk(3 * EXTENT).await.unwrap_err();
+        let (asked, free) = (3 * EXTENT, 2 * EXTENT);
+        assert!(
+            matches!(error, SessionError::Exhausted { asked_bytes, free_bytes }
+                if (asked_bytes, free_bytes) == (asked, free)),
+            "{error}"
+        );
+        for bytes in [0, 65 * EXTENT, u64::MAX] {
+            let error = two.allocate_chunk(bytes).await.unwrap_err();
+            assert!(error.to_string().contains(&bytes.to_string()), "{error}");
+        }
+        one.free_chunk(run).await.unwrap();
+        two.bye().await.unwrap();
+        until(&node, |now| now.extents_free == EXTENTS).await;
+        let seen = one.statistics().await.unwrap();
+        assert_eq!((seen.chunks_allocated, seen.chunks_freed), (2, 1));
+        let reclaimed = u64::from(rest.count());
+        assert_eq!((seen.sessions, seen.extents_reclaimed), (1, reclaimed));
+        one.heartbeat().await.unwrap();
+    });
+    node.stop();
+}
+
+#[test]
+fn a_wrong_token_hurts_nobody_else() {
+    let node = MemoryNode::start(options()).unwrap();
+    run(async {
+        let mut good = session(&node).await;
+        let wrong = Token::new(b"another token than that").unwrap();
+        let opened = NodeSession::open(channel(&node).await, "test", Some(&wrong)).await;
+        assert!(matches!(opened, Err(SessionError::WrongToken)));
+        let opened = NodeSession::open(channel(&node).await, "test", None).await;
+        assert!(matches!(opened, Err(SessionError::TokenMissing)));
+        let mut other = channel(&node).await;
+        other.send(&[0, 99, 1, 2, 3]).await.unwrap();
+        let reply = Reply::decode(&other.receive().await.unwrap());
+        let version = Refused::Version {
+            node: CONTROL_VERSION,
+            client: 99,
+        };
+        assert_eq!(reply, Some(Reply::Refused(version)));
+        good.heartbeat().await.unwrap();
+        assert_eq!(good.statistics().await.unwrap().sessions, 1);
+    });
+    // Whether the one without a token was counted depends on how fast it went.
+    assert!(refusals(&node).contains(&("token", 1)));
+    assert!(refusals(&node).contains(&("version", 1)));
+    node.stop();
+}
+
+#[test]
+fn random_words_are_answered_or_dropped() {
+    let node = MemoryNode::start(options()).unwrap();
+    run(async {
+        let mut good = session(&node).await;
+        for length in [0, 1, 7, 200, 60_000] {
+            let mut bytes = vec![0; length];
+            getrandom::fill(&mut bytes).unwrap();
+            let mut rude = channel(&node).await;
+            rude.send(&bytes).await.unwrap();
+            let answer = rude.receive().await.unwrap();
+            assert!(matches!(Reply::decode(&answer), Some(Reply::Refused(_))));
+            assert!(rude.receive().await.is_err(), "it goes on");
+        }
+        good.heartbeat().await.unwrap();
+        // Within a session an unknown message is refused, and the session goes on.
+        let mut mine = channel(&node).await;
+        let (hello, message) = handshake::ClientHello::new("raw", Opening::New).unwrap();
+        mine.send(&message).await.unwrap();
+        let key = token::key_of(options().token.as_ref()).to_vec();
+        let challenge = mine.receive().await.unwrap();
+        let (_, proof) = hello.challenged(&challenge, Some(&token()), &key).unwrap();
+        mine.send(&proof).await.unwrap();
+        mine.receive().await.unwrap();
+        for (message, wanted) in [
+            (vec![99], Reply::Refused(Refused::UnknownKind(99))),
+            (proof, Reply::Refused(Refused::OutOfTurn)),
+            (Request::Heartbeat.encode(), Reply::Renewed),
+            (vec![6, 6], Reply::Refused(Refused::Malformed)),
+        ] {
+            mine.send(&message).await.unwrap();
+            let answer = mine.receive().await.unwrap();
+            assert_eq!(Reply::decode(&answer), Some(wanted));
+        }
+        assert!(mine.receive().await.is_err(), "it goes on");
+    });
+    node.stop();
+}
+
+/// One request on an adopted connection, awaited.
+async fn perform(endpoint: &mut TcpEndpoint, work: Work) -> Status {
+    let request = WorkRequest {
+        id: WorkId(1),
+        work,
+        signalled: true,
+    };
+    endpoint.post(0, request).unwrap();
+    endpoint.ring_doorbell(0, 0);
+    let mut seen = [Completion::NONE];
+    while endpoint.poll(0, &mut seen) == 0 {
+        Timer::new(Duration::from_millis(1)).await;
+    }
+    seen[0].status
+}
+
+#[test]
+fn memory_is_for_those_with_a_fresh_proof() {
+    let node = MemoryNode::start(options()).unwrap();
+    run(async {
+        let mut owner = session(&node).await;
+        let chunk = owner.allocate_chunk(EXTENT).await.unwrap();
+        let address = node.address();
+        let request = owner.memory_request(0);
+        let connected = connect_queue(address, &request, LIMIT).await.unwrap();
+        let mut endpoint = TcpEndpoint::new(1, 4, u64::MAX, Exposed::default());
+        let region = Region::map(&RegionOptions {
+            bytes: 4096,
+            huge_pages: false,
+            lock: Lock::Off,
+            prefault: true,
+        });
+        let key = endpoint.register(region.unwrap().into());
+        endpoint.berth(0).offer(connected);
+        endpoint.renew(0);
+        while endpoint.state(0) != QueuePairState::ReadyToSend {
+            endpoint.poll(0, &mut [Completion::NONE]);
+            endpoint.renew(0);
+        }
+        let local = LocalSlice {
+            key,
+            offset: 0,
+            bytes: 512,
+        };
+        let remote = owner.map().slice(chunk.first(), 64).unwrap();
+        let written = perform(&mut endpoint, Work::Write { local, remote }).await;
+        assert_eq!(written, Status::Success);
+        let owners = LocalSlice { bytes: 8, ..local };
+        let table = owner.map().owner_slice(chunk.first());
+        let read = Work::Read {
+            local: owners,
+            remote: table,
+        };
+        assert_eq!(perform(&mut endpoint, read).await, Status::Success);
+        // The same words again, another's slot, another session, and none at all.
+        let again = connect_queue(address, &request, LIMIT).await;
+        assert_eq!(refusal(again), Refusal::Proof);
+        let mut other = owner.memory_request(0);
+        if let Purpose::Memory { slot, .. } = &mut other.purpose {
+            *slot = 1;
+        }
+        let other = connect_queue(address, &other, LIMIT).await;
+        assert_eq!(refusal(other), Refusal::Proof);
+        let stranger = ConnectRequest::new(Purpose::Memory {
+            session: 1,
+            slot: 0,
+            counter: 1,
+            proof: [0; 16],
+        });
+        let stranger = connect_queue(address, &stranger, LIMIT).await;
+        assert_eq!(refusal(stranger), Refusal::Session);
+        let peer = ConnectRequest::new(Purpose::Peer);
+        let peer = connect_queue(address, &peer, LIMIT).await;
+        assert_eq!(refusal(peer), Refusal::Purpose);
+        // What it does not lend.
+        let outside = Work::Read {
+            local,
+            remote: RemoteSlice {
+                offset: 1 << 40,
+                ..remote
+            },
+        };
+        assert_eq!(perform(&mut endpoint, outside).await, Status::RemoteAccess);
+        until(&node, |now| (now.writes, now.reads) == (1, 1)).await;
+        assert_eq!(node.figures().statistics().write_bytes, 512);
+    });
+    node.stop();
+}
+
+#[test]
+fn a_newer_connection_takes_the_place_of_the_older() {
+    let node = MemoryNode::start(options()).unwrap();
+    run(async {
+        let owner = session(&node).await;
+        let mut last: Option<Connected> = None;
+        for _ in 0..10 {
+            let request = owner.memory_request(3);
+            let next = connect_queue(node.address(), &request, LIMIT)
+                .await
+                .unwrap();
+            if let Some(before) = last.replace(next) {
+                dead(&before).await;
+            }
+        }
+        until(&node, |now| now.memory_connections == 1).await;
+        let last = last.unwrap();
+        assert!(!last.is_dead());
+        // Other slots are let be.
+        let request = owner.memory_request(4);
+        let other = connect_queue(node.address(), &request, LIMIT)
+            .await
+            .unwrap();
+        assert!(!other.is_dead());
+        assert_eq!(node.figures().statistics().memory_connections, 2);
+        assert!(!last.is_dead());
+    });
+    node.stop();
+}
+
+#[test]
+fn what_the_dead_held_is_free_again() {
+    let node = MemoryNode::start(NodeOptions {
+        lease: Duration::from_millis(200),
+        ..options()
+    })
+    .unwrap();
+    run(async {
+        let mut silent = session(&node).await;
+        silent.allocate_chunk(3 * EXTENT).await.unwrap();
+        let request = silent.memory_request(0);
+        let connected = connect_queue(node.address(), &request, LIMIT)
+            .await
+            .unwrap();
+        // Its control connection and its memory connection stay open, and say nothing.
+        dead(&connected).await;
+        until(&node, |now| now.extents_free == EXTENTS).await;
+        let now = node.figures().statistics();
+        assert_eq!((now.sessions, now.sessions_expired), (0, 1));
+        assert_eq!(now.extents_reclaimed, 3);
+        let request = silent.memory_request(0);
+        let late = connect_queue(node.address(), &request, LIMIT).await;
+        assert_eq!(refusal(late), Refusal::Session);
+        let error = silent.heartbeat().await.unwrap_err();
+        assert!(matches!(error, SessionError::Expired), "{error}");
+        let error = silent.resume(channel(&node).await).await.unwrap_err();
+        assert!(matches!(error, SessionError::Expired), "{error}");
+    });
+    node.stop();
+}
+
+#[test]
+fn a_session_goes_on_over_another_connection() {
+    let node = MemoryNode::start(options()).unwrap();
+    run(async {
+        let mut mine = session(&node).await;
+        let run = mine.allocate_chunk(EXTENT).await.unwrap();
+        let before = mine.owner();
+        mine.resume(channel(&node).await).await.unwrap();
+        assert_eq!(mine.owner(), before);
+        mine.free_chunk(run).await.unwrap();
+        let request = mine.memory_request(0);
+        connect_queue(node.address(), &request, LIMIT)
+            .await
+            .unwrap();
+        assert_eq!(node.figures().statistics().sessions_opened, 1);
+    });
+    node.stop();
+}
+
+#[test]
+fn the_silent_are_dropped_and_the_many_limited() {
+    let node = MemoryNode::start(NodeOptions {
+        handshake_limit: Duration::from_millis(100),
+        strangers_max: 2,
+        connections_max: 3,
+        ..options()
+    })
+    .unwrap();
+    run(async {
+        let mut mine = session(&node).await;
+        let mut silent = channel(&node).await;
+        assert!(silent.receive().await.is_err(), "it may stay silent");
+        until(&node, |now| now.control_connections == 1).await;
+        assert!(refusals(&node).contains(&("silent", 1)));
+        let (two, three) = (session(&node).await, session(&node).await);
+        let fourth = connect_control(node.address(), LIMIT).await;
+        assert!(
+            matches!(
+                fourth,
+                Err(ConnectError::Refused {
+                    refusal: Refusal::Busy,
+                    ..
+                })
+            ),
+            "{fourth:?}"
+        );
+        drop((two, three));
+        mine.heartbeat().await.unwrap();
+    });
+    node.stop();
+}
+
+#[test]
+fn a_node_that_stops_ends_its_connections() {
+    let node = MemoryNode::start(options()).unwrap();
+    run(async {
+        let mut mine = session(&node).await;
+        let request = mine.memory_request(0);
+        let connected = connect_queue(node.address(), &request, LIMIT)
+            .await
+            .unwrap();
+        let (figures, address) = (node.figures(), node.address());
+        assert!(figures.is_serving());
+        node.stop();
+        assert!(!figures.is_serving() && connected.is_dead());
+        assert!(mine.heartbeat().await.is_err() && mine.is_broken());
+        assert!(connect_control(address, LIMIT).await.is_err());
+        // Its address is free again.
+        let again = MemoryNode::start(NodeOptions {
+            listen: address,
+            ..options()
+        });
+        again.unwrap().stop();
+    });
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let node = MemoryNode::start(options()).unwrap();
+    let error = |change: &dyn Fn(&mut NodeOptions)| {
+        let mut wanted = options();
+        change(&mut wanted);
+        MemoryNode::start(wanted).unwrap_err().to_string()
+    };
+    let text = error(&|wanted| wanted.listen = node.address());
+    let port = node.address().port().to_string();
+    assert!(
+        text.contains(&port) && text.contains("another memory node"),
+        "{text}"
+    );
+    let text = error(&|wanted| wanted.listen = ([192, 0, 2, 1], 0).into());
+    assert!(text.contains("an address of this machine"), "{text}");
+    let text = error(&|wanted| wanted.threads = 0);
+    assert!(text.contains("threads is 0: must be 1 to 1024"), "{text}");
+    let text = error(&|wanted| wanted.lease = Duration::ZERO);
+    assert!(
+        text.contains("the lease is 0 ns: must be at least"),
+        "{text}"
+    );
+    let text = error(&|wanted| wanted.memory.memory_bytes = 5);
+    assert!(text.contains("the memory is 5 bytes"), "{text}");
+    node.stop();
+}

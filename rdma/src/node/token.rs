@@ -1,0 +1,305 @@
+//! The shared token and what is proved with it.
+//!
+//! - I1: the token never leaves the process; only HMAC-SHA-256 values over fresh nonces do.
+//! - I2: every proof has a label of its own and fields of fixed length before the last, so that none serves as another:
+//!   a side cannot be made to answer its own challenge.
+//! - I3: proofs are compared in constant time; token and keys are zeroed when they are dropped.
+//! - I4: a proof of a memory connection is used up: each counter of a slot is taken once, and only upwards.
+//!
+//! ```text
+//! client                                             node
+//!   hello: client nonce               ------------>
+//!                                     <------------  challenge: node nonce
+//!   HMAC(token, client | nonces | how)------------>
+//!                                     <------------  welcome, HMAC(token, node | nonces | welcome)
+//!   session key = HMAC(token, session | nonces), on both sides
+//!   memory connection: HMAC(session key, memory | session | slot | counter), cut to 16 bytes
+//! ```
+//!
+//! This proves who is at the ends. It does not seal the stream: whoever can change packets on the way can change them.
+//! Source: RFC 2104, NIST SP 800-107 (cutting).
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+/// A random number that is used once.
+pub type Nonce = [u8; 16];
+/// Shows knowledge of a key.
+pub type Proof = [u8; 32];
+/// Shows knowledge of a session's key, in a connect request.
+pub type MemoryProof = [u8; 16];
+
+/// What clients of a memory node know, and nobody else.
+#[derive(Clone)]
+pub struct Token(Zeroizing<Vec<u8>>);
+
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file cannot be read.
+    #[error("cannot read the token file {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// It could be guessed, or is no token at all.
+    #[error(
+        "the token has {bytes} bytes: must be {} to {}; make one with `head -c 32 /dev/urandom | base64`",
+        Token::BYTES_MIN,
+        Token::BYTES_MAX
+    )]
+    Length {
+        /// Its length, without white space around it.
+        bytes: usize,
+    },
+}
+
+impl Token {
+    /// The shortest token, in bytes.
+    pub const BYTES_MIN: usize = 16;
+    /// The longest, in bytes.
+    pub const BYTES_MAX: usize = 4096;
+
+    /// A token, without white space around it.
+    ///
+    /// # Errors
+    /// [`TokenError::Length`].
+    pub fn new(bytes: &[u8]) -> Result<Self, TokenError> {
+        let bytes = bytes.trim_ascii();
+        if !(Self::BYTES_MIN..=Self::BYTES_MAX).contains(&bytes.len()) {
+            return Err(TokenError::Length { bytes: bytes.len() });
+        }
+        Ok(Self(Zeroizing::new(bytes.to_vec())))
+    }
+
+    /// Reads a token from a file.
+    ///
+    /// # Errors
+    /// [`TokenError`].
+    pub fn read(path: &Path) -> Result<Self, TokenError> {
+        // Never grown: a vector that moves leaves its bytes behind.
+        let mut bytes = Zeroizing::new(vec![0; 2 * Self::BYTES_MAX]);
+        let mut filled = 0;
+        let read = File::open(path).and_then(|mut file| {
+            loop {
+                match file.read(&mut bytes[filled..]) {
+                    Ok(0) => return Ok(()),
+                    Ok(more) => filled += more,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        });
+        read.map_err(|source| TokenError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::new(&bytes[..filled])
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// The bytes that proofs are made with. A node without a token uses none: its proofs then show nothing.
+pub(crate) fn key_of(token: Option<&Token>) -> &[u8] {
+    token.map_or(&[], |token| &token.0)
+}
+
+/// Fresh random bytes.
+///
+/// # Errors
+/// The kernel has none to give.
+pub(crate) fn nonce() -> io::Result<Nonce> {
+    let mut nonce = [0; 16];
+    getrandom::fill(&mut nonce).map_err(io::Error::other)?;
+    Ok(nonce)
+}
+
+/// Both sides' nonces of one handshake.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nonces {
+    pub(crate) client: Nonce,
+    pub(crate) node: Nonce,
+}
+
+#[derive(Clone, Copy)]
+enum Label {
+    Client,
+    Node,
+    Session,
+    Memory,
+}
+
+fn mac(key: &[u8], label: Label) -> Hmac<Sha256> {
+    #[allow(clippy::expect_used, reason = "HMAC takes keys of every length")]
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
+    mac.update(b"farcore 1 ");
+    // All of one length.
+    mac.update(match label {
+        Label::Client => b"client ",
+        Label::Node => b"node   ",
+        Label::Session => b"session",
+        Label::Memory => b"memory ",
+    });
+    mac
+}
+
+fn over(key: &[u8], label: Label, nonces: &Nonces, last: &[u8]) -> Hmac<Sha256> {
+    let mut mac = mac(key, label);
+    mac.update(&nonces.client);
+    mac.update(&nonces.node);
+    mac.update(last);
+    mac
+}
+
+fn finish(mac: Hmac<Sha256>) -> Proof {
+    mac.finalize().into_bytes().into()
+}
+
+/// The client's proof; `how` is the encoded way in which it opens the session.
+pub(crate) fn client_proof(key: &[u8], nonces: &Nonces, how: &[u8]) -> Proof {
+    finish(over(key, Label::Client, nonces, how))
+}
+
+pub(crate) fn is_client_proof(key: &[u8], nonces: &Nonces, how: &[u8], proof: &Proof) -> bool {
+    let mac = over(key, Label::Client, nonces, how);
+    mac.verify_slice(proof).is_ok()
+}
+
+/// The node's proof; `welcome` is the encoded welcome.
+pub(crate) fn node_proof(key: &[u8], nonces: &Nonces, welcome: &[u8]) -> Proof {
+    finish(over(key, Label::Node, nonces, welcome))
+}
+
+pub(crate) fn is_node_proof(key: &[u8], nonces: &Nonces, welcome: &[u8], proof: &Proof) -> bool {
+    let mac = over(key, Label::Node, nonces, welcome);
+    mac.verify_slice(proof).is_ok()
+}
+
+/// What a memory connection says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Join {
+    pub(crate) session: u64,
+    pub(crate) slot: u32,
+    pub(crate) counter: u64,
+}
+
+/// The key of one session.
+#[derive(Clone)]
+pub(crate) struct SessionKey(Zeroizing<Proof>);
+
+impl SessionKey {
+    pub(crate) fn derive(key: &[u8], nonces: &Nonces) -> Self {
+        Self(Zeroizing::new(finish(over(
+            key,
+            Label::Session,
+            nonces,
+            &[],
+        ))))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0[..]
+    }
+
+    fn memory(&self, join: &Join) -> Hmac<Sha256> {
+        let mut mac = mac(self.bytes(), Label::Memory);
+        mac.update(&join.session.to_le_bytes());
+        mac.update(&join.slot.to_le_bytes());
+        mac.update(&join.counter.to_le_bytes());
+        mac
+    }
+
+    pub(crate) fn memory_proof(&self, join: &Join) -> MemoryProof {
+        let whole = finish(self.memory(join));
+        let mut proof = [0; 16];
+        proof.copy_from_slice(&whole[..16]);
+        proof
+    }
+
+    pub(crate) fn is_memory_proof(&self, join: &Join, proof: &MemoryProof) -> bool {
+        self.memory(join).verify_truncated_left(proof).is_ok()
+    }
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_trimmed_and_measured() {
+        let exact = Token::new(b" 0123456789abcdef\n").unwrap();
+        assert_eq!(key_of(Some(&exact)), b"0123456789abcdef");
+        assert_eq!(format!("{exact:?}"), "Token(..)");
+        for text in [&b"0123456789abcde\n"[..], b"", &[b'x'; 5000]] {
+            let error = Token::new(text).unwrap_err();
+            let bytes = text.trim_ascii().len().to_string();
+            assert!(error.to_string().contains(&bytes), "{error}");
+        }
+        let error = Token::read(Path::new("/nonexistent/token")).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/token"), "{error}");
+        // A file without end must not be read to its end.
+        let error = Token::read(Path::new("/dev/zero")).unwrap_err();
+        assert!(matches!(error, TokenError::Length { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_proof_serves_for_one_thing_only() {
+        let key = b"0123456789abcdef";
+        let nonces = Nonces {
+            client: [1; 16],
+            node: [2; 16],
+        };
+        let turned = Nonces {
+            client: [2; 16],
+            node: [1; 16],
+        };
+        let proof = client_proof(key, &nonces, b"how");
+        assert!(is_client_proof(key, &nonces, b"how", &proof));
+        assert!(!is_client_proof(key, &nonces, b"hoW", &proof));
+        assert!(!is_client_proof(key, &turned, b"how", &proof));
+        assert!(!is_client_proof(b"another", &nonces, b"how", &proof));
+        assert!(!is_node_proof(key, &nonces, b"how", &proof));
+        assert!(is_node_proof(
+            key,
+            &nonces,
+            b"how",
+            &node_proof(key, &nonces, b"how")
+        ));
+        let session = SessionKey::derive(key, &nonces);
+        let join = Join {
+            session: 7,
+            slot: 1,
+            counter: 3,
+        };
+        let proof = session.memory_proof(&join);
+        assert!(session.is_memory_proof(&join, &proof));
+        for other in [
+            Join { session: 8, ..join },
+            Join { slot: 2, ..join },
+            Join { counter: 4, ..join },
+        ] {
+            assert!(!session.is_memory_proof(&other, &proof));
+        }
+        let another = SessionKey::derive(key, &turned);
+        assert!(!another.is_memory_proof(&join, &proof));
+    }
+}
