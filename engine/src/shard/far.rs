@@ -120,10 +120,10 @@ impl<E: Endpoint> Shard<E> {
             .set(self.extents.total_bytes());
     }
 
-    /// True if a queue pair takes requests now; one that was drained is renewed first.
+    /// True if a queue pair takes requests now; one that was drained, or never connected, is renewed first.
     fn is_up(&mut self, queue: Queue) -> bool {
         let state = self.endpoint.state(queue.index());
-        if state == QueuePairState::Drained {
+        if !matches!(state, QueuePairState::ReadyToSend | QueuePairState::Error) {
             self.endpoint.renew(queue.index());
         }
         match self.endpoint.state(queue.index()) {

@@ -153,6 +153,11 @@ impl Connection {
         self.depth - self.outstanding()
     }
 
+    /// Whether the peer owes an answer.
+    pub(super) fn awaits_answers(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
     /// Whether anything of the peer is awaited.
     pub(super) fn awaits(&self) -> bool {
         !self.in_flight.is_empty() || !self.receives.is_empty()

@@ -140,7 +140,7 @@ impl Queue {
                 Ok(Received::Some) => answered = true,
             }
         }
-        if self.connection.outstanding() == 0 {
+        if !self.connection.awaits_answers() {
             self.silent_since_ns = None;
         } else if answered {
             self.silent_since_ns = Some(now_ns);
