@@ -166,7 +166,7 @@ fn a_node_that_was_started_anew_has_lost_its_pages_and_serves_again() {
     });
     // What lay there is lost, and is told so; all else is as it was.
     let (right_now, unavailable) = read(&engine, 1);
-    assert!(right_now >= right && unavailable > 0);
+    assert!(right_now > KEYS / 4 && unavailable > 0, "{right_now} {unavailable}");
     for number in stored {
         let found = handle.get(&key(number)).wait().unwrap().unwrap();
         assert!(*found == value(number, 1));
