@@ -14,6 +14,7 @@ mod memory;
 mod pool;
 mod region;
 mod remote_allocator;
+mod remote_ptr;
 #[cfg(test)]
 mod testing;
 mod work;
@@ -32,6 +33,7 @@ pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
 pub use remote_allocator::{
     Backing, BlockPlace, RemoteAllocation, RemoteAllocator, RemoteAllocatorError,
 };
+pub use remote_ptr::{RemotePtr, RemotePtrError};
 pub use work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
 };
