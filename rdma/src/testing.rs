@@ -158,6 +158,8 @@ impl Endpoint for TestEndpoint {
 
     fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
         self.inner.ring_doorbell(queue, now_ns);
+        // So that other threads come in between any two steps, also on few cores.
+        std::thread::yield_now();
         // Without latency the answers are there now.
         for (local, expected) in self.lied.drain(..) {
             let region = &self.scratch[local.key.0 as usize];
