@@ -204,6 +204,7 @@ fn nothing_is_owned_twice_or_lost_in_a_crowd() {
 }
 
 #[test]
-fn a_client_that_ignores_what_it_found_is_noticed() {
-    Crowd::new(1, true).run().unwrap_err();
+fn a_claim_that_ignores_the_owner_word_is_noticed() {
+    // One run nearly always does; that depends on how the threads fall.
+    assert!((0..100).any(|seed| Crowd::new(seed, true).run().is_err()));
 }
