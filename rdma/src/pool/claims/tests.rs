@@ -178,7 +178,7 @@ enum Act {
 fn act() -> impl Strategy<Value = Act> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
-        3 => (1u32..5).prop_map(Act::Claim),
+        3 => (1u32..4).prop_map(Act::Claim),
         2 => Just(Act::Free),
         6 => (index(), 1u32..60).prop_map(|(which, times)| Act::Poll(which, times)),
         1 => index().prop_map(Act::Drop),
@@ -188,11 +188,12 @@ fn act() -> impl Strategy<Value = Act> {
 type Call<'a> = Pin<Box<dyn Future<Output = Result<Option<Claim>, ClaimsError>> + 'a>>;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
     /// Calls side by side, dropped anywhere: what they left is freed by later ones, and nothing that is held.
     #[test]
-    fn dropped_calls_lose_nothing(acts in prop::collection::vec(act(), 1..100)) {
-        let nodes = [TestNode::new(&[20], 300), TestNode::new(&[9], 300)];
+    fn dropped_calls_lose_nothing(acts in prop::collection::vec(act(), 1..200)) {
+        // So few that calls often want the same.
+        let nodes = [TestNode::new(&[4], 3000), TestNode::new(&[1], 3000)];
         let claims = &claims(&nodes, 1);
         let mut context = Context::from_waker(Waker::noop());
         let mut calls: Vec<Call<'_>> = Vec::new();
