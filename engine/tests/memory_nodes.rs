@@ -166,7 +166,10 @@ fn a_node_that_was_started_anew_has_lost_its_pages_and_serves_again() {
     });
     // What lay there is lost, and is told so; all else is as it was.
     let (right_now, unavailable) = read(&engine, 1);
-    assert!(right_now > KEYS / 4 && unavailable > 0, "{right_now} {unavailable}");
+    assert!(
+        right_now > KEYS / 4 && unavailable > 0,
+        "{right_now} {unavailable}"
+    );
     for number in stored {
         let found = handle.get(&key(number)).wait().unwrap().unwrap();
         assert!(*found == value(number, 1));
@@ -175,7 +178,10 @@ fn a_node_that_was_started_anew_has_lost_its_pages_and_serves_again() {
     wait_until("writes to the new node", || {
         for number in 2 * KEYS..2 * KEYS + 5_000 {
             let put = handle.put(&key(number), &value(number, 1)).wait();
-            assert!(matches!(put, Ok(_) | Err(Error::Unavailable { .. })), "{put:?}");
+            assert!(
+                matches!(put, Ok(_) | Err(Error::Unavailable { .. })),
+                "{put:?}"
+            );
         }
         engine.flush().unwrap();
         second.figures().statistics().writes > 0
@@ -257,7 +263,10 @@ fn a_token_is_asked_for_and_checked() {
     };
     for (token, says) in [
         (None, "asks for a token"),
-        (Some(Token::new(b"a token of another sort").unwrap()), "wrong token"),
+        (
+            Some(Token::new(b"a token of another sort").unwrap()),
+            "wrong token",
+        ),
     ] {
         let told = open(token)
             .err()

@@ -227,7 +227,8 @@ impl<E: Endpoint> Initiator<E> {
         })
     }
 
-    /// The endpoint itself, to connect or inspect it. Posting or polling there would lose completions.
+    /// The endpoint itself, to connect or inspect it. Posting or polling there would lose completions, and
+    /// `act` must not call the initiator.
     pub fn with_endpoint<T>(&self, act: impl FnOnce(&mut E) -> T) -> T {
         act(&mut self.inner.borrow_mut().endpoint)
     }

@@ -18,6 +18,7 @@ pub mod node;
 mod pool;
 mod region;
 mod remote_allocator;
+mod remote_ptr;
 pub mod tcp;
 #[cfg(test)]
 mod testing;
@@ -41,6 +42,7 @@ pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
 pub use remote_allocator::{
     Backing, BlockPlace, RemoteAllocation, RemoteAllocator, RemoteAllocatorError,
 };
+pub use remote_ptr::{RemotePtr, RemotePtrError};
 pub use work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
 };

@@ -307,7 +307,7 @@ mod tests {
     use super::*;
     use crate::pool::PoolNode;
     use crate::pool::chunk_tests::Counter;
-    use crate::testing::{EXTENT_BYTES, TestEndpoint, TestNode, block_on, initiator, owner};
+    use crate::testing::{TestEndpoint, TestNode, block_on, initiator, owner};
 
     fn layout(bytes: usize, align: usize) -> Layout {
         Layout::from_size_align(bytes, align).expect("a sound layout")
@@ -376,10 +376,7 @@ mod tests {
         let allocator = over_claims(&node);
         block_on(async {
             let one = allocator.allocate(layout(1, 1)).await.unwrap();
-            let three = allocator
-                .allocate(layout(2 * EXTENT_BYTES as usize + 1, 64))
-                .await
-                .unwrap();
+            let three = allocator.allocate(layout((2 << 16) + 1, 64)).await.unwrap();
             assert_eq!(node.table.audit().owned, 4);
             let error = allocator.allocate(layout(1 << 40, 1)).await.unwrap_err();
             assert_eq!(error, RemoteAllocatorError::Exhausted { bytes: 1 << 40 });

@@ -85,9 +85,10 @@ pub(crate) struct TestEndpoint {
     scratch: Vec<Arc<Region>>,
     /// Requests until it takes no more, as if its process had died.
     pub(crate) life: Option<u32>,
-    /// Whether every compare-and-swap is made to look as if it had found what it expected.
+    /// Whether every swap of an owner word is made to look as if it had found what it expected.
     pub(crate) lies: bool,
     lied: Vec<(LocalSlice, u64)>,
+    rung: u32,
 }
 
 impl TestEndpoint {
@@ -100,6 +101,7 @@ impl TestEndpoint {
             life: None,
             lies: false,
             lied: Vec::new(),
+            rung: 0,
         }
     }
 
@@ -150,7 +152,15 @@ impl Endpoint for TestEndpoint {
             let reason = "outside the region";
             return Err(PostError::Invalid { request, reason });
         };
-        if let (true, Work::CompareAndSwap { expected, .. }) = (self.lies, request.work) {
+        if let (
+            true,
+            Work::CompareAndSwap {
+                expected, remote, ..
+            },
+        ) = (self.lies, request.work)
+            && remote.key == self.nodes[queue].map.table.key
+            && remote.offset >= self.nodes[queue].map.owner_slice(0).offset
+        {
             self.lied.push((request.work.local(), expected));
         }
         self.inner.post(queue, translated)
@@ -158,6 +168,12 @@ impl Endpoint for TestEndpoint {
 
     fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
         self.inner.ring_doorbell(queue, now_ns);
+        // So that other threads come in between any two steps, also on few cores.
+        // Now and then long enough for whole sweeps.
+        self.rung = self.rung.wrapping_add(1);
+        for _ in 0..if self.rung.is_multiple_of(16) { 40 } else { 1 } {
+            std::thread::yield_now();
+        }
         // Without latency the answers are there now.
         for (local, expected) in self.lied.drain(..) {
             let region = &self.scratch[local.key.0 as usize];

@@ -6,15 +6,15 @@
 //!
 //! - I1: no two calls of one client ever try, hold or free the same extent: `mine` has a bit for each. So what is in doubt
 //!   can be freed by the owner's id without hitting what another call holds.
-//! - I2: a claim or free that failed or was dropped half-way leaves its run in doubt; the next call on the node frees of
-//!   it what is the owner's. A queue pair keeps its order, so what was posted before is done by then.
+//! - I2: a claim or free that failed or was dropped half-way leaves its run in doubt; the next claim on the node, or
+//!   [`Claims::settle`], frees of it what is the owner's. A queue pair keeps its order, so what was posted before is done by then.
 //!
 //! A connection that is renewed must not let late requests of the old one through: the node tears the old one down first.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::map::{self, ExtentRun, NodeMap, NodeMapError, OwnerId, WORD_BITS, WORD_BYTES};
+use super::map::{self, ExtentRun, NodeMap, NodeMapError, OwnerId, WORD_BITS};
 use super::protocol::{self, Place, Swap, Tried, Words};
 use super::table::NotOwned;
 use crate::endpoint::Endpoint;
@@ -258,7 +258,8 @@ impl<E: Endpoint> Claims<E> {
     /// Gives a claim back. Cost: two round trips.
     ///
     /// # Errors
-    /// [`ClaimsError`]. After a fault of the fabric the claim is given back at a later call; so it is if the call is dropped.
+    /// [`ClaimsError`]. After a fault of the fabric the claim is given back at a later claim, or by [`Claims::settle`]; so it is if
+    /// the call is dropped.
     pub fn free(&self, claim: Claim) -> impl Future<Output = Result<(), ClaimsError>> {
         // Begun at once: also a call that is never polled leaves the run in doubt, not lost.
         let begun = self.begin_free(&claim);
@@ -299,6 +300,20 @@ impl<E: Endpoint> Claims<E> {
     pub fn free_count(&self) -> u64 {
         let free = |node: &Node| u64::from(node.seen.borrow().free);
         self.nodes.iter().map(free).sum()
+    }
+
+    /// Frees what calls that failed or were dropped left behind. Cost: nothing if there is none.
+    ///
+    /// # Errors
+    /// [`ClaimsError::Fabric`], the last one; the other nodes are settled.
+    pub async fn settle(&self) -> Result<(), ClaimsError> {
+        let mut done = Ok(());
+        for node in &self.nodes {
+            if let Err(error) = self.settle_doubts(node).await {
+                done = Err(error.into());
+            }
+        }
+        done
     }
 
     /// Reads all nodes' bitmaps afresh. Cost: a round trip for each node.
@@ -397,7 +412,7 @@ impl<E: Endpoint> Claims<E> {
     async fn read_bitmap(&self, node: &Node) -> Result<(), InitiatorError> {
         let map = &node.at.map;
         let words = map.bitmap_words() as usize;
-        let mut bytes = vec![0; words * WORD_BYTES as usize];
+        let mut bytes = vec![0; words * size_of::<u64>()];
         let words_per_read = self.initiator.longest_bytes() / 8;
         let mut reads: Vec<ReadInto<'_>> = (0..)
             .zip(bytes.chunks_mut(words_per_read as usize * 8))

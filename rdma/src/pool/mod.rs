@@ -15,6 +15,10 @@
 
 mod chunk;
 mod claims;
+#[cfg(test)]
+mod crowd;
+#[cfg(test)]
+mod interleavings;
 mod map;
 mod protocol;
 mod table;

@@ -122,24 +122,42 @@ impl Table {
         self.extents
     }
 
-    /// Claims `count` adjacent extents; `None` if there is no such run within a bitmap word. Cost: two atomics an extent
-    /// and a step for each word without room.
+    /// Claims `count` adjacent extents; `None` if there is no such run within a bitmap word. The run may reach over the end
+    /// of a data region: see [`Table::claim_fitting`]. Cost: two atomics an extent and a step for each word without room.
     pub fn claim(&self, owner: OwnerId, count: u32) -> Option<ExtentRun> {
+        self.claim_fitting(owner, count, |_| true)
+    }
+
+    /// The same, with only runs that `fits` says yes to.
+    pub fn claim_fitting(
+        &self,
+        owner: OwnerId,
+        count: u32,
+        fits: impl Fn(ExtentRun) -> bool,
+    ) -> Option<ExtentRun> {
         let words = map::bitmap_words_for(self.extents);
         // ORDERING: relaxed; it is only a hint where to begin.
         let start = self.cursor.load(Ordering::Relaxed) % words;
         for step in 0..words {
             let word = (start + step) % words;
             let mut seen = self.get(Place::Bitmap(word));
-            while let Some(run) = ExtentRun::find(word, seen, count, 0) {
+            // Starts of runs that are not to be tried again: each turn is a step forward, ours or somebody else's.
+            let mut passed = 0;
+            while let Some(run) = ExtentRun::find(word, seen | passed, count, 0) {
+                if !fits(run) {
+                    passed |= 1 << (run.first() % WORD_BITS);
+                    continue;
+                }
                 match now(protocol::claim(&self, owner, run, seen)) {
                     Tried::Claimed(_) => {
                         self.cursor.store(word, Ordering::Relaxed);
                         return Some(run);
                     }
-                    // Somebody else got on, or the bits of the run are set now: each turn is somebody's step forward.
                     Tried::Conflict(word) => seen = word,
-                    Tried::Refused(word) => seen = word | run.mask(),
+                    Tried::Refused(word) => {
+                        seen = word;
+                        passed |= run.mask();
+                    }
                 }
             }
         }
@@ -365,6 +383,16 @@ mod tests {
         for count in [0, 65, u32::MAX] {
             assert_eq!(table.claim(owner(1), count), None);
         }
+    }
+
+    #[test]
+    fn runs_that_do_not_fit_are_passed_over() {
+        let table = table(8);
+        let fits = |run: ExtentRun| run.first() != 0 && run.first() != 4;
+        let run = table.claim_fitting(owner(1), 2, fits).unwrap();
+        assert_eq!(run.first(), 2);
+        assert_eq!(table.claim_fitting(owner(1), 4, fits), None);
+        clean(&table, 2);
     }
 
     #[test]

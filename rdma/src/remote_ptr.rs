@@ -1,0 +1,565 @@
+//! A typed pointer into far memory: plain data only, never out of the bounds of its allocation.
+//!
+//! Holds a queue pair, a place, and the bounds of the allocation that it came from; it owns nothing, so it may be copied,
+//! and does not know when the allocation is freed. Bounds, alignment and length are checked before anything is posted.
+//!
+//! - I1: the bounds never change: not by an offset, an index or a cast.
+//! - I2: a pointer itself may lie anywhere, so that arithmetic can pass by the end; only an access is checked.
+//!
+//! ```compile_fail,E0277
+//! # use farcore_rdma::{RemoteAllocation, RemotePtr};
+//! # fn far(allocation: &RemoteAllocation) {
+//! let text = RemotePtr::<&str>::new(allocation); // an address of this process means nothing over there
+//! # }
+//! ```
+//!
+//! ```compile_fail,E0277
+//! # use farcore_rdma::{RemoteAllocation, RemotePtr};
+//! # fn far(allocation: &RemoteAllocation) {
+//! let flag = RemotePtr::<bool>::new(allocation); // not every byte over there is a bool
+//! # }
+//! ```
+//!
+//! Plain data is fine:
+//!
+//! ```
+//! # use farcore_rdma::{RemoteAllocation, RemotePtr};
+//! # fn far(allocation: &RemoteAllocation) {
+//! let numbers = RemotePtr::<[u32; 4]>::new(allocation);
+//! # }
+//! ```
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+
+use crate::endpoint::Endpoint;
+use crate::initiator::{Initiator, InitiatorError, ReadInto};
+use crate::remote_allocator::RemoteAllocation;
+use crate::work::{RemoteKey, RemoteSlice};
+
+/// Why far memory was not reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RemotePtrError {
+    /// The access leaves the allocation.
+    #[error("{bytes} bytes at {offset} of an allocation of {limit}")]
+    OutOfBounds {
+        /// Where it begins, from the allocation's start.
+        offset: i128,
+        /// Its length.
+        bytes: u64,
+        /// The allocation's length.
+        limit: u64,
+    },
+    /// The place is not aligned for the type.
+    #[error("byte {offset} of the region is not aligned to {align}")]
+    Unaligned {
+        /// Where it begins, from the region's start.
+        offset: u64,
+        /// What the type needs.
+        align: u64,
+    },
+    /// Pointers and values do not pair up.
+    #[error("{pointers} pointers and {values} values: must be as many")]
+    Lengths {
+        /// How many pointers.
+        pointers: usize,
+        /// How many values.
+        values: usize,
+    },
+    /// The pointers of one batch lie behind different queue pairs.
+    #[error(
+        "pointers behind queue pairs {first} and {other} in one batch: read each queue pair's by themselves"
+    )]
+    Queues {
+        /// That of the first.
+        first: usize,
+        /// Another one.
+        other: usize,
+    },
+    /// The fabric failed.
+    #[error(transparent)]
+    Fabric(#[from] InitiatorError),
+}
+
+/// Points to a `T` in far memory.
+pub struct RemotePtr<T> {
+    queue: usize,
+    key: RemoteKey,
+    /// The allocation's first byte, in its region.
+    base: u64,
+    /// The allocation's length.
+    limit: u64,
+    /// From the allocation's start; 128 bits hold every sum of these.
+    offset: i128,
+    points_to: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for RemotePtr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for RemotePtr<T> {}
+
+impl<T> fmt::Debug for RemotePtr<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemotePtr")
+            .field("queue", &self.queue)
+            .field("key", &self.key)
+            .field("base", &self.base)
+            .field("limit", &self.limit)
+            .field("offset", &self.offset)
+            .finish()
+    }
+}
+
+impl<T> PartialEq for RemotePtr<T> {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |of: &Self| (of.queue, of.key, of.base, of.limit, of.offset);
+        of(self) == of(other)
+    }
+}
+
+impl<T> Eq for RemotePtr<T> {}
+
+impl<T: Pod> RemotePtr<T> {
+    const BYTES: usize = size_of::<T>();
+
+    /// Points to the start of an allocation.
+    #[must_use]
+    pub fn new(allocation: &RemoteAllocation) -> Self {
+        Self::at(allocation.queue(), allocation.slice(), allocation.bytes())
+    }
+
+    /// Points to the start of a piece of far memory that the caller has by other means.
+    #[must_use]
+    pub fn at(queue: usize, slice: RemoteSlice, bytes: u64) -> Self {
+        Self {
+            queue,
+            key: slice.key,
+            base: slice.offset,
+            limit: bytes,
+            offset: 0,
+            points_to: PhantomData,
+        }
+    }
+
+    /// The same place as another type, with the same bounds.
+    #[must_use]
+    pub fn cast<U: Pod>(self) -> RemotePtr<U> {
+        RemotePtr {
+            queue: self.queue,
+            key: self.key,
+            base: self.base,
+            limit: self.limit,
+            offset: self.offset,
+            points_to: PhantomData,
+        }
+    }
+
+    /// Some bytes further, or back.
+    #[must_use]
+    pub fn byte_offset(self, bytes: i64) -> Self {
+        Self {
+            offset: self.offset.saturating_add(i128::from(bytes)),
+            ..self
+        }
+    }
+
+    /// Some values further, or back.
+    #[must_use]
+    pub fn offset(self, count: i64) -> Self {
+        // A type is far shorter than 2^63 bytes, so the product fits.
+        let bytes = i128::from(count) * Self::BYTES as i128;
+        Self {
+            offset: self.offset.saturating_add(bytes),
+            ..self
+        }
+    }
+
+    /// The value of this index, as in an array that begins here.
+    #[must_use]
+    pub fn index(self, index: usize) -> Self {
+        let bytes = (index as i128).saturating_mul(Self::BYTES as i128);
+        Self {
+            offset: self.offset.saturating_add(bytes),
+            ..self
+        }
+    }
+
+    /// Whole values from here to the end of the allocation.
+    #[must_use]
+    pub fn remaining(self) -> usize {
+        let bytes = (i128::from(self.limit) - self.offset).max(0);
+        match Self::BYTES {
+            0 => usize::MAX,
+            size => usize::try_from(bytes / size as i128).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// The queue pair that it is reached by.
+    #[must_use]
+    pub fn queue(self) -> usize {
+        self.queue
+    }
+
+    /// Checks an access to `count` values.
+    fn slice(self, count: usize, align: usize) -> Result<RemoteSlice, RemotePtrError> {
+        let bytes = (count as u64).saturating_mul(Self::BYTES as u64);
+        let out_of_bounds = RemotePtrError::OutOfBounds {
+            offset: self.offset,
+            bytes,
+            limit: self.limit,
+        };
+        let start = u64::try_from(self.offset).map_err(|_| out_of_bounds)?;
+        if start.checked_add(bytes).is_none_or(|end| end > self.limit) {
+            return Err(out_of_bounds);
+        }
+        let offset = self.base.checked_add(start).ok_or(out_of_bounds)?;
+        let align = align as u64;
+        if !offset.is_multiple_of(align) {
+            return Err(RemotePtrError::Unaligned { offset, align });
+        }
+        Ok(RemoteSlice {
+            key: self.key,
+            offset,
+        })
+    }
+
+    fn aligned_slice(self, count: usize) -> Result<RemoteSlice, RemotePtrError> {
+        self.slice(count, align_of::<T>())
+    }
+
+    /// The value. Cost: one round trip.
+    ///
+    /// # Errors
+    /// [`RemotePtrError`].
+    pub async fn read<E: Endpoint>(self, initiator: &Initiator<E>) -> Result<T, RemotePtrError> {
+        let mut value = T::zeroed();
+        self.read_slice(initiator, std::slice::from_mut(&mut value))
+            .await?;
+        Ok(value)
+    }
+
+    /// As many values as `values` has, from here on. Cost: one round trip. It is not atomic: parts may be older.
+    ///
+    /// # Errors
+    /// [`RemotePtrError`]; it is too long for one transfer if [`InitiatorError::TooLong`] says so.
+    pub async fn read_slice<E: Endpoint>(
+        self,
+        initiator: &Initiator<E>,
+        values: &mut [T],
+    ) -> Result<(), RemotePtrError> {
+        let slice = self.aligned_slice(values.len())?;
+        let into = bytemuck::cast_slice_mut(values);
+        if into.is_empty() {
+            return Ok(());
+        }
+        Ok(initiator.read(self.queue, slice, into).await?)
+    }
+
+    /// The values of many pointers behind one queue pair. Cost: one doorbell and round trip, as far as the queue holds them.
+    ///
+    /// # Errors
+    /// [`RemotePtrError`], with nothing posted unless it is [`RemotePtrError::Fabric`].
+    pub async fn read_many<E: Endpoint>(
+        initiator: &Initiator<E>,
+        pointers: &[Self],
+        values: &mut [T],
+    ) -> Result<(), RemotePtrError> {
+        let Some(&Self { queue: first, .. }) = pointers.first() else {
+            return Self::same_length(pointers, values);
+        };
+        Self::same_length(pointers, values)?;
+        if let Some(other) = pointers
+            .iter()
+            .map(|pointer| pointer.queue)
+            .find(|&queue| queue != first)
+        {
+            return Err(RemotePtrError::Queues { first, other });
+        }
+        let mut reads = Vec::with_capacity(pointers.len());
+        for (pointer, value) in pointers.iter().zip(values) {
+            reads.push(ReadInto {
+                remote: pointer.aligned_slice(1)?,
+                into: bytemuck::bytes_of_mut(value),
+            });
+        }
+        if Self::BYTES == 0 {
+            return Ok(());
+        }
+        Ok(initiator.read_many(first, &mut reads).await?)
+    }
+
+    fn same_length(pointers: &[Self], values: &[T]) -> Result<(), RemotePtrError> {
+        let (pointers, values) = (pointers.len(), values.len());
+        if pointers == values {
+            return Ok(());
+        }
+        Err(RemotePtrError::Lengths { pointers, values })
+    }
+
+    /// Stores a value. Cost: one round trip.
+    ///
+    /// # Errors
+    /// [`RemotePtrError`].
+    pub async fn write<E: Endpoint>(
+        self,
+        initiator: &Initiator<E>,
+        value: &T,
+    ) -> Result<(), RemotePtrError> {
+        self.write_slice(initiator, std::slice::from_ref(value))
+            .await
+    }
+
+    /// Stores values from here on. Cost: one round trip. It is not atomic: others may see parts of it.
+    ///
+    /// # Errors
+    /// [`RemotePtrError`], as of [`RemotePtr::read_slice`].
+    pub async fn write_slice<E: Endpoint>(
+        self,
+        initiator: &Initiator<E>,
+        values: &[T],
+    ) -> Result<(), RemotePtrError> {
+        let slice = self.aligned_slice(values.len())?;
+        let from = bytemuck::cast_slice(values);
+        if from.is_empty() {
+            return Ok(());
+        }
+        Ok(initiator.write(self.queue, slice, from).await?)
+    }
+}
+
+/// Atomics, on 64-bit words.
+impl RemotePtr<u64> {
+    /// Stores `desired` if the word is `expected`; answers what it was. Cost: one round trip.
+    ///
+    /// # Errors
+    /// [`RemotePtrError`].
+    pub async fn compare_and_swap<E: Endpoint>(
+        self,
+        initiator: &Initiator<E>,
+        expected: u64,
+        desired: u64,
+    ) -> Result<u64, RemotePtrError> {
+        // Eight everywhere, whatever a host's own alignment of u64 is.
+        let slice = self.slice(1, 8)?;
+        Ok(initiator
+            .compare_and_swap(self.queue, slice, expected, desired)
+            .await?)
+    }
+
+    /// Adds to the word, wrapping; answers what it was. Cost: one round trip.
+    ///
+    /// # Errors
+    /// [`RemotePtrError`].
+    pub async fn fetch_add<E: Endpoint>(
+        self,
+        initiator: &Initiator<E>,
+        addend: u64,
+    ) -> Result<u64, RemotePtrError> {
+        let slice = self.slice(1, 8)?;
+        Ok(initiator.fetch_add(self.queue, slice, addend).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytemuck::Zeroable;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{TestEndpoint, TestNode, block_on, initiator};
+
+    #[derive(Clone, Copy, PartialEq, Debug, Pod, Zeroable)]
+    #[repr(C)]
+    struct Point {
+        x: u32,
+        y: u32,
+        z: u64,
+    }
+
+    const KEY: RemoteKey = RemoteKey(2);
+
+    fn far() -> (TestNode, Initiator<TestEndpoint>) {
+        let node = TestNode::new(&[1], 0);
+        let initiator = initiator(std::slice::from_ref(&node));
+        (node, initiator)
+    }
+
+    fn pointer<T: Pod>(offset: u64, bytes: u64) -> RemotePtr<T> {
+        RemotePtr::at(0, RemoteSlice { key: KEY, offset }, bytes)
+    }
+
+    #[test]
+    fn values_come_back() {
+        let (_node, initiator) = far();
+        block_on(async {
+            let points = pointer::<Point>(64, 160);
+            let all: Vec<Point> = (0..10)
+                .map(|x| Point {
+                    x,
+                    y: 2 * x,
+                    z: u64::from(x) << 40,
+                })
+                .collect();
+            points.write_slice(&initiator, &all).await.unwrap();
+            assert_eq!(points.index(3).read(&initiator).await.unwrap(), all[3]);
+            let mut back = vec![Point::zeroed(); 9];
+            points
+                .offset(1)
+                .read_slice(&initiator, &mut back)
+                .await
+                .unwrap();
+            assert_eq!(back, all[1..]);
+            let picked = [7, 0, 9].map(|index| points.index(index));
+            let mut back = [Point::zeroed(); 3];
+            RemotePtr::read_many(&initiator, &picked, &mut back)
+                .await
+                .unwrap();
+            assert_eq!(back, [all[7], all[0], all[9]]);
+            points
+                .index(9)
+                .offset(-1)
+                .write(&initiator, &all[0])
+                .await
+                .unwrap();
+            assert_eq!(points.index(8).read(&initiator).await.unwrap(), all[0]);
+            let word = points.index(1).byte_offset(8).cast::<u64>();
+            assert_eq!(word.fetch_add(&initiator, 5).await, Ok(1 << 40));
+            assert_eq!(
+                word.compare_and_swap(&initiator, (1 << 40) + 5, 1).await,
+                Ok((1 << 40) + 5)
+            );
+            assert_eq!(points.index(1).read(&initiator).await.unwrap().z, 1);
+            assert_eq!(
+                (
+                    points.remaining(),
+                    points.index(9).remaining(),
+                    points.index(11).remaining()
+                ),
+                (10, 1, 0)
+            );
+        });
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_nothing_is_posted() {
+        let (_node, initiator) = far();
+        // Not one request may be posted.
+        initiator.with_endpoint(|endpoint| endpoint.life = Some(0));
+        let words = pointer::<u64>(64, 20);
+        block_on(async {
+            let error = words.index(2).read(&initiator).await.unwrap_err();
+            assert_eq!(
+                error,
+                RemotePtrError::OutOfBounds {
+                    offset: 16,
+                    bytes: 8,
+                    limit: 20
+                }
+            );
+            assert_eq!(error.to_string(), "8 bytes at 16 of an allocation of 20");
+            let error = words.offset(-1).write(&initiator, &1).await.unwrap_err();
+            assert_eq!(
+                error,
+                RemotePtrError::OutOfBounds {
+                    offset: -8,
+                    bytes: 8,
+                    limit: 20
+                }
+            );
+            let error = words
+                .byte_offset(4)
+                .fetch_add(&initiator, 1)
+                .await
+                .unwrap_err();
+            assert_eq!(
+                error,
+                RemotePtrError::Unaligned {
+                    offset: 68,
+                    align: 8
+                }
+            );
+            for far in [
+                words.offset(i64::MAX).offset(i64::MAX),
+                words.offset(i64::MIN),
+                words.index(usize::MAX),
+            ] {
+                let error = far.compare_and_swap(&initiator, 0, 1).await;
+                assert!(matches!(error, Err(RemotePtrError::OutOfBounds { .. })));
+            }
+            let mut three = [0; 3];
+            let error = words.read_slice(&initiator, &mut three).await;
+            assert!(matches!(
+                error,
+                Err(RemotePtrError::OutOfBounds { bytes: 24, .. })
+            ));
+            let error =
+                RemotePtr::read_many(&initiator, &[words, words.index(2)], &mut three[..2]).await;
+            assert!(matches!(error, Err(RemotePtrError::OutOfBounds { .. })));
+            let (pointers, values) = (2, 3);
+            let error = RemotePtr::read_many(&initiator, &[words; 2], &mut three).await;
+            assert_eq!(error, Err(RemotePtrError::Lengths { pointers, values }));
+            let error = RemotePtr::read_many(&initiator, &[], &mut three).await;
+            assert!(matches!(
+                error,
+                Err(RemotePtrError::Lengths { pointers: 0, .. })
+            ));
+            let other = RemotePtr { queue: 1, ..words };
+            let error = RemotePtr::read_many(&initiator, &[words, other], &mut three[..2]).await;
+            assert_eq!(error, Err(RemotePtrError::Queues { first: 0, other: 1 }));
+            words.cast::<()>().write(&initiator, &()).await.unwrap();
+            assert_eq!(words.cast::<[u8; 0]>().remaining(), usize::MAX);
+            let edge = pointer::<u8>(u64::MAX, u64::MAX)
+                .index(1)
+                .read(&initiator)
+                .await;
+            assert!(matches!(edge, Err(RemotePtrError::OutOfBounds { .. })));
+            let posted = words.read(&initiator).await;
+            assert!(matches!(
+                posted,
+                Err(RemotePtrError::Fabric(InitiatorError::Down { .. }))
+            ));
+        });
+    }
+
+    /// One step of arithmetic.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Bytes(i8),
+        Offset(i8),
+        Index(u8),
+    }
+
+    proptest! {
+        #[test]
+        fn no_arithmetic_leaves_the_allocation(base in 0u64..256, limit in 0u64..300, steps in prop::collection::vec(prop_oneof![any::<i8>().prop_map(Step::Bytes), any::<i8>().prop_map(Step::Offset), any::<u8>().prop_map(Step::Index)], 0..4), count in 0usize..5) {
+            let (node, initiator) = far();
+            let (mut far, mut place) = (pointer::<u8>(base, limit).cast::<u32>(), i128::from(base));
+            for step in steps {
+                (far, place) = match step {
+                    Step::Bytes(bytes) => (far.byte_offset(bytes.into()), place + i128::from(bytes)),
+                    Step::Offset(count) => (far.offset(count.into()), place + 4 * i128::from(count)),
+                    Step::Index(index) => (far.cast::<[u16; 2]>().index(index.into()).cast(), place + 4 * i128::from(index)),
+                };
+            }
+            let end = place + 4 * count as i128;
+            let inside = place >= i128::from(base) && end <= i128::from(base + limit);
+            let done = block_on(far.write_slice(&initiator, &vec![u32::MAX; count]));
+            prop_assert_eq!(done.is_ok(), inside && place % 4 == 0, "{:?}", done);
+            // Only those bytes were written.
+            let data = usize::try_from(node.map.table.bytes).unwrap();
+            #[allow(unsafe_code)]
+            // SAFETY: no request is under way.
+            let copy = unsafe { node.node.copy_for_inspection() };
+            for (byte, value) in (0i128..).zip(&copy[data..data + 1024]) {
+                let written = done.is_ok() && (place..end).contains(&byte);
+                prop_assert_eq!(*value, if written { 0xFF } else { 0 });
+            }
+        }
+    }
+}
