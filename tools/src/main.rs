@@ -1,6 +1,7 @@
 //! The `farcore` command: operate and inspect Farcore.
 
 mod doctor;
+mod memnode;
 
 use std::process::ExitCode;
 
@@ -17,10 +18,13 @@ struct Arguments {
 enum Command {
     /// Tell what this machine lacks to run Farcore well, and how to mend it.
     Doctor,
+    /// Lend this machine's memory to engines elsewhere.
+    Memnode(memnode::Arguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Doctor => doctor::run(),
+        Command::Memnode(arguments) => memnode::run(&arguments),
     }
 }
