@@ -246,8 +246,10 @@ impl<E: Endpoint> Shard<E> {
         };
         let mut busy = self.move_landed(&mut victim);
         match victim.directory {
-            Directory::Unposted => busy |= self.read_directory(&mut victim),
-            Directory::Posted(_) => {}
+            Directory::Unposted if victim.fault == Fault::None => {
+                busy |= self.read_directory(&mut victim);
+            }
+            Directory::Unposted | Directory::Posted(_) => {}
             Directory::Local | Directory::Landed(_) => busy |= self.look_on(&mut victim),
         }
         let reading = self.compactor.runs.iter().any(Option::is_some)

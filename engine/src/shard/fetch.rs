@@ -144,10 +144,7 @@ impl<E: Endpoint> Shard<E> {
             Some(first) => (first.kind, first.key_bytes as usize),
             None => return,
         };
-        // A record too long for a class is always verified: its header says how many bytes die with it.
-        let whole = whole
-            || class.units().is_none()
-            || matches!(kind, ParkedKind::Get | ParkedKind::Swap(_));
+        let whole = whole || matches!(kind, ParkedKind::Get | ParkedKind::Swap(_));
         let head_units = units_for(key_bytes, 0);
         let entry = self.flights.get(flight);
         // A record too long for a class says its length in its header, which an earlier READ has brought.

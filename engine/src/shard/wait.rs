@@ -267,6 +267,7 @@ impl<E: Endpoint> Shard<E> {
                         self.flights.get(flight).exact = header.units();
                         let end = UNIT_BYTES + key.len();
                         let slot = self.index.find_address(hash, address);
+                        // A record too long for a class is always verified: its header says how many bytes die with it.
                         let long = slot.is_some_and(|position| {
                             self.index.slot(position).class().units().is_none()
                         });

@@ -1,6 +1,6 @@
 //! The model test of a shard: seeded, single-threaded, in simulated time, against a `HashMap`.
 //!
-//! Tiny limits force growth, flush, eviction, caching, read-ahead and compaction; the fabric delays, reorders and
+//! Here are the harness and the run against the model; `model` and `nodes` say with what settings. Tiny limits force growth, flush, eviction, caching, read-ahead and compaction; the fabric delays, reorders and
 //! fails. `FARCORE_SEED=<n>` replays one seed.
 
 #![expect(
@@ -9,23 +9,25 @@
     reason = "test data is small"
 )]
 
+mod model;
+mod nodes;
+mod wire;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use farcore_rdma::{
-    Completion, EmbeddedEndpoint, EmbeddedNode, Endpoint, FaultPlan, LinkModel, LocalKey, Lock,
-    PostError, QueuePairState, Region, RegionOptions, RemoteSlice, WorkRequest,
+    EmbeddedEndpoint, EmbeddedNode, LinkModel, Lock, Region, RegionOptions, RemoteSlice,
 };
 use farcore_tuning::ShardCounters;
 
+use self::wire::Wire;
 use super::pages::{PageKind, PageState};
 use super::{Answers, Extents, LaneId, NodeId, QUEUES_PER_NODE, Request, Shard, ShardOptions};
 use crate::cipher::{EncryptionKey, PageCipher};
 use crate::error::Error;
-use crate::index::{Position, Slot};
-use crate::log::record::LocalRecord;
 use crate::operation::{Answer, Operation};
 use crate::routing::Hasher128;
 
@@ -81,53 +83,7 @@ impl Answers for &Inbox {
     }
 }
 
-/// An endpoint whose queue pairs cannot be renewed while they are cut, as those to another host are.
-#[derive(Debug)]
-struct Wire {
-    inner: EmbeddedEndpoint,
-    /// A bit for each queue pair.
-    cut: Rc<Cell<u128>>,
-}
-
-impl Endpoint for Wire {
-    fn register(&mut self, region: Arc<Region>) -> LocalKey {
-        self.inner.register(region)
-    }
-    fn queues(&self) -> usize {
-        self.inner.queues()
-    }
-    fn post(&mut self, queue: usize, request: WorkRequest) -> Result<(), PostError> {
-        self.inner.post(queue, request)
-    }
-    fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
-        self.inner.ring_doorbell(queue, now_ns);
-    }
-    fn room(&self, queue: usize) -> usize {
-        self.inner.room(queue)
-    }
-    fn state(&self, queue: usize) -> QueuePairState {
-        self.inner.state(queue)
-    }
-    fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
-        self.inner.poll(now_ns, completions)
-    }
-    fn next_due_ns(&self) -> Option<u64> {
-        self.inner.next_due_ns()
-    }
-    fn outstanding(&self) -> usize {
-        self.inner.outstanding()
-    }
-    fn outstanding_on(&self, queue: usize) -> usize {
-        self.inner.outstanding_on(queue)
-    }
-    fn renew(&mut self, queue: usize) {
-        if self.cut.get() & 1 << queue == 0 {
-            self.inner.renew(queue);
-        }
-    }
-}
-
-fn name(node: usize) -> String {
+fn node_name(node: usize) -> String {
     format!("node-{node}")
 }
 
@@ -135,9 +91,20 @@ struct House {
     shard: Shard<Wire>,
     nodes: Vec<Arc<EmbeddedNode>>,
     cut: Rc<Cell<u128>>,
+    /// When each node came back last; `None` while it is lost.
+    back_ns: Vec<Option<u64>>,
     hasher: Hasher128,
     inbox: Inbox,
     now_ns: u64,
+}
+
+/// How a lost node comes to be known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outages {
+    /// Its queue pairs can be renewed, and every request on them fails.
+    Mute,
+    /// Its queue pairs cannot be renewed before it is back.
+    Cut,
 }
 
 #[derive(Clone)]
@@ -149,6 +116,10 @@ struct Setting {
     link: LinkModel,
     cipher: bool,
     keys_expected: u64,
+    /// Nodes are lost and come back at random.
+    outages: Option<Outages>,
+    /// No record is too long for a size class: the accounts are exact.
+    short: bool,
     /// A fault planted half-way, which the model must notice.
     sabotage: Option<fn(&mut House)>,
 }
@@ -162,6 +133,8 @@ impl Default for Setting {
             link: LinkModel::default(),
             cipher: false,
             keys_expected: 1_000,
+            outages: None,
+            short: false,
             sabotage: None,
         }
     }
@@ -183,7 +156,7 @@ impl House {
         let node_bytes = setting.far_bytes / setting.nodes;
         let node = |_| Arc::new(EmbeddedNode::new(region(node_bytes), setting.link.clone()));
         let nodes: Vec<_> = (0..setting.nodes).map(node).collect();
-        let names = (0..setting.nodes).map(|node| name(node).into());
+        let names = (0..setting.nodes).map(|node| node_name(node).into());
         let pages = node_bytes / page_bytes as usize;
         let mut extents = Extents::new(names, page_bytes, pages * setting.nodes);
         for (number, node) in nodes.iter().enumerate() {
@@ -218,6 +191,7 @@ impl House {
         .unwrap();
         Self {
             shard,
+            back_ns: vec![Some(0); nodes.len()],
             nodes,
             cut,
             hasher: Hasher128::new(1),
@@ -238,6 +212,41 @@ impl House {
             false,
             &mut &self.inbox,
         ) == 1
+    }
+
+    fn lose(&mut self, node: usize, outages: Outages) {
+        self.nodes[node].lose();
+        self.back_ns[node] = None;
+        if outages == Outages::Cut {
+            self.cut.set(self.cut.get() | 0b11 << (2 * node));
+        }
+    }
+
+    fn restore(&mut self, node: usize) {
+        self.nodes[node].restore();
+        self.back_ns[node] = Some(self.now_ns);
+        self.cut.set(self.cut.get() & !(0b11 << (2 * node)));
+    }
+
+    /// The nodes where a far record that may be a key's lies.
+    fn far_nodes(&self, key: &[u8]) -> Vec<usize> {
+        let shard = &self.shard;
+        let candidates = shard.index.candidates(self.hasher.hash(key).index);
+        let pages = candidates.map(|(_, slot)| slot.address().page(shard.shape));
+        pages
+            .filter(|&page| shard.pages.pointer(page).is_null())
+            .filter_map(|page| shard.node_of(page).map(NodeId::position))
+            .collect()
+    }
+
+    /// True if a request that was offered at some time may be told this: the named node was lost since, and holds its key.
+    fn may_be_told(&self, key: &[u8], error: &Error, offered_ns: u64) -> bool {
+        let Error::Unavailable { node, .. } = error else {
+            return false;
+        };
+        let lost = |place: usize| self.back_ns[place].is_none_or(|back_ns| back_ns >= offered_ns);
+        let place = (0..self.nodes.len()).find(|&place| **node == *node_name(place));
+        place.is_some_and(|place| lost(place) && self.far_nodes(key).contains(&place))
     }
 
     fn advance(&mut self) {
@@ -389,6 +398,7 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
         Delete,
         Swap(u64, Vec<u8>),
     }
+    let mut offered: HashMap<u64, u64> = HashMap::new();
     let walk_every = 64;
     let mut walk = 0;
     for step in 0..steps {
@@ -396,6 +406,14 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
             && let Some(sabotage) = setting.sabotage
         {
             sabotage(&mut house);
+        }
+        if let Some(outages) = setting.outages
+            && random.below(400) == 0
+        {
+            match house.back_ns.iter().position(Option::is_none) {
+                Some(lost) => house.restore(lost),
+                None => house.lose(random.below(setting.nodes as u64) as usize, outages),
+            }
         }
         *house.inbox.full.borrow_mut() = random.below(20) == 0;
         let key = if step % walk_every < 24 {
@@ -406,7 +424,7 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
         };
         // One operation a key at a time where versions are needed; otherwise orders would not be known.
         if !busy.contains_key(&key) && waiting.len() + backlog.len() < 48 {
-            let long = random.below(200) == 0;
+            let long = random.below(200) == 0 && !setting.short;
             let bytes = if long {
                 random.below(30_000)
             } else {
@@ -451,6 +469,7 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
             if !house.offer(token, operation) {
                 break;
             }
+            offered.insert(token, house.now_ns);
             waiting.insert(token, (key, call));
             backlog.pop_front();
         }
@@ -469,8 +488,10 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
             let context = || format!("seed {seed} step {step} key {key} {call:?} {state:?}");
             match (&call, answer) {
                 (_, Owned::Failed(error)) => {
+                    let name = format!("key-{key:05}").repeat(1 + (key % 5) as usize);
+                    let told = house.may_be_told(name.as_bytes(), &error, offered[&token]);
                     assert!(
-                        faulty || matches!(error, Error::FarFull { .. }),
+                        told || faulty || matches!(error, Error::FarFull { .. }),
                         "{} {error}",
                         context()
                     );
@@ -506,8 +527,15 @@ fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Hou
             }
         }
         if step % 512 == 0 {
-            house.check();
+            if setting.short {
+                house.check_accounts();
+            } else {
+                house.check();
+            }
         }
+    }
+    for node in 0..setting.nodes {
+        house.restore(node);
     }
     *house.inbox.full.borrow_mut() = false;
     for _ in 0..100_000 {
@@ -559,417 +587,5 @@ fn seeds() -> Vec<u64> {
     {
         Some(seed) => vec![seed],
         None => (1..=3).collect(),
-    }
-}
-
-#[test]
-fn model_at_zero_latency() {
-    for seed in seeds() {
-        let house = run(seed, &Setting::default(), 40_000, 6_000, false);
-        let seen = house.shard.counters.snapshot();
-        assert!(seen.pages_evicted > 0, "nothing was evicted: {seen:?}");
-        assert!(seen.far_reads > 0 && seen.cache_copies > 0, "{seen:?}");
-        assert!(seen.compaction_pages > 0, "{seen:?}");
-    }
-}
-
-#[test]
-fn model_with_delay_and_reordering() {
-    let link = LinkModel {
-        latency_ns: 3_000,
-        jitter_ns: 9_000,
-        ..LinkModel::default()
-    };
-    for seed in seeds() {
-        let setting = Setting {
-            link: link.clone(),
-            ..Setting::default()
-        };
-        let house = run(seed, &setting, 40_000, 6_000, false);
-        let seen = house.shard.counters.snapshot();
-        assert!(seen.reads_shared > 0 || seen.far_reads > 0, "{seen:?}");
-    }
-}
-
-#[test]
-fn model_with_encryption() {
-    for seed in seeds() {
-        run(
-            seed,
-            &Setting {
-                cipher: true,
-                ..Setting::default()
-            },
-            30_000,
-            6_000,
-            false,
-        );
-    }
-}
-
-#[test]
-fn model_with_failing_requests() {
-    let faults = FaultPlan {
-        seed: 11,
-        failed_completions_per_million: 20_000,
-        ..FaultPlan::default()
-    };
-    for seed in seeds() {
-        let link = LinkModel {
-            latency_ns: 2_000,
-            faults: faults.clone(),
-            ..LinkModel::default()
-        };
-        let house = run(
-            seed,
-            &Setting {
-                link,
-                ..Setting::default()
-            },
-            30_000,
-            6_000,
-            true,
-        );
-        assert!(house.shard.counters.snapshot().fabric_errors > 0);
-    }
-}
-
-#[test]
-fn model_with_sticky_faults() {
-    let faults = FaultPlan {
-        seed: 5,
-        failed_completions_per_million: 10_000,
-        sticky: true,
-        ..FaultPlan::default()
-    };
-    for seed in seeds() {
-        let link = LinkModel {
-            latency_ns: 2_000,
-            faults: faults.clone(),
-            ..LinkModel::default()
-        };
-        run(
-            seed,
-            &Setting {
-                link,
-                ..Setting::default()
-            },
-            30_000,
-            6_000,
-            true,
-        );
-    }
-}
-
-#[test]
-fn model_with_far_memory_that_fills_up() {
-    for seed in seeds() {
-        let setting = Setting {
-            far_bytes: 1 << 20,
-            ..Setting::default()
-        };
-        run(seed, &setting, 40_000, 12_000, false);
-    }
-}
-
-#[test]
-fn accounts_are_exact() {
-    let mut house = House::new(&Setting::default());
-    for round in 0..4u64 {
-        for key in 0..8_000u64 {
-            let value = vec![round as u8; 200 + (key % 300) as usize];
-            let name = key.to_le_bytes();
-            assert!(matches!(
-                house.call(Operation::Put {
-                    key: &name,
-                    value: &value
-                }),
-                Owned::Stored(_)
-            ));
-        }
-        house.check_accounts();
-        for key in (0..8_000u64).step_by(3) {
-            assert_eq!(
-                house.call(Operation::Delete {
-                    key: &key.to_le_bytes()
-                }),
-                Owned::Deleted
-            );
-        }
-        house.check_accounts();
-    }
-    assert!(house.shard.counters.snapshot().compaction_pages > 0);
-}
-
-#[test]
-fn far_memory_holds_no_plaintext() {
-    let mut house = House::new(&Setting {
-        cipher: true,
-        ..Setting::default()
-    });
-    let secret = b"PLAINTEXT-THAT-MUST-NOT-BE-SEEN!";
-    for key in 0..8_000u64 {
-        let value = secret.repeat(8);
-        house.call(Operation::Put {
-            key: &key.to_le_bytes(),
-            value: &value,
-        });
-    }
-    house.shard.start_flush();
-    while house.shard.flush_done().is_none() {
-        house.advance();
-    }
-    assert!(house.shard.counters.snapshot().pages_flushed > 10);
-    // SAFETY: nothing is under way.
-    let far = unsafe { house.nodes[0].copy_for_inspection() };
-    assert!(far.iter().any(|&byte| byte != 0), "far memory was written");
-    assert!(!far.windows(secret.len()).any(|window| window == secret));
-    // The same look finds it when nothing encrypts: the test can fail.
-    let mut open = House::new(&Setting::default());
-    for key in 0..8_000u64 {
-        let value = secret.repeat(8);
-        open.call(Operation::Put {
-            key: &key.to_le_bytes(),
-            value: &value,
-        });
-    }
-    open.shard.start_flush();
-    while open.shard.flush_done().is_none() {
-        open.advance();
-    }
-    // SAFETY: nothing is under way.
-    let far = unsafe { open.nodes[0].copy_for_inspection() };
-    assert!(far.windows(secret.len()).any(|window| window == secret));
-}
-
-#[test]
-fn a_log_order_scan_reads_ahead() {
-    let mut house = House::new(&Setting {
-        far_bytes: 32 << 20,
-        ..Setting::default()
-    });
-    let keys = 40_000u64;
-    for key in 0..keys {
-        house.call(Operation::Put {
-            key: &key.to_le_bytes(),
-            value: &[7; 200],
-        });
-    }
-    let before = house.shard.counters.snapshot();
-    for key in 0..keys / 2 {
-        let answer = house.call(Operation::Get {
-            key: &key.to_le_bytes(),
-        });
-        assert!(matches!(answer, Owned::Value(_, bytes) if bytes == [7; 200]));
-    }
-    let after = house.shard.counters.snapshot();
-    let reads = after.far_reads - before.far_reads;
-    assert!(
-        reads * 16 <= keys / 2,
-        "{reads} READs for {} records",
-        keys / 2
-    );
-}
-
-#[test]
-fn random_reads_move_little_more_than_the_records() {
-    let mut house = House::new(&Setting {
-        far_bytes: 32 << 20,
-        ..Setting::default()
-    });
-    let keys = 40_000u64;
-    let mut random = Random(3);
-    for key in 0..keys {
-        let bytes = 80 + random.below(400) as usize;
-        house.call(Operation::Put {
-            key: &key.to_le_bytes(),
-            value: &vec![7; bytes],
-        });
-    }
-    let before = house.shard.counters.snapshot();
-    for _ in 0..20_000 {
-        let key = random.below(keys);
-        house.call(Operation::Get {
-            key: &key.to_le_bytes(),
-        });
-    }
-    let after = house.shard.counters.snapshot();
-    let moved = after.far_read_bytes - before.far_read_bytes;
-    let wanted = after.far_wanted_bytes - before.far_wanted_bytes;
-    assert!(
-        moved > 0 && moved * 10 <= wanted * 12,
-        "{moved} bytes moved for {wanted}"
-    );
-}
-
-#[test]
-fn deleting_most_gives_far_memory_back() {
-    // Pages that are mostly dead, and pages that are mostly alive: neither may add up to much.
-    for kept_of_ten in [2, 6] {
-        deleting_gives_far_memory_back(kept_of_ten);
-    }
-}
-
-fn deleting_gives_far_memory_back(kept_of_ten: u64) {
-    let mut house = House::new(&Setting {
-        far_bytes: 32 << 20,
-        ..Setting::default()
-    });
-    let keys = 60_000u64;
-    for key in 0..keys {
-        house.call(Operation::Put {
-            key: &key.to_le_bytes(),
-            value: &[7; 200],
-        });
-    }
-    for key in (0..keys).filter(|key| key % 10 >= kept_of_ten) {
-        assert_eq!(
-            house.call(Operation::Delete {
-                key: &key.to_le_bytes()
-            }),
-            Owned::Deleted
-        );
-    }
-    for _ in 0..100_000 {
-        house.advance();
-        if house.shard.is_quiet() {
-            break;
-        }
-    }
-    let live: u64 = house
-        .shard
-        .pages
-        .iter()
-        .filter(|(_, page)| page.extent.is_some())
-        .map(|(_, page)| page.live_bytes)
-        .sum();
-    let used = house.shard.extents.used_bytes();
-    assert!(
-        used * 10 <= live * 13 && live > 20 * (64 << 10),
-        "{used} bytes in use for {live} alive"
-    );
-    for key in (0..keys).filter(|key| key % 10 < kept_of_ten) {
-        let answer = house.call(Operation::Get {
-            key: &key.to_le_bytes(),
-        });
-        assert!(matches!(answer, Owned::Value(..)), "{key}: {answer:?}");
-    }
-}
-
-/// Everything that a local key's slot leads to.
-fn local(house: &House, key: u64) -> Option<(Position, Slot, LocalRecord)> {
-    let name = format!("key-{key:05}").repeat(1 + (key % 5) as usize);
-    let hash = house.hasher.hash(name.as_bytes()).index;
-    let shard = &house.shard;
-    shard.index.candidates(hash).find_map(|(position, slot)| {
-        let pointer = shard.local_pointer(slot.address());
-        // SAFETY: a slot's address names a whole record in its page's frame.
-        let record = (!pointer.is_null()).then(|| unsafe { LocalRecord::at(pointer) })?;
-        (record.key() == name.as_bytes()).then_some((position, slot, record))
-    })
-}
-
-#[test]
-#[should_panic(expected = "seed 1")]
-fn the_model_notices_slots_that_were_mixed_up() {
-    let sabotage = |house: &mut House| {
-        let found: Vec<_> = (0..6_000).filter_map(|key| local(house, key)).collect();
-        for pair in found.chunks_exact(2) {
-            let (one, other) = (pair[0], pair[1]);
-            let index = &mut house.shard.index;
-            index.replace(one.0, other.1.class(), other.1.address());
-            index.replace(other.0, one.1.class(), one.1.address());
-        }
-    };
-    let setting = Setting {
-        sabotage: Some(sabotage),
-        ..Setting::default()
-    };
-    run(1, &setting, 40_000, 6_000, false);
-}
-
-#[test]
-#[should_panic(expected = "seed 1")]
-fn the_model_notices_a_value_that_was_changed() {
-    let sabotage = |house: &mut House| {
-        for (_, _, record) in (0..6_000).filter_map(|key| local(house, key)) {
-            if !record.value().is_empty() {
-                let first = record.value().as_ptr().cast_mut();
-                // SAFETY: inside a whole record; nothing refers to it now.
-                unsafe { *first ^= 1 };
-            }
-        }
-    };
-    let setting = Setting {
-        sabotage: Some(sabotage),
-        ..Setting::default()
-    };
-    run(1, &setting, 40_000, 6_000, false);
-}
-
-#[test]
-fn operations_on_one_key_keep_their_order() {
-    for seed in seeds() {
-        let link = LinkModel {
-            latency_ns: 2_000,
-            jitter_ns: 6_000,
-            ..LinkModel::default()
-        };
-        let mut house = House::new(&Setting {
-            link,
-            ..Setting::default()
-        });
-        let mut random = Random(seed);
-        for key in 0..20_000u64 {
-            let stored = house.call(Operation::Put {
-                key: &key.to_le_bytes(),
-                value: &[1; 400],
-            });
-            assert!(matches!(stored, Owned::Stored(_)));
-        }
-        // What each key holds once all that was handed in before is done, and what each answer must therefore be.
-        let mut model: HashMap<u64, Option<Vec<u8>>> = HashMap::new();
-        let mut expected: HashMap<u64, Option<Vec<u8>>> = HashMap::new();
-        for step in 0..30_000u64 {
-            // A few keys at a time, which are far when their turn comes.
-            let key = step / 100 * 61 % 20_000 + random.below(3);
-            let name = key.to_le_bytes();
-            let held = model.entry(key).or_insert_with(|| Some(vec![1; 400]));
-            let before = held.clone();
-            let put = value(&mut random, (step % 300) as usize);
-            let operation = match random.below(4) {
-                0 => Operation::Put {
-                    key: &name,
-                    value: &put,
-                },
-                1 if step % 3 == 0 => Operation::Delete { key: &name },
-                _ => Operation::Get { key: &name },
-            };
-            match operation {
-                Operation::Put { .. } => *held = Some(put.clone()),
-                Operation::Delete { .. } => *held = None,
-                _ => {
-                    expected.insert(step, before);
-                }
-            }
-            while !house.offer(step, operation) {
-                house.advance();
-            }
-            if random.below(8) == 0 || step % 100 == 99 {
-                house.advance();
-            }
-            for (token, answer) in house.inbox.answers.borrow_mut().drain(..) {
-                match (expected.remove(&token), answer) {
-                    (Some(Some(held)), Owned::Value(_, read)) => {
-                        assert_eq!(held, read, "seed {seed} step {step} token {token}");
-                    }
-                    (Some(None), Owned::Absent)
-                    | (None, Owned::Stored(_) | Owned::Deleted | Owned::Absent) => {}
-                    (held, answer) => panic!("seed {seed} step {step}: {answer:?}, not {held:?}"),
-                }
-            }
-        }
-        let seen = house.shard.counters.snapshot();
-        assert!(seen.far_reads > 100 && seen.reads_shared > 100, "{seen:?}");
     }
 }

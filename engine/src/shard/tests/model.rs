@@ -1,0 +1,422 @@
+//! One memory node: the model under delay, faults, encryption and shortage, and what the shard promises about bytes.
+
+use std::collections::HashMap;
+
+use farcore_rdma::{FaultPlan, LinkModel};
+
+use super::{House, Owned, Random, Setting, run, seeds, value};
+use crate::index::{Position, Slot};
+use crate::log::record::LocalRecord;
+use crate::operation::Operation;
+
+#[test]
+fn model_at_zero_latency() {
+    for seed in seeds() {
+        let house = run(seed, &Setting::default(), 40_000, 6_000, false);
+        let seen = house.shard.counters.snapshot();
+        assert!(seen.pages_evicted > 0, "nothing was evicted: {seen:?}");
+        assert!(seen.far_reads > 0 && seen.cache_copies > 0, "{seen:?}");
+        assert!(seen.compaction_pages > 0, "{seen:?}");
+    }
+}
+
+#[test]
+fn model_with_delay_and_reordering() {
+    let link = LinkModel {
+        latency_ns: 3_000,
+        jitter_ns: 9_000,
+        ..LinkModel::default()
+    };
+    for seed in seeds() {
+        let setting = Setting {
+            link: link.clone(),
+            ..Setting::default()
+        };
+        let house = run(seed, &setting, 40_000, 6_000, false);
+        let seen = house.shard.counters.snapshot();
+        assert!(seen.reads_shared > 0 || seen.far_reads > 0, "{seen:?}");
+    }
+}
+
+#[test]
+fn model_with_encryption() {
+    for seed in seeds() {
+        run(
+            seed,
+            &Setting {
+                cipher: true,
+                ..Setting::default()
+            },
+            30_000,
+            6_000,
+            false,
+        );
+    }
+}
+
+#[test]
+fn model_with_failing_requests() {
+    let faults = FaultPlan {
+        seed: 11,
+        failed_completions_per_million: 20_000,
+        ..FaultPlan::default()
+    };
+    for seed in seeds() {
+        let link = LinkModel {
+            latency_ns: 2_000,
+            faults: faults.clone(),
+            ..LinkModel::default()
+        };
+        let house = run(
+            seed,
+            &Setting {
+                link,
+                ..Setting::default()
+            },
+            30_000,
+            6_000,
+            true,
+        );
+        assert!(house.shard.counters.snapshot().fabric_errors > 0);
+    }
+}
+
+#[test]
+fn model_with_sticky_faults() {
+    let faults = FaultPlan {
+        seed: 5,
+        failed_completions_per_million: 10_000,
+        sticky: true,
+        ..FaultPlan::default()
+    };
+    for seed in seeds() {
+        let link = LinkModel {
+            latency_ns: 2_000,
+            faults: faults.clone(),
+            ..LinkModel::default()
+        };
+        run(
+            seed,
+            &Setting {
+                link,
+                ..Setting::default()
+            },
+            30_000,
+            6_000,
+            true,
+        );
+    }
+}
+
+#[test]
+fn model_with_far_memory_that_fills_up() {
+    for seed in seeds() {
+        let setting = Setting {
+            far_bytes: 1 << 20,
+            ..Setting::default()
+        };
+        run(seed, &setting, 40_000, 12_000, false);
+    }
+}
+
+#[test]
+fn accounts_are_exact() {
+    let mut house = House::new(&Setting::default());
+    for round in 0..4u64 {
+        for key in 0..8_000u64 {
+            let value = vec![round as u8; 200 + (key % 300) as usize];
+            let name = key.to_le_bytes();
+            assert!(matches!(
+                house.call(Operation::Put {
+                    key: &name,
+                    value: &value
+                }),
+                Owned::Stored(_)
+            ));
+        }
+        house.check_accounts();
+        for key in (0..8_000u64).step_by(3) {
+            assert_eq!(
+                house.call(Operation::Delete {
+                    key: &key.to_le_bytes()
+                }),
+                Owned::Deleted
+            );
+        }
+        house.check_accounts();
+    }
+    assert!(house.shard.counters.snapshot().compaction_pages > 0);
+}
+
+#[test]
+fn far_memory_holds_no_plaintext() {
+    let mut house = House::new(&Setting {
+        cipher: true,
+        ..Setting::default()
+    });
+    let secret = b"PLAINTEXT-THAT-MUST-NOT-BE-SEEN!";
+    for key in 0..8_000u64 {
+        let value = secret.repeat(8);
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &value,
+        });
+    }
+    house.shard.start_flush();
+    while house.shard.flush_done().is_none() {
+        house.advance();
+    }
+    assert!(house.shard.counters.snapshot().pages_flushed > 10);
+    // SAFETY: nothing is under way.
+    let far = unsafe { house.nodes[0].copy_for_inspection() };
+    assert!(far.iter().any(|&byte| byte != 0), "far memory was written");
+    assert!(!far.windows(secret.len()).any(|window| window == secret));
+    // The same look finds it when nothing encrypts: the test can fail.
+    let mut open = House::new(&Setting::default());
+    for key in 0..8_000u64 {
+        let value = secret.repeat(8);
+        open.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &value,
+        });
+    }
+    open.shard.start_flush();
+    while open.shard.flush_done().is_none() {
+        open.advance();
+    }
+    // SAFETY: nothing is under way.
+    let far = unsafe { open.nodes[0].copy_for_inspection() };
+    assert!(far.windows(secret.len()).any(|window| window == secret));
+}
+
+#[test]
+fn a_log_order_scan_reads_ahead() {
+    let mut house = House::new(&Setting {
+        far_bytes: 32 << 20,
+        ..Setting::default()
+    });
+    let keys = 40_000u64;
+    for key in 0..keys {
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &[7; 200],
+        });
+    }
+    let before = house.shard.counters.snapshot();
+    for key in 0..keys / 2 {
+        let answer = house.call(Operation::Get {
+            key: &key.to_le_bytes(),
+        });
+        assert!(matches!(answer, Owned::Value(_, bytes) if bytes == [7; 200]));
+    }
+    let after = house.shard.counters.snapshot();
+    let reads = after.far_reads - before.far_reads;
+    assert!(
+        reads * 16 <= keys / 2,
+        "{reads} READs for {} records",
+        keys / 2
+    );
+}
+
+#[test]
+fn random_reads_move_little_more_than_the_records() {
+    let mut house = House::new(&Setting {
+        far_bytes: 32 << 20,
+        ..Setting::default()
+    });
+    let keys = 40_000u64;
+    let mut random = Random(3);
+    for key in 0..keys {
+        let bytes = 80 + random.below(400) as usize;
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &vec![7; bytes],
+        });
+    }
+    let before = house.shard.counters.snapshot();
+    for _ in 0..20_000 {
+        let key = random.below(keys);
+        house.call(Operation::Get {
+            key: &key.to_le_bytes(),
+        });
+    }
+    let after = house.shard.counters.snapshot();
+    let moved = after.far_read_bytes - before.far_read_bytes;
+    let wanted = after.far_wanted_bytes - before.far_wanted_bytes;
+    assert!(
+        moved > 0 && moved * 10 <= wanted * 12,
+        "{moved} bytes moved for {wanted}"
+    );
+}
+
+#[test]
+fn deleting_most_gives_far_memory_back() {
+    // Pages that are mostly dead, and pages that are mostly alive: neither may add up to much.
+    for kept_of_ten in [2, 6] {
+        deleting_gives_far_memory_back(kept_of_ten);
+    }
+}
+
+fn deleting_gives_far_memory_back(kept_of_ten: u64) {
+    let mut house = House::new(&Setting {
+        far_bytes: 32 << 20,
+        ..Setting::default()
+    });
+    let keys = 60_000u64;
+    for key in 0..keys {
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &[7; 200],
+        });
+    }
+    for key in (0..keys).filter(|key| key % 10 >= kept_of_ten) {
+        assert_eq!(
+            house.call(Operation::Delete {
+                key: &key.to_le_bytes()
+            }),
+            Owned::Deleted
+        );
+    }
+    for _ in 0..100_000 {
+        house.advance();
+        if house.shard.is_quiet() {
+            break;
+        }
+    }
+    let live: u64 = house
+        .shard
+        .pages
+        .iter()
+        .filter(|(_, page)| page.extent.is_some())
+        .map(|(_, page)| page.live_bytes)
+        .sum();
+    let used = house.shard.extents.used_bytes();
+    assert!(
+        used * 10 <= live * 13 && live > 20 * (64 << 10),
+        "{used} bytes in use for {live} alive"
+    );
+    for key in (0..keys).filter(|key| key % 10 < kept_of_ten) {
+        let answer = house.call(Operation::Get {
+            key: &key.to_le_bytes(),
+        });
+        assert!(matches!(answer, Owned::Value(..)), "{key}: {answer:?}");
+    }
+}
+
+/// Everything that a local key's slot leads to.
+fn local(house: &House, key: u64) -> Option<(Position, Slot, LocalRecord)> {
+    let name = format!("key-{key:05}").repeat(1 + (key % 5) as usize);
+    let hash = house.hasher.hash(name.as_bytes()).index;
+    let shard = &house.shard;
+    shard.index.candidates(hash).find_map(|(position, slot)| {
+        let pointer = shard.local_pointer(slot.address());
+        // SAFETY: a slot's address names a whole record in its page's frame.
+        let record = (!pointer.is_null()).then(|| unsafe { LocalRecord::at(pointer) })?;
+        (record.key() == name.as_bytes()).then_some((position, slot, record))
+    })
+}
+
+#[test]
+#[should_panic(expected = "seed 1")]
+fn the_model_notices_slots_that_were_mixed_up() {
+    let sabotage = |house: &mut House| {
+        let found: Vec<_> = (0..6_000).filter_map(|key| local(house, key)).collect();
+        for pair in found.chunks_exact(2) {
+            let (one, other) = (pair[0], pair[1]);
+            let index = &mut house.shard.index;
+            index.replace(one.0, other.1.class(), other.1.address());
+            index.replace(other.0, one.1.class(), one.1.address());
+        }
+    };
+    let setting = Setting {
+        sabotage: Some(sabotage),
+        ..Setting::default()
+    };
+    run(1, &setting, 40_000, 6_000, false);
+}
+
+#[test]
+#[should_panic(expected = "seed 1")]
+fn the_model_notices_a_value_that_was_changed() {
+    let sabotage = |house: &mut House| {
+        for (_, _, record) in (0..6_000).filter_map(|key| local(house, key)) {
+            if !record.value().is_empty() {
+                let first = record.value().as_ptr().cast_mut();
+                // SAFETY: inside a whole record; nothing refers to it now.
+                unsafe { *first ^= 1 };
+            }
+        }
+    };
+    let setting = Setting {
+        sabotage: Some(sabotage),
+        ..Setting::default()
+    };
+    run(1, &setting, 40_000, 6_000, false);
+}
+
+#[test]
+fn operations_on_one_key_keep_their_order() {
+    for seed in seeds() {
+        let link = LinkModel {
+            latency_ns: 2_000,
+            jitter_ns: 6_000,
+            ..LinkModel::default()
+        };
+        let mut house = House::new(&Setting {
+            link,
+            ..Setting::default()
+        });
+        let mut random = Random(seed);
+        for key in 0..20_000u64 {
+            let stored = house.call(Operation::Put {
+                key: &key.to_le_bytes(),
+                value: &[1; 400],
+            });
+            assert!(matches!(stored, Owned::Stored(_)));
+        }
+        // What each key holds once all that was handed in before is done, and what each answer must therefore be.
+        let mut model: HashMap<u64, Option<Vec<u8>>> = HashMap::new();
+        let mut expected: HashMap<u64, Option<Vec<u8>>> = HashMap::new();
+        for step in 0..30_000u64 {
+            // A few keys at a time, which are far when their turn comes.
+            let key = step / 100 * 61 % 20_000 + random.below(3);
+            let name = key.to_le_bytes();
+            let held = model.entry(key).or_insert_with(|| Some(vec![1; 400]));
+            let before = held.clone();
+            let put = value(&mut random, (step % 300) as usize);
+            let operation = match random.below(4) {
+                0 => Operation::Put {
+                    key: &name,
+                    value: &put,
+                },
+                1 if step % 3 == 0 => Operation::Delete { key: &name },
+                _ => Operation::Get { key: &name },
+            };
+            match operation {
+                Operation::Put { .. } => *held = Some(put.clone()),
+                Operation::Delete { .. } => *held = None,
+                _ => {
+                    expected.insert(step, before);
+                }
+            }
+            while !house.offer(step, operation) {
+                house.advance();
+            }
+            if random.below(8) == 0 || step % 100 == 99 {
+                house.advance();
+            }
+            for (token, answer) in house.inbox.answers.borrow_mut().drain(..) {
+                match (expected.remove(&token), answer) {
+                    (Some(Some(held)), Owned::Value(_, read)) => {
+                        assert_eq!(held, read, "seed {seed} step {step} token {token}");
+                    }
+                    (Some(None), Owned::Absent)
+                    | (None, Owned::Stored(_) | Owned::Deleted | Owned::Absent) => {}
+                    (held, answer) => panic!("seed {seed} step {step}: {answer:?}, not {held:?}"),
+                }
+            }
+        }
+        let seen = house.shard.counters.snapshot();
+        assert!(seen.far_reads > 100 && seen.reads_shared > 100, "{seen:?}");
+    }
+}

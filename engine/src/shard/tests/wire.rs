@@ -1,0 +1,56 @@
+//! An endpoint for tests whose queue pairs can be cut.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use farcore_rdma::{
+    Completion, EmbeddedEndpoint, Endpoint, LocalKey, PostError, QueuePairState, Region,
+    WorkRequest,
+};
+
+/// An endpoint whose queue pairs cannot be renewed while they are cut, as those to another host are.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub(super) inner: EmbeddedEndpoint,
+    /// A bit for each queue pair.
+    pub(super) cut: Rc<Cell<u128>>,
+}
+
+impl Endpoint for Wire {
+    fn register(&mut self, region: Arc<Region>) -> LocalKey {
+        self.inner.register(region)
+    }
+    fn queues(&self) -> usize {
+        self.inner.queues()
+    }
+    fn post(&mut self, queue: usize, request: WorkRequest) -> Result<(), PostError> {
+        self.inner.post(queue, request)
+    }
+    fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
+        self.inner.ring_doorbell(queue, now_ns);
+    }
+    fn room(&self, queue: usize) -> usize {
+        self.inner.room(queue)
+    }
+    fn state(&self, queue: usize) -> QueuePairState {
+        self.inner.state(queue)
+    }
+    fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
+        self.inner.poll(now_ns, completions)
+    }
+    fn next_due_ns(&self) -> Option<u64> {
+        self.inner.next_due_ns()
+    }
+    fn outstanding(&self) -> usize {
+        self.inner.outstanding()
+    }
+    fn outstanding_on(&self, queue: usize) -> usize {
+        self.inner.outstanding_on(queue)
+    }
+    fn renew(&mut self, queue: usize) {
+        if self.cut.get() & 1 << queue == 0 {
+            self.inner.renew(queue);
+        }
+    }
+}
