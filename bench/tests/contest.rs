@@ -28,6 +28,8 @@ fn plan(engine: EngineName, scenario: Scenario) -> Plan {
         cores,
         local_bytes: 32 << 20,
         far_bytes: 32 << 20,
+        fabric: Vec::new(),
+        token_file: None,
         far_nodes: 2,
         far_latency_ns: 0,
         window: 16,
