@@ -10,6 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
+use futures_lite::future::or;
 use glommio::sync::Semaphore;
 use glommio::timer::Timer;
 use glommio::{
@@ -201,7 +202,7 @@ where
                 }
             };
             executor.run(async {
-                match build().await {
+                match or(build(), pulse()).await {
                     Ok((house, keepers)) => {
                         ready(Ok(()));
                         let house = Rc::new(RefCell::new(house));
@@ -209,7 +210,7 @@ where
                         let service = live(Rc::clone(&house), &post, spin_ns, keepers).await;
                         // Nobody waits for what is left to do.
                         drop((stopped, house));
-                        service.close().await;
+                        or(service.close(), pulse()).await;
                     }
                     Err(error) => {
                         let _stopped = Stopped(&post);
@@ -292,6 +293,13 @@ impl Keepers {
         for task in self.tasks {
             task.await;
         }
+    }
+}
+
+/// A timer that goes on until whatever runs beside it is done, for the reason that [`Heartbeat`] gives.
+async fn pulse<T>() -> T {
+    loop {
+        Timer::new(HEARTBEAT).await;
     }
 }
 
