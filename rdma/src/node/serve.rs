@@ -300,8 +300,13 @@ async fn live(acceptor: TcpAcceptor, visit: Visit) {
     accepting.cancel().await;
     end.close();
     let since = Instant::now();
-    while guests.get() > 0 && since.elapsed() < FAREWELL {
+    // At least once in any case: only then does the kernel hear that nothing waits for connections any more. Until it
+    // does, the ring keeps the address in use, for a moment even after the process.
+    loop {
         Timer::new(HEARTBEAT).await;
+        if guests.get() == 0 || since.elapsed() >= FAREWELL {
+            return;
+        }
     }
 }
 
