@@ -6,7 +6,8 @@
 //! - [`memory`]: the regions and the table.
 //! - [`control`]: the messages; [`token`]: what is proved with the shared token; [`handshake`]: how a session begins.
 //! - [`session`], [`sessions`]: leases and memory connections as a state machine without clock or socket.
-//! - [`serve`]: the service on glommio, the one place that knows clock, sockets and threads; [`figures`]: what it counts.
+//! - [`service`]: what the threads share and how requests are answered; [`figures`]: what is counted.
+//! - [`serve`]: connections, on glommio; [`start`]: starting and stopping.
 //! - [`session_client`]: a session, as its client holds it.
 
 mod control;
@@ -14,9 +15,11 @@ mod figures;
 mod handshake;
 mod memory;
 mod serve;
+mod service;
 mod session;
 mod session_client;
 mod sessions;
+mod start;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -27,6 +30,6 @@ pub use self::control::{
 };
 pub use self::handshake::SessionError;
 pub use self::memory::{MemoryError, MemoryOptions, NodeMemory, REGIONS_MAX, Registered};
-pub use self::serve::{MemoryNode, NodeFigures, NodeHandle, NodeOptions, StartError};
 pub use self::session_client::{MemoryPass, NodeSession};
+pub use self::start::{MemoryNode, NodeFigures, NodeHandle, NodeOptions, StartError};
 pub use self::token::{MemoryProof, Nonce, Proof, Token, TokenError};

@@ -7,18 +7,14 @@
 //! ```
 //!
 //! - I1: whoever has not proved itself has [`NodeOptions::handshake_limit`] to do so, and only so many may be at it.
-//! - I2: the sessions are locked for a few steps only, never while anything is awaited.
+//! - I2: a line's end is told only when nothing of its peer can be performed any more.
 //! - I3: what a session held is taken back by the house alone, after the session is over.
-//!
-//! The one place of the fabric that reads a clock.
 
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
@@ -28,21 +24,21 @@ use glommio::timer::Timer;
 use glommio::{LocalExecutorBuilder, Placement};
 use tracing::{debug, info, warn};
 
-use super::control::{NodeStatistics, Opening, Refused, Reply, Request, Welcome};
-use super::figures::{Figures, Why, add, get};
+use super::control::{Opening, Refused, Reply};
+use super::figures::Why;
 use super::handshake::NodeGreeted;
-use super::memory::{MemoryError, MemoryOptions, NodeMemory, Registered};
-use super::session::{Admission, End};
-use super::sessions::{Sessions, Speaker, Ticket};
-use super::token::{self, Join, Token};
-use crate::pool::ExtentRun;
-use crate::tcp::{
-    Arrival, Closer, Incoming, MessageChannel, Purpose, Refusal, TcpAcceptor, TcpAddress,
-};
+use super::service::Service;
+use super::session::Admission;
+use super::sessions::{Speaker, Ticket};
+use super::start::StartError;
+use super::token::Join;
+use crate::tcp::{Arrival, Incoming, MessageChannel, Purpose, Refusal, TcpAcceptor, TcpAddress};
 
 /// How often an executor looks whether it is to stop. glommio may also put a thread to sleep although a task is ready,
 /// when it is preempted before the first one; only a timer ends that sleep.
 const HEARTBEAT: Duration = Duration::from_millis(1);
+/// The same while nothing is asked: each look costs some CPU.
+const QUIET: Duration = Duration::from_millis(20);
 /// How often a line looks whether its predecessor has ended.
 const PREDECESSOR_PACE: Duration = Duration::from_millis(1);
 /// How long an executor waits for its connections when it stops.
@@ -55,270 +51,10 @@ const HOUSE_PACE: Duration = Duration::from_millis(100);
 const MEND_PACE: Duration = Duration::from_secs(10);
 /// glommio's own memory, per executor.
 const IO_MEMORY_BYTES: usize = 64 << 10;
-const THREADS_MAX: usize = 1024;
-
-/// What a memory node is to be like.
-#[derive(Clone, Debug)]
-pub struct NodeOptions {
-    /// Where it listens; port 0 takes a free one.
-    pub listen: SocketAddr,
-    /// What it lends.
-    pub memory: MemoryOptions,
-    /// What its clients must know; without one anybody who can connect may use its memory.
-    pub token: Option<Token>,
-    /// How long a session lives without a request, at least a millisecond.
-    pub lease: Duration,
-    /// Threads that serve connections.
-    pub threads: usize,
-    /// Sessions at a time.
-    pub sessions_max: usize,
-    /// Control connections at a time, and as many memory connections again.
-    pub connections_max: u64,
-    /// Connections that have not yet proved anything, at a time.
-    pub strangers_max: u64,
-    /// How long one of these may take.
-    pub handshake_limit: Duration,
-}
-
-impl NodeOptions {
-    /// Where nothing else is said: one thread, no token, a lease of 30 seconds.
-    #[must_use]
-    pub fn new(listen: SocketAddr, memory: MemoryOptions) -> Self {
-        Self {
-            listen,
-            memory,
-            token: None,
-            lease: Duration::from_secs(30),
-            threads: 1,
-            sessions_max: 1024,
-            connections_max: 4096,
-            strangers_max: 64,
-            handshake_limit: Duration::from_secs(5),
-        }
-    }
-}
-
-/// Why a memory node does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A setting is out of bounds.
-    #[error("{what} is {value}: must be {bounds}")]
-    Setting {
-        /// Which.
-        what: &'static str,
-        /// Its value.
-        value: String,
-        /// Its bounds.
-        bounds: String,
-    },
-    /// It cannot listen.
-    #[error("cannot listen on {address}: {source}{}", remedy(source))]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// There is no memory to lend.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-    /// A thread or its executor cannot be had.
-    #[error(
-        "cannot start thread {index}: {reason}; each needs io_uring (Linux 5.8) and 512 KiB of locked memory (`ulimit -l`)"
-    )]
-    Thread {
-        /// Which.
-        index: usize,
-        /// Why.
-        reason: String,
-    },
-    /// The kernel has no random numbers.
-    #[error("no random numbers: {0}")]
-    Random(io::Error),
-}
-
-fn remedy(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "; is another memory node running? Stop it or listen on another port"
-        }
-        io::ErrorKind::AddrNotAvailable => "; give an address of this machine",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 are for root: take a higher one",
-        _ => "",
-    }
-}
-
-/// What all threads of a node share.
-#[derive(Debug)]
-struct Node {
-    options: NodeOptions,
-    memory: NodeMemory,
-    figures: Figures,
-    sessions: Mutex<Sessions<Closer>>,
-    started: Instant,
-    stopping: AtomicBool,
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl Node {
-    fn now_ns(&self) -> u64 {
-        nanoseconds(self.started.elapsed())
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, Sessions<Closer>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_stopping(&self) -> bool {
-        // ORDERING: pairs with the Release in `NodeHandle::end`.
-        self.stopping.load(Ordering::Acquire)
-    }
-
-    fn statistics(&self) -> NodeStatistics {
-        let (sessions, lines) = {
-            let sessions = self.sessions();
-            (sessions.len() as u64, sessions.lines() as u64)
-        };
-        let (figures, map) = (&self.figures, self.memory.map());
-        let served = figures.served.sum();
-        NodeStatistics {
-            uptime_ns: self.now_ns(),
-            data_bytes: u64::from(map.extents()) * map.extent_bytes,
-            extent_bytes: map.extent_bytes,
-            extents: u64::from(map.extents()),
-            extents_free: u64::from(self.memory.table().free_count()),
-            sessions,
-            sessions_opened: get(&figures.sessions_opened),
-            sessions_expired: get(&figures.sessions_expired),
-            control_connections: figures.controls.taken(),
-            memory_connections: lines,
-            reads: served.reads,
-            read_bytes: served.read_bytes,
-            writes: served.writes,
-            write_bytes: served.write_bytes,
-            atomics: served.atomics,
-            requests_refused: served.refused,
-            chunks_allocated: get(&figures.chunks_allocated),
-            chunks_freed: get(&figures.chunks_freed),
-            extents_reclaimed: get(&figures.extents_reclaimed),
-            refusals: figures.refusals().map(|(_, count)| count).sum(),
-        }
-    }
-
-    fn open(&self, greeted: &NodeGreeted, proof: &[u8]) -> Result<(Speaker, Vec<u8>), Refused> {
-        let now_ns = self.now_ns();
-        let token = self.options.token.as_ref();
-        let (proved, speaker, resumed) = match greeted.opening {
-            Opening::New => {
-                let key = token::key_of(token);
-                let proved = greeted.proved(proof, key, token.is_some())?;
-                let name = greeted.client.clone();
-                let session = proved.session_key(key);
-                let speaker = self.sessions().open(name, session, now_ns)?;
-                add(&self.figures.sessions_opened, 1);
-                (proved, speaker, None)
-            }
-            Opening::Resume {
-                session,
-                incarnation,
-            } => {
-                let key = self.sessions().key(session, incarnation, now_ns)?;
-                let proved = greeted.proved(proof, key.bytes(), true)?;
-                let speaker = self.sessions().resume(session, now_ns)?;
-                (proved, speaker, Some(key))
-            }
-        };
-        let welcome = Welcome {
-            session: speaker.session,
-            incarnation: self.sessions().incarnation(),
-            lease_ms: u64::try_from(self.options.lease.as_millis()).unwrap_or(u64::MAX),
-            map: self.memory.map().clone(),
-        };
-        let key = match &resumed {
-            Some(key) => key.bytes(),
-            None => token::key_of(token),
-        };
-        Ok((speaker, proved.welcome(key, &welcome)))
-    }
-
-    fn allocate(&self, speaker: Speaker, bytes: u64) -> Result<ExtentRun, Refused> {
-        let extent_bytes = self.memory.map().extent_bytes;
-        let bytes_max = u64::from(ExtentRun::COUNT_MAX) * extent_bytes;
-        let count = u32::try_from(bytes.div_ceil(extent_bytes)).unwrap_or(u32::MAX);
-        if !(1..=ExtentRun::COUNT_MAX).contains(&count) {
-            return Err(Refused::ChunkBytes {
-                asked_bytes: bytes,
-                bytes_max,
-            });
-        }
-        let table = self.memory.table();
-        let run = table
-            .claim(speaker.session, count)
-            .ok_or_else(|| Refused::Exhausted {
-                asked_bytes: u64::from(count) * extent_bytes,
-                free_bytes: u64::from(table.free_count()) * extent_bytes,
-            })?;
-        add(&self.figures.chunks_allocated, 1);
-        Ok(run)
-    }
-
-    fn perform(&self, speaker: Speaker, message: &[u8]) -> Result<Reply, Refused> {
-        let request = Request::decode(message)?;
-        // Held to the end: the session cannot be over, nor what it held taken back, before a claim for it is settled.
-        let mut sessions = self.sessions();
-        sessions.request(speaker, self.now_ns())?;
-        match request {
-            Request::Hello { .. } | Request::Prove { .. } => Err(Refused::OutOfTurn),
-            Request::Heartbeat => Ok(Reply::Renewed),
-            Request::AllocateChunk { bytes } => self
-                .allocate(speaker, bytes)
-                .map(|run| Reply::Chunk(run.into())),
-            Request::FreeChunk(chunk) => {
-                let not_owned = |count| Refused::NotOwned { count };
-                let run = chunk.run().ok_or(not_owned(chunk.count))?;
-                let freed = self.memory.table().free(speaker.session, run);
-                freed.map_err(|error| not_owned(error.count))?;
-                add(&self.figures.chunks_freed, 1);
-                Ok(Reply::Freed)
-            }
-            Request::Statistics => {
-                drop(sessions);
-                Ok(Reply::Statistics(self.statistics()))
-            }
-            Request::Bye => {
-                sessions.bye(speaker);
-                Ok(Reply::Farewell)
-            }
-        }
-    }
-
-    /// Ends leases and takes back what those held who are over.
-    fn keep_house(&self) {
-        let over = self.sessions().over(self.now_ns());
-        for one in over {
-            let extents = self.memory.table().take_back(one.session);
-            add(&self.figures.extents_reclaimed, u64::from(extents));
-            let (session, name) = (one.session.get(), one.name);
-            match one.end {
-                End::Bye => info!(session, name, extents, "the session has ended"),
-                End::Expired => {
-                    add(&self.figures.sessions_expired, 1);
-                    warn!(
-                        session,
-                        name, extents, "the lease has ended; what the session held is free again"
-                    );
-                }
-            }
-        }
-    }
-}
 
 /// Says that a line has ended, however its task does.
 struct Ended<'a> {
-    node: &'a Node,
+    node: &'a Service,
     house: &'a Thread,
     ticket: Ticket,
 }
@@ -333,7 +69,7 @@ impl Drop for Ended<'_> {
 /// One executor's view.
 #[derive(Clone)]
 struct Visit {
-    node: Arc<Node>,
+    node: Arc<Service>,
     house: Thread,
 }
 
@@ -349,9 +85,9 @@ impl Visit {
     async fn receive(self, arrival: Arrival) {
         let peer = arrival.peer();
         let node = Arc::clone(&self.node);
-        let options = &node.options;
-        let Some(stranger) = node.figures.strangers.take(options.strangers_max) else {
-            node.figures.refused(Why::Busy);
+        let options = node.options();
+        let Some(stranger) = node.figures().strangers.take(options.strangers_max) else {
+            node.figures().refused(Why::Busy);
             debug!(%peer, "too many connections that have proved nothing");
             return;
         };
@@ -360,14 +96,14 @@ impl Visit {
             Err(error) => {
                 let silent = error.kind() == io::ErrorKind::TimedOut;
                 let why = if silent { Why::Silent } else { Why::Request };
-                node.figures.refused(why);
+                node.figures().refused(why);
                 debug!(%peer, %error, "no connect request");
                 return;
             }
         };
         match incoming.request().purpose {
             Purpose::Control => {
-                let Some(_place) = node.figures.controls.take(options.connections_max) else {
+                let Some(_place) = node.figures().controls.take(options.connections_max) else {
                     return self.refuse(incoming, Refusal::Busy).await;
                 };
                 match within(options.handshake_limit, self.shake(incoming)).await {
@@ -379,7 +115,7 @@ impl Visit {
                     Ok(None) => {}
                     Err(error) => {
                         if error.kind() == io::ErrorKind::TimedOut {
-                            node.figures.refused(Why::Silent);
+                            node.figures().refused(Why::Silent);
                         }
                         debug!(%peer, %error, "no handshake");
                     }
@@ -391,7 +127,7 @@ impl Visit {
                 counter,
                 proof,
             } => {
-                let Some(_place) = node.figures.memories.take(options.connections_max) else {
+                let Some(_place) = node.figures().memories.take(options.connections_max) else {
                     return self.refuse(incoming, Refusal::Busy).await;
                 };
                 let join = Join {
@@ -414,20 +150,20 @@ impl Visit {
     }
 
     async fn refuse(&self, incoming: Incoming, refusal: Refusal) {
-        self.node.figures.refused(refusal);
+        self.node.figures().refused(refusal);
         warn!(peer = %incoming.peer(), %refusal, "connection refused");
         let reject = async {
             incoming.reject(refusal).await;
             Ok(())
         };
         // Whoever does not listen need not be told.
-        let _ = within(self.node.options.handshake_limit, reject).await;
+        let _ = within(self.node.options().handshake_limit, reject).await;
     }
 
     async fn shake(&self, incoming: Incoming) -> io::Result<Option<(Speaker, MessageChannel)>> {
         let peer = incoming.peer();
         let mut channel = incoming.accept_control().await?;
-        let needs_token = self.node.options.token.is_some();
+        let needs_token = self.node.options().token.is_some();
         let message = channel.receive().await?;
         let opened = match NodeGreeted::hello(&message, needs_token) {
             Err(refused) => Err(refused),
@@ -450,7 +186,7 @@ impl Visit {
                 Ok(Some((speaker, channel)))
             }
             Err(refused) => {
-                self.node.figures.refused(refused);
+                self.node.figures().refused(refused);
                 warn!(%peer, %refused, "client refused");
                 channel.send(&Reply::Refused(refused).encode()).await?;
                 Ok(None)
@@ -459,7 +195,7 @@ impl Visit {
     }
 
     async fn control(&self, speaker: Speaker, mut channel: MessageChannel) -> io::Result<()> {
-        let options = &self.node.options;
+        let options = self.node.options();
         loop {
             // A client that is silent for so long has lost its session in any case.
             let limit = options.lease.saturating_add(options.handshake_limit);
@@ -471,7 +207,7 @@ impl Visit {
                 }
                 Ok(reply) => (reply, false),
                 Err(refused) => {
-                    self.node.figures.refused(refused);
+                    self.node.figures().refused(refused);
                     let last = matches!(
                         refused,
                         Refused::NoSession | Refused::TakenOver | Refused::Malformed
@@ -505,10 +241,10 @@ impl Visit {
                 }
             };
         }
-        let exposed = node.memory.exposed().clone();
-        let figures = Arc::clone(&node.figures.served);
+        let exposed = node.memory().exposed().clone();
+        let figures = Arc::clone(&node.figures().served);
         let accept = incoming.accept_memory(exposed, figures);
-        let queue = within(node.options.handshake_limit, accept).await?;
+        let queue = within(node.options().handshake_limit, accept).await?;
         node.sessions().served(ticket, queue.closer());
         queue.serve().await
     }
@@ -554,26 +290,40 @@ async fn live(acceptor: TcpAcceptor, visit: Visit) {
     let guests = Rc::new(Cell::new(0));
     let accepting =
         glommio::spawn_local(accept(acceptor, visit, Rc::clone(&end), Rc::clone(&guests)));
+    let mut before = node.figures().served.sum();
     while !node.is_stopping() {
-        Timer::new(HEARTBEAT).await;
+        let now = node.figures().served.sum();
+        let pace = if now == before { QUIET } else { HEARTBEAT };
+        before = now;
+        Timer::new(pace).await;
     }
     accepting.cancel().await;
     end.close();
     let since = Instant::now();
-    while guests.get() > 0 && since.elapsed() < FAREWELL {
+    // At least once in any case: only then does the kernel hear that nothing waits for connections any more. Until it
+    // does, the ring keeps the address in use, for a moment even after the process.
+    loop {
         Timer::new(HEARTBEAT).await;
+        if guests.get() == 0 || since.elapsed() >= FAREWELL {
+            return;
+        }
     }
 }
 
 /// Starts an executor; it says when it accepts, or why it cannot.
-fn executor(
+pub(super) fn executor(
     index: usize,
     address: &Arc<TcpAddress>,
-    visit: Visit,
+    node: &Arc<Service>,
+    house: &Thread,
 ) -> Result<JoinHandle<()>, StartError> {
     let failed = |reason: String| StartError::Thread { index, reason };
     let (ready, is_ready) = mpsc::channel();
     let address = Arc::clone(address);
+    let visit = Visit {
+        node: Arc::clone(node),
+        house: house.clone(),
+    };
     let name = format!("memnode-{index}");
     let builder = LocalExecutorBuilder::new(Placement::Unbound)
         .name(&name)
@@ -606,172 +356,26 @@ fn executor(
     }
 }
 
-fn house(node: &Node) {
-    let mut mended = Instant::now();
-    while !node.is_stopping() {
-        thread::park_timeout(HOUSE_PACE.min(node.options.lease));
-        node.keep_house();
-        if mended.elapsed() >= MEND_PACE {
-            node.memory.table().mend();
-            mended = Instant::now();
+/// Starts the thread that ends leases, takes back and mends.
+pub(super) fn house(node: &Arc<Service>) -> Result<JoinHandle<()>, StartError> {
+    let node = Arc::clone(node);
+    let pace = HOUSE_PACE.min(node.options().lease);
+    let keep = move || {
+        let mut mended = Instant::now();
+        while !node.is_stopping() {
+            thread::park_timeout(pace);
+            node.keep_house();
+            if mended.elapsed() >= MEND_PACE {
+                node.memory().table().mend();
+                mended = Instant::now();
+            }
         }
-    }
-}
-
-/// Starts memory nodes.
-#[derive(Debug)]
-pub struct MemoryNode;
-
-impl MemoryNode {
-    /// Takes the address, registers the memory and serves. Answers when clients can connect.
-    ///
-    /// # Errors
-    /// [`StartError`].
-    pub fn start(options: NodeOptions) -> Result<NodeHandle, StartError> {
-        Self::start_with(options, &|_| {})
-    }
-
-    /// The same; `progress` is told of each region, from several threads.
-    ///
-    /// # Errors
-    /// [`StartError`].
-    pub fn start_with(
-        options: NodeOptions,
-        progress: &(dyn Fn(Registered) + Sync),
-    ) -> Result<NodeHandle, StartError> {
-        let setting = |what, value: String, bounds: String| StartError::Setting {
-            what,
-            value,
-            bounds,
-        };
-        if !(1..=THREADS_MAX).contains(&options.threads) {
-            let bounds = format!("1 to {THREADS_MAX}");
-            return Err(setting("threads", options.threads.to_string(), bounds));
-        }
-        if options.lease < Duration::from_millis(1) {
-            let value = format!("{} ns", options.lease.as_nanos());
-            return Err(setting("the lease", value, "at least 1 ms".to_owned()));
-        }
-        // First the address: it is cheap, and often what is wrong.
-        let listen = |source| StartError::Listen {
-            address: options.listen,
-            source,
-        };
-        let address = Arc::new(TcpAddress::bind(options.listen).map_err(listen)?);
-        let bound = address.local_address().map_err(listen)?;
-        let incarnation = Sessions::<Closer>::random_incarnation().map_err(StartError::Random)?;
-        let memory = NodeMemory::register(&options.memory, progress)?;
-        let threads = options.threads;
-        let sessions = Sessions::new(
-            incarnation,
-            nanoseconds(options.lease),
-            options.sessions_max,
-        );
-        let node = Arc::new(Node {
-            options,
-            memory,
-            figures: Figures::default(),
-            sessions: Mutex::new(sessions),
-            started: Instant::now(),
-            stopping: AtomicBool::new(false),
-        });
-        let keeper = {
-            let node = Arc::clone(&node);
-            thread::Builder::new()
-                .name("memnode-house".to_owned())
-                .spawn(move || house(&node))
-                .map_err(|error| StartError::Thread {
-                    index: 0,
-                    reason: error.to_string(),
-                })?
-        };
-        let visit = Visit {
-            node: Arc::clone(&node),
-            house: keeper.thread().clone(),
-        };
-        // From here on whatever fails stops what has begun.
-        let mut handle = NodeHandle {
-            node,
-            address: bound,
-            threads: vec![keeper],
-        };
-        for index in 0..threads {
-            let thread = executor(index, &address, visit.clone())?;
-            handle.threads.push(thread);
-        }
-        info!(address = %bound, threads, "memory node serves");
-        Ok(handle)
-    }
-}
-
-/// A memory node that serves. It stops when this is dropped.
-#[derive(Debug)]
-pub struct NodeHandle {
-    node: Arc<Node>,
-    address: SocketAddr,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl NodeHandle {
-    /// Where it listens.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Whether all of its memory is locked.
-    #[must_use]
-    pub fn is_locked(&self) -> bool {
-        self.node.memory.is_locked()
-    }
-
-    /// What reads its figures, on any thread, also after it has stopped.
-    #[must_use]
-    pub fn figures(&self) -> NodeFigures {
-        NodeFigures(Arc::clone(&self.node))
-    }
-
-    /// Ends listening and all connections, and waits for that.
-    pub fn stop(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        // ORDERING: pairs with the Acquire in `Node::is_stopping`.
-        self.node.stopping.store(true, Ordering::Release);
-        for thread in self.threads.drain(..) {
-            thread.thread().unpark();
-            // Its panic has been told by the hook; the others are to be waited for all the same.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for NodeHandle {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-/// Reads a memory node's figures.
-#[derive(Clone, Debug)]
-pub struct NodeFigures(Arc<Node>);
-
-impl NodeFigures {
-    /// All of them at this moment. Cost: reads the bitmap of the table.
-    #[must_use]
-    pub fn statistics(&self) -> NodeStatistics {
-        self.0.statistics()
-    }
-
-    /// Refusals by reason.
-    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.0.figures.refusals()
-    }
-
-    /// False once it is about to stop.
-    #[must_use]
-    pub fn is_serving(&self) -> bool {
-        !self.0.is_stopping()
-    }
+    };
+    thread::Builder::new()
+        .name("memnode-house".to_owned())
+        .spawn(keep)
+        .map_err(|error| StartError::Thread {
+            index: 0,
+            reason: error.to_string(),
+        })
 }

@@ -401,7 +401,8 @@ fn a_node_that_stops_ends_its_connections() {
         let (figures, address) = (node.figures(), node.address());
         assert!(figures.is_serving());
         node.stop();
-        assert!(!figures.is_serving() && connected.is_dead());
+        assert!(!figures.is_serving());
+        dead(&connected).await;
         assert!(mine.heartbeat().await.is_err() && mine.is_broken());
         assert!(connect_control(address, LIMIT).await.is_err());
         // Its address is free again.

@@ -76,7 +76,9 @@ where
 }
 
 fn size(flag: &str, text: &str, like: &str) -> Result<u64> {
-    Ok(read::<ByteSize>(flag, text, like)?.as_u64())
+    let size = text.parse::<ByteSize>();
+    let size = size.map_err(|_| anyhow!("{flag} `{text}` is not a size; write it as {like}"))?;
+    Ok(size.as_u64())
 }
 
 fn resolve(flag: &str, text: &str, host: &str, port: u16) -> Result<SocketAddr> {
@@ -102,7 +104,10 @@ struct Plan {
 
 impl Arguments {
     fn plan(&self) -> Result<Plan> {
-        let address: FabricAddress = read("--listen", &self.listen, "tcp://host:port")?;
+        let address: FabricAddress = self
+            .listen
+            .parse()
+            .map_err(|error| anyhow!("--listen {error}"))?;
         ensure!(
             address.scheme() == Scheme::Tcp,
             "--listen {}: this build serves tcp only; write it as tcp://{}:{}",
@@ -277,6 +282,17 @@ fn serve(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// The error with its causes, save those that it tells itself.
+fn line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
 /// Serves until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
@@ -288,7 +304,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match serve(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("farcore memnode: {error:#}");
+            eprintln!("farcore memnode: {}", line(&error));
             ExitCode::FAILURE
         }
     }

@@ -1,0 +1,227 @@
+//! What a memory node's threads share, and how it answers requests: no socket, no task.
+//!
+//! - I1: the sessions are locked for a few steps only, never while anything is awaited.
+//! - I2: extents are claimed for a session only while it cannot be over; what it held is taken back only when it is.
+//!
+//! The one place of the node that reads a clock; sessions are handed the time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::{info, warn};
+
+use super::control::{NodeStatistics, Opening, Refused, Reply, Request, Welcome};
+use super::figures::{Figures, add, get};
+use super::handshake::NodeGreeted;
+use super::memory::NodeMemory;
+use super::session::End;
+use super::sessions::{Sessions, Speaker};
+use super::start::NodeOptions;
+use super::token;
+use crate::pool::ExtentRun;
+use crate::tcp::Closer;
+
+/// What all threads of a node share.
+#[derive(Debug)]
+pub(super) struct Service {
+    options: NodeOptions,
+    memory: NodeMemory,
+    figures: Figures,
+    sessions: Mutex<Sessions<Closer>>,
+    started: Instant,
+    stopping: AtomicBool,
+}
+
+pub(super) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Service {
+    pub(super) fn new(
+        options: NodeOptions,
+        memory: NodeMemory,
+        sessions: Sessions<Closer>,
+    ) -> Self {
+        Self {
+            options,
+            memory,
+            figures: Figures::default(),
+            sessions: Mutex::new(sessions),
+            started: Instant::now(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn options(&self) -> &NodeOptions {
+        &self.options
+    }
+
+    pub(super) fn memory(&self) -> &NodeMemory {
+        &self.memory
+    }
+
+    pub(super) fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    pub(super) fn stop(&self) {
+        // ORDERING: pairs with the Acquire in `is_stopping`.
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        nanoseconds(self.started.elapsed())
+    }
+
+    pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions<Closer>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        // ORDERING: pairs with the Release in `stop`.
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(super) fn statistics(&self) -> NodeStatistics {
+        let (sessions, lines) = {
+            let sessions = self.sessions();
+            (sessions.len() as u64, sessions.lines() as u64)
+        };
+        let (figures, map) = (&self.figures, self.memory.map());
+        let served = figures.served.sum();
+        NodeStatistics {
+            uptime_ns: self.now_ns(),
+            data_bytes: u64::from(map.extents()) * map.extent_bytes,
+            extent_bytes: map.extent_bytes,
+            extents: u64::from(map.extents()),
+            extents_free: u64::from(self.memory.table().free_count()),
+            sessions,
+            sessions_opened: get(&figures.sessions_opened),
+            sessions_expired: get(&figures.sessions_expired),
+            control_connections: figures.controls.taken(),
+            memory_connections: lines,
+            reads: served.reads,
+            read_bytes: served.read_bytes,
+            writes: served.writes,
+            write_bytes: served.write_bytes,
+            atomics: served.atomics,
+            requests_refused: served.refused,
+            chunks_allocated: get(&figures.chunks_allocated),
+            chunks_freed: get(&figures.chunks_freed),
+            extents_reclaimed: get(&figures.extents_reclaimed),
+            refusals: figures.refusals().map(|(_, count)| count).sum(),
+        }
+    }
+
+    pub(super) fn open(
+        &self,
+        greeted: &NodeGreeted,
+        proof: &[u8],
+    ) -> Result<(Speaker, Vec<u8>), Refused> {
+        let now_ns = self.now_ns();
+        let token = self.options.token.as_ref();
+        let (proved, speaker, resumed) = match greeted.opening {
+            Opening::New => {
+                let key = token::key_of(token);
+                let proved = greeted.proved(proof, key, token.is_some())?;
+                let name = greeted.client.clone();
+                let session = proved.session_key(key);
+                let speaker = self.sessions().open(name, session, now_ns)?;
+                add(&self.figures.sessions_opened, 1);
+                (proved, speaker, None)
+            }
+            Opening::Resume {
+                session,
+                incarnation,
+            } => {
+                let key = self.sessions().key(session, incarnation, now_ns)?;
+                let proved = greeted.proved(proof, key.bytes(), true)?;
+                let speaker = self.sessions().resume(session, now_ns)?;
+                (proved, speaker, Some(key))
+            }
+        };
+        let welcome = Welcome {
+            session: speaker.session,
+            incarnation: self.sessions().incarnation(),
+            lease_ms: u64::try_from(self.options.lease.as_millis()).unwrap_or(u64::MAX),
+            map: self.memory.map().clone(),
+        };
+        let key = match &resumed {
+            Some(key) => key.bytes(),
+            None => token::key_of(token),
+        };
+        Ok((speaker, proved.welcome(key, &welcome)))
+    }
+
+    fn allocate(&self, speaker: Speaker, bytes: u64) -> Result<ExtentRun, Refused> {
+        let extent_bytes = self.memory.map().extent_bytes;
+        let bytes_max = u64::from(ExtentRun::COUNT_MAX) * extent_bytes;
+        let count = u32::try_from(bytes.div_ceil(extent_bytes)).unwrap_or(u32::MAX);
+        if !(1..=ExtentRun::COUNT_MAX).contains(&count) {
+            return Err(Refused::ChunkBytes {
+                asked_bytes: bytes,
+                bytes_max,
+            });
+        }
+        let table = self.memory.table();
+        let run = table
+            .claim(speaker.session, count)
+            .ok_or_else(|| Refused::Exhausted {
+                asked_bytes: u64::from(count) * extent_bytes,
+                free_bytes: u64::from(table.free_count()) * extent_bytes,
+            })?;
+        add(&self.figures.chunks_allocated, 1);
+        Ok(run)
+    }
+
+    pub(super) fn perform(&self, speaker: Speaker, message: &[u8]) -> Result<Reply, Refused> {
+        let request = Request::decode(message)?;
+        // Held to the end: the session cannot be over, nor what it held taken back, before a claim for it is settled.
+        let mut sessions = self.sessions();
+        sessions.request(speaker, self.now_ns())?;
+        match request {
+            Request::Hello { .. } | Request::Prove { .. } => Err(Refused::OutOfTurn),
+            Request::Heartbeat => Ok(Reply::Renewed),
+            Request::AllocateChunk { bytes } => self
+                .allocate(speaker, bytes)
+                .map(|run| Reply::Chunk(run.into())),
+            Request::FreeChunk(chunk) => {
+                let not_owned = |count| Refused::NotOwned { count };
+                let run = chunk.run().ok_or(not_owned(chunk.count))?;
+                let freed = self.memory.table().free(speaker.session, run);
+                freed.map_err(|error| not_owned(error.count))?;
+                add(&self.figures.chunks_freed, 1);
+                Ok(Reply::Freed)
+            }
+            Request::Statistics => {
+                drop(sessions);
+                Ok(Reply::Statistics(self.statistics()))
+            }
+            Request::Bye => {
+                sessions.bye(speaker);
+                Ok(Reply::Farewell)
+            }
+        }
+    }
+
+    /// Ends leases and takes back what those held who are over.
+    pub(super) fn keep_house(&self) {
+        let over = self.sessions().over(self.now_ns());
+        for one in over {
+            let extents = self.memory.table().take_back(one.session);
+            add(&self.figures.extents_reclaimed, u64::from(extents));
+            let (session, name) = (one.session.get(), one.name);
+            match one.end {
+                End::Bye => info!(session, name, extents, "the session has ended"),
+                End::Expired => {
+                    add(&self.figures.sessions_expired, 1);
+                    warn!(
+                        session,
+                        name, extents, "the lease has ended; what the session held is free again"
+                    );
+                }
+            }
+        }
+    }
+}

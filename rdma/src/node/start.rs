@@ -1,0 +1,251 @@
+//! Starting and stopping a memory node, from any thread.
+//!
+//! - I1: the address is taken first and the memory registered next; clients are served only when both are there.
+//! - I2: a start that fails half-way stops what it began; a handle that is dropped stops the node.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tracing::info;
+
+use super::control::NodeStatistics;
+use super::memory::{MemoryError, MemoryOptions, NodeMemory, Registered};
+use super::serve;
+use super::service::{self, Service};
+use super::sessions::Sessions;
+use super::token::Token;
+use crate::tcp::{Closer, TcpAddress};
+
+const THREADS_MAX: usize = 1024;
+
+/// What a memory node is to be like.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// What it lends.
+    pub memory: MemoryOptions,
+    /// What its clients must know; without one anybody who can connect may use its memory.
+    pub token: Option<Token>,
+    /// How long a session lives without a request, at least a millisecond.
+    pub lease: Duration,
+    /// Threads that serve connections.
+    pub threads: usize,
+    /// Sessions at a time.
+    pub sessions_max: usize,
+    /// Control connections at a time, and as many memory connections again.
+    pub connections_max: u64,
+    /// Connections that have not yet proved anything, at a time.
+    pub strangers_max: u64,
+    /// How long one of these may take.
+    pub handshake_limit: Duration,
+}
+
+impl NodeOptions {
+    /// Where nothing else is said: one thread, no token, a lease of 30 seconds.
+    #[must_use]
+    pub fn new(listen: SocketAddr, memory: MemoryOptions) -> Self {
+        Self {
+            listen,
+            memory,
+            token: None,
+            lease: Duration::from_secs(30),
+            threads: 1,
+            sessions_max: 1024,
+            connections_max: 4096,
+            strangers_max: 64,
+            handshake_limit: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why a memory node does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A setting is out of bounds.
+    #[error("{what} is {value}: must be {bounds}")]
+    Setting {
+        /// Which.
+        what: &'static str,
+        /// Its value.
+        value: String,
+        /// Its bounds.
+        bounds: String,
+    },
+    /// It cannot listen.
+    #[error("cannot listen on {address}: {source}{}", remedy(source))]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// There is no memory to lend.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A thread or its executor cannot be had.
+    #[error(
+        "cannot start thread {index}: {reason}; each needs io_uring (Linux 5.8) and 512 KiB of locked memory (`ulimit -l`)"
+    )]
+    Thread {
+        /// Which.
+        index: usize,
+        /// Why.
+        reason: String,
+    },
+    /// The kernel has no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(io::Error),
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; is another memory node running? Stop it or listen on another port"
+        }
+        io::ErrorKind::AddrNotAvailable => "; give an address of this machine",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 are for root: take a higher one",
+        _ => "",
+    }
+}
+
+/// Starts memory nodes.
+#[derive(Debug)]
+pub struct MemoryNode;
+
+impl MemoryNode {
+    /// Takes the address, registers the memory and serves. Answers when clients can connect.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(options: NodeOptions) -> Result<NodeHandle, StartError> {
+        Self::start_with(options, &|_| {})
+    }
+
+    /// The same; `progress` is told of each region, from several threads.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start_with(
+        options: NodeOptions,
+        progress: &(dyn Fn(Registered) + Sync),
+    ) -> Result<NodeHandle, StartError> {
+        let setting = |what, value: String, bounds: String| StartError::Setting {
+            what,
+            value,
+            bounds,
+        };
+        if !(1..=THREADS_MAX).contains(&options.threads) {
+            let bounds = format!("1 to {THREADS_MAX}");
+            return Err(setting("threads", options.threads.to_string(), bounds));
+        }
+        if options.lease < Duration::from_millis(1) {
+            let value = format!("{} ns", options.lease.as_nanos());
+            return Err(setting("the lease", value, "at least 1 ms".to_owned()));
+        }
+        // First the address: it is cheap, and often what is wrong.
+        let listen = |source| StartError::Listen {
+            address: options.listen,
+            source,
+        };
+        let address = Arc::new(TcpAddress::bind(options.listen).map_err(listen)?);
+        let bound = address.local_address().map_err(listen)?;
+        let incarnation = Sessions::<Closer>::random_incarnation().map_err(StartError::Random)?;
+        let memory = NodeMemory::register(&options.memory, progress)?;
+        let threads = options.threads;
+        let sessions = Sessions::new(
+            incarnation,
+            service::nanoseconds(options.lease),
+            options.sessions_max,
+        );
+        let node = Arc::new(Service::new(options, memory, sessions));
+        let keeper = serve::house(&node)?;
+        let house = keeper.thread().clone();
+        // From here on whatever fails stops what has begun.
+        let mut handle = NodeHandle {
+            node,
+            address: bound,
+            threads: vec![keeper],
+        };
+        for index in 0..threads {
+            let thread = serve::executor(index, &address, &handle.node, &house)?;
+            handle.threads.push(thread);
+        }
+        info!(address = %bound, threads, "memory node serves");
+        Ok(handle)
+    }
+}
+
+/// A memory node that serves. It stops when this is dropped.
+#[derive(Debug)]
+pub struct NodeHandle {
+    node: Arc<Service>,
+    address: SocketAddr,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl NodeHandle {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether all of its memory is locked.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.node.memory().is_locked()
+    }
+
+    /// What reads its figures, on any thread, also after it has stopped.
+    #[must_use]
+    pub fn figures(&self) -> NodeFigures {
+        NodeFigures(Arc::clone(&self.node))
+    }
+
+    /// Ends listening and all connections, and waits for that.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.node.stop();
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            // Its panic has been told by the hook; the others are to be waited for all the same.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for NodeHandle {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Reads a memory node's figures.
+#[derive(Clone, Debug)]
+pub struct NodeFigures(Arc<Service>);
+
+impl NodeFigures {
+    /// All of them at this moment. Cost: reads the bitmap of the table.
+    #[must_use]
+    pub fn statistics(&self) -> NodeStatistics {
+        self.0.statistics()
+    }
+
+    /// Refusals by reason.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0.figures().refusals()
+    }
+
+    /// False once it is about to stop.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        !self.0.is_stopping()
+    }
+}

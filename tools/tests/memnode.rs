@@ -1,0 +1,185 @@
+//! `farcore memnode` as its user meets it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+fn memnode(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
+    command.arg("memnode").args(arguments);
+    command.stdin(Stdio::null()).env_remove("RUST_LOG");
+    command
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let Output { status, stderr, .. } = memnode(arguments)
+        .output()
+        .expect("a memory node to talk to");
+    let text = String::from_utf8(stderr).expect("a memory node to talk to");
+    assert_eq!(status.code(), Some(1), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+fn start(arguments: &[&str]) -> (Child, BufReader<ChildStdout>, SocketAddr) {
+    let mut child = memnode(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a memory node to talk to");
+    let mut out = BufReader::new(child.stdout.take().expect("a memory node to talk to"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a memory node to talk to");
+    let address = line
+        .strip_prefix("ready: tcp://")
+        .and_then(|rest| rest.split(' ').next())
+        .unwrap_or_else(|| panic!("not ready: {line}"));
+    let address = address.parse().expect("a memory node to talk to");
+    (child, out, address)
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill")
+        .args(["-s", name, &child.id().to_string()])
+        .status();
+    assert!(sent.expect("a memory node to talk to").success());
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("a memory node to talk to");
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .expect("a memory node to talk to");
+    let mut text = String::new();
+    stream
+        .read_to_string(&mut text)
+        .expect("a memory node to talk to");
+    text
+}
+
+/// A port that was free a moment ago.
+fn free_address() -> SocketAddr {
+    let probe = TcpListener::bind("127.0.0.1:0").expect("a memory node to talk to");
+    probe.local_addr().expect("a memory node to talk to")
+}
+
+#[test]
+fn what_is_wrong_is_said_in_a_line() {
+    for (arguments, parts) in [
+        (&["--memory", "12x"][..], &["--memory `12x`", "32GiB"][..]),
+        (
+            &["--memory", "1MiB", "--region", "long"],
+            &["--region `long`"],
+        ),
+        (&["--memory", "1MiB", "--extent", "3"], &["extent of 3"]),
+        (
+            &["--memory", "3GiB", "--region", "2GiB"],
+            &["under 2147483648"],
+        ),
+        (
+            &["--memory", "1MiB", "--lease", "soon"],
+            &["--lease `soon`", "30s"],
+        ),
+        (
+            &["--memory", "1MiB", "--threads", "0"],
+            &["threads is 0", "1 to 1024"],
+        ),
+        (&["--memory", "1MiB", "--http", "here"], &["--http `here`"]),
+        (
+            &["--memory", "1MiB", "--listen", "127.0.0.1:1"],
+            &["no scheme", "tcp://host:port"],
+        ),
+        (
+            &["--memory", "1MiB", "--listen", "rdma://localhost"],
+            &["tcp only", "tcp://localhost:7400"],
+        ),
+        (
+            &["--memory", "1MiB", "--listen", "tcp://0.0.0.0:0"],
+            &["--token-file", "--insecure"],
+        ),
+        (
+            &["--memory", "1MiB", "--http", "0.0.0.0:0"],
+            &["--http 0.0.0.0:0", "--insecure"],
+        ),
+        (
+            &["--memory", "1MiB", "--token-file", "/nonexistent/token"],
+            &["/nonexistent/token"],
+        ),
+        (
+            &["--memory", "1MiB", "--token-file", "/dev/null"],
+            &["0 bytes", "must be 16"],
+        ),
+        (
+            &[
+                "--memory",
+                "1MiB",
+                "--listen",
+                "tcp://192.0.2.1:0",
+                "--insecure",
+            ],
+            &["192.0.2.1", "an address of this machine"],
+        ),
+    ] {
+        let text = refused(arguments);
+        assert_eq!(text.matches("os error").count().max(1), 1, "{text}");
+        for part in parts {
+            assert!(text.contains(part), "{arguments:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn an_address_in_use_is_told() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let listen = format!("tcp://{address}");
+    let text = refused(&["--memory", "1MiB", "--listen", &listen]);
+    assert!(
+        text.contains(&address) && text.contains("another port"),
+        "{text}"
+    );
+    let text = refused(&[
+        "--memory",
+        "1MiB",
+        "--listen",
+        "tcp://127.0.0.1:0",
+        "--http",
+        &address,
+    ]);
+    assert!(text.contains(&address) && text.contains("--http"), "{text}");
+}
+
+#[test]
+fn it_serves_tells_its_figures_and_stops() {
+    for name in ["TERM", "INT"] {
+        let http = free_address();
+        let (mut child, mut out, address) = start(&[
+            "--memory",
+            "3MiB",
+            "--listen",
+            "tcp://127.0.0.1:0",
+            "--http",
+            &http.to_string(),
+        ]);
+        assert!(address.port() != 0 && TcpStream::connect(address).is_ok());
+        assert!(get(http, "/healthz").ends_with("ok\n"));
+        let figures = get(http, "/metrics");
+        for line in [
+            "farcore_memnode_data_bytes 3145728",
+            "farcore_memnode_extents{state=\"free\"} 3",
+            "farcore_memnode_requests_total{kind=\"read\"} 0",
+            "farcore_memnode_refusals_total{reason=\"token\"} 0",
+            "farcore_memnode_extents_reclaimed_total 0",
+        ] {
+            assert!(figures.lines().any(|one| one == line), "{line}\n{figures}");
+        }
+        signal(&child, name);
+        assert_eq!(child.wait().unwrap().code(), Some(0), "after SIG{name}");
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "", "nothing but the ready line goes to stdout");
+        assert!(TcpStream::connect(address).is_err());
+    }
+}
