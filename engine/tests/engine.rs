@@ -713,7 +713,7 @@ fn answer_to<T>(handle: &mut Handle, operation: Operation<'_>, of: impl Fn(Answe
         if seen == 0 {
             std::thread::yield_now();
             let waited = start.elapsed().as_secs();
-            assert!(waited < 60, "{operation:?} was never answered");
+            assert!(waited < 30, "{operation:?} was never answered");
         }
     }
     answered.unwrap()

@@ -400,10 +400,10 @@ mod tests {
                     }
                     _ => {}
                 }
-                for node in 0..3 {
+                for (node, &added) in added.iter().enumerate() {
                     let on = held.iter().filter(|(extent, _)| extent.node().position() == node).count();
-                    prop_assert_eq!(extents.count_on(NodeId::new(node)), added[node]);
-                    prop_assert_eq!(extents.free_on(NodeId::new(node)), added[node] - on);
+                    prop_assert_eq!(extents.count_on(NodeId::new(node)), added);
+                    prop_assert_eq!(extents.free_on(NodeId::new(node)), added - on);
                 }
                 let total: usize = added.iter().sum();
                 prop_assert_eq!(extents.free_count(), total - held.len());
@@ -427,7 +427,7 @@ mod tests {
         let refused = extents.add(node, piece(1 << 16, 0));
         assert_eq!(refused, Err(NotAdded::OutOfReach));
         extents.add(node, piece(9, 0)).unwrap();
-        assert_eq!(extents.claim(node).map(|extent| extent.place()), Some(0));
+        assert_eq!(extents.claim(node).map(Extent::place), Some(0));
     }
 
     #[test]
