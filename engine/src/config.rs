@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcore_rdma::tcp::TcpEndpoint;
 use farcore_rdma::{
     ConnectOptions, EmbeddedNode, FabricAddress, FabricEndpoint, LinkModel, Lock, Scheme, Token,
 };
@@ -12,8 +13,8 @@ use crate::constants::{KEY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_BYTES_MIN, VALUE_BYTE
 use crate::error::{Error, Result};
 use crate::lane::LANES_MAX;
 use crate::log::PageShape;
-use crate::nodes::FarPlan;
-use crate::shard::{NODES_MAX, Shard};
+use crate::nodes::{FarPlan, QUEUE_DEPTH};
+use crate::shard::{NODES_MAX, QUEUES_PER_NODE, Shard};
 
 /// Memory of one core that no shard uses: its executor, counters and stacks, in bytes.
 const CORE_BYTES: u64 = 1 << 20;
@@ -160,6 +161,11 @@ impl Config {
         Ok(self.nodes.len())
     }
 
+    /// Bytes of one core's connections.
+    fn fabric_bytes(&self) -> u64 {
+        TcpEndpoint::bytes_for(self.nodes.len() * QUEUES_PER_NODE, QUEUE_DEPTH)
+    }
+
     /// Where far memory is to be opened.
     pub(crate) fn far_plan(&self, embedded: &[Arc<EmbeddedNode>]) -> FarPlan {
         if self.nodes.is_empty() {
@@ -262,7 +268,7 @@ impl Config {
         };
         let lane_bytes = lanes * 2 * (self.lane_bytes + long) as u64;
         let tables = Shard::<FabricEndpoint>::table_bytes(share, page_bytes, extents);
-        let fixed = lane_bytes / cores + CORE_BYTES + tables;
+        let fixed = lane_bytes / cores + CORE_BYTES + tables + self.fabric_bytes();
         let least =
             Shard::<FabricEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);
         let arena = share.saturating_sub(fixed) / u64::from(page_bytes) * u64::from(page_bytes);

@@ -28,7 +28,7 @@ use crate::order::Door;
 use crate::shard::{Extents, NodeId, QUEUES_PER_NODE};
 
 /// Requests that one queue pair holds.
-const QUEUE_DEPTH: usize = 256;
+pub(crate) const QUEUE_DEPTH: usize = 256;
 /// How often connections are looked after.
 const TICK: Duration = Duration::from_millis(20);
 /// Extents claimed at once, at most: a word of the bitmap.

@@ -1,5 +1,7 @@
 //! The engine over memory nodes that it reaches by sockets.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::ptr;
 
 use super::exposed::{Change, Exposed};
-use super::output::Output;
+use super::output::{COPY_BYTES_MAX, Output};
 use super::wire::{
     HEADER_BYTES, Header, Opcode, TRANSFER_BYTES_MAX, WireError, status_code, status_of,
 };
@@ -24,7 +24,7 @@ use crate::endpoint::PostError;
 use crate::work::{Completion, Status, Work, WorkRequest};
 
 /// Bytes taken from the socket at once.
-const INPUT_BYTES: usize = 128 << 10;
+const INPUT_BYTES: usize = 64 << 10;
 /// Payload that is still to come is received in place from this length on.
 const DIRECT_BYTES: usize = 8 << 10;
 /// Pieces of output above which the peer's requests wait.
@@ -144,6 +144,12 @@ impl Connection {
         }
     }
 
+    /// Bytes that one takes: what has come, what is to be sent, and its queues.
+    pub(super) const fn bytes_for(depth: usize) -> usize {
+        let entry = 3 * size_of::<InFlight>() + 2 * size_of::<(Side, Completion)>();
+        INPUT_BYTES + depth * (entry + HEADER_BYTES + COPY_BYTES_MAX)
+    }
+
     /// Requests of the send queue that were posted and whose completion, if they make one, has not been taken.
     pub(super) fn outstanding(&self) -> usize {
         self.posted.len() + self.in_flight.len() + self.completions.len() - self.received
@@ -210,9 +216,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Moves what was posted to the output; true if there was any.
-    pub(super) fn ring(&mut self) -> bool {
-        let any = !self.posted.is_empty();
+    /// Moves what was posted to the output; answers how many requests.
+    pub(super) fn ring(&mut self) -> usize {
+        let count = self.posted.len();
         while let Some(entry) = self.posted.pop_front() {
             let sequence = self.next;
             self.next = self.next.wrapping_add(1);
@@ -246,7 +252,7 @@ impl Connection {
             }
             self.in_flight.push_back(entry);
         }
-        any
+        count
     }
 
     /// Where the next bytes of the socket go, and whether that is a payload's own place.

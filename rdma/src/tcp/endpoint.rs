@@ -20,6 +20,12 @@ use crate::memory;
 use crate::region::Region;
 use crate::work::{Completion, LocalKey, Status, WorkRequest};
 
+/// Polls in a row without a byte after which the thread offers its core: whoever is to answer may need it.
+const EMPTY_POLLS_MAX: u32 = 4;
+/// Requests that are sent at once, though others are on their way: few system calls, and few wakes at the other side.
+const TOGETHER: usize = 8;
+/// How long fewer wait for company, in nanoseconds. Without others on their way none waits.
+const TOGETHER_NS: u64 = 15_000;
 /// System calls to one socket in one poll.
 const RECEIVES: usize = 4;
 
@@ -83,6 +89,9 @@ struct Queue {
     failed: bool,
     /// Since when an answer is awaited without one having come.
     silent_since_ns: Option<u64>,
+    /// Requests that wait for company, and since when.
+    unsent: usize,
+    unsent_since_ns: u64,
 }
 
 impl Queue {
@@ -98,44 +107,70 @@ impl Queue {
     }
 
     fn ring(&mut self, now_ns: u64) {
-        let Some(socket) = &self.socket else {
+        if self.socket.is_none() {
             return;
-        };
-        if self.connection.ring() {
-            self.silent_since_ns.get_or_insert(now_ns);
         }
-        if !self.connection.output.is_empty() && self.connection.output.send(socket.raw()).is_err()
+        let alone = !self.connection.awaits_answers();
+        let rung = self.connection.ring();
+        if rung == 0 {
+            return;
+        }
+        self.silent_since_ns.get_or_insert(now_ns);
+        if self.unsent == 0 {
+            self.unsent_since_ns = now_ns;
+        }
+        self.unsent += rung;
+        if alone || self.unsent >= TOGETHER {
+            self.send();
+        }
+    }
+
+    fn send(&mut self) {
+        self.unsent = 0;
+        if let Some(socket) = &self.socket
+            && !self.connection.output.is_empty()
+            && self.connection.output.send(socket.raw()).is_err()
         {
             self.fail(Status::RetryExceeded);
         }
     }
 
-    fn poll(&mut self, now_ns: u64, limit_ns: u64) {
+    /// True if anything came.
+    fn poll(&mut self, now_ns: u64, limit_ns: u64) -> bool {
         if self.berth.broken.take() && self.socket.is_some() {
             self.fail(Status::RetryExceeded);
+        }
+        if self.unsent > 0 && now_ns.saturating_sub(self.unsent_since_ns) >= TOGETHER_NS {
+            self.send();
         }
         let mut answered = false;
         for _ in 0..RECEIVES {
             let Some(socket) = &self.socket else {
-                return;
+                return answered;
             };
             let received = socket.receive(&mut self.connection);
             let understood = self.connection.process();
-            let sent = self.connection.output.send(socket.raw());
+            // What waits for company keeps waiting, and with it, as briefly, answers to an equal's requests.
+            let sent = if self.unsent > 0 {
+                Ok(false)
+            } else {
+                self.connection.output.send(socket.raw())
+            };
             if let Err(error) = understood {
                 tracing::warn!(%error, "a peer broke the protocol: its connection is closed");
-                return self.fail(Status::RetryExceeded);
+                self.fail(Status::RetryExceeded);
+                return true;
             }
             if self.connection.is_refused() {
                 // What this side refused is still told, if the socket takes it.
                 if self.connection.is_over() || sent.is_err() {
                     self.fail(Status::Flushed);
                 }
-                return;
+                return true;
             }
             match received {
-                _ if sent.is_err() => return self.fail(Status::RetryExceeded),
-                Err(_) => return self.fail(Status::RetryExceeded),
+                _ if sent.is_err() => return self.lose(),
+                Err(_) => return self.lose(),
                 Ok(Received::Nothing) => break,
                 Ok(Received::Some) => answered = true,
             }
@@ -147,8 +182,14 @@ impl Queue {
         } else if let Some(since) = self.silent_since_ns
             && now_ns.saturating_sub(since) > limit_ns
         {
-            self.fail(Status::RetryExceeded);
+            return self.lose();
         }
+        answered
+    }
+
+    fn lose(&mut self) -> bool {
+        self.fail(Status::RetryExceeded);
+        true
     }
 }
 
@@ -162,6 +203,7 @@ pub struct TcpEndpoint {
     exposed: Exposed,
     /// The queue pair that the next poll begins with.
     first: usize,
+    empty_polls: u32,
 }
 
 impl TcpEndpoint {
@@ -175,6 +217,8 @@ impl TcpEndpoint {
             berth: Rc::default(),
             failed: false,
             silent_since_ns: None,
+            unsent: 0,
+            unsent_since_ns: 0,
         };
         Self {
             queues: (0..queues).map(queue).collect(),
@@ -183,7 +227,14 @@ impl TcpEndpoint {
             limit_ns,
             exposed,
             first: 0,
+            empty_polls: 0,
         }
+    }
+
+    /// Bytes that an endpoint takes beside its regions, its longest output included.
+    #[must_use]
+    pub fn bytes_for(queues: usize, depth: usize) -> u64 {
+        (queues * Connection::bytes_for(depth)) as u64
     }
 
     /// Where connections for a queue pair are handed over.
@@ -244,10 +295,10 @@ impl Endpoint for TcpEndpoint {
         // Whoever exposes memory must look whether its peers ask for some.
         let serves = !self.exposed.is_empty();
         let (early, late) = self.queues.split_at_mut(self.first);
-        let mut count = 0;
+        let (mut count, mut came) = (0, false);
         for (step, queue) in late.iter_mut().chain(early).enumerate() {
             if serves || queue.connection.awaits() || queue.berth.broken.get() {
-                queue.poll(now_ns, limit_ns);
+                came |= queue.poll(now_ns, limit_ns);
             }
             while count < completions.len()
                 && let Some(completion) = queue.connection.take_completion()
@@ -259,6 +310,15 @@ impl Endpoint for TcpEndpoint {
                 self.first = (self.first + step + 1) % self.queues.len();
                 break;
             }
+        }
+        self.empty_polls = if came || count > 0 {
+            0
+        } else {
+            self.empty_polls + 1
+        };
+        if self.empty_polls >= EMPTY_POLLS_MAX {
+            self.empty_polls = 0;
+            std::thread::yield_now();
         }
         count
     }
@@ -296,6 +356,7 @@ impl Endpoint for TcpEndpoint {
             queue.socket = Some(socket);
             queue.failed = false;
             queue.silent_since_ns = None;
+            queue.unsent = 0;
         }
     }
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::RawFd;
 
 /// Payload up to this length is copied behind its header: cheaper than a piece of its own.
-const COPY_BYTES_MAX: usize = 1 << 10;
+pub(super) const COPY_BYTES_MAX: usize = 1 << 10;
 /// Pieces of one system call.
 const PIECES: usize = 64;
 
