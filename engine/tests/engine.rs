@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::future::Future;
+use std::io::Write;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -700,23 +701,27 @@ fn closing_does_not_wait_for_who_does_not_look() {
     assert_eq!(seen, due, "{values} values, {closed} refusals");
 }
 
-/// The answer to one request; one that is never answered ends the test rather than hanging it.
+/// The answer to one request. One that is never answered ends the process: what holds it up may keep the engine from
+/// closing as well.
 fn answer_to<T>(handle: &mut Handle, operation: Operation<'_>, of: impl Fn(Answer<'_>) -> T) -> T {
     let start = std::time::Instant::now();
     let (mut answered, mut submitted) = (None, false);
-    while answered.is_none() {
+    loop {
         submitted = submitted || handle.submit(operation, 7).is_ok();
-        let seen = handle.poll(|token, answer| {
+        handle.poll(|token, answer| {
             assert_eq!(token, 7);
             answered = Some(of(answer));
         });
-        if seen == 0 {
-            std::thread::yield_now();
-            let waited = start.elapsed().as_secs();
-            assert!(waited < 30, "{operation:?} was never answered");
+        if let Some(answer) = answered {
+            return answer;
+        }
+        std::thread::yield_now();
+        if start.elapsed().as_secs() >= 30 {
+            let text = format!("never answered: {:?}\n", operation.key());
+            let _ = std::io::stderr().write_all(text.as_bytes());
+            std::process::abort();
         }
     }
-    answered.expect("an answer")
 }
 
 fn answer_to_put(handle: &mut Handle, number: u64) -> Result<(), Error> {
@@ -929,7 +934,7 @@ fn damage_in_long_records_is_noticed_by_every_operation() {
     for place in 0..8_000 {
         damage(&engine, place * 12_001 + 5);
     }
-    let (mut damaged, mut fine) = (0, 0);
+    let (mut damaged, mut fine) = ([0; 3], 0);
     for number in 0..count {
         let outcome = match number % 3 {
             0 => handle.get(&key(number)).wait().map(|read| {
@@ -943,13 +948,14 @@ fn damage_in_long_records_is_noticed_by_every_operation() {
         };
         match outcome {
             Ok(()) => fine += 1,
-            Err(Error::Damaged { .. }) => damaged += 1,
+            Err(Error::Damaged { .. }) => damaged[number as usize % 3] += 1,
             Err(error) => panic!("{error}"),
         }
     }
+    // Gets, deletes and puts alike.
     assert!(
-        damaged > 100 && fine > 100,
-        "{damaged} damaged, {fine} fine"
+        damaged.iter().all(|&damaged| damaged > 50) && fine > 100,
+        "{damaged:?} damaged, {fine} fine"
     );
     engine.close();
 }
