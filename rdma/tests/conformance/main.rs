@@ -12,6 +12,7 @@
 
 mod embedded;
 mod fixture;
+mod served;
 mod suite;
 mod tcp;
 

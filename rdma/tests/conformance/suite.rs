@@ -700,3 +700,17 @@ pub(crate) async fn one_queue_pair_in_error_leaves_the_other_alone<F: Fixture>(
     bench.ring(1);
     assert_eq!(bench.wait(1, 0).0[0].status, Status::Success);
 }
+
+/// Of a far side that takes no messages.
+pub(crate) async fn a_message_that_nobody_takes_is_refused<F: Fixture>(mut bench: Bench<F>) {
+    let (local, remote) = (bench.local(0, 8), bench.at(0));
+    let word = Work::WriteImmediate {
+        local,
+        remote,
+        immediate: 1,
+    };
+    for work in [Work::Send { local }, word] {
+        assert_eq!(bench.run(work), Status::RemoteOperation);
+        bench.fixture.revive().await;
+    }
+}
