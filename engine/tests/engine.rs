@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::io::Write;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use farcore::{
     Answer, Config, EncryptionKey, Engine, Error, FaultPlan, Handle, LinkModel, Operation, Refused,
@@ -701,52 +701,30 @@ fn closing_does_not_wait_for_who_does_not_look() {
     assert_eq!(seen, due, "{values} values, {closed} refusals");
 }
 
-/// The answer to one request. One that is never answered ends the process: what holds it up may keep the engine from
-/// closing as well.
-fn answer_to<T>(handle: &mut Handle, operation: Operation<'_>, of: impl Fn(Answer<'_>) -> T) -> T {
-    let start = std::time::Instant::now();
-    let (mut answered, mut submitted) = (None, false);
-    loop {
-        submitted = submitted || handle.submit(operation, 7).is_ok();
-        handle.poll(|token, answer| {
-            assert_eq!(token, 7);
-            answered = Some(of(answer));
-        });
-        if let Some(answer) = answered {
-            return answer;
-        }
-        std::thread::yield_now();
-        if start.elapsed().as_secs() >= 30 {
-            let text = format!("never answered: {:?}\n", operation.key());
-            let _ = std::io::stderr().write_all(text.as_bytes());
-            std::process::abort();
-        }
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
-fn answer_to_put(handle: &mut Handle, number: u64) -> Result<(), Error> {
-    let (name, bytes) = (key(number), value(number, 0));
-    let operation = Operation::Put {
-        key: &name,
-        value: &bytes,
-    };
-    answer_to(handle, operation, |answer| match answer {
-        Answer::Stored { .. } => Ok(()),
-        Answer::Failed(error) => Err(error),
-        answer => panic!("{answer:?}"),
-    })
-}
-
-fn answer_to_get(handle: &mut Handle, number: u64) -> Vec<u8> {
-    let name = key(number);
-    answer_to(
-        handle,
-        Operation::Get { key: &name },
-        |answer| match answer {
-            Answer::Value { value, .. } => value.to_vec(),
-            answer => panic!("{answer:?}"),
-        },
-    )
+/// The answer to a call. One that is never answered ends the process: what holds it up may keep the engine from closing
+/// as well.
+fn answer_to<T>(call: impl Future<Output = T>) -> T {
+    let start = std::time::Instant::now();
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut call = std::pin::pin!(call);
+    loop {
+        if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return answer;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(10));
+        if start.elapsed().as_secs() >= 60 {
+            let _ = std::io::stderr().write_all(b"a call was never answered\n");
+            std::process::abort();
+        }
+    }
 }
 
 #[test]
@@ -764,8 +742,8 @@ fn puts_on_a_lost_node_end_in_an_error_and_lose_nothing() {
     let mut there = stored;
     let mut holds: Vec<u64> = Vec::new();
     while in_a_row < 100 {
-        match answer_to_put(&mut handle, there) {
-            Ok(()) => {
+        match answer_to(handle.put(&key(there), &value(there, 0))) {
+            Ok(_) => {
                 holds.push(there);
                 in_a_row = 0;
             }
@@ -864,8 +842,8 @@ fn who_does_not_look_does_not_hold_up_others() {
         std::thread::sleep(std::time::Duration::from_micros(100));
     }
     for number in (0..4_000).step_by(13) {
-        let read = answer_to_get(&mut other, number);
-        assert_eq!(read, value(number, 0), "{number}");
+        let read = answer_to(other.get(&key(number))).unwrap().unwrap();
+        assert_eq!(&*read, value(number, 0), "{number}");
     }
     while one.in_flight() > 0 {
         seen += one.poll(|_, _| {});
