@@ -188,6 +188,10 @@ fn a_node_that_was_started_anew_has_lost_its_pages_and_serves_again() {
         engine.flush().unwrap();
         second.figures().statistics().writes > 0
     });
+    // And what was lost can be written again.
+    write(&engine, 2);
+    engine.flush().unwrap();
+    assert_eq!(read(&engine, 2), (KEYS, 0));
     engine.close();
     drop(first);
 }

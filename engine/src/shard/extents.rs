@@ -147,6 +147,7 @@ pub(crate) struct Extents {
     /// Lost places that no page holds, as a list.
     vacant: u32,
     vacant_count: usize,
+    has_lost: bool,
     free: usize,
     count_max: usize,
     page_bytes: u32,
@@ -174,6 +175,7 @@ impl Extents {
             links: Vec::with_capacity(count_max),
             vacant: END,
             vacant_count: 0,
+            has_lost: false,
             free: 0,
             count_max,
             page_bytes,
@@ -234,6 +236,7 @@ impl Extents {
         );
         if !self.is_lost(extent) {
             self.places[place] = LOST << OFFSET_BITS;
+            self.has_lost = true;
             self.nodes[extent.node().position()].count -= 1;
         }
     }
@@ -245,6 +248,12 @@ impl Extents {
             self.release(extent);
         }
         self.nodes[node.position()].keys.clear();
+    }
+
+    /// True once any node has taken anything back.
+    #[inline]
+    pub(crate) fn has_lost(&self) -> bool {
+        self.has_lost
     }
 
     /// True if the node has taken the extent back.

@@ -75,7 +75,11 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// True if a page's node has taken its extent back.
+    #[inline]
     pub(super) fn is_lost(&self, page: u32) -> bool {
+        if !self.extents.has_lost() {
+            return false;
+        }
         let extent = self.pages.get(page).extent;
         extent.is_some_and(|extent| self.extents.is_lost(extent))
     }

@@ -108,7 +108,7 @@ impl<E: Endpoint> Shard<E> {
 
     #[inline(never)]
     fn find_among_all<'a>(&self, hash: IndexHash, key: &[u8], evidence: Evidence<'a>) -> Found<'a> {
-        let mut found = Found::Absent;
+        let (mut found, mut lost) = (Found::Absent, None);
         for (position, slot) in self.index.candidates(hash) {
             let address = slot.address();
             let pointer = self.local_pointer(address);
@@ -120,7 +120,9 @@ impl<E: Endpoint> Shard<E> {
                         far,
                     };
                 }
-                if matches!(found, Found::Absent) && !evidence.cleared.contains(&address) {
+                if self.is_lost(address.page(self.shape)) {
+                    lost = Some(slot);
+                } else if matches!(found, Found::Absent) && !evidence.cleared.contains(&address) {
                     found = Found::Unknown { slot };
                 }
                 continue;
@@ -136,7 +138,11 @@ impl<E: Endpoint> Shard<E> {
             }
             self.counters.tag_false_matches.add(1);
         }
-        found
+        // A record that is lost comes last: a newer one of the same key may stand beside it.
+        match (found, lost) {
+            (Found::Absent, Some(slot)) => Found::Unknown { slot },
+            (found, _) => found,
+        }
     }
 
     /// Counts what a request needed of far memory.
@@ -155,7 +161,9 @@ impl<E: Endpoint> Shard<E> {
         evidence: Evidence<'a>,
     ) -> Result<Found<'a>, Step> {
         match self.find(hash, key, evidence) {
-            Found::Unknown { slot } => self.find_far(hash, key, slot, evidence),
+            Found::Unknown { slot } if !self.is_lost(slot.address().page(self.shape)) => {
+                self.find_far(hash, key, slot, evidence)
+            }
             found => Ok(found),
         }
     }

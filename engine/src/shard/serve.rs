@@ -323,13 +323,16 @@ impl<E: Endpoint> Shard<E> {
                 key,
                 value,
             ),
-            Found::Unknown { slot } => {
+            Found::Unknown { slot } if !self.is_lost(slot.address().page(self.shape)) => {
                 return Step::Fetch {
                     address: slot.address(),
                     class: slot.class(),
                 };
             }
-            Found::Absent => self.insert(hash, class, units, version, key, value),
+            // Nobody can tell any more whose record that was; the new one is found before it.
+            Found::Absent | Found::Unknown { .. } => {
+                self.insert(hash, class, units, version, key, value)
+            }
         };
         match stored {
             Ok(()) => {
