@@ -406,6 +406,20 @@ impl Index {
         self.growth_steps
     }
 
+    /// Points every slot at the place that `place_of` names, if it names one. Cost: the whole index is read.
+    pub(crate) fn redirect(&mut self, mut place_of: impl FnMut(Slot) -> Option<Address>) {
+        for segment in &mut self.segments {
+            for place in 0..SLOTS {
+                let slot = segment.slot(place);
+                if !slot.is_empty()
+                    && let Some(address) = place_of(slot)
+                {
+                    segment.set(place, slot.with_place(slot.class(), address));
+                }
+            }
+        }
+    }
+
     /// Visits every slot.
     #[cfg(test)]
     pub(crate) fn for_each(&self, mut visit: impl FnMut(Slot)) {

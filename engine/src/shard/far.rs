@@ -6,9 +6,10 @@ use std::sync::Arc;
 use farcore_rdma::{Endpoint, QueuePairState, RemoteSlice, Status};
 
 use super::extents::{Extent, NodeId, NotAdded, Queue};
-use super::pages::PageState;
+use super::pages::{PageKind, PageState};
 use super::{Errand, Shard};
 use crate::error::Error;
+use crate::log::Address;
 
 /// What a request is told whose page will not come back.
 pub(super) const LOST: &str =
@@ -34,14 +35,15 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// A node has taken back everything that it lent. Pages that are local as well are to be flushed again; the others'
-    /// records are unavailable from now on.
+    /// records are unavailable until they are written again. Cost: the whole index is read, once for such a loss.
     pub(crate) fn lose_node(&mut self, node: NodeId) {
         self.extents.lose_free(node);
         let pages = self.pages.iter();
         let theirs = pages.filter(|(_, page)| page.extent.is_some_and(|e| e.node() == node));
         let numbers: Vec<u32> = theirs.map(|(number, _)| number).collect();
+        let mut gone = vec![false; self.pages.len()];
         let mut unavailable = 0;
-        for number in numbers {
+        for &number in &numbers {
             let page = self.pages.get_mut(number);
             let Some(extent) = page.extent else {
                 continue;
@@ -57,21 +59,60 @@ impl<E: Endpoint> Shard<E> {
                     self.sealed.push_back(number);
                 }
                 PageState::Far => {
-                    page.damaged = true;
                     unavailable += page.live_bytes;
+                    // Who has it pinned hears that it is lost; it keeps its number.
+                    page.damaged = true;
+                    gone[number as usize] = page.pins == 0;
                 }
                 // A flush fails at its next piece or completion, and is done again elsewhere.
                 _ => {}
             }
         }
+        self.send_to_limbo(&gone);
+        for number in numbers.into_iter().filter(|&number| gone[number as usize]) {
+            self.streams.forget_page(number);
+            let page = self.pages.get_mut(number);
+            self.victims.withdraw(page);
+            page.live_bytes = 0;
+            if let (_, Some(extent)) = self.pages.free(number) {
+                self.extents.release(extent);
+            }
+        }
         self.exhausted = false;
         self.publish_far_bytes();
+        let name = Arc::clone(self.extents.name(node));
         tracing::error!(
             shard = self.id,
-            node = &**self.extents.name(node),
+            node = &*name,
             bytes = unavailable,
             "a memory node has lost what it held: those records are unavailable"
         );
+        if !self.lost_nodes.split(", ").any(|known| known == &*name) {
+            let known = std::mem::replace(&mut self.lost_nodes, name);
+            if !known.is_empty() {
+                self.lost_nodes = format!("{known}, {}", self.lost_nodes).into();
+            }
+        }
+    }
+
+    /// Points every slot, and every cached copy's home, away from pages that are about to be freed with what was in them.
+    fn send_to_limbo(&mut self, gone: &[bool]) {
+        let shape = self.shape;
+        let limbo = Address::new(shape, self.pages.limbo(), 0);
+        let mut copies = Vec::new();
+        let pages = &self.pages;
+        self.index.redirect(|slot| {
+            let page = slot.address().page(shape);
+            if pages.get(page).kind == PageKind::Cache {
+                copies.push(slot.address());
+            }
+            gone[page as usize].then_some(limbo)
+        });
+        for copy in copies {
+            if gone[self.home_of(copy).page(shape) as usize] {
+                self.set_home(copy, limbo);
+            }
+        }
     }
 
     /// True if a page's node has taken its extent back.
@@ -81,7 +122,7 @@ impl<E: Endpoint> Shard<E> {
             return false;
         }
         let extent = self.pages.get(page).extent;
-        extent.is_some_and(|extent| self.extents.is_lost(extent))
+        page == self.pages.limbo() || extent.is_some_and(|extent| self.extents.is_lost(extent))
     }
 
     /// The node of a page's extent.
@@ -219,6 +260,12 @@ impl<E: Endpoint> Shard<E> {
 
     /// What a request is told whose page cannot be read now.
     pub(super) fn unavailable(&self, page: u32, reason: &'static str) -> Error {
+        if page == self.pages.limbo() {
+            return Error::Unavailable {
+                node: Arc::clone(&self.lost_nodes),
+                reason: LOST.into(),
+            };
+        }
         match self.node_of(page) {
             Some(node) => Error::Unavailable {
                 node: Arc::clone(self.extents.name(node)),

@@ -168,6 +168,8 @@ pub(crate) struct Shard<E: Endpoint> {
     /// Local frames are short and nothing that background work can do frees one.
     exhausted: bool,
     rounds: u64,
+    /// The names of nodes that have lost what they held.
+    lost_nodes: Arc<str>,
     /// Large landing blocks that parked messages hold.
     long_messages: usize,
 }
@@ -210,7 +212,7 @@ impl<E: Endpoint> Shard<E> {
     /// Bytes of the tables that a shard keeps beside its arena.
     pub(crate) fn table_bytes(local_bytes: u64, page_bytes: u32, extents: u64) -> u64 {
         let frames = local_bytes / u64::from(page_bytes);
-        let pages = usize::try_from(frames + extents + 1).unwrap_or(usize::MAX);
+        let pages = usize::try_from(frames + extents + 2).unwrap_or(usize::MAX);
         let waiting = FLIGHTS as usize * size_of::<flight::Flight>()
             + PARKED as usize * size_of::<Option<flight::Parked>>();
         PageTable::bytes_for(pages)
@@ -245,7 +247,7 @@ impl<E: Endpoint> Shard<E> {
         if arena.page_frames() < FRAMES_MIN + FRAMES_RESERVED {
             return Err(too_small(arena.page_frames()));
         }
-        let pages = PageTable::new(arena.total() + options.extents.count_max() + 1);
+        let pages = PageTable::new(arena.total() + options.extents.count_max() + 2);
         let landing = LandingPool::new(LandingOptions {
             base: 0,
             bytes: layout.landing_bytes as u64,
@@ -282,6 +284,7 @@ impl<E: Endpoint> Shard<E> {
             flusher,
             compactor: Compactor::new(),
             victims: Victims::new(nodes),
+            lost_nodes: Arc::from(""),
             version: 0,
             sequence: 0,
             now_ns: 0,
@@ -436,6 +439,9 @@ impl<E: Endpoint> Shard<E> {
     /// Counts a record dead whose slot holds its address no longer.
     fn retire(&mut self, address: Address, bytes: u64) {
         let page = address.page(self.shape);
+        if page == self.pages.limbo() {
+            return;
+        }
         let entry = self.pages.get_mut(page);
         debug_assert!(entry.live_bytes >= bytes, "more bytes died than lived");
         entry.live_bytes = entry.live_bytes.saturating_sub(bytes);

@@ -9,6 +9,7 @@
 //! - I2: `live_bytes` is the sum of the size classes of the records whose slot holds their address, and of
 //!   home records whose cached copy a slot holds.
 //! - I3: a page with pins is never freed: a pin is a work request, a flush or a compaction that names it.
+//! - I4: one page, limbo, is no page: slots whose record is lost for good point there.
 
 use std::ptr;
 
@@ -108,14 +109,20 @@ pub(crate) struct PageTable {
 }
 
 impl PageTable {
-    /// A table for at most `pages` pages; it never allocates afterwards.
+    /// A table for one page less than `pages`, and limbo; it never allocates afterwards.
     pub(crate) fn new(pages: usize) -> Self {
         let count = u32::try_from(pages).unwrap_or(u32::MAX);
         Self {
             pointers: vec![ptr::null_mut(); pages],
             pages: vec![Page::default(); pages],
-            free: (0..count).rev().collect(),
+            free: (0..count.saturating_sub(1)).rev().collect(),
         }
+    }
+
+    /// The page that stands for everything that is lost: far, with no extent.
+    #[inline]
+    pub(crate) fn limbo(&self) -> u32 {
+        u32::try_from(self.pages.len() - 1).unwrap_or(u32::MAX)
     }
 
     /// Page numbers there are, in use or not.
