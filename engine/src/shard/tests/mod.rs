@@ -280,6 +280,9 @@ impl House {
         shard.index.for_each(|slot| {
             let address = slot.address();
             let page = address.page(shard.shape);
+            if page == shard.pages.limbo() {
+                return;
+            }
             let entry = shard.pages.get(page);
             assert_ne!(
                 entry.state,
@@ -292,6 +295,9 @@ impl House {
             *live.entry(page).or_default() += u64::from(units) * 16;
             if entry.kind == PageKind::Cache {
                 let home = shard.home_of(address).page(shard.shape);
+                if home == shard.pages.limbo() {
+                    return;
+                }
                 assert_eq!(shard.pages.get(home).kind, PageKind::Log);
                 *live.entry(home).or_default() += u64::from(units) * 16;
             }

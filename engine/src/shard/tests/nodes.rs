@@ -1,6 +1,8 @@
 //! Several memory nodes: which of them a page goes to, and what happens while some or all of them are lost.
 
-use farcore_rdma::LinkModel;
+use std::collections::HashSet;
+
+use farcore_rdma::{LinkModel, RemoteSlice};
 
 use super::{House, NodeId, Outages, Owned, Setting, node_name, run, seeds};
 use crate::error::Error;
@@ -406,4 +408,67 @@ fn a_page_that_is_looked_for_on_the_wrong_node_is_noticed() {
         ..setting()
     };
     run(1, &setting, 40_000, 6_000, false);
+}
+
+#[test]
+fn what_a_node_took_back_is_unavailable_until_it_is_written_again() {
+    for cipher in [false, true] {
+        let mut house = filled(&Setting {
+            cipher,
+            ..setting()
+        });
+        let theirs = far_keys(&house, 1);
+        assert!(theirs.len() > 1_000);
+        // Some of them have a copy in the read cache.
+        for _ in 0..3 {
+            for &key in theirs.iter().step_by(40) {
+                assert_holds(&mut house, key, 1);
+            }
+        }
+        until_quiet(&mut house);
+        // Those with a copy were there before, those that were evicted since are there now.
+        let mut there: HashSet<u64> = theirs.iter().copied().collect();
+        there.extend((0..KEYS).filter(|key| house.far_nodes(&key.to_le_bytes()).contains(&1)));
+        let places = house.shard.extents.count_on(NodeId::new(1));
+        house.shard.lose_node(NodeId::new(1));
+        assert_eq!(house.shard.extents.count_on(NodeId::new(1)), 0);
+        house.check();
+        let (mut unavailable, mut last) = (0, 0);
+        for key in 0..KEYS {
+            match get(&mut house, key) {
+                Owned::Value(_, read) => assert_eq!(read, [1; 400]),
+                answer => {
+                    assert!(is_unavailable(&answer, &[1]), "{key}: {answer:?}");
+                    assert!(there.contains(&key), "{key} lay elsewhere");
+                    (unavailable, last) = (unavailable + 1, key);
+                }
+            }
+        }
+        assert!(unavailable > there.len() / 2 && unavailable < there.len());
+        // A delete cannot know whose record that was either.
+        let answer = house.call(Operation::Delete {
+            key: &last.to_le_bytes(),
+        });
+        assert!(is_unavailable(&answer, &[1]), "{answer:?}");
+        // The node lends as much again, elsewhere.
+        for place in 0..places as u64 {
+            let piece = RemoteSlice {
+                key: house.nodes[1].remote_key(),
+                offset: (places as u64 - 1 - place) * (64 << 10),
+            };
+            house.shard.add_extent(NodeId::new(1), piece).unwrap();
+        }
+        for fill in [2, 3] {
+            for key in 0..KEYS {
+                let answer = put(&mut house, key, fill);
+                assert!(matches!(answer, Owned::Stored(_)), "{key}: {answer:?}");
+            }
+            for key in 0..KEYS {
+                assert_holds(&mut house, key, fill);
+            }
+            until_quiet(&mut house);
+            house.check();
+        }
+        assert!(far_keys(&house, 1).len() > 100, "it holds pages again");
+    }
 }
