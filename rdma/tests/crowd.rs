@@ -644,3 +644,111 @@ fn a_client_that_frees_what_it_does_not_own_is_noticed() {
     let (tally, _clients) = crowd(&addresses, LIMIT, 1);
     assert!(!tally.wrong.lock().unwrap().is_empty());
 }
+
+/// Writes its extent over and over until that fails, and then tries everything else.
+#[test]
+fn role_sleeper() {
+    if !role("sleeper") {
+        return;
+    }
+    let _orders = orders();
+    run(async {
+        let mut member = Member::open(&addresses()).await.unwrap();
+        let claim = member.claims.claim(1).await.unwrap().unwrap();
+        let bytes = vec![0xAA; 64 << 10];
+        let (queue, slice) = (claim.queue(), claim.slice());
+        let initiator = Rc::clone(member.claims.initiator());
+        let writers: Vec<_> = (0..4)
+            .map(|_| {
+                let (initiator, bytes) = (Rc::clone(&initiator), bytes.clone());
+                glommio::spawn_local(async move {
+                    loop {
+                        if let Err(error) = initiator.write(queue, slice, &bytes).await {
+                            break error;
+                        }
+                        glommio::executor().yield_if_needed().await;
+                    }
+                })
+            })
+            .collect();
+        news(&format!("holds {}", claim.node()));
+        for writer in writers {
+            news(&format!("failed {}", writer.await));
+        }
+        let freed = member.claims.free(claim).await;
+        assert!(matches!(freed, Err(ClaimsError::Fabric(_))), "{freed:?}");
+        let node = &mut member.connections[0];
+        let change = loop {
+            if let Some(change) = node.tend().await {
+                break change;
+            }
+            Timer::new(TICK).await;
+        };
+        assert!(matches!(change, Change::Renewed), "{change:?}");
+        news("renewed");
+    });
+    std::process::exit(0);
+}
+
+fn signal(process: &Process, signal: libc::c_int) {
+    let id = libc::pid_t::try_from(process.child.id()).expect("an id");
+    // SAFETY: a plain call; the child is ours and not yet waited for, so the id is still its own.
+    let sent = unsafe { libc::kill(id, signal) };
+    assert_eq!(sent, 0);
+}
+
+#[test]
+fn what_a_stopped_client_writes_late_does_not_land() {
+    let _alone = alone();
+    let (_nodes, addresses) = start_nodes();
+    let first = addresses.split(',').next().unwrap().to_owned();
+    let (send, heard) = mpsc::channel();
+    let mut sleeper = Process::start("sleeper", &first, move |what| {
+        let _ = send.send(what.to_owned());
+    });
+    assert_eq!(heard.recv_timeout(LIMIT).unwrap(), "holds 0");
+    signal(&sleeper, libc::SIGSTOP);
+    run(async {
+        let mut member = Member::open(&[first.parse().unwrap()]).await.unwrap();
+        let since = Instant::now();
+        // All of it can be had only once the lease of the stopped one has ended.
+        while left_over(&mut member, 0).await.1.is_some() {
+            assert!(since.elapsed() < LIMIT, "the lease does not end");
+            Timer::new(TICK).await;
+        }
+        member.claims.refresh().await.unwrap();
+        let mut claims = Vec::new();
+        while let Some(claim) = member.claims.claim(1).await.unwrap() {
+            claims.push(claim);
+        }
+        assert_eq!(claims.len() as u64, EXTENTS);
+        let ours = vec![0xBB; 64 << 10];
+        let initiator = member.claims.initiator();
+        for claim in &claims {
+            initiator.write(0, claim.slice(), &ours).await.unwrap();
+        }
+        signal(&sleeper, libc::SIGCONT);
+        let status = loop {
+            assert!(since.elapsed() < 2 * LIMIT, "it does not end");
+            member.connections[0].tend().await;
+            match sleeper.child.try_wait().unwrap() {
+                Some(status) => break status,
+                None => Timer::new(TICK).await,
+            };
+        };
+        assert_eq!(status.code(), Some(0));
+        for claim in &claims {
+            let mut seen = vec![0; 64 << 10];
+            initiator.read(0, claim.slice(), &mut seen).await.unwrap();
+            assert!(seen == ours, "{claim:?} was written by the dead");
+        }
+    });
+    let told: Vec<String> = heard.iter().collect();
+    assert_eq!(
+        told.iter()
+            .filter(|what| what.starts_with("failed"))
+            .count(),
+        4
+    );
+    assert_eq!(told.last().map(String::as_str), Some("renewed"));
+}
