@@ -8,7 +8,7 @@
 //! - [`session`], [`sessions`]: leases and memory connections as a state machine without clock or socket.
 //! - [`service`]: what the threads share and how requests are answered; [`figures`]: what is counted.
 //! - [`serve`]: connections, on glommio; [`start`]: starting and stopping.
-//! - [`session_client`]: a session, as its client holds it.
+//! - [`session_client`]: a session, as its client holds it; [`session_chunks`]: the same as a source of chunks.
 
 mod control;
 mod figures;
@@ -17,6 +17,7 @@ mod memory;
 mod serve;
 mod service;
 mod session;
+mod session_chunks;
 mod session_client;
 mod sessions;
 mod start;
@@ -30,6 +31,7 @@ pub use self::control::{
 };
 pub use self::handshake::SessionError;
 pub use self::memory::{MemoryError, MemoryOptions, NodeMemory, REGIONS_MAX, Registered};
+pub use self::session_chunks::SessionChunks;
 pub use self::session_client::{MemoryPass, NodeSession};
 pub use self::start::{MemoryNode, NodeFigures, NodeHandle, NodeOptions, StartError};
 pub use self::token::{MemoryProof, Nonce, Proof, Token, TokenError};

@@ -47,8 +47,6 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the house looks for leases that ended.
 const HOUSE_PACE: Duration = Duration::from_millis(100);
-/// How often it mends the table: long against a claim.
-const MEND_PACE: Duration = Duration::from_secs(10);
 /// glommio's own memory, per executor.
 const IO_MEMORY_BYTES: usize = 64 << 10;
 
@@ -359,13 +357,14 @@ pub(super) fn executor(
 /// Starts the thread that ends leases, takes back and mends.
 pub(super) fn house(node: &Arc<Service>) -> Result<JoinHandle<()>, StartError> {
     let node = Arc::clone(node);
-    let pace = HOUSE_PACE.min(node.options().lease);
+    let mend_pace = node.options().mend_pace;
+    let pace = HOUSE_PACE.min(node.options().lease).min(mend_pace);
     let keep = move || {
         let mut mended = Instant::now();
         while !node.is_stopping() {
             thread::park_timeout(pace);
             node.keep_house();
-            if mended.elapsed() >= MEND_PACE {
+            if mended.elapsed() >= mend_pace {
                 node.memory().table().mend();
                 mended = Instant::now();
             }

@@ -164,11 +164,14 @@ impl Service {
                 bytes_max,
             });
         }
-        let table = self.memory.table();
+        let (table, map) = (self.memory.table(), self.memory.map());
+        let asked_bytes = u64::from(count) * extent_bytes;
+        // A chunk is one piece of memory: it may not reach over the end of a region.
+        let whole = |run| map.contiguous_bytes(run) == asked_bytes;
         let run = table
-            .claim(speaker.session, count)
+            .claim_fitting(speaker.session, count, whole)
             .ok_or_else(|| Refused::Exhausted {
-                asked_bytes: u64::from(count) * extent_bytes,
+                asked_bytes,
                 free_bytes: u64::from(table.free_count()) * extent_bytes,
             })?;
         add(&self.figures.chunks_allocated, 1);

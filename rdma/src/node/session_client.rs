@@ -185,22 +185,23 @@ impl NodeSession {
     }
 
     /// Asks the node for adjacent extents, at least `bytes` in all
-    /// ([`CHUNK_BYTES_DEFAULT`](super::CHUNK_BYTES_DEFAULT) where nothing speaks for another length). They need not lie
-    /// in one region: see [`NodeMap::contiguous_bytes`].
+    /// ([`CHUNK_BYTES_DEFAULT`](super::CHUNK_BYTES_DEFAULT) where nothing speaks for another length). They lie in
+    /// one region.
     ///
     /// # Errors
     /// [`SessionError::Exhausted`] where no run is that long.
     pub async fn allocate_chunk(&mut self, bytes: u64) -> Result<ExtentRun, SessionError> {
         let wanted = "a chunk";
-        let extents = self.map().extents();
         match self.ask(&Request::AllocateChunk { bytes }, wanted).await? {
-            Reply::Chunk(chunk) => chunk
-                .run()
-                .filter(|run| {
-                    let end = run.first().checked_add(run.count());
-                    end.is_some_and(|end| end <= extents)
-                })
-                .ok_or(SessionError::Unexpected(wanted)),
+            Reply::Chunk(chunk) => {
+                // What the node says is checked: in its memory, in one region, and no shorter than asked.
+                let whole = |run: &ExtentRun| {
+                    let long = u64::from(run.count()) * self.map().extent_bytes;
+                    long >= bytes && self.map().contiguous_bytes(*run) == long
+                };
+                let run = chunk.run().filter(whole);
+                run.ok_or(SessionError::Unexpected(wanted))
+            }
             _ => Err(SessionError::Unexpected(wanted)),
         }
     }

@@ -32,6 +32,8 @@ pub struct NodeOptions {
     pub token: Option<Token>,
     /// How long a session lives without a request, at least a millisecond.
     pub lease: Duration,
+    /// How often the table is mended where deaths left it wrong: long against a claim.
+    pub mend_pace: Duration,
     /// Threads that serve connections.
     pub threads: usize,
     /// Sessions at a time.
@@ -53,6 +55,7 @@ impl NodeOptions {
             memory,
             token: None,
             lease: Duration::from_secs(30),
+            mend_pace: Duration::from_secs(10),
             threads: 1,
             sessions_max: 1024,
             connections_max: 4096,
@@ -145,6 +148,14 @@ impl MemoryNode {
         if options.lease < Duration::from_millis(1) {
             let value = format!("{} ns", options.lease.as_nanos());
             return Err(setting("the lease", value, "at least 1 ms".to_owned()));
+        }
+        if options.mend_pace < Duration::from_millis(1) {
+            let value = format!("{} ns", options.mend_pace.as_nanos());
+            return Err(setting(
+                "the pace of mending",
+                value,
+                "at least 1 ms".to_owned(),
+            ));
         }
         // First the address: it is cheap, and often what is wrong.
         let listen = |source| StartError::Listen {

@@ -94,12 +94,12 @@ fn chunks_are_handed_out_and_come_back() {
         assert_eq!(u64::from(one.map().extents()), EXTENTS);
         let run = one.allocate_chunk(EXTENT + 1).await.unwrap();
         assert_eq!(run.count(), 2);
-        let rest = two.allocate_chunk(4 * EXTENT).await.unwrap();
+        let rest = two.allocate_chunk(2 * EXTENT).await.unwrap();
         let error = two.free_chunk(run).await.unwrap_err();
         let not_owned = Refused::NotOwned { count: 2 };
         assert!(matches!(error, SessionError::Refused(refused) if refused == not_owned));
         let error = two.allocate_chunk(3 * EXTENT).await.unwrap_err();
-        let (asked, free) = (3 * EXTENT, 2 * EXTENT);
+        let (asked, free) = (3 * EXTENT, 4 * EXTENT);
         assert!(
             matches!(error, SessionError::Exhausted { asked_bytes, free_bytes }
                 if (asked_bytes, free_bytes) == (asked, free)),
@@ -117,6 +117,36 @@ fn chunks_are_handed_out_and_come_back() {
         let reclaimed = u64::from(rest.count());
         assert_eq!((seen.sessions, seen.extents_reclaimed), (1, reclaimed));
         one.heartbeat().await.unwrap();
+    });
+    node.stop();
+}
+
+#[test]
+fn a_chunk_lies_in_one_region() {
+    // Regions of 5, 5 and 1 extents: every third pair would reach over an end.
+    let mut odd = options();
+    odd.memory.memory_bytes = 11 * EXTENT;
+    let node = MemoryNode::start(odd).unwrap();
+    run(async {
+        let mut session = session(&node).await;
+        for count in 1..=5 {
+            let mut runs = Vec::new();
+            let left = loop {
+                match session.allocate_chunk(count * EXTENT).await {
+                    Ok(run) => runs.push(run),
+                    Err(SessionError::Exhausted { free_bytes, .. }) => break free_bytes,
+                    Err(other) => panic!("{other}"),
+                }
+            };
+            assert_eq!(left, (11 - count * runs.len() as u64) * EXTENT);
+            assert!(!runs.is_empty());
+            for run in runs {
+                let start = session.map().slice(run.first(), 0).unwrap();
+                let last = session.map().slice(run.first() + run.count() - 1, 0);
+                assert_eq!(Some(start.key), last.map(|last| last.key), "{run:?}");
+                session.free_chunk(run).await.unwrap();
+            }
+        }
     });
     node.stop();
 }

@@ -11,7 +11,7 @@
 //!
 //! A connection that is renewed must not let late requests of the old one through: the node tears the old one down first.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::map::{self, ExtentRun, NodeMap, NodeMapError, OwnerId, WORD_BITS};
@@ -206,6 +206,7 @@ pub struct Claims<E> {
     initiator: Rc<Initiator<E>>,
     nodes: Vec<Node>,
     random: RefCell<Random>,
+    conflicts: Cell<u64>,
 }
 
 impl<E: Endpoint> Claims<E> {
@@ -229,6 +230,7 @@ impl<E: Endpoint> Claims<E> {
             initiator,
             nodes: nodes.into_iter().map(node).collect(),
             random: RefCell::new(Random::new(seed)),
+            conflicts: Cell::new(0),
         })
     }
 
@@ -293,6 +295,12 @@ impl<E: Endpoint> Claims<E> {
     pub(crate) fn shortest_extent_bytes(&self) -> u64 {
         let bytes = |node: &Node| node.at.map.extent_bytes;
         self.nodes.iter().map(bytes).min().unwrap_or(u64::MAX)
+    }
+
+    /// Tries of claims so far in which another client was faster.
+    #[must_use]
+    pub fn conflicts(&self) -> u64 {
+        self.conflicts.get()
     }
 
     /// Extents that looked free when their nodes were last asked. Cost: no round trip.
@@ -379,7 +387,10 @@ impl<E: Endpoint> Claims<E> {
                     attempt.end(true, word);
                     return Ok(self.found(index, run));
                 }
-                Tried::Conflict(word) | Tried::Refused(word) => attempt.end(false, word),
+                Tried::Conflict(word) | Tried::Refused(word) => {
+                    self.conflicts.update(|count| count + 1);
+                    attempt.end(false, word);
+                }
             }
         }
         Ok(None)
