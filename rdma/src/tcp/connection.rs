@@ -144,10 +144,11 @@ impl Connection {
         }
     }
 
-    /// Bytes that one takes: what has come, what is to be sent, and its queues.
+    /// Bytes that one takes: what has come, the headers of what is to be sent, and its queues. Payload leaves from where it
+    /// lies, but for short pieces, of which few are under way.
     pub(super) const fn bytes_for(depth: usize) -> usize {
         let entry = 3 * size_of::<InFlight>() + 2 * size_of::<(Side, Completion)>();
-        INPUT_BYTES + depth * (entry + HEADER_BYTES + COPY_BYTES_MAX)
+        INPUT_BYTES + COPY_BYTES_MAX + depth * (entry + HEADER_BYTES)
     }
 
     /// Requests of the send queue that were posted and whose completion, if they make one, has not been taken.
