@@ -282,21 +282,21 @@ impl NodeConnections {
         }
     }
 
+    /// Takes the session up again over a new control connection.
+    async fn take_up_again(&mut self) -> Result<(), ManagerError> {
+        let place = socket_address(&self.address).await?;
+        let channel = connect_control(place, self.options.limit).await?;
+        let resume = self.session.resume(channel);
+        within(&self.address, self.options.limit, resume).await
+    }
+
     fn next_heartbeat(&mut self, now_ns: u64) {
         self.heartbeat_ns = now_ns + nanoseconds(self.session.lease() / 4);
     }
 
     /// Takes the session up again over a new control connection, or opens a new one if it is over; true if it did that.
     async fn resume(&mut self, now_ns: u64) -> Result<bool, ManagerError> {
-        let place = socket_address(&self.address).await?;
-        let channel = connect_control(place, self.options.limit).await?;
-        let resumed = within(
-            &self.address,
-            self.options.limit,
-            self.session.resume(channel),
-        )
-        .await;
-        let renewed = match resumed {
+        let renewed = match self.take_up_again().await {
             Ok(()) => Ok(false),
             Err(ManagerError::Session {
                 source: SessionError::Expired,
@@ -317,7 +317,11 @@ impl NodeConnections {
     }
 
     /// Ends the session: the node takes back at once all that it held.
-    pub async fn close(self) {
+    pub async fn close(mut self) {
+        // A request may have been given up half-way: its answer would be taken for the farewell's.
+        if self.answers && self.session.is_broken() {
+            let _ = self.take_up_again().await;
+        }
         if self.answers {
             // Whoever cannot say goodbye is forgotten when the lease ends.
             let _ = within(&self.address, self.options.limit, self.session.bye()).await;
