@@ -26,6 +26,9 @@ use crate::tcp::{
     Berth, ConnectError, Connected, Refusal, connect_control, connect_queue, resolve,
 };
 
+/// No try is cut shorter for a lease's sake.
+const SHORTEST: Duration = Duration::from_millis(50);
+
 /// How connections are made and kept.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
@@ -50,6 +53,17 @@ impl Default for ConnectOptions {
             pause_min: Duration::from_millis(50),
             pause_max: Duration::from_secs(2),
         }
+    }
+}
+
+impl ConnectOptions {
+    /// Shortens what would hold up heartbeats for longer than a lease bears: a try, the pause after it and the wait for
+    /// the next heartbeat come to less than one.
+    fn keep_within(&mut self, lease: Duration) {
+        let part = (lease / 4).max(SHORTEST);
+        self.limit = self.limit.min(part);
+        self.pause_max = self.pause_max.min(part);
+        self.pause_min = self.pause_min.min(part);
     }
 }
 
@@ -165,9 +179,10 @@ impl NodeConnections {
     /// [`ManagerError`].
     pub async fn open(
         address: FabricAddress,
-        options: ConnectOptions,
+        mut options: ConnectOptions,
     ) -> Result<Self, ManagerError> {
         let session = open(&address, &options).await?;
+        options.keep_within(session.lease());
         Ok(Self {
             pause: options.pause_min,
             address,
@@ -282,21 +297,21 @@ impl NodeConnections {
         }
     }
 
+    /// Takes the session up again over a new control connection.
+    async fn take_up_again(&mut self) -> Result<(), ManagerError> {
+        let place = socket_address(&self.address).await?;
+        let channel = connect_control(place, self.options.limit).await?;
+        let resume = self.session.resume(channel);
+        within(&self.address, self.options.limit, resume).await
+    }
+
     fn next_heartbeat(&mut self, now_ns: u64) {
         self.heartbeat_ns = now_ns + nanoseconds(self.session.lease() / 4);
     }
 
     /// Takes the session up again over a new control connection, or opens a new one if it is over; true if it did that.
     async fn resume(&mut self, now_ns: u64) -> Result<bool, ManagerError> {
-        let place = socket_address(&self.address).await?;
-        let channel = connect_control(place, self.options.limit).await?;
-        let resumed = within(
-            &self.address,
-            self.options.limit,
-            self.session.resume(channel),
-        )
-        .await;
-        let renewed = match resumed {
+        let renewed = match self.take_up_again().await {
             Ok(()) => Ok(false),
             Err(ManagerError::Session {
                 source: SessionError::Expired,
@@ -317,10 +332,39 @@ impl NodeConnections {
     }
 
     /// Ends the session: the node takes back at once all that it held.
-    pub async fn close(self) {
+    pub async fn close(mut self) {
+        // A request may have been given up half-way: its answer would be taken for the farewell's.
+        if self.answers && self.session.is_broken() {
+            let _ = self.take_up_again().await;
+        }
         if self.answers {
             // Whoever cannot say goodbye is forgotten when the lease ends.
             let _ = within(&self.address, self.options.limit, self.session.bye()).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_try_that_hangs_does_not_cost_the_lease() {
+        let lease = Duration::from_secs(30);
+        let mut options = ConnectOptions {
+            limit: Duration::from_secs(600),
+            ..ConnectOptions::default()
+        };
+        options.keep_within(lease);
+        // A try, its pause with what is added to it, and a heartbeat that has just been missed.
+        let longest = options.limit + options.pause_max * 5 / 4 + lease / 4;
+        assert!(longest < lease, "{longest:?}");
+        let before = ConnectOptions::default();
+        let mut same = before.clone();
+        same.keep_within(lease);
+        assert_eq!(
+            (same.limit, same.pause_max),
+            (before.limit, before.pause_max)
+        );
     }
 }

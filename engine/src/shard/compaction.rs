@@ -270,7 +270,9 @@ impl<E: Endpoint> Shard<E> {
         self.counters.compaction_pages.add(1);
         self.compactor.due = true;
         self.compactor.stuck = false;
-        self.pages.get_mut(victim.page).damaged = victim.fault == Fault::Damage;
+        // One whose node took it back while it was read would fail again at once, and for ever.
+        let spoilt = victim.fault == Fault::Damage || self.is_lost(victim.page);
+        self.pages.get_mut(victim.page).damaged |= spoilt;
         if victim.fault == Fault::Fabric {
             match self.node_of(victim.page) {
                 Some(node) if self.health.is_silent(node.reads()) => {

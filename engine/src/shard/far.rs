@@ -55,7 +55,6 @@ impl<E: Endpoint> Shard<E> {
                     page.state = PageState::Sealed;
                     page.extent = None;
                     self.extents.release(extent);
-                    self.clean.retain(|&other| other != number);
                     self.sealed.push_back(number);
                 }
                 PageState::Far => {
@@ -68,6 +67,9 @@ impl<E: Endpoint> Shard<E> {
                 _ => {}
             }
         }
+        let pages = &self.pages;
+        self.clean
+            .retain(|&number| pages.get(number).state == PageState::Clean);
         self.send_to_limbo(&gone);
         for number in numbers.into_iter().filter(|&number| gone[number as usize]) {
             self.streams.forget_page(number);

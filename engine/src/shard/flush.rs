@@ -319,8 +319,10 @@ impl<E: Endpoint> Shard<E> {
         let Some(flush) = self.flusher.flush.take() else {
             return;
         };
+        // WRITEs that succeeded are no use where the node took the extent back before the last was heard of.
+        let failed = flush.failed || self.is_lost(flush.page);
         let entry = self.pages.get_mut(flush.page);
-        if flush.failed {
+        if failed {
             // The page is as good as before: dirty, local, to be flushed under a new sequence number, elsewhere
             // if another node answers.
             entry.state = PageState::Sealed;

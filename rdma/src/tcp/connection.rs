@@ -34,6 +34,8 @@ const PIECES_MAX: usize = 8 << 10;
 struct InFlight {
     request: WorkRequest,
     near: *mut u8,
+    /// Where its bytes end in all that this side ever puts out.
+    end: u64,
 }
 
 /// What to do when a payload has come.
@@ -95,6 +97,8 @@ pub(super) struct Connection {
     /// The peer's newest request that is done and not yet acknowledged.
     unacknowledged: Option<u32>,
     refused: bool,
+    /// The peer refused a request of this side.
+    denied: bool,
     pub(super) output: Output,
     completions: VecDeque<(Side, Completion)>,
     /// Those of `completions` that are of receives.
@@ -137,6 +141,7 @@ impl Connection {
             expected: 0,
             unacknowledged: None,
             refused: false,
+            denied: false,
             output: Output::default(),
             completions: VecDeque::with_capacity(2 * depth),
             received: 0,
@@ -208,7 +213,11 @@ impl Connection {
         if full {
             return Err(PostError::Full(request));
         }
-        let entry = InFlight { request, near };
+        let entry = InFlight {
+            request,
+            near,
+            end: 0,
+        };
         if receive {
             self.receives.push_back(entry);
         } else {
@@ -220,7 +229,7 @@ impl Connection {
     /// Moves what was posted to the output; answers how many requests.
     pub(super) fn ring(&mut self) -> usize {
         let count = self.posted.len();
-        while let Some(entry) = self.posted.pop_front() {
+        while let Some(mut entry) = self.posted.pop_front() {
             let sequence = self.next;
             self.next = self.next.wrapping_add(1);
             let local = entry.request.work.local();
@@ -251,6 +260,7 @@ impl Connection {
                 // gone, and the poster leaves it alone until the completion.
                 unsafe { self.output.put_memory(entry.near, local.bytes as usize) };
             }
+            entry.end = self.output.put_bytes();
             self.in_flight.push_back(entry);
         }
         count
@@ -319,7 +329,7 @@ impl Connection {
                 self.arrived(&payload);
                 continue;
             }
-            if self.refused || self.output.pieces() > PIECES_MAX {
+            if self.is_refused() || self.output.pieces() > PIECES_MAX {
                 break;
             }
             let Some(bytes) = self.input[self.start..self.end].first_chunk::<HEADER_BYTES>() else {
@@ -338,9 +348,10 @@ impl Connection {
         Ok(())
     }
 
-    /// True once all that was refused is told, and the connection is to end.
+    /// True once all that was refused is told, and the connection is to end. Where the peer refused there is nothing to
+    /// tell, and nothing may be sent any more: the buffers of what it refused are their owner's again.
     pub(super) fn is_over(&self) -> bool {
-        self.refused && self.output.is_empty()
+        self.denied || self.refused && self.output.is_empty()
     }
 
     /// Acts on a header; false if it must wait for a receive.
@@ -496,7 +507,7 @@ impl Connection {
             (Opcode::Refuse, _) => {
                 self.complete_oldest(status_of(header.status));
                 // The peer performs nothing more; the rest is flushed when this connection is failed.
-                self.refused = true;
+                self.denied = true;
             }
             (Opcode::Acknowledge, _) => self.acknowledge_oldest()?,
             (Opcode::ReadAnswer, Work::Read { local, .. }) if header.bytes == local.bytes => {
@@ -515,8 +526,16 @@ impl Connection {
 
     /// The oldest in flight succeeded, if it is one that an acknowledgement answers.
     fn acknowledge_oldest(&mut self) -> Result<(), WireError> {
-        match self.in_flight.front().map(|entry| entry.request.work) {
-            Some(Work::Write { .. } | Work::WriteImmediate { .. } | Work::Send { .. }) => {
+        let sent = self.output.sent_bytes();
+        match self.in_flight.front() {
+            // Nobody has what was not sent yet: its buffer must not be given back.
+            Some(entry)
+                if entry.end <= sent
+                    && matches!(
+                        entry.request.work,
+                        Work::Write { .. } | Work::WriteImmediate { .. } | Work::Send { .. }
+                    ) =>
+            {
                 self.complete_oldest(Status::Success);
                 Ok(())
             }
@@ -542,7 +561,7 @@ impl Connection {
 
     /// True once the peer or this side refused a request: the connection is to be failed.
     pub(super) fn is_refused(&self) -> bool {
-        self.refused
+        self.refused || self.denied
     }
 
     /// Ends everything: the oldest in flight with `status`, all others flushed.

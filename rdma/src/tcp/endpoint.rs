@@ -151,7 +151,7 @@ impl Queue {
             let received = socket.receive(&mut self.connection);
             let understood = self.connection.process();
             // What waits for company keeps waiting, and with it, as briefly, answers to an equal's requests.
-            let sent = if self.unsent > 0 {
+            let sent = if self.unsent > 0 || self.connection.is_over() {
                 Ok(false)
             } else {
                 self.connection.output.send(socket.raw())
@@ -162,8 +162,10 @@ impl Queue {
                 return true;
             }
             if self.connection.is_refused() {
-                // What this side refused is still told, if the socket takes it.
-                if self.connection.is_over() || sent.is_err() {
+                // What this side refused is still told, if the socket takes it in time.
+                let since = *self.silent_since_ns.get_or_insert(now_ns);
+                let late = now_ns.saturating_sub(since) > limit_ns;
+                if self.connection.is_over() || sent.is_err() || late {
                     self.fail(Status::Flushed);
                 }
                 return true;

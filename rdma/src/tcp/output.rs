@@ -28,11 +28,23 @@ pub(super) struct Output {
     sent: usize,
     segments: VecDeque<Segment>,
     bytes: usize,
+    /// Bytes that have left, ever.
+    gone: u64,
 }
 
 impl Output {
     pub(super) fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Bytes that were ever put here.
+    pub(super) fn put_bytes(&self) -> u64 {
+        self.gone + self.bytes as u64
+    }
+
+    /// Those of them that have left.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.gone
     }
 
     /// Pieces that wait; it bounds what a peer that does not read can make this side hold.
@@ -133,6 +145,7 @@ impl Output {
     /// Forgets bytes that were sent.
     pub(super) fn advance(&mut self, mut sent: usize) {
         self.bytes -= sent;
+        self.gone += sent as u64;
         while sent > 0 {
             match self.segments.front_mut() {
                 None => break,

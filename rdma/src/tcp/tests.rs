@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::connection::Connection;
 use super::exposed::Exposed;
+use super::wire::{Header, Opcode, WireError};
 use crate::region::{Lock, Region, RegionOptions};
 use crate::work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
@@ -230,4 +231,59 @@ proptest! {
             }
         }
     }
+}
+
+fn write(bytes: u32) -> WorkRequest {
+    let local = LocalSlice {
+        key: LocalKey(0),
+        offset: 0,
+        bytes,
+    };
+    let remote = RemoteSlice {
+        key: KEY,
+        offset: 0,
+    };
+    WorkRequest {
+        id: WorkId(1),
+        work: Work::Write { local, remote },
+        signalled: true,
+    }
+}
+
+fn tell(connection: &mut Connection, header: &Header) {
+    let bytes = header.encode();
+    connection.spare_buffer()[..bytes.len()].copy_from_slice(&bytes);
+    connection.filled(bytes.len());
+}
+
+#[test]
+fn what_was_not_sent_cannot_be_acknowledged() {
+    let local = region();
+    let mut near = Connection::new(DEPTH, Exposed::default());
+    near.post(write(100_000), at(&local, 0)).unwrap();
+    near.ring();
+    near.output.advance(50_000);
+    tell(&mut near, &Header::new(Opcode::Acknowledge, 0));
+    assert_eq!(near.process(), Err(WireError::Sequence(0)));
+    assert!(!near.has_completions());
+}
+
+#[test]
+fn a_refusal_ends_it_before_the_rest_of_its_payload_is_sent() {
+    let local = region();
+    let mut near = Connection::new(DEPTH, Exposed::default());
+    near.post(write(100_000), at(&local, 0)).unwrap();
+    near.ring();
+    near.output.advance(50_000);
+    let refusal = Header {
+        status: 1,
+        ..Header::new(Opcode::Refuse, 0)
+    };
+    tell(&mut near, &refusal);
+    assert_eq!(near.process(), Ok(()));
+    assert_eq!(
+        near.take_completion().map(|one| one.status),
+        Some(Status::RemoteAccess)
+    );
+    assert!(near.is_over() && !near.output.is_empty());
 }

@@ -472,3 +472,50 @@ fn what_a_node_took_back_is_unavailable_until_it_is_written_again() {
         assert!(far_keys(&house, 1).len() > 100, "it holds pages again");
     }
 }
+
+/// A house whose requests take a while.
+fn far_away(link: LinkModel) -> House {
+    filled(&Setting { link, ..setting() })
+}
+
+#[test]
+fn a_flush_that_ends_after_its_node_took_back_is_done_again() {
+    let mut house = far_away(link());
+    until_quiet(&mut house);
+    house.shard.start_flush();
+    let node = until(&mut house, |house| {
+        let shard = &house.shard;
+        let page = shard.flusher.page().filter(|_| shard.flusher.in_flight())?;
+        shard.node_of(page)
+    });
+    let page = house.shard.flusher.page().unwrap();
+    house.shard.lose_node(node);
+    // Its WRITEs were performed before, and their completions come only now.
+    until(&mut house, |house| {
+        (house.shard.flusher.page() != Some(page)).then_some(())
+    });
+    let entry = house.shard.pages.get(page);
+    let lost = entry
+        .extent
+        .is_some_and(|extent| house.shard.extents.is_lost(extent));
+    assert!(!lost, "{entry:?}");
+    let outcome = until(&mut house, |house| house.shard.flush_done());
+    assert_eq!(outcome, Ok(()));
+    house.check();
+}
+
+#[test]
+fn a_victim_whose_node_took_it_back_is_left_alone() {
+    let mut house = far_away(link());
+    for key in (0..KEYS).filter(|key| key % 3 > 0) {
+        assert!(matches!(put(&mut house, key, 2), Owned::Stored(_)));
+    }
+    house.shard.start_compaction();
+    let node = until(&mut house, |house| {
+        let page = house.shard.compactor.victim_page()?;
+        let far = house.shard.pages.pointer(page).is_null() && house.shard.under_way > 0;
+        house.shard.node_of(page).filter(|_| far)
+    });
+    house.shard.lose_node(node);
+    until_quiet(&mut house);
+}
