@@ -120,7 +120,16 @@ impl<E: Endpoint> Shard<E> {
                         far,
                     };
                 }
-                if matches!(found, Found::Absent) && !evidence.cleared.contains(&address) {
+                // Of those that cannot be told apart here, one whose node has lost it comes last: it would hide the others.
+                let comes_first = match &found {
+                    Found::Absent => true,
+                    Found::Unknown { slot: known } => {
+                        self.is_lost(known.address().page(self.shape))
+                            && !self.is_lost(address.page(self.shape))
+                    }
+                    _ => false,
+                };
+                if comes_first && !evidence.cleared.contains(&address) {
                     found = Found::Unknown { slot };
                 }
                 continue;
