@@ -170,7 +170,9 @@ impl<E: Endpoint> Shard<E> {
     /// True if a queue pair takes requests now; one that was drained, or never connected, is renewed first.
     fn is_up(&mut self, queue: Queue) -> bool {
         let state = self.endpoint.state(queue.index());
-        if !matches!(state, QueuePairState::ReadyToSend | QueuePairState::Error) {
+        // One in error that holds nothing more is not polled any more, and would never be drained otherwise.
+        if state != QueuePairState::ReadyToSend && self.endpoint.outstanding_on(queue.index()) == 0
+        {
             self.endpoint.renew(queue.index());
         }
         match self.endpoint.state(queue.index()) {

@@ -95,7 +95,12 @@ impl Visit {
                 let silent = error.kind() == io::ErrorKind::TimedOut;
                 let why = if silent { Why::Silent } else { Why::Request };
                 node.figures().refused(why);
-                debug!(%peer, %error, "no connect request");
+                // Whoever runs the node must mend what these are told: another release, or no client at all.
+                if error.kind() == io::ErrorKind::InvalidData {
+                    warn!(%peer, %error, "connection refused");
+                } else {
+                    debug!(%peer, %error, "no connect request");
+                }
                 return;
             }
         };
@@ -206,6 +211,7 @@ impl Visit {
                 Ok(reply) => (reply, false),
                 Err(refused) => {
                     self.node.figures().refused(refused);
+                    warn!(session = speaker.session.get(), %refused, "request refused");
                     let last = matches!(
                         refused,
                         Refused::NoSession | Refused::TakenOver | Refused::Malformed

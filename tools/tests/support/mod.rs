@@ -1,0 +1,167 @@
+//! A memory node as a process of its own, for the tests of this folder: its lines are read, and it ends with its owner.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long anything may take that must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The token of these tests.
+pub(crate) const TOKEN: &str = "a token of the tests of the tools";
+
+/// A file with the token; it goes with its owner.
+#[derive(Debug)]
+pub(crate) struct TokenFile(PathBuf);
+
+impl TokenFile {
+    pub(crate) fn new(name: &str) -> Self {
+        let name = format!("{name}-{}.token", std::process::id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, TOKEN).expect("a token file");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().expect("a path of plain characters")
+    }
+}
+
+impl Drop for TokenFile {
+    fn drop(&mut self) {
+        // It is of no use to anybody.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Lines of a process as they come.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    incoming: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Lines {
+    pub(crate) fn of(source: impl Read + Send + 'static) -> Self {
+        let (say, incoming) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(source).lines().map_while(Result::ok) {
+                if say.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            incoming,
+            seen: Vec::new(),
+        }
+    }
+
+    /// The next line with this in it, which must come.
+    pub(crate) fn wait(&mut self, wanted: &str) -> String {
+        let start = Instant::now();
+        loop {
+            let left = PATIENCE.saturating_sub(start.elapsed());
+            match self.incoming.recv_timeout(left) {
+                Ok(line) => {
+                    self.seen.push(line.clone());
+                    if line.contains(wanted) {
+                        return line;
+                    }
+                }
+                Err(error) => panic!("no `{wanted}`: {error}\n{}", self.seen.join("\n")),
+            }
+        }
+    }
+
+    /// All lines, once the process has closed its end.
+    pub(crate) fn rest(mut self) -> Vec<String> {
+        while let Ok(line) = self.incoming.recv_timeout(PATIENCE) {
+            self.seen.push(line);
+        }
+        self.seen
+    }
+}
+
+/// A process that ends with its owner.
+#[derive(Debug)]
+pub(crate) struct Process(pub(crate) Child);
+
+impl Process {
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args(["-s", name, &self.0.id().to_string()])
+            .status();
+        assert!(sent.expect("kill").success());
+    }
+
+    /// Its end, which must come.
+    pub(crate) fn end(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end");
+            thread::yield_now();
+        }
+    }
+
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.0.try_wait().expect("a child").is_none()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only where it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A memory node that serves.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
+    pub(crate) log: Lines,
+    pub(crate) out: Lines,
+}
+
+impl Node {
+    /// Starts `farcore memnode`, `before` being what comes before it: `ip netns exec NAME`, say.
+    pub(crate) fn start(before: &[&str], arguments: &[&str]) -> Self {
+        let farcore = env!("CARGO_BIN_EXE_farcore");
+        let mut words = before.iter().copied().chain([farcore, "memnode"]);
+        let mut command = Command::new(words.next().unwrap_or(farcore));
+        command.args(words).args(arguments).env_remove("RUST_LOG");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut process = Process(child.expect("a memory node"));
+        let out = process.0.stdout.take().expect("a pipe");
+        let log = process.0.stderr.take().expect("a pipe");
+        let (mut out, log) = (Lines::of(out), Lines::of(log));
+        let line = out.wait("ready: tcp://");
+        let address = line
+            .trim_start_matches("ready: tcp://")
+            .split(' ')
+            .next()
+            .and_then(|address| address.parse().ok());
+        Self {
+            process,
+            address: address.expect("an address"),
+            log,
+            out,
+        }
+    }
+}
