@@ -716,7 +716,7 @@ fn answer_to<T>(handle: &mut Handle, operation: Operation<'_>, of: impl Fn(Answe
             assert!(waited < 30, "{operation:?} was never answered");
         }
     }
-    answered.unwrap()
+    answered.expect("an answer")
 }
 
 fn answer_to_put(handle: &mut Handle, number: u64) -> Result<(), Error> {

@@ -298,9 +298,10 @@ impl NodeConnections {
         .await;
         let renewed = match resumed {
             Ok(()) => Ok(false),
-            Err(ManagerError::Session { source, .. })
-                if matches!(source, SessionError::Expired) =>
-            {
+            Err(ManagerError::Session {
+                source: SessionError::Expired,
+                ..
+            }) => {
                 tracing::warn!(node = %self.address, "the session is over, and all that it held is lost");
                 for berth in &self.berths {
                     berth.fail();
