@@ -163,6 +163,9 @@ async fn remote(
             break;
         };
         let share = wanted.div_ceil(4 * pools.len());
+        for node in &mut connections {
+            node.beat().await;
+        }
         let pieces = pools[position].claim(share, sizes.page_bytes).await;
         let pieces = pieces.map_err(|error| unavailable(&nodes[position], error))?;
         spent[position] = pieces.is_empty();
@@ -284,7 +287,8 @@ impl Pool {
             .saturating_mul(page)
             .div_ceil(self.extent_bytes);
         let wanted = u32::try_from(wanted).unwrap_or(RUN_MAX).clamp(1, RUN_MAX);
-        let mut run = wanted.next_power_of_two().max(least);
+        // No more than is wanted: what is claimed and not used is nobody's gain.
+        let mut run = (1 << wanted.ilog2()).max(least);
         while run >= least && run > 0 && run <= RUN_MAX {
             let claim = self.claims.claim(run).await;
             match claim.map_err(|error| error.to_string())? {

@@ -24,11 +24,13 @@ fn options(port: u16) -> NodeOptions {
 }
 
 fn node() -> NodeHandle {
-    MemoryNode::start(options(0)).unwrap()
+    MemoryNode::start(options(0)).expect("a node")
 }
 
 fn address(node: &NodeHandle) -> FabricAddress {
-    format!("tcp://{}", node.address()).parse().unwrap()
+    format!("tcp://{}", node.address())
+        .parse()
+        .expect("an address")
 }
 
 fn config(nodes: &[&NodeHandle]) -> Config {
@@ -60,12 +62,12 @@ fn value(number: u32, version: u32) -> Vec<u8> {
 }
 
 fn write(engine: &Engine, version: u32) {
-    let mut handle = engine.handle().unwrap();
+    let mut handle = engine.handle().expect("a handle");
     for number in 0..KEYS {
         handle
             .put(&key(number), &value(number, version))
             .wait()
-            .unwrap();
+            .expect("a node that answers");
     }
 }
 
@@ -74,7 +76,7 @@ const KEYS: u32 = 50_000;
 
 /// Reads every key: how many had this version's value, and how many were unavailable. Anything else is wrong.
 fn read(engine: &Engine, version: u32) -> (u32, u32) {
-    let mut handle = engine.handle().unwrap();
+    let mut handle = engine.handle().expect("a handle");
     let (mut right, mut unavailable) = (0, 0);
     for number in 0..KEYS {
         match handle.get(&key(number)).wait() {

@@ -272,11 +272,7 @@ impl NodeConnections {
 
     /// True if there is a new session; then no queue pair of it is connected yet.
     async fn mend(&mut self, now_ns: u64) -> Result<bool, ManagerError> {
-        if self.answers && now_ns >= self.heartbeat_ns {
-            let beat = within(&self.address, self.options.limit, self.session.heartbeat()).await;
-            self.answers = beat.is_ok();
-            self.next_heartbeat(now_ns);
-        }
+        self.beat().await;
         if !self.answers && self.resume(now_ns).await? {
             return Ok(true);
         }
@@ -303,6 +299,16 @@ impl NodeConnections {
         let channel = connect_control(place, self.options.limit).await?;
         let resume = self.session.resume(channel);
         within(&self.address, self.options.limit, resume).await
+    }
+
+    /// Sends a heartbeat if it is time: for whoever has much to do before it can [`NodeConnections::tend`].
+    pub async fn beat(&mut self) {
+        let now_ns = self.clock.now_ns();
+        if self.answers && now_ns >= self.heartbeat_ns {
+            let beat = within(&self.address, self.options.limit, self.session.heartbeat()).await;
+            self.answers = beat.is_ok();
+            self.next_heartbeat(now_ns);
+        }
     }
 
     fn next_heartbeat(&mut self, now_ns: u64) {

@@ -212,7 +212,7 @@ fn memory_that_cannot_be_locked_is_refused_by_name() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     assert!(
-        text.contains("lock") && text.contains("ulimit -l"),
+        text.contains("cannot lock 1048576 bytes") && text.contains("ulimit -l"),
         "{text}"
     );
 }
