@@ -667,6 +667,8 @@ fn role_sleeper() {
         let bytes = vec![0xAA; 64 << 10];
         let (queue, slice) = (claim.queue(), claim.slice());
         let initiator = Rc::clone(member.claims.initiator());
+        // One has landed, and others are always under way.
+        initiator.write(queue, slice, &bytes).await.unwrap();
         let writers: Vec<_> = (0..4)
             .map(|_| {
                 let (initiator, bytes) = (Rc::clone(&initiator), bytes.clone());
@@ -680,8 +682,6 @@ fn role_sleeper() {
                 })
             })
             .collect();
-        // Some have landed, and others are always under way.
-        initiator.write(queue, slice, &bytes).await.unwrap();
         news(&format!("holds {}", claim.node()));
         for writer in writers {
             news(&format!("failed {}", writer.await));
