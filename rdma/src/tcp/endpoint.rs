@@ -21,7 +21,7 @@ use crate::region::Region;
 use crate::work::{Completion, LocalKey, Status, WorkRequest};
 
 /// Polls in a row without a byte after which the thread offers its core: whoever is to answer may need it.
-const EMPTY_POLLS_MAX: u32 = 1;
+const EMPTY_POLLS_MAX: u32 = 4;
 /// Requests that are sent at once, though others are on their way: few system calls, and few wakes at the other side.
 const TOGETHER: usize = 8;
 /// How long fewer wait for company, in nanoseconds. Without others on their way none waits.
