@@ -89,8 +89,9 @@ pub enum Error {
         /// Keys it holds.
         keys: u64,
     },
-    /// A memory node does not answer. What lies there is not lost: it can be read again when the node is back.
-    #[error("memory node {node} does not answer: {reason}; its pages come back with it")]
+    /// What lies on a memory node cannot be reached, or the node cannot be used at all. It can be read again when the node
+    /// is back, unless the reason says that it is lost.
+    #[error("memory node {node} is unavailable: {reason}")]
     Unavailable {
         /// The node, or the nodes, by name.
         node: Arc<str>,
