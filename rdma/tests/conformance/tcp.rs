@@ -8,7 +8,7 @@ use farcore_rdma::tcp::{
     ConnectRequest, Connected, Exposed, Purpose, TcpAcceptor, TcpAddress, TcpEndpoint,
     connect_queue,
 };
-use farcore_rdma::{Endpoint, QueuePairState, RemoteKey};
+use farcore_rdma::{Completion, Endpoint, QueuePairState, RemoteKey, Status, Work};
 
 use crate::fixture::{Bench, DEPTH, Fixture, REGION_BYTES, region};
 
@@ -102,4 +102,29 @@ macro_rules! on_glommio {
 
 mod sockets {
     crate::conformance!(on_glommio);
+}
+
+#[test]
+fn a_peer_that_is_silent_is_lost() {
+    async fn case(mut bench: Bench<Tcp>) {
+        let read = Work::Read {
+            local: bench.local(0, 8),
+            remote: bench.at(0),
+        };
+        bench.post(0, 1, read);
+        bench.post(0, 2, read);
+        bench.ring(0);
+        // The far end is not polled, so nobody answers.
+        let mut completions = [Completion::NONE; 4];
+        assert_eq!(bench.fixture.near.poll(SILENCE_NS, &mut completions), 0);
+        assert_eq!(bench.fixture.near.poll(SILENCE_NS + 1, &mut completions), 2);
+        let told = [completions[0].status, completions[1].status];
+        assert_eq!(told, [Status::RetryExceeded, Status::Flushed]);
+        assert_eq!(bench.fixture.near.state(0), QueuePairState::Drained);
+    }
+    glommio::LocalExecutorBuilder::default()
+        .io_memory(64 << 10)
+        .make()
+        .expect("an executor")
+        .run(async { case(bench().await).await });
 }
