@@ -22,7 +22,6 @@ use farcore_rdma::{
     Lock, NodeConnections, NodeMap, PoolNode, RemoteSlice,
 };
 use glommio::timer::Timer;
-use glommio::{LocalExecutorBuilder, Placement};
 
 const ROLE: &str = "FARCORE_CROWD_ROLE";
 const NODES: &str = "FARCORE_CROWD_NODES";
@@ -51,11 +50,7 @@ fn random(below: u64) -> u64 {
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
-    LocalExecutorBuilder::new(Placement::Unbound)
-        .io_memory(64 << 10)
-        .make()
-        .expect("an executor")
-        .run(work)
+    farcore_rdma::run_local(work).expect("an executor")
 }
 
 fn role(name: &str) -> bool {

@@ -13,7 +13,6 @@ use farcore_rdma::{
     RemotePtr, RemotePtrError,
 };
 use glommio::timer::Timer;
-use glommio::{LocalExecutorBuilder, Placement};
 
 const LIMIT: Duration = Duration::from_secs(10);
 const EXTENT: u64 = 64 << 10;
@@ -32,11 +31,7 @@ fn node() -> NodeHandle {
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
-    LocalExecutorBuilder::new(Placement::Unbound)
-        .io_memory(64 << 10)
-        .make()
-        .expect("an executor")
-        .run(work)
+    farcore_rdma::run_local(work).expect("an executor")
 }
 
 async fn session(node: &NodeHandle) -> NodeSession {

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use farcore_rdma::RemoteSlice;
 use farcore_rdma::node::{CONTROL_VERSION, NodeSession, Opening, Request, Token};
 use farcore_rdma::tcp::{ConnectRequest, PROTOCOL_VERSION, Purpose, connect_control};
-use glommio::{LocalExecutorBuilder, Placement};
 
 use self::support::{Node, PATIENCE, TOKEN, TokenFile};
 
@@ -324,11 +323,7 @@ async fn open(address: SocketAddr, name: &str) -> NodeSession {
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
-    LocalExecutorBuilder::new(Placement::Unbound)
-        .io_memory(64 << 10)
-        .make()
-        .expect("an executor")
-        .run(work)
+    farcore_rdma::run_local(work).expect("an executor")
 }
 
 fn from_environment(name: &str) -> Option<u64> {

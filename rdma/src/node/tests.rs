@@ -4,7 +4,6 @@ use std::future::Future;
 use std::time::Duration;
 
 use glommio::timer::Timer;
-use glommio::{LocalExecutorBuilder, Placement};
 
 use super::control::{NodeStatistics, Refused, Request};
 use super::*;
@@ -41,11 +40,7 @@ fn options() -> NodeOptions {
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
-    LocalExecutorBuilder::new(Placement::Unbound)
-        .io_memory(64 << 10)
-        .make()
-        .expect("an executor")
-        .run(work)
+    crate::run_local(work).expect("an executor")
 }
 
 async fn channel(node: &NodeHandle) -> MessageChannel {

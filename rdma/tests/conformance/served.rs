@@ -58,8 +58,7 @@ fn serve(remote: &Arc<Region>, closers: &Arc<Mutex<Vec<Closer>>>) -> Server {
     let closers = Arc::clone(closers);
     let (ready, is_ready) = mpsc::channel();
     let thread = std::thread::spawn(move || {
-        let executor = glommio::LocalExecutorBuilder::default().io_memory(64 << 10);
-        executor.make().expect("an executor").run(async move {
+        let served = farcore_rdma::run_local(async move {
             let acceptor = listening.acceptor().expect("an acceptor");
             ready.send(()).expect("somebody waits");
             while let Ok(incoming) = acceptor.accept().await.expect("accepted").request().await {
@@ -73,6 +72,7 @@ fn serve(remote: &Arc<Region>, closers: &Arc<Mutex<Vec<Closer>>>) -> Server {
                 closer.close();
             }
         });
+        served.expect("an executor");
     });
     is_ready.recv().expect("it listens");
     Server(Some(thread), address)
@@ -147,11 +147,7 @@ async fn bench() -> Bench<Served> {
 
 macro_rules! beside_a_thread {
     ($case:expr) => {
-        glommio::LocalExecutorBuilder::default()
-            .io_memory(64 << 10)
-            .make()
-            .expect("an executor")
-            .run(async { $case(super::bench().await).await })
+        farcore_rdma::run_local(async { $case(super::bench().await).await }).expect("an executor")
     };
 }
 

@@ -92,11 +92,7 @@ async fn bench() -> Bench<Tcp> {
 
 macro_rules! on_glommio {
     ($case:expr) => {
-        glommio::LocalExecutorBuilder::default()
-            .io_memory(64 << 10)
-            .make()
-            .expect("an executor")
-            .run(async { $case(super::bench().await).await })
+        farcore_rdma::run_local(async { $case(super::bench().await).await }).expect("an executor")
     };
 }
 
@@ -122,9 +118,5 @@ fn a_peer_that_is_silent_is_lost() {
         assert_eq!(told, [Status::RetryExceeded, Status::Flushed]);
         assert_eq!(bench.fixture.near.state(0), QueuePairState::Drained);
     }
-    glommio::LocalExecutorBuilder::default()
-        .io_memory(64 << 10)
-        .make()
-        .expect("an executor")
-        .run(async { case(bench().await).await });
+    farcore_rdma::run_local(async { case(bench().await).await }).expect("an executor");
 }
