@@ -32,7 +32,7 @@ use super::session::Admission;
 use super::sessions::{Speaker, Ticket};
 use super::start::StartError;
 use super::token::Join;
-use crate::tcp::{Arrival, Incoming, MessageChannel, Purpose, Refusal, TcpAcceptor, TcpAddress};
+use crate::tcp::{Accepted, Arrival, Incoming, MessageChannel, Purpose, Refusal, TcpAddress};
 
 /// How often an executor looks whether it is to stop. glommio may also put a thread to sleep although a task is ready,
 /// when it is preempted before the first one; only a timer ends that sleep.
@@ -47,8 +47,19 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the house looks for leases that ended.
 const HOUSE_PACE: Duration = Duration::from_millis(100);
+/// Connections that wait for an executor; others wait in the kernel.
+const LOBBY: usize = 64;
 /// glommio's own memory, per executor.
 const IO_MEMORY_BYTES: usize = 64 << 10;
+
+/// Where connections wait for the executor that serves them.
+pub(super) type Lobby = async_channel::Receiver<Accepted>;
+/// The address, and the doors to all lobbies.
+pub(super) type Accepting = (TcpAddress, Vec<async_channel::Sender<Accepted>>);
+
+pub(super) fn lobby() -> (async_channel::Sender<Accepted>, Lobby) {
+    async_channel::bounded(LOBBY)
+}
 
 /// Says that a line has ended, however its task does.
 struct Ended<'a> {
@@ -254,14 +265,31 @@ impl Visit {
     }
 }
 
-async fn accept(acceptor: TcpAcceptor, visit: Visit, end: Rc<Semaphore>, guests: Rc<Cell<usize>>) {
-    loop {
-        let arrival = match acceptor.accept().await {
+/// Accepts for all executors, and spreads what comes over them.
+async fn accept((address, doors): Accepting) {
+    let acceptor = address.acceptor();
+    for door in doors.iter().cycle() {
+        let accepted = loop {
+            match acceptor.accept().await {
+                Ok(accepted) => break accepted,
+                Err(error) => {
+                    // Out of descriptors, for one: those that are open go on.
+                    warn!(%error, "a connection could not be accepted");
+                    Timer::new(ACCEPT_PAUSE).await;
+                }
+            }
+        };
+        // An executor that has ended takes none any more.
+        let _ = door.send(accepted).await;
+    }
+}
+
+async fn welcome(lobby: Lobby, visit: Visit, end: Rc<Semaphore>, guests: Rc<Cell<usize>>) {
+    while let Ok(accepted) = lobby.recv().await {
+        let arrival = match accepted.arrive() {
             Ok(arrival) => arrival,
             Err(error) => {
-                // Out of descriptors, for one: those that are open go on.
-                warn!(%error, "a connection could not be accepted");
-                Timer::new(ACCEPT_PAUSE).await;
+                debug!(%error, "a connection was gone before it was taken in");
                 continue;
             }
         };
@@ -288,12 +316,13 @@ impl Drop for Left {
     }
 }
 
-async fn live(acceptor: TcpAcceptor, visit: Visit) {
+async fn live(lobby: Lobby, accepting: Option<Accepting>, visit: Visit) {
     let node = Arc::clone(&visit.node);
     let end = Rc::new(Semaphore::new(0));
     let guests = Rc::new(Cell::new(0));
-    let accepting =
-        glommio::spawn_local(accept(acceptor, visit, Rc::clone(&end), Rc::clone(&guests)));
+    let accepting = accepting.map(|accepting| glommio::spawn_local(accept(accepting)));
+    let welcoming =
+        glommio::spawn_local(welcome(lobby, visit, Rc::clone(&end), Rc::clone(&guests)));
     let mut before = node.figures().served.sum();
     while !node.is_stopping() {
         let now = node.figures().served.sum();
@@ -301,7 +330,10 @@ async fn live(acceptor: TcpAcceptor, visit: Visit) {
         before = now;
         Timer::new(pace).await;
     }
-    accepting.cancel().await;
+    if let Some(accepting) = accepting {
+        accepting.cancel().await;
+    }
+    welcoming.cancel().await;
     end.close();
     let since = Instant::now();
     // At least once in any case: only then does the kernel hear that nothing waits for connections any more. Until it
@@ -314,16 +346,16 @@ async fn live(acceptor: TcpAcceptor, visit: Visit) {
     }
 }
 
-/// Starts an executor; it says when it accepts, or why it cannot.
+/// Starts an executor; it says when it serves, or why it cannot. One of them accepts for all.
 pub(super) fn executor(
     index: usize,
-    address: &Arc<TcpAddress>,
+    lobby: Lobby,
+    accepting: Option<Accepting>,
     node: &Arc<Service>,
     house: &Thread,
 ) -> Result<JoinHandle<()>, StartError> {
     let failed = |reason: String| StartError::Thread { index, reason };
     let (ready, is_ready) = mpsc::channel();
-    let address = Arc::clone(address);
     let visit = Visit {
         node: Arc::clone(node),
         house: house.clone(),
@@ -338,14 +370,8 @@ pub(super) fn executor(
         match builder.make() {
             Err(error) => say(Err(error.to_string())),
             Ok(executor) => executor.run(async {
-                match address.acceptor() {
-                    Err(error) => say(Err(error.to_string())),
-                    Ok(acceptor) => {
-                        drop(address);
-                        say(Ok(()));
-                        live(acceptor, visit).await;
-                    }
-                }
+                say(Ok(()));
+                live(lobby, accepting, visit).await;
             }),
         }
     };

@@ -162,7 +162,7 @@ impl MemoryNode {
             address: options.listen,
             source,
         };
-        let address = Arc::new(TcpAddress::bind(options.listen).map_err(listen)?);
+        let address = TcpAddress::bind(options.listen).map_err(listen)?;
         let bound = address.local_address().map_err(listen)?;
         let incarnation = Sessions::<Closer>::random_incarnation().map_err(StartError::Random)?;
         let memory = NodeMemory::register(&options.memory, progress)?;
@@ -181,8 +181,10 @@ impl MemoryNode {
             address: bound,
             threads: vec![keeper],
         };
-        for index in 0..threads {
-            let thread = serve::executor(index, &address, &handle.node, &house)?;
+        let (doors, lobbies): (Vec<_>, Vec<_>) = (0..threads).map(|_| serve::lobby()).unzip();
+        let mut accepting = Some((address, doors));
+        for (index, lobby) in lobbies.into_iter().enumerate() {
+            let thread = serve::executor(index, lobby, accepting.take(), &handle.node, &house)?;
             handle.threads.push(thread);
         }
         info!(address = %bound, threads, "memory node serves");

@@ -8,7 +8,7 @@ use std::os::fd::{FromRawFd, IntoRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use glommio::net::TcpListener;
+use glommio::net::{AcceptedTcpStream, TcpListener};
 
 use super::connection::{Connection, Served};
 use super::exposed::Exposed;
@@ -21,7 +21,7 @@ use super::wire::{
 /// Rounds of a busy connection before others of its thread get on.
 const ROUNDS: u32 = 16;
 
-/// A listening address that several threads can accept from, each with an acceptor of its own.
+/// A listening address, bound on any thread.
 #[derive(Debug)]
 pub struct TcpAddress(std::net::TcpListener);
 
@@ -42,18 +42,17 @@ impl TcpAddress {
         self.0.local_addr()
     }
 
-    /// An acceptor for the calling glommio executor.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn acceptor(&self) -> io::Result<TcpAcceptor> {
-        let socket = self.0.try_clone()?.into_raw_fd();
+    /// Its one acceptor, for the calling glommio executor.
+    #[must_use]
+    pub fn acceptor(self) -> TcpAcceptor {
+        let socket = self.0.into_raw_fd();
         // SAFETY: a listening socket that nobody else owns.
-        Ok(TcpAcceptor(unsafe { TcpListener::from_raw_fd(socket) }))
+        TcpAcceptor(unsafe { TcpListener::from_raw_fd(socket) })
     }
 }
 
-/// Accepts connections on one glommio executor.
+/// Accepts connections on one glommio executor, which may hand them to others. There is one to a listening socket:
+/// glommio makes the socket blocking again after each look, and with it whoever else looks at that moment.
 #[derive(Debug)]
 pub struct TcpAcceptor(TcpListener);
 
@@ -62,8 +61,22 @@ impl TcpAcceptor {
     ///
     /// # Errors
     /// What the kernel says; others may still come.
-    pub async fn accept(&self) -> io::Result<Arrival> {
-        let stream = self.0.accept().await?;
+    pub async fn accept(&self) -> io::Result<Accepted> {
+        Ok(Accepted(self.0.shared_accept().await?))
+    }
+}
+
+/// A connection on its way to the executor that serves it.
+#[derive(Debug)]
+pub struct Accepted(AcceptedTcpStream);
+
+impl Accepted {
+    /// Takes it in on the calling glommio executor.
+    ///
+    /// # Errors
+    /// What the kernel says: the peer has gone already, for one.
+    pub fn arrive(self) -> io::Result<Arrival> {
+        let stream = self.0.bind_to_executor();
         let peer = stream.peer_addr()?;
         Ok(Arrival {
             socket: Socket::new(stream)?,

@@ -20,7 +20,9 @@ pub use self::connect::{ConnectError, Connected, connect_control, connect_queue,
 pub use self::connection::Served;
 pub use self::endpoint::{Berth, TcpEndpoint};
 pub use self::exposed::Exposed;
-pub use self::listener::{Arrival, Incoming, ServedFigures, ServedQueue, TcpAcceptor, TcpAddress};
+pub use self::listener::{
+    Accepted, Arrival, Incoming, ServedFigures, ServedQueue, TcpAcceptor, TcpAddress,
+};
 pub use self::message::{MESSAGE_BYTES_MAX, MessageChannel};
 pub use self::socket::Closer;
 pub use self::wire::{

@@ -30,14 +30,14 @@ struct Served {
 }
 
 /// Ends the serving thread when the test ends.
-struct Server(Option<JoinHandle<()>>, Arc<TcpAddress>);
+struct Server(Option<JoinHandle<()>>, SocketAddr);
 
 impl Drop for Server {
     fn drop(&mut self) {
         // Whoever connects and says that it is an equal ends the loop.
         let end = || -> std::io::Result<()> {
             use std::io::Write;
-            let mut last = std::net::TcpStream::connect(self.1.local_address()?)?;
+            let mut last = std::net::TcpStream::connect(self.1)?;
             last.write_all(b"the end, which is no connect request and as long as one, at least.")
         };
         if end().is_ok()
@@ -50,18 +50,19 @@ impl Drop for Server {
 
 fn serve(remote: &Arc<Region>, closers: &Arc<Mutex<Vec<Closer>>>) -> Server {
     let address = TcpAddress::bind(([127, 0, 0, 1], 0).into()).expect("a port");
-    let address = Arc::new(address);
-    let (listening, exposed) = (
-        Arc::clone(&address),
-        Exposed::new(vec![(KEY, Arc::clone(remote))]),
-    );
+    let bound = address.local_address().expect("an address");
+    let exposed = Exposed::new(vec![(KEY, Arc::clone(remote))]);
     let closers = Arc::clone(closers);
     let (ready, is_ready) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let served = farcore_rdma::run_local(async move {
-            let acceptor = listening.acceptor().expect("an acceptor");
+            let acceptor = address.acceptor();
             ready.send(()).expect("somebody waits");
-            while let Ok(incoming) = acceptor.accept().await.expect("accepted").request().await {
+            loop {
+                let accepted = acceptor.accept().await.expect("accepted");
+                let Ok(incoming) = accepted.arrive().expect("arrived").request().await else {
+                    break;
+                };
                 let figures = Arc::new(ServedFigures::default());
                 let queue = incoming.accept_memory(exposed.clone(), figures).await;
                 let queue = queue.expect("served");
@@ -75,7 +76,7 @@ fn serve(remote: &Arc<Region>, closers: &Arc<Mutex<Vec<Closer>>>) -> Server {
         served.expect("an executor");
     });
     is_ready.recv().expect("it listens");
-    Server(Some(thread), address)
+    Server(Some(thread), bound)
 }
 
 impl Fixture for Served {
@@ -136,7 +137,7 @@ async fn bench() -> Bench<Served> {
     let mut fixture = Served {
         near: TcpEndpoint::new(2, DEPTH, SILENCE_NS, Exposed::default()),
         nobody: TcpEndpoint::new(2, DEPTH, SILENCE_NS, Exposed::default()),
-        address: server.1.local_address().expect("an address"),
+        address: server.1,
         closers,
         connected: 0,
         _server: server,

@@ -28,7 +28,8 @@ impl Tcp {
         let request = ConnectRequest::new(Purpose::Peer);
         let near = connect_queue(self.address, &request, Duration::from_secs(10));
         let far = async {
-            let arrival = self.acceptor.accept().await.expect("accepted");
+            let accepted = self.acceptor.accept().await.expect("accepted");
+            let arrival = accepted.arrive().expect("arrived");
             let incoming = arrival.request().await.expect("a request");
             incoming.accept_peer().await.expect("a peer")
         };
@@ -82,8 +83,8 @@ async fn bench() -> Bench<Tcp> {
     let mut fixture = Tcp {
         near: TcpEndpoint::new(2, DEPTH, SILENCE_NS, Exposed::default()),
         far: TcpEndpoint::new(2, DEPTH, SILENCE_NS, exposed),
-        acceptor: address.acceptor().expect("an acceptor"),
         address: address.local_address().expect("an address"),
+        acceptor: address.acceptor(),
     };
     assert_eq!(fixture.near.state(0), QueuePairState::Init);
     fixture.revive().await;
