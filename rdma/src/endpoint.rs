@@ -21,6 +21,11 @@ pub enum PostError {
     },
 }
 
+/// Memory could not be registered: the text names the limit, the value and the remedy.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RegisterError(pub String);
+
 /// The state of a queue pair.
 ///
 /// ```text
@@ -48,8 +53,12 @@ pub enum QueuePairState {
 /// Requests of one queue pair are performed in the order they were posted, and each completes exactly once: in silence
 /// if it succeeds unsignalled. Receives complete in the order they were posted.
 pub trait Endpoint {
-    /// Registers local memory; the endpoint keeps it for as long as requests may name it.
-    fn register(&mut self, region: Arc<Region>) -> LocalKey;
+    /// Registers local memory; the endpoint keeps it for as long as requests may name it. Cost: on a card, every page is
+    /// pinned and mapped.
+    ///
+    /// # Errors
+    /// [`RegisterError`], where a device or a limit of the kernel is asked.
+    fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError>;
     /// Queue pairs there are.
     fn queues(&self) -> usize;
     /// Queues a request; the fabric sees it at the next doorbell. Cost: no allocation, no system call.

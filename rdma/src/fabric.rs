@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::embedded::EmbeddedEndpoint;
-use crate::endpoint::{Endpoint, PostError, QueuePairState};
+use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::region::Region;
 use crate::tcp::TcpEndpoint;
 use crate::work::{Completion, LocalKey, WorkRequest};
@@ -29,7 +29,7 @@ macro_rules! either {
 }
 
 impl Endpoint for FabricEndpoint {
-    fn register(&mut self, region: Arc<Region>) -> LocalKey {
+    fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError> {
         either!(self, endpoint => endpoint.register(region))
     }
 

@@ -21,7 +21,7 @@ use std::task::Poll;
 
 use farcore_tuning::Clock;
 
-use crate::endpoint::{Endpoint, PostError, QueuePairState};
+use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::landing::{Landing, LandingOptions, LandingPool};
 use crate::memory;
 use crate::region::{Lock, Region, RegionError, RegionOptions};
@@ -100,6 +100,18 @@ pub enum InitiatorError {
     },
 }
 
+/// An initiator has no memory to work with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScratchError {
+    /// It cannot be had.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// The endpoint cannot use it.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+}
+
 /// One READ of a batch.
 #[derive(Debug)]
 pub struct ReadInto<'a> {
@@ -168,8 +180,8 @@ impl<E: Endpoint> Initiator<E> {
     /// An initiator; it registers its scratch memory.
     ///
     /// # Errors
-    /// [`RegionError`] if there is no scratch memory.
-    pub fn new(mut endpoint: E, options: InitiatorOptions) -> Result<Self, RegionError> {
+    /// [`ScratchError`] if there is no scratch memory.
+    pub fn new(mut endpoint: E, options: InitiatorOptions) -> Result<Self, ScratchError> {
         let longest_bytes = options.longest_bytes.max(8);
         let needed = longest_bytes
             .saturating_mul(2)
@@ -181,7 +193,7 @@ impl<E: Endpoint> Initiator<E> {
             lock: options.lock,
             prefault: false,
         })?);
-        let key = endpoint.register(Arc::clone(&region));
+        let key = endpoint.register(Arc::clone(&region))?;
         let buffers = LandingPool::new(LandingOptions {
             base: 0,
             bytes: u64::from(bytes),

@@ -7,6 +7,7 @@
 
 mod address;
 mod connection_manager;
+mod devices;
 mod embedded;
 mod endpoint;
 mod executor;
@@ -23,15 +24,20 @@ mod remote_ptr;
 pub mod tcp;
 #[cfg(test)]
 mod testing;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 mod work;
 
 pub use address::{AddressError, FabricAddress, Scheme};
 pub use connection_manager::{Change, ConnectOptions, ManagerError, NodeConnections};
+pub use devices::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices};
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
-pub use endpoint::{Endpoint, PostError, QueuePairState};
+pub use endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 pub use executor::run_local;
 pub use fabric::FabricEndpoint;
-pub use initiator::{CompareAndSwap, Initiator, InitiatorError, InitiatorOptions, ReadInto};
+pub use initiator::{
+    CompareAndSwap, Initiator, InitiatorError, InitiatorOptions, ReadInto, ScratchError,
+};
 pub use landing::{Landing, LandingOptions, LandingPool};
 pub use link::{FaultPlan, LinkModel};
 pub use node::Token;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::embedded::{EmbeddedEndpoint, EmbeddedNode};
-use crate::endpoint::{Endpoint, PostError, QueuePairState};
+use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::initiator::{Initiator, InitiatorOptions};
 use crate::link::LinkModel;
 use crate::memory;
@@ -132,7 +132,7 @@ impl TestEndpoint {
 }
 
 impl Endpoint for TestEndpoint {
-    fn register(&mut self, region: Arc<Region>) -> LocalKey {
+    fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError> {
         self.scratch.push(Arc::clone(&region));
         self.inner.register(region)
     }

@@ -143,12 +143,40 @@ pub enum Status {
     LocalLength,
     /// The local buffer is not registered.
     LocalProtection,
+    /// The queue pair could not perform the request: an internal inconsistency.
+    LocalQueuePair,
+    /// The local end-to-end context could not perform the request.
+    LocalEndToEndContext,
+    /// The local buffer does not allow what an incoming message asks.
+    LocalAccess,
+    /// A memory window could not be bound.
+    MemoryWindowBind,
+    /// The far side's answer made no sense.
+    BadResponse,
+    /// The far side found the request itself invalid: a message too long for its receive, for one.
+    RemoteInvalidRequest,
     /// The far side does not allow the access: wrong rkey or out of bounds.
     RemoteAccess,
     /// The far side could not do it: an atomic that is not aligned, for one.
     RemoteOperation,
     /// The far side did not answer.
     RetryExceeded,
+    /// The far side had no receive posted for too long.
+    ReceiverNotReady,
+    /// A reliable datagram domain does not match, on this side.
+    LocalDomain,
+    /// The same, on the far side.
+    RemoteInvalidDomain,
+    /// The far side gave the request up.
+    RemoteAborted,
+    /// The end-to-end context is unknown, or in a wrong state.
+    InvalidEndToEndContext,
+    /// The device cannot go on.
+    Fatal,
+    /// The far side did not respond in time.
+    ResponseTimeout,
+    /// Something that has no status of its own.
+    General,
     /// The queue pair was in error before the request was begun.
     Flushed,
     /// A status that this version does not know.
@@ -161,9 +189,25 @@ impl fmt::Display for Status {
             Self::Success => f.write_str("success"),
             Self::LocalLength => f.write_str("local length error"),
             Self::LocalProtection => f.write_str("local protection error"),
+            Self::LocalQueuePair => f.write_str("local queue pair operation error"),
+            Self::LocalEndToEndContext => f.write_str("local end-to-end context operation error"),
+            Self::LocalAccess => f.write_str("local access error"),
+            Self::MemoryWindowBind => f.write_str("memory window bind error"),
+            Self::BadResponse => f.write_str("bad response"),
+            Self::RemoteInvalidRequest => f.write_str("remote invalid request error"),
             Self::RemoteAccess => f.write_str("remote access error"),
             Self::RemoteOperation => f.write_str("remote operation error"),
             Self::RetryExceeded => f.write_str("retries exceeded: the memory node does not answer"),
+            Self::ReceiverNotReady => {
+                f.write_str("retries exceeded: the far side has no receive posted")
+            }
+            Self::LocalDomain => f.write_str("local reliable datagram domain violation"),
+            Self::RemoteInvalidDomain => f.write_str("remote invalid reliable datagram request"),
+            Self::RemoteAborted => f.write_str("remote aborted"),
+            Self::InvalidEndToEndContext => f.write_str("invalid end-to-end context, or its state"),
+            Self::Fatal => f.write_str("fatal error of the device"),
+            Self::ResponseTimeout => f.write_str("response timeout"),
+            Self::General => f.write_str("general error"),
             Self::Flushed => f.write_str("flushed: the queue pair is in error"),
             Self::Unknown(status) => write!(f, "unknown status {status}"),
         }

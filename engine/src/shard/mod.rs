@@ -226,11 +226,15 @@ impl<E: Endpoint> Shard<E> {
     /// Lays out the arena and builds an empty shard.
     ///
     /// # Errors
-    /// [`Error::Config`] if the arena is too small for the index of `keys_expected` keys and a working log.
+    /// [`Error::Config`] if the arena is too small for the index of `keys_expected` keys and a working log; [`Error::Memory`]
+    /// if the device does not register it.
     pub(crate) fn new(mut options: ShardOptions<E>) -> Result<Self, Error> {
         let page_bytes = options.page_bytes as usize;
         let layout = Layout::of(options.local_bytes, options.page_bytes);
-        let key: LocalKey = options.endpoint.register(Arc::clone(&options.arena));
+        let registered = options.endpoint.register(Arc::clone(&options.arena));
+        let key: LocalKey = registered.map_err(|error| Error::Memory {
+            reason: error.to_string(),
+        })?;
         let streams_offset = layout.landing_bytes;
         let head_bytes = streams_offset + Streams::bytes(layout.chunk_bytes);
         let mut arena = Arena::new(options.arena, key, head_bytes, page_bytes, FRAMES_RESERVED);

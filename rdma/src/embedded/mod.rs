@@ -16,7 +16,7 @@ use crossbeam_queue::ArrayQueue;
 
 pub use self::node::EmbeddedNode;
 use self::queue_pair::{EmbeddedQueuePair, Peer};
-use crate::endpoint::{Endpoint, PostError, QueuePairState};
+use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::region::Region;
 use crate::work::{Completion, LocalKey, WorkRequest};
 
@@ -69,12 +69,12 @@ impl EmbeddedEndpoint {
 }
 
 impl Endpoint for EmbeddedEndpoint {
-    fn register(&mut self, region: Arc<Region>) -> LocalKey {
+    fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError> {
         let key = self.queues.first().map_or(0, |queue| queue.regions.len());
         for queue in &mut self.queues {
             queue.regions.push(Arc::clone(&region));
         }
-        LocalKey(u32::try_from(key).unwrap_or(u32::MAX))
+        Ok(LocalKey(u32::try_from(key).unwrap_or(u32::MAX)))
     }
 
     fn queues(&self) -> usize {

@@ -244,7 +244,7 @@ fn memory_is_for_those_with_a_fresh_proof() {
             lock: Lock::Off,
             prefault: true,
         });
-        let key = endpoint.register(region.unwrap().into());
+        let key = endpoint.register(region.unwrap().into()).unwrap();
         endpoint.berth(0).offer(connected);
         endpoint.renew(0);
         while endpoint.state(0) != QueuePairState::ReadyToSend {

@@ -21,6 +21,17 @@ impl Connected {
     pub fn is_dead(&self) -> bool {
         self.0.is_dead()
     }
+
+    /// For what both sides say before they are a queue pair, or instead of being one.
+    #[cfg(feature = "verbs")]
+    pub(crate) async fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact(bytes).await
+    }
+
+    #[cfg(feature = "verbs")]
+    pub(crate) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes).await
+    }
 }
 
 /// Why a connection could not be made.

@@ -15,7 +15,7 @@ use super::connect::Connected;
 use super::connection::Connection;
 use super::exposed::Exposed;
 use super::socket::{Received, Socket};
-use crate::endpoint::{Endpoint, PostError, QueuePairState};
+use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::memory;
 use crate::region::Region;
 use crate::work::{Completion, LocalKey, Status, WorkRequest};
@@ -247,9 +247,11 @@ impl TcpEndpoint {
 }
 
 impl Endpoint for TcpEndpoint {
-    fn register(&mut self, region: Arc<Region>) -> LocalKey {
+    fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError> {
         self.regions.push(region);
-        LocalKey(u32::try_from(self.regions.len() - 1).unwrap_or(u32::MAX))
+        Ok(LocalKey(
+            u32::try_from(self.regions.len() - 1).unwrap_or(u32::MAX),
+        ))
     }
 
     fn queues(&self) -> usize {

@@ -14,7 +14,7 @@ mod output;
 mod socket;
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(crate) mod wire;
 
 pub use self::connect::{ConnectError, Connected, connect_control, connect_queue, resolve};
 pub use self::connection::Served;

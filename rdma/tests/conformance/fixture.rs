@@ -49,8 +49,14 @@ impl<F: Fixture> Bench<F> {
     /// `remote` is the fixture's far region.
     pub(crate) fn new(mut fixture: F, remote: Arc<Region>) -> Self {
         let local = region(REGION_BYTES);
-        let near_key = fixture.near().register(Arc::clone(&local));
-        let far_key = fixture.far().register(Arc::clone(&remote));
+        let near_key = fixture
+            .near()
+            .register(Arc::clone(&local))
+            .expect("registered");
+        let far_key = fixture
+            .far()
+            .register(Arc::clone(&remote))
+            .expect("registered");
         Self {
             fixture,
             local,

@@ -15,6 +15,8 @@ mod fixture;
 mod served;
 mod suite;
 mod tcp;
+#[cfg(feature = "verbs")]
+mod verbs;
 
 /// Runs every case of the suite on a fixture.
 macro_rules! conformance {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use farcore_rdma::{
     Completion, EmbeddedEndpoint, Endpoint, LocalKey, PostError, QueuePairState, Region,
-    WorkRequest,
+    RegisterError, WorkRequest,
 };
 
 /// An endpoint whose queue pairs cannot be renewed while they are cut, as those to another host are.
@@ -18,7 +18,7 @@ pub(super) struct Wire {
 }
 
 impl Endpoint for Wire {
-    fn register(&mut self, region: Arc<Region>) -> LocalKey {
+    fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError> {
         self.inner.register(region)
     }
     fn queues(&self) -> usize {

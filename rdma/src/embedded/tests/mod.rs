@@ -28,7 +28,7 @@ fn bench(link: LinkModel) -> Bench {
     let (local, far) = (region(64 << 10), region(64 << 10));
     let node = Arc::new(EmbeddedNode::new(far, link));
     let mut endpoint = EmbeddedEndpoint::new(std::slice::from_ref(&node), 2, 16, 1);
-    let key = endpoint.register(Arc::clone(&local));
+    let key = endpoint.register(Arc::clone(&local)).expect("registered");
     Bench {
         local,
         node,
@@ -381,7 +381,7 @@ fn a_node_region_may_be_local_too() {
     let far = region(4096);
     let node = Arc::new(EmbeddedNode::new(Arc::clone(&far), LinkModel::default()));
     let mut endpoint = EmbeddedEndpoint::new(std::slice::from_ref(&node), 1, 4, 0);
-    let key = endpoint.register(Arc::clone(&far));
+    let key = endpoint.register(Arc::clone(&far)).expect("registered");
     for byte in 0..64u8 {
         // SAFETY: inside the region, and nothing is in flight.
         unsafe { far.as_ptr().add(usize::from(byte)).write(byte) };
@@ -417,7 +417,7 @@ fn far_atomics_hold_between_threads() {
             let node = Arc::clone(&node);
             scope.spawn(move || {
                 let mut endpoint = EmbeddedEndpoint::new(std::slice::from_ref(&node), 1, 1, seed);
-                let key = endpoint.register(region(4096));
+                let key = endpoint.register(region(4096)).expect("registered");
                 let local = LocalSlice {
                     key,
                     offset: 0,

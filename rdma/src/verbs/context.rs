@@ -1,0 +1,584 @@
+//! An opened device and what belongs to it: protection domains, memory regions, completion queues.
+//!
+//! ```text
+//! Context <- Domain <- MemoryRegion (-> Region), QueuePair
+//!         <- CompletionQueue <- QueuePair            (arrows: "is kept alive by"; dropped from the right)
+//! ```
+//!
+//! - I1: nothing is released while something that names it lives: each holds what it was made of.
+//! - I2: memory is unregistered before it is unmapped: a [`MemoryRegion`] owns its [`Region`].
+//!
+//! Memory is registered from address 0 on: places in requests are offsets, and peers learn nothing of this process's
+//! addresses. Source: the manual pages of `ibv_open_device` and those that it leads to; libibverbs is safe to call from any
+//! thread.
+
+#![allow(unsafe_code)] // calls libibverbs
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use super::error::VerbsError;
+use super::ffi;
+use super::handle::{Kind, Named};
+use super::options::VerbsOptions;
+use crate::devices::{self, GidEntry};
+use crate::region::Region;
+
+/// What a device allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceLimits {
+    /// Requests that a queue of a queue pair holds.
+    pub queue_depth: u32,
+    /// Completions that a completion queue holds.
+    pub completions: u32,
+    /// READs and atomics that a queue pair has under way at once.
+    pub initiator_depth: u8,
+    /// Those of a peer that it serves at once.
+    pub responder_resources: u8,
+    /// Bytes of one memory region.
+    pub region_bytes: u64,
+    /// Whether the device's atomics are atomic with this machine's processors.
+    pub global_atomics: bool,
+    /// Whether it has atomics.
+    pub atomics: bool,
+}
+
+/// The port that is used, and how it is addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// From 1.
+    pub number: u8,
+    /// Its local identifier; 0 on RoCE.
+    pub lid: u16,
+    /// Bytes of the largest packet, as the specification's code.
+    pub mtu_code: u8,
+    /// The entry of its GID table.
+    pub gid_index: u8,
+    /// That entry.
+    pub gid: [u8; 16],
+    /// True on Ethernet: packets need a global route.
+    pub ethernet: bool,
+}
+
+/// Something that happened to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceEvent {
+    /// A port carries traffic again.
+    PortUp(u8),
+    /// A port carries no traffic.
+    PortDown(u8),
+    /// A queue pair can do nothing more; by number.
+    QueuePairFatal(u32),
+    /// A completion queue can do nothing more.
+    CompletionQueueFatal,
+    /// The device can do nothing more.
+    DeviceFatal,
+    /// Something else, by the specification's number.
+    Other(u32),
+}
+
+/// An opened device.
+#[derive(Debug)]
+pub struct Context {
+    raw: NonNull<ffi::ibv_context>,
+    name: String,
+    limits: DeviceLimits,
+    port: Port,
+}
+
+// SAFETY: libibverbs is safe to call from any thread, and nothing here is changed after it was made.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+fn small(value: i32) -> u8 {
+    u8::try_from(value.max(0)).unwrap_or(u8::MAX)
+}
+
+fn count(value: i32) -> u32 {
+    u32::try_from(value).unwrap_or(0)
+}
+
+/// An error number that a verb answered.
+pub(super) fn refusal(code: i32) -> io::Error {
+    match code {
+        // Some answer -1 and leave the number in `errno`.
+        ..=0 => io::Error::last_os_error(),
+        code => io::Error::from_raw_os_error(code),
+    }
+}
+
+impl Context {
+    /// Opens the device and the port that the options name, or the best there are.
+    ///
+    /// # Errors
+    /// [`VerbsError`] names what is missing.
+    pub fn open(options: &VerbsOptions) -> Result<Arc<Self>, VerbsError> {
+        options.validate()?;
+        let mut found = 0;
+        // SAFETY: fills in the count and answers a list that ends with null, or null.
+        let list = unsafe { ffi::__ibv_get_device_list(&raw mut found) };
+        if list.is_null() {
+            return Err(VerbsError::NoDevice {
+                asked: options.device.clone(),
+                found: "none".to_owned(),
+            });
+        }
+        let mut names = Vec::new();
+        let mut opened = None;
+        for index in 0..usize::try_from(found).unwrap_or(0) {
+            // SAFETY: the list has so many entries; a device's name is a string that ends with 0.
+            let (device, name) = unsafe {
+                let device = *list.add(index);
+                (device, CStr::from_ptr(ffi::ibv_get_device_name(device)))
+            };
+            let name = name.to_string_lossy().into_owned();
+            let active = || devices::ports(&name).iter().any(|port| port.is_active());
+            let wanted = match &options.device {
+                Some(asked) => *asked == name,
+                None => active(),
+            };
+            if wanted && opened.is_none() {
+                // SAFETY: an entry of the list, which is not yet freed.
+                opened = NonNull::new(unsafe { ffi::ibv_open_device(device) })
+                    .map(|raw| (raw, name.clone()))
+                    .or_else(|| Some((NonNull::dangling(), String::new())));
+            }
+            names.push(name);
+        }
+        let refused = io::Error::last_os_error();
+        // SAFETY: the list as it was handed out; an opened device outlives it.
+        unsafe { ffi::ibv_free_device_list(list) };
+        let found = if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        };
+        let (raw, name) = match opened {
+            None => {
+                return Err(VerbsError::NoDevice {
+                    asked: options.device.clone(),
+                    found,
+                });
+            }
+            Some((_, name)) if name.is_empty() => {
+                return Err(VerbsError::Refused {
+                    what: "it cannot be opened",
+                    device: found,
+                    source: refused,
+                });
+            }
+            Some(opened) => opened,
+        };
+        // From here on dropping closes the device.
+        let mut context = Self {
+            raw,
+            name,
+            limits: DeviceLimits {
+                queue_depth: 0,
+                completions: 0,
+                initiator_depth: 0,
+                responder_resources: 0,
+                region_bytes: 0,
+                global_atomics: false,
+                atomics: false,
+            },
+            port: Port {
+                number: 0,
+                lid: 0,
+                mtu_code: 0,
+                gid_index: 0,
+                gid: [0; 16],
+                ethernet: false,
+            },
+        };
+        context.limits = context.query_limits()?;
+        context.port = context.choose_port(options)?;
+        context.set_events_nonblocking()?;
+        Ok(Arc::new(context))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it allows.
+    #[must_use]
+    pub fn limits(&self) -> &DeviceLimits {
+        &self.limits
+    }
+
+    /// The port that is used.
+    #[must_use]
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
+    pub(super) fn raw(&self) -> *mut ffi::ibv_context {
+        self.raw.as_ptr()
+    }
+
+    pub(super) fn refused(&self, what: &'static str, source: io::Error) -> VerbsError {
+        VerbsError::Refused {
+            what,
+            device: self.name.clone(),
+            source,
+        }
+    }
+
+    fn query_limits(&self) -> Result<DeviceLimits, VerbsError> {
+        let mut facts = MaybeUninit::<ffi::ibv_device_attr>::zeroed();
+        // SAFETY: fills in a structure of plain numbers.
+        let code = unsafe { ffi::ibv_query_device(self.raw(), facts.as_mut_ptr()) };
+        if code != 0 {
+            return Err(self.refused("its limits cannot be read", refusal(code)));
+        }
+        // SAFETY: plain numbers, all of them set, by the zeroing at least.
+        let facts = unsafe { facts.assume_init() };
+        let cap = facts.atomic_cap;
+        Ok(DeviceLimits {
+            queue_depth: count(facts.max_qp_wr),
+            completions: count(facts.max_cqe),
+            initiator_depth: small(facts.max_qp_init_rd_atom),
+            responder_resources: small(facts.max_qp_rd_atom),
+            region_bytes: facts.max_mr_size,
+            global_atomics: cap == ffi::ibv_atomic_cap::IBV_ATOMIC_GLOB,
+            atomics: cap != ffi::ibv_atomic_cap::IBV_ATOMIC_NONE,
+        })
+    }
+
+    fn choose_port(&self, options: &VerbsOptions) -> Result<Port, VerbsError> {
+        let known = devices::ports(&self.name);
+        let chosen = match options.port {
+            Some(number) => known.iter().find(|port| port.number == number),
+            None => known.iter().find(|port| port.is_active()).or(known.first()),
+        };
+        let (number, gids) = chosen.map_or((options.port.unwrap_or(1), &[][..]), |port| {
+            (port.number, &port.gids)
+        });
+        let mut facts = MaybeUninit::<ffi::ibv_port_attr>::zeroed();
+        // SAFETY: fills in a structure of plain numbers.
+        let code = unsafe { ffi::___ibv_query_port(self.raw(), number, facts.as_mut_ptr()) };
+        if code != 0 {
+            return Err(self.refused("its port cannot be read", refusal(code)));
+        }
+        // SAFETY: plain numbers, all of them set, by the zeroing at least.
+        let facts = unsafe { facts.assume_init() };
+        if facts.state != ffi::ibv_port_state::IBV_PORT_ACTIVE {
+            return Err(VerbsError::Port {
+                device: self.name.clone(),
+                port: number,
+                state: match facts.state {
+                    ffi::ibv_port_state::IBV_PORT_DOWN => "down",
+                    ffi::ibv_port_state::IBV_PORT_INIT => "initialising",
+                    ffi::ibv_port_state::IBV_PORT_ARMED => "armed",
+                    _ => "not active",
+                },
+            });
+        }
+        let ethernet = facts.link_layer == devices::LINK_LAYER_ETHERNET;
+        let none = || VerbsError::Gid {
+            device: self.name.clone(),
+            port: number,
+            index: options.gid_index,
+        };
+        let gid = match options.gid_index {
+            Some(index) => gids.iter().find(|gid| gid.index == index),
+            None => GidEntry::best(gids),
+        };
+        let gid = gid.ok_or_else(none)?;
+        Ok(Port {
+            number,
+            lid: facts.lid,
+            mtu_code: u8::try_from(facts.active_mtu).unwrap_or(1),
+            gid_index: gid.index,
+            gid: gid.gid,
+            ethernet,
+        })
+    }
+
+    fn event_descriptor(&self) -> RawFd {
+        // SAFETY: the context is open.
+        unsafe { (*self.raw()).async_fd }
+    }
+
+    fn set_events_nonblocking(&self) -> Result<(), VerbsError> {
+        let descriptor = self.event_descriptor();
+        // SAFETY: changes a flag of a descriptor that is open.
+        let done = unsafe {
+            let flags = libc::fcntl(descriptor, libc::F_GETFL);
+            flags >= 0 && libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
+        };
+        if done {
+            return Ok(());
+        }
+        Err(self.refused("its events cannot be watched", io::Error::last_os_error()))
+    }
+
+    /// The oldest event that nobody has taken. Cost: a system call.
+    pub fn take_event(&self) -> Option<DeviceEvent> {
+        let mut event = MaybeUninit::<ffi::ibv_async_event>::zeroed();
+        // SAFETY: fills in an event, or answers that there is none.
+        if unsafe { ffi::ibv_get_async_event(self.raw(), event.as_mut_ptr()) } != 0 {
+            return None;
+        }
+        use ffi::ibv_event_type as kind;
+        // SAFETY: the event was filled in; its type says which member of the union is set, and the queue pair it names
+        // exists until the event is acknowledged. The type is read as a number: a later kernel may know more.
+        let seen = unsafe {
+            let place = event.as_ptr();
+            let number = ptr::read((&raw const (*place).event_type).cast::<u32>());
+            let port = || small((*place).element.port_num);
+            match number {
+                n if n == kind::IBV_EVENT_PORT_ACTIVE as u32 => DeviceEvent::PortUp(port()),
+                n if n == kind::IBV_EVENT_PORT_ERR as u32 => DeviceEvent::PortDown(port()),
+                n if n == kind::IBV_EVENT_QP_FATAL as u32
+                    || n == kind::IBV_EVENT_QP_REQ_ERR as u32
+                    || n == kind::IBV_EVENT_QP_ACCESS_ERR as u32 =>
+                {
+                    DeviceEvent::QueuePairFatal((*(*place).element.qp).qp_num)
+                }
+                n if n == kind::IBV_EVENT_CQ_ERR as u32 => DeviceEvent::CompletionQueueFatal,
+                n if n == kind::IBV_EVENT_DEVICE_FATAL as u32 => DeviceEvent::DeviceFatal,
+                number => DeviceEvent::Other(number),
+            }
+        };
+        // SAFETY: the event just taken, once.
+        unsafe { ffi::ibv_ack_async_event(event.as_mut_ptr()) };
+        Some(seen)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: opened by this, and everything made of it has gone (I1).
+        unsafe { ffi::ibv_close_device(self.raw()) };
+    }
+}
+
+/// A protection domain: what its queue pairs may reach.
+#[derive(Debug)]
+pub struct Domain {
+    raw: NonNull<ffi::ibv_pd>,
+    context: Arc<Context>,
+}
+
+// SAFETY: as for `Context`.
+unsafe impl Send for Domain {}
+// SAFETY: as for `Context`.
+unsafe impl Sync for Domain {}
+
+impl Named for Arc<Domain> {
+    const KIND: Kind = Kind::Domain;
+}
+
+impl Domain {
+    /// A new one.
+    ///
+    /// # Errors
+    /// [`VerbsError::Refused`].
+    pub fn new(context: &Arc<Context>) -> Result<Arc<Self>, VerbsError> {
+        // SAFETY: the context is open.
+        let raw = NonNull::new(unsafe { ffi::ibv_alloc_pd(context.raw()) });
+        let raw =
+            raw.ok_or_else(|| context.refused("no protection domain", io::Error::last_os_error()))?;
+        Ok(Arc::new(Self {
+            raw,
+            context: Arc::clone(context),
+        }))
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    pub(super) fn raw(&self) -> *mut ffi::ibv_pd {
+        self.raw.as_ptr()
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // SAFETY: made by this, and everything made of it has gone (I1).
+        unsafe { ffi::ibv_dealloc_pd(self.raw()) };
+    }
+}
+
+/// Who may do what with a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// This side's own requests.
+    Local,
+    /// Peers as well: READ, WRITE and atomics.
+    Remote,
+}
+
+/// Registered memory, kept for as long as this lives.
+#[derive(Debug)]
+pub struct MemoryRegion {
+    raw: NonNull<ffi::ibv_mr>,
+    region: Arc<Region>,
+    _domain: Arc<Domain>,
+}
+
+// SAFETY: as for `Context`.
+unsafe impl Send for MemoryRegion {}
+// SAFETY: as for `Context`.
+unsafe impl Sync for MemoryRegion {}
+
+impl Named for MemoryRegion {
+    const KIND: Kind = Kind::Region;
+}
+
+impl MemoryRegion {
+    /// Registers a region. Cost: the kernel pins and maps every page.
+    ///
+    /// # Errors
+    /// [`VerbsError::Limit`], [`VerbsError::Register`].
+    pub fn register(
+        domain: &Arc<Domain>,
+        region: Arc<Region>,
+        access: Access,
+    ) -> Result<Self, VerbsError> {
+        let context = domain.context();
+        let bytes = region.len() as u64;
+        if bytes > context.limits.region_bytes {
+            return Err(VerbsError::Limit {
+                what: "the length of a memory region",
+                asked: bytes,
+                limit: context.limits.region_bytes,
+                device: context.name.clone(),
+            });
+        }
+        let mut flags = ffi::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
+        if access == Access::Remote {
+            flags |= ffi::ibv_access_flags::IBV_ACCESS_REMOTE_READ.0
+                | ffi::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+            if context.limits.atomics {
+                flags |= ffi::ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0;
+            }
+        }
+        let start = region.as_ptr().as_ptr().cast();
+        // SAFETY: the region is mapped for as long as the registration lives, which owns it.
+        let raw = unsafe { ffi::ibv_reg_mr_iova2(domain.raw(), start, region.len(), 0, flags) };
+        let raw = NonNull::new(raw).ok_or_else(|| VerbsError::Register {
+            bytes,
+            device: context.name.clone(),
+            source: io::Error::last_os_error(),
+        })?;
+        Ok(Self {
+            raw,
+            region,
+            _domain: Arc::clone(domain),
+        })
+    }
+
+    /// What names it in this side's requests.
+    #[must_use]
+    pub fn lkey(&self) -> u32 {
+        // SAFETY: the registration is alive.
+        unsafe { self.raw.as_ref().lkey }
+    }
+
+    /// What names it in a peer's requests.
+    #[must_use]
+    pub fn rkey(&self) -> u32 {
+        // SAFETY: the registration is alive.
+        unsafe { self.raw.as_ref().rkey }
+    }
+
+    /// The memory.
+    #[must_use]
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        // SAFETY: registered by this; queue pairs that could name it have gone, or the device refuses what names it.
+        unsafe { ffi::ibv_dereg_mr(self.raw.as_ptr()) };
+    }
+}
+
+/// Where requests complete.
+#[derive(Debug)]
+pub struct CompletionQueue {
+    raw: NonNull<ffi::ibv_cq>,
+    _context: Arc<Context>,
+}
+
+// SAFETY: as for `Context`.
+unsafe impl Send for CompletionQueue {}
+// SAFETY: as for `Context`.
+unsafe impl Sync for CompletionQueue {}
+
+impl Named for Arc<CompletionQueue> {
+    const KIND: Kind = Kind::CompletionQueue;
+}
+
+impl CompletionQueue {
+    /// A queue for so many completions.
+    ///
+    /// # Errors
+    /// [`VerbsError::Limit`], [`VerbsError::Refused`].
+    pub fn new(context: &Arc<Context>, entries: u32) -> Result<Arc<Self>, VerbsError> {
+        let limit = context.limits.completions;
+        let Some(entries) = i32::try_from(entries).ok().filter(|_| entries <= limit) else {
+            return Err(VerbsError::Limit {
+                what: "the depth of a completion queue",
+                asked: entries.into(),
+                limit: limit.into(),
+                device: context.name.clone(),
+            });
+        };
+        // SAFETY: the context is open; the queue has no event channel.
+        let raw = unsafe {
+            ffi::ibv_create_cq(
+                context.raw(),
+                entries.max(1),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                0,
+            )
+        };
+        let raw = NonNull::new(raw)
+            .ok_or_else(|| context.refused("no completion queue", io::Error::last_os_error()))?;
+        Ok(Arc::new(Self {
+            raw,
+            _context: Arc::clone(context),
+        }))
+    }
+
+    pub(super) fn raw(&self) -> *mut ffi::ibv_cq {
+        self.raw.as_ptr()
+    }
+
+    /// Takes completions into `room`; `None` if the queue is broken. Cost: no system call.
+    pub(super) fn poll<'a>(
+        &self,
+        room: &'a mut [MaybeUninit<ffi::ibv_wc>],
+    ) -> Option<&'a [ffi::ibv_wc]> {
+        let most = i32::try_from(room.len()).unwrap_or(i32::MAX);
+        // SAFETY: fills in at most as many as there is room for.
+        let taken = unsafe { ffi::ibv_poll_cq(self.raw(), most, room.as_mut_ptr().cast()) };
+        let taken = room.get(..usize::try_from(taken).ok()?)?;
+        // SAFETY: so many were filled in.
+        Some(unsafe { &*(ptr::from_ref(taken) as *const [ffi::ibv_wc]) })
+    }
+}
+
+impl Drop for CompletionQueue {
+    fn drop(&mut self) {
+        // SAFETY: made by this, and the queue pairs that used it have gone (I1).
+        unsafe { ffi::ibv_destroy_cq(self.raw()) };
+    }
+}

@@ -1,0 +1,464 @@
+//! One thread's end of the `verbs` fabric: a protection domain, one completion queue, and queue pairs of reliable connections.
+//!
+//! - I1: a region that was registered stays so for as long as the endpoint lives, and its queue pairs are dropped first: a
+//!   buffer cannot be freed while a request names it.
+//! - I2: between two polls nothing is allocated, locked or asked of the kernel by this code; what the device's own library
+//!   does at a doorbell (a store on a card, a system call on Soft-RoCE) is done once a chain.
+
+use std::mem::MaybeUninit;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::berth::{Adapter, Berth};
+use super::context::{Access, CompletionQueue, Context, Domain, MemoryRegion};
+use super::error::VerbsError;
+use super::ffi;
+use super::handle::{
+    CompletionQueueToken, DomainToken, Handle, Kind, Named, QueuePairToken, RegionToken, Table,
+};
+use super::options::VerbsOptions;
+use super::queue::{Mark, Piece, QUEUES_MAX, Queue};
+use super::queue_pair::QueuePair;
+use super::status::status_of;
+use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
+use crate::region::Region;
+use crate::work::{Completion, LocalKey, RemoteKey, RemoteSlice, Status, Work, WorkRequest};
+
+/// Completions taken from the device at once.
+const BATCH: usize = 32;
+
+/// What an endpoint is made with.
+#[derive(Clone, Debug)]
+pub struct EndpointOptions {
+    /// Device and queue pairs.
+    pub verbs: VerbsOptions,
+    /// Queue pairs.
+    pub queues: usize,
+    /// Requests that each holds, and as many receives.
+    pub depth: usize,
+    /// How long a peer may leave everything unanswered before it counts as lost, in nanoseconds.
+    pub limit_ns: u64,
+    /// Whether peers may reach the memory that is registered here.
+    pub access: Access,
+}
+
+/// A region with its token beside it: a request looks at this alone.
+#[derive(Debug)]
+struct Registered {
+    token: RegionToken,
+    /// Its first byte, for payload that goes inline.
+    start: u64,
+    region: MemoryRegion,
+}
+
+impl Named for Registered {
+    const KIND: Kind = Kind::Region;
+}
+
+/// All verbs objects of an endpoint, by handle. They are dropped in this order: queue pairs first, and after that the device
+/// touches no memory of the endpoint.
+#[derive(Debug, Default)]
+struct Objects {
+    queue_pairs: Table<QueuePair>,
+    completion_queues: Table<Arc<CompletionQueue>>,
+    regions: Table<Registered>,
+    domains: Table<Arc<Domain>>,
+}
+
+/// One thread's end of the `verbs` fabric.
+#[derive(Debug)]
+pub struct VerbsEndpoint {
+    objects: Objects,
+    queues: Vec<Queue>,
+    adapter: Rc<Adapter>,
+    domain: DomainToken,
+    completion_queue: CompletionQueueToken,
+    completions: [MaybeUninit<ffi::ibv_wc>; BATCH],
+    limit_ns: u64,
+    /// The queue pair whose leftovers are completed first.
+    first: usize,
+}
+
+impl VerbsEndpoint {
+    /// Opens the device, with queue pairs that are not yet connected.
+    ///
+    /// # Errors
+    /// [`VerbsError`] names what is missing, or the limit and the value.
+    pub fn open(options: &EndpointOptions) -> Result<Self, VerbsError> {
+        let context = Context::open(&options.verbs)?;
+        Self::on(&context, options)
+    }
+
+    /// The same on a device that is open.
+    ///
+    /// # Errors
+    /// As [`VerbsEndpoint::open`].
+    pub fn on(context: &Arc<Context>, options: &EndpointOptions) -> Result<Self, VerbsError> {
+        let over = |what, asked: usize, limit: usize| VerbsError::Limit {
+            what,
+            asked: asked as u64,
+            limit: limit as u64,
+            device: context.name().to_owned(),
+        };
+        let depth = u16::try_from(options.depth).map_err(|_| {
+            over(
+                "the depth of a queue pair",
+                options.depth,
+                usize::from(u16::MAX),
+            )
+        })?;
+        if options.queues > QUEUES_MAX {
+            return Err(over(
+                "the number of queue pairs",
+                options.queues,
+                QUEUES_MAX,
+            ));
+        }
+        let domain = Domain::new(context)?;
+        // Requests and receives of every queue pair.
+        let entries = options.queues.saturating_mul(2 * options.depth);
+        let entries = u32::try_from(entries).unwrap_or(u32::MAX);
+        let completion_queue = CompletionQueue::new(context, entries)?;
+        let mut objects = Objects::default();
+        let full = |_| over("the number of objects", 1, 0);
+        let domain_token = DomainToken {
+            handle: objects.domains.insert(Arc::clone(&domain)).map_err(full)?,
+        };
+        let full = |_| over("the number of objects", 1, 0);
+        let held = Arc::clone(&completion_queue);
+        let completion_queue_token = CompletionQueueToken {
+            handle: objects.completion_queues.insert(held).map_err(full)?,
+            entries,
+        };
+        let adapter = Rc::new(Adapter::new(
+            domain,
+            completion_queue,
+            options.verbs.clone(),
+            options.access,
+            depth,
+        ));
+        let queue = |index| {
+            let berth = Rc::new(Berth::new(Rc::clone(&adapter)));
+            Queue::new(index, options.depth, berth)
+        };
+        Ok(Self {
+            objects,
+            queues: (0..options.queues).map(queue).collect(),
+            adapter,
+            domain: domain_token,
+            completion_queue: completion_queue_token,
+            completions: [const { MaybeUninit::uninit() }; BATCH],
+            limit_ns: options.limit_ns,
+            first: 0,
+        })
+    }
+
+    /// Bytes that an endpoint takes beside its regions and what the device's library keeps.
+    #[must_use]
+    pub fn bytes_for(queues: usize, depth: usize) -> u64 {
+        (queues * Queue::bytes_for(depth)) as u64
+    }
+
+    /// Where connections for a queue pair are handed over.
+    #[must_use]
+    pub fn berth(&self, queue: usize) -> Rc<Berth> {
+        Rc::clone(&self.queues[queue].berth)
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        self.adapter.context()
+    }
+
+    /// What names a registered region in peers' requests.
+    #[must_use]
+    pub fn remote_key(&self, key: LocalKey) -> Option<RemoteKey> {
+        let registered = self.objects.regions.get(Handle::from_bits(key.0))?;
+        Some(RemoteKey(registered.region.rkey()))
+    }
+
+    /// Its protection domain.
+    #[must_use]
+    pub fn domain(&self) -> DomainToken {
+        self.domain
+    }
+
+    /// Where all of its requests complete.
+    #[must_use]
+    pub fn completion_queue(&self) -> CompletionQueueToken {
+        self.completion_queue
+    }
+
+    /// A registered region.
+    #[must_use]
+    pub fn region(&self, key: LocalKey) -> Option<RegionToken> {
+        Some(self.objects.regions.get(Handle::from_bits(key.0))?.token)
+    }
+
+    /// A queue pair, while it is connected.
+    #[must_use]
+    pub fn queue_pair(&self, queue: usize) -> Option<QueuePairToken> {
+        self.queues[queue].token()
+    }
+}
+
+fn one_sided(
+    request: &mut ffi::ibv_send_wr,
+    opcode: ffi::ibv_wr_opcode::Type,
+    remote: RemoteSlice,
+) {
+    request.opcode = opcode;
+    request.wr.rdma = ffi::rdma_t {
+        remote_addr: remote.offset,
+        rkey: remote.key.0,
+    };
+}
+
+fn atomic(
+    request: &mut ffi::ibv_send_wr,
+    opcode: ffi::ibv_wr_opcode::Type,
+    remote: RemoteSlice,
+    (compare_add, swap): (u64, u64),
+) {
+    request.opcode = opcode;
+    request.wr.atomic = ffi::atomic_t {
+        remote_addr: remote.offset,
+        compare_add,
+        swap,
+        rkey: remote.key.0,
+    };
+}
+
+impl Endpoint for VerbsEndpoint {
+    fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError> {
+        let refused = |error: VerbsError| RegisterError(error.to_string());
+        let region = MemoryRegion::register(&self.adapter.domain, region, self.adapter.access)
+            .map_err(refused)?;
+        let registered = Registered {
+            token: RegionToken {
+                handle: Handle::default(),
+                lkey: region.lkey(),
+                bytes: region.region().len() as u64,
+            },
+            start: region.region().as_ptr().as_ptr() as u64,
+            region,
+        };
+        let regions = &mut self.objects.regions;
+        let handle = regions
+            .insert(registered)
+            .map_err(|_| RegisterError("too many regions: register fewer, longer ones".into()))?;
+        if let Some(registered) = regions.get_mut(handle) {
+            registered.token.handle = handle;
+        }
+        Ok(LocalKey(handle.bits()))
+    }
+
+    fn queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    fn post(&mut self, queue: usize, request: WorkRequest) -> Result<(), PostError> {
+        let queue = &mut self.queues[queue];
+        if !queue.is_up() {
+            return Err(PostError::Down(request));
+        }
+        let local = request.work.local();
+        let regions = &self.objects.regions;
+        let registered = regions.get(Handle::from_bits(local.key.0));
+        let inside = |one: &&Registered| {
+            let end = local.offset.checked_add(local.bytes.into());
+            end.is_some_and(|end| end <= one.token.bytes)
+        };
+        let Some(registered) = registered.filter(inside) else {
+            let reason = "the local buffer is outside its region";
+            return Err(PostError::Invalid { request, reason });
+        };
+        let mut piece = Piece {
+            address: local.offset,
+            bytes: local.bytes,
+            lkey: registered.token.lkey,
+            inline: false,
+        };
+        use ffi::ibv_wr_opcode as opcode;
+        match request.work {
+            Work::Receive { .. } => {
+                if queue.receive_room() == 0 {
+                    return Err(PostError::Full(request));
+                }
+                queue.push_receive(request.id, piece);
+                return Ok(());
+            }
+            Work::CompareAndSwap { .. } | Work::FetchAdd { .. } if local.bytes != 8 => {
+                let reason = "an atomic works on 8 bytes";
+                return Err(PostError::Invalid { request, reason });
+            }
+            Work::Write { .. } | Work::WriteImmediate { .. } | Work::Send { .. } => {
+                if (1..=queue.inline_bytes()).contains(&local.bytes) {
+                    piece.address += registered.start;
+                    piece.inline = true;
+                }
+            }
+            Work::CompareAndSwap { .. } | Work::FetchAdd { .. } | Work::Read { .. } => {}
+        }
+        if queue.room() == 0 {
+            return Err(PostError::Full(request));
+        }
+        queue.push(request.id, request.signalled, piece, |raw| {
+            match request.work {
+                Work::Read { remote, .. } => one_sided(raw, opcode::IBV_WR_RDMA_READ, remote),
+                Work::Write { remote, .. } => one_sided(raw, opcode::IBV_WR_RDMA_WRITE, remote),
+                Work::WriteImmediate {
+                    remote, immediate, ..
+                } => {
+                    one_sided(raw, opcode::IBV_WR_RDMA_WRITE_WITH_IMM, remote);
+                    raw.imm_data_invalidated_rkey_union.imm_data = immediate.to_be();
+                }
+                Work::CompareAndSwap {
+                    remote,
+                    expected,
+                    desired,
+                    ..
+                } => {
+                    let words = (expected, desired);
+                    atomic(raw, opcode::IBV_WR_ATOMIC_CMP_AND_SWP, remote, words);
+                }
+                Work::FetchAdd { remote, addend, .. } => {
+                    atomic(
+                        raw,
+                        opcode::IBV_WR_ATOMIC_FETCH_AND_ADD,
+                        remote,
+                        (addend, 0),
+                    );
+                }
+                Work::Send { .. } | Work::Receive { .. } => raw.opcode = opcode::IBV_WR_SEND,
+            }
+        });
+        Ok(())
+    }
+
+    fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
+        self.queues[queue].ring(&mut self.objects.queue_pairs, now_ns);
+    }
+
+    fn room(&self, queue: usize) -> usize {
+        self.queues[queue].room()
+    }
+
+    fn state(&self, queue: usize) -> QueuePairState {
+        let queue = &self.queues[queue];
+        if queue.is_up() {
+            return QueuePairState::ReadyToSend;
+        }
+        if queue.failed || queue.token().is_some() {
+            return if queue.failed && queue.is_empty() {
+                QueuePairState::Drained
+            } else {
+                QueuePairState::Error
+            };
+        }
+        if queue.berth.is_connecting() {
+            QueuePairState::ReadyToReceive
+        } else {
+            QueuePairState::Init
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
+        let pairs = &mut self.objects.queue_pairs;
+        let mut count = 0;
+        while count < completions.len() {
+            let wanted = (completions.len() - count).min(BATCH);
+            let Some(taken) = self
+                .adapter
+                .completion_queue
+                .poll(&mut self.completions[..wanted])
+            else {
+                tracing::error!(
+                    "the completion queue cannot be polled: its queue pairs are given up"
+                );
+                for queue in &mut self.queues {
+                    queue.give_up(pairs);
+                }
+                break;
+            };
+            let few = taken.len() < wanted;
+            for wc in taken {
+                let mark = Mark::from_bits(wc.wr_id);
+                let Some(queue) = self.queues.get_mut(mark.queue()) else {
+                    debug_assert!(false, "a completion of no queue pair");
+                    continue;
+                };
+                let status = status_of(wc.status);
+                if let Some(completion) = queue.complete(mark, wc, status, now_ns) {
+                    completions[count] = completion;
+                    count += 1;
+                }
+                if status != Status::Success {
+                    queue.fail(pairs);
+                }
+            }
+            if few {
+                break;
+            }
+        }
+        let (limit_ns, queues) = (self.limit_ns, self.queues.len());
+        for step in 0..queues {
+            let index = (self.first + step) % queues;
+            let queue = &mut self.queues[index];
+            queue.look_after(pairs, now_ns, limit_ns);
+            while queue.failed && count < completions.len() {
+                let Some(completion) = queue.flush_next() else {
+                    break;
+                };
+                completions[count] = completion;
+                count += 1;
+            }
+            if count == completions.len() {
+                self.first = index;
+                break;
+            }
+        }
+        count
+    }
+
+    fn next_due_ns(&self) -> Option<u64> {
+        (self.outstanding() > 0).then_some(0)
+    }
+
+    fn outstanding(&self) -> usize {
+        self.queues.iter().map(Queue::outstanding).sum()
+    }
+
+    fn outstanding_on(&self, queue: usize) -> usize {
+        self.queues[queue].outstanding()
+    }
+
+    fn renew(&mut self, queue: usize) {
+        let pairs = &mut self.objects.queue_pairs;
+        let queue = &mut self.queues[queue];
+        if queue.berth.take_broken() {
+            queue.fail(pairs);
+        }
+        if !queue.is_empty() || (queue.token().is_some() && !queue.failed) {
+            return;
+        }
+        queue.release(pairs);
+        let Some(connected) = queue.berth.take_offered() else {
+            return;
+        };
+        let pair = connected.queue_pair;
+        let mut token = QueuePairToken {
+            handle: Handle::default(),
+            number: pair.number(),
+            depth: pair.depth(),
+            inline_bytes: u16::try_from(pair.inline_bytes()).unwrap_or(u16::MAX),
+            completion_queue: self.completion_queue.handle,
+        };
+        match pairs.insert(pair) {
+            Ok(handle) => token.handle = handle,
+            Err(_) => return,
+        }
+        queue.adopt(token, connected.line);
+    }
+}

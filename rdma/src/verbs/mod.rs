@@ -1,0 +1,41 @@
+//! The `verbs` fabric: RDMA devices through libibverbs and librdmacm.
+//!
+//! ```text
+//! options -> Context (device, port) -> Domain, CompletionQueue -> QueuePair
+//!                                                                  ^   connected by an exchange over TCP (`exchange`)
+//!                                                                  |   or by RDMA-CM (`rdma_cm`)
+//! VerbsEndpoint (one thread): regions, queues -> chains -> doorbell; completion queue -> completions
+//! ```
+//!
+//! What a thread posts with is its own; what is made once (device, domain, regions) may be shared. Nothing else in this
+//! crate names `rdma_sys`.
+
+mod berth;
+mod context;
+mod endpoint;
+mod error;
+mod exchange;
+mod ffi;
+mod handle;
+mod options;
+mod queue;
+mod queue_pair;
+mod rdma_cm;
+mod status;
+
+pub use berth::{Adapter, Berth, Connected};
+pub use context::{
+    Access, CompletionQueue, Context, DeviceEvent, DeviceLimits, Domain, MemoryRegion, Port,
+};
+pub use endpoint::{EndpointOptions, VerbsEndpoint};
+pub use error::VerbsError;
+pub use exchange::{accept_peer, connect as connect_by_exchange};
+pub use handle::{
+    CompletionQueueToken, DomainToken, Handle, Kind, Named, OBJECTS_MAX, QueuePairToken,
+    RegionToken, Table,
+};
+pub use options::{VerbsOptions, VerbsOptionsError};
+pub use queue_pair::{QueuePair, QueuePairFacts};
+pub use rdma_cm::{
+    CmArrival, CmConnection, CmEvent, CmListener, CmName, connect as connect_by_cm, device_for,
+};

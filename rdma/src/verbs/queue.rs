@@ -1,0 +1,489 @@
+//! One queue pair of an endpoint: what was posted and has not completed, in order, and the chains that are to be rung.
+//!
+//! ```text
+//! oldest          rung           next        counted from 0 for ever; slot = number % depth
+//!   |  with the    |  chained,     |
+//!   |  device      |  not yet rung |
+//! ```
+//!
+//! - I1: a completion of number n completes all before n: they succeeded in silence.
+//! - I2: the last request of each doorbell is signalled to this room, whether its poster wants to know or not: so everything
+//!   completes without another request.
+//! - I3: what the device did not take completes here, after all that it took.
+//! - I4: nothing is allocated after it was made.
+
+#![allow(unsafe_code)] // builds chains of raw requests
+
+use std::mem::MaybeUninit;
+use std::rc::Rc;
+
+use super::berth::{Berth, Line};
+use super::ffi;
+use super::handle::{QueuePairToken, Table};
+use super::queue_pair::QueuePair;
+use crate::work::{Completion, Status, WorkId};
+
+/// Which of a queue pair's two queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    Send,
+    Receive,
+}
+
+/// The mark of a request at the device: `side:1 | queue:15 | number:48`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mark(u64);
+
+const NUMBER_BITS: u32 = 48;
+const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
+/// Queue pairs that an endpoint can have.
+pub(super) const QUEUES_MAX: usize = 1 << 15;
+
+impl Mark {
+    pub(super) fn new(side: Side, queue: usize, number: u64) -> Self {
+        let side = u64::from(side == Side::Receive);
+        Self(side << 63 | (queue as u64) << NUMBER_BITS | number & NUMBER_MASK)
+    }
+
+    pub(super) fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(super) fn side(self) -> Side {
+        if self.0 >> 63 == 1 {
+            Side::Receive
+        } else {
+            Side::Send
+        }
+    }
+
+    pub(super) fn queue(self) -> usize {
+        ((self.0 >> NUMBER_BITS) & (QUEUES_MAX as u64 - 1)) as usize
+    }
+
+    pub(super) fn number(self) -> u64 {
+        self.0 & NUMBER_MASK
+    }
+}
+
+/// What is kept of a request until it completes.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    id: WorkId,
+    bytes: u32,
+    signalled: bool,
+}
+
+/// One of the two queues: entries in order, with the raw requests that are built in place.
+struct Chain<W> {
+    entries: Box<[Entry]>,
+    requests: Box<[MaybeUninit<W>]>,
+    places: Box<[ffi::ibv_sge]>,
+    oldest: u64,
+    rung: u64,
+    next: u64,
+}
+
+impl<W> Chain<W> {
+    fn new(depth: usize) -> Self {
+        let nothing = Entry {
+            id: WorkId(0),
+            bytes: 0,
+            signalled: false,
+        };
+        let nowhere = || ffi::ibv_sge {
+            addr: 0,
+            length: 0,
+            lkey: 0,
+        };
+        Self {
+            entries: vec![nothing; depth].into_boxed_slice(),
+            requests: (0..depth).map(|_| MaybeUninit::uninit()).collect(),
+            places: (0..depth).map(|_| nowhere()).collect(),
+            oldest: 0,
+            rung: 0,
+            next: 0,
+        }
+    }
+
+    fn slot(&self, number: u64) -> usize {
+        (number % self.entries.len() as u64) as usize
+    }
+
+    fn outstanding(&self) -> usize {
+        usize::try_from(self.next - self.oldest).unwrap_or(usize::MAX)
+    }
+
+    fn room(&self) -> usize {
+        self.entries.len() - self.outstanding()
+    }
+
+    fn take_oldest(&mut self) -> Entry {
+        let entry = self.entries[self.slot(self.oldest)];
+        self.oldest += 1;
+        entry
+    }
+
+    /// The number whose low bits these are, if such a request is with the device.
+    fn widen(&self, number: u64) -> Option<u64> {
+        let ahead = number.wrapping_sub(self.oldest) & NUMBER_MASK;
+        let full = self.oldest + ahead;
+        (full < self.rung).then_some(full)
+    }
+}
+
+/// What a raw request is built from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    /// Where in the region, or in memory if it goes inline.
+    pub(super) address: u64,
+    pub(super) bytes: u32,
+    pub(super) lkey: u32,
+    pub(super) inline: bool,
+}
+
+pub(super) struct Queue {
+    pub(super) berth: Rc<Berth>,
+    /// The queue pair in use, and what tells that its other side has gone.
+    connection: Option<(QueuePairToken, Rc<Line>)>,
+    sends: Chain<ffi::ibv_send_wr>,
+    receives: Chain<ffi::ibv_recv_wr>,
+    index: usize,
+    /// Set at the first fault; from then on nothing is taken until it is renewed.
+    pub(super) failed: bool,
+    /// The device has given up the queue pair: what is left is completed here.
+    gone: bool,
+    /// Since when nothing has completed although something is with the device.
+    silent_since_ns: Option<u64>,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue")
+            .field("index", &self.index)
+            .field("outstanding", &self.sends.outstanding())
+            .field("receives", &self.receives.outstanding())
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    pub(super) fn new(index: usize, depth: usize, berth: Rc<Berth>) -> Self {
+        Self {
+            berth,
+            connection: None,
+            sends: Chain::new(depth),
+            receives: Chain::new(depth),
+            index,
+            failed: false,
+            gone: false,
+            silent_since_ns: None,
+        }
+    }
+
+    /// Bytes of what it keeps, for so many requests and as many receives.
+    pub(super) fn bytes_for(depth: usize) -> usize {
+        let entry = size_of::<Entry>() + size_of::<ffi::ibv_sge>();
+        depth * (2 * entry + size_of::<ffi::ibv_send_wr>() + size_of::<ffi::ibv_recv_wr>())
+    }
+
+    pub(super) fn token(&self) -> Option<QueuePairToken> {
+        self.connection.as_ref().map(|one| one.0)
+    }
+
+    pub(super) fn inline_bytes(&self) -> u32 {
+        self.connection
+            .as_ref()
+            .map_or(0, |one| one.0.inline_bytes.into())
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.connection.is_some() && !self.failed && !self.berth.is_broken()
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.sends.room()
+    }
+
+    pub(super) fn receive_room(&self) -> usize {
+        self.receives.room()
+    }
+
+    pub(super) fn outstanding(&self) -> usize {
+        self.sends.outstanding()
+    }
+
+    /// Everything has completed, receives included.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sends.outstanding() == 0 && self.receives.outstanding() == 0
+    }
+
+    /// Adopts a connection. Only after all that the last one held has completed.
+    pub(super) fn adopt(&mut self, token: QueuePairToken, line: Rc<Line>) {
+        debug_assert!(self.is_empty() && self.connection.is_none());
+        self.connection = Some((token, line));
+        self.failed = false;
+        self.gone = false;
+        self.silent_since_ns = None;
+    }
+
+    /// Chains a request; it must have room.
+    pub(super) fn push(
+        &mut self,
+        id: WorkId,
+        signalled: bool,
+        piece: Piece,
+        fill: impl FnOnce(&mut ffi::ibv_send_wr),
+    ) {
+        let chain = &mut self.sends;
+        let slot = chain.slot(chain.next);
+        chain.entries[slot] = Entry {
+            id,
+            bytes: piece.bytes,
+            signalled,
+        };
+        chain.places[slot] = ffi::ibv_sge {
+            addr: piece.address,
+            length: piece.bytes,
+            lkey: piece.lkey,
+        };
+        // SAFETY: numbers, pointers and unions of numbers, for which zero is a value.
+        let mut request: ffi::ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
+        request.wr_id = Mark::new(Side::Send, self.index, chain.next).bits();
+        request.num_sge = i32::from(piece.bytes > 0);
+        if piece.inline {
+            request.send_flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
+        }
+        if signalled {
+            request.send_flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+        }
+        fill(&mut request);
+        chain.requests[slot] = MaybeUninit::new(request);
+        chain.next += 1;
+    }
+
+    /// Chains a receive; it must have room.
+    pub(super) fn push_receive(&mut self, id: WorkId, piece: Piece) {
+        let chain = &mut self.receives;
+        let slot = chain.slot(chain.next);
+        chain.entries[slot] = Entry {
+            id,
+            bytes: piece.bytes,
+            signalled: true,
+        };
+        chain.places[slot] = ffi::ibv_sge {
+            addr: piece.address,
+            length: piece.bytes,
+            lkey: piece.lkey,
+        };
+        chain.requests[slot] = MaybeUninit::new(ffi::ibv_recv_wr {
+            wr_id: Mark::new(Side::Receive, self.index, chain.next).bits(),
+            next: std::ptr::null_mut(),
+            sg_list: std::ptr::null_mut(),
+            num_sge: i32::from(piece.bytes > 0),
+        });
+        chain.next += 1;
+    }
+
+    /// Hands both chains to the device, each with one doorbell. What is chained on a failed queue pair completes as flushed.
+    pub(super) fn ring(&mut self, pairs: &mut Table<QueuePair>, now_ns: u64) {
+        let pair = self.token().and_then(|token| pairs.get(token.handle));
+        let Some(queue_pair) = pair.filter(|_| !self.failed) else {
+            return;
+        };
+        let mut refused = false;
+        let chain = &mut self.receives;
+        if chain.rung < chain.next {
+            for number in chain.rung..chain.next {
+                let slot = chain.slot(number);
+                let after = chain.slot(number + 1);
+                let follows = number + 1 < chain.next;
+                let next = chain.requests[after].as_mut_ptr();
+                let place = &raw mut chain.places[slot];
+                // SAFETY: every slot of the range was filled in when it was chained.
+                let request = unsafe { chain.requests[slot].assume_init_mut() };
+                request.sg_list = place;
+                request.next = if follows { next } else { std::ptr::null_mut() };
+            }
+            let first = chain.slot(chain.rung);
+            // SAFETY: the chain was just linked and ends with null; the endpoint keeps the buffers' regions, and whoever
+            // posted leaves the buffers alone until they complete.
+            let posted = unsafe { queue_pair.post_receive(chain.requests[first].as_mut_ptr()) };
+            match posted {
+                Ok(()) => chain.rung = chain.next,
+                Err(at) => {
+                    chain.rung = taken(chain, at);
+                    refused = true;
+                }
+            }
+        }
+        let chain = &mut self.sends;
+        if chain.rung < chain.next {
+            for number in chain.rung..chain.next {
+                let slot = chain.slot(number);
+                let after = chain.slot(number + 1);
+                let follows = number + 1 < chain.next;
+                let next = chain.requests[after].as_mut_ptr();
+                let place = &raw mut chain.places[slot];
+                // SAFETY: every slot of the range was filled in when it was chained.
+                let request = unsafe { chain.requests[slot].assume_init_mut() };
+                request.sg_list = place;
+                request.next = if follows { next } else { std::ptr::null_mut() };
+                if !follows {
+                    request.send_flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+                }
+            }
+            let first = chain.slot(chain.rung);
+            self.silent_since_ns.get_or_insert(now_ns);
+            // SAFETY: as for the receives.
+            let posted = unsafe { queue_pair.post_send(chain.requests[first].as_mut_ptr()) };
+            match posted {
+                Ok(()) => chain.rung = chain.next,
+                Err(at) => {
+                    chain.rung = taken(chain, at);
+                    refused = true;
+                }
+            }
+        }
+        if refused {
+            tracing::warn!(
+                queue = self.index,
+                "the device did not take a request: its queue pair is ended"
+            );
+            self.fail(pairs);
+        }
+    }
+
+    /// Ends the queue pair: what the device holds is flushed by it.
+    pub(super) fn fail(&mut self, pairs: &mut Table<QueuePair>) {
+        if self.failed {
+            return;
+        }
+        self.failed = true;
+        let pair = self.token().and_then(|token| pairs.get(token.handle));
+        if pair.is_none_or(|pair| pair.fail().is_err()) {
+            self.give_up(pairs);
+        }
+    }
+
+    /// The device tells nothing more of this queue pair: all of it completes here.
+    pub(super) fn give_up(&mut self, pairs: &mut Table<QueuePair>) {
+        self.failed = true;
+        self.gone = true;
+        self.release(pairs);
+    }
+
+    /// Drops the queue pair: after this the device touches no buffer of it. Its line ends as well, so whoever looks sees
+    /// that the berth is empty.
+    pub(super) fn release(&mut self, pairs: &mut Table<QueuePair>) {
+        if let Some((token, _)) = self.connection.take() {
+            drop(pairs.remove(token.handle));
+        }
+    }
+
+    /// Takes a completion of the device, and answers it if its poster wants to know. Those of a queue pair that was given up
+    /// may still come: they complete nothing.
+    pub(super) fn complete(
+        &mut self,
+        mark: Mark,
+        wc: &ffi::ibv_wc,
+        status: Status,
+        now_ns: u64,
+    ) -> Option<Completion> {
+        let told = match mark.side() {
+            Side::Send => {
+                let number = self.sends.widen(mark.number())?;
+                while self.sends.oldest < number {
+                    // I1. None of these is awaited, or the device would have told it.
+                    let silent = self.sends.take_oldest();
+                    debug_assert!(!silent.signalled);
+                }
+                let entry = self.sends.take_oldest();
+                let fine = status == Status::Success;
+                (!fine || entry.signalled).then_some(Completion {
+                    id: entry.id,
+                    status,
+                    bytes: if fine { entry.bytes } else { 0 },
+                    immediate: None,
+                })
+            }
+            Side::Receive => {
+                let number = self.receives.widen(mark.number())?;
+                debug_assert_eq!(number, self.receives.oldest, "receives complete in order");
+                let entry = self.receives.take_oldest();
+                let fine = status == Status::Success;
+                let immediate = (fine
+                    && wc.opcode == ffi::ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM)
+                    // SAFETY: this opcode says that the word is set.
+                    .then(|| u32::from_be(unsafe { wc.imm_data_invalidated_rkey_union.imm_data }));
+                Some(Completion {
+                    id: entry.id,
+                    status,
+                    bytes: if fine { wc.byte_len } else { 0 },
+                    immediate,
+                })
+            }
+        };
+        self.silent_since_ns = (self.sends.oldest < self.sends.rung).then_some(now_ns);
+        told
+    }
+
+    /// The next of those that the device will never tell of, if that is certain.
+    pub(super) fn flush_next(&mut self) -> Option<Completion> {
+        if !self.failed {
+            return None;
+        }
+        let id = if self.sends.oldest < self.sends.next
+            && (self.gone || self.sends.oldest >= self.sends.rung)
+        {
+            self.sends.take_oldest().id
+        } else if self.receives.oldest < self.receives.next
+            && (self.gone || self.receives.oldest >= self.receives.rung)
+        {
+            self.receives.take_oldest().id
+        } else {
+            return None;
+        };
+        self.sends.rung = self.sends.rung.max(self.sends.oldest);
+        self.receives.rung = self.receives.rung.max(self.receives.oldest);
+        Some(Completion {
+            id,
+            status: Status::Flushed,
+            bytes: 0,
+            immediate: None,
+        })
+    }
+
+    /// Ends it if it was asked to, or if nothing has come for too long.
+    pub(super) fn look_after(&mut self, pairs: &mut Table<QueuePair>, now_ns: u64, limit_ns: u64) {
+        if self.berth.take_broken() {
+            self.fail(pairs);
+        }
+        if self.failed && self.silent_since_ns.is_none() && !self.is_empty() {
+            self.silent_since_ns = Some(now_ns);
+        }
+        if let Some(since) = self.silent_since_ns
+            && now_ns.saturating_sub(since) > limit_ns
+        {
+            if self.failed {
+                // Not even flushed requests come back.
+                self.give_up(pairs);
+            } else {
+                self.silent_since_ns = Some(now_ns);
+                self.fail(pairs);
+            }
+        }
+    }
+}
+
+/// How far the device took a chain, whose first refused request is given.
+fn taken<W>(chain: &Chain<W>, refused: *mut W) -> u64 {
+    (chain.rung..chain.next)
+        .find(|&number| chain.requests[chain.slot(number)].as_ptr() == refused.cast_const())
+        .unwrap_or(chain.rung)
+}
