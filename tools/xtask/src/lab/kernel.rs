@@ -50,10 +50,8 @@ pub(super) fn is_ready(cache: &Cache) -> bool {
 /// Downloads and unpacks the newest. The caller holds the cache exclusively.
 pub(super) fn unpack(cache: &Cache) -> Result<()> {
     let part = cache.kernel_part();
-    for remains in [&part, &cache.kernel()] {
-        if remains.exists() {
-            fs::remove_dir_all(remains)?;
-        }
+    if part.exists() {
+        fs::remove_dir_all(&part)?;
     }
     let (download, root) = (part.join("download"), part.join("root"));
     fs::create_dir_all(&download)?;
@@ -88,7 +86,13 @@ pub(super) fn unpack(cache: &Cache) -> Result<()> {
     fs::remove_dir_all(&download)?;
     fs::remove_dir_all(&root)?;
     fs::write(part.join("stamp"), stamp())?;
-    fs::rename(&part, cache.kernel())?;
+    // The old one stays until there is a new one, and loses its stamp first: half removed, it must not look whole.
+    let old = cache.kernel();
+    if old.exists() {
+        let _ = fs::remove_file(old.join("stamp"));
+        fs::remove_dir_all(&old)?;
+    }
+    fs::rename(&part, &old)?;
     Ok(())
 }
 

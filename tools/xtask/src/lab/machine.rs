@@ -14,7 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,14 +45,13 @@ pub(super) enum Work {
 pub(super) struct Machine {
     qemu: Command,
     job: Job,
-    time_limit: Duration,
     console: bool,
     terminal: bool,
 }
 
 impl Machine {
     /// Writes what the guest needs.
-    pub(super) fn new(cache: &Cache, options: &Options, work: Work) -> Result<Self> {
+    pub(super) fn new(cache: &Cache, options: &Options, devices: u8, work: Work) -> Result<Self> {
         let (terminal, words) = match work {
             Work::Relayed(words) => (false, words),
             Work::Terminal(words) => (true, words),
@@ -61,7 +60,7 @@ impl Machine {
         let kernel = cache.kernel();
         let writable = options.writable()?;
         let modules = kernel.join("modules");
-        let settings = settings(options, modules.as_os_str(), terminal, &writable);
+        let settings = settings(options, devices, modules.as_os_str(), terminal, &writable);
         let directory = std::env::current_dir().context("no working directory")?;
         let environment = std::env::vars_os().chain([("FARCORE_LAB".into(), "1".into())]);
         let command = initramfs::command(environment, &directory, &words);
@@ -111,38 +110,40 @@ impl Machine {
         Ok(Self {
             qemu,
             job,
-            time_limit: Duration::from_secs(options.time_limit.into()),
             console: options.console,
             terminal,
         })
     }
 
-    /// Runs it to its end.
-    pub(super) fn run(mut self) -> Result<u8> {
-        let complaints = self.job.path().join("qemu");
-        if !self.console {
-            self.qemu.stderr(File::create(&complaints)?);
+    /// Runs it to its end, or until time runs out.
+    pub(super) fn run(self, time_limit: Option<Duration>) -> Result<u8> {
+        let Self {
+            mut qemu,
+            job,
+            console,
+            terminal,
+        } = self;
+        if !console {
+            qemu.stderr(File::create(job.path().join("qemu"))?);
         }
         let mut relays = Vec::new();
-        if !self.terminal {
+        if !terminal {
             let (out, out_end) = io::pipe()?;
             let (err, err_end) = io::pipe()?;
-            self.qemu
-                .stdin(Stdio::from(err_end))
-                .stdout(Stdio::from(out_end));
+            qemu.stdin(err_end).stdout(out_end);
             relays.push(thread::spawn(|| relay(out, io::stdout())));
             relays.push(thread::spawn(|| relay(err, io::stderr())));
         }
-        let deadline = Instant::now() + self.time_limit;
-        let mut child = self.qemu.spawn().context("cannot start setpriv")?;
-        // It keeps our ends of the pipes open, and the relays would wait for ever.
-        self.qemu = Command::new("true");
+        let begin = Instant::now();
+        let mut child = qemu.spawn().context("cannot start setpriv")?;
+        // It holds the pipes' other ends too, and the relays would wait for it.
+        drop(qemu);
         let mut killed = false;
         let status = loop {
             if let Some(status) = child.try_wait()? {
                 break status;
             }
-            if !killed && Instant::now() >= deadline {
+            if !killed && time_limit.is_some_and(|limit| begin.elapsed() >= limit) {
                 child.kill()?;
                 killed = true;
             }
@@ -152,29 +153,27 @@ impl Machine {
             // If our own output is closed there is nobody left to tell.
             let _ = relay.join();
         }
-        let report = fs::read_to_string(self.job.path().join("report")).unwrap_or_default();
+        let report = fs::read_to_string(job.path().join("report")).unwrap_or_default();
         let outcome = Outcome::new(&report, killed);
         match &outcome {
             Outcome::Ended(_) => {}
             Outcome::OutOfTime => {
-                let limit = self.time_limit.as_secs();
-                eprintln!("lab: not done within {limit} s; give more with --time-limit");
+                let seconds = begin.elapsed().as_secs();
+                eprintln!("lab: not done after {seconds} s; give more with --time-limit");
             }
-            Outcome::Failed(why) => self.explain(why, status),
+            Outcome::Failed(why) => explain(&job, why, status),
         }
         Ok(outcome.exit_status())
     }
+}
 
-    fn explain(&self, why: &str, status: ExitStatus) {
-        eprintln!("lab: the guest {why} (QEMU: {status})");
-        for name in ["qemu", "console"] {
-            let text = fs::read(self.job.path().join(name)).unwrap_or_default();
-            if !text.is_empty() {
-                eprintln!(
-                    "lab: its {name} log:\n{}",
-                    String::from_utf8_lossy(&text).trim_end()
-                );
-            }
+fn explain(job: &Job, why: &str, status: ExitStatus) {
+    eprintln!("lab: the guest {why} (QEMU: {status})");
+    for name in ["qemu", "console"] {
+        let text = fs::read(job.path().join(name)).unwrap_or_default();
+        if !text.is_empty() {
+            let text = String::from_utf8_lossy(&text);
+            eprintln!("lab: its {name} log:\n{}", text.trim_end());
         }
     }
 }
@@ -273,14 +272,16 @@ fn machine_options(options: &Options, accel: Accel, terminal: bool) -> Vec<Strin
 }
 
 /// The file `settings` of `tools/lab/guest-main.sh`.
-fn settings(options: &Options, modules: &OsStr, terminal: bool, writable: &[PathBuf]) -> Vec<u8> {
+fn settings(
+    options: &Options,
+    devices: u8,
+    modules: &OsStr,
+    terminal: bool,
+    writable: &[PathBuf],
+) -> Vec<u8> {
     let mut text = b"modules=".to_vec();
     text.extend_from_slice(&initramfs::quoted(modules));
-    let Options {
-        huge_pages,
-        devices,
-        ..
-    } = options;
+    let huge_pages = options.huge_pages;
     let terminal = u8::from(terminal);
     let numbers =
         format!("\nhuge_pages={huge_pages}\ndevices={devices}\nterminal={terminal}\nwritable=(");
@@ -301,8 +302,7 @@ mod tests {
         Options {
             memory: "3G".to_owned(),
             cpus: 4,
-            time_limit: 1,
-            devices: 2,
+            time_limit: None,
             huge_pages: 8,
             writable: Vec::new(),
             console: false,
@@ -335,7 +335,7 @@ mod tests {
         assert!(!words.contains("/dev/fd/"));
 
         let writable = [PathBuf::from("/a b"), PathBuf::from("/c")];
-        let text = settings(&options(), OsStr::new("/m"), false, &writable);
+        let text = settings(&options(), 2, OsStr::new("/m"), false, &writable);
         let expected =
             "modules='/m'\nhuge_pages=8\ndevices=2\nterminal=0\nwritable=( '/a b' '/c' )\n";
         assert_eq!(String::from_utf8_lossy(&text), expected);

@@ -22,6 +22,7 @@ mod suites;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
@@ -42,6 +43,9 @@ pub(crate) enum Lab {
     Run {
         #[command(flatten)]
         options: Options,
+        /// Soft-RoCE devices: rxe0 at 10.77.0.1, rxe1 at 10.77.1.1.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+        devices: u8,
         /// The command and its arguments.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -54,10 +58,13 @@ pub(crate) enum Lab {
         #[arg(long, default_value = "")]
         only: String,
     },
-    /// A shell in a guest.
+    /// A shell in a guest; without --time-limit it may take as long as you like.
     Shell {
         #[command(flatten)]
         options: Options,
+        /// Soft-RoCE devices: rxe0 at 10.77.0.1, rxe1 at 10.77.1.1.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+        devices: u8,
     },
 }
 
@@ -79,12 +86,9 @@ pub(crate) struct Options {
     /// The guest's processors.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
     cpus: u8,
-    /// How many seconds it may take in all, the boot included.
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
-    time_limit: u32,
-    /// Soft-RoCE devices: rxe0 at 10.77.0.1, rxe1 at 10.77.1.1.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
-    devices: u8,
+    /// How many seconds it may take in all, the boot included. [default: 300, for test 600]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    time_limit: Option<u32>,
     /// Huge pages of 2 MiB, out of the guest's memory.
     #[arg(long, default_value_t = 64)]
     huge_pages: u32,
@@ -173,35 +177,34 @@ fn attempt(lab: Lab) -> Result<u8> {
             println!("lab: ready; its cache is {}", cache.root().display());
             Ok(0)
         }
-        Lab::Run { options, command } => boot(&cache, &options, Work::Relayed(command)),
-        Lab::Shell { options } => {
+        Lab::Run {
+            options,
+            devices,
+            command,
+        } => boot(&cache, &options, Some(300), devices, Work::Relayed(command)),
+        Lab::Shell { options, devices } => {
             let shell = Work::Terminal(vec!["bash".into(), "-i".into()]);
-            let time_limit = u32::MAX;
-            boot(
-                &cache,
-                &Options {
-                    time_limit,
-                    ..options
-                },
-                shell,
-            )
+            boot(&cache, &options, None, devices, shell)
         }
         Lab::Test { options, only } => {
             let command = suites::command(&only)?;
-            let devices = 2;
-            boot(
-                &cache,
-                &Options { devices, ..options },
-                Work::Relayed(command),
-            )
+            boot(&cache, &options, Some(600), 2, Work::Relayed(command))
         }
     }
 }
 
-fn boot(cache: &Cache, options: &Options, work: Work) -> Result<u8> {
+fn boot(
+    cache: &Cache,
+    options: &Options,
+    default_time_limit: Option<u32>,
+    devices: u8,
+    work: Work,
+) -> Result<u8> {
+    let seconds = options.time_limit.or(default_time_limit);
+    let time_limit = seconds.map(|seconds| Duration::from_secs(seconds.into()));
     // Held until the guest is gone, so that nobody takes the kernel away.
     let _shared = prepare(cache, &Setup::default())?;
-    Machine::new(cache, options, work)?.run()
+    Machine::new(cache, options, devices, work)?.run(time_limit)
 }
 
 /// Sees to it that packages and kernel are there.
@@ -257,13 +260,18 @@ mod tests {
             "--",
         ];
         let line = [&line[..], &["ls", "--memory", "-x"]].concat();
-        let Lab::Run { options, command } = parse(&line).unwrap() else {
+        let Lab::Run {
+            options,
+            devices,
+            command,
+        } = parse(&line).unwrap()
+        else {
             panic!("not a run");
         };
         assert_eq!(command, ["ls", "--memory", "-x"]);
-        assert_eq!(options.devices, 2);
+        assert_eq!(devices, 2);
         assert_eq!(options.memory, "2G");
-        assert_eq!(options.time_limit, 300);
+        assert_eq!(options.time_limit, None);
         assert_eq!(options.huge_pages, 64);
         assert_eq!(
             options.writable,
@@ -289,7 +297,7 @@ mod tests {
     #[test]
     fn writable_must_be_a_directory_that_exists() {
         let options = |path: &str| {
-            let Ok(Lab::Shell { options }) = parse(&["shell", "--writable", path]) else {
+            let Ok(Lab::Shell { options, .. }) = parse(&["shell", "--writable", path]) else {
                 panic!("not a shell");
             };
             options.writable()

@@ -189,4 +189,46 @@ mod tests {
         assert!(built(&[TEST, TEST, END].join("\n")).is_err());
         assert!(built("no json").is_err());
     }
+
+    /// Runs the guest's runner here, over suites of one shell command each.
+    fn run_suites(commands: &[&str]) -> (bool, String) {
+        use std::os::unix::fs::PermissionsExt;
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab");
+        let unique = format!("farcore-suites-{}-{}", std::process::id(), commands.len());
+        let directory = std::env::temp_dir().join(unique);
+        std::fs::create_dir_all(&directory).unwrap();
+        let mut runner = std::process::Command::new("bash");
+        runner.arg(scripts.join("guest-suites.sh"));
+        for (i, command) in commands.iter().enumerate() {
+            let executable = directory.join(format!("suite{i}"));
+            std::fs::write(&executable, format!("#!/bin/sh\n{command}\n")).unwrap();
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(&executable, mode).unwrap();
+            runner
+                .arg(format!("suite{i}"))
+                .args(["/", EVIDENCE])
+                .arg(&executable);
+        }
+        let output = runner.output().unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), said)
+    }
+
+    #[test]
+    fn suites_that_fail_or_run_nothing_are_named() {
+        let passes = "echo 'test result: ok. 3 passed; 0 failed'";
+        let (fine, said) = run_suites(&[passes]);
+        assert!(fine, "{said}");
+        let fails = "echo 'test result: ok. 3 passed'; exit 101";
+        let empty = "echo 'test result: ok. 0 passed; 0 failed'";
+        let (fine, said) = run_suites(&[fails, passes, empty]);
+        assert!(!fine);
+        assert!(
+            said.contains("suite0 FAILED with exit status 101"),
+            "{said}"
+        );
+        assert!(said.contains("suite2 FAILED: it passed without"), "{said}");
+        assert!(said.contains("== lab: FAILED: suite0 suite2\n"), "{said}");
+    }
 }
