@@ -1,5 +1,7 @@
 //! What people of this project do often: `cargo xtask <task>`.
 
+mod lab;
+
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
@@ -32,6 +34,9 @@ enum Task {
     },
     /// What this machine lacks to run Farcore well.
     Doctor,
+    /// Verbs without an RDMA card: a command in a throw-away virtual machine with Soft-RoCE devices.
+    #[command(subcommand)]
+    Lab(lab::Lab),
 }
 
 fn run(command: &mut Command) -> Result<()> {
@@ -50,8 +55,9 @@ fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-fn perform(task: Task) -> Result<()> {
-    match task {
+fn perform(task: Task) -> Result<ExitCode> {
+    let done = match task {
+        Task::Lab(lab) => return Ok(lab::perform(lab)),
         Task::Ci => run(Command::new("bash").arg(".ci/run")),
         Task::Loom => run(cargo(&["test", "--target-dir", "target/loom"])
             .args(["-p", "farcore", "--lib", "--", "ring::"])
@@ -80,12 +86,13 @@ fn perform(task: Task) -> Result<()> {
             "--",
             "doctor",
         ])),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 fn main() -> ExitCode {
     match perform(Arguments::parse().task) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE

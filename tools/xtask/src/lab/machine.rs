@@ -1,0 +1,356 @@
+//! One guest: starts QEMU, passes on what the command says, keeps the time limit, finds the exit status.
+//!
+//! ```text
+//! guest's port `out`     -> QEMU's descriptor 1, a pipe -> a thread -> our stdout
+//! guest's port `err`     -> QEMU's descriptor 0, a pipe -> a thread -> our stderr
+//! guest's port `report`  -> jobs/PID/report
+//! guest's console        -> jobs/PID/console, or our stderr
+//! QEMU's own complaints  -> jobs/PID/qemu, or our stderr
+//! ```
+//!
+//! Descriptors 0 and 1 are only names by which QEMU opens the pipes: so they end when QEMU does, however that comes about.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::cache::{Cache, Job};
+use super::{Accel, FAILED, Options, initramfs};
+
+/// The exit status if time ran out.
+const OUT_OF_TIME: u8 = 124;
+/// How often it is looked whether QEMU has ended.
+const GLANCE: Duration = Duration::from_millis(10);
+/// Nothing that only a boot loader or a machine of iron needs, and no waiting.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off audit=0 apparmor=0 \
+     tsc=reliable no_timer_check random.trust_cpu=on cryptomgr.notests";
+
+/// What the guest is for.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// A command without input, its output passed on.
+    Relayed(Vec<OsString>),
+    /// A command at this terminal.
+    Terminal(Vec<OsString>),
+}
+
+/// A guest that can be started.
+#[derive(Debug)]
+pub(super) struct Machine {
+    qemu: Command,
+    job: Job,
+    console: bool,
+    terminal: bool,
+}
+
+impl Machine {
+    /// Writes what the guest needs.
+    pub(super) fn new(cache: &Cache, options: &Options, devices: u8, work: Work) -> Result<Self> {
+        let (terminal, words) = match work {
+            Work::Relayed(words) => (false, words),
+            Work::Terminal(words) => (true, words),
+        };
+        let job = cache.job()?;
+        let kernel = cache.kernel();
+        let writable = options.writable()?;
+        let modules = kernel.join("modules");
+        let settings = settings(options, devices, modules.as_os_str(), terminal, &writable);
+        let directory = std::env::current_dir().context("no working directory")?;
+        let environment = std::env::vars_os().chain([("FARCORE_LAB".into(), "1".into())]);
+        let command = initramfs::command(environment, &directory, &words);
+        let archive = initramfs::build(&kernel, &settings, &command)?;
+        fs::write(job.path().join("initramfs"), archive)?;
+        fs::write(job.path().join("report"), "")?;
+
+        // util-linux is on every Debian: with its help the guest ends with us, even if we are killed.
+        let mut qemu = Command::new("setpriv");
+        qemu.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"])
+            .args(machine_options(options, options.accel()?, terminal))
+            .args(["-append", KERNEL_ARGUMENTS]);
+        let mut path = |option: &str, text: &[&str]| {
+            qemu.arg(option).arg(text.concat());
+        };
+        let job_path = job.path().to_string_lossy().into_owned();
+        path("-kernel", &[&kernel.join("vmlinux").to_string_lossy()]);
+        path("-initrd", &[&job_path, "/initramfs"]);
+        let job_path = escaped(&job_path);
+        path("-chardev", &["file,id=report,path=", &job_path, "/report"]);
+        if options.console {
+            path("-chardev", &["file,id=console,append=on,path=/dev/fd/2"]);
+        } else {
+            path(
+                "-chardev",
+                &["file,id=console,path=", &job_path, "/console"],
+            );
+        }
+        for (i, directory) in writable.iter().enumerate() {
+            let name = format!("writable{i}");
+            let directory = escaped(&directory.to_string_lossy());
+            path(
+                "-fsdev",
+                &[
+                    "local,id=",
+                    &name,
+                    ",path=",
+                    &directory,
+                    ",security_model=none,multidevs=remap",
+                ],
+            );
+            path(
+                "-device",
+                &["virtio-9p-pci,fsdev=", &name, ",mount_tag=", &name],
+            );
+        }
+        Ok(Self {
+            qemu,
+            job,
+            console: options.console,
+            terminal,
+        })
+    }
+
+    /// Runs it to its end, or until time runs out.
+    pub(super) fn run(self, time_limit: Option<Duration>) -> Result<u8> {
+        let Self {
+            mut qemu,
+            job,
+            console,
+            terminal,
+        } = self;
+        if !console {
+            qemu.stderr(File::create(job.path().join("qemu"))?);
+        }
+        let mut relays = Vec::new();
+        if !terminal {
+            let (out, out_end) = io::pipe()?;
+            let (err, err_end) = io::pipe()?;
+            qemu.stdin(err_end).stdout(out_end);
+            relays.push(thread::spawn(|| relay(out, io::stdout())));
+            relays.push(thread::spawn(|| relay(err, io::stderr())));
+        }
+        let begin = Instant::now();
+        let mut child = qemu.spawn().context("cannot start setpriv")?;
+        // It holds the pipes' other ends too, and the relays would wait for it.
+        drop(qemu);
+        let mut killed = false;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if !killed && time_limit.is_some_and(|limit| begin.elapsed() >= limit) {
+                child.kill()?;
+                killed = true;
+            }
+            thread::sleep(GLANCE);
+        };
+        for relay in relays {
+            // If our own output is closed there is nobody left to tell.
+            let _ = relay.join();
+        }
+        let report = fs::read_to_string(job.path().join("report")).unwrap_or_default();
+        let outcome = Outcome::new(&report, killed);
+        match &outcome {
+            Outcome::Ended(_) => {}
+            Outcome::OutOfTime => {
+                let seconds = begin.elapsed().as_secs();
+                eprintln!("lab: not done after {seconds} s; give more with --time-limit");
+            }
+            Outcome::Failed(why) => explain(&job, why, status),
+        }
+        Ok(outcome.exit_status())
+    }
+}
+
+fn explain(job: &Job, why: &str, status: ExitStatus) {
+    eprintln!("lab: the guest {why} (QEMU: {status})");
+    for name in ["qemu", "console"] {
+        let text = fs::read(job.path().join(name)).unwrap_or_default();
+        if !text.is_empty() {
+            let text = String::from_utf8_lossy(&text);
+            eprintln!("lab: its {name} log:\n{}", text.trim_end());
+        }
+    }
+}
+
+/// How it went.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Ended(u8),
+    OutOfTime,
+    Failed(String),
+}
+
+impl Outcome {
+    /// By what the guest reported; a report counts even if QEMU had to be killed after it.
+    fn new(report: &str, killed: bool) -> Self {
+        let line = report.trim_end();
+        if let Some(status) = line
+            .strip_prefix("status ")
+            .and_then(|text| text.parse().ok())
+        {
+            return Self::Ended(status);
+        }
+        if !line.is_empty() {
+            return Self::Failed(line.to_owned());
+        }
+        if killed {
+            return Self::OutOfTime;
+        }
+        Self::Failed("died without a report".to_owned())
+    }
+
+    fn exit_status(&self) -> u8 {
+        match self {
+            Self::Ended(status) => *status,
+            Self::OutOfTime => OUT_OF_TIME,
+            Self::Failed(_) => FAILED,
+        }
+    }
+}
+
+/// Passes on what comes, at once.
+fn relay(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
+    let mut buffer = [0; 1 << 14];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                to.write_all(&buffer[..count])?;
+                to.flush()?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A value inside a QEMU option, where a comma would end it.
+fn escaped(value: &str) -> String {
+    value.replace(',', ",,")
+}
+
+/// What QEMU is told that does not depend on where things lie.
+fn machine_options(options: &Options, accel: Accel, terminal: bool) -> Vec<String> {
+    let (accelerator, processor) = match accel {
+        Accel::Tcg => ("tcg,thread=multi,tb-size=512", "max,la57=off"),
+        Accel::Kvm => ("kvm", "host"),
+    };
+    let cpus = options.cpus.to_string();
+    let mut words = vec!["-accel", accelerator, "-cpu", processor, "-M", "q35"];
+    words.extend(["-smp", &cpus, "-m", &options.memory]);
+    words.extend([
+        "-nodefaults",
+        "-no-user-config",
+        "-no-reboot",
+        "-display",
+        "none",
+    ]);
+    words.extend([
+        "-fsdev",
+        "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+    ]);
+    words.extend(["-device", "virtio-9p-pci,fsdev=root,mount_tag=root"]);
+    words.extend(["-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]);
+    words.extend(["-serial", "chardev:console"]);
+    words.extend(["-device", "virtserialport,chardev=report,name=report"]);
+    if terminal {
+        words.extend(["-chardev", "stdio,id=terminal,signal=off"]);
+        words.extend(["-device", "virtconsole,chardev=terminal"]);
+    } else {
+        words.extend(["-chardev", "file,id=out,path=/dev/fd/1"]);
+        words.extend(["-device", "virtserialport,chardev=out,name=out"]);
+        words.extend(["-chardev", "file,id=err,path=/dev/fd/0"]);
+        words.extend(["-device", "virtserialport,chardev=err,name=err"]);
+    }
+    words.into_iter().map(str::to_owned).collect()
+}
+
+/// The file `settings` of `tools/lab/guest-main.sh`.
+fn settings(
+    options: &Options,
+    devices: u8,
+    modules: &OsStr,
+    terminal: bool,
+    writable: &[PathBuf],
+) -> Vec<u8> {
+    let mut text = b"modules=".to_vec();
+    text.extend_from_slice(&initramfs::quoted(modules));
+    let huge_pages = options.huge_pages;
+    let terminal = u8::from(terminal);
+    let numbers =
+        format!("\nhuge_pages={huge_pages}\ndevices={devices}\nterminal={terminal}\nwritable=(");
+    text.extend_from_slice(numbers.as_bytes());
+    for directory in writable {
+        text.push(b' ');
+        text.extend_from_slice(&initramfs::quoted(directory.as_os_str()));
+    }
+    text.extend_from_slice(b" )\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options {
+            memory: "3G".to_owned(),
+            cpus: 4,
+            time_limit: None,
+            huge_pages: 8,
+            writable: Vec::new(),
+            console: false,
+            accel: None,
+        }
+    }
+
+    #[test]
+    fn every_end_has_its_status() {
+        let status = |report, killed| Outcome::new(report, killed).exit_status();
+        assert_eq!(status("status 0\n", false), 0);
+        assert_eq!(status("status 7\n", false), 7);
+        assert_eq!(status("status 137\n", true), 137);
+        assert_eq!(status("status 125\n", false), 125);
+        assert_eq!(status("", true), OUT_OF_TIME);
+        assert_eq!(status("", false), FAILED);
+        assert_eq!(status("status 999\n", false), FAILED);
+        assert_eq!(status("failed rdma link add\n", true), FAILED);
+    }
+
+    #[test]
+    fn options_reach_qemu_and_the_guest() {
+        let words = machine_options(&options(), Accel::Tcg, false).join(" ");
+        assert!(words.contains("-accel tcg,"));
+        assert!(words.contains("-smp 4 -m 3G"));
+        assert!(words.contains("path=/dev/fd/1"));
+        let words = machine_options(&options(), Accel::Kvm, true).join(" ");
+        assert!(words.contains("-accel kvm -cpu host"));
+        assert!(words.contains("stdio"));
+        assert!(!words.contains("/dev/fd/"));
+
+        let writable = [PathBuf::from("/a b"), PathBuf::from("/c")];
+        let text = settings(&options(), 2, OsStr::new("/m"), false, &writable);
+        let expected =
+            "modules='/m'\nhuge_pages=8\ndevices=2\nterminal=0\nwritable=( '/a b' '/c' )\n";
+        assert_eq!(String::from_utf8_lossy(&text), expected);
+    }
+
+    #[test]
+    fn commas_do_not_end_an_option() {
+        assert_eq!(escaped("/a,b,c"), "/a,,b,,c");
+    }
+
+    #[test]
+    fn a_relay_passes_everything_on() {
+        let sent: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+        let mut received = Vec::new();
+        relay(&sent[..], &mut received).unwrap();
+        assert_eq!(received, sent);
+    }
+}

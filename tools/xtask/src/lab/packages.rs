@@ -1,0 +1,140 @@
+//! The Debian packages that the lab needs on this machine.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::output_of;
+
+/// The emulator; what the guest begins with; what unpacks a kernel; verbs' libraries and the tool that makes a device.
+const NEEDED: [&str; 9] = [
+    "qemu-system-x86",
+    "busybox-static",
+    "kmod",
+    "xz-utils",
+    "zstd",
+    "iproute2",
+    "libibverbs1",
+    "librdmacm1",
+    "ibverbs-providers",
+];
+
+/// The packages that are not installed.
+pub(super) fn missing() -> Result<Vec<&'static str>> {
+    // It fails if any is unknown, which is no error here.
+    let output = Command::new("dpkg-query")
+        .args(["-W", "-f", "${Package} ${db:Status-Status}\n"])
+        .args(NEEDED)
+        .output()
+        .context("the lab needs Debian's packages (dpkg-query)")?;
+    Ok(absent(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn absent(listing: &str) -> Vec<&'static str> {
+    let mut needed = NEEDED.to_vec();
+    needed.retain(|package| {
+        let line = format!("{package} installed");
+        !listing.lines().any(|found| found == line)
+    });
+    needed
+}
+
+/// Whether this process may install packages.
+fn is_root() -> bool {
+    fs::read_to_string("/proc/self/status")
+        .unwrap_or_default()
+        .lines()
+        .any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
+}
+
+/// apt-get, without questions, and patient with others who use it.
+pub(super) fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command
+        .args(["-qq", "-o", "DPkg::Lock::Timeout=300"])
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+/// Brings apt's lists up to date.
+pub(super) fn update() -> Result<()> {
+    if !is_root() {
+        bail!("apt's lists are missing or old; run: sudo apt-get update");
+    }
+    eprintln!("lab: apt-get update");
+    output_of(apt_get().arg("update"))?;
+    Ok(())
+}
+
+/// Installs what is missing. What stands in the way is removed only if that is allowed.
+pub(super) fn install(allow_removals: bool) -> Result<()> {
+    let missing = missing()?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    if !is_root() {
+        bail!(
+            "packages are missing: {list}; run: sudo apt-get install --no-install-recommends {list}"
+        );
+    }
+    update()?;
+    let install = |options: &[&str]| {
+        let mut command = apt_get();
+        command
+            .args(["install", "-y", "--no-install-recommends"])
+            .args(options)
+            .args(&missing);
+        command
+    };
+    let plan = output_of(&mut install(&["--simulate"]))?;
+    let plan = String::from_utf8_lossy(&plan);
+    let removals = removals(&plan);
+    if !removals.is_empty() && !allow_removals {
+        bail!(
+            "to install {list}, apt would remove {}; if that is fine, run: cargo xtask lab setup --allow-removals",
+            removals.join(" ")
+        );
+    }
+    eprintln!("lab: apt-get install {list}");
+    if !removals.is_empty() {
+        eprintln!("lab: this removes {}", removals.join(" "));
+    }
+    output_of(&mut install(if allow_removals {
+        &[]
+    } else {
+        &["--no-remove"]
+    }))?;
+    Ok(())
+}
+
+/// What a simulated installation would remove.
+fn removals(plan: &str) -> Vec<&str> {
+    plan.lines()
+        .filter_map(|line| line.strip_prefix("Remv ")?.split(' ').next())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_installed_is_missing() {
+        let listing = NEEDED.map(|package| match package {
+            "kmod" => "kmod config-files\n".to_owned(),
+            "zstd" => String::new(),
+            package => format!("{package} installed\n"),
+        });
+        assert_eq!(absent(&listing.concat()), ["kmod", "zstd"]);
+        assert_eq!(absent(""), NEEDED);
+    }
+
+    #[test]
+    fn removals_are_found_in_a_plan() {
+        let plan = "Remv qemu-utils [1:10.0.2]\nInst cpio (2.13 Debian)\nConf cpio (2.13 Debian)\n";
+        assert_eq!(removals(plan), ["qemu-utils"]);
+        assert!(removals("Inst Remv\n").is_empty());
+    }
+}
