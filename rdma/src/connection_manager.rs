@@ -100,10 +100,22 @@ pub enum ManagerError {
 pub enum Change {
     /// It does not answer.
     Down(ManagerError),
-    /// It answers again, in the same session: all is as it was.
+    /// It answers again, in the same session: all is as it was. Also told where a queue pair was connected anew though the
+    /// node never was down: whoever waits for it must hear of that.
     Up,
     /// It answers, in a new session: everything that the old one held is lost. Queue pairs are connected at the next
     /// [`NodeConnections::tend`]: until then nothing of the new session can be reached by an old address.
+    Renewed,
+}
+
+/// What a look after a node has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mended {
+    /// Nothing was amiss.
+    Nothing,
+    /// Queue pairs were connected.
+    Connected,
+    /// There is a new session; no queue pair of it is connected yet.
     Renewed,
 }
 
@@ -219,6 +231,11 @@ impl NodeConnections {
     /// # Errors
     /// [`ManagerError`] of the first that could not be.
     pub async fn connect(&mut self) -> Result<(), ManagerError> {
+        self.connect_missing().await.map(drop)
+    }
+
+    async fn connect_missing(&mut self) -> Result<Mended, ManagerError> {
+        let mut mended = Mended::Nothing;
         for slot in 0..self.berths.len() {
             self.berths[slot].check();
             if !self.berths[slot].is_empty() {
@@ -228,8 +245,9 @@ impl NodeConnections {
             let connected = self.join(slot).await;
             self.berths[slot].set_connecting(false);
             self.berths[slot].offer(connected?);
+            mended = Mended::Connected;
         }
-        Ok(())
+        Ok(mended)
     }
 
     /// A connection of its own for a queue pair that is not kept: for claiming extents, say. Slots of kept ones are taken.
@@ -251,13 +269,13 @@ impl NodeConnections {
             return None;
         }
         match self.mend(now_ns).await {
-            Ok(renewed) => {
+            Ok(mended) => {
                 self.pause = self.options.pause_min;
                 let was_up = std::mem::replace(&mut self.up, true);
-                match (renewed, was_up) {
-                    (true, _) => Some(Change::Renewed),
-                    (false, false) => Some(Change::Up),
-                    (false, true) => None,
+                match (mended, was_up) {
+                    (Mended::Renewed, _) => Some(Change::Renewed),
+                    (Mended::Nothing, true) => None,
+                    _ => Some(Change::Up),
                 }
             }
             Err(error) => {
@@ -270,26 +288,23 @@ impl NodeConnections {
         }
     }
 
-    /// True if there is a new session; then no queue pair of it is connected yet.
-    async fn mend(&mut self, now_ns: u64) -> Result<bool, ManagerError> {
+    async fn mend(&mut self, now_ns: u64) -> Result<Mended, ManagerError> {
         self.beat().await;
         if !self.answers && self.resume(now_ns).await? {
-            return Ok(true);
+            return Ok(Mended::Renewed);
         }
-        match self.connect().await {
-            Ok(()) => Ok(false),
+        match self.connect_missing().await {
             Err(ManagerError::Connect(ConnectError::Refused {
                 refusal: Refusal::Session | Refusal::Proof,
                 ..
             })) => {
                 self.answers = false;
                 if self.resume(now_ns).await? {
-                    return Ok(true);
+                    return Ok(Mended::Renewed);
                 }
-                self.connect().await?;
-                Ok(false)
+                self.connect_missing().await
             }
-            Err(error) => Err(error),
+            other => other,
         }
     }
 
@@ -353,6 +368,9 @@ impl NodeConnections {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint::Endpoint;
+    use crate::node::{MemoryNode, MemoryOptions, NodeOptions};
+    use crate::tcp::{Exposed, TcpEndpoint};
 
     #[test]
     fn a_try_that_hangs_does_not_cost_the_lease() {
@@ -372,5 +390,40 @@ mod tests {
             (same.limit, same.pause_max),
             (before.limit, before.pause_max)
         );
+    }
+
+    #[test]
+    fn a_queue_pair_that_is_connected_anew_is_told() {
+        let memory = MemoryOptions {
+            region_bytes: 1 << 20,
+            extent_bytes: 64 << 10,
+            huge_pages: false,
+            lock: crate::Lock::Off,
+            ..MemoryOptions::new(1 << 20)
+        };
+        let options = NodeOptions::new(([127, 0, 0, 1], 0).into(), memory);
+        let node = MemoryNode::start(options).expect("a node");
+        let address = format!("tcp://{}", node.address());
+        let address = address.parse().expect("an address");
+        let kept = async {
+            let opened = NodeConnections::open(address, ConnectOptions::default()).await;
+            let mut connections = opened.expect("a node that listens");
+            let mut endpoint = TcpEndpoint::new(2, 4, u64::MAX, Exposed::default());
+            connections.keep(endpoint.berth(0));
+            connections.keep(endpoint.berth(1));
+            connections.connect().await.expect("a node that listens");
+            for queue in 0..2 {
+                endpoint.renew(queue);
+            }
+            assert!(connections.tend().await.is_none());
+            // It breaks and comes back between two looks: the node was never seen down.
+            endpoint.berth(1).fail();
+            endpoint.renew(1);
+            assert!(matches!(connections.tend().await, Some(Change::Up)));
+            assert!(connections.tend().await.is_none());
+            connections.close().await;
+        };
+        crate::run_local(kept).expect("an executor");
+        node.stop();
     }
 }

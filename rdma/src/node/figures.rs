@@ -47,10 +47,11 @@ pub(crate) enum Why {
     Request,
     Busy,
     Silent,
+    Evicted,
     Stopping,
 }
 
-const REASONS: [&str; 9] = [
+const REASONS: [&str; 10] = [
     "version",
     "token",
     "proof",
@@ -59,6 +60,7 @@ const REASONS: [&str; 9] = [
     "request",
     "busy",
     "silent",
+    "evicted",
     "stopping",
 ];
 const _: () = assert!(Why::Stopping as usize + 1 == REASONS.len());
@@ -96,7 +98,6 @@ impl From<Refusal> for Why {
 
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    pub(crate) strangers: Places,
     pub(crate) controls: Places,
     pub(crate) memories: Places,
     pub(crate) served: Arc<ServedFigures>,

@@ -7,7 +7,8 @@
 //! - [`control`]: the messages; [`token`]: what is proved with the shared token; [`handshake`]: how a session begins.
 //! - [`session`], [`sessions`]: leases and memory connections as a state machine without clock or socket.
 //! - [`service`]: what the threads share and how requests are answered; [`figures`]: what is counted.
-//! - [`serve`]: connections, on glommio; [`start`]: starting and stopping.
+//! - [`serve`]: connections, on glommio; [`strangers`]: those that have proved nothing yet; [`start`]: starting and
+//!   stopping.
 //! - [`session_client`]: a session, as its client holds it; [`session_chunks`]: the same as a source of chunks.
 
 mod control;
@@ -21,6 +22,7 @@ mod session_chunks;
 mod session_client;
 mod sessions;
 mod start;
+mod strangers;
 #[cfg(test)]
 mod tests;
 mod token;

@@ -6,7 +6,8 @@
 //! house:          end leases -> when the last line has ended -> take back -> mend, now and then
 //! ```
 //!
-//! - I1: whoever has not proved itself has [`NodeOptions::handshake_limit`] to do so, and only so many may be at it.
+//! - I1: whoever has not proved itself has [`NodeOptions::handshake_limit`] to do so, and only so many may be at it: the
+//!   oldest of them makes room for the next, so that the silent keep nobody out. Each executor has its share of places.
 //! - I2: a line's end is told only when nothing of its peer can be performed any more.
 //! - I3: what a session held is taken back by the house alone, after the session is over.
 
@@ -25,12 +26,13 @@ use glommio::{LocalExecutorBuilder, Placement};
 use tracing::{debug, info, warn};
 
 use super::control::{Opening, Refused, Reply};
-use super::figures::Why;
+use super::figures::{Place, Why};
 use super::handshake::NodeGreeted;
 use super::service::Service;
 use super::session::Admission;
 use super::sessions::{Speaker, Ticket};
 use super::start::StartError;
+use super::strangers::{Stranger, Strangers};
 use super::token::Join;
 use crate::tcp::{Accepted, Arrival, Incoming, MessageChannel, Purpose, Refusal, TcpAddress};
 
@@ -80,6 +82,13 @@ impl Drop for Ended<'_> {
 struct Visit {
     node: Arc<Service>,
     house: Thread,
+    strangers: Rc<Strangers>,
+}
+
+/// A connection that has proved what it may do, and the place that it takes.
+enum Guest<'a> {
+    Control(Place<'a>, Speaker, MessageChannel),
+    Memory(Place<'a>, Ticket, Incoming),
 }
 
 async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
@@ -93,13 +102,34 @@ async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -
 impl Visit {
     async fn receive(self, arrival: Arrival) {
         let peer = arrival.peer();
-        let node = Arc::clone(&self.node);
-        let options = node.options();
-        let Some(stranger) = node.figures().strangers.take(options.strangers_max) else {
-            node.figures().refused(Why::Busy);
-            debug!(%peer, "too many connections that have proved nothing");
-            return;
+        let stranger = self.strangers.admit();
+        let late = async {
+            stranger.evicted().await;
+            self.node.figures().refused(Why::Evicted);
+            debug!(%peer, "it has proved nothing, and makes room for others");
+            None
         };
+        let guest = or(self.probe(arrival, &stranger), late).await;
+        drop(stranger);
+        match guest {
+            Some(Guest::Control(_place, speaker, channel)) => {
+                let ended = self.control(speaker, channel).await;
+                debug!(%peer, session = speaker.session.get(), ?ended, "control connection ended");
+            }
+            Some(Guest::Memory(_place, ticket, incoming)) => {
+                let ended = self.memory(incoming, ticket).await;
+                debug!(%peer, session = ticket.session.get(), ?ended, "memory connection ended");
+            }
+            None => {}
+        }
+    }
+
+    /// Has a stranger prove itself. No guest is lost on the way: nothing is awaited between the proof and the answer, or
+    /// the stranger is judged before.
+    async fn probe(&self, arrival: Arrival, stranger: &Stranger) -> Option<Guest<'_>> {
+        let peer = arrival.peer();
+        let node = &*self.node;
+        let options = node.options();
         let incoming = match within(options.handshake_limit, arrival.request()).await {
             Ok(incoming) => incoming,
             Err(error) => {
@@ -112,55 +142,54 @@ impl Visit {
                 } else {
                     debug!(%peer, %error, "no connect request");
                 }
-                return;
+                return None;
             }
         };
-        match incoming.request().purpose {
-            Purpose::Control => {
-                let Some(_place) = node.figures().controls.take(options.connections_max) else {
-                    return self.refuse(incoming, Refusal::Busy).await;
-                };
-                match within(options.handshake_limit, self.shake(incoming)).await {
-                    Ok(Some((speaker, channel))) => {
-                        drop(stranger);
-                        let ended = self.control(speaker, channel).await;
-                        debug!(%peer, session = speaker.session.get(), ?ended, "control connection ended");
-                    }
-                    Ok(None) => {}
-                    Err(error) => {
-                        if error.kind() == io::ErrorKind::TimedOut {
-                            node.figures().refused(Why::Silent);
+        let refusal = match incoming.request().purpose {
+            Purpose::Control => match node.figures().controls.take(options.connections_max) {
+                Some(place) => {
+                    let shaken = self.shake(incoming, stranger);
+                    match within(options.handshake_limit, shaken).await {
+                        Ok(Some((speaker, channel))) => {
+                            return Some(Guest::Control(place, speaker, channel));
                         }
-                        debug!(%peer, %error, "no handshake");
+                        Ok(None) => {}
+                        Err(error) => {
+                            if error.kind() == io::ErrorKind::TimedOut {
+                                node.figures().refused(Why::Silent);
+                            }
+                            debug!(%peer, %error, "no handshake");
+                        }
                     }
+                    return None;
                 }
-            }
+                None => Refusal::Busy,
+            },
             Purpose::Memory {
                 session,
                 slot,
                 counter,
                 proof,
-            } => {
-                let Some(_place) = node.figures().memories.take(options.connections_max) else {
-                    return self.refuse(incoming, Refusal::Busy).await;
-                };
-                let join = Join {
-                    session,
-                    slot,
-                    counter,
-                };
-                let joined = node.sessions().join(&join, &proof, node.now_ns());
-                match joined {
-                    Ok(ticket) => {
-                        drop(stranger);
-                        let ended = self.memory(incoming, ticket).await;
-                        debug!(%peer, session, slot, ?ended, "memory connection ended");
+            } => match node.figures().memories.take(options.connections_max) {
+                Some(place) => {
+                    let join = Join {
+                        session,
+                        slot,
+                        counter,
+                    };
+                    let joined = node.sessions().join(&join, &proof, node.now_ns());
+                    match joined {
+                        Ok(ticket) => return Some(Guest::Memory(place, ticket, incoming)),
+                        Err(refusal) => refusal,
                     }
-                    Err(refusal) => self.refuse(incoming, refusal).await,
                 }
-            }
-            Purpose::Peer => self.refuse(incoming, Refusal::Purpose).await,
-        }
+                None => Refusal::Busy,
+            },
+            Purpose::Peer => Refusal::Purpose,
+        };
+        stranger.judged();
+        self.refuse(incoming, refusal).await;
+        None
     }
 
     async fn refuse(&self, incoming: Incoming, refusal: Refusal) {
@@ -174,7 +203,11 @@ impl Visit {
         let _ = within(self.node.options().handshake_limit, reject).await;
     }
 
-    async fn shake(&self, incoming: Incoming) -> io::Result<Option<(Speaker, MessageChannel)>> {
+    async fn shake(
+        &self,
+        incoming: Incoming,
+        stranger: &Stranger,
+    ) -> io::Result<Option<(Speaker, MessageChannel)>> {
         let peer = incoming.peer();
         let mut channel = incoming.accept_control().await?;
         let needs_token = self.node.options().token.is_some();
@@ -194,6 +227,7 @@ impl Visit {
                 })
             }
         };
+        stranger.judged();
         match opened {
             Ok((speaker, welcome)) => {
                 channel.send(&welcome).await?;
@@ -356,10 +390,7 @@ pub(super) fn executor(
 ) -> Result<JoinHandle<()>, StartError> {
     let failed = |reason: String| StartError::Thread { index, reason };
     let (ready, is_ready) = mpsc::channel();
-    let visit = Visit {
-        node: Arc::clone(node),
-        house: house.clone(),
-    };
+    let (node, house) = (Arc::clone(node), house.clone());
     let name = format!("memnode-{index}");
     let builder = LocalExecutorBuilder::new(Placement::Unbound)
         .name(&name)
@@ -371,6 +402,14 @@ pub(super) fn executor(
             Err(error) => say(Err(error.to_string())),
             Ok(executor) => executor.run(async {
                 say(Ok(()));
+                let options = node.options();
+                let share = options.strangers_max.div_ceil(options.threads);
+                let strangers = Strangers::new(share);
+                let visit = Visit {
+                    node,
+                    house,
+                    strangers,
+                };
                 live(lobby, accepting, visit).await;
             }),
         }

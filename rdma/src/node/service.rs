@@ -1,7 +1,8 @@
 //! What a memory node's threads share, and how it answers requests: no socket, no task.
 //!
-//! - I1: the sessions are locked for a few steps only, never while anything is awaited.
-//! - I2: extents are claimed for a session only while it cannot be over; what it held is taken back only when it is.
+//! - I1: the sessions are locked for a few steps only: never while anything is awaited, or the table is searched.
+//! - I2: extents are claimed for a session only while it cannot be over, which a request that is being performed sees to;
+//!   what it held is taken back only when it is.
 //!
 //! The one place of the node that reads a clock; sessions are handed the time.
 
@@ -31,6 +32,18 @@ pub(super) struct Service {
     sessions: Mutex<Sessions<Closer>>,
     started: Instant,
     stopping: AtomicBool,
+}
+
+/// Says that a request was performed, however that went.
+struct Done<'a> {
+    node: &'a Service,
+    speaker: Speaker,
+}
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.node.sessions().done(self.speaker);
+    }
 }
 
 pub(super) fn nanoseconds(time: Duration) -> u64 {
@@ -180,9 +193,11 @@ impl Service {
 
     pub(super) fn perform(&self, speaker: Speaker, message: &[u8]) -> Result<Reply, Refused> {
         let request = Request::decode(message)?;
-        // Held to the end: the session cannot be over, nor what it held taken back, before a claim for it is settled.
-        let mut sessions = self.sessions();
-        sessions.request(speaker, self.now_ns())?;
+        self.sessions().request(speaker, self.now_ns())?;
+        let _done = Done {
+            node: self,
+            speaker,
+        };
         match request {
             Request::Hello { .. } | Request::Prove { .. } => Err(Refused::OutOfTurn),
             Request::Heartbeat => Ok(Reply::Renewed),
@@ -197,12 +212,9 @@ impl Service {
                 add(&self.figures.chunks_freed, 1);
                 Ok(Reply::Freed)
             }
-            Request::Statistics => {
-                drop(sessions);
-                Ok(Reply::Statistics(self.statistics()))
-            }
+            Request::Statistics => Ok(Reply::Statistics(self.statistics())),
             Request::Bye => {
-                sessions.bye(speaker);
+                self.sessions().bye(speaker);
                 Ok(Reply::Farewell)
             }
         }

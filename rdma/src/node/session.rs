@@ -8,7 +8,8 @@
 //!   of an old one lands after the new one's.
 //! - I2: a session is over only when none of its lines lives, so that nothing of it can still reach an extent that is
 //!   taken back.
-//! - I3: a slot takes each counter once, and only upwards.
+//! - I3: the same holds while extents are being claimed for it.
+//! - I4: a slot takes each counter once, and only upwards.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -69,6 +70,8 @@ pub(crate) struct Session<L> {
     lines: BTreeMap<u64, Living<L>>,
     /// The highest counter of each slot.
     counters: HashMap<u32, u64>,
+    /// Requests that are being performed.
+    requests: u32,
 }
 
 impl<L: Line> Session<L> {
@@ -81,6 +84,7 @@ impl<L: Line> Session<L> {
             control: 0,
             lines: BTreeMap::new(),
             counters: HashMap::new(),
+            requests: 0,
         }
     }
 
@@ -94,7 +98,8 @@ impl<L: Line> Session<L> {
 
     /// Why it ended, once nothing of it lives.
     pub(crate) fn over(&self) -> Option<End> {
-        self.end.filter(|_| self.lines.is_empty())
+        let idle = self.lines.is_empty() && self.requests == 0;
+        self.end.filter(|_| idle)
     }
 
     pub(crate) fn end(&mut self, end: End) {
@@ -183,6 +188,16 @@ impl<L: Line> Session<L> {
 
     pub(crate) fn ended(&mut self, ticket: u64) {
         self.lines.remove(&ticket);
+    }
+
+    /// A request begins to be performed.
+    pub(crate) fn begin(&mut self) {
+        self.requests += 1;
+    }
+
+    /// It was performed.
+    pub(crate) fn done(&mut self) {
+        self.requests -= 1;
     }
 
     pub(crate) fn lines(&self) -> usize {

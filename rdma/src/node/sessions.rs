@@ -1,7 +1,8 @@
 //! All sessions of a memory node, as a plain state machine: no clock, no socket, no task. The time is handed in.
 //!
 //! - I1: an id is never used twice: its high half is random in each life of the node, its low half counts up.
-//! - I2: each session that was opened is handed out by [`Sessions::over`] exactly once, after its last line has ended.
+//! - I2: each session that was opened is handed out by [`Sessions::over`] exactly once, after its last line has ended and
+//!   its last request was performed.
 
 use std::collections::HashMap;
 use std::io;
@@ -125,7 +126,7 @@ impl<L: Line> Sessions<L> {
         Ok(Speaker { session, control })
     }
 
-    /// A request came: the lease is renewed.
+    /// A request came: the lease is renewed, and the session is not over before [`Sessions::done`].
     pub(crate) fn request(&mut self, speaker: Speaker, now_ns: u64) -> Result<(), Refused> {
         let lease_end_ns = now_ns.saturating_add(self.lease_ns);
         let live = self
@@ -135,7 +136,15 @@ impl<L: Line> Sessions<L> {
             return Err(Refused::TakenOver);
         }
         live.renew(lease_end_ns);
+        live.begin();
         Ok(())
+    }
+
+    /// A request that [`Sessions::request`] said yes to was performed.
+    pub(crate) fn done(&mut self, speaker: Speaker) {
+        if let Some(session) = self.sessions.get_mut(&speaker.session) {
+            session.done();
+        }
     }
 
     /// Ends a session. Without effect if another connection speaks for it now.
@@ -340,6 +349,7 @@ mod tests {
         assert_eq!(sessions.request(old, 60), Err(Refused::TakenOver));
         sessions.bye(old);
         assert_eq!(sessions.request(new, 149), Ok(()));
+        sessions.done(new);
         assert_eq!(sessions.request(new, 249), Err(Refused::NoSession));
         assert_eq!(sessions.resume(old.session, 249), Err(Refused::NoSession));
         let over = Over {
@@ -354,6 +364,7 @@ mod tests {
     enum Act {
         Open,
         Request(usize),
+        Done(usize),
         Resume(usize),
         Bye(usize),
         Join(usize, u32),
@@ -368,6 +379,7 @@ mod tests {
         let act = prop_oneof![
             2 => Just(Act::Open),
             2 => which.clone().prop_map(Act::Request),
+            2 => which.clone().prop_map(Act::Done),
             1 => which.clone().prop_map(Act::Resume),
             1 => which.clone().prop_map(Act::Bye),
             4 => (which.clone(), 0u32..2).prop_map(|(which, slot)| Act::Join(which, slot)),
@@ -395,6 +407,8 @@ mod tests {
             // What a client may rely on: until when its session lives.
             let mut lease: HashMap<OwnerId, u64> = HashMap::new();
             let mut lines: Vec<Seen> = Vec::new();
+            // Requests that are being performed.
+            let mut requests: Vec<Speaker> = Vec::new();
             let mut over: HashSet<OwnerId> = HashSet::new();
             for act in acts {
                 match act {
@@ -406,7 +420,7 @@ mod tests {
                         let speaker = speakers[which];
                         let live = lease[&speaker.session] > now_ns;
                         let done = if matches!(act, Act::Request(_)) {
-                            sessions.request(speaker, now_ns)
+                            sessions.request(speaker, now_ns).map(|()| requests.push(speaker))
                         } else {
                             sessions.resume(speaker.session, now_ns).map(|new| speakers[which] = new)
                         };
@@ -414,6 +428,9 @@ mod tests {
                         if live {
                             lease.insert(speaker.session, now_ns + LEASE_NS);
                         }
+                    }
+                    Act::Done(which) if which < requests.len() => {
+                        sessions.done(requests.swap_remove(which));
                     }
                     Act::Bye(which) if which < speakers.len() => {
                         sessions.bye(speakers[which]);
@@ -449,6 +466,8 @@ mod tests {
                         prop_assert!(lease[&one.session] <= now_ns, "its lease goes on");
                         let alive = lines.iter().any(|line| line.ticket.session == one.session);
                         prop_assert!(!alive, "a line of it lives");
+                        let busy = requests.iter().any(|speaker| speaker.session == one.session);
+                        prop_assert!(!busy, "a request of it is being performed");
                     },
                     _ => {}
                 }
@@ -461,6 +480,9 @@ mod tests {
             for line in lines {
                 prop_assert!(line.served.is_none_or(|wire| wire.0.get()), "not told to close");
                 sessions.ended(line.ticket);
+            }
+            for speaker in requests {
+                sessions.done(speaker);
             }
             over.extend(sessions.over(now_ns).into_iter().map(|one| one.session));
             prop_assert_eq!(over.len(), lease.len());

@@ -40,9 +40,10 @@ pub struct NodeOptions {
     pub sessions_max: usize,
     /// Control connections at a time, and as many memory connections again.
     pub connections_max: u64,
-    /// Connections that have not yet proved anything, at a time.
-    pub strangers_max: u64,
-    /// How long one of these may take.
+    /// Connections that have not yet proved anything, at a time; each thread has its share of them, one at least. The
+    /// oldest makes room for the next.
+    pub strangers_max: usize,
+    /// How long one of these may take at each step.
     pub handshake_limit: Duration,
 }
 

@@ -1,6 +1,7 @@
 //! A whole node with clients over real sockets of this machine.
 
 use std::future::Future;
+use std::io::Read;
 use std::time::Duration;
 
 use glommio::timer::Timer;
@@ -93,8 +94,8 @@ fn chunks_are_handed_out_and_come_back() {
         let error = two.free_chunk(run).await.unwrap_err();
         let not_owned = Refused::NotOwned { count: 2 };
         assert!(matches!(error, SessionError::Refused(refused) if refused == not_owned));
-        let error = two.allocate_chunk(3 * EXTENT).await.unwrap_err();
-        let (asked, free) = (3 * EXTENT, 4 * EXTENT);
+        let error = two.allocate_chunk(4 * EXTENT).await.unwrap_err();
+        let (asked, free) = (4 * EXTENT, 4 * EXTENT);
         assert!(
             matches!(error, SessionError::Exhausted { asked_bytes, free_bytes }
                 if (asked_bytes, free_bytes) == (asked, free)),
@@ -134,7 +135,8 @@ fn a_chunk_lies_in_one_region() {
                 }
             };
             assert_eq!(left, (11 - count * runs.len() as u64) * EXTENT);
-            assert!(!runs.is_empty());
+            let whole = 2 * (5 / count) + 1 / count;
+            assert_eq!(runs.len() as u64, whole, "runs of {count}");
             for run in runs {
                 let start = session.map().slice(run.first(), 0).unwrap();
                 let last = session.map().slice(run.first() + run.count() - 1, 0);
@@ -410,6 +412,48 @@ fn the_silent_are_dropped_and_the_many_limited() {
         );
         drop((two, three));
         mine.heartbeat().await.unwrap();
+    });
+    node.stop();
+}
+
+#[test]
+fn the_silent_keep_nobody_out() {
+    let strangers_max = 16;
+    let node = MemoryNode::start(NodeOptions {
+        // Only what makes room for others ends a silent connection.
+        handshake_limit: Duration::from_secs(1 << 20),
+        strangers_max,
+        threads: 1,
+        ..options()
+    })
+    .unwrap();
+    run(async {
+        let silent = || std::net::TcpStream::connect(node.address()).expect("it listens");
+        let mut crowd: Vec<_> = (0..64).map(|_| silent()).collect();
+        // Some are silent only after they said what they are for.
+        let mut shy = channel(&node).await;
+        let mut mine = session(&node).await;
+        for _ in 0..20 {
+            // Fewer than there are places at a time: whoever goes on at once is not the oldest.
+            crowd.extend((0..strangers_max - 1).map(|_| silent()));
+            let mut other = session(&node).await;
+            let run = other.allocate_chunk(EXTENT).await.unwrap();
+            mine.resume(channel(&node).await).await.unwrap();
+            let request = mine.memory_request(0);
+            let joined = connect_queue(node.address(), &request, LIMIT).await;
+            assert!(!joined.unwrap().is_dead());
+            other.free_chunk(run).await.unwrap();
+            other.bye().await.unwrap();
+        }
+        assert!(shy.receive().await.is_err(), "it may stay silent");
+        mine.heartbeat().await.unwrap();
+        // No more are left than there are places for.
+        let least = (crowd.len() + 1 - strangers_max) as u64;
+        until(&node, |now| now.refusals >= least).await;
+        let evicted = node.figures().statistics().refusals;
+        assert_eq!(refusals(&node), [("evicted", evicted)]);
+        let mut first = crowd.swap_remove(0);
+        assert!(!matches!(first.read(&mut [0]), Ok(1..)));
     });
     node.stop();
 }

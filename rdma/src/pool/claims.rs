@@ -143,15 +143,18 @@ impl Seen {
         let words = u32::try_from(self.words.len()).ok()?;
         let start = u32::try_from(random.below(u64::from(words))).ok()?;
         let from = u32::try_from(random.below(u64::from(WORD_BITS))).ok()?;
-        for word in (start..words).chain(0..start) {
-            let place = word as usize;
-            let mut taken = self.words[place] | self.mine[place];
-            while let Some(run) = ExtentRun::find(word, taken, count, from) {
-                let bytes = u64::from(count) * map.extent_bytes;
-                if count == 1 || map.contiguous_bytes(run) == bytes {
-                    return Some(run);
+        for starts in ExtentRun::starts(count) {
+            for word in (start..words).chain(0..start) {
+                let place = word as usize;
+                let taken = self.words[place] | self.mine[place];
+                let mut starts = starts;
+                while let Some(run) = ExtentRun::find(word, taken, starts, count, from) {
+                    let bytes = u64::from(count) * map.extent_bytes;
+                    if count == 1 || map.contiguous_bytes(run) == bytes {
+                        return Some(run);
+                    }
+                    starts &= !(1 << (run.first() % WORD_BITS));
                 }
-                taken |= 1 << (run.first() % WORD_BITS);
             }
         }
         None

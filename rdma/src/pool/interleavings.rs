@@ -142,7 +142,10 @@ async fn claim_and_free(gate: Gate, count: u32) {
     let (world, id) = (Rc::clone(&gate.world), id_of(gate.script));
     let Ok(mut seen) = gate.load(Place::Bitmap(0)).await;
     for _ in 0..2 {
-        let Some(run) = ExtentRun::find(0, seen | !world.valid, count, 0) else {
+        let starts = ExtentRun::starts(count);
+        let mut runs =
+            starts.filter_map(|starts| ExtentRun::find(0, seen | !world.valid, starts, count, 0));
+        let Some(run) = runs.next() else {
             return;
         };
         let Ok(tried) = protocol::claim(&gate, id, run, seen).await;

@@ -15,7 +15,8 @@
 //!   region 0: | extent 0 | 1 | 2 |   region 1: | extent 3 | 4 |
 //! ```
 //!
-//! - I1: an extent lies in one region, a run of extents in one bitmap word.
+//! - I1: an extent lies in one region, a run of extents in one bitmap word: what is free on both sides of a word's end is
+//!   two runs. Any other is found, wherever it begins.
 //! - I2: a map that passed [`NodeMap::validate`] makes no sum here overflow.
 //!
 //! Limits: extents of 64 KiB to 1 GiB, 2^24 of them and 4096 regions a node.
@@ -101,24 +102,37 @@ impl ExtentRun {
         (u64::MAX >> (WORD_BITS - self.count)) << (self.first % WORD_BITS)
     }
 
-    /// A free run of a bitmap word, aligned to its length rounded up to a power of two: of several, the first at or
-    /// after bit `from`, around the end.
-    pub(crate) fn find(word: u32, value: u64, count: u32, from: u32) -> Option<Self> {
+    /// Where in a bitmap word runs of a length may begin, one answer after the other: aligned to the length rounded up
+    /// to a power of two, so that they do not cut up what is free; and only if there is no such run, anywhere.
+    pub(crate) fn starts(count: u32) -> impl Iterator<Item = u64> {
+        let aligned = match count.max(1).checked_next_power_of_two() {
+            Some(align @ 1..WORD_BITS) => u64::MAX / ((1 << align) - 1),
+            _ => 1,
+        };
+        let rest = (aligned != u64::MAX).then_some(u64::MAX);
+        std::iter::once(aligned).chain(rest)
+    }
+
+    /// A free run of a bitmap word that begins at a bit of `starts`: of several, the first at or after bit `from`, around
+    /// the end.
+    pub(crate) fn find(
+        word: u32,
+        value: u64,
+        mut starts: u64,
+        count: u32,
+        from: u32,
+    ) -> Option<Self> {
         if count == 0 || count > WORD_BITS {
             return None;
         }
         // Bit b stays if b and the `have - 1` bits above it are free.
-        let (mut starts, mut have) = (!value, 1);
+        let (mut free, mut have) = (!value, 1);
         while have < count {
             let step = have.min(count - have);
-            starts &= starts >> step;
+            free &= free >> step;
             have += step;
         }
-        let aligned = match count.next_power_of_two() {
-            WORD_BITS => 1,
-            align => u64::MAX / ((1 << align) - 1),
-        };
-        starts &= aligned;
+        starts &= free;
         if starts == 0 {
             return None;
         }
@@ -473,17 +487,20 @@ mod tests {
         #[test]
         fn a_run_is_found_exactly_if_there_is_one(value in any::<u64>(), also in any::<u64>(), count in 1u32..=64, from in 0u32..64) {
             let value = value & also;
-            let align = count.next_power_of_two();
-            let free = |first: u32| (first..first + count).all(|bit| value >> bit & 1 == 0);
-            let oracle: Vec<u32> = (0..64).step_by(align as usize).filter(|&first| free(first)).collect();
-            let wanted = oracle.iter().find(|&&first| first >= from).or(oracle.first());
-            let found = ExtentRun::find(3, value, count, from);
-            prop_assert_eq!(found.map(ExtentRun::first), wanted.map(|first| 3 * 64 + first));
-            if let Some(run) = found {
-                prop_assert_eq!(run.mask() & value, 0);
-                prop_assert_eq!(run.mask().count_ones(), count);
-                prop_assert_eq!(run.word(), 3);
+            let free = |first: u32| first + count <= 64 && (first..first + count).all(|bit| value >> bit & 1 == 0);
+            let aligns = [count.next_power_of_two(), 1];
+            for (align, starts) in aligns.into_iter().zip(ExtentRun::starts(count)) {
+                let oracle: Vec<u32> = (0..64).step_by(align as usize).filter(|&first| free(first)).collect();
+                let wanted = oracle.iter().find(|&&first| first >= from).or(oracle.first());
+                let found = ExtentRun::find(3, value, starts, count, from);
+                prop_assert_eq!(found.map(ExtentRun::first), wanted.map(|first| 3 * 64 + first));
+                if let Some(run) = found {
+                    prop_assert_eq!(run.mask() & value, 0);
+                    prop_assert_eq!(run.mask().count_ones(), count);
+                    prop_assert_eq!(run.word(), 3);
+                }
             }
+            prop_assert_eq!(ExtentRun::starts(count).count(), 2 - usize::from(count == 1));
         }
     }
 
@@ -494,7 +511,11 @@ mod tests {
         assert!(ExtentRun::new(65, 64).is_none());
         assert!(ExtentRun::new(u32::MAX, 2).is_none());
         assert_eq!(ExtentRun::new(u32::MAX, 1).unwrap().extents().count(), 1);
-        assert_eq!(ExtentRun::find(0, 0, 65, 0), None);
+        for count in [0, 65, u32::MAX] {
+            for starts in ExtentRun::starts(count) {
+                assert_eq!(ExtentRun::find(0, 0, starts, count, 0), None);
+            }
+        }
     }
 
     #[test]

@@ -138,25 +138,27 @@ impl Table {
         let words = map::bitmap_words_for(self.extents);
         // ORDERING: relaxed; it is only a hint where to begin.
         let start = self.cursor.load(Ordering::Relaxed) % words;
-        for step in 0..words {
-            let word = (start + step) % words;
-            let mut seen = self.get(Place::Bitmap(word));
-            // Starts of runs that are not to be tried again: each turn is a step forward, ours or somebody else's.
-            let mut passed = 0;
-            while let Some(run) = ExtentRun::find(word, seen | passed, count, 0) {
-                if !fits(run) {
-                    passed |= 1 << (run.first() % WORD_BITS);
-                    continue;
-                }
-                match now(protocol::claim(&self, owner, run, seen)) {
-                    Tried::Claimed(_) => {
-                        self.cursor.store(word, Ordering::Relaxed);
-                        return Some(run);
+        for starts in ExtentRun::starts(count) {
+            for step in 0..words {
+                let word = (start + step) % words;
+                let mut seen = self.get(Place::Bitmap(word));
+                // What is not to be tried again: each turn is a step forward, ours or somebody else's.
+                let (mut starts, mut passed) = (starts, 0);
+                while let Some(run) = ExtentRun::find(word, seen | passed, starts, count, 0) {
+                    if !fits(run) {
+                        starts &= !(1 << (run.first() % WORD_BITS));
+                        continue;
                     }
-                    Tried::Conflict(word) => seen = word,
-                    Tried::Refused(word) => {
-                        seen = word;
-                        passed |= run.mask();
+                    match now(protocol::claim(&self, owner, run, seen)) {
+                        Tried::Claimed(_) => {
+                            self.cursor.store(word, Ordering::Relaxed);
+                            return Some(run);
+                        }
+                        Tried::Conflict(word) => seen = word,
+                        Tried::Refused(word) => {
+                            seen = word;
+                            passed |= run.mask();
+                        }
                     }
                 }
             }

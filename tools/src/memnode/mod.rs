@@ -260,7 +260,11 @@ fn serve(arguments: &Arguments) -> Result<()> {
         warn!("no token: anybody who can reach {requested} can read and write all of the memory");
     }
     let server = match listener {
-        Some(listener) => Some(http::serve(listener, handle.figures())?),
+        Some(listener) => Some(http::serve(
+            listener,
+            handle.figures(),
+            http::Limits::default(),
+        )?),
         None => None,
     };
     let mut out = io::stdout();

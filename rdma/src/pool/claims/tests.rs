@@ -67,6 +67,25 @@ fn runs_lie_in_one_region() {
 }
 
 #[test]
+fn a_run_is_found_wherever_it_lies() {
+    // No region begins where a run of its length would be aligned.
+    let nodes = [TestNode::new(&[3, 5, 5, 40, 7], 0)];
+    let claims = claims(&nodes, 1);
+    block_on(async {
+        let mut held = Vec::new();
+        for count in [40, 7, 5, 5, 3] {
+            let claim = claims.claim(count).await.unwrap();
+            held.push(claim.expect("a region is as long"));
+        }
+        assert_eq!(claims.claim(1).await.unwrap(), None);
+        for claim in held {
+            claims.free(claim).await.unwrap();
+        }
+    });
+    clean(&nodes[0], 0);
+}
+
+#[test]
 fn others_claims_are_seen_by_conflict_and_by_reading() {
     let nodes = [TestNode::new(&[64], 0)];
     let (first, second) = (claims(&nodes, 1), claims(&nodes, 2));
