@@ -14,17 +14,15 @@
 //! - I2: whoever looks after it by [`NodeConnections::tend`] sends a heartbeat at least three times a lease.
 
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::time::Duration;
 
 use farcore_tuning::Clock;
 use glommio::timer::Timer;
 
-use crate::address::{FabricAddress, Scheme};
+use crate::address::FabricAddress;
+use crate::berth::Berth;
 use crate::node::{NodeSession, SessionError, Token};
-use crate::tcp::{
-    Berth, ConnectError, Connected, Refusal, connect_control, connect_queue, resolve,
-};
+use crate::tcp::{ConnectError, Refusal, connect_control, resolve};
 
 /// No try is cut shorter for a lease's sake.
 const SHORTEST: Duration = Duration::from_millis(50);
@@ -71,8 +69,8 @@ impl ConnectOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {
-    /// No backend of this build speaks the address's scheme.
-    #[error("{0}: this build has no such fabric")]
+    /// The endpoint is of another fabric.
+    #[error("{0}: the endpoint does not speak this scheme")]
     Scheme(FabricAddress),
     /// A connection could not be made.
     #[error("{0}")]
@@ -126,7 +124,7 @@ pub struct NodeConnections {
     options: ConnectOptions,
     session: NodeSession,
     /// The queue pairs to be kept connected; their places are their slots.
-    berths: Vec<Rc<Berth>>,
+    berths: Vec<Berth>,
     clock: Clock,
     /// The control connection works.
     answers: bool,
@@ -163,10 +161,8 @@ async fn within<T>(
 }
 
 async fn socket_address(address: &FabricAddress) -> Result<SocketAddr, ManagerError> {
-    match address.scheme() {
-        Scheme::Tcp => Ok(resolve(address.host(), address.port()).await?),
-        _ => Err(ManagerError::Scheme(address.clone())),
-    }
+    // The control connection is TCP's, whatever carries the requests.
+    Ok(resolve(address.host(), address.port()).await?)
 }
 
 async fn open(
@@ -222,7 +218,7 @@ impl NodeConnections {
     }
 
     /// Has a queue pair kept connected from now on.
-    pub fn keep(&mut self, berth: Rc<Berth>) {
+    pub fn keep(&mut self, berth: Berth) {
         self.berths.push(berth);
     }
 
@@ -241,24 +237,24 @@ impl NodeConnections {
             if !self.berths[slot].is_empty() {
                 continue;
             }
-            self.berths[slot].set_connecting(true);
-            let connected = self.join(slot).await;
-            self.berths[slot].set_connecting(false);
-            self.berths[slot].offer(connected?);
+            let berth = self.berths[slot].clone();
+            self.join(slot, &berth).await?;
             mended = Mended::Connected;
         }
         Ok(mended)
     }
 
-    /// A connection of its own for a queue pair that is not kept: for claiming extents, say. Slots of kept ones are taken.
+    /// Connects a queue pair that is not kept: one for claiming extents, say. Slots of kept ones are taken.
     ///
     /// # Errors
     /// [`ManagerError`].
-    pub async fn join(&mut self, slot: usize) -> Result<Connected, ManagerError> {
+    pub async fn join(&mut self, slot: usize, berth: &Berth) -> Result<(), ManagerError> {
         let place = socket_address(&self.address).await?;
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         let request = self.session.memory_request(slot);
-        Ok(connect_queue(place, &request, self.options.limit).await?)
+        berth
+            .connect(&self.address, place, &request, self.options.limit)
+            .await
     }
 
     /// Looks after everything once: a heartbeat if it is time, queue pairs that lost their connection, a session to be
@@ -409,8 +405,8 @@ mod tests {
             let opened = NodeConnections::open(address, ConnectOptions::default()).await;
             let mut connections = opened.expect("a node that listens");
             let mut endpoint = TcpEndpoint::new(2, 4, u64::MAX, Exposed::default());
-            connections.keep(endpoint.berth(0));
-            connections.keep(endpoint.berth(1));
+            connections.keep(Berth::Tcp(endpoint.berth(0)));
+            connections.keep(Berth::Tcp(endpoint.berth(1)));
             connections.connect().await.expect("a node that listens");
             for queue in 0..2 {
                 endpoint.renew(queue);

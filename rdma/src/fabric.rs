@@ -4,11 +4,17 @@
 
 use std::sync::Arc;
 
+use crate::address::{FabricAddress, Scheme};
+use crate::berth::Berth;
+
 use crate::embedded::EmbeddedEndpoint;
 use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::region::Region;
-use crate::tcp::TcpEndpoint;
+use crate::tcp::{Exposed, TcpEndpoint};
+use crate::verbs_options::VerbsOptions;
 use crate::work::{Completion, LocalKey, WorkRequest};
+#[cfg(feature = "verbs")]
+use crate::{tcp, verbs};
 
 /// An endpoint of any backend.
 #[derive(Debug)]
@@ -17,13 +23,135 @@ pub enum FabricEndpoint {
     Embedded(EmbeddedEndpoint),
     /// Memory nodes over sockets.
     Tcp(TcpEndpoint),
+    /// Memory nodes over an RDMA device.
+    #[cfg(feature = "verbs")]
+    Verbs(verbs::VerbsEndpoint),
 }
+
+/// How an endpoint to memory nodes is made.
+#[derive(Clone, Debug)]
+pub struct FabricOptions {
+    /// Queue pairs.
+    pub queues: usize,
+    /// Requests that each holds, and as many receives.
+    pub depth: usize,
+    /// How long a peer may leave everything unanswered before it counts as lost, in nanoseconds.
+    pub limit_ns: u64,
+    /// Device and queue pairs, where the nodes are reached over an RDMA device.
+    pub verbs: VerbsOptions,
+}
+
+/// Why there is no endpoint to some nodes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FabricError {
+    /// This build does not speak the scheme.
+    #[error("{0}: this build has no verbs: build it with `--features verbs`")]
+    NoVerbs(FabricAddress),
+    /// The nodes are not of one fabric.
+    #[error(
+        "{one} and {other} are of different fabrics: an endpoint takes either sockets or RDMA devices"
+    )]
+    Mixed {
+        /// A node.
+        one: FabricAddress,
+        /// Another.
+        other: FabricAddress,
+    },
+    /// There is no node.
+    #[error("no memory node is named")]
+    NoNodes,
+    /// The device cannot be used as asked.
+    #[cfg(feature = "verbs")]
+    #[error(transparent)]
+    Verbs(#[from] verbs::VerbsError),
+    /// The way to a node cannot be found.
+    #[cfg(feature = "verbs")]
+    #[error(transparent)]
+    Connect(#[from] tcp::ConnectError),
+}
+
+impl FabricEndpoint {
+    /// An endpoint for nodes like these, its queue pairs not yet connected. To be called on the thread that uses it, in a
+    /// glommio executor. Over RDMA-CM without a device's name, the route to the first node chooses the device.
+    ///
+    /// # Errors
+    /// [`FabricError`].
+    #[allow(
+        clippy::unused_async,
+        reason = "a route is looked up where there are verbs"
+    )]
+    pub async fn open(
+        nodes: &[FabricAddress],
+        options: &FabricOptions,
+    ) -> Result<Self, FabricError> {
+        let first = nodes.first().ok_or(FabricError::NoNodes)?;
+        let sockets = first.scheme() == Scheme::Tcp;
+        let stranger = |node: &&FabricAddress| (node.scheme() == Scheme::Tcp) != sockets;
+        if let Some(other) = nodes.iter().find(stranger) {
+            return Err(FabricError::Mixed {
+                one: first.clone(),
+                other: other.clone(),
+            });
+        }
+        if sockets {
+            let (queues, depth) = (options.queues, options.depth);
+            let endpoint = TcpEndpoint::new(queues, depth, options.limit_ns, Exposed::default());
+            return Ok(Self::Tcp(endpoint));
+        }
+        #[cfg(feature = "verbs")]
+        {
+            let mut wanted = options.verbs.clone();
+            if wanted.device.is_none() && first.scheme() == Scheme::Rdma {
+                let place = tcp::resolve(first.host(), first.port()).await?;
+                wanted.device = Some(verbs::device_for(place, LIMIT).await?);
+            }
+            let endpoint = verbs::VerbsEndpoint::open(&verbs::EndpointOptions {
+                verbs: wanted,
+                queues: options.queues,
+                depth: options.depth,
+                limit_ns: options.limit_ns,
+                access: verbs::Access::Local,
+            })?;
+            Ok(Self::Verbs(endpoint))
+        }
+        #[cfg(not(feature = "verbs"))]
+        Err(FabricError::NoVerbs(first.clone()))
+    }
+
+    /// Bytes that an endpoint takes beside its regions, and what a device's library keeps.
+    #[must_use]
+    pub fn bytes_for(scheme: Scheme, queues: usize, depth: usize) -> u64 {
+        match scheme {
+            #[cfg(feature = "verbs")]
+            Scheme::Rdma | Scheme::RdmaTcp => verbs::VerbsEndpoint::bytes_for(queues, depth),
+            _ => TcpEndpoint::bytes_for(queues, depth),
+        }
+    }
+
+    /// Where connections for a queue pair are handed over; `None` where there are none to be made.
+    #[must_use]
+    pub fn berth(&self, queue: usize) -> Option<Berth> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Tcp(endpoint) => Some(Berth::Tcp(endpoint.berth(queue))),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(endpoint) => Some(Berth::Verbs(endpoint.berth(queue))),
+        }
+    }
+}
+
+/// How long a route is looked for.
+#[cfg(feature = "verbs")]
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
 
 macro_rules! either {
     ($self:ident, $endpoint:ident => $call:expr) => {
         match $self {
             Self::Embedded($endpoint) => $call,
             Self::Tcp($endpoint) => $call,
+            #[cfg(feature = "verbs")]
+            Self::Verbs($endpoint) => $call,
         }
     };
 }

@@ -6,6 +6,7 @@
 //! no clock: the time is handed in.
 
 mod address;
+mod berth;
 mod connection_manager;
 mod devices;
 mod embedded;
@@ -26,15 +27,17 @@ pub mod tcp;
 mod testing;
 #[cfg(feature = "verbs")]
 pub mod verbs;
+mod verbs_options;
 mod work;
 
 pub use address::{AddressError, FabricAddress, Scheme};
+pub use berth::Berth;
 pub use connection_manager::{Change, ConnectOptions, ManagerError, NodeConnections};
 pub use devices::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices};
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
 pub use endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 pub use executor::run_local;
-pub use fabric::FabricEndpoint;
+pub use fabric::{FabricEndpoint, FabricError, FabricOptions};
 pub use initiator::{
     CompareAndSwap, Initiator, InitiatorError, InitiatorOptions, ReadInto, ScratchError,
 };
@@ -51,6 +54,7 @@ pub use remote_allocator::{
     Backing, BlockPlace, RemoteAllocation, RemoteAllocator, RemoteAllocatorError,
 };
 pub use remote_ptr::{RemotePtr, RemotePtrError};
+pub use verbs_options::{VerbsOptions, VerbsOptionsError};
 pub use work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
 };

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)] // stops and continues a child by its process id
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,16 +17,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeOptions, NodeStatistics};
-use farcore_rdma::tcp::{Exposed, TcpEndpoint};
 use farcore_rdma::{
-    Change, Claim, Claims, ClaimsError, ConnectOptions, FabricAddress, Initiator, InitiatorOptions,
-    Lock, NodeConnections, NodeMap, PoolNode, RemoteSlice,
+    Change, Claim, Claims, ClaimsError, ConnectOptions, FabricAddress, FabricEndpoint,
+    FabricOptions, Initiator, InitiatorOptions, Lock, NodeConnections, NodeMap, PoolNode,
+    RemoteSlice, VerbsOptions,
 };
 use glommio::timer::Timer;
 
 const ROLE: &str = "FARCORE_CROWD_ROLE";
 const NODES: &str = "FARCORE_CROWD_NODES";
 const SECONDS: &str = "FARCORE_CROWD_SECONDS";
+/// Where each node listens; the port is 0.
+const LISTEN: &str = "FARCORE_CROWD_LISTEN";
 /// Begins each line of news.
 const NEWS: &str = "@crowd ";
 
@@ -89,6 +92,9 @@ fn role_node() {
         return;
     }
     let orders = orders();
+    let listen = std::env::var(LISTEN).unwrap_or_else(|_| "tcp://127.0.0.1:0".to_owned());
+    let listen: FabricAddress = listen.parse().unwrap();
+    let host = listen.host().parse().unwrap();
     let memory = MemoryOptions {
         // Runs of up to 8 do not fit the regions evenly.
         region_bytes: 20 * EXTENT,
@@ -100,10 +106,15 @@ fn role_node() {
     let options = NodeOptions {
         lease: LEASE,
         mend_pace: Duration::from_millis(300),
-        ..NodeOptions::new(([127, 0, 0, 1], 0).into(), memory)
+        scheme: listen.scheme(),
+        ..NodeOptions::new(SocketAddr::new(host, 0), memory)
     };
     let node = MemoryNode::start(options).unwrap();
-    news(&format!("tcp://{}", node.address()));
+    news(&format!(
+        "{}://{}",
+        listen.scheme().as_str(),
+        node.address()
+    ));
     orders.recv().unwrap();
     node.stop();
     std::process::exit(0);
@@ -112,7 +123,7 @@ fn role_node() {
 /// A process's sessions and its claims on all nodes.
 struct Member {
     connections: Vec<NodeConnections>,
-    claims: Claims<TcpEndpoint>,
+    claims: Claims<FabricEndpoint>,
     maps: Vec<NodeMap>,
     owners: Vec<u64>,
 }
@@ -120,12 +131,23 @@ struct Member {
 impl Member {
     async fn open(addresses: &[FabricAddress]) -> Result<Self, String> {
         let silence_ns = 20_000_000_000;
-        let endpoint = TcpEndpoint::new(addresses.len(), 256, silence_ns, Exposed::default());
+        let fabric = FabricOptions {
+            queues: addresses.len(),
+            depth: 256,
+            limit_ns: silence_ns,
+            verbs: VerbsOptions::default(),
+        };
+        let endpoint = FabricEndpoint::open(addresses, &fabric).await;
+        let endpoint = endpoint.map_err(|error| error.to_string())?;
         let (mut connections, mut nodes) = (Vec::new(), Vec::new());
         for (queue, address) in addresses.iter().enumerate() {
             let opened = NodeConnections::open(address.clone(), ConnectOptions::default()).await;
             let mut node = opened.map_err(|error| error.to_string())?;
-            node.keep(endpoint.berth(queue));
+            node.keep(
+                endpoint
+                    .berth(queue)
+                    .ok_or("a fabric without connections")?,
+            );
             node.connect().await.map_err(|error| error.to_string())?;
             nodes.push(PoolNode {
                 queue,
@@ -185,7 +207,7 @@ fn stamps(claim: &Claim) -> impl Iterator<Item = RemoteSlice> + use<> {
 }
 
 struct Client {
-    claims: Claims<TcpEndpoint>,
+    claims: Claims<FabricEndpoint>,
     owners: Vec<u64>,
     maps: Vec<NodeMap>,
     held: Vec<Claim>,

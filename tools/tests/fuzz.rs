@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use farcore_rdma::RemoteSlice;
 use farcore_rdma::node::{CONTROL_VERSION, NodeSession, Opening, Request, Token};
-use farcore_rdma::tcp::{ConnectRequest, PROTOCOL_VERSION, Purpose, connect_control};
+use farcore_rdma::tcp::{Carrier, ConnectRequest, PROTOCOL_VERSION, Purpose, connect_control};
 
 use self::support::{Node, PATIENCE, TOKEN, TokenFile};
 
@@ -70,8 +70,12 @@ fn connect_bytes(request: &ConnectRequest) -> Vec<u8> {
             slot,
             counter,
             proof,
+            carrier,
         } => {
-            bytes[10] = 2;
+            bytes[10] = match carrier {
+                Carrier::Socket => 2,
+                Carrier::QueuePair => 4,
+            };
             bytes[16..24].copy_from_slice(&session.to_le_bytes());
             bytes[24..28].copy_from_slice(&slot.to_le_bytes());
             bytes[32..40].copy_from_slice(&counter.to_le_bytes());
@@ -184,6 +188,11 @@ fn strange_words(random: &mut Random) -> Vec<u8> {
                 slot: u32::from(random.byte()),
                 counter: random.next(),
                 proof,
+                carrier: if random.byte() < 128 {
+                    Carrier::Socket
+                } else {
+                    Carrier::QueuePair
+                },
             }))
         }
         5 => {

@@ -11,9 +11,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io, thread};
 
+#[cfg(feature = "verbs")]
+use super::device::{Loopback, NodeDevice};
 use crate::pool::{NodeMap, NodeMapError, RegionDescriptor, Table, TableError};
 use crate::region::{Lock, PageKind, Region, RegionError, RegionOptions};
 use crate::tcp::Exposed;
+#[cfg(feature = "verbs")]
+use crate::verbs::{Context, VerbsError};
+#[cfg(feature = "verbs")]
+use crate::verbs_options::VerbsOptions;
 use crate::work::RemoteKey;
 
 /// The most data regions a node has: its map has to fit one control message.
@@ -109,6 +115,10 @@ pub enum MemoryError {
     /// The kernel has no random numbers.
     #[error("no random numbers: {0}")]
     Random(io::Error),
+    /// The device does not take it.
+    #[cfg(feature = "verbs")]
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
 }
 
 /// One region is ready.
@@ -133,6 +143,8 @@ pub struct NodeMemory {
     exposed: Exposed,
     table: Table,
     locked: bool,
+    #[cfg(feature = "verbs")]
+    device: Option<NodeDevice>,
 }
 
 fn free_bytes() -> Option<(u64, bool)> {
@@ -155,7 +167,7 @@ fn free_bytes() -> Option<(u64, bool)> {
     Some((free.min(limited), limited < free))
 }
 
-fn check(options: &MemoryOptions) -> Result<(u64, usize), MemoryError> {
+fn check(options: &MemoryOptions) -> Result<(), MemoryError> {
     let MemoryOptions {
         memory_bytes,
         region_bytes,
@@ -182,8 +194,7 @@ fn check(options: &MemoryOptions) -> Result<(u64, usize), MemoryError> {
     if regions > REGIONS_MAX {
         return Err(MemoryError::Regions { regions: count });
     }
-    let extents = u32::try_from(memory_bytes / extent_bytes.max(1)).unwrap_or(u32::MAX);
-    let table_bytes = Table::bytes_for(extents);
+    let table_bytes = table_bytes(options);
     // The same map with stand-in keys: its own checks tell what else is wrong with the lengths.
     let descriptor = |key, bytes| RegionDescriptor {
         key: RemoteKey(key),
@@ -206,8 +217,13 @@ fn check(options: &MemoryOptions) -> Result<(u64, usize), MemoryError> {
             free_bytes,
             limited,
         }),
-        _ => Ok((table_bytes, regions)),
+        _ => Ok(()),
     }
+}
+
+fn table_bytes(options: &MemoryOptions) -> u64 {
+    let extents = options.memory_bytes / options.extent_bytes.max(1);
+    Table::bytes_for(u32::try_from(extents).unwrap_or(u32::MAX))
 }
 
 fn lengths(options: &MemoryOptions) -> impl Iterator<Item = u64> {
@@ -232,6 +248,70 @@ fn random_keys(count: usize) -> io::Result<Vec<RemoteKey>> {
     Ok(keys)
 }
 
+/// The data regions and, last, the table's.
+fn map_all(
+    options: &MemoryOptions,
+    progress: &(dyn Fn(Registered) + Sync),
+) -> Result<Vec<Arc<Region>>, MemoryError> {
+    check(options)?;
+    let table_bytes = table_bytes(options);
+    let all: Vec<u64> = lengths(options).chain([table_bytes]).collect();
+    let slots: Vec<Mutex<Option<Result<Region, RegionError>>>> =
+        all.iter().map(|_| Mutex::new(None)).collect();
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&bytes) = all.get(index) else {
+                return;
+            };
+            let mapped = Region::map(&RegionOptions {
+                bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+                huge_pages: options.huge_pages,
+                lock: options.lock,
+                prefault: true,
+            });
+            match &mapped {
+                Ok(region) => progress(Registered {
+                    done: done.fetch_add(1, Ordering::Relaxed) + 1,
+                    regions: all.len(),
+                    bytes,
+                    pages: region.page_kind(),
+                    locked: region.is_locked(),
+                }),
+                // One failure is enough: the others stop.
+                Err(_) => next.store(all.len(), Ordering::Relaxed),
+            }
+            *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(mapped);
+        }
+    };
+    thread::scope(|scope| {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        for _ in 1..all.len().min(cores).min(THREADS_MAX) {
+            // Where no thread can be had, the others do its share.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    let mut regions = Vec::with_capacity(all.len());
+    let mut missing = None;
+    for (index, slot) in slots.into_iter().enumerate() {
+        match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(Ok(region)) => regions.push(Arc::new(region)),
+            Some(Err(source)) => {
+                return Err(MemoryError::Region {
+                    index,
+                    regions: all.len(),
+                    source,
+                });
+            }
+            None => missing = missing.or(Some(index)),
+        }
+    }
+    debug_assert_eq!(missing, None, "left out without a failure");
+    Ok(regions)
+}
+
 impl NodeMemory {
     /// Maps, touches and locks everything, several regions at a time; `progress` is called from these threads. Cost: the
     /// kernel zeroes all of it, about a second for 4 GiB and core.
@@ -242,66 +322,52 @@ impl NodeMemory {
         options: &MemoryOptions,
         progress: &(dyn Fn(Registered) + Sync),
     ) -> Result<Self, MemoryError> {
-        let (table_bytes, count) = check(options)?;
-        let keys = random_keys(count + 1).map_err(MemoryError::Random)?;
-        let all: Vec<u64> = lengths(options).chain([table_bytes]).collect();
-        let slots: Vec<Mutex<Option<Result<Region, RegionError>>>> =
-            all.iter().map(|_| Mutex::new(None)).collect();
-        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let work = || {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(&bytes) = all.get(index) else {
-                    return;
-                };
-                let mapped = Region::map(&RegionOptions {
-                    bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
-                    huge_pages: options.huge_pages,
-                    lock: options.lock,
-                    prefault: true,
-                });
-                match &mapped {
-                    Ok(region) => progress(Registered {
-                        done: done.fetch_add(1, Ordering::Relaxed) + 1,
-                        regions: all.len(),
-                        bytes,
-                        pages: region.page_kind(),
-                        locked: region.is_locked(),
-                    }),
-                    // One failure is enough: the others stop.
-                    Err(_) => next.store(all.len(), Ordering::Relaxed),
-                }
-                *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(mapped);
+        let regions = map_all(options, progress)?;
+        let keys = random_keys(regions.len()).map_err(MemoryError::Random)?;
+        Self::of(options, keys, regions)
+    }
+
+    /// The same, to be reached over an RDMA device.
+    ///
+    /// # Errors
+    /// [`MemoryError`]; [`MemoryError::Verbs`] for what the device does not take.
+    #[cfg(feature = "verbs")]
+    pub fn register_on(
+        context: &Arc<Context>,
+        verbs: &VerbsOptions,
+        options: &MemoryOptions,
+        progress: &(dyn Fn(Registered) + Sync),
+    ) -> Result<Self, MemoryError> {
+        let regions = map_all(options, progress)?;
+        let device = NodeDevice::register(context, verbs, &regions)?;
+        let swaps = match regions.last() {
+            Some(table) if !context.limits().global_atomics => {
+                Some(Loopback::new(context, verbs, table)?)
             }
+            _ => None,
         };
-        thread::scope(|scope| {
-            let cores = thread::available_parallelism().map_or(1, usize::from);
-            for _ in 1..all.len().min(cores).min(THREADS_MAX) {
-                // Where no thread can be had, the others do its share.
-                let _ = thread::Builder::new().spawn_scoped(scope, work);
-            }
-            work();
-        });
-        let mut regions = Vec::with_capacity(all.len());
-        let mut missing = None;
-        for (index, slot) in slots.into_iter().enumerate() {
-            match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
-                Some(Ok(region)) => regions.push(Arc::new(region)),
-                Some(Err(source)) => {
-                    return Err(MemoryError::Region {
-                        index,
-                        regions: all.len(),
-                        source,
-                    });
-                }
-                None => missing = missing.or(Some(index)),
-            }
+        let mut memory = Self::of(options, device.keys(), regions)?;
+        if let Some(swaps) = swaps {
+            memory.table.swap_by(Box::new(swaps));
         }
-        debug_assert_eq!(missing, None, "left out without a failure");
+        memory.device = Some(device);
+        Ok(memory)
+    }
+
+    /// Of the data regions and, last, the table's.
+    fn of(
+        options: &MemoryOptions,
+        keys: Vec<RemoteKey>,
+        regions: Vec<Arc<Region>>,
+    ) -> Result<Self, MemoryError> {
+        let count = regions.len() - 1;
+        let table_bytes = table_bytes(options);
+        let bytes: Vec<u64> = lengths(options).chain([table_bytes]).collect();
         let describe = |index: usize| RegionDescriptor {
             key: keys[index],
-            address: regions[index].as_ptr().as_ptr() as u64,
-            bytes: all[index],
+            // Clients count from a region's start: they learn nothing of this process's addresses.
+            address: 0,
+            bytes: bytes[index],
         };
         let map = NodeMap {
             extent_bytes: options.extent_bytes,
@@ -317,7 +383,15 @@ impl NodeMemory {
             exposed,
             table,
             locked,
+            #[cfg(feature = "verbs")]
+            device: None,
         })
+    }
+
+    /// The device that clients reach it by, if there is one.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn device(&self) -> Option<&NodeDevice> {
+        self.device.as_ref()
     }
 
     /// What clients get to know of it.

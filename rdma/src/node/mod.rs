@@ -9,9 +9,14 @@
 //! - [`service`]: what the threads share and how requests are answered; [`figures`]: what is counted.
 //! - [`serve`]: connections, on glommio; [`strangers`]: those that have proved nothing yet; [`start`]: starting and
 //!   stopping.
+//! - `device`: the regions and queue pairs of an RDMA device; `cm`: clients that connect by RDMA-CM.
 //! - [`session_client`]: a session, as its client holds it; [`session_chunks`]: the same as a source of chunks.
 
+#[cfg(feature = "verbs")]
+mod cm;
 mod control;
+#[cfg(feature = "verbs")]
+mod device;
 mod figures;
 mod handshake;
 mod memory;

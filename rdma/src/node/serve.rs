@@ -26,10 +26,12 @@ use glommio::{LocalExecutorBuilder, Placement};
 use tracing::{debug, info, warn};
 
 use super::control::{Opening, Refused, Reply};
+#[cfg(feature = "verbs")]
+use super::device::NodeDevice;
 use super::figures::{Place, Why};
 use super::handshake::NodeGreeted;
 use super::service::Service;
-use super::session::Admission;
+use super::session::{Admission, NodeLine};
 use super::sessions::{Speaker, Ticket};
 use super::start::StartError;
 use super::strangers::{Stranger, Strangers};
@@ -64,10 +66,10 @@ pub(super) fn lobby() -> (async_channel::Sender<Accepted>, Lobby) {
 }
 
 /// Says that a line has ended, however its task does.
-struct Ended<'a> {
-    node: &'a Service,
-    house: &'a Thread,
-    ticket: Ticket,
+pub(super) struct Ended<'a> {
+    pub(super) node: &'a Service,
+    pub(super) house: &'a Thread,
+    pub(super) ticket: Ticket,
 }
 
 impl Drop for Ended<'_> {
@@ -170,22 +172,25 @@ impl Visit {
                 slot,
                 counter,
                 proof,
-            } => match node.figures().memories.take(options.connections_max) {
-                Some(place) => {
-                    let join = Join {
-                        session,
-                        slot,
-                        counter,
-                    };
-                    let joined = node.sessions().join(&join, &proof, node.now_ns());
-                    match joined {
-                        Ok(ticket) => return Some(Guest::Memory(place, ticket, incoming)),
-                        Err(refusal) => refusal,
+                carrier,
+            } if Some(carrier) == node.carrier() => {
+                match node.figures().memories.take(options.connections_max) {
+                    Some(place) => {
+                        let join = Join {
+                            session,
+                            slot,
+                            counter,
+                        };
+                        let joined = node.sessions().join(&join, &proof, node.now_ns());
+                        match joined {
+                            Ok(ticket) => return Some(Guest::Memory(place, ticket, incoming)),
+                            Err(refusal) => refusal,
+                        }
                     }
+                    None => Refusal::Busy,
                 }
-                None => Refusal::Busy,
-            },
-            Purpose::Peer => Refusal::Purpose,
+            }
+            Purpose::Memory { .. } | Purpose::Peer => Refusal::Purpose,
         };
         stranger.judged();
         self.refuse(incoming, refusal).await;
@@ -290,12 +295,40 @@ impl Visit {
                 }
             };
         }
+        #[cfg(feature = "verbs")]
+        if let Some(device) = node.memory().device() {
+            return self.queue_pair(incoming, ticket, device).await;
+        }
         let exposed = node.memory().exposed().clone();
         let figures = Arc::clone(&node.figures().served);
         let accept = incoming.accept_memory(exposed, figures);
         let queue = within(node.options().handshake_limit, accept).await?;
-        node.sessions().served(ticket, queue.closer());
+        node.sessions()
+            .served(ticket, NodeLine::Socket(queue.closer()));
         queue.serve().await
+    }
+
+    /// Sets a queue pair up, and keeps it for as long as the connection stays open.
+    #[cfg(feature = "verbs")]
+    async fn queue_pair(
+        &self,
+        incoming: Incoming,
+        ticket: Ticket,
+        device: &NodeDevice,
+    ) -> io::Result<()> {
+        let (limit, options) = (self.node.options().handshake_limit, device.options());
+        let (mut line, closer) = within(limit, incoming.accept_line()).await?;
+        self.node
+            .sessions()
+            .served(ticket, NodeLine::Socket(closer));
+        // Destroyed before the end of the line is told.
+        let queue_pair = device.queue_pair()?;
+        let access = crate::verbs::Access::Remote;
+        let answer = crate::verbs::answer(&mut line, &queue_pair, access, options);
+        within(limit, answer).await?;
+        line.ended().await;
+        drop(queue_pair);
+        Ok(())
     }
 }
 

@@ -16,12 +16,13 @@ use super::control::{NodeStatistics, Opening, Refused, Reply, Request, Welcome};
 use super::figures::{Figures, add, get};
 use super::handshake::NodeGreeted;
 use super::memory::NodeMemory;
-use super::session::End;
+use super::session::{End, NodeLine};
 use super::sessions::{Sessions, Speaker};
 use super::start::NodeOptions;
 use super::token;
+use crate::address::Scheme;
 use crate::pool::ExtentRun;
-use crate::tcp::Closer;
+use crate::tcp::Carrier;
 
 /// What all threads of a node share.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(super) struct Service {
     options: NodeOptions,
     memory: NodeMemory,
     figures: Figures,
-    sessions: Mutex<Sessions<Closer>>,
+    sessions: Mutex<Sessions<NodeLine>>,
     started: Instant,
     stopping: AtomicBool,
 }
@@ -54,7 +55,7 @@ impl Service {
     pub(super) fn new(
         options: NodeOptions,
         memory: NodeMemory,
-        sessions: Sessions<Closer>,
+        sessions: Sessions<NodeLine>,
     ) -> Self {
         Self {
             options,
@@ -68,6 +69,15 @@ impl Service {
 
     pub(super) fn options(&self) -> &NodeOptions {
         &self.options
+    }
+
+    /// What carries one-sided requests that come by TCP.
+    pub(super) fn carrier(&self) -> Option<Carrier> {
+        match self.options.scheme {
+            Scheme::Tcp => Some(Carrier::Socket),
+            Scheme::RdmaTcp => Some(Carrier::QueuePair),
+            Scheme::Rdma => None,
+        }
     }
 
     pub(super) fn memory(&self) -> &NodeMemory {
@@ -87,7 +97,7 @@ impl Service {
         nanoseconds(self.started.elapsed())
     }
 
-    pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions<Closer>> {
+    pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions<NodeLine>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

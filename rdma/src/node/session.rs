@@ -22,9 +22,23 @@ pub(crate) trait Line {
     fn close(&self);
 }
 
-impl Line for Closer {
+/// A memory connection of a node.
+#[derive(Clone, Debug)]
+pub(super) enum NodeLine {
+    /// A socket: it carries the requests, or helped to set up the queue pair that does.
+    Socket(Closer),
+    /// A queue pair that RDMA-CM connected.
+    #[cfg(feature = "verbs")]
+    Cm(super::cm::CmCloser),
+}
+
+impl Line for NodeLine {
     fn close(&self) {
-        Closer::close(self);
+        match self {
+            Self::Socket(closer) => closer.close(),
+            #[cfg(feature = "verbs")]
+            Self::Cm(closer) => closer.close(),
+        }
     }
 }
 

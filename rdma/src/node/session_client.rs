@@ -12,7 +12,7 @@ use super::control::{Chunk, NodeStatistics, Opening, Reply, Request, Welcome};
 use super::handshake::{ClientHello, SessionError, granted};
 use super::token::{self, Join, SessionKey, Token};
 use crate::pool::{ExtentRun, NodeMap, OwnerId};
-use crate::tcp::{ConnectRequest, MessageChannel, Purpose};
+use crate::tcp::{Carrier, ConnectRequest, MessageChannel, Purpose};
 
 /// Makes connect requests for memory connections of one session. Clones share the count that keeps each unique.
 #[derive(Clone, Debug)]
@@ -38,6 +38,7 @@ impl MemoryPass {
             slot,
             counter: join.counter,
             proof: self.key.memory_proof(&join),
+            carrier: Carrier::Socket,
         })
     }
 }

@@ -11,13 +11,20 @@ use std::time::Duration;
 
 use tracing::info;
 
+#[cfg(feature = "verbs")]
+use super::cm;
 use super::control::NodeStatistics;
 use super::memory::{MemoryError, MemoryOptions, NodeMemory, Registered};
 use super::serve;
 use super::service::{self, Service};
+use super::session::NodeLine;
 use super::sessions::Sessions;
 use super::token::Token;
-use crate::tcp::{Closer, TcpAddress};
+use crate::address::Scheme;
+use crate::tcp::TcpAddress;
+#[cfg(feature = "verbs")]
+use crate::verbs::{CmListener, Context, VerbsError};
+use crate::verbs_options::VerbsOptions;
 
 const THREADS_MAX: usize = 1024;
 
@@ -26,6 +33,10 @@ const THREADS_MAX: usize = 1024;
 pub struct NodeOptions {
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// How its memory is reached.
+    pub scheme: Scheme,
+    /// Device and queue pairs, where that is over an RDMA device.
+    pub verbs: VerbsOptions,
     /// What it lends.
     pub memory: MemoryOptions,
     /// What its clients must know; without one anybody who can connect may use its memory.
@@ -53,6 +64,8 @@ impl NodeOptions {
     pub fn new(listen: SocketAddr, memory: MemoryOptions) -> Self {
         Self {
             listen,
+            scheme: Scheme::Tcp,
+            verbs: VerbsOptions::default(),
             memory,
             token: None,
             lease: Duration::from_secs(30),
@@ -87,6 +100,13 @@ pub enum StartError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// This build has no verbs.
+    #[error("this build has no verbs: build it with `--features verbs`")]
+    NoVerbs,
+    /// The device cannot be used as asked.
+    #[cfg(feature = "verbs")]
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
     /// There is no memory to lend.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -165,7 +185,21 @@ impl MemoryNode {
         };
         let address = TcpAddress::bind(options.listen).map_err(listen)?;
         let bound = address.local_address().map_err(listen)?;
-        let incarnation = Sessions::<Closer>::random_incarnation().map_err(StartError::Random)?;
+        let incarnation = Sessions::<NodeLine>::random_incarnation().map_err(StartError::Random)?;
+        #[cfg(feature = "verbs")]
+        let (listener, device) = listen_by_verbs(&options, bound)?;
+        #[cfg(not(feature = "verbs"))]
+        if options.scheme != Scheme::Tcp {
+            return Err(StartError::NoVerbs);
+        }
+        #[cfg(feature = "verbs")]
+        let memory = match &device {
+            Some(context) => {
+                NodeMemory::register_on(context, &options.verbs, &options.memory, progress)?
+            }
+            None => NodeMemory::register(&options.memory, progress)?,
+        };
+        #[cfg(not(feature = "verbs"))]
         let memory = NodeMemory::register(&options.memory, progress)?;
         let threads = options.threads;
         let sessions = Sessions::new(
@@ -188,9 +222,42 @@ impl MemoryNode {
             let thread = serve::executor(index, lobby, accepting.take(), &handle.node, &house)?;
             handle.threads.push(thread);
         }
+        #[cfg(feature = "verbs")]
+        if let Some(listener) = listener {
+            let thread = cm::thread(listener, &handle.node, &house)?;
+            handle.threads.push(thread);
+        }
         info!(address = %bound, threads, "memory node serves");
         Ok(handle)
     }
+}
+
+/// Listens by RDMA-CM where that is asked, at the port that was bound, and opens the device.
+#[cfg(feature = "verbs")]
+fn listen_by_verbs(
+    options: &NodeOptions,
+    bound: SocketAddr,
+) -> Result<(Option<CmListener>, Option<Arc<Context>>), StartError> {
+    let mut wanted = options.verbs.clone();
+    let listener = match options.scheme {
+        Scheme::Tcp => return Ok((None, None)),
+        Scheme::RdmaTcp => None,
+        Scheme::Rdma => {
+            let listener = CmListener::bind(bound).map_err(|source| StartError::Listen {
+                address: bound,
+                source: match source.raw_os_error() {
+                    Some(libc::ENODEV) => io::Error::new(
+                        io::ErrorKind::AddrNotAvailable,
+                        "no RDMA device has the address: `farcore fabric devices` lists those there are",
+                    ),
+                    _ => source,
+                },
+            })?;
+            wanted.device = wanted.device.or_else(|| listener.device());
+            Some(listener)
+        }
+    };
+    Ok((listener, Some(Context::open(&wanted)?)))
 }
 
 /// A memory node that serves. It stops when this is dropped.

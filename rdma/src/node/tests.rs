@@ -11,7 +11,7 @@ use super::*;
 use crate::endpoint::{Endpoint, QueuePairState};
 use crate::region::Lock;
 use crate::tcp::{
-    ConnectError, ConnectRequest, Connected, Exposed, MessageChannel, Purpose, Refusal,
+    Carrier, ConnectError, ConnectRequest, Connected, Exposed, MessageChannel, Purpose, Refusal,
     TcpEndpoint, connect_control, connect_queue,
 };
 use crate::work::{Completion, LocalSlice, RemoteSlice, Status, Work, WorkId, WorkRequest};
@@ -282,6 +282,7 @@ fn memory_is_for_those_with_a_fresh_proof() {
             slot: 0,
             counter: 1,
             proof: [0; 16],
+            carrier: Carrier::Socket,
         });
         let stranger = connect_queue(address, &stranger, LIMIT).await;
         assert_eq!(refusal(stranger), Refusal::Session);

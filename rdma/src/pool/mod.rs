@@ -28,6 +28,8 @@ pub(crate) use self::chunk::tests as chunk_tests;
 pub use self::chunk::{CHUNK_BYTES, Chunk, ChunkSource, Chunks, ChunksError, Piece};
 pub use self::claims::{Claim, Claims, ClaimsError, PoolNode};
 pub use self::map::{ExtentRun, NodeMap, NodeMapError, OwnerId, RegionDescriptor};
+#[cfg(feature = "verbs")]
+pub(crate) use self::table::DeviceSwap;
 pub use self::table::{Audit, NotOwned, Table, TableError};
 
 // Words in far memory are little-endian, and the node's atomics work on them as they lie.

@@ -3,8 +3,8 @@
 //! Owns the region of the table (drawn in `map`); any number of the node's threads share it, while clients' atomics work
 //! on the same words. The steps and why they are right stand in `protocol`.
 //!
-//! Limit: the device that performs clients' atomics must be coherent with this CPU's. The node's own software is; of
-//! cards, only those that report global atomicity.
+//! The atomics of a device are atomic with this machine's processors only where it says so (global atomicity); the node's own
+//! software is. Elsewhere this side's swaps are done by the device as well; its loads need not be.
 
 #![allow(unsafe_code)] // makes references to words of the region
 
@@ -65,10 +65,19 @@ pub struct Audit {
     pub bits_without_owner: u32,
 }
 
+/// Swaps words of a table where clients' atomics are performed: by the device.
+pub(crate) trait DeviceSwap: Send + Sync + std::fmt::Debug {
+    /// Swaps the word at an offset of the table's region if it is `expected`; answers what it was. Where the device fails,
+    /// all ones, which no swap expects: nothing is claimed or freed then.
+    fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> u64;
+}
+
 /// The table of a node, as its own threads see it.
 #[derive(Debug)]
 pub struct Table {
     region: Arc<Region>,
+    /// Where the processors' atomics are not atomic with the device's.
+    device: Option<Box<dyn DeviceSwap>>,
     extents: u32,
     /// The bitmap word that the next claim tries first, so that claims walk through the table.
     cursor: AtomicU32,
@@ -102,6 +111,7 @@ impl Table {
         let words = map::bitmap_words_for(extents);
         let table = Self {
             region,
+            device: None,
             extents,
             cursor: AtomicU32::new(0),
             ownerless: Mutex::new(vec![0; words as usize].into_boxed_slice()),
@@ -114,6 +124,12 @@ impl Table {
             table.store(Place::Owner(extent), 0);
         }
         Ok(table)
+    }
+
+    /// Has the table's words swapped by the device from now on. Nobody may share it yet.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn swap_by(&mut self, device: Box<dyn DeviceSwap>) {
+        self.device = Some(device);
     }
 
     /// How many extents there are.
@@ -250,7 +266,7 @@ impl Table {
             .map(move |word| each(word, map::valid_mask(extents, word)))
     }
 
-    fn word(&self, place: Place) -> &AtomicU64 {
+    fn offset(&self, place: Place) -> u64 {
         let index = match place {
             Place::Bitmap(word) => {
                 assert!(word < map::bitmap_words_for(self.extents));
@@ -261,7 +277,11 @@ impl Table {
                 u64::from(map::bitmap_words_for(self.extents)) + u64::from(extent)
             }
         };
-        let place = memory::pointer(&self.region, index * WORD_BYTES, 8);
+        index * WORD_BYTES
+    }
+
+    fn word(&self, place: Place) -> &AtomicU64 {
+        let place = memory::pointer(&self.region, self.offset(place), 8);
         // SAFETY: the range was just checked against the region, which lives as long as `self`; words of a table are
         // reached as atomics only.
         let word = place.and_then(|place| unsafe { memory::atomic_word(place) });
@@ -288,6 +308,11 @@ impl Words for &Table {
 
     async fn swap(&self, swaps: &[Swap], old: &mut [u64]) -> Result<(), Infallible> {
         for (swap, old) in swaps.iter().zip(old) {
+            if let Some(device) = &self.device {
+                let offset = self.offset(swap.place);
+                *old = device.compare_and_swap(offset, swap.expected, swap.desired);
+                continue;
+            }
             // ORDERING: acquire and release, each with the other side's swap of the word.
             *old = self
                 .word(swap.place)

@@ -28,6 +28,12 @@ impl Connected {
         self.0.read_exact(bytes).await
     }
 
+    /// Waits until either side closes it. Whoever says something more has broken the protocol: that is an end as well.
+    #[cfg(feature = "verbs")]
+    pub(crate) async fn ended(&mut self) {
+        let _ = self.0.read_exact(&mut [0]).await;
+    }
+
     #[cfg(feature = "verbs")]
     pub(crate) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes).await

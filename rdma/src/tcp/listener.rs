@@ -186,6 +186,16 @@ impl Incoming {
         })
     }
 
+    /// Takes it as the line beside a queue pair, with what ends it from any thread.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    #[cfg(feature = "verbs")]
+    pub(crate) async fn accept_line(self) -> io::Result<(super::Connected, Closer)> {
+        let closer = self.socket.closer()?;
+        Ok((super::Connected(self.accept().await?), closer))
+    }
+
     /// Takes it as an equal, to be adopted by an endpoint.
     ///
     /// # Errors

@@ -26,5 +26,5 @@ pub use self::listener::{
 pub use self::message::{MESSAGE_BYTES_MAX, MessageChannel};
 pub use self::socket::Closer;
 pub use self::wire::{
-    ConnectRequest, PROTOCOL_VERSION, Purpose, Refusal, TRANSFER_BYTES_MAX, WireError,
+    Carrier, ConnectRequest, PROTOCOL_VERSION, Purpose, Refusal, TRANSFER_BYTES_MAX, WireError,
 };

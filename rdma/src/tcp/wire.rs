@@ -39,9 +39,20 @@ pub enum Purpose {
         counter: u64,
         /// Shows that whoever connects holds the session's key.
         proof: [u8; 16],
+        /// What carries the requests.
+        carrier: Carrier,
     },
     /// A queue pair whose two ends are equals.
     Peer,
+}
+
+/// What carries one-sided requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carrier {
+    /// The connection itself.
+    Socket,
+    /// A queue pair of an RDMA device, which the connection helps to set up.
+    QueuePair,
 }
 
 /// The first thing that a client says.
@@ -54,6 +65,15 @@ pub struct ConnectRequest {
 }
 
 impl ConnectRequest {
+    /// The same, to be carried by a queue pair.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn by_queue_pair(mut self) -> Self {
+        if let Purpose::Memory { carrier, .. } = &mut self.purpose {
+            *carrier = Carrier::QueuePair;
+        }
+        self
+    }
+
     /// A request in this version.
     #[must_use]
     pub fn new(purpose: Purpose) -> Self {
@@ -156,8 +176,12 @@ pub(crate) fn encode_request(request: &ConnectRequest) -> [u8; CONNECT_REQUEST_B
             slot,
             counter,
             proof,
+            carrier,
         } => {
-            bytes[10] = 2;
+            bytes[10] = match carrier {
+                Carrier::Socket => 2,
+                Carrier::QueuePair => 4,
+            };
             bytes[16..24].copy_from_slice(&session.to_le_bytes());
             bytes[24..28].copy_from_slice(&slot.to_le_bytes());
             bytes[32..40].copy_from_slice(&counter.to_le_bytes());
@@ -179,7 +203,12 @@ pub(crate) fn decode_request(
     let version = u16::from_le_bytes(part(bytes, 8));
     let purpose = match bytes[10] {
         1 => Purpose::Control,
-        2 => Purpose::Memory {
+        kind @ (2 | 4) => Purpose::Memory {
+            carrier: if kind == 2 {
+                Carrier::Socket
+            } else {
+                Carrier::QueuePair
+            },
             session: u64::from_le_bytes(part(bytes, 16)),
             slot: u32::from_le_bytes(part(bytes, 24)),
             counter: u64::from_le_bytes(part(bytes, 32)),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::context::{Access, CompletionQueue, Context, DeviceEvent, Domain};
 use super::error::VerbsError;
-use super::options::VerbsOptions;
 use super::queue_pair::QueuePair;
 use super::rdma_cm::{AcceptedLine, CmLine};
 use crate::tcp;
+use crate::verbs_options::VerbsOptions;
 
 /// What one thread's queue pairs are made of.
 #[derive(Debug)]

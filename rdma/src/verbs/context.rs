@@ -24,9 +24,9 @@ use std::sync::Arc;
 use super::error::VerbsError;
 use super::ffi;
 use super::handle::{Kind, Named};
-use super::options::VerbsOptions;
 use crate::devices::{self, GidEntry};
 use crate::region::Region;
+use crate::verbs_options::VerbsOptions;
 
 /// What a device allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

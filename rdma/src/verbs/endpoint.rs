@@ -9,19 +9,19 @@ use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::berth::{Adapter, Berth};
+use super::berth::{Adapter, Berth, Connected, Line};
 use super::context::{Access, CompletionQueue, Context, Domain, MemoryRegion};
 use super::error::VerbsError;
 use super::ffi;
 use super::handle::{
     CompletionQueueToken, DomainToken, Handle, Kind, Named, QueuePairToken, RegionToken, Table,
 };
-use super::options::VerbsOptions;
 use super::queue::{Mark, Piece, QUEUES_MAX, Queue};
 use super::queue_pair::QueuePair;
 use super::status::status_of;
 use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::region::Region;
+use crate::verbs_options::VerbsOptions;
 use crate::work::{Completion, LocalKey, RemoteKey, RemoteSlice, Status, Work, WorkRequest};
 
 /// Completions taken from the device at once.
@@ -169,6 +169,26 @@ impl VerbsEndpoint {
     #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         self.adapter.context()
+    }
+
+    /// Connects two of its queue pairs with each other, for requests to this process's own memory.
+    ///
+    /// # Errors
+    /// [`VerbsError`].
+    pub fn connect_loopback(&mut self, one: usize, other: usize) -> Result<(), VerbsError> {
+        let pairs = [self.adapter.queue_pair()?, self.adapter.queue_pair()?];
+        let (access, options) = (self.adapter.access, &self.adapter.options);
+        let facts = [pairs[0].facts(options), pairs[1].facts(options)];
+        pairs[0].connect(access, &facts[1], options)?;
+        pairs[1].connect(access, &facts[0], options)?;
+        for (queue, queue_pair) in [one, other].into_iter().zip(pairs) {
+            self.queues[queue].berth.offer(Connected {
+                queue_pair,
+                line: Rc::new(Line::Loopback),
+            });
+            self.renew(queue);
+        }
+        Ok(())
     }
 
     /// What names a registered region in peers' requests.

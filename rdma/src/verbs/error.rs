@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use super::options::VerbsOptionsError;
+use crate::verbs_options::VerbsOptionsError;
 
 /// Why verbs cannot be used as asked.
 #[derive(Debug, thiserror::Error)]

@@ -21,9 +21,9 @@ use glommio::timer::Timer;
 use super::berth::{Adapter, Connected, Line};
 use super::context::Access;
 use super::error::VerbsError;
-use super::options::VerbsOptions;
 use super::queue_pair::{QueuePair, QueuePairFacts};
 use crate::tcp::{self, ConnectError, ConnectRequest};
+use crate::verbs_options::VerbsOptions;
 
 const READY: [u8; 1] = [0x52];
 

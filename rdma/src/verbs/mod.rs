@@ -17,7 +17,6 @@ mod error;
 mod exchange;
 mod ffi;
 mod handle;
-mod options;
 mod queue;
 mod queue_pair;
 mod rdma_cm;
@@ -29,12 +28,12 @@ pub use context::{
 };
 pub use endpoint::{EndpointOptions, VerbsEndpoint};
 pub use error::VerbsError;
+pub(crate) use exchange::answer;
 pub use exchange::{accept_peer, connect as connect_by_exchange};
 pub use handle::{
     CompletionQueueToken, DomainToken, Handle, Kind, Named, OBJECTS_MAX, QueuePairToken,
     RegionToken, Table,
 };
-pub use options::{VerbsOptions, VerbsOptionsError};
 pub use queue_pair::{QueuePair, QueuePairFacts};
 pub use rdma_cm::{
     CmArrival, CmConnection, CmEvent, CmListener, CmName, connect as connect_by_cm, device_for,

@@ -18,7 +18,7 @@ use super::context::{Access, CompletionQueue, Domain, refusal};
 use super::error::VerbsError;
 use super::ffi;
 use super::handle::{Kind, Named};
-use super::options::VerbsOptions;
+use crate::verbs_options::VerbsOptions;
 
 /// What one side tells the other, so that both can connect by hand.
 ///

@@ -38,9 +38,9 @@ use super::berth::{Adapter, Connected, Line};
 use super::context::{Access, Context};
 use super::error::VerbsError;
 use super::ffi;
-use super::options::VerbsOptions;
 use super::queue_pair::{QueuePair, QueuePairStep};
 use crate::tcp::{ConnectError, ConnectRequest, Refusal, wire};
+use crate::verbs_options::VerbsOptions;
 
 /// How often an event is looked for.
 const PACE: Duration = Duration::from_millis(1);

@@ -8,7 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use farcore_rdma::tcp::{
-    Closer, ConnectRequest, Exposed, Purpose, ServedFigures, TcpAddress, TcpEndpoint, connect_queue,
+    Carrier, Closer, ConnectRequest, Exposed, Purpose, ServedFigures, TcpAddress, TcpEndpoint,
+    connect_queue,
 };
 use farcore_rdma::{Endpoint, QueuePairState, Region, RemoteKey};
 
@@ -116,6 +117,7 @@ impl Fixture for Served {
                     slot: 0,
                     counter: 0,
                     proof: [0; 16],
+                    carrier: Carrier::Socket,
                 };
                 let request = ConnectRequest::new(purpose);
                 let connected = connect_queue(self.address, &request, Duration::from_secs(10));

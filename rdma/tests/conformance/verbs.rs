@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use farcore_rdma::tcp::{ConnectRequest, Purpose, TcpAcceptor, TcpAddress};
 use farcore_rdma::verbs::{
-    Access, CmEvent, CmListener, Connected, Context, EndpointOptions, VerbsEndpoint, VerbsOptions,
-    accept_peer, connect_by_cm, connect_by_exchange,
+    Access, CmEvent, CmListener, Connected, Context, EndpointOptions, VerbsEndpoint, accept_peer,
+    connect_by_cm, connect_by_exchange,
 };
-use farcore_rdma::{Completion, Endpoint, QueuePairState, RemoteKey, rdma_devices};
+use farcore_rdma::{Completion, Endpoint, QueuePairState, RemoteKey, VerbsOptions, rdma_devices};
 
 use super::fixture::{Bench, DEPTH, Fixture, REGION_BYTES, region};
 

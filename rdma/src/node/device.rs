@@ -1,0 +1,219 @@
+//! A memory node's RDMA device: the regions that it registered there, and the queue pairs of its clients.
+//!
+//! The device performs what clients ask; this process only sets queue pairs up and ends them. So whatever this process
+//! itself changes in the table must be changed by the same device, unless that is coherent with the processors: see
+//! [`Loopback`].
+//!
+//! - I1: a queue pair is made for a line that was admitted, and destroyed before the end of that line is told: nothing lands
+//!   later.
+
+#![allow(unsafe_code)] // hands an endpoint from thread to thread
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::endpoint::Endpoint;
+use crate::pool::DeviceSwap;
+use crate::region::{Lock, Region, RegionOptions};
+use crate::verbs::{
+    Access, CompletionQueue, Context, Domain, EndpointOptions, MemoryRegion, QueuePair,
+    VerbsEndpoint, VerbsError,
+};
+use crate::verbs_options::VerbsOptions;
+use crate::work::{
+    Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
+};
+
+/// Requests that a client's queue pair holds on this side: it never posts any.
+const DEPTH: u16 = 1;
+/// How long the device may take for a swap before it counts as dead.
+const SWAP_LIMIT: Duration = Duration::from_secs(5);
+
+/// The device, with everything that is lent registered.
+#[derive(Debug)]
+pub(crate) struct NodeDevice {
+    domain: Arc<Domain>,
+    completion_queue: Arc<CompletionQueue>,
+    regions: Vec<MemoryRegion>,
+    options: VerbsOptions,
+}
+
+impl NodeDevice {
+    /// Registers regions; clients reach them by the keys of [`NodeDevice::keys`].
+    ///
+    /// # Errors
+    /// [`VerbsError`].
+    pub(super) fn register(
+        context: &Arc<Context>,
+        options: &VerbsOptions,
+        regions: &[Arc<Region>],
+    ) -> Result<Self, VerbsError> {
+        let domain = Domain::new(context)?;
+        let register = |region: &Arc<Region>| {
+            MemoryRegion::register(&domain, Arc::clone(region), Access::Remote)
+        };
+        let regions = regions.iter().map(register).collect::<Result<_, _>>()?;
+        Ok(Self {
+            completion_queue: CompletionQueue::new(context, 1)?,
+            domain,
+            regions,
+            options: options.clone(),
+        })
+    }
+
+    /// The keys of the regions, in their order.
+    pub(super) fn keys(&self) -> Vec<RemoteKey> {
+        let key = |region: &MemoryRegion| RemoteKey(region.rkey());
+        self.regions.iter().map(key).collect()
+    }
+
+    /// A queue pair for a client.
+    ///
+    /// # Errors
+    /// [`VerbsError`].
+    pub(super) fn queue_pair(&self) -> io::Result<QueuePair> {
+        QueuePair::new(&self.domain, &self.completion_queue, DEPTH, &self.options)
+            .map_err(io::Error::other)
+    }
+
+    pub(super) fn context(&self) -> &Context {
+        self.domain.context()
+    }
+
+    pub(super) fn options(&self) -> &VerbsOptions {
+        &self.options
+    }
+}
+
+/// Swaps words of the table by the device: two queue pairs of this process, connected with each other.
+#[derive(Debug)]
+pub(super) struct Loopback {
+    inner: Mutex<Inner>,
+    dead: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    endpoint: VerbsEndpoint,
+    scratch: Arc<Region>,
+    scratch_key: LocalKey,
+    table_key: RemoteKey,
+    started: Instant,
+}
+
+// SAFETY: the endpoint's parts are shared only among themselves (no berth or adapter of it leaves this), so all of them
+// move together; libibverbs is safe to call from any thread, and the lock keeps it to one at a time.
+unsafe impl Send for Inner {}
+
+impl Loopback {
+    /// # Errors
+    /// [`VerbsError`].
+    pub(super) fn new(
+        context: &Arc<Context>,
+        options: &VerbsOptions,
+        table: &Arc<Region>,
+    ) -> Result<Self, VerbsError> {
+        let mut endpoint = VerbsEndpoint::on(
+            context,
+            &EndpointOptions {
+                verbs: options.clone(),
+                queues: 2,
+                depth: 1,
+                limit_ns: u64::MAX,
+                access: Access::Remote,
+            },
+        )?;
+        let refused = |what: String| VerbsError::Refused {
+            what: "no memory for its own swaps",
+            device: context.name().to_owned(),
+            source: io::Error::other(what),
+        };
+        let scratch = Region::map(&RegionOptions {
+            bytes: 4096,
+            huge_pages: false,
+            lock: Lock::Off,
+            prefault: true,
+        });
+        let scratch = Arc::new(scratch.map_err(|error| refused(error.to_string()))?);
+        let mut register = |region: &Arc<Region>| {
+            endpoint
+                .register(Arc::clone(region))
+                .map_err(|error| refused(error.to_string()))
+        };
+        let scratch_key = register(&scratch)?;
+        let table = register(table)?;
+        let table_key = endpoint
+            .remote_key(table)
+            .ok_or_else(|| refused("the table is not registered".to_owned()))?;
+        endpoint.connect_loopback(0, 1)?;
+        Ok(Self {
+            inner: Mutex::new(Inner {
+                endpoint,
+                scratch,
+                scratch_key,
+                table_key,
+                started: Instant::now(),
+            }),
+            dead: AtomicBool::new(false),
+        })
+    }
+}
+
+impl DeviceSwap for Loopback {
+    fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> u64 {
+        // ORDERING: only a hint; the lock orders the rest.
+        if self.dead.load(Ordering::Relaxed) {
+            return u64::MAX;
+        }
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        match inner.swap(offset, expected, desired) {
+            Some(old) => old,
+            None => {
+                tracing::error!(
+                    "the device does not swap words of the table: nothing is claimed or freed any more"
+                );
+                self.dead.store(true, Ordering::Relaxed);
+                u64::MAX
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn swap(&mut self, offset: u64, expected: u64, desired: u64) -> Option<u64> {
+        let request = WorkRequest {
+            id: WorkId(offset),
+            work: Work::CompareAndSwap {
+                local: LocalSlice {
+                    key: self.scratch_key,
+                    offset: 0,
+                    bytes: 8,
+                },
+                remote: RemoteSlice {
+                    key: self.table_key,
+                    offset,
+                },
+                expected,
+                desired,
+            },
+            signalled: true,
+        };
+        self.endpoint.post(0, request).ok()?;
+        self.endpoint.ring_doorbell(0, 0);
+        let since = self.started.elapsed();
+        let mut seen = [Completion::NONE];
+        while self.endpoint.poll(0, &mut seen) == 0 {
+            if self.started.elapsed() - since > SWAP_LIMIT {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+        if seen[0].status != Status::Success {
+            return None;
+        }
+        // SAFETY: the region is that long and aligned, and the device has written the word and does no more with it.
+        Some(unsafe { self.scratch.as_ptr().as_ptr().cast::<u64>().read_volatile() })
+    }
+}
