@@ -14,6 +14,10 @@ const KEYS_PER_CORE: u64 = 250_000;
 /// The contest has one hot request for each three keys.
 const KEYS_PER_HOT_OP: u64 = 3;
 const CORES_MAX: usize = 4;
+/// Requests in flight on each core.
+const WINDOW: usize = 64;
+/// The same where each far request takes a fraction of a millisecond.
+const WINDOW_SOCKETS: usize = 256;
 
 /// The core-pinned benchmark of Farcore.
 #[derive(Debug, Parser)]
@@ -59,15 +63,24 @@ pub struct CommonArgs {
     /// File with the secret that the memory nodes ask for
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// RDMA device, for rdma:// and rdma+tcp:// [default: the one that the route or the first active port is of]
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Its port [default: the first that is active]
+    #[arg(long, value_name = "N")]
+    pub port: Option<u8>,
+    /// Entry of its GID table [default: RoCE v2 over IPv4 where there is one]
+    #[arg(long, value_name = "N")]
+    pub gid_index: Option<u8>,
     /// Embedded memory nodes that share far memory
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub far_nodes: usize,
     /// Latency added to each far access, e.g. 2us
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_nanoseconds)]
     pub far_latency: u64,
-    /// Requests in flight on each core
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    pub window: usize,
+    /// Requests in flight on each core [default: 64; 256 where far memory is behind sockets, whose round trip is long]
+    #[arg(long, value_name = "N")]
+    pub window: Option<usize>,
     /// Engines to compare [default: farcore,locked-lru,dashmap,sharded; with --fabric farcore,farcore-embedded]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub engines: Option<Vec<EngineName>>,
@@ -202,6 +215,12 @@ impl CommonArgs {
         } else {
             &[EngineName::Farcore, EngineName::FarcoreEmbedded]
         });
+        let behind_sockets = fabric.iter().any(|node| node.starts_with("tcp://"));
+        let window = if behind_sockets {
+            WINDOW_SOCKETS
+        } else {
+            WINDOW
+        };
         let mut plan = Plan {
             engine: EngineName::Farcore,
             cores,
@@ -212,7 +231,10 @@ impl CommonArgs {
             token_file: self.token_file.clone(),
             far_nodes: self.far_nodes,
             far_latency_ns: self.far_latency,
-            window: self.window,
+            window: self.window.unwrap_or(window),
+            device: self.device.clone(),
+            port: self.port,
+            gid_index: self.gid_index,
             encrypt: self.encrypt,
             prefault: !self.no_prefault,
             seed: self.seed,
@@ -291,6 +313,9 @@ mod tests {
                 far_bytes: 1_000_000_000,
                 fabric: Vec::new(),
                 token_file: None,
+                device: None,
+                port: None,
+                gid_index: None,
                 far_nodes: 3,
                 far_latency_ns: 2_000,
                 window: 8,
@@ -308,6 +333,7 @@ mod tests {
         let plans = contest(&flags).plans(&machine()).unwrap();
         let engines: Vec<_> = plans.iter().map(|plan| plan.engine).collect();
         assert_eq!(engines, [EngineName::Farcore, EngineName::FarcoreEmbedded]);
+        assert_eq!(plans[0].window, WINDOW_SOCKETS);
         assert_eq!(plans[0].fabric, ["tcp://a:1", "tcp://b:2"]);
         assert_eq!(plans[0].token_file, Some("t".into()));
     }

@@ -164,6 +164,12 @@ pub struct Plan {
     /// The file of the secret that they ask for.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
+    /// The RDMA device, by name.
+    pub device: Option<String>,
+    /// Its port.
+    pub port: Option<u8>,
+    /// The entry of its GID table.
+    pub gid_index: Option<u8>,
     /// Embedded memory nodes that share it; engines without nodes take it as one.
     pub far_nodes: usize,
     /// Latency added to each far access.
@@ -388,6 +394,9 @@ mod tests {
             far_bytes: 64 << 20,
             fabric: Vec::new(),
             token_file: None,
+            device: None,
+            port: None,
+            gid_index: None,
             far_nodes: 1,
             far_latency_ns: 0,
             window: 64,

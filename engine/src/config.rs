@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcore_rdma::tcp::TcpEndpoint;
 use farcore_rdma::{
-    ConnectOptions, EmbeddedNode, FabricAddress, FabricEndpoint, LinkModel, Lock, Scheme, Token,
+    ConnectOptions, EmbeddedNode, FabricAddress, FabricEndpoint, FabricOptions, LinkModel, Lock,
+    Scheme, Token, VerbsOptions,
 };
 
 use crate::cipher::EncryptionKey;
@@ -44,6 +44,8 @@ pub struct Config {
     /// How long a memory node may leave a request unanswered before what lies there is unavailable, in nanoseconds.
     /// Default 1 s.
     pub far_silence_ns: u64,
+    /// Device and queue pairs, where the memory nodes are reached over an RDMA device.
+    pub verbs: VerbsOptions,
     /// Embedded memory nodes, which share `far_bytes` evenly: 1 to 64. Default 1.
     pub embedded_nodes: usize,
     /// How far the embedded far memory pretends to be. Default: no distance, no faults.
@@ -79,6 +81,7 @@ impl Default for Config {
             nodes: Vec::new(),
             token: None,
             far_silence_ns: 1_000_000_000,
+            verbs: VerbsOptions::default(),
             embedded_nodes: 1,
             link: LinkModel::default(),
             encryption: None,
@@ -150,20 +153,29 @@ impl Config {
             if self.nodes[..place].contains(node) {
                 return Err(wrong("nodes", node, "name each memory node once"));
             }
-            if node.scheme() != Scheme::Tcp {
-                return Err(wrong("nodes", node, "this build speaks `tcp://` only"));
+            if node.scheme() != Scheme::Tcp && !cfg!(feature = "verbs") {
+                let limit = "this build speaks `tcp://` only: build it with the feature `verbs`";
+                return Err(wrong("nodes", node, limit));
+            }
+            if (node.scheme() == Scheme::Tcp) != (self.nodes[0].scheme() == Scheme::Tcp) {
+                let limit = "reach all memory nodes by sockets, or all over RDMA devices";
+                return Err(wrong("nodes", node, limit));
             }
         }
         if !(1_000_000..=600_000_000_000).contains(&self.far_silence_ns) {
             let limit = "1 ms to 10 minutes, in nanoseconds";
             return Err(wrong("far_silence_ns", self.far_silence_ns, limit));
         }
+        self.verbs
+            .validate()
+            .map_err(|error| wrong("verbs", error.field, error.to_string()))?;
         Ok(self.nodes.len())
     }
 
     /// Bytes of one core's connections.
     fn fabric_bytes(&self) -> u64 {
-        TcpEndpoint::bytes_for(self.nodes.len() * QUEUES_PER_NODE, QUEUE_DEPTH)
+        let scheme = self.nodes.first().map_or(Scheme::Tcp, |node| node.scheme());
+        FabricEndpoint::bytes_for(scheme, self.nodes.len() * QUEUES_PER_NODE, QUEUE_DEPTH)
     }
 
     /// Where far memory is to be opened.
@@ -179,7 +191,12 @@ impl Config {
                 limit: Duration::from_nanos(self.far_silence_ns).max(CONNECT_MIN),
                 ..ConnectOptions::default()
             },
-            silence_ns: self.far_silence_ns,
+            fabric: FabricOptions {
+                queues: self.nodes.len() * QUEUES_PER_NODE,
+                depth: QUEUE_DEPTH,
+                limit_ns: self.far_silence_ns,
+                verbs: self.verbs.clone(),
+            },
         }
     }
 

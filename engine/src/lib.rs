@@ -30,7 +30,7 @@ mod shard;
 mod staging;
 mod sync;
 
-pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token};
+pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token, VerbsOptions};
 pub use farcore_tuning::{HistogramSnapshot, ShardSnapshot};
 
 pub use self::cipher::EncryptionKey;

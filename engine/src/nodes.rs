@@ -13,10 +13,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcore_rdma::tcp::{Exposed, TcpEndpoint};
 use farcore_rdma::{
     Change, Claims, ConnectOptions, EmbeddedEndpoint, EmbeddedNode, FabricAddress, FabricEndpoint,
-    Initiator, InitiatorOptions, ManagerError, NodeConnections, PoolNode, RemoteSlice,
+    FabricOptions, Initiator, InitiatorOptions, NodeConnections, PoolNode, RemoteSlice,
 };
 use glommio::sync::Semaphore;
 use glommio::timer::Timer;
@@ -43,7 +42,7 @@ pub(crate) enum FarPlan {
     Remote {
         nodes: Vec<FabricAddress>,
         options: ConnectOptions,
-        silence_ns: u64,
+        fabric: FabricOptions,
     },
 }
 
@@ -80,11 +79,11 @@ impl FarPlan {
             Self::Remote {
                 nodes,
                 options,
-                silence_ns,
+                fabric,
             } => {
                 let mut options = options.clone();
                 options.client = format!("{}, shard {shard}", options.client);
-                remote(nodes, &options, *silence_ns, extents, sizes).await
+                remote(nodes, &options, fabric, extents, sizes).await
             }
         }
     }
@@ -128,12 +127,12 @@ fn unavailable(node: &FabricAddress, reason: impl ToString) -> Error {
 async fn remote(
     nodes: &[FabricAddress],
     options: &ConnectOptions,
-    silence_ns: u64,
+    fabric: &FabricOptions,
     mut extents: Extents,
     sizes: &Sizes,
 ) -> Result<FarSide> {
-    let queues = nodes.len() * QUEUES_PER_NODE;
-    let endpoint = TcpEndpoint::new(queues, QUEUE_DEPTH, silence_ns, Exposed::default());
+    let endpoint = FabricEndpoint::open(nodes, fabric).await;
+    let endpoint = endpoint.map_err(|error| unavailable(&nodes[0], error))?;
     let mut connections = Vec::with_capacity(nodes.len());
     for (position, address) in nodes.iter().enumerate() {
         let opened = NodeConnections::open(address.clone(), options.clone()).await;
@@ -142,7 +141,11 @@ async fn remote(
             NodeId::new(position).reads(),
             NodeId::new(position).writes(),
         ] {
-            node.keep(endpoint.berth(queue.index()));
+            node.keep(
+                endpoint
+                    .berth(queue.index())
+                    .expect("it was opened for nodes"),
+            );
         }
         connections.push(node);
     }
@@ -151,7 +154,7 @@ async fn remote(
     let mut wanted = sizes.extents_max;
     let mut pools = Vec::with_capacity(nodes.len());
     for node in &mut connections {
-        let pool = Pool::open(node, silence_ns).await;
+        let pool = Pool::open(node, fabric).await;
         pools.push(pool.map_err(|error| unavailable(node.address(), error))?);
     }
     let mut spent = vec![false; pools.len()];
@@ -198,10 +201,10 @@ async fn remote(
         connections,
         places,
         page_bytes: sizes.page_bytes,
-        silence_ns,
+        fabric: fabric.clone(),
     });
     Ok(FarSide {
-        endpoint: FabricEndpoint::Tcp(endpoint),
+        endpoint,
         extents,
         keepers: keepers.collect(),
     })
@@ -230,20 +233,25 @@ fn refuse_twins(connections: &mut [NodeConnections]) -> Result<()> {
 
 /// A node's extents, claimed over a queue pair of their own.
 struct Pool {
-    claims: Claims<TcpEndpoint>,
+    claims: Claims<FabricEndpoint>,
     extent_bytes: u64,
 }
 
 impl Pool {
     async fn open(
         node: &mut NodeConnections,
-        silence_ns: u64,
+        fabric: &FabricOptions,
     ) -> std::result::Result<Self, String> {
-        let endpoint = TcpEndpoint::new(1, QUEUE_DEPTH, silence_ns, Exposed::default());
-        let joined = node.join(QUEUES_PER_NODE).await;
-        endpoint
-            .berth(0)
-            .offer(joined.map_err(|error: ManagerError| error.to_string())?);
+        let fabric = FabricOptions {
+            queues: 1,
+            ..fabric.clone()
+        };
+        let opened = FabricEndpoint::open(std::slice::from_ref(node.address()), &fabric).await;
+        let endpoint = opened.map_err(|error| error.to_string())?;
+        if let Some(berth) = endpoint.berth(0) {
+            let joined = node.join(QUEUES_PER_NODE, &berth).await;
+            joined.map_err(|error| error.to_string())?;
+        }
         let options = InitiatorOptions {
             lock: farcore_rdma::Lock::Off,
             ..InitiatorOptions::default()
@@ -315,7 +323,7 @@ pub(crate) struct Keeper {
     /// Pages that the shard wants there.
     places: usize,
     page_bytes: u32,
-    silence_ns: u64,
+    fabric: FabricOptions,
 }
 
 impl Keeper {
@@ -365,7 +373,7 @@ impl Keeper {
 
     /// Claims as much as the last session held.
     async fn claim_again(&mut self, house: &Rc<RefCell<House>>) -> std::result::Result<(), String> {
-        let pool = Pool::open(&mut self.connections, self.silence_ns).await?;
+        let pool = Pool::open(&mut self.connections, &self.fabric).await?;
         let mut wanted = self.places;
         while wanted > 0 {
             let pieces = pool.claim(wanted, self.page_bytes).await?;

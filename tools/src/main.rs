@@ -1,5 +1,6 @@
 //! The `farcore` command: operate and inspect Farcore.
 
+mod device;
 mod doctor;
 mod memnode;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use farcore::{
     Answer, Config, Core, EncryptionKey, Engine, FabricAddress, LinkModel, Operation, Refused,
-    Token,
+    Token, VerbsOptions,
 };
 use serde_json::{Map, Value};
 
@@ -75,6 +75,12 @@ impl Farcore {
             far_bytes: plan.far_bytes,
             nodes,
             token,
+            verbs: VerbsOptions {
+                device: plan.device.clone(),
+                port: plan.port,
+                gid_index: plan.gid_index,
+                ..VerbsOptions::default()
+            },
             embedded_nodes: plan.far_nodes,
             keys_expected: plan.keys_max(),
             link: LinkModel {

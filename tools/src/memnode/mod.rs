@@ -30,6 +30,8 @@ use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
+use crate::device::DeviceArguments;
+
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Where to listen; port 0 takes a free one.
@@ -44,6 +46,8 @@ pub(crate) struct Arguments {
     /// What is claimed and freed as one: a power of two from 64KiB to 1GiB.
     #[arg(long, default_value = "1MiB", value_name = "SIZE")]
     extent: String,
+    #[command(flatten)]
+    device: DeviceArguments,
     /// A file with the token that clients must know, at least 16 bytes.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -109,12 +113,13 @@ impl Arguments {
             .parse()
             .map_err(|error| anyhow!("--listen {error}"))?;
         ensure!(
-            address.scheme() == Scheme::Tcp,
-            "--listen {}: this build serves tcp only; write it as tcp://{}:{}",
+            address.scheme() == Scheme::Tcp || cfg!(feature = "verbs"),
+            "--listen {}: this build serves tcp only: build it with `--features verbs`, or write it as tcp://{}:{}",
             self.listen,
             address.host(),
             address.port()
         );
+        let verbs = self.device.options()?;
         let listen = resolve("--listen", &self.listen, address.host(), address.port())?;
         let http = match &self.http {
             Some(text) => Some(read::<SocketAddr>("--http", text, "127.0.0.1:9400")?),
@@ -155,6 +160,8 @@ impl Arguments {
         let lease: humantime::Duration = read("--lease", &self.lease, "30s")?;
         Ok(Plan {
             node: NodeOptions {
+                scheme: address.scheme(),
+                verbs,
                 token,
                 lease: lease.into(),
                 threads: self.threads,
@@ -215,7 +222,7 @@ enum Event {
 fn serve(arguments: &Arguments) -> Result<()> {
     let Plan { node, http } = arguments.plan()?;
     let insecure = node.token.is_none();
-    let (memory, requested) = (node.memory, node.listen);
+    let (memory, requested, scheme) = (node.memory, node.listen, node.scheme);
     let listener = match http {
         Some(address) => Some(http::bind(address)?),
         None => None,
@@ -270,8 +277,8 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let mut out = io::stdout();
     let size = ByteSize::b(memory.memory_bytes);
     // Whoever does not listen need not hear it.
-    let _ =
-        writeln!(out, "ready: tcp://{} lends {size}", handle.address()).and_then(|()| out.flush());
+    let (scheme, address) = (scheme.as_str(), handle.address());
+    let _ = writeln!(out, "ready: {scheme}://{address} lends {size}").and_then(|()| out.flush());
     loop {
         if let Event::Signal(signal) = events.recv().context("signals were lost")? {
             info!(signal, "stopping");
