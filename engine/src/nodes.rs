@@ -7,6 +7,8 @@
 //!
 //! - I1: a session is one core's: cores share nothing, and each holds extents of its own.
 //! - I2: the shard hears that a session is over before a connection of the next one can be used.
+//! - I3: what a session holds is the shard's, but for what is being claimed: what the shard cannot use goes back. What it
+//!   lacks after a loss is asked for until it has it again.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -30,6 +32,8 @@ use crate::shard::{Extents, NodeId, QUEUES_PER_NODE};
 pub(crate) const QUEUE_DEPTH: usize = 256;
 /// How often connections are looked after.
 const TICK: Duration = Duration::from_millis(20);
+/// Ticks between two tries to claim what is missing: each costs a connection.
+const CLAIM_TICKS: u32 = 50;
 /// Extents claimed at once, at most: a word of the bitmap.
 const RUN_MAX: u32 = 64;
 
@@ -169,15 +173,12 @@ async fn remote(
         for node in &mut connections {
             node.beat().await;
         }
-        let pieces = pools[position].claim(share, sizes.page_bytes).await;
-        let pieces = pieces.map_err(|error| unavailable(&nodes[position], error))?;
-        spent[position] = pieces.is_empty();
-        for piece in pieces {
-            if extents.add(NodeId::new(position), piece).is_ok() {
-                wanted -= 1;
-                places[position] += 1;
-            }
-        }
+        let add = |piece| extents.add(NodeId::new(position), piece).is_ok();
+        let added = pools[position].claim(share, sizes.page_bytes, add).await;
+        let added = added.map_err(|error| unavailable(&nodes[position], error))?;
+        spent[position] = added.is_none_or(|added| added == 0);
+        wanted -= added.unwrap_or(0);
+        places[position] += added.unwrap_or(0);
     }
     if wanted > 0 {
         let page = u64::from(sizes.page_bytes);
@@ -200,6 +201,8 @@ async fn remote(
         node: NodeId::new(position),
         connections,
         places,
+        missing: 0,
+        is_up: true,
         page_bytes: sizes.page_bytes,
         fabric: fabric.clone(),
     });
@@ -280,16 +283,18 @@ impl Pool {
         self.claims.free_count() * self.extent_bytes
     }
 
-    /// Claims extents for about so many pages, and at least one; none if the node has none left.
+    /// Claims extents for about so many pages, and at least one, hands the pages to `add`, until it says no, and gives
+    /// back what was not taken. Answers how many pages were; `None` if the node has none left.
     async fn claim(
         &self,
         pages: usize,
         page_bytes: u32,
-    ) -> std::result::Result<Vec<RemoteSlice>, String> {
+        mut add: impl FnMut(RemoteSlice) -> bool,
+    ) -> std::result::Result<Option<usize>, String> {
         let page = u64::from(page_bytes);
         let least = page.div_ceil(self.extent_bytes);
         let Ok(least) = u32::try_from(least) else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let wanted = (pages as u64)
             .saturating_mul(page)
@@ -300,18 +305,30 @@ impl Pool {
         while run >= least && run > 0 && run <= RUN_MAX {
             let claim = self.claims.claim(run).await;
             match claim.map_err(|error| error.to_string())? {
-                Some(claim) => {
+                Some(mut claim) => {
                     let start = claim.slice();
                     let piece = |place: u64| RemoteSlice {
                         key: start.key,
                         offset: start.offset + place * page,
                     };
-                    return Ok((0..claim.bytes() / page).map(piece).collect());
+                    let pieces = (0..claim.bytes() / page).map(piece);
+                    let added = pieces.take_while(|&piece| add(piece)).count();
+                    let used = (added as u64 * page).div_ceil(self.extent_bytes);
+                    let rest = match u32::try_from(used) {
+                        Ok(0) => Some(claim),
+                        Ok(used) => claim.split_off(used),
+                        Err(_) => None,
+                    };
+                    if let Some(rest) = rest {
+                        let freed = self.claims.free(rest).await;
+                        freed.map_err(|error| error.to_string())?;
+                    }
+                    return Ok(Some(added));
                 }
                 None => run /= 2,
             }
         }
-        Ok(Vec::new())
+        Ok(None)
     }
 }
 
@@ -322,6 +339,9 @@ pub(crate) struct Keeper {
     connections: NodeConnections,
     /// Pages that the shard wants there.
     places: usize,
+    /// How many of them it does not have since a session was lost.
+    missing: usize,
+    is_up: bool,
     page_bytes: u32,
     fabric: FabricOptions,
 }
@@ -339,11 +359,20 @@ impl Keeper {
             let _ = stop.acquire(1).await;
         };
         let keeping = async {
+            let mut ticks = 0;
             loop {
                 if let Some(change) = self.connections.tend().await {
                     self.tell(change, &house).await;
                     // The shard may be asleep, and wait for just this.
                     door.bell.ring(0);
+                    ticks = 0;
+                }
+                ticks += 1;
+                if ticks >= CLAIM_TICKS && self.is_up && self.missing > 0 {
+                    ticks = 0;
+                    if self.claim_more(&house).await {
+                        door.bell.ring(0);
+                    }
                 }
                 Timer::new(TICK).await;
             }
@@ -355,6 +384,7 @@ impl Keeper {
 
     async fn tell(&mut self, change: Change, house: &Rc<RefCell<House>>) {
         let node = self.connections.address().clone();
+        self.is_up = !matches!(change, Change::Down(_));
         match change {
             Change::Down(error) => tracing::warn!(%node, %error, "a memory node does not answer"),
             Change::Up => {
@@ -363,32 +393,88 @@ impl Keeper {
             }
             Change::Renewed => {
                 house.borrow_mut().shard().lose_node(self.node);
-                if let Err(reason) = self.claim_again(house).await {
-                    tracing::warn!(%node, reason, "a memory node gave less than before");
+                self.missing = self.places;
+                let claimed = self.claim_missing(house).await;
+                let (missing, reason) = (self.missing, claimed.err().unwrap_or_default());
+                if missing > 0 {
+                    tracing::warn!(%node, missing, reason, "a memory node gave fewer pages than before, so far");
                 }
                 house.borrow_mut().shard().node_is_back();
             }
         }
     }
 
-    /// Claims as much as the last session held.
-    async fn claim_again(&mut self, house: &Rc<RefCell<House>>) -> std::result::Result<(), String> {
+    /// Tries again to claim what is missing; true if some of it came.
+    async fn claim_more(&mut self, house: &Rc<RefCell<House>>) -> bool {
+        let before = self.missing;
+        let claimed = self.claim_missing(house).await;
+        let (node, missing) = (self.connections.address(), self.missing);
+        match claimed {
+            Err(reason) => tracing::debug!(%node, missing, reason, "pages are still missing"),
+            Ok(()) if missing == 0 => tracing::info!(%node, "a memory node gave what was missing"),
+            Ok(()) => {}
+        }
+        if missing < before {
+            house.borrow_mut().shard().node_is_back();
+        }
+        missing < before
+    }
+
+    /// Claims what is missing and has room: places of lost pages may still be taken by their records.
+    async fn claim_missing(
+        &mut self,
+        house: &Rc<RefCell<House>>,
+    ) -> std::result::Result<(), String> {
+        if self.claimable(house) == 0 {
+            return Ok(());
+        }
         let pool = Pool::open(&mut self.connections, &self.fabric).await?;
-        let mut wanted = self.places;
-        while wanted > 0 {
-            let pieces = pool.claim(wanted, self.page_bytes).await?;
-            if pieces.is_empty() {
-                return Err(format!("{wanted} pages are missing: it has no free memory"));
+        let claimed = self.claim_from(&pool, house).await;
+        if claimed.is_err() {
+            // What is in doubt is known to this pool alone. If it cannot be freed now, the session's end frees it.
+            let _ = pool.claims.settle().await;
+        }
+        claimed
+    }
+
+    /// Pages that can be claimed now: what is missing, as far as the shard has room for it. Whole extents unless it is all,
+    /// for what is left over of one is nobody's.
+    fn claimable(&mut self, house: &Rc<RefCell<House>>) -> usize {
+        let room = house.borrow_mut().shard().extents_room();
+        if room >= self.missing {
+            return self.missing;
+        }
+        let extent_bytes = self.connections.session().map().extent_bytes;
+        let pages = usize::try_from(extent_bytes / u64::from(self.page_bytes));
+        room - room % pages.unwrap_or(usize::MAX).max(1)
+    }
+
+    async fn claim_from(
+        &mut self,
+        pool: &Pool,
+        house: &Rc<RefCell<House>>,
+    ) -> std::result::Result<(), String> {
+        let node = self.node;
+        loop {
+            let wanted = self.claimable(house);
+            if wanted == 0 {
+                return Ok(());
             }
-            let mut house = house.borrow_mut();
-            for piece in pieces {
-                if house.shard().add_extent(self.node, piece).is_err() {
-                    // Places of lost pages are still taken by their records.
-                    return Ok(());
-                }
-                wanted = wanted.saturating_sub(1);
+            self.connections.beat().await;
+            let missing = &mut self.missing;
+            let add = |piece| {
+                let added =
+                    *missing > 0 && house.borrow_mut().shard().add_extent(node, piece).is_ok();
+                // At once: the rest of the call may fail.
+                *missing -= usize::from(added);
+                added
+            };
+            match pool.claim(wanted, self.page_bytes, add).await? {
+                Some(1..) => {}
+                // Another node's pages took its room, for one.
+                Some(0) => return Err("the shard had no place for what it gave".to_owned()),
+                None => return Err("it has no free memory".to_owned()),
             }
         }
-        Ok(())
     }
 }

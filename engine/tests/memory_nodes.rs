@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use farcore::{Config, Engine, Error, FabricAddress, Token};
 use farcore_rdma::Lock;
-use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeHandle, NodeOptions};
+use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeHandle, NodeOptions, NodeSession};
+use farcore_rdma::tcp::connect_control;
 
 const PAGE_BYTES: u32 = 64 << 10;
 /// How long anything may take that must happen.
@@ -62,8 +63,12 @@ fn value(number: u32, version: u32) -> Vec<u8> {
 }
 
 fn write(engine: &Engine, version: u32) {
+    write_some(engine, version, KEYS);
+}
+
+fn write_some(engine: &Engine, version: u32, keys: u32) {
     let mut handle = engine.handle().expect("a handle");
-    for number in 0..KEYS {
+    for number in 0..keys {
         handle
             .put(&key(number), &value(number, version))
             .wait()
@@ -76,9 +81,13 @@ const KEYS: u32 = 50_000;
 
 /// Reads every key: how many had this version's value, and how many were unavailable. Anything else is wrong.
 fn read(engine: &Engine, version: u32) -> (u32, u32) {
+    read_some(engine, version, KEYS)
+}
+
+fn read_some(engine: &Engine, version: u32, keys: u32) -> (u32, u32) {
     let mut handle = engine.handle().expect("a handle");
     let (mut right, mut unavailable) = (0, 0);
-    for number in 0..KEYS {
+    for number in 0..keys {
         match handle.get(&key(number)).wait() {
             Ok(Some(found)) => {
                 assert!(
@@ -196,6 +205,67 @@ fn a_node_that_was_started_anew_has_lost_its_pages_and_serves_again() {
     assert_eq!(read(&engine, 2), (KEYS, 0));
     engine.close();
     drop(first);
+}
+
+/// Another client, which takes all of a node's memory; `None` if others were faster.
+async fn take_all(node: &NodeHandle) -> Option<NodeSession> {
+    let channel = connect_control(node.address(), PATIENCE).await.unwrap();
+    let mut session = NodeSession::open(channel, "another", None).await.unwrap();
+    let all = session.statistics().await.unwrap();
+    for _ in 0..all.extents {
+        if session.allocate_chunk(all.extent_bytes).await.is_err() {
+            session.bye().await.unwrap();
+            return None;
+        }
+    }
+    Some(session)
+}
+
+#[test]
+fn memory_that_was_not_to_be_had_after_a_loss_is_claimed_later() {
+    // What the node lends to the engine holds them all.
+    let keys = 30_000;
+    let mut first = node();
+    let port = first.address().port();
+    let engine = Engine::open(Config {
+        far_bytes: 40 << 20,
+        ..config(&[&first])
+    })
+    .unwrap();
+    write_some(&engine, 1, keys);
+    engine.flush().unwrap();
+    let held = |node: &NodeHandle| {
+        let seen = node.figures().statistics();
+        seen.extents - seen.extents_free
+    };
+    let before = held(&first);
+    let done = farcore_rdma::run_local(async {
+        // Started anew, and nothing left for the engine.
+        let other = loop {
+            first.stop();
+            first = MemoryNode::start(options(port)).unwrap();
+            if let Some(other) = take_all(&first).await {
+                break other;
+            }
+        };
+        wait_until("new sessions", || {
+            first.figures().statistics().sessions == 3
+        });
+        let (right, unavailable) = read_some(&engine, 1, keys);
+        assert!(right > 0 && unavailable > 0, "{right} {unavailable}");
+        // Its lease may have ended before.
+        let _ = other.bye().await;
+        // As much as before, and no more: what it cannot use goes back.
+        wait_until("what is free now", || held(&first) == before);
+        first
+    });
+    let first = done.unwrap();
+    write_some(&engine, 2, keys);
+    engine.flush().unwrap();
+    assert_eq!(read_some(&engine, 2, keys), (keys, 0));
+    assert_eq!(held(&first), before);
+    engine.close();
+    assert_eq!(held(&first), 0);
 }
 
 #[test]

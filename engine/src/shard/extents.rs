@@ -227,6 +227,11 @@ impl Extents {
         Ok(place)
     }
 
+    /// How many more can be added.
+    pub(crate) fn room(&self) -> usize {
+        self.count_max - self.places.len() + self.vacant_count
+    }
+
     /// Notes that the node has taken an extent back that a page holds.
     pub(crate) fn lose(&mut self, extent: Extent) {
         let place = extent.place();

@@ -27,6 +27,11 @@ impl<E: Endpoint> Shard<E> {
         added
     }
 
+    /// How many more extents can be added.
+    pub(crate) fn extents_room(&self) -> usize {
+        self.extents.room()
+    }
+
     /// Far memory changed: what was given up is tried again.
     pub(crate) fn node_is_back(&mut self) {
         self.health.try_again(NodeId::writes);

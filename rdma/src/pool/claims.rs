@@ -97,6 +97,27 @@ impl Claim {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// Keeps the first `count` extents, at least one, and answers the others, if there are any.
+    pub fn split_off(&mut self, count: u32) -> Option<Claim> {
+        let count = count.max(1);
+        let rest = self.run.count().checked_sub(count)?;
+        let run = ExtentRun::new(self.run.first() + count, rest)?;
+        let extent_bytes = self.bytes / u64::from(self.run.count());
+        let kept_bytes = u64::from(count) * extent_bytes;
+        let rest = Claim {
+            run,
+            slice: RemoteSlice {
+                offset: self.slice.offset + kept_bytes,
+                ..self.slice
+            },
+            bytes: self.bytes - kept_bytes,
+            ..*self
+        };
+        self.run = ExtentRun::new(self.run.first(), count)?;
+        self.bytes = kept_bytes;
+        Some(rest)
+    }
 }
 
 /// What a client knows of a node's bitmap.

@@ -86,6 +86,33 @@ fn a_run_is_found_wherever_it_lies() {
 }
 
 #[test]
+fn a_claim_goes_back_in_parts() {
+    let nodes = [TestNode::new(&[2, 8], 0)];
+    let claims = claims(&nodes, 1);
+    block_on(async {
+        let mut claim = claims.claim(8).await.unwrap().unwrap();
+        assert_eq!(claim.split_off(8), None);
+        assert_eq!(claim.split_off(9), None);
+        let rest = claim.split_off(3).unwrap();
+        assert_eq!((claim.run().count(), rest.run().count()), (3, 5));
+        assert_eq!(rest.run().first(), claim.run().first() + 3);
+        assert_eq!(rest.slice().offset, claim.slice().offset + claim.bytes());
+        assert_eq!(
+            (claim.bytes(), rest.bytes()),
+            (3 * EXTENT_BYTES, 5 * EXTENT_BYTES)
+        );
+        claims.free(rest).await.unwrap();
+        clean(&nodes[0], 3);
+        // It keeps one at least.
+        let rest = claim.split_off(0).unwrap();
+        assert_eq!((claim.run().count(), rest.run().count()), (1, 2));
+        claims.free(rest).await.unwrap();
+        claims.free(claim).await.unwrap();
+    });
+    clean(&nodes[0], 0);
+}
+
+#[test]
 fn others_claims_are_seen_by_conflict_and_by_reading() {
     let nodes = [TestNode::new(&[64], 0)];
     let (first, second) = (claims(&nodes, 1), claims(&nodes, 2));
