@@ -157,6 +157,8 @@ pub(super) struct Queue {
     pub(super) failed: bool,
     /// The device has given up the queue pair: what is left is completed here.
     gone: bool,
+    /// The other side was silent for too long: the oldest request is to be told so, and the others are flushed.
+    lost: bool,
     /// Since when nothing has completed although something is with the device.
     silent_since_ns: Option<u64>,
 }
@@ -182,6 +184,7 @@ impl Queue {
             index,
             failed: false,
             gone: false,
+            lost: false,
             silent_since_ns: None,
         }
     }
@@ -229,6 +232,7 @@ impl Queue {
         self.connection = Some((token, line));
         self.failed = false;
         self.gone = false;
+        self.lost = false;
         self.silent_since_ns = None;
     }
 
@@ -405,6 +409,7 @@ impl Queue {
                 }
                 let entry = self.sends.take_oldest();
                 let fine = status == Status::Success;
+                let status = self.told(status);
                 (!fine || entry.signalled).then_some(Completion {
                     id: entry.id,
                     status,
@@ -438,9 +443,11 @@ impl Queue {
         if !self.failed {
             return None;
         }
+        let mut status = Status::Flushed;
         let id = if self.sends.oldest < self.sends.next
             && (self.gone || self.sends.oldest >= self.sends.rung)
         {
+            status = self.told(status);
             self.sends.take_oldest().id
         } else if self.receives.oldest < self.receives.next
             && (self.gone || self.receives.oldest >= self.receives.rung)
@@ -453,7 +460,7 @@ impl Queue {
         self.receives.rung = self.receives.rung.max(self.receives.oldest);
         Some(Completion {
             id,
-            status: Status::Flushed,
+            status,
             bytes: 0,
             immediate: None,
         })
@@ -475,8 +482,18 @@ impl Queue {
                 self.give_up(pairs);
             } else {
                 self.silent_since_ns = Some(now_ns);
+                self.lost = true;
                 self.fail(pairs);
             }
+        }
+    }
+
+    /// How a request ended, as its poster is to hear it.
+    fn told(&mut self, status: Status) -> Status {
+        if status == Status::Flushed && std::mem::take(&mut self.lost) {
+            Status::RetryExceeded
+        } else {
+            status
         }
     }
 }

@@ -15,7 +15,7 @@ use super::fixture::{Bench, DEPTH, Fixture, REGION_BYTES, region};
 
 const LIMIT: Duration = Duration::from_secs(10);
 /// In the bench's time, which a poll moves on by a microsecond.
-const SILENCE_NS: u64 = 150_000_000;
+const SILENCE_NS: u64 = 100_000_000;
 
 #[derive(Debug)]
 enum Way {
