@@ -4,6 +4,7 @@ use std::fs;
 use std::process::ExitCode;
 
 use farcore::{Config, Engine};
+use farcore_rdma::{GidEntry, rdma_devices};
 
 enum Verdict {
     Fine,
@@ -83,6 +84,47 @@ fn locked_memory() -> Finding {
     }
 }
 
+/// Every port, and the GID that is chosen where nobody says.
+fn devices() -> Vec<Finding> {
+    let what = "RDMA device";
+    let mut found = Vec::new();
+    for device in rdma_devices() {
+        for port in &device.ports {
+            let gid = GidEntry::best(&port.gids);
+            let gid = gid.map_or_else(
+                || "no GID".to_owned(),
+                |gid| format!("GID {} {} {:?}", gid.index, gid.address(), gid.kind),
+            );
+            let interface = port.interface.as_deref().unwrap_or("no interface");
+            let verdict = if !port.is_active() {
+                Verdict::Weak("the port carries no traffic: bring its link up")
+            } else if port.gids.is_empty() {
+                Verdict::Weak("the port has no address: give its network interface one")
+            } else if cfg!(feature = "verbs") {
+                Verdict::Fine
+            } else {
+                Verdict::Weak("this build has no verbs: build it with `--features verbs`")
+            };
+            found.push(Finding {
+                what,
+                seen: format!(
+                    "{} port {} {} {} {} {interface}, {gid}",
+                    device.name, port.number, port.state, port.link_layer, port.rate
+                ),
+                verdict,
+            });
+        }
+    }
+    if found.is_empty() {
+        found.push(Finding {
+            what,
+            seen: "none; tcp:// needs none".to_owned(),
+            verdict: Verdict::Fine,
+        });
+    }
+    found
+}
+
 fn engine() -> Finding {
     let config = Config {
         local_bytes: 64 << 20,
@@ -112,7 +154,10 @@ fn engine() -> Finding {
 /// Prints what was found; fails if something keeps the engine from running.
 pub(crate) fn run() -> ExitCode {
     let mut broken = false;
-    for finding in [kernel(), huge_pages(), locked_memory(), engine()] {
+    let mut findings = vec![kernel(), huge_pages(), locked_memory()];
+    findings.extend(devices());
+    findings.push(engine());
+    for finding in findings {
         let (mark, advice) = match finding.verdict {
             Verdict::Fine => ("ok", String::new()),
             Verdict::Weak(advice) => ("weak", format!(": {advice}")),

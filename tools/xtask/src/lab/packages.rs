@@ -7,8 +7,9 @@ use anyhow::{Context, Result, bail};
 
 use super::output_of;
 
-/// The emulator; what the guest begins with; what unpacks a kernel; verbs' libraries and the tool that makes a device.
-const NEEDED: [&str; 9] = [
+/// The emulator; what the guest begins with; what unpacks a kernel; verbs' libraries and the tool that makes a device; what
+/// the feature `verbs` is built with; what counts system calls.
+const NEEDED: [&str; 14] = [
     "qemu-system-x86",
     "busybox-static",
     "kmod",
@@ -18,6 +19,11 @@ const NEEDED: [&str; 9] = [
     "libibverbs1",
     "librdmacm1",
     "ibverbs-providers",
+    "libibverbs-dev",
+    "librdmacm-dev",
+    "libclang-dev",
+    "pkg-config",
+    "strace",
 ];
 
 /// The packages that are not installed.

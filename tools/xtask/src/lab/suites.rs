@@ -17,15 +17,49 @@ struct Suite {
     features: &'static str,
     /// What of the package: `--lib`, or `--test` and a name in its `tests/`.
     target: &'static [&'static str],
+    /// Variables of its environment.
+    environment: &'static [&'static str],
 }
 
 /// What runs in the guest, after the smoke check of the guest itself.
-const SUITES: [Suite; 1] = [
-    // What the guest must be able to do besides verbs: io_uring, and the fabric's rules over it.
+const SUITES: [Suite; 6] = [
     Suite {
         package: "farcore-rdma",
-        features: "",
+        features: "verbs",
+        target: &["--lib"],
+        environment: &[],
+    },
+    // The rules of the fabric, over sockets, by an exchange of facts, and by RDMA-CM.
+    Suite {
+        package: "farcore-rdma",
+        features: "verbs",
         target: &["--test", "conformance"],
+        environment: &[],
+    },
+    Suite {
+        package: "farcore-rdma",
+        features: "verbs",
+        target: &["--test", "verbs_path"],
+        environment: &[],
+    },
+    // Clients that claim by the device's compare-and-swap, and are killed.
+    Suite {
+        package: "farcore-rdma",
+        features: "verbs",
+        target: &["--test", "crowd"],
+        environment: &["FARCORE_CROWD_LISTEN=rdma://10.77.0.1:0"],
+    },
+    Suite {
+        package: "farcore",
+        features: "verbs",
+        target: &["--test", "verbs"],
+        environment: &[],
+    },
+    Suite {
+        package: "farcore-bench",
+        features: "verbs",
+        target: &["--test", "verbs"],
+        environment: &[],
     },
 ];
 
@@ -126,6 +160,7 @@ pub(super) fn command(only: &str) -> Result<Vec<OsString>> {
             SMOKE.into(),
             workspace.into(),
             SMOKE_EVIDENCE.into(),
+            OsString::new(),
             script,
         ]);
     }
@@ -133,6 +168,7 @@ pub(super) fn command(only: &str) -> Result<Vec<OsString>> {
         eprintln!("lab: building {}", suite.name());
         let built = suite.build(workspace)?;
         words.extend([suite.name().into(), built.directory.into(), EVIDENCE.into()]);
+        words.push(suite.environment.join(" ").into());
         words.push(built.executable.into());
     }
     ensure!(words.len() > fixed, "no suite's name contains `{only}`");
@@ -149,6 +185,7 @@ mod tests {
             package: "p",
             features,
             target,
+            environment: &[],
         };
         let common = [
             "test",
@@ -206,7 +243,7 @@ mod tests {
             std::fs::set_permissions(&executable, mode).unwrap();
             runner
                 .arg(format!("suite{i}"))
-                .args(["/", EVIDENCE])
+                .args(["/", EVIDENCE, "SUITE=1"])
                 .arg(&executable);
         }
         let output = runner.output().unwrap();

@@ -1,0 +1,188 @@
+//! What the path of a request over an RDMA device costs beside the device: no allocation, and no system call but the
+//! doorbell's, which on Soft-RoCE is one. Needs a device and strace: the lab has both.
+
+#![cfg(feature = "verbs")]
+#![allow(unsafe_code, reason = "counts allocations")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use farcore_rdma::verbs::{Access, EndpointOptions, VerbsEndpoint};
+use farcore_rdma::{
+    Completion, Endpoint, LocalSlice, Lock, Region, RegionOptions, RemoteSlice, Status,
+    VerbsOptions, Work, WorkId, WorkRequest,
+};
+
+const ROLE: &str = "FARCORE_PATH_ROLE";
+const READS: u64 = 100_000;
+const BATCH: u64 = 32;
+const BYTES: u32 = 64;
+/// System calls that are made nowhere else mark the begin and the end.
+const MARK: &str = "getpgid";
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: hands everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: by the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: by the caller's contract.
+        unsafe { System.dealloc(place, layout) }
+    }
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: by the caller's contract.
+        unsafe { System.realloc(place, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn mark() {
+    // SAFETY: asks for this process's group.
+    unsafe { libc::getpgid(0) };
+}
+
+fn region() -> Arc<Region> {
+    let options = RegionOptions {
+        bytes: 1 << 20,
+        huge_pages: false,
+        lock: Lock::Off,
+        prefault: true,
+    };
+    Arc::new(Region::map(&options).expect("memory"))
+}
+
+/// Reads in batches, one doorbell each; answers how many doorbells there were.
+fn read_all(endpoint: &mut VerbsEndpoint, read: impl Fn(u64) -> Work) -> u64 {
+    let mut seen = [Completion::NONE; BATCH as usize];
+    let (mut done, mut doorbells) = (0, 0);
+    while done < READS {
+        let batch = BATCH.min(READS - done);
+        for number in 0..batch {
+            let request = WorkRequest {
+                id: WorkId(number),
+                work: read(number),
+                signalled: number + 1 == batch,
+            };
+            endpoint.post(0, request).expect("room");
+        }
+        endpoint.ring_doorbell(0, 0);
+        doorbells += 1;
+        while endpoint.poll(0, &mut seen) == 0 {
+            std::hint::spin_loop();
+        }
+        assert_eq!(seen[0].status, Status::Success);
+        done += batch;
+    }
+    doorbells
+}
+
+/// The process that is watched.
+#[test]
+fn role_reader() {
+    if std::env::var(ROLE).is_err() {
+        return;
+    }
+    let options = EndpointOptions {
+        verbs: VerbsOptions::default(),
+        queues: 2,
+        depth: 64,
+        limit_ns: u64::MAX,
+        access: Access::Remote,
+    };
+    let mut endpoint = VerbsEndpoint::open(&options).expect("an RDMA device: run this in the lab");
+    endpoint.connect_loopback(0, 1).expect("connected");
+    let local_key = endpoint.register(region()).expect("registered");
+    let far = endpoint.register(region()).expect("registered");
+    let key = endpoint.remote_key(far).expect("registered");
+    let read = |number: u64| Work::Read {
+        local: LocalSlice {
+            key: local_key,
+            offset: number * u64::from(BYTES),
+            bytes: BYTES,
+        },
+        remote: RemoteSlice {
+            key,
+            offset: number * 4096,
+        },
+    };
+    // The device's library allocates at its first use, if ever.
+    read_all(&mut endpoint, read);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    mark();
+    let doorbells = read_all(&mut endpoint, read);
+    mark();
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    println!("\n@path {doorbells} {allocations}");
+}
+
+#[test]
+fn a_request_costs_no_allocation_and_no_system_call_of_its_own() {
+    let log = std::env::temp_dir().join(format!("farcore-path-{}", std::process::id()));
+    let output = Command::new("strace")
+        .args(["-f", "-qq", "-o"])
+        .arg(&log)
+        .arg(std::env::current_exe().expect("this test"))
+        .args([
+            "--exact",
+            "role_reader",
+            "--nocapture",
+            "--test-threads",
+            "1",
+        ])
+        .env(ROLE, "reader")
+        .output()
+        .expect("strace: `cargo xtask lab setup` installs it");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let figures = said.lines().find_map(|line| line.strip_prefix("@path "));
+    let mut figures = figures
+        .expect("figures")
+        .split(' ')
+        .map(|one| one.parse::<u64>().expect("a number"));
+    let (doorbells, allocations) = (
+        figures.next().expect("doorbells"),
+        figures.next().expect("allocations"),
+    );
+    assert_eq!(doorbells, READS.div_ceil(BATCH));
+
+    let trace = std::fs::read_to_string(&log).expect("strace's log");
+    std::fs::remove_file(&log).expect("strace's log");
+    let lines: Vec<&str> = trace.lines().collect();
+    let marks: Vec<usize> = (0..lines.len())
+        .filter(|&at| lines[at].contains(MARK))
+        .collect();
+    assert_eq!(marks.len(), 2, "the marks");
+    let thread = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    let reader = thread(lines[marks[0]]);
+    let calls: Vec<&str> = lines[marks[0] + 1..marks[1]]
+        .iter()
+        .copied()
+        .filter(|line| thread(line) == reader)
+        .collect();
+    println!(
+        "{READS} READs: {doorbells} doorbells, {} system calls, {allocations} allocations",
+        calls.len()
+    );
+    assert_eq!(allocations, 0);
+    let count = calls.len() as u64;
+    assert!(
+        count <= doorbells + doorbells / 100,
+        "{count} system calls: {:?}",
+        &calls[..calls.len().min(20)]
+    );
+}
