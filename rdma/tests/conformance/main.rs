@@ -20,16 +20,23 @@ mod verbs;
 
 /// Runs every case of the suite on a fixture.
 macro_rules! conformance {
-    ($run:ident: $($case:ident)*) => {
+    ($(#[$attribute:meta])* $run:ident: $($case:ident)*) => {
+        $crate::conformance!(@each [$(#[$attribute])*] $run: $($case)*);
+    };
+    (@each $attributes:tt $run:ident: $($case:ident)*) => {
         $(
+            $crate::conformance!(@one $attributes $run $case);
+        )*
+    };
+    (@one [$(#[$attribute:meta])*] $run:ident $case:ident) => {
             #[test]
+            $(#[$attribute])*
             fn $case() {
                 $run!(|bench| crate::suite::$case(bench));
             }
-        )*
     };
-    ($run:ident) => {
-        $crate::conformance!($run:
+    ($(#[$attribute:meta])* $run:ident) => {
+        $crate::conformance!($(#[$attribute])* $run:
             what_is_written_is_read
             atomics_answer_the_old_value
             a_write_with_immediate_hands_over_its_word

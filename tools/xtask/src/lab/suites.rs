@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::cargo;
@@ -12,56 +12,57 @@ use crate::cargo;
 /// A test target of this workspace; to be added to [`SUITES`].
 #[derive(Debug)]
 struct Suite {
-    package: &'static str,
-    /// Separated by commas.
-    features: &'static str,
-    /// What of the package: `--lib`, or `--test` and a name in its `tests/`.
-    target: &'static [&'static str],
+    /// The folder of its package.
+    room: &'static str,
+    /// Its name in the package's `tests/`.
+    target: &'static str,
+    /// Which of its tests run: arguments of Rust's test harness.
+    tests: &'static [&'static str],
     /// Variables of its environment.
     environment: &'static [&'static str],
 }
 
+/// Those that need a device are ignored elsewhere.
+const IGNORED: &[&str] = &["--ignored", "--test-threads=1"];
+
 /// What runs in the guest, after the smoke check of the guest itself.
-const SUITES: [Suite; 6] = [
+const SUITES: [Suite; 5] = [
+    // The rules of the fabric, over queue pairs that are connected by an exchange of facts, and by RDMA-CM.
     Suite {
-        package: "farcore-rdma",
-        features: "verbs",
-        target: &["--lib"],
-        environment: &[],
-    },
-    // The rules of the fabric, over sockets, by an exchange of facts, and by RDMA-CM.
-    Suite {
-        package: "farcore-rdma",
-        features: "verbs",
-        target: &["--test", "conformance"],
+        room: "rdma",
+        target: "conformance",
+        tests: IGNORED,
         environment: &[],
     },
     Suite {
-        package: "farcore-rdma",
-        features: "verbs",
-        target: &["--test", "verbs_path"],
+        room: "rdma",
+        target: "verbs_path",
+        tests: IGNORED,
         environment: &[],
     },
     // Clients that claim by the device's compare-and-swap, and are killed.
     Suite {
-        package: "farcore-rdma",
-        features: "verbs",
-        target: &["--test", "crowd"],
+        room: "rdma",
+        target: "crowd",
+        tests: &["a_crowd_of_processes"],
         environment: &["FARCORE_CROWD_LISTEN=rdma://10.77.0.1:0"],
     },
     Suite {
-        package: "farcore",
-        features: "verbs",
-        target: &["--test", "verbs"],
+        room: "engine",
+        target: "verbs",
+        tests: IGNORED,
         environment: &[],
     },
     Suite {
-        package: "farcore-bench",
-        features: "verbs",
-        target: &["--test", "verbs"],
+        room: "bench",
+        target: "verbs",
+        tests: IGNORED,
         environment: &[],
     },
 ];
+
+/// The feature `verbs` of every package that has it.
+const FEATURES: &str = "farcore-bench/verbs,farcore-tools/verbs";
 
 /// What a passing run of Rust's test harness prints unless it ran nothing.
 const EVIDENCE: &str = r"^test result: ok\. [1-9]";
@@ -72,49 +73,63 @@ const SMOKE_EVIDENCE: &str = "^ok: ";
 
 impl Suite {
     fn name(&self) -> String {
-        format!("{} {}", self.package, self.target.join(" "))
+        format!("{} {}", self.room, self.target)
     }
 
-    /// What cargo is asked for.
-    fn build_arguments(&self) -> Vec<&'static str> {
-        let mut arguments = vec![
-            "test",
-            "--no-run",
-            "--message-format=json-render-diagnostics",
-        ];
-        arguments.extend(["--package", self.package]);
-        if !self.features.is_empty() {
-            arguments.extend(["--features", self.features]);
-        }
-        arguments.extend(self.target);
-        arguments
-    }
-
-    fn build(&self, workspace: &Path) -> Result<Built> {
-        let mut command = cargo(&self.build_arguments());
-        let output = command
-            .current_dir(workspace)
-            .stderr(Stdio::inherit())
-            .output()
-            .with_context(|| format!("cannot start {command:?}"))?;
-        ensure!(
-            output.status.success(),
-            "{command:?} ended with {}",
-            output.status
-        );
-        built(&String::from_utf8(output.stdout)?).with_context(|| format!("{command:?}"))
+    /// Its executable among those that cargo built.
+    fn find(&self, workspace: &Path, built: &[Built]) -> Result<Built> {
+        let directory = workspace.join(self.room);
+        let is_it = |one: &&Built| one.directory == directory && one.target == self.target;
+        let found = built.iter().find(is_it).cloned();
+        found.with_context(|| format!("cargo built no test `{}`", self.name()))
     }
 }
 
+/// What cargo is asked for: all suites at once, with the features that the workspace's tests are built with, so that nothing
+/// is built twice.
+fn build_arguments() -> Vec<&'static str> {
+    let mut arguments = vec![
+        "test",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+        "--workspace",
+        "--features",
+        FEATURES,
+    ];
+    let mut targets: Vec<_> = SUITES.iter().map(|suite| suite.target).collect();
+    targets.sort_unstable();
+    targets.dedup();
+    for target in targets {
+        arguments.extend(["--test", target]);
+    }
+    arguments
+}
+
+fn build(workspace: &Path) -> Result<Vec<Built>> {
+    let mut command = cargo(&build_arguments());
+    let output = command
+        .current_dir(workspace)
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(
+        output.status.success(),
+        "{command:?} ended with {}",
+        output.status
+    );
+    built(&String::from_utf8(output.stdout)?).with_context(|| format!("{command:?}"))
+}
+
 /// A test executable, and the directory of its package, where cargo would run it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Built {
+    target: String,
     executable: PathBuf,
     directory: PathBuf,
 }
 
-/// Finds it in cargo's messages.
-fn built(messages: &str) -> Result<Built> {
+/// Finds them in cargo's messages.
+fn built(messages: &str) -> Result<Vec<Built>> {
     let mut found = Vec::new();
     for line in messages.lines() {
         let message: Value = serde_json::from_str(line)?;
@@ -123,22 +138,20 @@ fn built(messages: &str) -> Result<Built> {
         if !is_test || text("/reason") != Some("compiler-artifact") {
             continue;
         }
-        if let (Some(executable), Some(manifest)) = (text("/executable"), text("/manifest_path")) {
+        if let (Some(target), Some(executable), Some(manifest)) = (
+            text("/target/name"),
+            text("/executable"),
+            text("/manifest_path"),
+        ) {
             let directory = Path::new(manifest).parent().unwrap_or(Path::new("/"));
             found.push(Built {
+                target: target.into(),
                 executable: executable.into(),
                 directory: directory.into(),
             });
         }
     }
-    match found.pop() {
-        Some(built) if found.is_empty() => Ok(built),
-        Some(_) => bail!(
-            "it built {} test executables, expected one",
-            found.len() + 1
-        ),
-        None => bail!("it built no test executable"),
-    }
+    Ok(found)
 }
 
 /// Builds the suites whose name contains `only`: the command that runs them in the guest.
@@ -161,14 +174,24 @@ pub(super) fn command(only: &str) -> Result<Vec<OsString>> {
             workspace.into(),
             SMOKE_EVIDENCE.into(),
             OsString::new(),
+            OsString::new(),
             script,
         ]);
     }
-    for suite in SUITES.iter().filter(|suite| suite.name().contains(only)) {
-        eprintln!("lab: building {}", suite.name());
-        let built = suite.build(workspace)?;
+    let wanted: Vec<_> = SUITES
+        .iter()
+        .filter(|suite| suite.name().contains(only))
+        .collect();
+    let all = if wanted.is_empty() {
+        Vec::new()
+    } else {
+        build(workspace)?
+    };
+    for suite in wanted {
+        let built = suite.find(workspace, &all)?;
         words.extend([suite.name().into(), built.directory.into(), EVIDENCE.into()]);
         words.push(suite.environment.join(" ").into());
+        words.push(suite.tests.join(" ").into());
         words.push(built.executable.into());
     }
     ensure!(words.len() > fixed, "no suite's name contains `{only}`");
@@ -180,51 +203,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_suite_becomes_arguments_of_cargo() {
-        let suite = |features, target: &'static [_]| Suite {
-            package: "p",
-            features,
-            target,
-            environment: &[],
-        };
-        let common = [
-            "test",
-            "--no-run",
-            "--message-format=json-render-diagnostics",
-            "--package",
-            "p",
-        ];
-        let library = suite("", &["--lib"]);
-        assert_eq!(library.name(), "p --lib");
-        assert_eq!(
-            library.build_arguments(),
-            [&common[..], &["--lib"]].concat()
-        );
-        let test = suite("verbs,x", &["--test", "t"]);
-        assert_eq!(test.name(), "p --test t");
-        let rest = ["--features", "verbs,x", "--test", "t"];
-        assert_eq!(test.build_arguments(), [&common[..], &rest].concat());
+    fn cargo_is_asked_for_each_target_once() {
+        let arguments = build_arguments();
+        for suite in &SUITES {
+            let named = arguments.iter().filter(|one| **one == suite.target);
+            assert_eq!(named.count(), 1, "{arguments:?}");
+        }
     }
 
-    const LIBRARY: &str = r#"{"reason":"compiler-artifact","manifest_path":"/w/p/Cargo.toml","profile":{"test":false},"executable":null}"#;
-    const TEST: &str = r#"{"reason":"compiler-artifact","manifest_path":"/w/p/Cargo.toml","profile":{"test":true},"executable":"/w/target/debug/deps/t-1"}"#;
+    const LIBRARY: &str = r#"{"reason":"compiler-artifact","manifest_path":"/w/p/Cargo.toml","target":{"name":"p"},"profile":{"test":false},"executable":null}"#;
+    const TEST: &str = r#"{"reason":"compiler-artifact","manifest_path":"/w/p/Cargo.toml","target":{"name":"t"},"profile":{"test":true},"executable":"/w/target/debug/deps/t-1"}"#;
     const END: &str = r#"{"reason":"build-finished","success":true}"#;
 
     #[test]
-    fn the_executable_is_found_among_the_messages() {
+    fn executables_are_found_among_the_messages() {
         let messages = [LIBRARY, TEST, END].join("\n");
         let expected = Built {
+            target: "t".into(),
             executable: "/w/target/debug/deps/t-1".into(),
             directory: "/w/p".into(),
         };
-        assert_eq!(built(&messages).unwrap(), expected);
-    }
-
-    #[test]
-    fn none_and_several_executables_are_refused() {
-        assert!(built(&[LIBRARY, END].join("\n")).is_err());
-        assert!(built(&[TEST, TEST, END].join("\n")).is_err());
+        let all = built(&messages).unwrap();
+        assert_eq!(all, [expected.clone()]);
         assert!(built("no json").is_err());
+        let suite = |room, target| Suite {
+            room,
+            target,
+            tests: &[],
+            environment: &[],
+        };
+        let workspace = Path::new("/w");
+        assert_eq!(suite("p", "t").find(workspace, &all).unwrap(), expected);
+        assert!(suite("q", "t").find(workspace, &all).is_err());
+        assert!(suite("p", "u").find(workspace, &all).is_err());
     }
 
     /// Runs the guest's runner here, over suites of one shell command each.
@@ -243,7 +254,7 @@ mod tests {
             std::fs::set_permissions(&executable, mode).unwrap();
             runner
                 .arg(format!("suite{i}"))
-                .args(["/", EVIDENCE, "SUITE=1"])
+                .args(["/", EVIDENCE, "SUITE=1", "an argument"])
                 .arg(&executable);
         }
         let output = runner.output().unwrap();
