@@ -5,7 +5,7 @@ use farcore_rdma::Endpoint;
 
 use super::Shard;
 use super::serve::Step;
-use super::stream::Located;
+use super::stream::{Located, Place};
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::index::{Position, Slot};
 use crate::log::Address;
@@ -184,11 +184,13 @@ impl<E: Endpoint> Shard<E> {
         };
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         let units = units.min(self.pages.get(page).units.saturating_sub(unit));
-        match self.locate(page, unit, units) {
+        let place = Place { page, unit, units };
+        match self.locate(place) {
             Located::Ready { id, offset, bytes } => {
-                // SAFETY: the chunk is ready and is not reused before the next post, which is after this request.
+                // SAFETY: the chunk is ready, reading on spares its buffer, and nothing else is read before this request
+                // is answered.
                 let read = unsafe { self.landed(offset, bytes) };
-                self.stream_served(id, page, unit, units);
+                self.stream_touched(id, place);
                 let Some(record) =
                     record::RecordView::parse(read).filter(record::RecordView::verify)
                 else {
@@ -217,8 +219,11 @@ impl<E: Endpoint> Shard<E> {
                     found => Ok(found),
                 }
             }
-            Located::Reading(chunk) => Err(Step::Await { address, chunk }),
-            Located::Miss => match self.stream_missed(page, unit, units) {
+            Located::Reading(chunk) => {
+                self.stream_touched(chunk, place);
+                Err(Step::Await { address, chunk })
+            }
+            Located::Miss => match self.stream_missed(place) {
                 Some(chunk) => Err(Step::Await { address, chunk }),
                 None => Err(fetch),
             },

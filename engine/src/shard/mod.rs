@@ -107,7 +107,7 @@ impl Errand {
     fn id(self) -> WorkId {
         WorkId(match self {
             Self::Flight(id) => u64::from(id),
-            Self::Chunk(id) => 1 << 32 | u64::from(id.stream) << 8 | u64::from(id.chunk),
+            Self::Chunk(id) => 1 << 32 | u64::from(id.0),
             Self::Flush(id) => 2 << 32 | u64::from(id),
             Self::Compaction(id) => 3 << 32 | u64::from(id),
         })
@@ -118,10 +118,7 @@ impl Errand {
         let low = id.0 as u32;
         match id.0 >> 32 {
             0 => Self::Flight(low),
-            1 => Self::Chunk(stream::ChunkId {
-                stream: (low >> 8) as u8,
-                chunk: low as u8,
-            }),
+            1 => Self::Chunk(stream::ChunkId(low as u8)),
             2 => Self::Flush(low),
             _ => Self::Compaction(low),
         }

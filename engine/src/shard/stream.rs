@@ -1,8 +1,18 @@
 //! Read-ahead for misses that walk the log in order.
 //!
-//! A *walk* is a run of far accesses at rising units of one page, each near the one before. After four such the
-//! walk becomes a stream: it fetches chunks that double in size, one ahead of the one being read. A chunk that was
-//! hardly used, or a page that is freed, ends it.
+//! A *walk* is a run of far accesses at rising units, each near the one before. One that uses enough of what it passes
+//! becomes a stream, which reads ahead in chunks that double in size. How far ahead is learnt: whenever the walk comes
+//! to a chunk that has not arrived, twice as many are kept ahead of it, which is the bytes that it uses in a round
+//! trip. It goes on only while accesses come, and ends when they use too little of its chunks.
+//!
+//! ```text
+//!    passed        ahead of the walk (at most `depth` chunks)
+//! |--ready--|--ready--|--ready--|--reading--|--reading--|
+//!                  ^ cursor                             ^ frontier: the next chunk begins here
+//! ```
+//!
+//! - I1: a buffer is not used again while its READ is under way, or requests wait for it, or one is being served from it.
+//! - I2: `at`, `cursor` and `frontier.at` count the units that a stream has read, across pages; overlaps count once.
 
 use farcore_rdma::{Endpoint, Status};
 
@@ -16,12 +26,39 @@ use crate::constants::{UNIT, UNIT_BYTES};
 
 /// Accesses in order before a walk is believed.
 const STREAK_MIN: u32 = 4;
-/// How far ahead of the last access the next one of the same walk may lie, in units.
+/// Accesses after which the share of used units is known well.
+const STREAK_SURE: u32 = 16;
+/// How far from the last access the next one of the same walk may lie, in units.
 const GAP_UNITS: u32 = 256;
 /// Walks and streams followed at once.
-pub(crate) const STREAMS: usize = 8;
+const STREAMS: usize = 8;
+/// Buffers for chunks; all streams share them.
+const CHUNKS: usize = 16;
+/// Chunks that are kept ahead of all walks together; the others serve those that lag behind.
+const AHEAD_MAX: u32 = 12;
 /// First chunk of a stream, in units.
 const FIRST_CHUNK_UNITS: u32 = 512;
+/// Chunks of a stream overlap by this, or by its longest record: one that lies across the end is whole in the next.
+const OVERLAP_UNITS: u32 = 64;
+const OVERLAP_UNITS_MAX: u32 = FIRST_CHUNK_UNITS / 2;
+/// Single records are cheaper when less than one unit of this many is used.
+const USED_ONE_OF: u32 = 4;
+/// Units over which the share of used ones is taken.
+const ACCOUNT_UNITS: u32 = 16 << 10;
+/// Units that must have been passed before a stream is judged.
+const JUDGED_UNITS: u32 = 1 << 10;
+/// Each stream that was not worth it makes the walk wait twice as long for the next; so often.
+const DOUBT_MAX: u32 = 6;
+/// A stream without an access among the last so many of all is over.
+const STALE: u64 = 4096;
+/// Where a stream's own count of units begins, so that overlaps do not reach below zero.
+const BEGINNING: u64 = 1 << 16;
+/// The owner of a chunk whose stream is gone.
+const NOBODY: usize = STREAMS;
+
+const _: () = assert!((AHEAD_MAX as usize) < CHUNKS && CHUNKS <= 1 << 8);
+const _: () =
+    assert!(OVERLAP_UNITS <= OVERLAP_UNITS_MAX && OVERLAP_UNITS + GAP_UNITS < FIRST_CHUNK_UNITS);
 
 /// The state of a chunk's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,50 +72,159 @@ pub(crate) enum ChunkState {
 /// A run of units of one page in a buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chunk {
-    pub(crate) state: ChunkState,
+    state: ChunkState,
+    /// The stream that reads it.
+    owner: usize,
     pub(crate) page: u32,
-    pub(crate) start: u32,
-    pub(crate) end: u32,
+    start: u32,
+    end: u32,
+    /// Where `start` lies in the stream's own count.
+    at: u64,
     /// Where its buffer lies in the arena's region, in bytes.
-    pub(crate) offset: u64,
+    offset: u64,
     /// Parked requests that need it.
     pub(crate) waiters: u32,
     /// Units of it that were asked for.
-    pub(crate) served: u32,
+    served: u32,
+    /// The walk came to it before it had arrived.
+    stalled: bool,
+    /// When it was used last.
+    stamp: u64,
 }
 
 impl Chunk {
-    fn covers(&self, page: u32, unit: u32, units: u32) -> bool {
+    fn covers(&self, place: Place) -> bool {
         self.state != ChunkState::Empty
-            && self.page == page
-            && self.start <= unit
-            && unit + units <= self.end
+            && self.page == place.page
+            && self.start <= place.unit
+            && place.end() <= self.end
+    }
+
+    fn units(&self) -> u32 {
+        self.end - self.start
+    }
+
+    fn end_at(&self) -> u64 {
+        self.at + u64::from(self.units())
     }
 
     /// True if its buffer may be used for something else.
-    pub(crate) fn is_free(&self) -> bool {
+    fn is_free(&self) -> bool {
         self.state != ChunkState::Reading && self.waiters == 0
     }
 }
 
-/// One walk, and its chunks once it is believed.
+/// Where a record lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) page: u32,
+    pub(crate) unit: u32,
+    pub(crate) units: u32,
+}
+
+impl Place {
+    fn end(self) -> u32 {
+        self.unit + self.units
+    }
+}
+
+/// Where the next chunk of a stream begins.
+#[derive(Clone, Copy, Debug)]
+struct Frontier {
+    page: u32,
+    unit: u32,
+    at: u64,
+}
+
+/// One walk, and how far it is read ahead once it is believed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stream {
+struct Stream {
+    /// The page and the end of the farthest access.
     page: u32,
     next: u32,
+    /// Units of that page, and the page after it; zero and `None` until an access misses there.
+    page_units: u32,
+    successor: Option<u32>,
     streak: u32,
+    /// Units asked for, of `span` that were passed: by single records, or by chunks.
+    wanted: u32,
+    span: u32,
+    doubt: u32,
+    longest: u32,
     stamp: u64,
+    /// `None` while nothing is read ahead.
+    frontier: Option<Frontier>,
+    cursor: u64,
     chunk_units: u32,
-    pub(crate) newest: usize,
-    pub(crate) chunks: [Chunk; 2],
+    /// Chunks that are kept ahead of the walk.
+    depth: u32,
+}
+
+impl Stream {
+    fn begin(place: Place, doubt: u32) -> Self {
+        Self {
+            page: place.page,
+            next: place.end(),
+            streak: 1,
+            wanted: place.units,
+            span: place.units,
+            longest: place.units,
+            doubt,
+            ..Self::default()
+        }
+    }
+
+    /// Units that an access passes, or zero if it lies behind; `None` if it is not of this walk.
+    fn passed(&self, place: Place) -> Option<u32> {
+        if self.streak == 0 || self.frontier.is_some() {
+            return None;
+        }
+        let (from, end) = if self.page == place.page {
+            (self.next, place.end())
+        } else if self.successor == Some(place.page) {
+            let rest = self.page_units.saturating_sub(self.next);
+            (0, rest + place.end().saturating_sub(HEADER_UNITS))
+        } else {
+            return None;
+        };
+        let near = end <= from + GAP_UNITS + place.units && end + GAP_UNITS >= from;
+        near.then(|| end.saturating_sub(from))
+    }
+
+    fn note(&mut self, wanted: u32, span: u32) {
+        self.span += span;
+        self.wanted = (self.wanted + wanted).min(self.span);
+        if self.span > ACCOUNT_UNITS {
+            self.span /= 2;
+            self.wanted /= 2;
+        }
+    }
+
+    fn is_believed(&self) -> bool {
+        let one_of = if self.streak < STREAK_SURE {
+            2
+        } else {
+            USED_ONE_OF
+        };
+        self.streak >= STREAK_MIN << self.doubt && self.wanted * one_of >= self.span
+    }
+
+    /// The walk has come here by a chunk; what its page goes on to is learnt when it misses.
+    fn pass(&mut self, place: Place) {
+        if self.page != place.page {
+            (self.page, self.page_units, self.successor) = (place.page, 0, None);
+        }
+        self.next = place.end();
+    }
+
+    fn deepen(&mut self) {
+        self.depth = (self.depth * 2).min(AHEAD_MAX);
+    }
 }
 
 /// Names one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ChunkId {
-    pub(crate) stream: u8,
-    pub(crate) chunk: u8,
-}
+pub(crate) struct ChunkId(pub(crate) u8);
 
 /// Where a far record is, if a stream has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,20 +245,22 @@ pub(crate) enum Located {
 #[derive(Debug)]
 pub(crate) struct Streams {
     streams: [Stream; STREAMS],
+    chunks: [Chunk; CHUNKS],
     clock: u64,
     chunk_units_max: u32,
 }
 
 impl Streams {
-    /// Streams with two buffers each, laid out from `offset` in the region.
+    /// Streams with their buffers, laid out from `offset` in the region.
     pub(crate) fn new(offset: u64, chunk_bytes: u32) -> Self {
-        let mut streams = [Stream::default(); STREAMS];
-        let buffers = streams.iter_mut().flat_map(|stream| &mut stream.chunks);
-        for (chunk, place) in buffers.zip(0u64..) {
+        let mut chunks = [Chunk::default(); CHUNKS];
+        for (chunk, place) in chunks.iter_mut().zip(0u64..) {
+            chunk.owner = NOBODY;
             chunk.offset = offset + place * u64::from(chunk_bytes);
         }
         Self {
-            streams,
+            streams: [Stream::default(); STREAMS],
+            chunks,
             clock: 0,
             chunk_units_max: chunk_bytes / UNIT,
         }
@@ -120,160 +268,320 @@ impl Streams {
 
     /// Bytes that the buffers of all streams need.
     pub(crate) fn bytes(chunk_bytes: u32) -> usize {
-        STREAMS * 2 * chunk_bytes as usize
+        CHUNKS * chunk_bytes as usize
     }
 
-    /// The stream.
+    /// The chunk.
     pub(crate) fn get_mut(&mut self, id: ChunkId) -> &mut Chunk {
-        &mut self.streams[id.stream as usize].chunks[id.chunk as usize]
+        &mut self.chunks[id.0 as usize]
     }
 
-    /// Looks for a record of `units` at `unit` of `page`.
-    pub(crate) fn locate(&self, page: u32, unit: u32, units: u32) -> Located {
-        for (stream, entry) in (0u8..).zip(&self.streams) {
-            for (chunk, held) in (0u8..).zip(&entry.chunks) {
-                if held.covers(page, unit, units) {
-                    let id = ChunkId { stream, chunk };
-                    return if held.state == ChunkState::Ready {
-                        let offset = held.offset + u64::from(unit - held.start) * UNIT_BYTES as u64;
-                        Located::Ready {
-                            id,
-                            offset,
-                            bytes: units * UNIT,
-                        }
-                    } else {
-                        Located::Reading(id)
-                    };
-                }
+    /// Looks for a record.
+    pub(crate) fn locate(&self, place: Place) -> Located {
+        let mut found = Located::Miss;
+        for (id, held) in (0u8..).map(ChunkId).zip(&self.chunks) {
+            if !held.covers(place) {
+                continue;
             }
+            if held.state == ChunkState::Ready {
+                let offset = held.offset + u64::from(place.unit - held.start) * UNIT_BYTES as u64;
+                let bytes = place.units * UNIT;
+                return Located::Ready { id, offset, bytes };
+            }
+            found = Located::Reading(id);
         }
-        Located::Miss
+        found
     }
 
-    /// Notes an access that a chunk served; answers true if it was the first one in the newest chunk.
-    pub(crate) fn served(&mut self, id: ChunkId, page: u32, unit: u32, units: u32) -> bool {
+    /// Notes an access to a chunk; answers the stream that may have to read on.
+    pub(crate) fn touched(&mut self, id: ChunkId, place: Place) -> Option<usize> {
         self.clock += 1;
-        let stream = &mut self.streams[id.stream as usize];
+        let chunk = &mut self.chunks[id.0 as usize];
+        chunk.stamp = self.clock;
+        let arrived = chunk.state == ChunkState::Ready;
+        if arrived {
+            chunk.served += place.units;
+        }
+        let stream = self.streams.get_mut(chunk.owner)?;
         stream.stamp = self.clock;
-        stream.page = page;
-        stream.next = stream.next.max(unit + units);
-        let chunk = &mut stream.chunks[id.chunk as usize];
-        let first = chunk.served == 0;
-        chunk.served += units;
-        first && stream.newest == id.chunk as usize
+        stream.longest = stream.longest.max(place.units);
+        let cursor = chunk.at + u64::from(place.end() - chunk.start);
+        if cursor > stream.cursor {
+            stream.cursor = cursor;
+            stream.pass(place);
+        }
+        // Everybody waits for the first one.
+        if !arrived && !chunk.stalled && chunk.at > BEGINNING {
+            chunk.stalled = true;
+            stream.deepen();
+        }
+        Some(chunk.owner)
     }
 
-    /// Notes an access that no chunk holds; answers a stream that should fetch from here.
-    pub(crate) fn missed(&mut self, page: u32, unit: u32, units: u32) -> Option<usize> {
-        self.clock += 1;
-        let mut oldest = 0;
-        for index in 0..STREAMS {
-            let stream = &mut self.streams[index];
-            if stream.streak > 0
-                && stream.page == page
-                && unit >= stream.next
-                && unit - stream.next <= GAP_UNITS
-            {
-                stream.streak += 1;
-                stream.next = unit + units;
-                stream.stamp = self.clock;
-                return (stream.streak >= STREAK_MIN).then_some(index);
-            }
-            if stream.stamp < self.streams[oldest].stamp
-                && self.streams[index].chunks.iter().all(Chunk::is_free)
-            {
-                oldest = index;
-            }
-        }
-        let stream = &mut self.streams[oldest];
-        if stream.chunks.iter().all(Chunk::is_free) {
-            for chunk in &mut stream.chunks {
-                chunk.state = ChunkState::Empty;
-            }
-            stream.page = page;
-            stream.next = unit + units;
-            stream.streak = 1;
-            stream.stamp = self.clock;
-            stream.chunk_units = FIRST_CHUNK_UNITS.min(self.chunk_units_max);
-        }
-        None
-    }
-
-    /// Where the chunk after the newest one starts, if the stream is worth going on with: its page, its first unit
-    /// and how many units it takes. A start at or past the page's end means the next page of the log.
-    pub(crate) fn next_chunk(&self, stream: usize) -> Option<(u32, u32, u32)> {
-        let stream = &self.streams[stream];
-        let newest = &stream.chunks[stream.newest];
-        if newest.state == ChunkState::Empty {
-            return None;
-        }
-        let older = &stream.chunks[1 - stream.newest];
-        let wasted = older.state == ChunkState::Ready && older.served * 8 < older.end - older.start;
-        if wasted || !older.is_free() {
-            return None;
-        }
-        Some((
-            newest.page,
-            newest.end,
-            (stream.chunk_units * 2).min(self.chunk_units_max),
-        ))
-    }
-
-    /// The size of a stream's first chunk, in units.
-    pub(crate) fn first_units(&self, stream: usize) -> u32 {
-        self.streams[stream].chunk_units
-    }
-
-    /// Sets up a chunk to be read and names it; `None` while both buffers are needed.
-    pub(crate) fn begin(
+    /// Notes an access that no chunk holds; answers the stream that should read on, or begin, to cover it.
+    pub(crate) fn missed(
         &mut self,
-        stream: usize,
-        page: u32,
-        start: u32,
-        end: u32,
-    ) -> Option<ChunkId> {
-        let entry = &mut self.streams[stream];
-        let place = if entry.chunks[1 - entry.newest].is_free() {
-            1 - entry.newest
-        } else if entry.chunks[entry.newest].is_free() {
-            entry.newest
+        place: Place,
+        page_units: u32,
+        successor: Option<u32>,
+    ) -> Option<usize> {
+        self.clock += 1;
+        if let Some(index) = self.at_frontier(place) {
+            return Some(index);
+        }
+        let found =
+            (0..STREAMS).find_map(|index| Some((index, self.streams[index].passed(place)?)));
+        let index = if let Some((index, passed)) = found {
+            let stream = &mut self.streams[index];
+            // The same once more is one that was turned away.
+            if stream.page == place.page && stream.next == place.end() {
+                return None;
+            }
+            stream.note(place.units, passed);
+            if passed > 0 {
+                stream.streak = stream.streak.saturating_add(1);
+                (stream.page, stream.next) = (place.page, place.end());
+            }
+            stream.longest = stream.longest.max(place.units);
+            index
         } else {
+            let index = (0..STREAMS).min_by_key(|&index| self.streams[index].stamp)?;
+            self.disown(index);
+            self.streams[index] = Stream::begin(place, 0);
+            index
+        };
+        let clock = self.clock;
+        let stream = &mut self.streams[index];
+        stream.stamp = clock;
+        if stream.page == place.page {
+            (stream.page_units, stream.successor) = (page_units, successor);
+        }
+        if !stream.is_believed() || place.units > FIRST_CHUNK_UNITS.min(self.chunk_units_max) {
             return None;
+        }
+        self.disown(index);
+        let stream = &mut self.streams[index];
+        stream.frontier = Some(Frontier {
+            page: place.page,
+            unit: place.unit,
+            at: BEGINNING,
+        });
+        stream.cursor = BEGINNING;
+        stream.chunk_units = FIRST_CHUNK_UNITS.min(self.chunk_units_max);
+        stream.depth = 1;
+        (stream.wanted, stream.span) = (0, 0);
+        Some(index)
+    }
+
+    /// The stream whose walk has come to where its next chunk would begin.
+    fn at_frontier(&mut self, place: Place) -> Option<usize> {
+        let clock = self.clock;
+        let has_come = |stream: &Stream| {
+            stream.frontier.is_some_and(|frontier| {
+                frontier.page == place.page
+                    && place.end() > frontier.unit
+                    && place.unit <= frontier.unit + GAP_UNITS
+            })
         };
-        let chunk = &mut entry.chunks[place];
-        *chunk = Chunk {
-            state: ChunkState::Reading,
-            page,
-            start,
-            end,
-            offset: chunk.offset,
-            ..Chunk::default()
+        let index = self.streams.iter().position(has_come)?;
+        let stream = &mut self.streams[index];
+        let frontier = stream.frontier?;
+        stream.stamp = clock;
+        stream.longest = stream.longest.max(place.units);
+        let at = frontier.at + u64::from(place.end() - frontier.unit);
+        if at > stream.cursor {
+            stream.cursor = at;
+            stream.pass(place);
+            stream.deepen();
+        }
+        Some(index)
+    }
+
+    /// Goes on behind a record that is read by itself.
+    fn step_over(&mut self, index: usize, place: Place) {
+        let stream = &mut self.streams[index];
+        if let Some(frontier) = &mut stream.frontier
+            && frontier.page == place.page
+            && frontier.unit < place.end()
+        {
+            frontier.at += u64::from(place.end() - frontier.unit);
+            frontier.unit = place.end();
+        }
+    }
+
+    /// Where a stream's next chunk should begin and how many units it takes, if it is to have one now.
+    fn next_chunk(&mut self, index: usize) -> Option<(u32, u32, u32)> {
+        let stream = &self.streams[index];
+        let frontier = stream.frontier?;
+        let ahead = frontier.at.saturating_sub(stream.cursor);
+        if ahead >= u64::from(stream.depth) * u64::from(stream.chunk_units) {
+            return None;
+        }
+        if self.is_wasteful(index) {
+            self.give_up(index);
+            return None;
+        }
+        let held = (self.chunks.iter())
+            .filter(|chunk| chunk.owner == index && self.is_ahead(chunk))
+            .count();
+        if frontier.at > stream.cursor && held >= self.share(index) as usize {
+            return None;
+        }
+        if frontier.at == BEGINNING {
+            return Some((frontier.page, frontier.unit, stream.chunk_units));
+        }
+        // Longer ones are read by themselves where they lie across an end: a chunk is more than its overlap.
+        let overlap = stream.longest.clamp(OVERLAP_UNITS, OVERLAP_UNITS_MAX);
+        let start = frontier.unit.saturating_sub(overlap).max(HEADER_UNITS);
+        let units = (stream.chunk_units * 2).min(self.chunk_units_max);
+        Some((frontier.page, start, units))
+    }
+
+    /// True if the walk of a chunk's stream has yet to pass it.
+    fn is_ahead(&self, chunk: &Chunk) -> bool {
+        let stream = self.streams.get(chunk.owner);
+        chunk.state != ChunkState::Empty
+            && stream.is_some_and(|stream| {
+                chunk.end_at() > stream.cursor && self.clock - stream.stamp < STALE
+            })
+    }
+
+    /// Chunks that a stream may have ahead of its walk, while others have some as well.
+    fn share(&self, index: usize) -> u32 {
+        let others = (0u32..).zip(&self.streams).filter(|&(other, stream)| {
+            other as usize != index
+                && stream.frontier.is_some()
+                && self.clock - stream.stamp < STALE
+        });
+        let count = u32::try_from(others.count()).unwrap_or(u32::MAX);
+        (AHEAD_MAX / (count + 1)).max(1)
+    }
+
+    /// True if too little was used of the chunks that a stream's walk has passed.
+    fn is_wasteful(&self, index: usize) -> bool {
+        let stream = &self.streams[index];
+        let (mut wanted, mut span) = (stream.wanted, stream.span);
+        for chunk in &self.chunks {
+            if chunk.owner == index
+                && chunk.state == ChunkState::Ready
+                && chunk.waiters == 0
+                && chunk.end_at() <= stream.cursor
+            {
+                wanted += chunk.served.min(chunk.units());
+                span += chunk.units();
+            }
+        }
+        span >= JUDGED_UNITS && wanted * USED_ONE_OF < span
+    }
+
+    /// Ends a stream whose chunks were hardly used; its walk goes on by single records.
+    fn give_up(&mut self, index: usize) {
+        let stream = &mut self.streams[index];
+        stream.doubt = (stream.doubt + 1).min(DOUBT_MAX);
+        stream.frontier = None;
+        stream.streak = 1;
+        (stream.wanted, stream.span) = (0, 0);
+    }
+
+    /// Ends a stream.
+    fn end(&mut self, index: usize) {
+        let stream = &mut self.streams[index];
+        stream.frontier = None;
+        stream.streak = 0;
+        (stream.wanted, stream.span) = (0, 0);
+    }
+
+    fn disown(&mut self, index: usize) {
+        for chunk in &mut self.chunks {
+            if chunk.owner == index {
+                chunk.owner = NOBODY;
+            }
+        }
+    }
+
+    /// A buffer that nobody needs: an empty one, or the one that was used longest ago.
+    fn free_buffer(&self, keep: Option<ChunkId>) -> Option<usize> {
+        let free = |&place: &usize| {
+            let chunk = &self.chunks[place];
+            let kept = keep.is_some_and(|keep| keep.0 as usize == place);
+            !kept && chunk.is_free() && !self.is_ahead(chunk)
         };
-        entry.newest = place;
-        entry.chunk_units = (end - start).max(entry.chunk_units);
-        Some(ChunkId {
-            stream: u8::try_from(stream).ok()?,
-            chunk: u8::try_from(place).ok()?,
+        (0..CHUNKS).filter(free).min_by_key(|&place| {
+            let chunk = &self.chunks[place];
+            (chunk.state != ChunkState::Empty, chunk.stamp)
         })
     }
 
-    /// Gives up a walk that turned out badly.
-    pub(crate) fn drop_stream(&mut self, stream: usize) {
-        self.streams[stream].streak = 0;
+    /// Sets up a chunk to be read and names it; `None` while all buffers are needed.
+    fn begin(
+        &mut self,
+        index: usize,
+        page: u32,
+        start: u32,
+        end: u32,
+        keep: Option<ChunkId>,
+    ) -> Option<ChunkId> {
+        let place = self.free_buffer(keep)?;
+        let id = ChunkId(u8::try_from(place).ok()?);
+        let frontier = self.streams[index].frontier?;
+        let old = self.chunks[place];
+        if old.state == ChunkState::Ready
+            && let Some(owner) = self.streams.get_mut(old.owner)
+        {
+            owner.note(old.served.min(old.units()), old.units());
+        }
+        self.chunks[place] = Chunk {
+            state: ChunkState::Reading,
+            owner: index,
+            page,
+            start,
+            end,
+            at: frontier.at - u64::from(frontier.unit - start),
+            offset: old.offset,
+            stamp: self.clock,
+            ..Chunk::default()
+        };
+        Some(id)
+    }
+
+    /// The chunk was posted: the next one begins at its end, or on the page after it.
+    fn posted(&mut self, id: ChunkId, page_units: u32, successor: Option<u32>) {
+        let chunk = self.chunks[id.0 as usize];
+        let stream = &mut self.streams[chunk.owner];
+        stream.chunk_units = stream.chunk_units.max(chunk.units());
+        let at = chunk.end_at();
+        stream.frontier = if chunk.end < page_units {
+            let (page, unit) = (chunk.page, chunk.end);
+            Some(Frontier { page, unit, at })
+        } else {
+            let unit = HEADER_UNITS;
+            successor.map(|page| Frontier { page, unit, at })
+        };
     }
 
     /// Forgets what was read from a page that is being freed.
     pub(crate) fn forget_page(&mut self, page: u32) {
-        for stream in &mut self.streams {
-            if stream.page == page {
-                stream.streak = 0;
+        for index in 0..STREAMS {
+            let stream = &mut self.streams[index];
+            if stream.successor == Some(page) {
+                stream.successor = None;
             }
-            for chunk in &mut stream.chunks {
-                // One that is being read pins its page, which is therefore not freed.
-                debug_assert!(chunk.page != page || chunk.state != ChunkState::Reading);
-                if chunk.page == page {
-                    chunk.state = ChunkState::Empty;
-                }
+            let ends = match stream.frontier {
+                Some(frontier) => frontier.page == page,
+                None => stream.page == page,
+            };
+            if stream.page == page {
+                stream.page = u32::MAX;
+            }
+            if ends {
+                self.end(index);
+            }
+        }
+        for chunk in &mut self.chunks {
+            // One that is being read pins its page, which is therefore not freed.
+            debug_assert!(chunk.page != page || chunk.state != ChunkState::Reading);
+            if chunk.page == page {
+                chunk.state = ChunkState::Empty;
             }
         }
     }
@@ -285,8 +593,7 @@ impl<E: Endpoint> Shard<E> {
         let chunk = *self.streams.get_mut(id);
         let ready = status == Status::Success;
         if ready {
-            let bytes = (chunk.end - chunk.start) * UNIT;
-            self.decrypt(chunk.page, chunk.start, chunk.offset, bytes);
+            self.decrypt(chunk.page, chunk.start, chunk.offset, chunk.units() * UNIT);
         }
         self.streams.get_mut(id).state = if ready {
             ChunkState::Ready
@@ -295,75 +602,85 @@ impl<E: Endpoint> Shard<E> {
         };
         while let Some(flight) = self.flights.on_chunk(id) {
             self.flights.get(flight).state = FlightState::Retry;
+            self.drain(flight, answers);
+            // Only now may the buffer be used for another chunk, which these would wait for in vain.
             let chunk = self.streams.get_mut(id);
             chunk.waiters = chunk.waiters.saturating_sub(1);
-            self.drain(flight, answers);
         }
         self.unpin(chunk.page);
     }
 
     /// Looks for a far record in the chunks that were read ahead.
-    pub(super) fn locate(&self, page: u32, unit: u32, units: u32) -> Located {
+    pub(super) fn locate(&self, place: Place) -> Located {
         if self.read_ahead {
-            self.streams.locate(page, unit, units)
+            self.streams.locate(place)
         } else {
             Located::Miss
         }
     }
 
-    /// Notes an access that a chunk served, and reads the chunk after it when it was the first.
-    pub(super) fn stream_served(&mut self, id: ChunkId, page: u32, unit: u32, units: u32) {
-        if !self.streams.served(id, page, unit, units) {
-            return;
+    /// Notes an access to a chunk, and reads on if the walk has come near enough to the end of what was read.
+    pub(super) fn stream_touched(&mut self, id: ChunkId, place: Place) {
+        if let Some(stream) = self.streams.touched(id, place) {
+            self.read_on(stream, Some(id));
         }
-        let stream = id.stream as usize;
-        let Some((page, end, chunk_units)) = self.streams.next_chunk(stream) else {
-            return;
-        };
-        let entry = self.pages.get(page);
-        let overlap = units.max(64);
-        let (page, start) = if end < entry.units {
-            (page, end.saturating_sub(overlap).max(HEADER_UNITS))
-        } else {
-            match entry.successor {
-                Some(next) => (next, HEADER_UNITS),
-                None => return,
-            }
-        };
-        self.read_chunk(stream, page, start, chunk_units);
     }
 
-    /// Notes an access that no chunk holds; when it makes a walk, starts reading ahead from it.
-    pub(super) fn stream_missed(&mut self, page: u32, unit: u32, units: u32) -> Option<ChunkId> {
+    /// Notes an access that no chunk holds; when it is of a stream, or makes one, answers the chunk to wait for.
+    pub(super) fn stream_missed(&mut self, place: Place) -> Option<ChunkId> {
         if !self.read_ahead {
             return None;
         }
-        let stream = self.streams.missed(page, unit, units)?;
-        let chunk_units = self.streams.first_units(stream);
-        if units > chunk_units {
-            return None;
+        let page = self.pages.get(place.page);
+        let (units, successor) = (page.units, page.successor);
+        let stream = self.streams.missed(place, units, successor)?;
+        self.read_on(stream, None);
+        if let Located::Reading(id) = self.streams.locate(place) {
+            self.streams.touched(id, place);
+            return Some(id);
         }
-        self.read_chunk(stream, page, unit, chunk_units)
+        self.streams.step_over(stream, place);
+        None
     }
 
-    fn read_chunk(&mut self, stream: usize, page: u32, start: u32, units: u32) -> Option<ChunkId> {
+    fn read_on(&mut self, stream: usize, keep: Option<ChunkId>) {
+        while let Some((page, start, units)) = self.streams.next_chunk(stream) {
+            if !self.read_chunk(stream, page, start, units, keep) {
+                break;
+            }
+        }
+    }
+
+    /// Posts the READ of a chunk; false if that cannot be now.
+    fn read_chunk(
+        &mut self,
+        stream: usize,
+        page: u32,
+        start: u32,
+        units: u32,
+        keep: Option<ChunkId>,
+    ) -> bool {
         let entry = self.pages.get(page);
         if entry.state != PageState::Far || !self.has_read_room(page) {
-            return None;
+            return false;
         }
-        let end = (start + units).min(entry.units);
+        let (page_units, successor) = (entry.units, entry.successor);
+        let end = (start + units).min(page_units);
         if end <= start {
-            return None;
+            return false;
         }
-        let id = self.streams.begin(stream, page, start, end)?;
+        let Some(id) = self.streams.begin(stream, page, start, end, keep) else {
+            return false;
+        };
         let offset = self.streams.get_mut(id).offset;
         let bytes = (end - start) * UNIT;
         if self.post_read(Errand::Chunk(id), page, start, offset, bytes) != Posted::Yes {
             self.streams.get_mut(id).state = ChunkState::Empty;
-            self.streams.drop_stream(stream);
-            return None;
+            self.streams.end(stream);
+            return false;
         }
+        self.streams.posted(id, page_units, successor);
         self.pin(page);
-        Some(id)
+        true
     }
 }

@@ -9,6 +9,7 @@
     reason = "test data is small"
 )]
 
+mod ahead;
 mod model;
 mod nodes;
 mod wire;
