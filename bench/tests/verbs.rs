@@ -70,11 +70,12 @@ fn start(scheme: &str) -> (Node, String) {
     (node, format!("{scheme}://{address}"))
 }
 
-fn contest(scheme: &str) {
+/// At 20 % local.
+fn contest(scheme: &str, sizes: &str) {
     let (_node, address) = start(scheme);
     let json = std::env::temp_dir().join(format!("farcore-{scheme}-{}.json", std::process::id()));
     let line = format!(
-        "contest --cores 0,1 --keys-per-core 50000 --local 6MiB --far 60MiB --engines farcore --fabric {address} --json {}",
+        "contest {sizes} --far 100MiB --engines farcore --fabric {address} --json {}",
         json.display()
     );
     let output = Command::new(env!("CARGO_BIN_EXE_farcore-bench"))
@@ -98,11 +99,11 @@ fn contest(scheme: &str) {
 #[test]
 #[ignore = "needs an RDMA device: cargo xtask lab test"]
 fn every_value_of_a_contest_is_right_by_cm() {
-    contest("rdma");
+    contest("rdma", "--cores 0,1 --keys-per-core 112000 --local 9000KiB");
 }
 
 #[test]
 #[ignore = "needs an RDMA device: cargo xtask lab test"]
 fn every_value_of_a_contest_is_right_by_exchange() {
-    contest("rdma+tcp");
+    contest("rdma+tcp", "--cores 0 --keys-per-core 112000 --local 4400KiB");
 }
