@@ -80,11 +80,6 @@ impl House {
         &mut self.shard
     }
 
-    /// When the last turn was, to within a few turns.
-    pub(crate) fn served_ns(&self) -> u64 {
-        self.served_ns
-    }
-
     /// Turns so far.
     pub(crate) fn turns(&self) -> u64 {
         self.turns

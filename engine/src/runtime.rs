@@ -10,6 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
+use farcore_rdma::pulse;
 use futures_lite::future::or;
 use glommio::sync::Semaphore;
 use glommio::timer::Timer;
@@ -29,7 +30,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(250);
 /// Turns without work after which the core is offered to other threads.
 const IDLE_TURNS: u32 = 16;
 /// How long a sleep by mistake can last.
-const HEARTBEAT: Duration = Duration::from_millis(1);
+const HEARTBEAT: Duration = Duration::from_millis(5);
 /// Locked memory that glommio asks for, in bytes.
 const EXECUTOR_LOCKED_BYTES: u64 = 512 << 10;
 
@@ -202,7 +203,7 @@ where
                 }
             };
             executor.run(async {
-                match or(build(), pulse()).await {
+                match or(build(), pulse(HEARTBEAT)).await {
                     Ok((house, keepers)) => {
                         ready(Ok(()));
                         let house = Rc::new(RefCell::new(house));
@@ -210,7 +211,7 @@ where
                         let service = live(Rc::clone(&house), &post, spin_ns, keepers).await;
                         // Nobody waits for what is left to do.
                         drop((stopped, house));
-                        or(service.close(), pulse()).await;
+                        or(service.close(), pulse(HEARTBEAT)).await;
                     }
                     Err(error) => {
                         let _stopped = Stopped(&post);
@@ -236,31 +237,6 @@ impl Drop for Stopped<'_> {
         self.0.closed.store(true, Ordering::Release);
         // Jobs that never ran: whoever waits for them hears of it.
         while self.0.jobs.pop().is_some() {}
-    }
-}
-
-/// A timer that is always armed while the service runs.
-///
-/// glommio may put the thread to sleep although a task is ready, when it is preempted before the first one; only a
-/// timer ends that sleep.
-#[derive(Default)]
-struct Heartbeat {
-    timer: Option<Pin<Box<Timer>>>,
-    due_ns: u64,
-}
-
-impl Heartbeat {
-    async fn keep(&mut self, now_ns: u64) {
-        if now_ns < self.due_ns {
-            return;
-        }
-        self.due_ns = now_ns + u64::try_from(HEARTBEAT.as_nanos()).unwrap_or(0);
-        let timer = self.timer.insert(Box::pin(Timer::new(HEARTBEAT)));
-        poll_fn(|context| {
-            let _ = timer.as_mut().poll(context);
-            Poll::Ready(())
-        })
-        .await;
     }
 }
 
@@ -296,13 +272,6 @@ impl Keepers {
     }
 }
 
-/// A timer that goes on until whatever runs beside it is done, for the reason that [`Heartbeat`] gives.
-async fn pulse<T>() -> T {
-    loop {
-        Timer::new(HEARTBEAT).await;
-    }
-}
-
 /// Serves until the engine closes and everything is answered.
 async fn live(
     house: Rc<RefCell<House>>,
@@ -320,15 +289,18 @@ async fn live(
         let house = Rc::clone(&house);
         async move { serve(house, post, spin_ns, jobs).await }
     };
+    let beating = spawn_local_into(pulse::<()>(HEARTBEAT), service);
     if let Ok(task) = spawn_local_into(serving, service) {
         task.await;
+    }
+    if let Ok(task) = beating {
+        task.cancel().await;
     }
     keepers
 }
 
 async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: TaskQueueHandle) {
     let (mut idle_since, mut idle_turns, mut turns_seen) = (None, 0u32, 0);
-    let mut heartbeat = Heartbeat::default();
     loop {
         // Read before the turn: what was sent before closing is in that turn, or in one after it.
         let over = post.life.is_over();
@@ -336,8 +308,6 @@ async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: T
             house.borrow_mut().exits().close();
         }
         let mut busy = false;
-        let served_ns = house.borrow().served_ns();
-        heartbeat.keep(served_ns).await;
         while let Some(job) = post.jobs.pop() {
             busy = true;
             if let Ok(task) = spawn_local_into((job.0)(Rc::clone(&house)), jobs) {

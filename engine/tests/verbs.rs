@@ -17,7 +17,7 @@ const ROLE: &str = "FARCORE_VERBS_NODE";
 /// How long anything may take that must happen.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Their records are about twice the local memory.
-const KEYS: u32 = 30_000;
+const KEYS: u32 = 8_000;
 
 /// The process that lends memory, until it is killed.
 #[test]
@@ -96,7 +96,7 @@ fn key(number: u32) -> [u8; 8] {
 
 fn value(number: u32, version: u32) -> Vec<u8> {
     let byte = (number ^ version).to_le_bytes()[0];
-    let mut value = vec![byte; 900 + number as usize % 300];
+    let mut value = vec![byte; 3_500 + number as usize % 300];
     value[..4].copy_from_slice(&number.to_le_bytes());
     value[4..8].copy_from_slice(&version.to_le_bytes());
     value

@@ -36,7 +36,7 @@ pub use connection_manager::{Change, ConnectOptions, ManagerError, NodeConnectio
 pub use devices::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices};
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
 pub use endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
-pub use executor::run_local;
+pub use executor::{pulse, run_local};
 pub use fabric::{FabricEndpoint, FabricError, FabricOptions};
 pub use initiator::{
     CompareAndSwap, Initiator, InitiatorError, InitiatorOptions, ReadInto, ScratchError,

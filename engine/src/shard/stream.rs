@@ -246,6 +246,8 @@ pub(crate) enum Located {
 pub(crate) struct Streams {
     streams: [Stream; STREAMS],
     chunks: [Chunk; CHUNKS],
+    /// The chunk that was used last.
+    recent: ChunkId,
     clock: u64,
     chunk_units_max: u32,
 }
@@ -261,6 +263,7 @@ impl Streams {
         Self {
             streams: [Stream::default(); STREAMS],
             chunks,
+            recent: ChunkId(0),
             clock: 0,
             chunk_units_max: chunk_bytes / UNIT,
         }
@@ -278,17 +281,23 @@ impl Streams {
 
     /// Looks for a record.
     pub(crate) fn locate(&self, place: Place) -> Located {
+        let ready = |id: ChunkId, held: &Chunk| Located::Ready {
+            id,
+            offset: held.offset + u64::from(place.unit - held.start) * UNIT_BYTES as u64,
+            bytes: place.units * UNIT,
+        };
+        let recent = &self.chunks[self.recent.0 as usize];
+        if recent.state == ChunkState::Ready && recent.covers(place) {
+            return ready(self.recent, recent);
+        }
         let mut found = Located::Miss;
         for (id, held) in (0u8..).map(ChunkId).zip(&self.chunks) {
-            if !held.covers(place) {
-                continue;
+            if held.covers(place) {
+                if held.state == ChunkState::Ready {
+                    return ready(id, held);
+                }
+                found = Located::Reading(id);
             }
-            if held.state == ChunkState::Ready {
-                let offset = held.offset + u64::from(place.unit - held.start) * UNIT_BYTES as u64;
-                let bytes = place.units * UNIT;
-                return Located::Ready { id, offset, bytes };
-            }
-            found = Located::Reading(id);
         }
         found
     }
@@ -296,6 +305,7 @@ impl Streams {
     /// Notes an access to a chunk; answers the stream that may have to read on.
     pub(crate) fn touched(&mut self, id: ChunkId, place: Place) -> Option<usize> {
         self.clock += 1;
+        self.recent = id;
         let chunk = &mut self.chunks[id.0 as usize];
         chunk.stamp = self.clock;
         let arrived = chunk.state == ChunkState::Ready;
@@ -499,16 +509,29 @@ impl Streams {
         }
     }
 
-    /// A buffer that nobody needs: an empty one, or the one that was used longest ago.
-    fn free_buffer(&self, keep: Option<ChunkId>) -> Option<usize> {
+    /// A buffer that nobody needs. The stream's own last one is in the processor's cache, but what lies no farther
+    /// behind its walk than it reads ahead is left to those that lag; then one that was used longest ago.
+    fn free_buffer(&self, index: usize, keep: Option<ChunkId>) -> Option<usize> {
         let free = |&place: &usize| {
             let chunk = &self.chunks[place];
             let kept = keep.is_some_and(|keep| keep.0 as usize == place);
             !kept && chunk.is_free() && !self.is_ahead(chunk)
         };
-        (0..CHUNKS).filter(free).min_by_key(|&place| {
+        let stream = &self.streams[index];
+        let slack = u64::from(stream.depth) * u64::from(stream.chunk_units);
+        let own = |&place: &usize| {
             let chunk = &self.chunks[place];
-            (chunk.state != ChunkState::Empty, chunk.stamp)
+            chunk.owner == index && chunk.end_at() + slack <= stream.cursor
+        };
+        let last = (0..CHUNKS)
+            .filter(own)
+            .filter(free)
+            .max_by_key(|&place| self.chunks[place].stamp);
+        last.or_else(|| {
+            (0..CHUNKS).filter(free).min_by_key(|&place| {
+                let chunk = &self.chunks[place];
+                (chunk.state != ChunkState::Empty, chunk.stamp)
+            })
         })
     }
 
@@ -521,7 +544,7 @@ impl Streams {
         end: u32,
         keep: Option<ChunkId>,
     ) -> Option<ChunkId> {
-        let place = self.free_buffer(keep)?;
+        let place = self.free_buffer(index, keep)?;
         let id = ChunkId(u8::try_from(place).ok()?);
         let frontier = self.streams[index].frontier?;
         let old = self.chunks[place];

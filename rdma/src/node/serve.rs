@@ -38,8 +38,7 @@ use super::strangers::{Stranger, Strangers};
 use super::token::Join;
 use crate::tcp::{Accepted, Arrival, Incoming, MessageChannel, Purpose, Refusal, TcpAddress};
 
-/// How often an executor looks whether it is to stop. glommio may also put a thread to sleep although a task is ready,
-/// when it is preempted before the first one; only a timer ends that sleep.
+/// How often an executor looks whether it is to stop.
 const HEARTBEAT: Duration = Duration::from_millis(1);
 /// The same while nothing is asked: each look costs some CPU.
 const QUIET: Duration = Duration::from_millis(20);
@@ -390,6 +389,7 @@ async fn live(lobby: Lobby, accepting: Option<Accepting>, visit: Visit) {
     let accepting = accepting.map(|accepting| glommio::spawn_local(accept(accepting)));
     let welcoming =
         glommio::spawn_local(welcome(lobby, visit, Rc::clone(&end), Rc::clone(&guests)));
+    let beating = glommio::spawn_local(crate::pulse::<()>(QUIET * 2));
     let mut before = node.figures().served.sum();
     while !node.is_stopping() {
         let now = node.figures().served.sum();
@@ -408,9 +408,10 @@ async fn live(lobby: Lobby, accepting: Option<Accepting>, visit: Visit) {
     loop {
         Timer::new(HEARTBEAT).await;
         if guests.get() == 0 || since.elapsed() >= FAREWELL {
-            return;
+            break;
         }
     }
+    beating.cancel().await;
 }
 
 /// Starts an executor; it says when it serves, or why it cannot. One of them accepts for all.
