@@ -105,5 +105,8 @@ fn every_value_of_a_contest_is_right_by_cm() {
 #[test]
 #[ignore = "needs an RDMA device: cargo xtask lab test"]
 fn every_value_of_a_contest_is_right_by_exchange() {
-    contest("rdma+tcp", "--cores 0 --keys-per-core 112000 --local 4400KiB");
+    contest(
+        "rdma+tcp",
+        "--cores 0 --keys-per-core 112000 --local 4400KiB",
+    );
 }
