@@ -3,6 +3,7 @@
 mod device;
 mod doctor;
 mod memnode;
+mod text;
 
 use std::process::ExitCode;
 
