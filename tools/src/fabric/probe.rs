@@ -19,9 +19,9 @@ use anyhow::{Context, Result, bail, ensure};
 use bytesize::ByteSize;
 use farcore_rdma::{
     Completion, ConnectOptions, EmbeddedEndpoint, EmbeddedNode, Endpoint, ExtentRun, FabricAddress,
-    FabricEndpoint, FabricOptions, LinkModel, LocalKey, LocalSlice, Lock, NodeConnections,
-    PostError, QueuePairState, Region, RegionOptions, RemoteSlice, Status, Work, WorkId,
-    WorkRequest,
+    FabricEndpoint, FabricOptions, LinkModel, LocalKey, LocalSlice, Lock, ManagerError,
+    NodeConnections, PostError, QueuePairState, Region, RegionOptions, RemoteSlice, Status, Work,
+    WorkId, WorkRequest,
 };
 use farcore_tuning::Clock;
 
@@ -96,6 +96,16 @@ pub(super) struct Probe {
     next_beat_ns: u64,
 }
 
+fn unreachable(address: &FabricAddress, error: ManagerError) -> anyhow::Error {
+    let remedy = match error {
+        ManagerError::Connect(_) | ManagerError::TimedOut { .. } => {
+            ": no memory node can be reached there; start one with `farcore memnode`, or name another"
+        }
+        _ => "",
+    };
+    anyhow::Error::new(error).context(format!("--fabric {address}{remedy}"))
+}
+
 /// One node's session, its queue pair connected.
 async fn join(
     address: &FabricAddress,
@@ -104,12 +114,12 @@ async fn join(
     options: &ConnectOptions,
 ) -> Result<NodeConnections> {
     let opened = NodeConnections::open(address.clone(), options.clone()).await;
-    let mut connections = opened.with_context(|| format!("--fabric {address}"))?;
+    let mut connections = opened.map_err(|error| unreachable(address, error))?;
     let berth = endpoint.berth(queue).context("it takes no connections")?;
     connections.keep(berth);
     if let Err(error) = connections.connect().await {
         connections.close().await;
-        return Err(error).with_context(|| format!("--fabric {address}"));
+        return Err(unreachable(address, error));
     }
     Ok(connections)
 }
@@ -242,8 +252,7 @@ impl Probe {
             limit_ns: LIMIT_NS,
             verbs: target.verbs.clone(),
         };
-        let endpoint = FabricEndpoint::open(&target.nodes, &options).await;
-        let endpoint = endpoint.context("--fabric")?;
+        let endpoint = FabricEndpoint::open(&target.nodes, &options).await?;
         let options = ConnectOptions {
             token: target.token.clone(),
             client: "farcore fabric".to_owned(),
