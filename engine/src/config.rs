@@ -174,7 +174,10 @@ impl Config {
 
     /// Bytes of one core's connections.
     fn fabric_bytes(&self) -> u64 {
-        let scheme = self.nodes.first().map_or(Scheme::Tcp, |node| node.scheme());
+        let scheme = self
+            .nodes
+            .first()
+            .map_or(Scheme::Tcp, farcore_rdma::FabricAddress::scheme);
         FabricEndpoint::bytes_for(scheme, self.nodes.len() * QUEUES_PER_NODE, QUEUE_DEPTH)
     }
 

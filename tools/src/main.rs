@@ -2,7 +2,9 @@
 
 mod device;
 mod doctor;
+mod fabric;
 mod memnode;
+mod text;
 
 use std::process::ExitCode;
 
@@ -19,6 +21,9 @@ struct Arguments {
 enum Command {
     /// Tell what this machine lacks to run Farcore well, and how to mend it.
     Doctor,
+    /// Measure the way to memory nodes, and list the devices that lead there.
+    #[command(subcommand)]
+    Fabric(fabric::Command),
     /// Lend this machine's memory to engines elsewhere.
     Memnode(memnode::Arguments),
 }
@@ -26,6 +31,7 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Doctor => doctor::run(),
+        Command::Fabric(command) => fabric::run(&command),
         Command::Memnode(arguments) => memnode::run(&arguments),
     }
 }

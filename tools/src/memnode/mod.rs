@@ -28,9 +28,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
-use tracing_subscriber::EnvFilter;
 
 use crate::device::DeviceArguments;
+use crate::text::{self, line, size};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -77,12 +77,6 @@ where
 {
     text.parse()
         .map_err(|error| anyhow!("{flag} `{text}`: {error}; write it as {like}"))
-}
-
-fn size(flag: &str, text: &str, like: &str) -> Result<u64> {
-    let size = text.parse::<ByteSize>();
-    let size = size.map_err(|_| anyhow!("{flag} `{text}` is not a size; write it as {like}"))?;
-    Ok(size.as_u64())
 }
 
 fn resolve(flag: &str, text: &str, host: &str, port: u16) -> Result<SocketAddr> {
@@ -293,25 +287,9 @@ fn serve(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The error with its causes, save those that it tells itself.
-fn line(error: &anyhow::Error) -> String {
-    let mut line = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !line.contains(&cause) {
-            line = format!("{line}: {cause}");
-        }
-    }
-    line
-}
-
 /// Serves until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .init();
+    text::log_to_stderr("info");
     match serve(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

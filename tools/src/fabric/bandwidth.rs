@@ -1,0 +1,211 @@
+//! `farcore fabric bandwidth`: how many requests and bytes pass in a second, with many under way.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use farcore_rdma::run_local;
+use serde::Serialize;
+
+use super::output::{JsonFile, Progress, count, length, say, table};
+use super::probe::{self, Probe, Streamed, Until};
+use super::request::{Operation, Shape, Wanted, longest_bytes};
+use super::target::{Target, TargetArguments};
+
+const SIZES: [u32; 6] = [64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
+const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];
+const BATCH: usize = 16;
+const SECONDS: f64 = 2.0;
+const SECONDS_MAX: f64 = 3600.0;
+/// The warm-up of a row is a tenth of it.
+const WARM_UP_PART: u64 = 10;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: TargetArguments,
+    /// Lengths of transfers [default: 64,256,1KiB,4KiB,64KiB,1MiB].
+    #[arg(long, value_delimiter = ',', value_name = "SIZE")]
+    bytes: Vec<String>,
+    /// Requests under way on each queue pair.
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    depth: usize,
+    /// Requests that are posted before the doorbell rings for them [default: 16, or as many as are under way].
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
+    /// How long each row takes [default: 2].
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Requests of each row, instead of a time.
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    count: Option<u64>,
+    /// What is asked of far memory [default: read,write].
+    #[arg(long, value_delimiter = ',', value_name = "OPERATION")]
+    operation: Vec<Operation>,
+    /// Write what is measured here as well.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    operation: Operation,
+    bytes: u32,
+    count: u64,
+    elapsed_ns: u64,
+    operations_per_second: f64,
+    /// None for compare-and-swap, which moves a word.
+    bytes_per_second: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    measured: &'static str,
+    version: &'static str,
+    fabric: Vec<String>,
+    queue_pairs: usize,
+    depth: usize,
+    batch: usize,
+    rows: Vec<Row>,
+}
+
+/// What is asked for, checked.
+#[derive(Debug)]
+struct Plan {
+    target: Target,
+    shapes: Vec<Shape>,
+    depth: usize,
+    batch: usize,
+    until: Until,
+}
+
+impl Arguments {
+    fn until(&self) -> Result<Until> {
+        if let Some(count) = self.count {
+            ensure!(count > 0, "--count is 0: must be 1 or more");
+            return Ok(Until::Count(count));
+        }
+        let seconds = self.seconds.unwrap_or(SECONDS);
+        ensure!(
+            seconds > 0.0 && seconds <= SECONDS_MAX,
+            "--seconds is {seconds}: must be more than 0, and at most {SECONDS_MAX}"
+        );
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "an hour at most"
+        )]
+        let ns = (seconds * 1e9) as u64;
+        Ok(Until::Nanoseconds(ns))
+    }
+
+    fn plan(&self) -> Result<Plan> {
+        let target = self.target.target()?;
+        let wanted = Wanted {
+            operations: &self.operation,
+            sizes: &self.bytes,
+            operations_default: &OPERATIONS,
+            sizes_default: &SIZES,
+        };
+        let shapes = wanted.shapes()?;
+        let depth = self.depth;
+        probe::check(target.queues(), depth, longest_bytes(&shapes))?;
+        let batch = self.batch.unwrap_or(BATCH.min(depth));
+        ensure!(
+            (1..=depth).contains(&batch),
+            "--batch is {batch}: must be 1 to --depth, which is {depth}"
+        );
+        Ok(Plan {
+            target,
+            shapes,
+            depth,
+            batch,
+            until: self.until()?,
+        })
+    }
+}
+
+fn row(shape: Shape, streamed: Streamed) -> Row {
+    let Streamed { count, elapsed_ns } = streamed;
+    let seconds = elapsed_ns.max(1) as f64 / 1e9;
+    let operations_per_second = count as f64 / seconds;
+    let moves = shape.operation != Operation::Cas;
+    Row {
+        operation: shape.operation,
+        bytes: shape.bytes,
+        count,
+        elapsed_ns,
+        operations_per_second,
+        bytes_per_second: moves.then_some(operations_per_second * f64::from(shape.bytes)),
+    }
+}
+
+async fn measure(probe: &mut Probe, plan: &Plan) -> Result<Vec<Row>> {
+    let warm_up = match plan.until {
+        Until::Count(count) => Until::Count(count.div_ceil(WARM_UP_PART)),
+        Until::Nanoseconds(ns) => Until::Nanoseconds(ns / WARM_UP_PART),
+    };
+    let progress = Progress::new(plan.shapes.len());
+    let mut rows = Vec::new();
+    for &shape in &plan.shapes {
+        progress.begin(format_args!("{} {}", shape.operation, length(shape.bytes)));
+        probe.stream(shape, plan.batch, warm_up).await?;
+        probe.tend().await;
+        rows.push(row(
+            shape,
+            probe.stream(shape, plan.batch, plan.until).await?,
+        ));
+        progress.end();
+    }
+    Ok(rows)
+}
+
+async fn open_and_measure(plan: &Plan) -> Result<Vec<Row>> {
+    let longest_bytes = longest_bytes(&plan.shapes);
+    let mut probe = Probe::open(&plan.target, plan.depth, longest_bytes).await?;
+    let rows = measure(&mut probe, plan).await;
+    probe.close().await;
+    rows
+}
+
+fn render(rows: &[Row]) -> String {
+    let columns = ["operation", "bytes", "operations/s", "MiB/s", "count"];
+    let rows = rows.iter().map(|row| {
+        let mebibytes = row.bytes_per_second.map(|bytes| bytes / f64::from(1 << 20));
+        vec![
+            row.operation.to_string(),
+            length(row.bytes),
+            format!("{:.0}", row.operations_per_second),
+            mebibytes.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")),
+            row.count.to_string(),
+        ]
+    });
+    table(&columns, 1, rows.collect())
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    let plan = arguments.plan()?;
+    let json = JsonFile::open(arguments.json.as_deref())?;
+    let report = Report {
+        measured: "bandwidth",
+        version: env!("CARGO_PKG_VERSION"),
+        fabric: plan.target.names(),
+        queue_pairs: plan.target.queues(),
+        depth: plan.depth,
+        batch: plan.batch,
+        rows: run_local(open_and_measure(&plan))??,
+    };
+    let row = match plan.until {
+        Until::Count(count) => format!("{count} requests"),
+        Until::Nanoseconds(ns) => format!("{} s", ns as f64 / 1e9),
+    };
+    say(format_args!(
+        "{}: {}, on each {} requests under way (depth) and {} a doorbell (batch), {row} a row after a tenth of it to warm up",
+        report.fabric.join(", "),
+        count(report.queue_pairs, "queue pair"),
+        report.depth,
+        report.batch,
+    ));
+    say(render(&report.rows));
+    json.write(&report)
+}

@@ -1,0 +1,117 @@
+//! What a measurement leaves: a table on stdout, a file of JSON, and a bar while it lasts.
+
+use std::fmt::Display;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+/// A file that is opened before anything is measured, so that nothing is measured in vain.
+#[derive(Debug)]
+pub(super) struct JsonFile(Option<(File, PathBuf)>);
+
+impl JsonFile {
+    pub(super) fn open(path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self(None));
+        };
+        // What it holds stays until there is something better.
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path);
+        let file = file.with_context(|| format!("--json {}", path.display()))?;
+        Ok(Self(Some((file, path.to_owned()))))
+    }
+
+    pub(super) fn write(self, report: &impl Serialize) -> Result<()> {
+        let Some((mut file, path)) = self.0 else {
+            return Ok(());
+        };
+        let mut text = serde_json::to_string_pretty(report)?;
+        text.push('\n');
+        // A pipe has no length to cut.
+        let _ = file.set_len(0).and_then(|()| file.rewind());
+        let written = file.write_all(text.as_bytes());
+        written.with_context(|| format!("--json {}", path.display()))
+    }
+}
+
+/// Columns that are aligned: the first `left` of them to the left.
+pub(super) fn table(columns: &[&str], left: usize, rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(columns.iter().copied());
+    table.add_rows(rows);
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+/// Prints to stdout; whoever does not listen need not hear it.
+pub(super) fn say(text: impl Display) {
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+/// `1 queue pair`, `2 queue pairs`.
+pub(super) fn count(number: usize, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
+/// A length, exactly: in the largest unit that it is a multiple of.
+pub(super) fn length(bytes: u32) -> String {
+    match bytes {
+        0 => "0 B".to_owned(),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} B"),
+    }
+}
+
+/// How many rows are done: a bar if stderr is a terminal, else nothing. It moves between rows only, and so disturbs none.
+#[derive(Debug)]
+pub(super) struct Progress(Option<ProgressBar>);
+
+impl Progress {
+    pub(super) fn new(rows: usize) -> Self {
+        if !io::stderr().is_terminal() {
+            return Self(None);
+        }
+        let bar = ProgressBar::new(rows as u64);
+        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        Self(Some(bar))
+    }
+
+    /// A row begins.
+    pub(super) fn begin(&self, row: impl Display) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(row.to_string());
+        }
+    }
+
+    /// A row is done.
+    pub(super) fn end(&self) {
+        if let Some(bar) = &self.0 {
+            bar.inc(1);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

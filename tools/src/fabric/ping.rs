@@ -1,0 +1,192 @@
+//! `farcore fabric ping`: how long one request at a time takes.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use farcore_rdma::run_local;
+use farcore_tuning::Histogram;
+use serde::Serialize;
+
+use super::output::{JsonFile, Progress, count, length, say, table};
+use super::probe::{self, Probe};
+use super::request::{Operation, Shape, Wanted, longest_bytes};
+use super::target::{Target, TargetArguments};
+
+const SIZES: [u32; 5] = [8, 64, 256, 1 << 10, 4 << 10];
+const OPERATIONS: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Cas];
+/// Requests of a row that are not counted, at most: as many as are.
+const WARM_UP_MAX: u64 = 1_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: TargetArguments,
+    /// Lengths of transfers [default: 8,64,256,1KiB,4KiB].
+    #[arg(long, value_delimiter = ',', value_name = "SIZE")]
+    bytes: Vec<String>,
+    /// Requests of each row.
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    count: u64,
+    /// What is asked of far memory [default: all three; compare-and-swap takes 8 bytes].
+    #[arg(long, value_delimiter = ',', value_name = "OPERATION")]
+    operation: Vec<Operation>,
+    /// Write what is measured here as well, with latencies in nanoseconds.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    node: String,
+    operation: Operation,
+    bytes: u32,
+    count: u64,
+    min_ns: u64,
+    p50_ns: u64,
+    p90_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+    max_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    measured: &'static str,
+    version: &'static str,
+    fabric: Vec<String>,
+    queue_pairs: usize,
+    depth: usize,
+    batch: usize,
+    warm_up_count: u64,
+    rows: Vec<Row>,
+}
+
+async fn row(probe: &mut Probe, queue: usize, shape: Shape, count: u64) -> Result<Row> {
+    for _ in 0..count.min(WARM_UP_MAX) {
+        probe.ping(queue, shape)?;
+        probe.tend().await;
+    }
+    let histogram = Histogram::default();
+    let mut min_ns = u64::MAX;
+    for _ in 0..count {
+        let took_ns = probe.ping(queue, shape)?;
+        histogram.record(took_ns);
+        min_ns = min_ns.min(took_ns);
+        probe.tend().await;
+    }
+    let seen = histogram.snapshot();
+    Ok(Row {
+        node: String::new(),
+        operation: shape.operation,
+        bytes: shape.bytes,
+        count: seen.count(),
+        min_ns,
+        p50_ns: seen.percentile(50.0),
+        p90_ns: seen.percentile(90.0),
+        p99_ns: seen.percentile(99.0),
+        p999_ns: seen.percentile(99.9),
+        max_ns: seen.max(),
+    })
+}
+
+async fn measure(
+    probe: &mut Probe,
+    names: &[String],
+    shapes: &[Shape],
+    count: u64,
+) -> Result<Vec<Row>> {
+    let progress = Progress::new(names.len() * shapes.len());
+    let mut rows = Vec::new();
+    for (queue, name) in names.iter().enumerate() {
+        for &shape in shapes {
+            progress.begin(format_args!("{} {}", shape.operation, length(shape.bytes)));
+            let measured = row(probe, queue, shape, count).await?;
+            rows.push(Row {
+                node: name.clone(),
+                ..measured
+            });
+            progress.end();
+        }
+    }
+    Ok(rows)
+}
+
+async fn open_and_measure(target: &Target, shapes: &[Shape], count: u64) -> Result<Vec<Row>> {
+    let mut probe = Probe::open(target, 1, longest_bytes(shapes)).await?;
+    let rows = measure(&mut probe, &target.names(), shapes, count).await;
+    probe.close().await;
+    rows
+}
+
+fn render(rows: &[Row]) -> String {
+    let columns = [
+        "node",
+        "operation",
+        "bytes",
+        "min",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "count",
+    ];
+    let rows = rows.iter().map(|row| {
+        let Row {
+            node,
+            operation,
+            bytes,
+            count,
+            ..
+        } = row;
+        let mut cells = vec![node.clone(), operation.to_string(), length(*bytes)];
+        let Row {
+            min_ns,
+            p50_ns,
+            p90_ns,
+            p99_ns,
+            p999_ns,
+            max_ns,
+            ..
+        } = row;
+        for ns in [min_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns] {
+            cells.push(format!("{:.2}", *ns as f64 / 1e3));
+        }
+        cells.push(count.to_string());
+        cells
+    });
+    table(&columns, 2, rows.collect())
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    let target = arguments.target.target()?;
+    let wanted = Wanted {
+        operations: &arguments.operation,
+        sizes: &arguments.bytes,
+        operations_default: &OPERATIONS,
+        sizes_default: &SIZES,
+    };
+    let shapes = wanted.shapes()?;
+    ensure!(arguments.count > 0, "--count is 0: must be 1 or more");
+    probe::check(target.queues(), 1, longest_bytes(&shapes))?;
+    let json = JsonFile::open(arguments.json.as_deref())?;
+    let warm_up_count = arguments.count.min(WARM_UP_MAX);
+    let report = Report {
+        measured: "ping",
+        version: env!("CARGO_PKG_VERSION"),
+        fabric: target.names(),
+        queue_pairs: target.queues(),
+        depth: 1,
+        batch: 1,
+        warm_up_count,
+        rows: run_local(open_and_measure(&target, &shapes, arguments.count))??,
+    };
+    say(format_args!(
+        "{}: {}, one request at a time (depth 1, batch 1), {warm_up_count} a row to warm up; microseconds from before the post until the completion was seen",
+        report.fabric.join(", "),
+        count(report.queue_pairs, "queue pair"),
+    ));
+    say(render(&report.rows));
+    json.write(&report)
+}

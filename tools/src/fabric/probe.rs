@@ -1,0 +1,467 @@
+//! One thread's end of a fabric, with far memory at each node to send requests to.
+//!
+//! It owns the endpoint, its registered buffers, a session and a chunk at each node.
+//!
+//! ```text
+//! buffers, per queue pair:  | slot 0 | slot 1 | ... | slot depth - 1 |     a request takes the next, around the end
+//! far memory, per node:     | 0 | 1 | 2 | ...                       |     likewise, in steps of the request's length
+//! ```
+//!
+//! - I1: a queue pair has at most `depth` requests under way, so no two share a buffer.
+//! - I2: all memory is zero, and no request changes that: writes carry zeros and a compare-and-swap puts 0 for 0.
+//! - I3: every request is signalled, and one that fails ends the measurement.
+//! - I4: heartbeats go out in time, as they are due at a sixteenth of the shortest lease, where whoever measures calls [`Probe::tend`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytesize::ByteSize;
+use farcore_rdma::{
+    Completion, ConnectOptions, EmbeddedEndpoint, EmbeddedNode, Endpoint, ExtentRun, FabricAddress,
+    FabricEndpoint, FabricOptions, LinkModel, LocalKey, LocalSlice, Lock, ManagerError,
+    NodeConnections, PostError, QueuePairState, Region, RegionOptions, RemoteSlice, Status, Work,
+    WorkId, WorkRequest,
+};
+use farcore_tuning::Clock;
+
+use super::request::{Operation, Shape};
+use super::target::Target;
+
+/// Requests that a queue pair may have under way.
+pub(super) const DEPTH_MAX: usize = 4096;
+/// All buffers together.
+const LOCAL_BYTES_MAX: u64 = 1 << 30;
+/// Far memory at each node, unless one transfer is longer.
+const FAR_BYTES: u64 = 1 << 20;
+/// Slots begin at multiples of a cache line.
+const LINE_BYTES: u64 = 64;
+/// Far memory is cleared in pieces of this length.
+const CLEAR_BYTES: u32 = 64 << 10;
+const COMPLETIONS_PER_POLL: usize = 64;
+/// A node that is silent for so long is lost.
+const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT_NS: u64 = 5_000_000_000;
+/// How long a queue pair may take to become ready.
+const READY_NS: u64 = LIMIT_NS;
+
+/// Far memory at one node, behind the queue pair of the same index.
+#[derive(Debug)]
+struct Far {
+    start: RemoteSlice,
+    bytes: u64,
+    /// Where the next request goes, from the start.
+    next: u64,
+    /// The next request's buffer.
+    slot: u64,
+    in_flight: usize,
+}
+
+/// A session, and what it was given there.
+#[derive(Debug)]
+struct Node {
+    connections: NodeConnections,
+    chunk: Option<ExtentRun>,
+}
+
+/// How far a stream of requests goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until {
+    /// So many requests.
+    Count(u64),
+    /// Requests are posted for so long.
+    Nanoseconds(u64),
+}
+
+/// A stream of requests that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Streamed {
+    /// Requests that were completed.
+    pub(super) count: u64,
+    /// From before the first post until after the last completion was seen.
+    pub(super) elapsed_ns: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Probe {
+    endpoint: FabricEndpoint,
+    key: LocalKey,
+    depth: usize,
+    /// From one buffer to the next.
+    stride: u64,
+    fars: Vec<Far>,
+    nodes: Vec<Node>,
+    clock: Clock,
+    beat_ns: u64,
+    next_beat_ns: u64,
+}
+
+fn unreachable(address: &FabricAddress, error: ManagerError) -> anyhow::Error {
+    let remedy = match error {
+        ManagerError::Connect(_) | ManagerError::TimedOut { .. } => {
+            ": no memory node can be reached there; start one with `farcore memnode`, or name another"
+        }
+        _ => "",
+    };
+    anyhow::Error::new(error).context(format!("--fabric {address}{remedy}"))
+}
+
+/// One node's session, its queue pair connected.
+async fn join(
+    address: &FabricAddress,
+    queue: usize,
+    endpoint: &FabricEndpoint,
+    options: &ConnectOptions,
+) -> Result<NodeConnections> {
+    let opened = NodeConnections::open(address.clone(), options.clone()).await;
+    let mut connections = opened.map_err(|error| unreachable(address, error))?;
+    let berth = endpoint.berth(queue).context("it takes no connections")?;
+    connections.keep(berth);
+    if let Err(error) = connections.connect().await {
+        connections.close().await;
+        return Err(unreachable(address, error));
+    }
+    Ok(connections)
+}
+
+/// Far memory at a node.
+async fn take(node: &mut Node, bytes: u64) -> Result<RemoteSlice> {
+    let address = node.connections.address().clone();
+    let session = node.connections.session();
+    let taken = session.allocate_chunk(bytes).await;
+    let run = taken.with_context(|| {
+        let bytes = ByteSize::b(bytes).display().iec();
+        format!(
+            "--fabric {address} lends no {bytes} in one piece, which the largest of --bytes needs"
+        )
+    })?;
+    node.chunk = Some(run);
+    let start = session.map().slice(run.first(), 0);
+    start.with_context(|| format!("--fabric {address}: the chunk lies outside of its memory"))
+}
+
+async fn leave(nodes: Vec<Node>) {
+    for Node {
+        mut connections,
+        chunk,
+    } in nodes
+    {
+        if let Some(run) = chunk {
+            // Where the node is away, all goes back with the session.
+            let _ = connections.session().free_chunk(run).await;
+        }
+        connections.close().await;
+    }
+}
+
+fn map(bytes: u64) -> Result<Arc<Region>> {
+    let options = RegionOptions {
+        bytes: usize::try_from(bytes)?,
+        huge_pages: true,
+        lock: Lock::Try,
+        prefault: true,
+    };
+    Ok(Arc::new(Region::map(&options)?))
+}
+
+/// Whether there are buffers for so many requests of that length.
+pub(super) fn check(queues: usize, depth: usize, longest_bytes: u32) -> Result<()> {
+    ensure!(
+        (1..=DEPTH_MAX).contains(&depth),
+        "--depth is {depth}: must be 1 to {DEPTH_MAX}"
+    );
+    let bytes = (queues * depth) as u64 * u64::from(longest_bytes).next_multiple_of(LINE_BYTES);
+    ensure!(
+        bytes <= LOCAL_BYTES_MAX,
+        "{queues} queue pairs times --depth {depth} times --bytes {longest_bytes} is {bytes} of local memory: at most {LOCAL_BYTES_MAX}; lower one of them"
+    );
+    Ok(())
+}
+
+impl Probe {
+    /// Connects to all nodes and takes far memory there, for up to `depth` requests of up to `longest_bytes` each.
+    pub(super) async fn open(target: &Target, depth: usize, longest_bytes: u32) -> Result<Self> {
+        check(target.queues(), depth, longest_bytes)?;
+        let far_bytes = FAR_BYTES.max(longest_bytes.into());
+        let mut nodes = Vec::new();
+        let opened = Self::connect(target, depth, far_bytes, &mut nodes).await;
+        let (mut endpoint, starts) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                leave(nodes).await;
+                return Err(error);
+            }
+        };
+        let stride = u64::from(longest_bytes).next_multiple_of(LINE_BYTES);
+        let local_bytes = (stride * (depth * starts.len()) as u64).max(CLEAR_BYTES.into());
+        let registered = map(local_bytes).and_then(|region| Ok(endpoint.register(region)?));
+        let key = match registered {
+            Ok(key) => key,
+            Err(error) => {
+                leave(nodes).await;
+                return Err(error);
+            }
+        };
+        let lease = |node: &mut Node| node.connections.session().lease();
+        let lease = nodes.iter_mut().map(lease).min().unwrap_or(LIMIT);
+        let far = |start| Far {
+            start,
+            bytes: far_bytes,
+            next: 0,
+            slot: 0,
+            in_flight: 0,
+        };
+        let mut probe = Self {
+            endpoint,
+            key,
+            depth,
+            stride,
+            fars: starts.into_iter().map(far).collect(),
+            nodes,
+            clock: Clock::new(),
+            beat_ns: u64::try_from(lease.as_nanos() / 16).unwrap_or(u64::MAX),
+            next_beat_ns: 0,
+        };
+        match probe.prepare().await {
+            Ok(()) => Ok(probe),
+            Err(error) => {
+                probe.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn connect(
+        target: &Target,
+        depth: usize,
+        far_bytes: u64,
+        nodes: &mut Vec<Node>,
+    ) -> Result<(FabricEndpoint, Vec<RemoteSlice>)> {
+        if target.nodes.is_empty() {
+            let node = Arc::new(EmbeddedNode::new(map(far_bytes)?, LinkModel::default()));
+            let start = RemoteSlice {
+                key: node.remote_key(),
+                offset: 0,
+            };
+            let endpoint = EmbeddedEndpoint::new(&[node], 1, depth, 0);
+            return Ok((FabricEndpoint::Embedded(endpoint), vec![start]));
+        }
+        let options = FabricOptions {
+            queues: target.nodes.len(),
+            depth,
+            limit_ns: LIMIT_NS,
+            verbs: target.verbs.clone(),
+        };
+        let endpoint = FabricEndpoint::open(&target.nodes, &options).await?;
+        let options = ConnectOptions {
+            token: target.token.clone(),
+            client: "farcore fabric".to_owned(),
+            limit: LIMIT,
+            ..ConnectOptions::default()
+        };
+        let mut starts = Vec::new();
+        for (queue, address) in target.nodes.iter().enumerate() {
+            nodes.push(Node {
+                connections: join(address, queue, &endpoint, &options).await?,
+                chunk: None,
+            });
+            starts.push(take(&mut nodes[queue], far_bytes).await?);
+        }
+        Ok((endpoint, starts))
+    }
+
+    /// Waits until all queue pairs are ready, and clears far memory.
+    async fn prepare(&mut self) -> Result<()> {
+        let limit_ns = self.clock.now_ns() + READY_NS;
+        for queue in 0..self.fars.len() {
+            if !self.nodes.is_empty() {
+                self.endpoint.renew(queue);
+            }
+            while self.endpoint.state(queue) != QueuePairState::ReadyToSend {
+                let now_ns = self.clock.now_ns();
+                ensure!(
+                    now_ns < limit_ns,
+                    "queue pair {queue} is not ready after {} s: does the memory node still answer?",
+                    READY_NS / 1_000_000_000
+                );
+                self.endpoint.poll(now_ns, &mut []);
+                futures_lite::future::yield_now().await;
+            }
+            let mut place = 0;
+            while place < self.fars[queue].bytes {
+                let left = self.fars[queue].bytes - place;
+                let bytes = u32::try_from(left).map_or(CLEAR_BYTES, |left| left.min(CLEAR_BYTES));
+                let start = self.fars[queue].start;
+                let work = Work::Write {
+                    local: LocalSlice {
+                        key: self.key,
+                        offset: 0,
+                        bytes,
+                    },
+                    remote: RemoteSlice {
+                        offset: start.offset + place,
+                        ..start
+                    },
+                };
+                self.one(queue, work)?;
+                place += u64::from(bytes);
+                self.tend().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives all far memory back.
+    pub(super) async fn close(self) {
+        leave(self.nodes).await;
+    }
+
+    /// Keeps the leases. To be called between requests; cost: a reading of the clock, and a round trip to each node now
+    /// and then.
+    pub(super) async fn tend(&mut self) {
+        let now_ns = self.clock.now_ns();
+        if now_ns < self.next_beat_ns {
+            return;
+        }
+        for node in &mut self.nodes {
+            node.connections.beat().await;
+        }
+        self.next_beat_ns = now_ns + self.beat_ns;
+    }
+
+    /// The next request of a queue pair.
+    fn next(&mut self, queue: usize, shape: Shape) -> Work {
+        let far = &mut self.fars[queue];
+        let Shape { operation, bytes } = shape;
+        if far.next + u64::from(bytes) > far.bytes {
+            far.next = 0;
+        }
+        let remote = RemoteSlice {
+            offset: far.start.offset + far.next,
+            ..far.start
+        };
+        let depth = self.depth as u64;
+        let local = LocalSlice {
+            key: self.key,
+            offset: (queue as u64 * depth + far.slot) * self.stride,
+            bytes,
+        };
+        far.next += u64::from(bytes).next_multiple_of(LINE_BYTES);
+        far.slot = (far.slot + 1) % depth;
+        match operation {
+            Operation::Read => Work::Read { local, remote },
+            Operation::Write => Work::Write { local, remote },
+            Operation::Cas => Work::CompareAndSwap {
+                local,
+                remote,
+                expected: 0,
+                desired: 0,
+            },
+        }
+    }
+
+    fn post(&mut self, queue: usize, work: Work) -> Result<()> {
+        let request = WorkRequest {
+            id: WorkId(queue as u64),
+            work,
+            signalled: true,
+        };
+        match self.endpoint.post(queue, request) {
+            Ok(()) => {
+                self.fars[queue].in_flight += 1;
+                Ok(())
+            }
+            Err(PostError::Full(_)) => bail!("queue pair {queue} is full: lower --depth"),
+            Err(PostError::Down(_)) => bail!(
+                "queue pair {queue} takes no requests ({:?}): the connection to its memory node is lost",
+                self.endpoint.state(queue)
+            ),
+            Err(PostError::Invalid { reason, .. }) => {
+                bail!("queue pair {queue} refuses the request: {reason}")
+            }
+        }
+    }
+
+    fn completed(&mut self, completion: &Completion) -> Result<()> {
+        let queue = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
+        let far = self.fars.get_mut(queue);
+        let far = far.context("a completion of a queue pair that is not there")?;
+        far.in_flight -= 1;
+        if completion.status == Status::Success {
+            return Ok(());
+        }
+        match self.nodes.get(queue) {
+            Some(node) => bail!("{}: {}", node.connections.address(), completion.status),
+            None => bail!("{}", completion.status),
+        }
+    }
+
+    /// One request from post to completion; answers how long it took, in nanoseconds. Polls all the while.
+    fn one(&mut self, queue: usize, work: Work) -> Result<u64> {
+        let mut seen = [Completion::NONE];
+        let start_ns = self.clock.now_ns();
+        self.post(queue, work)?;
+        self.endpoint.ring_doorbell(queue, start_ns);
+        while self.endpoint.poll(self.clock.now_ns(), &mut seen) == 0 {
+            std::hint::spin_loop();
+        }
+        let end_ns = self.clock.now_ns();
+        self.completed(&seen[0])?;
+        Ok(end_ns - start_ns)
+    }
+
+    /// How long one request takes by itself, in nanoseconds: from before the post until after its completion was seen.
+    pub(super) fn ping(&mut self, queue: usize, shape: Shape) -> Result<u64> {
+        let work = self.next(queue, shape);
+        self.one(queue, work)
+    }
+
+    /// Keeps every queue pair full, `batch` requests a doorbell; ends when all that was posted has completed.
+    pub(super) async fn stream(
+        &mut self,
+        shape: Shape,
+        batch: usize,
+        until: Until,
+    ) -> Result<Streamed> {
+        let mut seen = [Completion::NONE; COMPLETIONS_PER_POLL];
+        let (mut posted, mut completed) = (0, 0);
+        let start_ns = self.clock.now_ns();
+        loop {
+            let now_ns = self.clock.now_ns();
+            let count = self.endpoint.poll(now_ns, &mut seen);
+            for completion in &seen[..count] {
+                self.completed(completion)?;
+            }
+            completed += count as u64;
+            let is_over = |posted| match until {
+                Until::Count(count) => posted == count,
+                Until::Nanoseconds(limit_ns) => now_ns - start_ns >= limit_ns,
+            };
+            let left = |posted| match until {
+                Until::Count(count) => usize::try_from(count - posted).unwrap_or(usize::MAX),
+                Until::Nanoseconds(_) => usize::MAX,
+            };
+            for queue in 0..self.fars.len() {
+                while !is_over(posted) && self.fars[queue].in_flight + batch <= self.depth {
+                    let share = batch.min(left(posted));
+                    for _ in 0..share {
+                        let work = self.next(queue, shape);
+                        self.post(queue, work)?;
+                    }
+                    self.endpoint.ring_doorbell(queue, now_ns);
+                    posted += share as u64;
+                }
+            }
+            if is_over(posted) && completed == posted {
+                let elapsed_ns = self.clock.now_ns() - start_ns;
+                return Ok(Streamed {
+                    count: completed,
+                    elapsed_ns,
+                });
+            }
+            if now_ns >= self.next_beat_ns {
+                self.tend().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What is measured: memory nodes by their addresses, or memory of this process.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, ensure};
+use clap::Args;
+use farcore_rdma::{FabricAddress, Scheme, Token, VerbsOptions};
+
+use crate::device::DeviceArguments;
+
+/// Far memory in this process.
+const EMBEDDED: &str = "embedded";
+
+#[derive(Debug, Args)]
+pub(super) struct TargetArguments {
+    /// Memory nodes, a queue pair to each: tcp://host:port, rdma://host:port (RDMA-CM), rdma+tcp://host:port; or
+    /// `embedded`, memory of this process, as a base line.
+    #[arg(
+        long,
+        default_value = EMBEDDED,
+        value_delimiter = ',',
+        value_name = "ADDRESS"
+    )]
+    fabric: Vec<String>,
+    /// A file with the token that the nodes ask for.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceArguments,
+}
+
+/// What is measured, checked.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// None: memory of this process.
+    pub(super) nodes: Vec<FabricAddress>,
+    pub(super) token: Option<Token>,
+    pub(super) verbs: VerbsOptions,
+}
+
+impl TargetArguments {
+    pub(super) fn target(&self) -> Result<Target> {
+        let embedded = self.fabric.iter().any(|one| one == EMBEDDED);
+        ensure!(
+            !embedded || self.fabric.len() == 1,
+            "--fabric {}: `{EMBEDDED}` is measured by itself; leave it or the addresses out",
+            self.fabric.join(",")
+        );
+        let mut nodes = Vec::new();
+        for text in self.fabric.iter().filter(|_| !embedded) {
+            let node: FabricAddress = text.parse().map_err(|error| anyhow!("--fabric {error}"))?;
+            ensure!(
+                node.scheme() == Scheme::Tcp || cfg!(feature = "verbs"),
+                "--fabric {node}: this build has no verbs: build it with `--features verbs`, or write it as tcp://{}:{}",
+                node.host(),
+                node.port()
+            );
+            nodes.push(node);
+        }
+        let token = match &self.token_file {
+            Some(file) => Some(Token::read(file)?),
+            None => None,
+        };
+        Ok(Target {
+            nodes,
+            token,
+            verbs: self.device.options()?,
+        })
+    }
+}
+
+impl Target {
+    /// Queue pairs: one to each node.
+    pub(super) fn queues(&self) -> usize {
+        self.nodes.len().max(1)
+    }
+
+    /// The far ends by name, in the order of their queue pairs.
+    pub(super) fn names(&self) -> Vec<String> {
+        match &self.nodes[..] {
+            [] => vec![EMBEDDED.to_owned()],
+            nodes => nodes.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
