@@ -137,7 +137,11 @@ impl Context {
                 (device, CStr::from_ptr(ffi::ibv_get_device_name(device)))
             };
             let name = name.to_string_lossy().into_owned();
-            let active = || devices::ports(&name).iter().any(|port| port.is_active());
+            let active = || {
+                devices::ports(&name)
+                    .iter()
+                    .any(devices::PortFacts::is_active)
+            };
             let wanted = match &options.device {
                 Some(asked) => *asked == name,
                 None => active(),

@@ -73,7 +73,7 @@ pub struct VerbsEndpoint {
     adapter: Rc<Adapter>,
     domain: DomainToken,
     completion_queue: CompletionQueueToken,
-    completions: [MaybeUninit<ffi::ibv_wc>; BATCH],
+    completions: Box<[MaybeUninit<ffi::ibv_wc>; BATCH]>,
     limit_ns: u64,
     /// The queue pair whose leftovers are completed first.
     first: usize,
@@ -147,7 +147,7 @@ impl VerbsEndpoint {
             adapter,
             domain: domain_token,
             completion_queue: completion_queue_token,
-            completions: [const { MaybeUninit::uninit() }; BATCH],
+            completions: Box::new([const { MaybeUninit::uninit() }; BATCH]),
             limit_ns: options.limit_ns,
             first: 0,
         })

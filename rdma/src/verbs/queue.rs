@@ -111,7 +111,9 @@ impl<W> Chain<W> {
     }
 
     fn slot(&self, number: u64) -> usize {
-        (number % self.entries.len() as u64) as usize
+        #[allow(clippy::cast_possible_truncation, reason = "less than the depth")]
+        let slot = (number % self.entries.len() as u64) as usize;
+        slot
     }
 
     fn outstanding(&self) -> usize {

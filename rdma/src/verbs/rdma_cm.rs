@@ -69,7 +69,7 @@ impl RawAddress {
                     sin_family: libc::sa_family_t::try_from(libc::AF_INET).unwrap_or(0),
                     sin_port: four.port().to_be(),
                     sin_addr: libc::in_addr {
-                        s_addr: u32::from_ne_bytes(four.ip().octets()),
+                        s_addr: u32::from(*four.ip()).to_be(),
                     },
                     sin_zero: [0; 8],
                 };
@@ -117,7 +117,7 @@ unsafe fn address_at(place: *const libc::sockaddr_storage) -> SocketAddr {
             }
             _ => {
                 let four = *place.cast::<libc::sockaddr_in>();
-                let ip = Ipv4Addr::from(four.sin_addr.s_addr.to_ne_bytes());
+                let ip = Ipv4Addr::from(u32::from_be(four.sin_addr.s_addr));
                 SocketAddr::new(IpAddr::V4(ip), u16::from_be(four.sin_port))
             }
         }

@@ -224,7 +224,7 @@ mod tests {
             directory: "/w/p".into(),
         };
         let all = built(&messages).unwrap();
-        assert_eq!(all, [expected.clone()]);
+        assert_eq!(all, std::slice::from_ref(&expected));
         assert!(built("no json").is_err());
         let suite = |room, target| Suite {
             room,
