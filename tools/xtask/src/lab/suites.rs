@@ -56,7 +56,7 @@ const SUITES: [Suite; 5] = [
     Suite {
         room: "bench",
         target: "verbs",
-        tests: IGNORED,
+        tests: &["--ignored", "--test-threads=1", "--nocapture"],
         environment: &[],
     },
 ];
