@@ -12,6 +12,7 @@ pub struct VerbsOptions {
     /// The entry of the port's GID table; without an index the best: RoCE v2 over IPv4, RoCE v2, the first.
     pub gid_index: Option<u8>,
     /// The path MTU in bytes: 256, 512, 1024, 2048 or 4096; without a value what the port has, and at most what the peer has.
+    /// Over RDMA-CM there can be none: it is the route's there, as are port, GID and the three last fields.
     pub path_mtu: Option<u16>,
     /// How long an acknowledgement is waited for: 4.096 us times two to this power, 1 to 31.
     pub timeout: u8,

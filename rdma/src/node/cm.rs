@@ -31,6 +31,9 @@ const QUIET: Duration = Duration::from_millis(20);
 /// The same while somebody waits for its predecessor's end.
 const PACE: Duration = Duration::from_millis(1);
 
+/// Events taken in one turn.
+const EVENTS: u32 = 64;
+
 /// Tears a connection down from any thread: the thread of RDMA-CM looks at it at least every [`QUIET`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct CmCloser(Arc<AtomicBool>);
@@ -183,7 +186,8 @@ pub(super) fn thread(
         while !node.is_stopping() {
             let pace = if hall.waiting.is_empty() { QUIET } else { PACE };
             wait(listener.as_raw_fd(), pace);
-            loop {
+            // A bounded number: whoever floods it with requests must not hold up the rest.
+            for _ in 0..EVENTS {
                 match listener.take() {
                     Ok(Some(CmEvent::Arrival(arrival))) => hall.arrive(arrival),
                     Ok(Some(CmEvent::Over(name))) => drop(hall.guests.remove(&name)),
@@ -191,6 +195,7 @@ pub(super) fn thread(
                     Ok(None) => break,
                     Err(error) => {
                         warn!(%error, "an event of RDMA-CM could not be read");
+                        thread::sleep(QUIET);
                         break;
                     }
                 }

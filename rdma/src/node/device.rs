@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::endpoint::Endpoint;
+use crate::memory;
 use crate::pool::DeviceSwap;
 use crate::region::{Lock, Region, RegionOptions};
 use crate::verbs::{
@@ -28,8 +29,10 @@ use crate::work::{
 
 /// Requests that a client's queue pair holds on this side: it never posts any.
 const DEPTH: u16 = 1;
-/// How long the device may take for a swap before it counts as dead.
+/// How long the device may take for a swap before its queue pairs are made anew.
 const SWAP_LIMIT: Duration = Duration::from_secs(5);
+/// How often a swap is tried.
+const TRIES: u32 = 3;
 
 /// The device, with everything that is lent registered.
 #[derive(Debug)]
@@ -99,6 +102,7 @@ struct Inner {
     endpoint: VerbsEndpoint,
     scratch: Arc<Region>,
     scratch_key: LocalKey,
+    table: Arc<Region>,
     table_key: RemoteKey,
     started: Instant,
 }
@@ -143,9 +147,9 @@ impl Loopback {
                 .map_err(|error| refused(error.to_string()))
         };
         let scratch_key = register(&scratch)?;
-        let table = register(table)?;
+        let lent = register(table)?;
         let table_key = endpoint
-            .remote_key(table)
+            .remote_key(lent)
             .ok_or_else(|| refused("the table is not registered".to_owned()))?;
         endpoint.connect_loopback(0, 1)?;
         Ok(Self {
@@ -153,6 +157,7 @@ impl Loopback {
                 endpoint,
                 scratch,
                 scratch_key,
+                table: Arc::clone(table),
                 table_key,
                 started: Instant::now(),
             }),
@@ -163,25 +168,49 @@ impl Loopback {
 
 impl DeviceSwap for Loopback {
     fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> u64 {
-        // ORDERING: only a hint; the lock orders the rest.
-        if self.dead.load(Ordering::Relaxed) {
-            return u64::MAX;
-        }
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        match inner.swap(offset, expected, desired) {
-            Some(old) => old,
-            None => {
-                tracing::error!(
-                    "the device does not swap words of the table: nothing is claimed or freed any more"
-                );
-                self.dead.store(true, Ordering::Relaxed);
-                u64::MAX
+        let old = inner.try_swap(offset, expected, desired);
+        // ORDERING: it is changed under the lock.
+        let was_dead = self.dead.swap(old.is_none(), Ordering::Relaxed);
+        if was_dead != old.is_none() {
+            match old {
+                None => tracing::error!(
+                    "the device does not swap words of the table: nothing is claimed or freed"
+                ),
+                Some(_) => tracing::info!("the device swaps words of the table again"),
             }
         }
+        old.unwrap_or(if expected == u64::MAX { 0 } else { u64::MAX })
     }
 }
 
 impl Inner {
+    /// A fault may leave it open whether a swap was done: the queue pairs are destroyed first, and then the word tells. Ids
+    /// are unique, and bits only hints, so somebody else's equal word does no harm.
+    fn try_swap(&mut self, offset: u64, expected: u64, desired: u64) -> Option<u64> {
+        for _ in 0..TRIES {
+            if let Some(old) = self.swap(offset, expected, desired) {
+                return Some(old);
+            }
+            let renewed = self.endpoint.reconnect_loopback(0, 1);
+            match self.load(offset)? {
+                word if word == desired => return Some(expected),
+                word if word != expected => return Some(word),
+                _ => renewed.ok()?,
+            }
+        }
+        None
+    }
+
+    /// The processors see what the device wrote: only its swaps are not atomic with theirs.
+    fn load(&self, offset: u64) -> Option<u64> {
+        let place = memory::pointer(&self.table, offset, 8)?;
+        // SAFETY: inside the region, which this keeps; words of a table are reached as atomics only.
+        let word = unsafe { memory::atomic_word(place) }?;
+        // ORDERING: acquire, with the release of whoever swapped the word.
+        Some(word.load(Ordering::Acquire))
+    }
+
     fn swap(&mut self, offset: u64, expected: u64, desired: u64) -> Option<u64> {
         let request = WorkRequest {
             id: WorkId(offset),

@@ -1,7 +1,8 @@
 //! A memory node's memory: data regions that it lends, and the table of who holds what.
 //!
 //! - I1: everything is mapped, touched and locked before a client can connect; nothing is mapped after.
-//! - I2: the keys of the regions are random and distinct, so that a key of an earlier life fits nothing.
+//! - I2: the keys of the regions are random and distinct, so that a key of an earlier life fits nothing. Over an RDMA device
+//!   they are the device's: there only the proof that a queue pair is joined with keeps strangers out.
 //! - I3: more than the machine has free is refused before any of it is touched.
 //!
 //! Limits: regions under 2 GiB, [`REGIONS_MAX`] of them. Source: proc(5) for what is free, cgroups(7) for the limit.
@@ -338,6 +339,10 @@ impl NodeMemory {
         options: &MemoryOptions,
         progress: &(dyn Fn(Registered) + Sync),
     ) -> Result<Self, MemoryError> {
+        if !context.limits().atomics {
+            let none = io::Error::other("claims need atomics: lend over tcp:// instead");
+            return Err(context.refused("it has no atomics", none).into());
+        }
         let regions = map_all(options, progress)?;
         let device = NodeDevice::register(context, verbs, &regions)?;
         let swaps = match regions.last() {

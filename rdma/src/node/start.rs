@@ -257,7 +257,17 @@ fn listen_by_verbs(
             Some(listener)
         }
     };
-    Ok((listener, Some(Context::open(&wanted)?)))
+    let context = Context::open(&wanted)?;
+    if let Some(reached) = listener.as_ref().and_then(CmListener::device)
+        && reached != context.name()
+    {
+        return Err(StartError::Verbs(VerbsError::Route {
+            address: bound,
+            reached,
+            opened: context.name().to_owned(),
+        }));
+    }
+    Ok((listener, Some(context)))
 }
 
 /// A memory node that serves. It stops when this is dropped.

@@ -68,7 +68,7 @@ pub struct Audit {
 /// Swaps words of a table where clients' atomics are performed: by the device.
 pub(crate) trait DeviceSwap: Send + Sync + std::fmt::Debug {
     /// Swaps the word at an offset of the table's region if it is `expected`; answers what it was. Where the device fails,
-    /// all ones, which no swap expects: nothing is claimed or freed then.
+    /// a word that is not what was expected, and that no claim takes for free: nothing is claimed or freed then.
     fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> u64;
 }
 

@@ -48,6 +48,10 @@ impl Adapter {
     }
 
     pub(super) fn queue_pair(&self) -> Result<QueuePair, VerbsError> {
+        if self.dead.get() {
+            let gone = std::io::Error::other("it has failed: open the endpoint anew");
+            return Err(self.context().refused("no queue pair", gone));
+        }
         QueuePair::new(
             &self.domain,
             &self.completion_queue,
@@ -199,7 +203,13 @@ impl Berth {
     pub(super) fn take_offered(&self) -> Option<Connected> {
         let connected = self.offered.borrow_mut().take()?;
         *self.line.borrow_mut() = Rc::downgrade(&connected.line);
-        self.number.set(connected.queue_pair.number());
+        let number = connected.queue_pair.number();
+        // What is noted of that number is an earlier one's.
+        self.adapter
+            .fatal
+            .borrow_mut()
+            .retain(|other| *other != number);
+        self.number.set(number);
         Some(connected)
     }
 }

@@ -228,7 +228,7 @@ impl Context {
         self.raw.as_ptr()
     }
 
-    pub(super) fn refused(&self, what: &'static str, source: io::Error) -> VerbsError {
+    pub(crate) fn refused(&self, what: &'static str, source: io::Error) -> VerbsError {
         VerbsError::Refused {
             what,
             device: self.name.clone(),

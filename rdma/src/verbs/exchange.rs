@@ -61,21 +61,25 @@ pub async fn connect(
     limit: Duration,
 ) -> Result<Connected, ConnectError> {
     let failed = |source| ConnectError::Io { address, source };
-    let mut line = tcp::connect_queue(address, request, limit).await?;
     let work = async {
-        let queue_pair = adapter.queue_pair().map_err(io::Error::other)?;
-        introduce(&mut line, &queue_pair, adapter).await?;
-        Ok(queue_pair)
+        let mut line = tcp::connect_queue(address, request, limit).await?;
+        // Dropped before the line if this is given up: the other side hears of the end when there is nothing left.
+        let queue_pair = adapter
+            .queue_pair()
+            .map_err(|error| failed(io::Error::other(error)))?;
+        introduce(&mut line, &queue_pair, adapter)
+            .await
+            .map_err(failed)?;
+        Ok(Connected {
+            queue_pair,
+            line: Rc::new(Line::Socket(line)),
+        })
     };
     let late = async {
         Timer::new(limit).await;
-        Err(io::ErrorKind::TimedOut.into())
+        Err(ConnectError::TimedOut { address, limit })
     };
-    let queue_pair = futures_lite::future::or(work, late).await.map_err(failed)?;
-    Ok(Connected {
-        queue_pair,
-        line: Rc::new(Line::Socket(line)),
-    })
+    futures_lite::future::or(work, late).await
 }
 
 /// The other side of [`connect`], on a connection that was taken: makes `queue_pair` ready to send.

@@ -161,6 +161,8 @@ pub(super) struct Queue {
     gone: bool,
     /// The other side was silent for too long: the oldest request is to be told so, and the others are flushed.
     lost: bool,
+    /// The newest request that the far side answers with data: what changes far memory must not overtake it.
+    last_read: Option<u64>,
     /// Since when nothing has completed although something is with the device.
     silent_since_ns: Option<u64>,
 }
@@ -187,6 +189,7 @@ impl Queue {
             failed: false,
             gone: false,
             lost: false,
+            last_read: None,
             silent_since_ns: None,
         }
     }
@@ -269,6 +272,21 @@ impl Queue {
             request.send_flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
         }
         fill(&mut request);
+        use ffi::ibv_wr_opcode as opcode;
+        let reads = matches!(
+            request.opcode,
+            opcode::IBV_WR_RDMA_READ
+                | opcode::IBV_WR_ATOMIC_CMP_AND_SWP
+                | opcode::IBV_WR_ATOMIC_FETCH_AND_ADD
+        );
+        let under_way = self.last_read.is_some_and(|number| number >= chain.oldest);
+        if under_way && request.opcode != opcode::IBV_WR_RDMA_READ {
+            // A lost answer is read again, and must not be what came after the request.
+            request.send_flags |= ffi::ibv_send_flags::IBV_SEND_FENCE.0;
+        }
+        if reads {
+            self.last_read = Some(chain.next);
+        }
         chain.requests[slot] = MaybeUninit::new(request);
         chain.next += 1;
     }
@@ -302,7 +320,7 @@ impl Queue {
         let Some(queue_pair) = pair.filter(|_| !self.failed) else {
             return;
         };
-        let mut refused = false;
+        let (mut refused, mut doubtful) = (false, false);
         let chain = &mut self.receives;
         if chain.rung < chain.next {
             for number in chain.rung..chain.next {
@@ -325,6 +343,7 @@ impl Queue {
                 Err(at) => {
                     chain.rung = taken(chain, at);
                     refused = true;
+                    doubtful |= at.is_null();
                 }
             }
         }
@@ -353,15 +372,21 @@ impl Queue {
                 Err(at) => {
                     chain.rung = taken(chain, at);
                     refused = true;
+                    doubtful |= at.is_null();
                 }
             }
         }
-        if refused {
+        if refused || doubtful {
             tracing::warn!(
                 queue = self.index,
                 "the device did not take a request: its queue pair is ended"
             );
-            self.fail(pairs);
+            if doubtful {
+                // Nobody says what was taken: it is destroyed before its requests complete.
+                self.give_up(pairs);
+            } else {
+                self.fail(pairs);
+            }
         }
     }
 
@@ -371,6 +396,8 @@ impl Queue {
             return;
         }
         self.failed = true;
+        // What is flushed has the whole time to come back.
+        self.silent_since_ns = None;
         let pair = self.token().and_then(|token| pairs.get(token.handle));
         if pair.is_none_or(|pair| pair.fail().is_err()) {
             self.give_up(pairs);
@@ -483,9 +510,9 @@ impl Queue {
                 // Not even flushed requests come back.
                 self.give_up(pairs);
             } else {
-                self.silent_since_ns = Some(now_ns);
                 self.lost = true;
                 self.fail(pairs);
+                self.silent_since_ns = Some(now_ns);
             }
         }
     }

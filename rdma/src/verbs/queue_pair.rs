@@ -368,9 +368,6 @@ impl QueuePair {
                     set |= mask::IBV_QP_ACCESS_FLAGS.0.cast_signed();
                 }
                 QueuePairStep::ReadyToReceive => {
-                    if let Some(bytes) = options.path_mtu {
-                        attributes.path_mtu = attributes.path_mtu.min(mtu_code(bytes).into());
-                    }
                     attributes.min_rnr_timer = options.min_rnr_timer;
                     attributes.max_dest_rd_atomic = attributes
                         .max_dest_rd_atomic
@@ -436,8 +433,13 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
+        let number = self.number();
+        // From here on peers reach nothing through it, whatever the next call says. One that was never connected cannot fail.
+        let _ = self.fail();
         // SAFETY: made by this; after the call the device does nothing more for it.
-        unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) };
+        if unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) } != 0 {
+            tracing::error!(number, "a queue pair cannot be destroyed");
+        }
     }
 }
 

@@ -462,6 +462,10 @@ async fn begin(
 ) -> io::Result<Connected> {
     use ffi::rdma_cm_event_type as kind;
     let options = &adapter.options;
+    if options.path_mtu.is_some() {
+        let what = "path_mtu: RDMA-CM takes the route's; set none, or use rdma+tcp://";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
     let channel = Rc::new(Channel::new()?);
     let id = Identifier::new(&channel)?;
     resolve(&channel, &id, address, limit).await?;
@@ -659,9 +663,10 @@ impl CmArrival {
         access: Access,
         options: &VerbsOptions,
     ) -> io::Result<CmConnection> {
-        self.id
-            .check_device(context, self.peer)
-            .map_err(io::Error::other)?;
+        if let Err(error) = self.id.check_device(context, self.peer) {
+            self.reject(Refusal::Purpose);
+            return Err(io::Error::other(error));
+        }
         let steps = [
             QueuePairStep::Init,
             QueuePairStep::ReadyToReceive,

@@ -26,7 +26,7 @@ struct Suite {
 const IGNORED: &[&str] = &["--ignored", "--test-threads=1"];
 
 /// What runs in the guest, after the smoke check of the guest itself.
-const SUITES: [Suite; 5] = [
+const SUITES: [Suite; 6] = [
     // The rules of the fabric, over queue pairs that are connected by an exchange of facts, and by RDMA-CM.
     Suite {
         room: "rdma",
@@ -46,6 +46,13 @@ const SUITES: [Suite; 5] = [
         target: "crowd",
         tests: &["a_crowd_of_processes"],
         environment: &["FARCORE_CROWD_LISTEN=rdma://10.77.0.1:0"],
+    },
+    // Clients that are stopped beyond their lease: their late writes land nowhere.
+    Suite {
+        room: "rdma",
+        target: "crowd",
+        tests: &["what_a_stopped_client", "--nocapture"],
+        environment: &["FARCORE_CROWD_LISTEN=rdma+tcp://10.77.0.1:0"],
     },
     Suite {
         room: "engine",
