@@ -5,6 +5,8 @@
 use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
+
 /// A count of events. Only one thread may add to it.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -52,47 +54,97 @@ impl Gauge {
     }
 }
 
+/// What kind of figure a counter is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FigureKind {
+    /// It only grows.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+/// A counter, described.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Figure {
+    /// Its name, as the field is called.
+    pub name: &'static str,
+    /// What it counts.
+    pub help: &'static str,
+    /// Whether it only grows.
+    pub kind: FigureKind,
+}
+
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident: $kind:ident,)*) => {
-        /// The counters of one shard, on cache lines of their own.
+    (
+        $(#[$counters_doc:meta])* counters $counters:ident,
+        $(#[$snapshot_doc:meta])* snapshot $snapshot:ident,
+        $(#[doc = $help:literal] $name:ident: $kind:ident,)*
+    ) => {
+        $(#[$counters_doc])*
         #[derive(Debug, Default)]
         #[repr(align(128))]
-        pub struct ShardCounters {
-            $($(#[$doc])* pub $name: $kind,)*
+        pub struct $counters {
+            $(#[doc = $help] pub $name: $kind,)*
         }
 
-        /// The counters of one shard, or the sum of several, at one moment.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct ShardSnapshot {
-            $($(#[$doc])* pub $name: u64,)*
+        $(#[$snapshot_doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct $snapshot {
+            $(#[doc = $help] pub $name: u64,)*
         }
 
-        impl ShardCounters {
+        impl $counters {
             /// Reads every counter. The values are each right, but not of one instant.
             #[must_use]
-            pub fn snapshot(&self) -> ShardSnapshot {
-                ShardSnapshot { $($name: self.$name.get(),)* }
+            pub fn snapshot(&self) -> $snapshot {
+                $snapshot { $($name: self.$name.get(),)* }
             }
         }
 
-        impl Add for ShardSnapshot {
+        impl Add for $snapshot {
             type Output = Self;
             fn add(self, other: Self) -> Self {
                 Self { $($name: self.$name.wrapping_add(other.$name),)* }
             }
         }
 
-        impl ShardSnapshot {
-            /// Every figure with its name.
+        impl $snapshot {
+            /// What the figures are, in the order of [`Self::values`].
+            pub const FIGURES: &[Figure] = &[$(Figure {
+                name: stringify!($name),
+                help: $help.trim_ascii(),
+                kind: FigureKind::$kind,
+            },)*];
+
+            /// Every figure's value.
             #[must_use]
-            pub fn named(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
+            pub fn values(&self) -> [u64; Self::FIGURES.len()] {
+                [$(self.$name,)*]
+            }
+
+            /// Every figure with its name.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                Self::FIGURES.iter().zip(self.values()).map(|(figure, value)| (figure.name, value))
+            }
+
+            /// What was counted since an earlier snapshot; states stay what they are.
+            #[must_use]
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($name: match FigureKind::$kind {
+                    FigureKind::Counter => self.$name.wrapping_sub(earlier.$name),
+                    FigureKind::Gauge => self.$name,
+                },)* }
             }
         }
     };
 }
 
 counters! {
+    /// The counters of one shard, on cache lines of their own.
+    counters ShardCounters,
+    /// The counters of one shard, or the sum of several, at one moment.
+    snapshot ShardSnapshot,
     /// Gets answered.
     gets: Counter,
     /// Gets that found no such key.
@@ -111,6 +163,8 @@ counters! {
     swaps_mismatched: Counter,
     /// Requests answered with an error.
     failures: Counter,
+    /// Buckets of the index that were looked at.
+    index_probes: Counter,
     /// Candidates whose key was another one.
     tag_false_matches: Counter,
     /// Steps of growth of the index.
@@ -141,10 +195,22 @@ counters! {
     completions: Counter,
     /// Polls of the fabric that found nothing.
     empty_polls: Counter,
+    /// Work requests shown to the fabric at once.
+    doorbells: Counter,
     /// Batches served.
     batches: Counter,
     /// Requests in them.
     batched_requests: Counter,
+    /// Requests of this core to its own shard.
+    requests_own: Counter,
+    /// Requests of this core to other shards.
+    requests_sent: Counter,
+    /// Requests that came over lanes.
+    requests_received: Counter,
+    /// Bytes that waited in lanes each time that one was looked at.
+    lane_bytes_waiting: Counter,
+    /// Times that a lane with requests was looked at.
+    lane_looks: Counter,
     /// Times that a request had to be offered again.
     back_pressure: Counter,
     /// Pages closed for appends.
@@ -167,12 +233,30 @@ counters! {
     parks: Counter,
     /// Times that it was woken.
     wakes: Counter,
+    /// Turns of the core's loop.
+    turns: Counter,
+    /// Nanoseconds with work done, within some turns.
+    busy_ns: Counter,
+    /// Nanoseconds awake without work, within some turns.
+    spinning_ns: Counter,
+    /// Nanoseconds asleep.
+    parked_ns: Counter,
     /// Keys stored.
     keys: Gauge,
     /// Bytes of the index.
     index_bytes: Gauge,
     /// Frames that hold nothing.
     frames_free: Gauge,
+    /// Frames of pages that take appends.
+    frames_open: Gauge,
+    /// Frames of pages that wait for their copy in far memory.
+    frames_sealed: Gauge,
+    /// Frames of pages that are in far memory too.
+    frames_clean: Gauge,
+    /// Frames of the read cache.
+    frames_cache: Gauge,
+    /// Frames of the index.
+    frames_index: Gauge,
     /// Frames in all.
     frames_total: Gauge,
     /// Requests waiting for the fabric.
@@ -191,6 +275,29 @@ counters! {
     landing_in_use_bytes: Gauge,
 }
 
+counters! {
+    /// What one core counts of one memory node.
+    counters NodeCounters,
+    /// What one core, or several, counted of one memory node.
+    snapshot NodeSnapshot,
+    /// READs completed.
+    reads: Counter,
+    /// Bytes that they moved.
+    read_bytes: Counter,
+    /// WRITEs completed.
+    writes: Counter,
+    /// Bytes that they moved.
+    write_bytes: Counter,
+    /// Work requests that failed.
+    errors: Counter,
+    /// Far memory claimed there, in bytes.
+    total_bytes: Gauge,
+    /// Of those, in use.
+    used_bytes: Gauge,
+    /// Queue pairs that lead there and do not answer.
+    silent_queues: Gauge,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,7 +309,29 @@ mod tests {
         counters.keys.set(7);
         let both = counters.snapshot() + counters.snapshot();
         assert_eq!((both.gets, both.keys), (6, 14));
-        assert!(both.named().contains(&("gets", 6)));
+        assert!(both.named().any(|figure| figure == ("gets", 6)));
         assert_eq!(align_of::<ShardCounters>(), 128);
+    }
+
+    #[test]
+    fn every_figure_says_what_it_is() {
+        let keys = ShardSnapshot::FIGURES.iter().find(|one| one.name == "keys");
+        let keys = keys.expect("there is such a figure");
+        assert_eq!((keys.help, keys.kind), ("Keys stored.", FigureKind::Gauge));
+        let mut names: Vec<_> = ShardSnapshot::FIGURES.iter().map(|one| one.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ShardSnapshot::FIGURES.len());
+    }
+
+    #[test]
+    fn a_difference_leaves_states_alone() {
+        let counters = ShardCounters::default();
+        counters.gets.add(5);
+        counters.keys.set(9);
+        let before = counters.snapshot();
+        counters.gets.add(2);
+        let between = counters.snapshot().since(&before);
+        assert_eq!((between.gets, between.keys), (2, 9));
     }
 }

@@ -4,6 +4,8 @@
 //! value, and never below it. The count, the largest value and the mean are exact (the sum wraps at 2^64: 584 years of
 //! nanoseconds).
 
+use serde::{Deserialize, Serialize};
+
 use crate::counters::Counter;
 
 const STEP_BITS: u32 = 5;
@@ -85,11 +87,48 @@ impl Histogram {
 }
 
 /// The counts of one histogram, or of several together.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(from = "Sparse", into = "Sparse")]
 pub struct HistogramSnapshot {
     buckets: Vec<u64>,
     sum: u64,
     max: u64,
+}
+
+/// The same as it is sent: buckets that hold something, with their numbers.
+#[derive(Serialize, Deserialize)]
+struct Sparse {
+    sum: u64,
+    max: u64,
+    buckets: Vec<(u16, u64)>,
+}
+
+impl From<HistogramSnapshot> for Sparse {
+    fn from(dense: HistogramSnapshot) -> Self {
+        let held = dense.buckets.iter().zip(0..).filter(|(held, _)| **held > 0);
+        Self {
+            sum: dense.sum,
+            max: dense.max,
+            buckets: held.map(|(&held, bucket)| (bucket, held)).collect(),
+        }
+    }
+}
+
+impl From<Sparse> for HistogramSnapshot {
+    /// Buckets that there are not are left out: it may come from elsewhere.
+    fn from(sparse: Sparse) -> Self {
+        let mut dense = Self {
+            sum: sparse.sum,
+            max: sparse.max,
+            ..Self::default()
+        };
+        for (bucket, held) in sparse.buckets {
+            if let Some(place) = dense.buckets.get_mut(usize::from(bucket)) {
+                *place = held;
+            }
+        }
+        dense
+    }
 }
 
 impl Default for HistogramSnapshot {
@@ -107,6 +146,18 @@ impl HistogramSnapshot {
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
+    }
+
+    /// The sum of all values; it wraps at 2^64.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// Values that are at most `limit`, to within a bucket (3.2 %).
+    #[must_use]
+    pub fn count_to(&self, limit: u64) -> u64 {
+        self.buckets[..=bucket_of(limit)].iter().sum()
     }
 
     /// The largest value, exactly; 0 if there are none.
@@ -236,6 +287,23 @@ mod tests {
             (between.count(), between.quantile(1.0), between.mean()),
             (3, 10, 10.0)
         );
+    }
+
+    #[test]
+    fn what_is_sent_arrives() {
+        let histogram = Histogram::default();
+        for value in [0, 31, 32, 9_999, u64::MAX] {
+            histogram.record(value);
+        }
+        let sent = histogram.snapshot();
+        let text = serde_json::to_string(&sent).unwrap();
+        assert!(text.len() < 200, "{text}");
+        let arrived: HistogramSnapshot = serde_json::from_str(&text).unwrap();
+        assert_eq!(arrived, sent);
+        assert_eq!((arrived.count_to(31), arrived.count_to(40)), (2, 3));
+        let odd = r#"{"sum":1,"max":1,"buckets":[[65535,7],[3,1]]}"#;
+        let odd: HistogramSnapshot = serde_json::from_str(odd).unwrap();
+        assert_eq!(odd.count(), 1);
     }
 
     #[test]

@@ -6,10 +6,18 @@
 
 mod clock;
 mod counters;
+mod hardware;
 mod histogram;
+mod hot_keys;
 mod memory;
+mod report;
 
 pub use clock::Clock;
-pub use counters::{Counter, Gauge, ShardCounters, ShardSnapshot};
+pub use counters::{
+    Counter, Figure, FigureKind, Gauge, NodeCounters, NodeSnapshot, ShardCounters, ShardSnapshot,
+};
+pub use hardware::HardwareSnapshot;
 pub use histogram::{Histogram, HistogramSnapshot};
+pub use hot_keys::{HotKey, HotKeys, HotKeysReader};
 pub use memory::resident_bytes;
+pub use report::{CoreReport, NodeReport, Report, Reporter};

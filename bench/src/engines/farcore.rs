@@ -130,7 +130,6 @@ impl Store for Farcore {
         let total = stats.total;
         let compaction = total
             .named()
-            .into_iter()
             .filter_map(|(name, count)| Some((name.strip_prefix("compaction_")?, count)))
             .map(|(name, count)| (name.to_owned(), Value::from(count)));
         let mut compaction = Map::from_iter(compaction);

@@ -1,0 +1,108 @@
+//! What an engine says of itself at one moment, in a form that other processes read as JSON.
+//!
+//! Fields that a reader does not know are passed over, and those that a writer did not know are zero: readers and
+//! writers of neighbouring versions understand each other. [`Report::FORMAT`] changes when that ends.
+
+use serde::{Deserialize, Serialize};
+
+use crate::counters::{NodeSnapshot, ShardSnapshot};
+use crate::hardware::HardwareSnapshot;
+use crate::histogram::HistogramSnapshot;
+use crate::hot_keys::HotKey;
+
+/// Whatever has figures to show. Asked from threads of its readers, never from a core that serves.
+pub trait Reporter: Send + Sync {
+    /// The figures of this moment. Stops nobody.
+    fn report(&self) -> Report;
+}
+
+/// The figures of one engine.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// [`Report::FORMAT`] of the writer.
+    pub format: u32,
+    /// The engine's version.
+    pub version: String,
+    /// The process.
+    pub process: u32,
+    /// Nanoseconds on the process's monotonic clock.
+    pub now_ns: u64,
+    /// Nanoseconds since the engine was opened.
+    pub uptime_ns: u64,
+    /// How long opening took, in nanoseconds.
+    pub startup_ns: u64,
+    /// The cap on local memory, in bytes.
+    pub local_cap_bytes: u64,
+    /// What the process has resident, less embedded far memory, in bytes.
+    pub local_resident_bytes: u64,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Whether all local memory is locked.
+    pub locked: bool,
+    /// One for each core.
+    pub cores: Vec<CoreReport>,
+    /// From requests of threads that are on no core, to their answers, in nanoseconds. Sampled.
+    pub handles: HistogramSnapshot,
+    /// One for each memory node.
+    pub nodes: Vec<NodeReport>,
+    /// Why no processor events are counted; empty if they are.
+    pub hardware_missing: String,
+}
+
+impl Report {
+    /// The format that this version writes.
+    pub const FORMAT: u32 = 1;
+
+    /// The counters of all cores together.
+    #[must_use]
+    pub fn total(&self) -> ShardSnapshot {
+        let cores = self.cores.iter();
+        cores.fold(ShardSnapshot::default(), |sum, core| sum + core.counters)
+    }
+}
+
+/// The figures of one core. Latencies are in nanoseconds and sampled.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CoreReport {
+    /// The processor that it is pinned to.
+    pub core: usize,
+    /// Its counters.
+    pub counters: ShardSnapshot,
+    /// Requests of this core to its own shard that waited for nothing far.
+    pub local: HistogramSnapshot,
+    /// Requests of this core to other shards that waited for nothing far.
+    pub cross: HistogramSnapshot,
+    /// Waits of this core's shard for far memory, of any client; every one, not a sample.
+    pub far: HistogramSnapshot,
+    /// Processor events of its thread.
+    pub hardware: HardwareSnapshot,
+    /// What is asked for most, the hottest first.
+    pub hot_keys: Vec<HotKey>,
+}
+
+/// The figures of one memory node, all cores together.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeReport {
+    /// Its address.
+    pub name: String,
+    /// What was counted.
+    pub counters: NodeSnapshot,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_of_other_versions_are_understood() {
+        let text = r#"{"format":1,"cores":[{"core":3,"counters":{"gets":7,"new":1},"odd":[]}]}"#;
+        let report: Report = serde_json::from_str(text).unwrap();
+        assert_eq!((report.cores[0].core, report.total().gets), (3, 7));
+        let again = serde_json::to_string(&report).unwrap();
+        let again: Report = serde_json::from_str(&again).unwrap();
+        assert_eq!(again.total(), report.total());
+    }
+}
