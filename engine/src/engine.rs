@@ -217,7 +217,7 @@ impl Engine {
             let cipher = config.encryption.as_ref();
             let cipher = cipher.map(|key| PageCipher::new(key, epoch, shard));
             let far_latency = Arc::clone(&engine.far_latency[place]);
-            let (far, read_ahead) = (far.clone(), config.read_ahead);
+            let (far, knobs) = (far.clone(), config.knobs());
             let keys_expected = config.keys_expected / u64::from(shards);
             let build = async move || {
                 let far = far.open(&sizes, shard, shards).await?;
@@ -233,7 +233,7 @@ impl Engine {
                     extents: far.extents,
                     counters: count,
                     far_latency,
-                    read_ahead,
+                    knobs,
                 })?;
                 let house = House::new(shard_of, shard, shards, hasher, door, servers, clients);
                 Ok((house, far.keepers))

@@ -11,16 +11,21 @@ use std::sync::Arc;
 use farcore_rdma::FabricEndpoint;
 use farcore_tuning::Clock;
 
+use crate::constants::BATCH_MAX;
 use crate::exits::{Exits, OWN, Turn, lane_id};
 use crate::lane::{LaneClient, LaneServer};
 use crate::operation::{Answer, Operation};
 use crate::order::Door;
 use crate::routing::Hasher128;
 use crate::shard::{Request, Shard};
-use crate::staging::{BATCH, Staging};
+use crate::staging::Staging;
 
 /// Turns after which the clock is read, whether or not anything waits for the fabric.
 const TURNS_A_READING: u64 = 8;
+/// Batches that are gathered before they are served.
+const BATCHES_A_VISIT: usize = 2;
+/// Requests in as many of the largest.
+const GATHERED_MAX: usize = BATCH_MAX * BATCHES_A_VISIT;
 /// Messages to another shard after which they are published.
 const PUBLISH_EVERY: u32 = 32;
 
@@ -38,6 +43,8 @@ pub(crate) struct House {
     clients: Vec<Option<(LaneClient, Arc<Door>, u8)>>,
     unpublished: Vec<u32>,
     staged: Staging,
+    /// Requests that are taken from a lane in one visit, or wait in `staged`, at most.
+    gathered: usize,
     /// Lanes with requests that could not be served yet.
     behind: [u64; 4],
     compacting: u64,
@@ -57,6 +64,7 @@ impl House {
         servers: Vec<Option<LaneServer>>,
         clients: Vec<Option<(LaneClient, Arc<Door>, u8)>>,
     ) -> Self {
+        let gathered = shard.batch() * BATCHES_A_VISIT;
         Self {
             shard,
             own,
@@ -67,7 +75,8 @@ impl House {
             unpublished: vec![0; clients.len()],
             exits: Exits::new(servers),
             clients,
-            staged: Staging::new(),
+            staged: Staging::new(gathered),
+            gathered,
             behind: [0; 4],
             compacting: 0,
             flushing: 0,
@@ -218,11 +227,11 @@ impl House {
         let Some(server) = self.exits.servers.get_mut(lane).and_then(Option::as_mut) else {
             return false;
         };
-        let mut batch = [const { MaybeUninit::<Request<'static>>::uninit() }; BATCH];
-        let mut cursors = [0usize; BATCH];
+        let mut batch = [const { MaybeUninit::<Request<'static>>::uninit() }; GATHERED_MAX];
+        let mut cursors = [const { MaybeUninit::<usize>::uninit() }; GATHERED_MAX];
         let start = server.requests.cursor();
         let (mut count, mut cursor, mut client, mut pocket) = (0, start, 0, false);
-        while count < BATCH {
+        while count < self.gathered {
             let Some((payload, after)) = server.requests.peek(cursor) else {
                 break;
             };
@@ -240,7 +249,7 @@ impl House {
                 token: received.token,
                 operation: received.operation,
             });
-            cursors[count] = after;
+            cursors[count].write(after);
             cursor = after;
             count += 1;
         }
@@ -262,7 +271,9 @@ impl House {
                 if pocket && served == count {
                     server.clear_pocket();
                 }
-                server.requests.release(cursors[served - 1]);
+                // SAFETY: as above.
+                let after = unsafe { cursors[served - 1].assume_init() };
+                server.requests.release(after);
             }
             if served < count || server.requests.peek(cursor).is_some() {
                 self.behind[lane / 64] |= 1 << (lane % 64);

@@ -31,7 +31,7 @@ mod staging;
 mod sync;
 
 pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token, VerbsOptions};
-pub use farcore_tuning::{HistogramSnapshot, ShardSnapshot};
+pub use farcore_tuning::{HistogramSnapshot, Profile, ProfileError, ShardSnapshot};
 
 pub use self::cipher::EncryptionKey;
 pub use self::config::Config;

@@ -3,6 +3,7 @@
 //! Every setting may be missing and then keeps its default, so the empty file is the default profile. A file says in
 //! its first comment where it comes from; the comment is for people and never read.
 
+use std::fmt;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,19 @@ pub struct Profile {
     /// How long an idle core spins before it sleeps, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spin_ns: Option<u32>,
+}
+
+/// The settings in a line, or that there are none.
+impl fmt::Display for Profile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = self.settings();
+        let line = settings.trim_end().replace('\n', ", ");
+        formatter.write_str(if line.is_empty() {
+            "default settings"
+        } else {
+            &line
+        })
+    }
 }
 
 /// Why a file is no profile.
@@ -102,8 +116,11 @@ impl Profile {
             let line: String = line.chars().filter(|char| !char.is_control()).collect();
             format!("# {line}").trim_end().to_owned() + "\n"
         });
-        let settings = toml::to_string(self).unwrap_or_else(|_| unreachable!("plain numbers"));
-        comment.chain(["\n".to_owned(), settings]).collect()
+        comment.chain(["\n".to_owned(), self.settings()]).collect()
+    }
+
+    fn settings(&self) -> String {
+        toml::to_string(self).unwrap_or_else(|_| unreachable!("plain numbers"))
     }
 
     /// True if every setting keeps its default.
@@ -156,6 +173,8 @@ mod tests {
         let expected =
             "# Found on one machine.\n#\n# Better by 1.04.\n\nwindow = 128\nbatch = 16\n";
         assert_eq!(text, expected);
+        assert_eq!(profile.to_string(), "window = 128, batch = 16");
+        assert_eq!(Profile::default().to_string(), "default settings");
         assert_eq!(
             Profile::parse("# nothing was better\n"),
             Ok(Profile::default())
