@@ -21,6 +21,7 @@ use crate::engine::{HandleLanes, Shared};
 use crate::error::{Error, Result};
 use crate::kept::Kept;
 use crate::operation::{Answer, Operation, Version};
+use crate::recorder::{Recorder, Tap};
 
 /// The client number of submitted requests.
 const SUBMITTED: u8 = 0;
@@ -114,6 +115,7 @@ pub struct Handle {
     /// Answers to submitted requests that came during a call.
     kept: VecDeque<(u64, Kept)>,
     scratch: Vec<u8>,
+    tap: Option<Tap>,
     _not_sync: PhantomData<std::cell::Cell<()>>,
 }
 
@@ -128,6 +130,7 @@ impl Handle {
             answers: Vec::new(),
             kept: VecDeque::new(),
             scratch: Vec::new(),
+            tap: None,
             _not_sync: PhantomData,
         }
     }
@@ -152,7 +155,16 @@ impl Handle {
             return Err(Refused::Full);
         }
         self.outstanding += 1;
+        if let Some(tap) = &self.tap {
+            tap.note(operation);
+        }
         Ok(())
+    }
+
+    /// Has every request from now on recorded, until the recorder finishes or another is named. Cost of a recorded
+    /// request: a copy of its key and a reading of the clock; of others: one branch.
+    pub fn record(&mut self, recorder: &Recorder) {
+        self.tap = Some(recorder.tap());
     }
 
     /// Publishes what was sent and takes answers: those to submitted requests go to `visit`.

@@ -23,6 +23,7 @@ mod log;
 mod nodes;
 mod operation;
 mod order;
+mod recorder;
 mod ring;
 mod routing;
 mod runtime;
@@ -40,6 +41,7 @@ pub use self::engine::{Engine, Stats, Task};
 pub use self::error::{Error, Result};
 pub use self::handle::{Call, Handle, Refused, Swap, Value};
 pub use self::operation::{Answer, Operation, Version};
+pub use self::recorder::{Recorder, Recording};
 
 /// The README's example, compiled and run.
 #[cfg(doctest)]
