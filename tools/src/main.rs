@@ -5,6 +5,7 @@ mod doctor;
 mod fabric;
 mod memnode;
 mod text;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,8 @@ enum Command {
     Fabric(fabric::Command),
     /// Lend this machine's memory to engines elsewhere.
     Memnode(memnode::Arguments),
+    /// Say what another machine would do.
+    Tune(tune::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -33,5 +36,6 @@ fn main() -> ExitCode {
         Command::Doctor => doctor::run(),
         Command::Fabric(command) => fabric::run(&command),
         Command::Memnode(arguments) => memnode::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
     }
 }
