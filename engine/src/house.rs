@@ -205,10 +205,15 @@ impl House {
         (self.turns_unread, self.busy_unread) = (0, 0);
     }
 
-    /// The core is about to sleep.
-    pub(crate) fn park(&mut self) {
+    /// Brings all figures up to date.
+    pub(crate) fn publish(&mut self) {
         self.read_clock();
         self.shard.publish_gauges();
+    }
+
+    /// The core is about to sleep.
+    pub(crate) fn park(&mut self) {
+        self.publish();
         self.figures.counters.parks.add(1);
     }
 
@@ -347,6 +352,7 @@ impl House {
         } else if !door.compact.is_done(self.compacting)
             && let Some(outcome) = self.shard.compaction_done()
         {
+            self.shard.publish_gauges();
             door.compact.finish(self.compacting, outcome);
         }
         if self.flushing != door.flush.asked() {
@@ -356,6 +362,7 @@ impl House {
         } else if !door.flush.is_done(self.flushing)
             && let Some(outcome) = self.shard.flush_done()
         {
+            self.shard.publish_gauges();
             door.flush.finish(self.flushing, outcome);
         }
         busy

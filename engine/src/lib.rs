@@ -33,7 +33,9 @@ mod staging;
 mod sync;
 
 pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token, VerbsOptions};
-pub use farcore_tuning::{HistogramSnapshot, Report, Reporter, ShardSnapshot};
+pub use farcore_tuning::{
+    CoreReport, HistogramSnapshot, NodeReport, Report, Reporter, ShardSnapshot,
+};
 
 pub use self::cipher::EncryptionKey;
 pub use self::config::Config;
