@@ -13,6 +13,7 @@ mod hot_keys;
 mod memory;
 mod profile;
 mod report;
+mod sampler;
 
 pub use clock::Clock;
 pub use confidence::{PAIRS_MAX, RatioEstimate};
@@ -25,3 +26,4 @@ pub use hot_keys::{HotKey, HotKeys, HotKeysReader};
 pub use memory::resident_bytes;
 pub use profile::{Profile, ProfileError};
 pub use report::{CoreReport, NodeReport, Report, Reporter};
+pub use sampler::Sampler;

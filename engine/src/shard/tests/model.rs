@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use farcore_rdma::{FaultPlan, LinkModel};
 
-use super::{House, Owned, Random, Setting, run, seeds, value};
+use super::{House, Knobs, LANE, Owned, Random, Request, Setting, run, seeds, value};
+use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX};
 use crate::index::{Position, Slot};
 use crate::log::record::LocalRecord;
 use crate::operation::Operation;
@@ -13,10 +14,109 @@ use crate::operation::Operation;
 fn model_at_zero_latency() {
     for seed in seeds() {
         let house = run(seed, &Setting::default(), 40_000, 6_000, false);
-        let seen = house.shard.counters.snapshot();
+        let seen = house.shard.figures.counters.snapshot();
         assert!(seen.pages_evicted > 0, "nothing was evicted: {seen:?}");
         assert!(seen.far_reads > 0 && seen.cache_copies > 0, "{seen:?}");
         assert!(seen.compaction_pages > 0, "{seen:?}");
+    }
+}
+
+#[test]
+fn model_with_every_knob_at_an_end() {
+    for (seed, batch) in seeds().into_iter().zip([1, 2, BATCH_MAX]) {
+        let low = Knobs {
+            batch,
+            cache_percent: 0,
+            read_ahead_chunks: 0,
+        };
+        let high = Knobs {
+            batch,
+            cache_percent: CACHE_PERCENT_MAX,
+            read_ahead_chunks: 1,
+        };
+        let with = |knobs| Setting {
+            knobs,
+            ..Setting::default()
+        };
+        let house = run(seed, &with(low), 40_000, 6_000, false);
+        let seen = house.shard.figures.counters.snapshot();
+        assert!(seen.far_reads > 0 && seen.pages_evicted > 0, "{seen:?}");
+        assert_eq!(seen.cache_copies, 0, "{seen:?}");
+        let house = run(seed, &with(high), 40_000, 6_000, false);
+        let seen = house.shard.figures.counters.snapshot();
+        assert!(seen.cache_copies > 0, "{seen:?}");
+    }
+}
+
+#[test]
+fn a_batch_is_at_most_what_the_knob_says() {
+    for batch in [1, 7, BATCH_MAX] {
+        let mut house = House::new(&Setting {
+            knobs: Knobs {
+                batch,
+                ..Setting::default().knobs
+            },
+            ..Setting::default()
+        });
+        let names: Vec<[u8; 8]> = (0..200u64).map(u64::to_le_bytes).collect();
+        let requests: Vec<_> = (0u64..)
+            .zip(&names)
+            .map(|(token, key)| Request {
+                hash: house.hasher.hash(key).index,
+                token,
+                operation: Operation::Put { key, value: b"v" },
+            })
+            .collect();
+        let served = house.shard.serve(LANE, &requests, false, &mut &house.inbox);
+        let batches = house.shard.figures.batches.snapshot();
+        assert_eq!(served, 200);
+        assert_eq!(batches.count(), 200usize.div_ceil(batch) as u64);
+        let sizes = (batches.quantile(0.0), batches.quantile(1.0));
+        assert_eq!(sizes.1, batch as u64, "{sizes:?}");
+    }
+}
+
+#[test]
+fn the_cache_takes_no_more_than_its_share() {
+    let copies = |cache_percent| {
+        let mut house = House::new(&Setting {
+            knobs: Knobs {
+                cache_percent,
+                ..Setting::default().knobs
+            },
+            far_bytes: 32 << 20,
+            ..Setting::default()
+        });
+        for key in 0..40_000u64 {
+            house.call(Operation::Put {
+                key: &key.to_le_bytes(),
+                value: &[7; 200],
+            });
+        }
+        // What is hot does not fit the share, and puts keep local memory short.
+        for round in 0..40_000u64 {
+            let key = (round * 7919 % 6_000).to_le_bytes();
+            let answer = house.call(Operation::Get { key: &key });
+            assert!(matches!(answer, Owned::Value(..)));
+            if round % 4 == 0 {
+                let key = (30_000 + round % 5_000).to_le_bytes();
+                house.call(Operation::Put {
+                    key: &key,
+                    value: &[7; 200],
+                });
+            }
+        }
+        (house.shard.cache.frames(), house.shard.arena.page_frames())
+    };
+    for percent in [0, 10, 40, 75] {
+        let (cache, all) = copies(percent);
+        // Beside its share, the cache has what was sealed since room was last made.
+        let most = all * usize::from(percent) / 100 + usize::from(percent > 0) * 2;
+        assert!(cache <= most, "{percent} %: {cache} of {all}");
+        assert!(
+            percent < 40 || cache * 8 > all,
+            "{percent} %: {cache} of {all}"
+        );
     }
 }
 
@@ -33,7 +133,7 @@ fn model_with_delay_and_reordering() {
             ..Setting::default()
         };
         let house = run(seed, &setting, 40_000, 6_000, false);
-        let seen = house.shard.counters.snapshot();
+        let seen = house.shard.figures.counters.snapshot();
         assert!(seen.reads_shared > 0 || seen.far_reads > 0, "{seen:?}");
     }
 }
@@ -77,7 +177,7 @@ fn model_with_failing_requests() {
             6_000,
             true,
         );
-        assert!(house.shard.counters.snapshot().fabric_errors > 0);
+        assert!(house.shard.figures.counters.snapshot().fabric_errors > 0);
     }
 }
 
@@ -145,7 +245,7 @@ fn accounts_are_exact() {
         }
         house.check_accounts();
     }
-    assert!(house.shard.counters.snapshot().compaction_pages > 0);
+    assert!(house.shard.figures.counters.snapshot().compaction_pages > 0);
 }
 
 #[test]
@@ -166,7 +266,7 @@ fn far_memory_holds_no_plaintext() {
     while house.shard.flush_done().is_none() {
         house.advance();
     }
-    assert!(house.shard.counters.snapshot().pages_flushed > 10);
+    assert!(house.shard.figures.counters.snapshot().pages_flushed > 10);
     // SAFETY: nothing is under way.
     let far = unsafe { house.nodes[0].copy_for_inspection() };
     assert!(far.iter().any(|&byte| byte != 0), "far memory was written");
@@ -202,14 +302,14 @@ fn a_log_order_scan_reads_ahead() {
             value: &[7; 200],
         });
     }
-    let before = house.shard.counters.snapshot();
+    let before = house.shard.figures.counters.snapshot();
     for key in 0..keys / 2 {
         let answer = house.call(Operation::Get {
             key: &key.to_le_bytes(),
         });
         assert!(matches!(answer, Owned::Value(_, bytes) if bytes == [7; 200]));
     }
-    let after = house.shard.counters.snapshot();
+    let after = house.shard.figures.counters.snapshot();
     let reads = after.far_reads - before.far_reads;
     assert!(
         reads * 16 <= keys / 2,
@@ -233,14 +333,14 @@ fn random_reads_move_little_more_than_the_records() {
             value: &vec![7; bytes],
         });
     }
-    let before = house.shard.counters.snapshot();
+    let before = house.shard.figures.counters.snapshot();
     for _ in 0..20_000 {
         let key = random.below(keys);
         house.call(Operation::Get {
             key: &key.to_le_bytes(),
         });
     }
-    let after = house.shard.counters.snapshot();
+    let after = house.shard.figures.counters.snapshot();
     let moved = after.far_read_bytes - before.far_read_bytes;
     let wanted = after.far_wanted_bytes - before.far_wanted_bytes;
     assert!(
@@ -416,7 +516,7 @@ fn operations_on_one_key_keep_their_order() {
                 }
             }
         }
-        let seen = house.shard.counters.snapshot();
+        let seen = house.shard.figures.counters.snapshot();
         assert!(seen.far_reads > 100 && seen.reads_shared > 100, "{seen:?}");
     }
 }
