@@ -88,6 +88,27 @@ pub enum EngineName {
     Dashmap,
     /// `RwLock<HashMap>` shards; everything in local memory.
     Sharded,
+    /// The map of the crate `scc`; everything in local memory.
+    #[cfg(feature = "peers")]
+    Scc,
+    /// The map of the crate `papaya`; everything in local memory.
+    #[cfg(feature = "peers")]
+    Papaya,
+    /// The cache of the crate `quick_cache`; everything in local memory.
+    #[cfg(feature = "peers")]
+    QuickCache,
+    /// The cache of the crate `moka`; everything in local memory.
+    #[cfg(feature = "peers")]
+    Moka,
+    /// The memory cache of the crate `foyer`; everything in local memory.
+    #[cfg(feature = "peers")]
+    Foyer,
+    /// The store of the crate `fjall`: files, and a cache as large as the local memory.
+    #[cfg(feature = "peers")]
+    Fjall,
+    /// RocksDB: files, and a cache as large as the local memory.
+    #[cfg(feature = "peers")]
+    Rocksdb,
 }
 
 impl EngineName {
@@ -100,6 +121,20 @@ impl EngineName {
             Self::LockedLru => "locked-lru",
             Self::Dashmap => "dashmap",
             Self::Sharded => "sharded",
+            #[cfg(feature = "peers")]
+            Self::Scc => "scc",
+            #[cfg(feature = "peers")]
+            Self::Papaya => "papaya",
+            #[cfg(feature = "peers")]
+            Self::QuickCache => "quick-cache",
+            #[cfg(feature = "peers")]
+            Self::Moka => "moka",
+            #[cfg(feature = "peers")]
+            Self::Foyer => "foyer",
+            #[cfg(feature = "peers")]
+            Self::Fjall => "fjall",
+            #[cfg(feature = "peers")]
+            Self::Rocksdb => "rocksdb",
         }
     }
 
@@ -293,7 +328,7 @@ impl Plan {
                     .saturating_mul(2)
                     .saturating_add(self.data_bytes())
             }
-            EngineName::Dashmap | EngineName::Sharded => self
+            _ => self
                 .data_bytes()
                 .saturating_add(self.keys_max().saturating_mul(MAP_OVERHEAD_BYTES)),
         };

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tracing::{info, warn};
 
-use crate::engines::{Dashmap, Farcore, LockedLru, Sharded};
+#[cfg(feature = "peers")]
+use crate::engines::peers;
+use crate::engines::{Dashmap, DirectStore, Farcore, LockedLru, Sharded};
 use crate::phase::Phase;
 use crate::plan::{EngineName, Plan};
 use crate::progress::PhaseBar;
@@ -41,8 +43,22 @@ pub fn run(plan: Plan) -> anyhow::Result<Outcome> {
     match plan.engine {
         EngineName::Farcore | EngineName::FarcoreEmbedded => run_store::<Farcore>(plan),
         EngineName::LockedLru => run_store::<LockedLru>(plan),
-        EngineName::Dashmap => run_store::<Dashmap>(plan),
-        EngineName::Sharded => run_store::<Sharded>(plan),
+        EngineName::Dashmap => run_store::<DirectStore<Dashmap>>(plan),
+        EngineName::Sharded => run_store::<DirectStore<Sharded>>(plan),
+        #[cfg(feature = "peers")]
+        EngineName::Scc => run_store::<DirectStore<peers::Scc>>(plan),
+        #[cfg(feature = "peers")]
+        EngineName::Papaya => run_store::<DirectStore<peers::Papaya>>(plan),
+        #[cfg(feature = "peers")]
+        EngineName::QuickCache => run_store::<DirectStore<peers::QuickCache>>(plan),
+        #[cfg(feature = "peers")]
+        EngineName::Moka => run_store::<DirectStore<peers::Moka>>(plan),
+        #[cfg(feature = "peers")]
+        EngineName::Foyer => run_store::<DirectStore<peers::Foyer>>(plan),
+        #[cfg(feature = "peers")]
+        EngineName::Fjall => run_store::<DirectStore<peers::Fjall>>(plan),
+        #[cfg(feature = "peers")]
+        EngineName::Rocksdb => run_store::<DirectStore<peers::Rocksdb>>(plan),
     }
 }
 

@@ -18,6 +18,9 @@ mod figures;
 mod handle;
 mod house;
 mod index;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals;
 mod kept;
 mod lane;
 mod log;

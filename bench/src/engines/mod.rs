@@ -4,12 +4,16 @@
 //! caller's thread.
 
 mod dashmap;
+mod direct;
 mod farcore;
 mod locked_lru;
+#[cfg(feature = "peers")]
+pub mod peers;
 mod pinned;
 mod sharded;
 
 pub use self::dashmap::Dashmap;
+pub use self::direct::{Direct, DirectStore};
 pub use self::farcore::Farcore;
 pub use locked_lru::LockedLru;
 pub use pinned::start_pinned;

@@ -1,0 +1,132 @@
+//! Stores that answer at once, on the caller's thread: one driver for all of them.
+
+use std::sync::Arc;
+
+use farcore::{Answer, Operation};
+
+use super::pinned::{start_pinned, unsupported};
+use crate::plan::Plan;
+use crate::store::{Running, Session, Store, Usage};
+use crate::worker::Worker;
+
+/// A map from bytes to bytes that many threads share.
+pub trait Direct: Sized + Send + Sync + 'static {
+    /// Opens an empty one for a plan.
+    ///
+    /// # Errors
+    /// What the store says.
+    fn open(plan: &Plan) -> anyhow::Result<Self>;
+
+    /// Shows the value of a key, if there is one, and passes on what `visit` answers.
+    ///
+    /// # Errors
+    /// What the store says.
+    fn get<T>(&self, key: &[u8], visit: impl FnOnce(Option<&[u8]>) -> T) -> anyhow::Result<T>;
+
+    /// Stores a value.
+    ///
+    /// # Errors
+    /// What the store says.
+    fn put(&self, key: &[u8], value: &[u8]) -> anyhow::Result<()>;
+
+    /// Removes a key; false if it was absent.
+    ///
+    /// # Errors
+    /// What the store says.
+    fn delete(&self, key: &[u8]) -> anyhow::Result<bool>;
+
+    /// Keys stored, where the store knows.
+    fn keys(&self) -> u64;
+
+    /// Bytes of it that lie in memory as files: far memory, as it were.
+    fn far_resident_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// Such a map under test.
+#[derive(Debug)]
+pub struct DirectStore<D>(Arc<D>);
+
+/// A thread's way into it.
+#[derive(Debug)]
+struct DirectSession<D>(Arc<D>);
+
+impl<D: Direct> Store for DirectStore<D> {
+    fn open(plan: &Plan) -> anyhow::Result<Self> {
+        Ok(Self(Arc::new(D::open(plan)?)))
+    }
+
+    fn start(&self, _position: usize, core: usize, worker: Worker) -> anyhow::Result<Running> {
+        start_pinned(core, worker, DirectSession(Arc::clone(&self.0)))
+    }
+
+    fn usage(&self) -> Usage {
+        Usage {
+            keys: self.0.keys(),
+            ..Usage::default()
+        }
+    }
+
+    fn far_resident_bytes(&self) -> u64 {
+        self.0.far_resident_bytes()
+    }
+}
+
+#[cold]
+fn failed(error: &anyhow::Error) -> Answer<'static> {
+    Answer::Failed(farcore::Error::Memory {
+        reason: format!("{error:#}"),
+    })
+}
+
+impl<D: Direct> Session for DirectSession<D> {
+    #[inline]
+    fn submit(
+        &mut self,
+        operation: Operation<'_>,
+        token: u64,
+        sink: &mut impl FnMut(u64, Answer<'_>),
+    ) {
+        let done = match operation {
+            Operation::Get { key } => self.0.get(key, |value| {
+                sink(
+                    token,
+                    value.map_or(Answer::Absent, |value| Answer::Value { version: 0, value }),
+                );
+            }),
+            Operation::Put { key, value } => self
+                .0
+                .put(key, value)
+                .map(|()| sink(token, Answer::Stored { version: 0 })),
+            Operation::Delete { key } => self.0.delete(key).map(|removed| {
+                sink(
+                    token,
+                    if removed {
+                        Answer::Deleted
+                    } else {
+                        Answer::Absent
+                    },
+                );
+            }),
+            Operation::CompareAndSwap { .. } => {
+                sink(token, unsupported());
+                Ok(())
+            }
+        };
+        if let Err(error) = done {
+            sink(token, failed(&error));
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self, _sink: &mut impl FnMut(u64, Answer<'_>)) {}
+
+    fn in_flight(&self) -> usize {
+        0
+    }
+
+    async fn rest(&mut self) {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,68 @@
+//! How long the hot paths take, by themselves: `cargo bench -p farcore --features internals --bench hot_paths`.
+
+mod support;
+
+use divan::Bencher;
+use divan::counter::{BytesCount, ItemsCount};
+
+use support::{REQUESTS, absent, cross, crossing, far, get, local, open, put, seal, sealing};
+
+fn main() {
+    divan::main();
+}
+
+#[divan::bench]
+fn get_local(bencher: Bencher<'_, '_>) {
+    let mut asked = local();
+    bencher
+        .counter(ItemsCount::new(REQUESTS))
+        .bench_local(|| get(&mut asked));
+}
+
+#[divan::bench]
+fn get_absent(bencher: Bencher<'_, '_>) {
+    let mut asked = absent();
+    bencher
+        .counter(ItemsCount::new(REQUESTS))
+        .bench_local(|| get(&mut asked));
+}
+
+#[divan::bench]
+fn get_far(bencher: Bencher<'_, '_>) {
+    let mut asked = far();
+    bencher
+        .counter(ItemsCount::new(REQUESTS))
+        .bench_local(|| get(&mut asked));
+}
+
+#[divan::bench]
+fn put_local(bencher: Bencher<'_, '_>) {
+    let mut asked = local();
+    bencher
+        .counter(ItemsCount::new(REQUESTS))
+        .bench_local(|| put(&mut asked));
+}
+
+#[divan::bench]
+fn cross_lane(bencher: Bencher<'_, '_>) {
+    let mut lane = crossing();
+    bencher
+        .counter(ItemsCount::new(REQUESTS))
+        .bench_local(|| cross(&mut lane));
+}
+
+#[divan::bench]
+fn open_records(bencher: Bencher<'_, '_>) {
+    let mut sealed = sealing();
+    bencher
+        .counter(BytesCount::new(16usize << 10))
+        .bench_local(|| open(&mut sealed));
+}
+
+#[divan::bench]
+fn seal_page(bencher: Bencher<'_, '_>) {
+    let mut sealed = sealing();
+    bencher
+        .counter(BytesCount::new(16usize << 10))
+        .bench_local(|| seal(&mut sealed));
+}

@@ -1,0 +1,178 @@
+//! The hot paths by themselves, ready to be measured.
+
+use farcore::internals::{BareCipher, BareLane, BareShard};
+use farcore::{Answer, Config, EncryptionKey, Operation};
+
+/// Requests of one measurement.
+pub const REQUESTS: usize = 1024;
+const KEY_BYTES: usize = 16;
+const VALUE_BYTES: usize = 128;
+/// Keys of a shard that fits its local memory.
+const KEYS_LOCAL: u64 = 100_000;
+/// Keys of one that does not: about a fifth is local.
+const KEYS_FAR: u64 = 200_000;
+const FRAMES_BYTES: usize = 16 << 10;
+
+type Key = [u8; KEY_BYTES];
+
+fn key(number: u64) -> Key {
+    let mut key = [0; KEY_BYTES];
+    key[..8].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Keys in no order.
+fn some_keys(below: u64) -> Vec<Key> {
+    let place = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % below;
+    (0..REQUESTS as u64)
+        .map(|number| key(place(number)))
+        .collect()
+}
+
+/// A filled shard, and the keys that are asked for.
+pub struct Asked {
+    shard: BareShard,
+    keys: Vec<Key>,
+}
+
+fn filled(keys: u64, local_bytes: u64, asked: Vec<Key>) -> Asked {
+    let config = Config {
+        local_bytes,
+        far_bytes: 256 << 20,
+        keys_expected: keys,
+        // Each far get is to be a READ of its own.
+        read_ahead_chunks: 0,
+        ..Config::default()
+    };
+    let mut shard = BareShard::open(config).expect("a shard");
+    let value = [7; VALUE_BYTES];
+    for first in (0..keys).step_by(REQUESTS) {
+        let names: Vec<Key> = (first..keys.min(first + REQUESTS as u64))
+            .map(key)
+            .collect();
+        let puts: Vec<_> = names
+            .iter()
+            .map(|key| Operation::Put { key, value: &value })
+            .collect();
+        shard.serve(&puts, &mut |_, answer| {
+            assert!(matches!(answer, Answer::Stored { .. }));
+        });
+    }
+    let mut ready = Asked { shard, keys: asked };
+    // The first time brings code and tables into the caches.
+    get(&mut ready);
+    ready
+}
+
+/// Gets of keys that lie in frames.
+pub fn local() -> Asked {
+    filled(KEYS_LOCAL, 64 << 20, some_keys(KEYS_LOCAL))
+}
+
+/// Gets of keys that there are not.
+pub fn absent() -> Asked {
+    let keys = some_keys(KEYS_LOCAL);
+    let other = keys.into_iter().map(|mut key| {
+        key[KEY_BYTES - 1] = 1;
+        key
+    });
+    filled(KEYS_LOCAL, 64 << 20, other.collect())
+}
+
+/// Gets of keys most of which lie in far memory.
+pub fn far() -> Asked {
+    filled(KEYS_FAR, 12 << 20, some_keys(KEYS_FAR / 2))
+}
+
+/// Probe, compare, answer; or READ, verify, answer.
+pub fn get(asked: &mut Asked) -> usize {
+    let gets: Vec<_> = asked
+        .keys
+        .iter()
+        .map(|key| Operation::Get { key })
+        .collect();
+    let mut bytes = 0;
+    asked.shard.serve(&gets, &mut |_, answer| {
+        if let Answer::Value { value, .. } = answer {
+            bytes += value.len();
+        }
+    });
+    bytes
+}
+
+/// Probe, append or change in place, answer.
+pub fn put(asked: &mut Asked) -> u64 {
+    let value = [9; VALUE_BYTES];
+    let puts: Vec<_> = asked
+        .keys
+        .iter()
+        .map(|key| Operation::Put { key, value: &value })
+        .collect();
+    let mut last = 0;
+    asked.shard.serve(&puts, &mut |_, answer| {
+        if let Answer::Stored { version } = answer {
+            last = version;
+        }
+    });
+    last
+}
+
+/// A lane, and the keys that cross it.
+pub struct Crossing {
+    lane: BareLane,
+    keys: Vec<Key>,
+}
+
+pub fn crossing() -> Crossing {
+    Crossing {
+        lane: BareLane::new(64 << 10),
+        keys: some_keys(KEYS_LOCAL),
+    }
+}
+
+/// Requests over, values back.
+pub fn cross(crossing: &mut Crossing) -> usize {
+    let value = [7; VALUE_BYTES];
+    let answer = Answer::Value {
+        version: 1,
+        value: &value,
+    };
+    let mut bytes = 0;
+    for keys in crossing.keys.chunks(64) {
+        let gets: Vec<_> = keys.iter().map(|key| Operation::Get { key }).collect();
+        let took = crossing.lane.round_trip(&gets, &answer, &mut |_, answer| {
+            if let Answer::Value { value, .. } = answer {
+                bytes += value.len();
+            }
+        });
+        assert!(took);
+    }
+    bytes
+}
+
+/// A cipher, and what it works on.
+pub struct Sealing {
+    cipher: BareCipher,
+    data: Vec<u8>,
+}
+
+pub fn sealing() -> Sealing {
+    Sealing {
+        cipher: BareCipher::new(&EncryptionKey::Aes128([7; 16])),
+        data: vec![1; FRAMES_BYTES],
+    }
+}
+
+/// The bytes of 128 records, one at a time, as far gets have it.
+pub fn open(sealing: &mut Sealing) -> u8 {
+    for (record, unit) in sealing.data.chunks_mut(128).zip((0..).step_by(8)) {
+        sealing.cipher.apply(1, unit, record);
+    }
+    sealing.data[0]
+}
+
+/// The same bytes as one run, as flushes have it.
+pub fn seal(sealing: &mut Sealing) -> u8 {
+    sealing.cipher.apply(2, 0, &mut sealing.data);
+    sealing.data[0]
+}

@@ -1,0 +1,204 @@
+//! The parts of the engine by themselves, for benchmarks of them: a shard without its core, a lane without its threads, the
+//! cipher. Behind the feature `internals`; nothing here is stable.
+
+#![allow(unsafe_code)] // a lane's messages are served where they lie
+
+use std::sync::Arc;
+
+use farcore_rdma::{EmbeddedNode, FabricEndpoint, Lock, Region, RegionOptions};
+
+use crate::cipher::{EncryptionKey, PageCipher};
+use crate::config::{Config, available_cores};
+use crate::error::{Error, Result};
+use crate::figures::CoreFigures;
+use crate::lane::{LaneClient, LaneServer, lane};
+use crate::operation::{Answer, Operation};
+use crate::routing::Hasher128;
+use crate::shard::{Answers, LaneId, Mark, Request, Shard, ShardOptions};
+
+/// Requests that are offered at once.
+pub const BATCH: usize = 32;
+/// Time that passes between two rounds, in nanoseconds.
+const ROUND_NS: u64 = 1_000;
+
+fn region(bytes: u64) -> Result<Arc<Region>> {
+    let options = RegionOptions {
+        bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+        huge_pages: false,
+        lock: Lock::Off,
+        prefault: true,
+    };
+    let region = Region::map(&options).map_err(|error| Error::Memory {
+        reason: error.to_string(),
+    })?;
+    Ok(Arc::new(region))
+}
+
+/// Answers go to a visitor, who has always room.
+struct Visit<'a, V> {
+    visit: &'a mut V,
+    answered: usize,
+}
+
+impl<V: FnMut(u64, Answer<'_>)> Answers for Visit<'_, V> {
+    #[inline]
+    fn has_room(&self, _: LaneId, _: usize) -> bool {
+        true
+    }
+
+    #[inline]
+    fn answer(&mut self, _: LaneId, token: u64, answer: Answer<'_>) {
+        self.answered += 1;
+        (self.visit)(token, answer);
+    }
+}
+
+/// A shard over embedded far memory, in time that only its calls move on.
+#[derive(Debug)]
+pub struct BareShard {
+    shard: Shard<FabricEndpoint>,
+    hasher: Hasher128,
+    now_ns: u64,
+}
+
+impl BareShard {
+    /// An empty shard.
+    ///
+    /// # Errors
+    /// As [`Config::validate`]; [`Error::Memory`].
+    pub fn open(config: Config) -> Result<Self> {
+        let config = Config {
+            cores: available_cores().into_iter().take(1).collect(),
+            handles_max: 0,
+            ..config
+        };
+        let sizes = config.sizes()?;
+        let node = Arc::new(EmbeddedNode::new(
+            region(sizes.node_bytes)?,
+            config.link.clone(),
+        ));
+        let far = futures_lite::future::block_on(config.far_plan(&[node]).open(&sizes, 0, 1))?;
+        let cipher = config.encryption.as_ref();
+        let shard = Shard::new(ShardOptions {
+            shard: 0,
+            local_bytes: sizes.arena_bytes,
+            page_bytes: sizes.page_bytes,
+            keys_expected: config.keys_expected,
+            cipher: cipher.map(|key| PageCipher::new(key, 0, 0)),
+            epoch: 0,
+            endpoint: far.endpoint,
+            arena: region(sizes.arena_bytes)?,
+            extents: far.extents,
+            figures: Arc::new(CoreFigures::new(1)),
+            knobs: config.knobs(),
+        })?;
+        Ok(Self {
+            shard,
+            hasher: Hasher128::new(1),
+            now_ns: 0,
+        })
+    }
+
+    /// Serves requests, in batches, until all are answered; each answer comes with its place.
+    pub fn serve(&mut self, operations: &[Operation<'_>], visit: &mut impl FnMut(u64, Answer<'_>)) {
+        let lane = LaneId(0);
+        let mut answers = Visit { visit, answered: 0 };
+        let (mut taken, mut first) = (0, 0);
+        for batch in operations.chunks(BATCH) {
+            let empty = Request {
+                hash: self.hasher.hash(&[]).index,
+                token: 0,
+                operation: Operation::Get { key: &[] },
+            };
+            let mut requests = [empty; BATCH];
+            for ((request, operation), token) in requests.iter_mut().zip(batch).zip(first..) {
+                *request = Request {
+                    hash: self.hasher.hash(operation.key()).index,
+                    token,
+                    operation: *operation,
+                };
+            }
+            first += batch.len() as u64;
+            let mut rest = &requests[..batch.len()];
+            while !rest.is_empty() {
+                let served = self.shard.serve(lane, rest, false, &mut answers);
+                rest = &rest[served..];
+                taken += served;
+                self.now_ns += ROUND_NS;
+                self.shard.advance(self.now_ns, &mut answers);
+            }
+        }
+        while answers.answered < taken {
+            self.now_ns += ROUND_NS;
+            self.shard.advance(self.now_ns, &mut answers);
+        }
+    }
+}
+
+/// Both ends of a lane, on one thread.
+#[derive(Debug)]
+pub struct BareLane {
+    client: LaneClient,
+    server: LaneServer,
+    hasher: Hasher128,
+}
+
+impl BareLane {
+    /// A lane of this many bytes each way, a power of two.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        let (client, server) = lane(bytes, None);
+        Self {
+            client,
+            server,
+            hasher: Hasher128::new(1),
+        }
+    }
+
+    /// Sends requests over, answers each with `answer`, and takes the answers back; false if they found no room.
+    pub fn round_trip(
+        &mut self,
+        operations: &[Operation<'_>],
+        answer: &Answer<'_>,
+        visit: &mut impl FnMut(u64, Answer<'_>),
+    ) -> bool {
+        for (operation, token) in operations.iter().zip(0..) {
+            let hash = self.hasher.hash(operation.key()).index;
+            let client = (0, Mark::NONE);
+            if !self.client.send(token, client, hash, operation) {
+                return false;
+            }
+        }
+        self.client.publish();
+        let mut cursor = self.server.requests.cursor();
+        while let Some((payload, after)) = self.server.requests.peek(cursor) {
+            let payload: *const [u8] = payload;
+            // SAFETY: it was just peeked, and is released after it was answered.
+            let received = unsafe { self.server.decode(payload) };
+            let (client, mark) = received.client;
+            self.server.answer(client, mark, received.token, answer);
+            cursor = after;
+        }
+        self.server.requests.release(cursor);
+        self.server.publish();
+        let count = self.client.receive(|_, token, answer| visit(token, answer));
+        count == operations.len()
+    }
+}
+
+/// The cipher of one shard's pages.
+#[derive(Debug)]
+pub struct BareCipher(PageCipher);
+
+impl BareCipher {
+    /// A cipher with a key.
+    #[must_use]
+    pub fn new(key: &EncryptionKey) -> Self {
+        Self(PageCipher::new(key, 0, 0))
+    }
+
+    /// Encrypts or decrypts the bytes of a page from a unit on, in place.
+    pub fn apply(&self, sequence: u64, unit: u32, data: &mut [u8]) {
+        self.0.apply(sequence, unit, data);
+    }
+}
