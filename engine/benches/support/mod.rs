@@ -4,7 +4,7 @@ use farcore::internals::{BareCipher, BareLane, BareShard};
 use farcore::{Answer, Config, EncryptionKey, Operation};
 
 /// Requests of one measurement.
-pub const REQUESTS: usize = 1024;
+pub(crate) const REQUESTS: usize = 1024;
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 128;
 /// Keys of a shard that fits its local memory.
@@ -30,7 +30,7 @@ fn some_keys(below: u64) -> Vec<Key> {
 }
 
 /// A filled shard, and the keys that are asked for.
-pub struct Asked {
+pub(crate) struct Asked {
     shard: BareShard,
     keys: Vec<Key>,
 }
@@ -65,12 +65,12 @@ fn filled(keys: u64, local_bytes: u64, asked: Vec<Key>) -> Asked {
 }
 
 /// Gets of keys that lie in frames.
-pub fn local() -> Asked {
+pub(crate) fn local() -> Asked {
     filled(KEYS_LOCAL, 64 << 20, some_keys(KEYS_LOCAL))
 }
 
 /// Gets of keys that there are not.
-pub fn absent() -> Asked {
+pub(crate) fn absent() -> Asked {
     let keys = some_keys(KEYS_LOCAL);
     let other = keys.into_iter().map(|mut key| {
         key[KEY_BYTES - 1] = 1;
@@ -80,12 +80,12 @@ pub fn absent() -> Asked {
 }
 
 /// Gets of keys most of which lie in far memory.
-pub fn far() -> Asked {
+pub(crate) fn far() -> Asked {
     filled(KEYS_FAR, 12 << 20, some_keys(KEYS_FAR / 2))
 }
 
 /// Probe, compare, answer; or READ, verify, answer.
-pub fn get(asked: &mut Asked) -> usize {
+pub(crate) fn get(asked: &mut Asked) -> usize {
     let gets: Vec<_> = asked
         .keys
         .iter()
@@ -101,7 +101,7 @@ pub fn get(asked: &mut Asked) -> usize {
 }
 
 /// Probe, append or change in place, answer.
-pub fn put(asked: &mut Asked) -> u64 {
+pub(crate) fn put(asked: &mut Asked) -> u64 {
     let value = [9; VALUE_BYTES];
     let puts: Vec<_> = asked
         .keys
@@ -118,12 +118,12 @@ pub fn put(asked: &mut Asked) -> u64 {
 }
 
 /// A lane, and the keys that cross it.
-pub struct Crossing {
+pub(crate) struct Crossing {
     lane: BareLane,
     keys: Vec<Key>,
 }
 
-pub fn crossing() -> Crossing {
+pub(crate) fn crossing() -> Crossing {
     Crossing {
         lane: BareLane::new(64 << 10),
         keys: some_keys(KEYS_LOCAL),
@@ -131,7 +131,7 @@ pub fn crossing() -> Crossing {
 }
 
 /// Requests over, values back.
-pub fn cross(crossing: &mut Crossing) -> usize {
+pub(crate) fn cross(crossing: &mut Crossing) -> usize {
     let value = [7; VALUE_BYTES];
     let answer = Answer::Value {
         version: 1,
@@ -151,12 +151,12 @@ pub fn cross(crossing: &mut Crossing) -> usize {
 }
 
 /// A cipher, and what it works on.
-pub struct Sealing {
+pub(crate) struct Sealing {
     cipher: BareCipher,
     data: Vec<u8>,
 }
 
-pub fn sealing() -> Sealing {
+pub(crate) fn sealing() -> Sealing {
     Sealing {
         cipher: BareCipher::new(&EncryptionKey::Aes128([7; 16])),
         data: vec![1; FRAMES_BYTES],
@@ -164,7 +164,7 @@ pub fn sealing() -> Sealing {
 }
 
 /// The bytes of 128 records, one at a time, as far gets have it.
-pub fn open(sealing: &mut Sealing) -> u8 {
+pub(crate) fn open(sealing: &mut Sealing) -> u8 {
     for (record, unit) in sealing.data.chunks_mut(128).zip((0..).step_by(8)) {
         sealing.cipher.apply(1, unit, record);
     }
@@ -172,7 +172,7 @@ pub fn open(sealing: &mut Sealing) -> u8 {
 }
 
 /// The same bytes as one run, as flushes have it.
-pub fn seal(sealing: &mut Sealing) -> u8 {
+pub(crate) fn seal(sealing: &mut Sealing) -> u8 {
     sealing.cipher.apply(2, 0, &mut sealing.data);
     sealing.data[0]
 }
