@@ -16,7 +16,7 @@ pub use clock::Clock;
 pub use counters::{
     Counter, Figure, FigureKind, Gauge, NodeCounters, NodeSnapshot, ShardCounters, ShardSnapshot,
 };
-pub use hardware::HardwareSnapshot;
+pub use hardware::{HardwareCounters, HardwareSnapshot};
 pub use histogram::{Histogram, HistogramSnapshot};
 pub use hot_keys::{HotKey, HotKeys, HotKeysReader};
 pub use memory::resident_bytes;
