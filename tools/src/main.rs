@@ -21,7 +21,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Tell what this machine lacks to run Farcore well, and how to mend it.
-    Doctor,
+    Doctor(doctor::Arguments),
     /// Measure the way to memory nodes, and list the devices that lead there.
     #[command(subcommand)]
     Fabric(fabric::Command),
@@ -33,7 +33,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Doctor => doctor::run(),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Fabric(command) => fabric::run(&command),
         Command::Memnode(arguments) => memnode::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
