@@ -5,7 +5,8 @@
 //! - who asks: [`plan`] every choice · [`worker`] one thread · [`desk`] its notes · [`run`] one engine's run ·
 //!   [`child`] each run in its own process · [`compare`] all engines
 //! - who answers: [`store`] the traits · [`engines`] the engines
-//! - what is shown: [`report`] · [`table`] · [`plot`] · [`progress`] · [`resident`] measured memory · [`machine`]
+//! - what is shown: [`report`] · [`table`] · [`plot`] · [`progress`] · [`resident`] measured memory · [`machine`] ·
+//!   [`events`] of the processor
 
 pub mod block_on;
 pub mod child;
@@ -13,6 +14,7 @@ pub mod cli;
 pub mod compare;
 pub mod desk;
 pub mod engines;
+pub mod events;
 pub mod load;
 pub mod machine;
 pub mod phase;

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use tracing::{info, warn};
 
 use crate::engines::{Dashmap, Farcore, LockedLru, Sharded};
+use crate::events::EventsPerOp;
 use crate::phase::Phase;
 use crate::plan::{EngineName, Plan};
 use crate::progress::PhaseBar;
@@ -208,6 +209,8 @@ fn enter(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
     let ops = parts.iter().map(|part| part.ops).sum();
     let mut latency = HistogramSnapshot::default();
     let mut digest = 0_u64;
+    let hardware = parts.iter().map(|part| part.hardware);
+    let hardware = hardware.reduce(|sum, part| sum + part).unwrap_or_default();
     for part in parts {
         latency.merge(&part.latency);
         digest = digest.wrapping_add(part.digest);
@@ -229,6 +232,7 @@ fn enter(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
         p50_ns: latency.quantile(0.5),
         p99_ns: latency.quantile(0.99),
         p999_ns: latency.quantile(0.999),
+        events: EventsPerOp::of(&hardware, ops),
         ..PhaseReport::default()
     });
 }

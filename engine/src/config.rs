@@ -137,6 +137,14 @@ impl Config {
         self.sizes().map(drop)
     }
 
+    /// The longest value that an engine of this configuration takes, in bytes: half a page less a little, 1 MiB at most.
+    ///
+    /// # Errors
+    /// As [`Config::validate`].
+    pub fn value_bytes_max(&self) -> Result<usize> {
+        self.sizes().map(|sizes| sizes.value_bytes_max)
+    }
+
     /// How many memory nodes there are, of either kind.
     fn nodes_checked(&self) -> Result<usize> {
         let limit = || format!("1 to {NODES_MAX}");

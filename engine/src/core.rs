@@ -3,11 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use farcore_tuning::HardwareSnapshot;
+
 use crate::error::{Error, Result};
 use crate::handle::{Refused, Swap, check};
 use crate::house::House;
 use crate::kept::Kept;
 use crate::operation::{Answer, Operation, Version};
+use crate::recorder::{Recorder, Tap};
 use crate::runtime::yield_now;
 
 /// Submitted requests that one client may have in flight.
@@ -26,6 +29,7 @@ pub struct Core {
     call: u64,
     calls_in_flight: usize,
     value_bytes_max: usize,
+    tap: Option<Tap>,
 }
 
 impl Core {
@@ -43,6 +47,7 @@ impl Core {
             call: 0,
             calls_in_flight: 0,
             value_bytes_max,
+            tap: None,
         })
     }
 
@@ -69,7 +74,21 @@ impl Core {
             return Err(Refused::Full);
         }
         self.in_flight += 1;
+        self.note(&operation);
         Ok(())
+    }
+
+    #[inline]
+    fn note(&self, operation: &Operation<'_>) {
+        if let Some(tap) = &self.tap {
+            tap.note(operation);
+        }
+    }
+
+    /// Has every request from now on recorded, until the recorder finishes or another is named. Cost of a recorded
+    /// request: a copy of its key and a reading of the clock; of others: one branch.
+    pub fn record(&mut self, recorder: &Recorder) {
+        self.tap = Some(recorder.tap());
     }
 
     /// Serves this core's shard for one round and visits the answers that have come; answers how many. Values of the own
@@ -86,6 +105,13 @@ impl Core {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// Processor events of this core's thread since the engine was opened; `None` in it for what the machine does not
+    /// count. Cost: a few system calls.
+    #[must_use]
+    pub fn hardware(&self) -> HardwareSnapshot {
+        self.house.borrow().hardware()
     }
 
     /// Lets other jobs of the core run.
@@ -107,6 +133,7 @@ impl Core {
             yield_now().await;
         }
         self.calls_in_flight += 1;
+        self.note(&operation);
         loop {
             match self.poll_calls(call) {
                 Some(Kept::Failed(error)) => return Err(error),

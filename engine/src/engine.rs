@@ -7,7 +7,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,12 +15,13 @@ use std::time::Duration;
 use atomic_waker::AtomicWaker;
 use crossbeam_queue::ArrayQueue;
 use farcore_rdma::{EmbeddedNode, Region, RegionOptions};
-use farcore_tuning::{Clock, Histogram, HistogramSnapshot, ShardCounters, ShardSnapshot};
+use farcore_tuning::{Clock, Histogram};
 
 use crate::cipher::PageCipher;
 use crate::config::{Config, Sizes};
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::figures::{CoreFigures, EngineReporter, Figures, Stats};
 use crate::handle::Handle;
 use crate::house::House;
 use crate::lane::{LaneClient, LaneServer, Mailbox, lane};
@@ -38,6 +39,8 @@ pub(crate) struct HandleLanes {
     pub(crate) lanes: Vec<LaneClient>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) number: u8,
+    /// How long its requests took, in nanoseconds.
+    pub(crate) latency: Arc<Histogram>,
 }
 
 /// What handles, jobs and the engine have in common.
@@ -50,6 +53,7 @@ pub(crate) struct Shared {
     /// Lanes that no handle uses. Several threads take and give back: made for a multi-producer queue.
     pub(crate) free_handles: ArrayQueue<HandleLanes>,
     handles_max: usize,
+    pub(crate) clock: Clock,
 }
 
 impl Shared {
@@ -58,33 +62,6 @@ impl Shared {
         let mut posts = self.posts.iter();
         self.life.is_closing() && posts.all(|post| post.closed.load(Ordering::Acquire))
     }
-}
-
-/// Figures of a running engine.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Stats {
-    /// The counters of each shard.
-    pub shards: Vec<ShardSnapshot>,
-    /// Their sum.
-    pub total: ShardSnapshot,
-    /// How long requests waited for far memory, in nanoseconds, to within a few turns of a shard. Those that shared a
-    /// READ count as one.
-    pub far_latency: HistogramSnapshot,
-    /// The cap on local memory, in bytes.
-    pub local_cap_bytes: u64,
-    /// Far memory in use, in bytes of whole extents.
-    pub far_used_bytes: u64,
-    /// Far memory in all, in bytes.
-    pub far_total_bytes: u64,
-    /// Bytes of embedded far memory that are present in this process.
-    pub far_resident_bytes: u64,
-    /// How long opening took, memory touched included, in nanoseconds.
-    pub startup_ns: u64,
-    /// Bytes of a page.
-    pub page_bytes: u32,
-    /// Whether all local memory is locked.
-    pub locked: bool,
 }
 
 /// A key-value store over the cores of this machine and far memory.
@@ -110,14 +87,8 @@ pub struct Stats {
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
-    nodes: Vec<Arc<EmbeddedNode>>,
-    node_names: Vec<Arc<str>>,
-    counters: Vec<Arc<ShardCounters>>,
-    far_latency: Vec<Arc<Histogram>>,
+    figures: Arc<Figures>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    local_cap_bytes: u64,
-    startup_ns: u64,
-    locked: bool,
 }
 
 fn map(options: &RegionOptions) -> Result<Arc<Region>> {
@@ -143,7 +114,7 @@ impl Engine {
     /// [`Error::IoUring`], [`Error::Memory`].
     pub fn open(config: Config) -> Result<Self> {
         let clock = Clock::new();
-        let start_ns = clock.now_ns();
+        let opened_ns = clock.now_ns();
         let sizes = config.sizes()?;
         runtime::check_kernel()?;
         let shards = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
@@ -185,29 +156,41 @@ impl Engine {
             life,
             free_handles: ArrayQueue::new(config.handles_max.max(1)),
             handles_max: config.handles_max,
+            clock: clock.clone(),
+        });
+        let core = |_| Arc::new(CoreFigures::new(node_names.len()));
+        let figures = Arc::new(Figures {
+            clock: clock.clone(),
+            opened_ns,
+            startup_ns: OnceLock::new(),
+            local_cap_bytes: config.local_bytes,
+            page_bytes: sizes.page_bytes,
+            locked: OnceLock::new(),
+            cores: (0..shards).map(core).collect(),
+            node_names,
+            embedded: nodes,
+            processors: config.cores.clone(),
+            handles: handles
+                .iter()
+                .map(|handle| Arc::clone(&handle.latency))
+                .collect(),
         });
         for handle in handles {
             let _ = shared.free_handles.push(handle);
         }
-        let counters: Vec<_> = (0..shards).map(|_| Arc::default()).collect();
         // Made before the first thread is: dropped on an error, it closes the cores that did start.
-        let mut engine = Self {
+        let engine = Self {
             shared,
-            nodes,
-            node_names,
-            counters,
-            far_latency: (0..shards).map(|_| Arc::default()).collect(),
+            figures,
             threads: Mutex::default(),
-            local_cap_bytes: config.local_bytes,
-            startup_ns: 0,
-            locked: true,
         };
+        let mut locked = true;
         let (ready, outcome) = mpsc::channel();
         for shard in (0..shards).rev() {
             let arena = map(&options(sizes.arena_bytes, config.lock)?)?;
-            engine.locked &= arena.is_locked();
+            locked &= arena.is_locked();
             let place = usize::from(shard);
-            let count = Arc::clone(&engine.counters[place]);
+            let figures = Arc::clone(&engine.figures.cores[place]);
             let post = Arc::clone(&engine.shared.posts[place]);
             let door = Arc::clone(&post.door);
             let (servers, clients) = (
@@ -216,10 +199,10 @@ impl Engine {
             );
             let cipher = config.encryption.as_ref();
             let cipher = cipher.map(|key| PageCipher::new(key, epoch, shard));
-            let far_latency = Arc::clone(&engine.far_latency[place]);
             let (far, read_ahead) = (far.clone(), config.read_ahead);
             let keys_expected = config.keys_expected / u64::from(shards);
             let build = async move || {
+                figures.count_events_here();
                 let far = far.open(&sizes, shard, shards).await?;
                 let shard_of = Shard::new(ShardOptions {
                     shard,
@@ -231,11 +214,12 @@ impl Engine {
                     endpoint: far.endpoint,
                     arena,
                     extents: far.extents,
-                    counters: count,
-                    far_latency,
+                    figures: Arc::clone(&figures),
                     read_ahead,
                 })?;
-                let house = House::new(shard_of, shard, shards, hasher, door, servers, clients);
+                let house = House::new(
+                    shard_of, shard, shards, hasher, door, servers, clients, figures,
+                );
                 Ok((house, far.keepers))
             };
             let ready = ready.clone();
@@ -252,13 +236,14 @@ impl Engine {
         for _ in 0..shards {
             outcome.recv().unwrap_or(Err(Error::Closed))?;
         }
-        engine.startup_ns = clock.now_ns() - start_ns;
+        let _ = engine.figures.startup_ns.set(clock.now_ns() - opened_ns);
+        let _ = engine.figures.locked.set(locked);
         tracing::info!(
             cores = ?config.cores,
             local_bytes = config.local_bytes,
             far_bytes = config.far_bytes,
             page_bytes = sizes.page_bytes,
-            locked = engine.locked,
+            locked,
             "the engine is open"
         );
         Ok(engine)
@@ -350,36 +335,19 @@ impl Engine {
     /// Figures of all shards. Reading them stops nobody.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let shards: Vec<_> = self
-            .counters
-            .iter()
-            .map(|counters| counters.snapshot())
-            .collect();
-        let total = shards
-            .iter()
-            .fold(ShardSnapshot::default(), |sum, &shard| sum + shard);
-        let mut far_latency = HistogramSnapshot::default();
-        for histogram in &self.far_latency {
-            far_latency.merge(&histogram.snapshot());
-        }
-        Stats {
-            far_latency,
-            shards,
-            total,
-            local_cap_bytes: self.local_cap_bytes,
-            far_used_bytes: total.far_used_bytes,
-            far_total_bytes: total.far_total_bytes,
-            far_resident_bytes: self.nodes.iter().map(|node| node.resident_bytes()).sum(),
-            startup_ns: self.startup_ns,
-            page_bytes: self.shared.sizes.page_bytes,
-            locked: self.locked,
-        }
+        self.figures.stats()
+    }
+
+    /// Reads the figures of every core in full, for whoever shows them: a statistics socket, Prometheus, a test.
+    #[must_use]
+    pub fn reporter(&self) -> EngineReporter {
+        EngineReporter(Arc::clone(&self.figures))
     }
 
     /// The embedded memory nodes, for tests that lose or damage them; none where [`Config::nodes`] names others.
     #[must_use]
     pub fn embedded_nodes(&self) -> &[Arc<EmbeddedNode>] {
-        &self.nodes
+        &self.figures.embedded
     }
 
     /// Compacts far memory until no page is worth it. Blocks, so not to be called from a job; requests go on.
@@ -435,7 +403,7 @@ impl Engine {
                 })
             }
             Some(Shortfall::Unavailable) => Err(Error::Unavailable {
-                node: self.node_names.join(", ").into(),
+                node: self.figures.node_names.join(", ").into(),
                 reason: "no node takes what a shard has to give".into(),
             }),
         }
@@ -496,6 +464,7 @@ fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Clients>, Ve
             lanes,
             mailbox,
             number,
+            latency: Arc::default(),
         });
     }
     (servers, clients, handles)

@@ -1,25 +1,29 @@
 //! A core's exits: where the answers of its shard leave.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use farcore_tuning::Sampler;
+
+use crate::figures::CoreFigures;
 use crate::kept::Kept;
 use crate::lane::LaneServer;
 use crate::operation::Answer;
-use crate::shard::{Answers, LaneId};
+use crate::shard::{Answers, LaneId, Mark};
 
 /// The lane number of clients on the shard's own core.
 pub(crate) const OWN: u8 = 255;
 
-pub(crate) fn lane_id(lane: u8, client: u8) -> LaneId {
-    LaneId(u16::from(lane) | u16::from(client) << 8)
+pub(crate) fn lane_id(lane: u8, client: u8, mark: Mark) -> LaneId {
+    LaneId(u32::from(lane) | u32::from(client) << 8 | u32::from(mark.0) << 16)
 }
 
 #[expect(
     clippy::cast_possible_truncation,
     reason = "takes apart what `lane_id` packed"
 )]
-fn parts(id: LaneId) -> (u8, u8) {
-    (id.0 as u8, (id.0 >> 8) as u8)
+fn parts(id: LaneId) -> (u8, u8, Mark) {
+    (id.0 as u8, (id.0 >> 8) as u8, Mark((id.0 >> 16) as u8))
 }
 
 /// Answers that came while their client was not polling.
@@ -33,14 +37,34 @@ pub(crate) struct Exits {
     inboxes: Vec<Option<Inbox>>,
     /// Lanes with something to be published.
     touched: [u64; 4],
+    /// Times requests of this core's clients.
+    pub(crate) sampler: Sampler,
+    figures: Arc<CoreFigures>,
 }
 
 impl Exits {
-    pub(crate) fn new(servers: Vec<Option<LaneServer>>) -> Self {
+    pub(crate) fn new(
+        servers: Vec<Option<LaneServer>>,
+        sampler: Sampler,
+        figures: Arc<CoreFigures>,
+    ) -> Self {
         Self {
+            sampler,
+            figures,
             servers,
             inboxes: Vec::new(),
             touched: [0; 4],
+        }
+    }
+
+    /// The request that is timed was answered. What waited for far memory is in that histogram.
+    #[cold]
+    pub(crate) fn note_latency(&mut self, mark: Mark, own: bool) {
+        if let Some(took_ns) = self.sampler.answered()
+            && !mark.has_waited()
+        {
+            let CoreFigures { local, cross, .. } = &*self.figures;
+            if own { local } else { cross }.record(took_ns);
         }
     }
 
@@ -128,8 +152,8 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for Turn<'_, V> {
     #[inline]
     fn has_room(&self, id: LaneId, value_bytes: usize) -> bool {
         match parts(id) {
-            (OWN, _) => true,
-            (lane, _) => self.exits.servers[usize::from(lane)]
+            (OWN, _, _) => true,
+            (lane, _, _) => self.exits.servers[usize::from(lane)]
                 .as_ref()
                 .is_none_or(|server| server.has_room(value_bytes)),
         }
@@ -138,13 +162,16 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for Turn<'_, V> {
     #[inline]
     fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
         match parts(id) {
-            (OWN, client) => {
+            (OWN, client, mark) => {
+                if mark.is_timed() {
+                    self.exits.note_latency(mark, true);
+                }
                 self.exits
                     .deliver(self.polling, self.visit, client, token, answer);
             }
-            (lane, client) => {
+            (lane, client, mark) => {
                 if let Some(server) = &mut self.exits.servers[usize::from(lane)] {
-                    server.answer(client, token, &answer);
+                    server.answer(client, mark, token, &answer);
                     self.exits.touch(usize::from(lane));
                 }
             }

@@ -16,11 +16,15 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use farcore_tuning::Sampler;
+
 use crate::constants::KEY_BYTES_MAX;
 use crate::engine::{HandleLanes, Shared};
 use crate::error::{Error, Result};
 use crate::kept::Kept;
 use crate::operation::{Answer, Operation, Version};
+use crate::recorder::{Recorder, Tap};
+use crate::shard::Mark;
 
 /// The client number of submitted requests.
 const SUBMITTED: u8 = 0;
@@ -114,11 +118,14 @@ pub struct Handle {
     /// Answers to submitted requests that came during a call.
     kept: VecDeque<(u64, Kept)>,
     scratch: Vec<u8>,
+    tap: Option<Tap>,
+    sampler: Sampler,
     _not_sync: PhantomData<std::cell::Cell<()>>,
 }
 
 impl Handle {
     pub(crate) fn new(shared: Arc<Shared>, lanes: HandleLanes) -> Self {
+        let sampler = Sampler::new(shared.clock.clone());
         Self {
             shared,
             lanes: Some(lanes),
@@ -128,6 +135,8 @@ impl Handle {
             answers: Vec::new(),
             kept: VecDeque::new(),
             scratch: Vec::new(),
+            tap: None,
+            sampler,
             _not_sync: PhantomData,
         }
     }
@@ -148,11 +157,23 @@ impl Handle {
         let Some(lanes) = &mut self.lanes else {
             return Err(Error::Closed.into());
         };
+        let timed = self.sampler.is_due();
+        let client = (client, Mark::timed(timed));
         if !lanes.lanes[shard].send(token, client, hash.index, operation) {
             return Err(Refused::Full);
         }
+        self.sampler.sent(timed);
         self.outstanding += 1;
+        if let Some(tap) = &self.tap {
+            tap.note(operation);
+        }
         Ok(())
+    }
+
+    /// Has every request from now on recorded, until the recorder finishes or another is named. Cost of a recorded
+    /// request: a copy of its key and a reading of the clock; of others: one branch.
+    pub fn record(&mut self, recorder: &Recorder) {
+        self.tap = Some(recorder.tap());
     }
 
     /// Publishes what was sent and takes answers: those to submitted requests go to `visit`.
@@ -164,12 +185,19 @@ impl Handle {
             call,
             outstanding,
             submitted,
+            sampler,
             ..
         } = self;
         let Some(lanes) = lanes else { return 0 };
+        let latency = &lanes.latency;
         let mut count = 0;
         let closing = shared.life.is_closing();
-        let mut receive = |client, token: u64, answer: Answer<'_>| {
+        let mut receive = |(client, mark): (u8, Mark), token: u64, answer: Answer<'_>| {
+            if mark.is_timed()
+                && let Some(took_ns) = sampler.answered()
+            {
+                latency.record(took_ns);
+            }
             // Before the visit, which may panic.
             *outstanding -= 1;
             if client == SUBMITTED {

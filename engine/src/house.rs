@@ -9,14 +9,15 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use farcore_rdma::FabricEndpoint;
-use farcore_tuning::Clock;
+use farcore_tuning::{Clock, HardwareSnapshot, Sampler};
 
 use crate::exits::{Exits, OWN, Turn, lane_id};
+use crate::figures::CoreFigures;
 use crate::lane::{LaneClient, LaneServer};
 use crate::operation::{Answer, Operation};
 use crate::order::Door;
 use crate::routing::Hasher128;
-use crate::shard::{Request, Shard};
+use crate::shard::{Mark, Request, Shard};
 use crate::staging::{BATCH, Staging};
 
 /// Turns after which the clock is read, whether or not anything waits for the fabric.
@@ -44,6 +45,10 @@ pub(crate) struct House {
     flushing: u64,
     served_ns: u64,
     turns: u64,
+    figures: Arc<CoreFigures>,
+    /// Turns since the clock was read, and how many of them did something.
+    turns_unread: u64,
+    busy_unread: u64,
 }
 
 impl House {
@@ -56,23 +61,30 @@ impl House {
         door: Arc<Door>,
         servers: Vec<Option<LaneServer>>,
         clients: Vec<Option<(LaneClient, Arc<Door>, u8)>>,
+        figures: Arc<CoreFigures>,
     ) -> Self {
+        let clock = Clock::new();
+        let sampler = Sampler::new(clock.clone());
+        let served_ns = clock.now_ns();
         Self {
             shard,
             own,
             shards,
             hasher,
-            clock: Clock::new(),
+            clock,
             door,
             unpublished: vec![0; clients.len()],
-            exits: Exits::new(servers),
+            exits: Exits::new(servers, sampler, Arc::clone(&figures)),
             clients,
             staged: Staging::new(),
             behind: [0; 4],
             compacting: 0,
             flushing: 0,
-            served_ns: 0,
+            served_ns,
             turns: 0,
+            figures,
+            turns_unread: 0,
+            busy_unread: 0,
         }
     }
 
@@ -83,6 +95,10 @@ impl House {
     /// Turns so far.
     pub(crate) fn turns(&self) -> u64 {
         self.turns
+    }
+
+    pub(crate) fn hardware(&self) -> HardwareSnapshot {
+        self.figures.hardware()
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
@@ -109,9 +125,15 @@ impl House {
     pub(crate) fn submit(&mut self, client: u8, token: u64, operation: &Operation<'_>) -> bool {
         let hash = self.hasher.hash(operation.key());
         let shard = hash.shard(self.shards);
+        let timed = self.exits.sampler.is_due();
+        let client = (client, Mark::timed(timed));
         if shard == self.own {
             self.shard.prefetch(hash.index);
-            return self.staged.stage(client, token, hash.index, operation);
+            let staged = self.staged.stage(client, token, hash.index, operation);
+            if staged {
+                self.exits.sampler.sent(timed);
+            }
+            return staged;
         }
         let place = usize::from(shard);
         let Some((lane, door, number)) = &mut self.clients[place] else {
@@ -120,14 +142,17 @@ impl House {
         if !lane.send(token, client, hash.index, operation) {
             if lane.publish() {
                 door.bell.ring(*number);
-                self.unpublished[place] = 0;
+                let sent = std::mem::take(&mut self.unpublished[place]);
+                self.figures.counters.requests_sent.add(u64::from(sent));
             }
             return false;
         }
+        self.exits.sampler.sent(timed);
         self.unpublished[place] += 1;
         if self.unpublished[place] >= PUBLISH_EVERY && lane.publish() {
             door.bell.ring(*number);
-            self.unpublished[place] = 0;
+            let sent = std::mem::take(&mut self.unpublished[place]);
+            self.figures.counters.requests_sent.add(u64::from(sent));
         }
         true
     }
@@ -153,9 +178,10 @@ impl House {
         busy |= self.serve_staged(polling, visit);
         busy |= self.obey();
         self.turns += 1;
+        self.turns_unread += 1;
         // Reading the clock costs as much as serving a request does: only what waits for the fabric needs each.
         if self.turns.is_multiple_of(TURNS_A_READING) || self.shard.waits_for_fabric() {
-            self.served_ns = self.clock.now_ns();
+            self.read_clock();
         }
         let now_ns = self.served_ns;
         let mut exits = Turn {
@@ -165,7 +191,43 @@ impl House {
         };
         busy |= self.shard.advance(now_ns, &mut exits);
         self.exits.publish();
+        self.busy_unread += u64::from(busy);
         busy
+    }
+
+    /// Reads the clock, and shares out the time since the last reading among the turns that were and were not busy.
+    #[inline]
+    fn read_clock(&mut self) {
+        let now_ns = self.clock.now_ns();
+        let passed_ns = now_ns.saturating_sub(self.served_ns);
+        let busy_ns = passed_ns * self.busy_unread / self.turns_unread.max(1);
+        let counters = &self.figures.counters;
+        counters.busy_ns.add(busy_ns);
+        counters.spinning_ns.add(passed_ns - busy_ns);
+        counters.turns.add(self.turns_unread);
+        self.served_ns = now_ns;
+        (self.turns_unread, self.busy_unread) = (0, 0);
+    }
+
+    /// Brings all figures up to date.
+    pub(crate) fn publish(&mut self) {
+        self.read_clock();
+        self.shard.publish_gauges();
+    }
+
+    /// The core is about to sleep.
+    pub(crate) fn park(&mut self) {
+        self.publish();
+        self.figures.counters.parks.add(1);
+    }
+
+    /// The core has slept.
+    pub(crate) fn wake(&mut self) {
+        let now_ns = self.clock.now_ns();
+        let slept_ns = now_ns.saturating_sub(self.served_ns);
+        self.figures.counters.parked_ns.add(slept_ns);
+        self.figures.counters.wakes.add(1);
+        self.served_ns = now_ns;
     }
 
     /// Shows other shards what was sent to them.
@@ -175,7 +237,8 @@ impl House {
             if *unpublished > 0
                 && let Some((lane, door, number)) = entry
             {
-                *unpublished = 0;
+                let sent = std::mem::take(unpublished);
+                self.figures.counters.requests_sent.add(u64::from(sent));
                 if lane.publish() {
                     door.bell.ring(*number);
                 }
@@ -197,9 +260,10 @@ impl House {
                 visit,
             };
             let count = requests.len();
-            let from = lane_id(OWN, client);
+            let from = lane_id(OWN, client.0, client.1);
             let served = self.shard.serve(from, requests, true, &mut exits);
             self.staged.consume(served);
+            self.figures.counters.requests_own.add(served as u64);
             busy |= served > 0;
             if served < count {
                 break;
@@ -221,7 +285,8 @@ impl House {
         let mut batch = [const { MaybeUninit::<Request<'static>>::uninit() }; BATCH];
         let mut cursors = [0usize; BATCH];
         let start = server.requests.cursor();
-        let (mut count, mut cursor, mut client, mut pocket) = (0, start, 0, false);
+        let (mut count, mut cursor, mut pocket) = (0, start, false);
+        let mut client = (0, Mark::NONE);
         while count < BATCH {
             let Some((payload, after)) = server.requests.peek(cursor) else {
                 break;
@@ -229,7 +294,7 @@ impl House {
             let payload: *const [u8] = payload;
             // SAFETY: the requests are released below, after they were served.
             let received = unsafe { server.decode(payload) };
-            // A batch is of one client, and a long value ends it: its pocket is cleared with the batch.
+            // A batch is of one client and one mark, and a long value ends it: its pocket is cleared with the batch.
             if count > 0 && received.client != client || pocket {
                 break;
             }
@@ -247,6 +312,10 @@ impl House {
         if count == 0 {
             return false;
         }
+        let counters = &self.figures.counters;
+        counters.lane_looks.add(1);
+        let waiting = server.requests.waiting_bytes();
+        counters.lane_bytes_waiting.add(waiting as u64);
         let number = u8::try_from(lane).unwrap_or(OWN);
         let mut exits = Turn {
             exits: &mut self.exits,
@@ -255,7 +324,7 @@ impl House {
         };
         // SAFETY: the first `count` were written.
         let requests = unsafe { batch[..count].assume_init_ref() };
-        let from = lane_id(number, client);
+        let from = lane_id(number, client.0, client.1);
         let served = self.shard.serve(from, requests, false, &mut exits);
         if let Some(server) = &mut self.exits.servers[lane] {
             if served > 0 {
@@ -269,6 +338,7 @@ impl House {
             }
         }
         if served > 0 {
+            self.figures.counters.requests_received.add(served as u64);
             // The client may wait for room as well as for answers.
             self.exits.touch(lane);
         }
@@ -286,6 +356,7 @@ impl House {
         } else if !door.compact.is_done(self.compacting)
             && let Some(outcome) = self.shard.compaction_done()
         {
+            self.shard.publish_gauges();
             door.compact.finish(self.compacting, outcome);
         }
         if self.flushing != door.flush.asked() {
@@ -295,6 +366,7 @@ impl House {
         } else if !door.flush.is_done(self.flushing)
             && let Some(outcome) = self.shard.flush_done()
         {
+            self.shard.publish_gauges();
             door.flush.finish(self.flushing, outcome);
         }
         busy
@@ -305,7 +377,10 @@ impl House {
         let Self { clients, exits, .. } = self;
         let mut busy = false;
         for (lane, _, _) in clients.iter_mut().flatten() {
-            let received = lane.receive(|client, token, answer| {
+            let received = lane.receive(|(client, mark), token, answer| {
+                if mark.is_timed() {
+                    exits.note_latency(mark, false);
+                }
                 exits.deliver(polling, visit, client, token, answer);
             });
             busy |= received > 0;

@@ -22,10 +22,13 @@ use crate::kept::Kept;
 use crate::operation::{Answer, Operation};
 use crate::ring::{Consumer, Producer, ring};
 use crate::routing::IndexHash;
+use crate::shard::Mark;
 
 const REQUEST_HEADER: usize = 32;
 const ANSWER_HEADER: usize = 24;
 const POCKET: u8 = 0x80;
+/// What is left of a kind beside the pocket and the marks.
+const KIND: u8 = !(POCKET | Mark::ALL);
 const ERRORS: usize = 64;
 /// Lanes that one shard can have.
 pub(crate) const LANES_MAX: usize = 255;
@@ -143,7 +146,7 @@ struct Shared {
     errors: ArrayQueue<Error>,
     /// Answers that found no room while the shard was closing: then nobody is made to wait for a client that does not
     /// look.
-    overflow: SegQueue<(u8, u64, Kept)>,
+    overflow: SegQueue<((u8, Mark), u64, Kept)>,
     /// Where the client waits, unless it polls for ever, as a core does.
     mailbox: Option<Arc<Mailbox>>,
 }
@@ -195,7 +198,7 @@ impl LaneClient {
     pub(crate) fn send(
         &mut self,
         token: u64,
-        client: u8,
+        (client, mark): (u8, Mark),
         hash: IndexHash,
         operation: &Operation<'_>,
     ) -> bool {
@@ -224,7 +227,7 @@ impl LaneClient {
                 header[8..16].copy_from_slice(&hash.0.to_le_bytes());
                 header[16..24].copy_from_slice(&expected.to_le_bytes());
                 header[24..26].copy_from_slice(&(key.len() as u16).to_le_bytes());
-                header[26] = kind | if long { POCKET } else { 0 };
+                header[26] = kind | mark.0 | if long { POCKET } else { 0 };
                 header[27] = client;
                 header[28..32].copy_from_slice(&(inline as u32).to_le_bytes());
                 body[..key.len()].copy_from_slice(key);
@@ -242,19 +245,20 @@ impl LaneClient {
     ///
     /// # Safety
     /// The shard has stopped, and that has been seen.
-    pub(crate) unsafe fn abandon(&mut self, mut visit: impl FnMut(u8, u64, Answer<'_>)) {
+    pub(crate) unsafe fn abandon(&mut self, mut visit: impl FnMut((u8, Mark), u64, Answer<'_>)) {
         // SAFETY: by this function's contract.
         unsafe {
             self.requests.take_back(|payload| {
                 let token = u64::from_le_bytes(payload[..8].try_into().unwrap_or_default());
-                visit(payload[27], token, Answer::Failed(Error::Closed));
+                let client = (payload[27], Mark(payload[26] & Mark::ALL));
+                visit(client, token, Answer::Failed(Error::Closed));
             });
         }
     }
 
     /// Visits the answers that have come: client, token, answer. Answers how many.
     #[inline]
-    pub(crate) fn receive(&mut self, mut visit: impl FnMut(u8, u64, Answer<'_>)) -> usize {
+    pub(crate) fn receive(&mut self, mut visit: impl FnMut((u8, Mark), u64, Answer<'_>)) -> usize {
         let mut count = 0;
         let mut taken = Taken {
             cursor: self.answers.cursor(),
@@ -268,7 +272,7 @@ impl LaneClient {
             let word =
                 |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().unwrap_or_default());
             let (token, version) = (word(0), word(8));
-            let (kind, client) = (payload[16], payload[17]);
+            let (kind, client) = (payload[16], (payload[17], Mark(payload[16] & Mark::ALL)));
             taken.cursor = after;
             let value = if kind & POCKET != 0 {
                 taken.pocket = Some(&self.shared.answer_pocket);
@@ -276,7 +280,7 @@ impl LaneClient {
             } else {
                 &payload[ANSWER_HEADER..]
             };
-            let answer = match kind & !POCKET {
+            let answer = match kind & KIND {
                 0 => Answer::Value { version, value },
                 1 => Answer::Absent,
                 2 => Answer::Stored { version },
@@ -319,7 +323,7 @@ impl Drop for Taken<'_> {
 
 /// One request as it lies in a lane.
 pub(crate) struct Received<'a> {
-    pub(crate) client: u8,
+    pub(crate) client: (u8, Mark),
     pub(crate) token: u64,
     pub(crate) hash: IndexHash,
     pub(crate) operation: Operation<'a>,
@@ -348,7 +352,7 @@ impl LaneServer {
         let word =
             |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().unwrap_or_default());
         let key_bytes = usize::from(u16::from_le_bytes([payload[24], payload[25]]));
-        let (kind, client) = (payload[26], payload[27]);
+        let (kind, client) = (payload[26], (payload[27], Mark(payload[26] & Mark::ALL)));
         let (key, inline) = payload[REQUEST_HEADER..].split_at(key_bytes);
         let pocket = kind & POCKET != 0;
         let value = if pocket {
@@ -357,7 +361,7 @@ impl LaneServer {
         } else {
             inline
         };
-        let operation = match kind & !POCKET {
+        let operation = match kind & KIND {
             0 => Operation::Get { key },
             1 => Operation::Put { key, value },
             2 => Operation::Delete { key },
@@ -406,8 +410,9 @@ impl LaneServer {
         clippy::cast_possible_truncation,
         reason = "values were checked against their limit"
     )]
-    pub(crate) fn answer(&mut self, client: u8, token: u64, answer: &Answer<'_>) {
+    pub(crate) fn answer(&mut self, client: u8, mark: Mark, token: u64, answer: &Answer<'_>) {
         if self.closing {
+            let client = (client, mark);
             return self.shared.overflow.push((client, token, Kept::of(answer)));
         }
         let (kind, version, value): (u8, u64, &[u8]) = match answer {
@@ -431,7 +436,7 @@ impl LaneServer {
             let (header, body) = place.split_at_mut(ANSWER_HEADER);
             header[0..8].copy_from_slice(&token.to_le_bytes());
             header[8..16].copy_from_slice(&version.to_le_bytes());
-            header[16] = kind | if long { POCKET } else { 0 };
+            header[16] = kind | mark.0 | if long { POCKET } else { 0 };
             header[17] = client;
             header[18..20].fill(0);
             header[20..24].copy_from_slice(&(inline as u32).to_le_bytes());

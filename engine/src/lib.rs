@@ -14,6 +14,7 @@ mod core;
 mod engine;
 mod error;
 mod exits;
+mod figures;
 mod handle;
 mod house;
 mod index;
@@ -23,6 +24,7 @@ mod log;
 mod nodes;
 mod operation;
 mod order;
+mod recorder;
 mod ring;
 mod routing;
 mod runtime;
@@ -31,15 +33,19 @@ mod staging;
 mod sync;
 
 pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token, VerbsOptions};
-pub use farcore_tuning::{HistogramSnapshot, ShardSnapshot};
+pub use farcore_tuning::{
+    CoreReport, HardwareSnapshot, HistogramSnapshot, NodeReport, Report, Reporter, ShardSnapshot,
+};
 
 pub use self::cipher::EncryptionKey;
 pub use self::config::Config;
 pub use self::core::Core;
-pub use self::engine::{Engine, Stats, Task};
+pub use self::engine::{Engine, Task};
 pub use self::error::{Error, Result};
+pub use self::figures::{EngineReporter, Stats};
 pub use self::handle::{Call, Handle, Refused, Swap, Value};
 pub use self::operation::{Answer, Operation, Version};
+pub use self::recorder::{Recorder, Recording};
 
 /// The README's example, compiled and run.
 #[cfg(doctest)]

@@ -249,6 +249,12 @@ impl Consumer {
         self.head
     }
 
+    /// Bytes that wait, as far as was seen.
+    #[inline]
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.tail - self.head
+    }
+
     /// The message at a cursor, and the cursor after it.
     #[inline]
     pub(crate) fn peek(&mut self, cursor: usize) -> Option<(&[u8], usize)> {

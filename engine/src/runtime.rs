@@ -340,6 +340,7 @@ async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: T
             continue;
         }
         if over {
+            house.borrow_mut().publish();
             return;
         }
         if post.life.is_closing() {
@@ -347,10 +348,9 @@ async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: T
             yield_now().await;
             continue;
         }
-        house.borrow_mut().shard().publish_gauges();
-        house.borrow_mut().shard().counters().parks.add(1);
+        house.borrow_mut().park();
         sleep(&post).await;
-        house.borrow_mut().shard().counters().wakes.add(1);
+        house.borrow_mut().wake();
         // One turn after waking; only work resets the idle time.
     }
 }

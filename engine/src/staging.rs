@@ -4,7 +4,7 @@
 
 use crate::operation::Operation;
 use crate::routing::IndexHash;
-use crate::shard::Request;
+use crate::shard::{Mark, Request};
 
 /// Requests that can wait.
 pub(crate) const BATCH: usize = 64;
@@ -17,7 +17,8 @@ const STAGED_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Staging {
     requests: Vec<Request<'static>>,
-    clients: Vec<u8>,
+    /// The client of each, and its mark.
+    clients: Vec<(u8, Mark)>,
     bytes: Vec<u8>,
     /// Requests at the front that were served.
     served: usize,
@@ -40,7 +41,7 @@ impl Staging {
     #[inline]
     pub(crate) fn stage(
         &mut self,
-        client: u8,
+        client: (u8, Mark),
         token: u64,
         hash: IndexHash,
         operation: &Operation<'_>,
@@ -84,7 +85,7 @@ impl Staging {
     }
 
     /// The requests of the client whose turn it is.
-    pub(crate) fn next(&self) -> Option<(u8, &[Request<'static>])> {
+    pub(crate) fn next(&self) -> Option<((u8, Mark), &[Request<'static>])> {
         let waiting = &self.clients[self.served..];
         let client = *waiting.first()?;
         let count = waiting.iter().take_while(|&&other| other == client).count();

@@ -15,6 +15,9 @@ impl Counter {
     /// Adds, without a read-modify-write: the caller is the only writer.
     #[inline]
     pub fn add(&self, count: u64) {
+        if cfg!(feature = "uncounted") {
+            return;
+        }
         self.0.store(
             self.0.load(Ordering::Relaxed).wrapping_add(count),
             Ordering::Relaxed,
@@ -31,6 +34,9 @@ impl Counter {
     /// Replaces the count by one that is kept elsewhere.
     #[inline]
     pub fn set(&self, count: u64) {
+        if cfg!(feature = "uncounted") {
+            return;
+        }
         self.0.store(count, Ordering::Relaxed);
     }
 }
@@ -44,6 +50,12 @@ impl Gauge {
     #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Raises the state.
+    #[inline]
+    pub(crate) fn raise(&self, by: u64) {
+        self.set(self.get().wrapping_add(by));
     }
 
     /// The state.
@@ -161,9 +173,15 @@ counters! {
     swaps: Counter,
     /// Compare-and-swaps that met another version.
     swaps_mismatched: Counter,
-    /// Requests answered with an error.
-    failures: Counter,
-    /// Buckets of the index that were looked at.
+    /// Gets answered with an error.
+    gets_failed: Counter,
+    /// Puts answered with an error.
+    puts_failed: Counter,
+    /// Deletes answered with an error.
+    deletes_failed: Counter,
+    /// Compare-and-swaps answered with an error.
+    swaps_failed: Counter,
+    /// Buckets of the index that were looked at to find records.
     index_probes: Counter,
     /// Candidates whose key was another one.
     tag_false_matches: Counter,
@@ -195,12 +213,8 @@ counters! {
     completions: Counter,
     /// Polls of the fabric that found nothing.
     empty_polls: Counter,
-    /// Work requests shown to the fabric at once.
+    /// Times that work requests were shown to the fabric.
     doorbells: Counter,
-    /// Batches served.
-    batches: Counter,
-    /// Requests in them.
-    batched_requests: Counter,
     /// Requests of this core to its own shard.
     requests_own: Counter,
     /// Requests of this core to other shards.
@@ -280,13 +294,13 @@ counters! {
     counters NodeCounters,
     /// What one core, or several, counted of one memory node.
     snapshot NodeSnapshot,
-    /// READs completed.
+    /// READs posted.
     reads: Counter,
-    /// Bytes that they moved.
+    /// Bytes that they ask for.
     read_bytes: Counter,
-    /// WRITEs completed.
+    /// WRITEs posted.
     writes: Counter,
-    /// Bytes that they moved.
+    /// Bytes that they carry.
     write_bytes: Counter,
     /// Work requests that failed.
     errors: Counter,
@@ -298,7 +312,7 @@ counters! {
     silent_queues: Gauge,
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "uncounted")))]
 mod tests {
     use super::*;
 

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::counters::Counter;
+use crate::counters::Gauge;
 
 const STEP_BITS: u32 = 5;
 const STEPS: usize = 1 << STEP_BITS;
@@ -40,17 +40,17 @@ fn top_of(bucket: usize) -> u64 {
 /// Counts values by size. Only one thread may record.
 #[derive(Debug)]
 pub struct Histogram {
-    buckets: Box<[Counter]>,
-    sum: Counter,
-    max: Counter,
+    buckets: Box<[Gauge]>,
+    sum: Gauge,
+    max: Gauge,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
         Self {
-            buckets: (0..BUCKETS).map(|_| Counter::default()).collect(),
-            sum: Counter::default(),
-            max: Counter::default(),
+            buckets: (0..BUCKETS).map(|_| Gauge::default()).collect(),
+            sum: Gauge::default(),
+            max: Gauge::default(),
         }
     }
 }
@@ -68,8 +68,8 @@ impl Histogram {
         if times == 0 {
             return;
         }
-        self.buckets[bucket_of(value)].add(times);
-        self.sum.add(value.wrapping_mul(times));
+        self.buckets[bucket_of(value)].raise(times);
+        self.sum.raise(value.wrapping_mul(times));
         if value > self.max.get() {
             self.max.set(value);
         }
@@ -79,7 +79,7 @@ impl Histogram {
     #[must_use]
     pub fn snapshot(&self) -> HistogramSnapshot {
         HistogramSnapshot {
-            buckets: self.buckets.iter().map(Counter::get).collect(),
+            buckets: self.buckets.iter().map(Gauge::get).collect(),
             sum: self.sum.get(),
             max: self.max.get(),
         }

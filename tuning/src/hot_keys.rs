@@ -13,13 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use serde::{Deserialize, Serialize};
 
-use crate::counters::Counter;
+use crate::counters::Gauge;
 
 /// Keys that are watched.
 const PLACES: usize = 64;
 /// Bytes of a key that are kept.
 const KEY_WORDS: usize = 4;
 const KEY_BYTES: usize = KEY_WORDS * 8;
+/// Requests from one sample to the next: this on average, between half and three halves of it.
+const PERIOD: u32 = 64;
 /// Samples after which all counts are halved.
 const HALF_LIFE: u64 = 1 << 16;
 /// Looks of a reader at a place that keeps changing.
@@ -40,7 +42,7 @@ struct Place {
 struct Shared {
     places: [Place; PLACES],
     /// Samples, halved with the counts.
-    samples: Counter,
+    samples: Gauge,
 }
 
 /// The writer's side.
@@ -49,6 +51,8 @@ pub struct HotKeys {
     hashes: [u64; PLACES],
     counts: [u64; PLACES],
     until_halving: u64,
+    until_sample: u32,
+    random: u32,
     shared: Arc<Shared>,
 }
 
@@ -76,9 +80,11 @@ impl Default for HotKeys {
             hashes: [0; PLACES],
             counts: [0; PLACES],
             until_halving: HALF_LIFE,
+            until_sample: PERIOD,
+            random: 0x9E37_79B9,
             shared: Arc::new(Shared {
                 places: std::array::from_fn(|_| Place::default()),
-                samples: Counter::default(),
+                samples: Gauge::default(),
             }),
         }
     }
@@ -91,9 +97,28 @@ impl HotKeys {
         HotKeysReader(Arc::clone(&self.shared))
     }
 
+    /// Which of the next requests is to be noted, if one is; to be asked once for each batch.
+    #[inline]
+    pub fn sample(&mut self, requests: usize) -> Option<usize> {
+        if cfg!(feature = "uncounted") {
+            return None;
+        }
+        let until = self.until_sample as usize;
+        if requests <= until {
+            self.until_sample -= u32::try_from(requests).unwrap_or(0);
+            return None;
+        }
+        // Marsaglia's xorshift: an even stride would see only some of a periodic workload.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        self.until_sample = PERIOD / 2 + self.random % PERIOD;
+        Some(until)
+    }
+
     /// Counts one sampled request for a key. Cost: about 20 ns for a key that is watched, 60 ns for another.
     pub fn note(&mut self, hash: u64, key: &[u8]) {
-        self.shared.samples.add(1);
+        self.shared.samples.raise(1);
         let known = self.hashes.iter().position(|&other| other == hash);
         let known = known.filter(|&place| self.counts[place] > 0);
         if let Some(place) = known {
@@ -175,7 +200,7 @@ impl Place {
             }
             // ORDERING: pairs with the fence in `change`: if a word is new, so is the number that is read next.
             fence(Ordering::Acquire);
-            if before % 2 == 0 && self.sequence.load(Ordering::Relaxed) == before {
+            if before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before {
                 return (length > 0).then_some((count, error, length, key));
             }
             std::hint::spin_loop();
@@ -219,7 +244,7 @@ impl HotKeysReader {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "uncounted")))]
 mod tests {
     use super::*;
 
@@ -268,6 +293,23 @@ mod tests {
     }
 
     #[test]
+    fn one_request_in_so_many_is_sampled_in_batches_of_any_size() {
+        for batch in [1, 7, 32, 1000] {
+            let mut sketch = HotKeys::default();
+            let (mut sampled, mut seen) = (0u32, 0);
+            while seen < 640_000 {
+                if let Some(place) = sketch.sample(batch) {
+                    assert!(place < batch);
+                    sampled += 1;
+                }
+                seen += batch;
+            }
+            let least = if batch > 64 { 640 } else { 8_000 };
+            assert!((least..12_000).contains(&sampled), "{sampled} for {batch}");
+        }
+    }
+
+    #[test]
     fn keys_are_shown_safely() {
         let mut sketch = HotKeys::default();
         sketch.note(1, b"a\"\\\n\xFF");
@@ -294,14 +336,15 @@ mod tests {
                         seen += 1;
                         let first = hot.key.as_bytes()[0];
                         assert!(hot.key.bytes().all(|byte| byte == first), "{hot:?}");
-                        assert_eq!(hot.key_bytes as usize, 1 + usize::from(first - b'a'));
+                        assert_eq!(hot.key_bytes, 1 + u64::from(first - b'a'));
                     }
                 }
             });
-            for number in 0..2_000_000u64 {
-                let letter = (number % 26) as usize;
-                let byte = b'a' + letter as u8;
-                sketch.note(hash_of(number % 7_919), &vec![byte; letter + 1]);
+            let keys: Vec<Vec<u8>> = (0..26)
+                .map(|letter| vec![b'a' + letter; 1 + usize::from(letter)])
+                .collect();
+            for (number, key) in (0..2_000_000).zip(keys.iter().cycle()) {
+                sketch.note(hash_of(number % 7_919), key);
             }
             done.store(true, Ordering::Relaxed);
         });

@@ -11,6 +11,7 @@ mod histogram;
 mod hot_keys;
 mod memory;
 mod report;
+mod sampler;
 
 pub use clock::Clock;
 pub use counters::{
@@ -21,3 +22,4 @@ pub use histogram::{Histogram, HistogramSnapshot};
 pub use hot_keys::{HotKey, HotKeys, HotKeysReader};
 pub use memory::resident_bytes;
 pub use report::{CoreReport, NodeReport, Report, Reporter};
+pub use sampler::Sampler;

@@ -42,7 +42,8 @@ pub struct Report {
     pub locked: bool,
     /// One for each core.
     pub cores: Vec<CoreReport>,
-    /// From requests of threads that are on no core, to their answers, in nanoseconds. Sampled.
+    /// Requests of handles, from sending to taking the answer, those that waited for far memory included; in
+    /// nanoseconds, sampled.
     pub handles: HistogramSnapshot,
     /// One for each memory node.
     pub nodes: Vec<NodeReport>,
@@ -74,6 +75,8 @@ pub struct CoreReport {
     pub local: HistogramSnapshot,
     /// Requests of this core to other shards that waited for nothing far.
     pub cross: HistogramSnapshot,
+    /// Requests in each batch that its shard served.
+    pub batches: HistogramSnapshot,
     /// Waits of this core's shard for far memory, of any client; every one, not a sample.
     pub far: HistogramSnapshot,
     /// Processor events of its thread.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use farcore::{
-    Answer, Config, Core, EncryptionKey, Engine, FabricAddress, LinkModel, Operation, Refused,
-    Token, VerbsOptions,
+    Answer, Config, Core, EncryptionKey, Engine, FabricAddress, HardwareSnapshot, LinkModel,
+    Operation, Refused, Token, VerbsOptions,
 };
 use serde_json::{Map, Value};
 
@@ -185,6 +185,10 @@ impl Session for FarcoreSession {
     #[inline]
     fn poll(&mut self, sink: &mut impl FnMut(u64, Answer<'_>)) {
         self.turn(sink);
+    }
+
+    fn hardware(&self) -> Option<HardwareSnapshot> {
+        Some(self.core.hardware())
     }
 
     fn in_flight(&self) -> usize {

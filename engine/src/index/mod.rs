@@ -476,6 +476,12 @@ pub(crate) struct Candidates<'a> {
 }
 
 impl Candidates<'_> {
+    /// Buckets looked at so far.
+    #[inline]
+    pub(crate) fn buckets(&self) -> u64 {
+        self.displacement as u64 + 1
+    }
+
     #[inline]
     fn look(&mut self) {
         let bucket = (self.home + self.displacement) % BUCKETS;

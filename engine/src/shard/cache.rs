@@ -181,7 +181,7 @@ impl<E: Endpoint> Shard<E> {
         }
         if let Some(address) = self.copy_into_cache(hash, slot, home, record) {
             self.index.replace(position, slot.class(), address);
-            self.counters.cache_copies.add(1);
+            self.figures.counters.cache_copies.add(1);
         }
     }
 
@@ -250,7 +250,7 @@ impl<E: Endpoint> Shard<E> {
                     let copied = self.copy_into_cache(entry.hash, slot, home, record.bytes());
                     if let Some(copy) = copied {
                         eviction.kept_units += length;
-                        self.counters.cache_second_chances.add(1);
+                        self.figures.counters.cache_second_chances.add(1);
                         target = copy;
                     }
                 }
@@ -264,7 +264,7 @@ impl<E: Endpoint> Shard<E> {
         if eviction.next == records {
             debug_assert_eq!(self.pages.get(eviction.page).live_bytes, 0);
             self.unpin(eviction.page);
-            self.counters.pages_evicted.add(1);
+            self.figures.counters.pages_evicted.add(1);
         } else {
             self.cache.eviction = Some(eviction);
         }

@@ -267,7 +267,7 @@ impl<E: Endpoint> Shard<E> {
         if let Directory::Landed(landing) = victim.directory {
             self.landing.free(landing);
         }
-        self.counters.compaction_pages.add(1);
+        self.figures.counters.compaction_pages.add(1);
         self.compactor.due = true;
         self.compactor.stuck = false;
         // One whose node took it back while it was read would fail again at once, and for ever.
@@ -448,8 +448,9 @@ impl<E: Endpoint> Shard<E> {
             LocalRecord::at(pointer).clear_hot();
         }
         self.commit(TailKind::Cold, entry.hash, address, slot.class(), units);
-        self.counters.compaction_records_moved.add(1);
-        self.counters
+        self.figures.counters.compaction_records_moved.add(1);
+        self.figures
+            .counters
             .compaction_bytes_moved
             .add(record.len() as u64);
         Some(address)

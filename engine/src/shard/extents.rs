@@ -77,6 +77,11 @@ impl Queue {
         usize::from(self.0)
     }
 
+    /// The node that it leads to.
+    pub(crate) fn node(self) -> NodeId {
+        NodeId(self.0 / 2)
+    }
+
     /// Its bit in a word that has one for each queue pair.
     #[inline]
     pub(crate) fn bit(self) -> u128 {

@@ -166,8 +166,12 @@ impl<E: Endpoint> Shard<E> {
     }
 
     pub(super) fn publish_far_bytes(&self) {
-        self.counters.far_used_bytes.set(self.extents.used_bytes());
-        self.counters
+        self.figures
+            .counters
+            .far_used_bytes
+            .set(self.extents.used_bytes());
+        self.figures
+            .counters
             .far_total_bytes
             .set(self.extents.total_bytes());
     }
@@ -248,6 +252,9 @@ impl<E: Endpoint> Shard<E> {
             (Some(queue), _) => {
                 let flushed = status == Status::Flushed;
                 self.health.failed(queue, flushed, self.now_ns);
+                if let Some(seen) = self.figures.nodes.get(queue.node().position()) {
+                    seen.errors.add(1);
+                }
             }
             (None, _) => debug_assert!(false, "{errand:?} completed on no node"),
         }

@@ -119,8 +119,12 @@ impl<E: Endpoint> Shard<E> {
             },
         );
         if posted == Posted::Yes {
-            self.counters.far_reads.add(1);
-            self.counters.far_read_bytes.add(u64::from(bytes));
+            self.figures.counters.far_reads.add(1);
+            self.figures.counters.far_read_bytes.add(u64::from(bytes));
+            if let Some(seen) = self.figures.nodes.get(extent.node().position()) {
+                seen.reads.add(1);
+                seen.read_bytes.add(u64::from(bytes));
+            }
         }
         posted
     }
@@ -207,15 +211,15 @@ impl<E: Endpoint> Shard<E> {
         let mut completions = [const { Completion::NONE }; COMPLETIONS];
         let count = self.endpoint.poll(self.now_ns, &mut completions);
         if count == 0 {
-            self.counters.empty_polls.add(1);
+            self.figures.counters.empty_polls.add(1);
             return false;
         }
-        self.counters.completions.add(count as u64);
+        self.figures.counters.completions.add(count as u64);
         self.under_way -= count;
         for completion in &completions[..count] {
             let errand = Errand::of(completion.id);
             if completion.status != Status::Success {
-                self.counters.fabric_errors.add(1);
+                self.figures.counters.fabric_errors.add(1);
                 self.note_health(errand, completion.status);
             } else if !self.health.is_good() {
                 self.note_health(errand, completion.status);

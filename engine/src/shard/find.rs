@@ -66,10 +66,13 @@ pub(super) enum Found<'a> {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Finds the first slot that may stand for a hash, and asks for its record.
+    /// Finds the first slot that may stand for a hash, and asks for its record; adds the buckets it looked at.
     #[inline]
-    pub(super) fn look_ahead(&self, hash: IndexHash) -> Hint {
-        let Some((position, slot)) = self.index.candidates(hash).next() else {
+    pub(super) fn look_ahead(&self, hash: IndexHash, probes: &mut u64) -> Hint {
+        let mut candidates = self.index.candidates(hash);
+        let first = candidates.next();
+        *probes += candidates.buckets();
+        let Some((position, slot)) = first else {
             return Hint::Absent;
         };
         let pointer = self.local_pointer(slot.address());
@@ -109,16 +112,18 @@ impl<E: Endpoint> Shard<E> {
     #[inline(never)]
     fn find_among_all<'a>(&self, hash: IndexHash, key: &[u8], evidence: Evidence<'a>) -> Found<'a> {
         let (mut found, mut lost) = (Found::Absent, None);
-        for (position, slot) in self.index.candidates(hash) {
+        let mut candidates = self.index.candidates(hash);
+        for (position, slot) in candidates.by_ref() {
             let address = slot.address();
             let pointer = self.local_pointer(address);
             if pointer.is_null() {
                 if let Some(far) = evidence.confirmed.filter(|far| far.address == address) {
-                    return Found::Confirmed {
+                    found = Found::Confirmed {
                         position,
                         slot,
                         far,
                     };
+                    break;
                 }
                 if self.is_lost(address.page(self.shape)) {
                     lost = Some(slot);
@@ -130,14 +135,16 @@ impl<E: Endpoint> Shard<E> {
             // SAFETY: a slot's address names a whole record in its page's frame.
             let record = unsafe { LocalRecord::at(pointer) };
             if record.key() == key {
-                return Found::Local {
+                found = Found::Local {
                     position,
                     slot,
                     record,
                 };
+                break;
             }
-            self.counters.tag_false_matches.add(1);
+            self.figures.counters.tag_false_matches.add(1);
         }
+        self.figures.counters.index_probes.add(candidates.buckets());
         // A record that is lost comes last: a newer one of the same key may stand beside it.
         match (found, lost) {
             (Found::Absent, Some(slot)) => Found::Unknown { slot },
@@ -148,8 +155,14 @@ impl<E: Endpoint> Shard<E> {
     /// Counts what a request needed of far memory.
     #[inline]
     pub(super) fn note_served(&self, far: &Confirmed<'_>) {
-        self.counters.far_wanted_bytes.add(far.wanted_bytes as u64);
-        self.counters.stream_hits.add(u64::from(far.streamed));
+        self.figures
+            .counters
+            .far_wanted_bytes
+            .add(far.wanted_bytes as u64);
+        self.figures
+            .counters
+            .stream_hits
+            .add(u64::from(far.streamed));
     }
 
     /// Finds the record, taking what a stream has read ahead as evidence.

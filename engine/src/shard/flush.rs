@@ -250,8 +250,12 @@ impl<E: Endpoint> Shard<E> {
                 if let Some(flush) = &mut self.flusher.flush {
                     flush.posted = end;
                 }
-                self.counters.far_writes.add(1);
-                self.counters.far_write_bytes.add(u64::from(bytes));
+                self.figures.counters.far_writes.add(1);
+                self.figures.counters.far_write_bytes.add(u64::from(bytes));
+                if let Some(seen) = self.figures.nodes.get(extent.node().position()) {
+                    seen.writes.add(1);
+                    seen.write_bytes.add(u64::from(bytes));
+                }
                 true
             }
             outcome => {
@@ -334,7 +338,7 @@ impl<E: Endpoint> Shard<E> {
             entry.state = PageState::Clean;
             self.clean.push_back(flush.page);
             self.exhausted = false;
-            self.counters.pages_flushed.add(1);
+            self.figures.counters.pages_flushed.add(1);
             self.victims.gain(&mut self.pages, flush.page);
         }
         self.unpin(flush.page);

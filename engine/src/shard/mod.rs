@@ -41,7 +41,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use farcore_rdma::{Endpoint, LandingOptions, LandingPool, LocalKey, Region, WorkId};
-use farcore_tuning::{Histogram, ShardCounters};
+use farcore_tuning::HotKeys;
 
 use self::arena::Arena;
 use self::cache::Cache;
@@ -56,13 +56,14 @@ use self::victims::Victims;
 use crate::cipher::PageCipher;
 use crate::constants::{SEGMENT_BYTES, UNIT_BYTES};
 use crate::error::Error;
+use crate::figures::CoreFigures;
 use crate::index::Index;
 use crate::log::{Address, PageShape, SizeClass};
 use crate::operation::Version;
 
 pub(crate) use self::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
 pub(crate) use self::flush::Shortfall;
-pub(crate) use self::request::{Answers, LaneId, Request};
+pub(crate) use self::request::{Answers, LaneId, Mark, Request};
 
 /// Completions taken from the fabric at once.
 const COMPLETIONS: usize = 64;
@@ -88,9 +89,7 @@ pub(crate) struct ShardOptions<E> {
     pub(crate) arena: Arc<Region>,
     /// Its own share of far memory, on the nodes that `endpoint` leads to.
     pub(crate) extents: Extents,
-    pub(crate) counters: Arc<ShardCounters>,
-    /// From the start of a flight to the answer of its last request, in nanoseconds.
-    pub(crate) far_latency: Arc<Histogram>,
+    pub(crate) figures: Arc<CoreFigures>,
     pub(crate) read_ahead: bool,
 }
 
@@ -144,8 +143,8 @@ pub(crate) struct Shard<E: Endpoint> {
     extents: Extents,
     health: Health,
     cipher: Option<PageCipher>,
-    counters: Arc<ShardCounters>,
-    far_latency: Arc<Histogram>,
+    figures: Arc<CoreFigures>,
+    hot_keys: HotKeys,
     streams: Streams,
     read_ahead: bool,
     flights: Flights,
@@ -259,6 +258,8 @@ impl<E: Endpoint> Shard<E> {
         let flusher = Flusher::new(options.cipher.is_some());
         let nodes = options.extents.nodes().count();
         debug_assert_eq!(options.endpoint.queues(), nodes * QUEUES_PER_NODE);
+        let hot_keys = HotKeys::default();
+        options.figures.watch_hot_keys(hot_keys.reader());
         let shard = Self {
             id: options.shard,
             epoch: options.epoch,
@@ -273,8 +274,8 @@ impl<E: Endpoint> Shard<E> {
             extents: options.extents,
             health: Health::new(nodes),
             cipher: options.cipher,
-            counters: options.counters,
-            far_latency: options.far_latency,
+            figures: options.figures,
+            hot_keys,
             streams: Streams::new(streams_offset as u64, layout.chunk_bytes),
             read_ahead: options.read_ahead,
             flights: Flights::new(FLIGHTS, PARKED),
@@ -296,11 +297,6 @@ impl<E: Endpoint> Shard<E> {
         };
         shard.publish_far_bytes();
         Ok(shard)
-    }
-
-    /// The counters of this shard.
-    pub(crate) fn counters(&self) -> &Arc<ShardCounters> {
-        &self.counters
     }
 
     /// Polls the fabric, finishes parked requests and runs one bounded slice of background work.
@@ -346,18 +342,31 @@ impl<E: Endpoint> Shard<E> {
         while unrung != 0 {
             let queue = unrung.trailing_zeros() as usize;
             unrung &= unrung - 1;
+            self.figures.counters.doorbells.add(1);
             self.endpoint.ring_doorbell(queue, now_ns);
         }
     }
 
     /// Publishes the figures that are states rather than events.
     pub(crate) fn publish_gauges(&mut self) {
-        let counters = &self.counters;
+        let counters = &self.figures.counters;
         counters.keys.set(self.index.len() as u64);
         counters.index_bytes.set(self.index.bytes() as u64);
         counters.index_growth_steps.set(self.index.growth_steps());
         counters.frames_free.set(self.arena.free_count() as u64);
+        let page_frames = self.arena.page_frames();
         counters.frames_total.set(self.arena.total() as u64);
+        counters
+            .frames_index
+            .set((self.arena.total() - page_frames) as u64);
+        counters.frames_sealed.set(self.sealed.len() as u64);
+        counters.frames_clean.set(self.clean.len() as u64);
+        counters.frames_cache.set(self.cache.frames() as u64);
+        let known =
+            self.arena.free_count() + self.sealed.len() + self.clean.len() + self.cache.frames();
+        counters
+            .frames_open
+            .set(page_frames.saturating_sub(known) as u64);
         counters.pending.set(self.flights.parked_count() as u64);
         counters
             .landing_in_use_bytes
@@ -367,6 +376,15 @@ impl<E: Endpoint> Shard<E> {
         counters.far_live_bytes.set(far.live_bytes);
         let dead = far.record_bytes.saturating_sub(far.live_bytes);
         counters.far_dead_bytes.set(dead);
+        for (node, seen) in self.extents.nodes().zip(&self.figures.nodes) {
+            let (count, free) = (self.extents.count_on(node), self.extents.free_on(node));
+            let bytes = |extents: usize| extents as u64 * self.shape.page_bytes() as u64;
+            seen.total_bytes.set(bytes(count));
+            seen.used_bytes.set(bytes(count.saturating_sub(free)));
+            let queues = [node.reads(), node.writes()];
+            let silent = queues.iter().filter(|&&queue| self.health.is_silent(queue));
+            seen.silent_queues.set(silent.count() as u64);
+        }
     }
 
     /// Bytes that a record counts for in its page's accounts.

@@ -3,15 +3,55 @@
 use crate::operation::{Answer, Operation};
 use crate::routing::IndexHash;
 
-/// A lane of one shard: where a request came from and where its answer goes.
+/// A lane of one shard: where a request came from and where its answer goes, and how it got on meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LaneId(pub(crate) u16);
+pub(crate) struct LaneId(pub(crate) u32);
 
 impl LaneId {
+    /// The same, for a request that waits for far memory.
+    #[inline]
+    pub(super) fn waiting(self) -> Self {
+        Self(self.0 | u32::from(Mark::WAITED.0) << 16)
+    }
+
     /// The lane, without the client on it.
     #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the lane is the lowest byte"
+    )]
     pub(crate) fn number(self) -> usize {
-        usize::from(self.0 & 0xFF)
+        usize::from(self.0 as u8)
+    }
+}
+
+/// What a request carries along beside its client, and its answer back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Mark(pub(crate) u8);
+
+impl Mark {
+    pub(crate) const NONE: Self = Self(0);
+    /// Its client measures how long it takes.
+    pub(crate) const TIMED: Self = Self(0x40);
+    /// It waited for far memory.
+    pub(crate) const WAITED: Self = Self(0x20);
+    /// Every mark.
+    pub(crate) const ALL: u8 = Self::TIMED.0 | Self::WAITED.0;
+
+    /// Marked if it is timed.
+    #[inline]
+    pub(crate) fn timed(timed: bool) -> Self {
+        if timed { Self::TIMED } else { Self::NONE }
+    }
+
+    #[inline]
+    pub(crate) fn is_timed(self) -> bool {
+        self.0 & Self::TIMED.0 != 0
+    }
+
+    #[inline]
+    pub(crate) fn has_waited(self) -> bool {
+        self.0 & Self::WAITED.0 != 0
     }
 }
 

@@ -123,7 +123,7 @@ impl<E: Endpoint> Shard<E> {
         if entry.kind == PageKind::Cache {
             self.cache.sealed(open.page);
         } else {
-            self.counters.pages_sealed.add(1);
+            self.figures.counters.pages_sealed.add(1);
             self.sealed.push_back(open.page);
         }
         self.compactor.note_sealed();
@@ -211,7 +211,7 @@ impl<E: Endpoint> Shard<E> {
         };
         if let Some(frame) = self.pages.evict(page) {
             self.arena.give(frame);
-            self.counters.pages_evicted.add(1);
+            self.figures.counters.pages_evicted.add(1);
         }
         true
     }

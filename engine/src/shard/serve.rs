@@ -53,12 +53,17 @@ impl<E: Endpoint> Shard<E> {
                         self.index.prefetch(request.hash);
                     }
                 }
+                let mut probes = 0;
                 for (request, hint) in batch.iter().zip(&mut hints) {
-                    *hint = self.look_ahead(request.hash);
+                    *hint = self.look_ahead(request.hash, &mut probes);
                 }
+                self.figures.counters.index_probes.add(probes);
             }
-            self.counters.batches.add(1);
-            self.counters.batched_requests.add(batch.len() as u64);
+            self.figures.batches.record(batch.len() as u64);
+            if let Some(place) = self.hot_keys.sample(batch.len()) {
+                let request = &batch[place];
+                self.hot_keys.note(request.hash.0, request.operation.key());
+            }
             for (request, &hint) in batch.iter().zip(&hints) {
                 // An insertion since then may have been of this key, or have moved its slot.
                 let hint = if self.index.insertions() == insertions {
@@ -67,7 +72,7 @@ impl<E: Endpoint> Shard<E> {
                     Hint::None
                 };
                 if !self.serve_one(lane, request, hint, answers) {
-                    self.counters.back_pressure.add(1);
+                    self.figures.counters.back_pressure.add(1);
                     return consumed;
                 }
                 consumed += 1;
@@ -173,12 +178,12 @@ impl<E: Endpoint> Shard<E> {
                 if self.pages.get(page).kind == PageKind::Cache {
                     record.mark_hot();
                     self.cache.note_hit(true);
-                    self.counters.cache_hits.add(1);
+                    self.figures.counters.cache_hits.add(1);
                 } else {
                     self.cache.note_hit(false);
-                    self.counters.local_hits.add(1);
+                    self.figures.counters.local_hits.add(1);
                 }
-                self.counters.gets.add(1);
+                self.figures.counters.gets.add(1);
                 answers.answer(
                     lane,
                     token,
@@ -205,8 +210,8 @@ impl<E: Endpoint> Shard<E> {
                 if !answers.has_room(lane, view.value().len()) {
                     return Step::Blocked;
                 }
-                self.counters.gets.add(1);
-                self.counters.far_hits.add(1);
+                self.figures.counters.gets.add(1);
+                self.figures.counters.far_hits.add(1);
                 self.note_served(&far);
                 answers.answer(
                     lane,
@@ -233,8 +238,8 @@ impl<E: Endpoint> Shard<E> {
                 if !answers.has_room(lane, 0) {
                     return Step::Blocked;
                 }
-                self.counters.gets.add(1);
-                self.counters.gets_absent.add(1);
+                self.figures.counters.gets.add(1);
+                self.figures.counters.gets_absent.add(1);
                 answers.answer(lane, token, Answer::Absent);
             }
         }
@@ -274,8 +279,8 @@ impl<E: Endpoint> Shard<E> {
                 }
             };
             if current != expected {
-                self.counters.swaps.add(1);
-                self.counters.swaps_mismatched.add(1);
+                self.figures.counters.swaps.add(1);
+                self.figures.counters.swaps_mismatched.add(1);
                 answers.answer(lane, token, Answer::Mismatch { current });
                 return Step::Done;
             }
@@ -297,7 +302,7 @@ impl<E: Endpoint> Shard<E> {
                 let page = slot.address().page(self.shape);
                 if self.pages.get(page).is_mutable() && units <= old_units {
                     record.overwrite(version, value);
-                    self.counters.puts_in_place.add(1);
+                    self.figures.counters.puts_in_place.add(1);
                     if class != slot.class() || class.units().is_none() {
                         let old = Self::account_bytes(slot.class(), old_units);
                         let new = Self::account_bytes(class, units);
@@ -341,16 +346,20 @@ impl<E: Endpoint> Shard<E> {
                     self.note_served(far);
                 }
                 if expected.is_some() {
-                    self.counters.swaps.add(1);
+                    self.figures.counters.swaps.add(1);
                 } else {
-                    self.counters.puts.add(1);
+                    self.figures.counters.puts.add(1);
                 }
                 answers.answer(lane, token, Answer::Stored { version });
                 Step::Done
             }
             Err(NoRoom::Wait) => Step::Blocked,
             Err(NoRoom::Never(error)) => {
-                self.counters.failures.add(1);
+                let counters = &self.figures.counters;
+                match expected {
+                    Some(_) => counters.swaps_failed.add(1),
+                    None => counters.puts_failed.add(1),
+                }
                 answers.answer(lane, token, Answer::Failed(error));
                 Step::Done
             }
@@ -432,8 +441,8 @@ impl<E: Endpoint> Shard<E> {
         };
         let (position, slot, units) = match found {
             Found::Absent => {
-                self.counters.deletes.add(1);
-                self.counters.deletes_absent.add(1);
+                self.figures.counters.deletes.add(1);
+                self.figures.counters.deletes_absent.add(1);
                 answers.answer(lane, token, Answer::Absent);
                 return Step::Done;
             }
@@ -459,7 +468,7 @@ impl<E: Endpoint> Shard<E> {
         };
         self.index.remove(position);
         self.retire_slot(slot, units);
-        self.counters.deletes.add(1);
+        self.figures.counters.deletes.add(1);
         answers.answer(lane, token, Answer::Deleted);
         Step::Done
     }

@@ -38,7 +38,7 @@ impl<E: Endpoint> Shard<E> {
             return false;
         };
         if matches!(request.operation, Operation::Get { .. }) {
-            self.counters.reads_shared.add(1);
+            self.figures.counters.reads_shared.add(1);
         }
         self.park(flight, lane, request, message)
     }
@@ -50,7 +50,7 @@ impl<E: Endpoint> Shard<E> {
         let kind = ParkedKind::of(operation);
         let parked = self.flights.park(
             flight,
-            lane,
+            lane.waiting(),
             request.token,
             kind,
             message,
@@ -238,7 +238,7 @@ impl<E: Endpoint> Shard<E> {
         match &entry.state {
             FlightState::Failed(error) => {
                 let error = error.clone();
-                return self.fail(lane, token, error, answers);
+                return self.fail(lane, token, operation, error, answers);
             }
             FlightState::Landed(landing) => {
                 let offset = landing.offset();
@@ -297,7 +297,7 @@ impl<E: Endpoint> Shard<E> {
                                 sequence,
                                 unit,
                             };
-                            return self.fail(lane, token, error, answers);
+                            return self.fail(lane, token, operation, error, answers);
                         }
                     }
                 }
@@ -316,18 +316,32 @@ impl<E: Endpoint> Shard<E> {
     }
 
     fn clear(&mut self, flight: u32, address: Address) {
-        self.counters.tag_false_matches.add(1);
+        self.figures.counters.tag_false_matches.add(1);
         let cleared = &mut self.flights.get(flight).cleared;
         if !cleared.contains(&address) {
             cleared.push(address);
         }
     }
 
-    fn fail(&mut self, lane: LaneId, token: u64, error: Error, answers: &mut impl Answers) -> Step {
+    fn fail(
+        &mut self,
+        lane: LaneId,
+        token: u64,
+        operation: &Operation<'_>,
+        error: Error,
+        answers: &mut impl Answers,
+    ) -> Step {
         if !answers.has_room(lane, 0) {
             return Step::Blocked;
         }
-        self.counters.failures.add(1);
+        let counters = &self.figures.counters;
+        let failed = match operation {
+            Operation::Get { .. } => &counters.gets_failed,
+            Operation::Put { .. } => &counters.puts_failed,
+            Operation::Delete { .. } => &counters.deletes_failed,
+            Operation::CompareAndSwap { .. } => &counters.swaps_failed,
+        };
+        failed.add(1);
         answers.answer(lane, token, Answer::Failed(error));
         Step::Done
     }
@@ -346,7 +360,7 @@ impl<E: Endpoint> Shard<E> {
     fn end_flight(&mut self, flight: u32) {
         self.release_landing(flight);
         let took_ns = self.now_ns - self.flights.get(flight).started_ns;
-        self.far_latency.record(took_ns);
+        self.figures.far.record(took_ns);
         let pinned = self.flights.get(flight).pinned.take();
         if let Some(page) = pinned {
             self.unpin(page);

@@ -45,7 +45,7 @@ fn house(latency_ns: u64) -> House {
 
 /// Reads keys in this order, as many at once as the window allows.
 fn walk(house: &mut House, keys: impl Iterator<Item = u64>) -> Cost {
-    let seen = |house: &House| -> ShardSnapshot { house.shard.counters.snapshot() };
+    let seen = |house: &House| -> ShardSnapshot { house.shard.figures.counters.snapshot() };
     let (before, start_ns) = (seen(house), house.now_ns);
     let (mut keys, mut waiting, mut records) = (keys.peekable(), 0, 0);
     while waiting > 0 || keys.peek().is_some() {

@@ -19,10 +19,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::figures::CoreFigures;
 use farcore_rdma::{
     EmbeddedEndpoint, EmbeddedNode, LinkModel, Lock, Region, RegionOptions, RemoteSlice,
 };
-use farcore_tuning::ShardCounters;
 
 use self::wire::Wire;
 use super::pages::{PageKind, PageState};
@@ -185,8 +185,7 @@ impl House {
             endpoint,
             arena: region(setting.local_bytes),
             extents,
-            counters: Arc::new(ShardCounters::default()),
-            far_latency: Arc::default(),
+            figures: Arc::new(CoreFigures::new(setting.nodes)),
             read_ahead: true,
         })
         .unwrap();
@@ -361,7 +360,7 @@ impl House {
             let known = extents.free_on(node) + held[node.position()];
             assert_eq!(known, extents.count_on(node), "extents of {node:?}");
         }
-        let counters = self.shard.counters.snapshot();
+        let counters = self.shard.figures.counters.snapshot();
         let bytes = (extents.used_bytes(), extents.total_bytes());
         assert_eq!((counters.far_used_bytes, counters.far_total_bytes), bytes);
     }

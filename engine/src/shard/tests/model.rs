@@ -13,7 +13,7 @@ use crate::operation::Operation;
 fn model_at_zero_latency() {
     for seed in seeds() {
         let house = run(seed, &Setting::default(), 40_000, 6_000, false);
-        let seen = house.shard.counters.snapshot();
+        let seen = house.shard.figures.counters.snapshot();
         assert!(seen.pages_evicted > 0, "nothing was evicted: {seen:?}");
         assert!(seen.far_reads > 0 && seen.cache_copies > 0, "{seen:?}");
         assert!(seen.compaction_pages > 0, "{seen:?}");
@@ -33,7 +33,7 @@ fn model_with_delay_and_reordering() {
             ..Setting::default()
         };
         let house = run(seed, &setting, 40_000, 6_000, false);
-        let seen = house.shard.counters.snapshot();
+        let seen = house.shard.figures.counters.snapshot();
         assert!(seen.reads_shared > 0 || seen.far_reads > 0, "{seen:?}");
     }
 }
@@ -77,7 +77,7 @@ fn model_with_failing_requests() {
             6_000,
             true,
         );
-        assert!(house.shard.counters.snapshot().fabric_errors > 0);
+        assert!(house.shard.figures.counters.snapshot().fabric_errors > 0);
     }
 }
 
@@ -145,7 +145,7 @@ fn accounts_are_exact() {
         }
         house.check_accounts();
     }
-    assert!(house.shard.counters.snapshot().compaction_pages > 0);
+    assert!(house.shard.figures.counters.snapshot().compaction_pages > 0);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn far_memory_holds_no_plaintext() {
     while house.shard.flush_done().is_none() {
         house.advance();
     }
-    assert!(house.shard.counters.snapshot().pages_flushed > 10);
+    assert!(house.shard.figures.counters.snapshot().pages_flushed > 10);
     // SAFETY: nothing is under way.
     let far = unsafe { house.nodes[0].copy_for_inspection() };
     assert!(far.iter().any(|&byte| byte != 0), "far memory was written");
@@ -202,14 +202,14 @@ fn a_log_order_scan_reads_ahead() {
             value: &[7; 200],
         });
     }
-    let before = house.shard.counters.snapshot();
+    let before = house.shard.figures.counters.snapshot();
     for key in 0..keys / 2 {
         let answer = house.call(Operation::Get {
             key: &key.to_le_bytes(),
         });
         assert!(matches!(answer, Owned::Value(_, bytes) if bytes == [7; 200]));
     }
-    let after = house.shard.counters.snapshot();
+    let after = house.shard.figures.counters.snapshot();
     let reads = after.far_reads - before.far_reads;
     assert!(
         reads * 16 <= keys / 2,
@@ -233,14 +233,14 @@ fn random_reads_move_little_more_than_the_records() {
             value: &vec![7; bytes],
         });
     }
-    let before = house.shard.counters.snapshot();
+    let before = house.shard.figures.counters.snapshot();
     for _ in 0..20_000 {
         let key = random.below(keys);
         house.call(Operation::Get {
             key: &key.to_le_bytes(),
         });
     }
-    let after = house.shard.counters.snapshot();
+    let after = house.shard.figures.counters.snapshot();
     let moved = after.far_read_bytes - before.far_read_bytes;
     let wanted = after.far_wanted_bytes - before.far_wanted_bytes;
     assert!(
@@ -416,7 +416,7 @@ fn operations_on_one_key_keep_their_order() {
                 }
             }
         }
-        let seen = house.shard.counters.snapshot();
+        let seen = house.shard.figures.counters.snapshot();
         assert!(seen.far_reads > 100 && seen.reads_shared > 100, "{seen:?}");
     }
 }

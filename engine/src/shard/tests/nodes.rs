@@ -103,12 +103,13 @@ fn model_with_nodes_that_come_and_go() {
                 if setting.short {
                     house.check_accounts();
                 }
-                let seen = house.shard.counters.snapshot();
+                let seen = house.shard.figures.counters.snapshot();
                 assert!(
                     seen.compaction_pages > 0 && seen.pages_evicted > 0,
                     "{seen:?}"
                 );
-                failures += seen.failures;
+                failures +=
+                    seen.gets_failed + seen.puts_failed + seen.deletes_failed + seen.swaps_failed;
             }
         }
     }
@@ -163,7 +164,7 @@ fn a_node_that_is_known_to_be_down_is_not_waited_for() {
     let lost = far_keys(&house, 0);
     house.lose(0, Outages::Cut);
     assert!(is_unavailable(&get(&mut house, lost[0]), &[0]));
-    let reads = house.shard.counters.snapshot().far_reads;
+    let reads = house.shard.figures.counters.snapshot().far_reads;
     for (&key, token) in lost[1..].iter().zip(0..200) {
         let key = key.to_le_bytes();
         assert!(house.offer(token, Operation::Get { key: &key }));
@@ -176,7 +177,7 @@ fn a_node_that_is_known_to_be_down_is_not_waited_for() {
             "{token} was kept waiting"
         );
     }
-    assert_eq!(house.shard.counters.snapshot().far_reads, reads);
+    assert_eq!(house.shard.figures.counters.snapshot().far_reads, reads);
 }
 
 #[test]
@@ -297,11 +298,11 @@ fn a_node_lost_during_a_compaction_comes_back_to_it() {
             "nothing was set aside"
         );
         // Left alone: in ten thousand rounds no more READs fail than there are times to try again.
-        let before = house.shard.counters.snapshot().fabric_errors;
+        let before = house.shard.figures.counters.snapshot().fabric_errors;
         for _ in 0..10_000 {
             house.advance();
         }
-        let failed = house.shard.counters.snapshot().fabric_errors - before;
+        let failed = house.shard.figures.counters.snapshot().fabric_errors - before;
         assert!(failed <= 10, "{failed} READs of a lost node failed");
         house.restore(lost);
         for key in (0..KEYS).filter(|&key| !kept(key)) {
