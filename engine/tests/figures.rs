@@ -244,7 +244,7 @@ fn work(faults: FaultPlan) -> (Vec<Client>, Report) {
         prefault: false,
         huge_pages: false,
         lane_bytes: 16 << 10,
-        read_ahead: false,
+        read_ahead_chunks: 0,
         link: LinkModel {
             faults,
             ..LinkModel::default()
