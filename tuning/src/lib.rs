@@ -12,6 +12,7 @@ mod histogram;
 mod hot_keys;
 mod memory;
 mod profile;
+mod queueing;
 mod report;
 mod sampler;
 
@@ -25,5 +26,6 @@ pub use histogram::{Histogram, HistogramSnapshot};
 pub use hot_keys::{HotKey, HotKeys, HotKeysReader};
 pub use memory::resident_bytes;
 pub use profile::{Profile, ProfileError};
+pub use queueing::{Bounds, Load, Network, Solution, Station, UnitCosts, Workload, WorkloadError};
 pub use report::{CoreReport, NodeReport, Report, Reporter};
 pub use sampler::Sampler;
