@@ -32,6 +32,9 @@ pub struct Outcome {
     pub digest: u64,
     /// What the first wrong answer was.
     pub complaint: Option<String>,
+    /// What the engine's cores counted in the last phase, the mixed one, where the engine reports.
+    #[serde(default)]
+    pub mixed: Option<farcore::Report>,
 }
 
 /// Runs a plan with the engine that it names, in this process.
@@ -114,6 +117,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
         },
         digest: 0,
         complaint: None,
+        mixed: None,
     };
     let led = lead(&plan, &*store, &gate, &inbox, &mut outcome);
     if led.is_err() {
@@ -143,7 +147,10 @@ fn lead<S: Store>(
     let engine = plan.engine.name();
     let mut ready = 0;
     let mut before = store.usage();
-    for &phase in plan.phases() {
+    let last = plan.phases().last();
+    for phase in plan.phases() {
+        let reported = store.report().filter(|_| Some(phase) == last);
+        let phase = *phase;
         while ready < workers {
             match inbox.recv() {
                 Ok(Event::Ready) => ready += 1,
@@ -172,6 +179,9 @@ fn lead<S: Store>(
         bar.finish();
         enter(phase, parts, outcome);
         let usage = store.usage();
+        if let (Some(before), Some(after)) = (reported, store.report()) {
+            outcome.mixed = Some(after.since(&before));
+        }
         if matches!(phase, Phase::Delete | Phase::Absent) {
             note_far(&mut outcome.report.compaction, phase, &usage);
         }

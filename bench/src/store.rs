@@ -5,7 +5,7 @@
 
 use std::future::Future;
 
-use farcore::{Answer, HardwareSnapshot, HistogramSnapshot, Operation};
+use farcore::{Answer, HardwareSnapshot, HistogramSnapshot, Operation, Report};
 use serde_json::{Map, Value};
 
 use crate::plan::Plan;
@@ -107,6 +107,11 @@ pub trait Store: Sized + Send + Sync + 'static {
 
     /// What the engine counts. Slow paths only.
     fn usage(&self) -> Usage;
+
+    /// All that the engine reports, where it does. Slow paths only.
+    fn report(&self) -> Option<Report> {
+        None
+    }
 
     /// Resident bytes of far memory that lives in this process; called every few milliseconds.
     fn far_resident_bytes(&self) -> u64;

@@ -28,7 +28,10 @@ enum Command {
     /// Lend this machine's memory to engines elsewhere.
     Memnode(memnode::Arguments),
     /// Say what another machine would do.
-    Tune(tune::Arguments),
+    Tune(Box<tune::Arguments>),
+    /// Runs one plan given as JSON on standard input and answers on standard output.
+    #[command(hide = true)]
+    RunOne,
 }
 
 fn main() -> ExitCode {
@@ -37,5 +40,18 @@ fn main() -> ExitCode {
         Command::Fabric(command) => fabric::run(&command),
         Command::Memnode(arguments) => memnode::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
+        Command::RunOne => run_one(),
+    }
+}
+
+/// A run of the benchmark, for a command that started this process.
+fn run_one() -> ExitCode {
+    text::log_to_stderr("warn");
+    match farcore_bench::child::serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use farcore::{
     Answer, Config, Core, EncryptionKey, Engine, FabricAddress, HardwareSnapshot, LinkModel,
-    Operation, Refused, Token, VerbsOptions,
+    Operation, Refused, Report, Reporter, Token, VerbsOptions,
 };
 use serde_json::{Map, Value};
 
@@ -149,6 +149,10 @@ impl Store for Farcore {
             local_cap_bytes: stats.local_cap_bytes,
             compaction,
         }
+    }
+
+    fn report(&self) -> Option<Report> {
+        Some(self.engine.reporter().report())
     }
 
     fn far_resident_bytes(&self) -> u64 {
