@@ -104,11 +104,17 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// The station that is busiest; `None` where there are only waits.
+    /// The station that is busiest, the first of equals; `None` where there are only waits.
     #[must_use]
     pub fn busiest(&self) -> Option<&Load> {
         let queues = self.loads.iter().filter(|load| load.utilisation > 0.0);
-        queues.max_by(|one, other| one.utilisation.total_cmp(&other.utilisation))
+        queues.reduce(|busiest, load| {
+            if load.utilisation > busiest.utilisation {
+                load
+            } else {
+                busiest
+            }
+        })
     }
 }
 

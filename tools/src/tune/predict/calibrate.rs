@@ -299,7 +299,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.json");
         for (text, message) in [
-            ("[]", "not a report"),
+            ("[]", "format 0"),
             (
                 "{\"format\":1,\"cores\":[{\"counters\":{\"gets\":-1}}]}",
                 "not a report",

@@ -9,6 +9,9 @@ use super::calibrate::Check;
 use super::forecast::{Calibration, Limit, Step};
 use super::machine::Machine;
 
+/// A station that is never busier than this is left out of the table.
+const SHOWN_MIN: f64 = 0.05;
+
 /// Everything that a prediction tells.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
@@ -111,11 +114,11 @@ impl Answer {
 
     fn growth(&self) -> String {
         let names = self.steps.first().map_or(&[][..], |step| &step.loads);
-        // Stations that are never used are not worth a column.
+        // Stations that are hardly used are not worth a column.
         let used: Vec<usize> = (0..names.len())
             .filter(|&place| {
                 let mut steps = self.steps.iter();
-                steps.any(|step| step.loads[place].utilisation >= 0.005)
+                steps.any(|step| step.loads[place].utilisation >= SHOWN_MIN)
             })
             .collect();
         let mut header = vec!["cores", "Mops/s", "p50 us", "busiest"];
