@@ -23,6 +23,9 @@ use crate::{plot, table};
 pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::Result<()> {
     if let Some(plan) = plans.first() {
         println!("{}", describe(plan, args.runs));
+        for note in plan.trace().iter().flat_map(|trace| trace.notes()) {
+            println!("{note}");
+        }
     }
     for plan in plans.iter().filter(|plan| {
         matches!(
@@ -37,9 +40,13 @@ pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::R
         fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
     }
     let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); plans.len()];
-    for _ in 0..args.runs {
+    for run in 0..args.runs {
         for (plan, outcomes) in plans.iter().zip(&mut outcomes) {
-            let outcome = run_in_child(plan)?;
+            let record = plan.record.clone().filter(|_| run == 0);
+            let outcome = run_in_child(&Plan {
+                record,
+                ..plan.clone()
+            })?;
             if let Some(complaint) = &outcome.complaint {
                 error!(engine = plan.engine.name(), complaint, "wrong value");
             }
@@ -84,7 +91,7 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 
 fn describe(plan: &Plan, runs: u32) -> String {
     let size = |bytes: u64| ByteSize::b(bytes).display().iec().to_string();
-    let what = match plan.scenario {
+    let what = match &plan.scenario {
         Scenario::Contest { hot_ops } => format!("contest, {hot_ops} hot requests"),
         Scenario::Ycsb {
             workload,
@@ -92,6 +99,23 @@ fn describe(plan: &Plan, runs: u32) -> String {
             value_bytes,
         } => {
             format!("ycsb {workload:?}, {operations} transactions, values of {value_bytes} bytes")
+        }
+        Scenario::Trace(choice) => {
+            let trace = &choice.summary;
+            format!(
+                "trace {} ({}), {} requests of it make {} in {}: {} hits, {} misses, {} fills, {} puts in all, {} deletes; \
+                 times and time to live are not applied",
+                choice.wish.file.display(),
+                trace.format.name(),
+                trace.entries,
+                trace.requests(),
+                size(trace.memory_bytes),
+                trace.hits,
+                trace.misses,
+                trace.fills,
+                trace.puts,
+                trace.deletes
+            )
         }
     };
     let nodes = match (&plan.fabric[..], plan.far_nodes) {

@@ -39,6 +39,7 @@ fn plan(engine: EngineName, scenario: Scenario) -> Plan {
         encrypt: false,
         prefault: true,
         seed: 11,
+        record: None,
         scenario,
     }
 }
