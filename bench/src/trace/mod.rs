@@ -2,7 +2,7 @@
 //!
 //! - [`entry`] one request as a file states it, and what can be wrong with it
 //! - [`csv`] and [`oracle`] the two formats · [`source`] a file of either, plain or compressed, as a stream
-//! - [`script`] what each thread asks and what must be answered · [`summary`] what a file holds
+//! - [`loader`] makes scripts of it · [`script`] what each thread asks and what must be answered · [`summary`] what a file holds
 //! - [`replay`] the script as a load · [`args`] the command line
 //!
 //! A key belongs to one thread, by its hash, and an engine keeps the order on a key. So what a request finds is known
@@ -26,6 +26,7 @@
 pub mod args;
 pub mod csv;
 pub mod entry;
+pub mod loader;
 pub mod oracle;
 pub mod replay;
 pub mod script;
@@ -39,11 +40,12 @@ use anyhow::{Context, bail};
 use farcore::constants::VALUE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
-pub use self::script::{OnMiss, Script};
+pub use self::loader::OnMiss;
+pub use self::script::Script;
 pub use self::source::Format;
 pub use self::summary::Summary;
 use crate::plan::{Plan, Scenario};
-use script::Loader;
+use loader::Loader;
 use source::Source;
 
 /// Which part of which trace is to be replayed, and how.

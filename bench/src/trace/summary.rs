@@ -112,8 +112,11 @@ impl Summary {
         });
         let mut notes: Vec<String> = skipped.collect();
         if self.values_cut > 0 {
-            let cut = self.values_cut;
-            notes.push(format!("{cut} values were cut (--value-bytes-max)"));
+            let (cut, limit) = (self.values_cut, self.value_bytes_longest);
+            let plural = if cut == 1 { "" } else { "s" };
+            notes.push(format!(
+                "cut {cut} value{plural} to {limit} bytes (--value-bytes-max)"
+            ));
         }
         match self.stop {
             None => {}
