@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
+use farcore_tuning::Profile;
 
 use crate::machine::Machine;
 use crate::plan::{EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
@@ -48,9 +49,9 @@ pub enum Command {
     RunOne,
 }
 
-/// Flags of all commands.
+/// Flags that say where and with how much memory a plan runs; `farcore tune` has the same.
 #[derive(Clone, Debug, Args)]
-pub struct CommonArgs {
+pub struct SetupArgs {
     /// Cores to pin to, one thread each, e.g. 0,1 [default: up to four of those allowed]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub cores: Option<Vec<usize>>,
@@ -86,27 +87,38 @@ pub struct CommonArgs {
     /// Latency added to each far access, e.g. 2us
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_nanoseconds)]
     pub far_latency: u64,
-    /// Requests in flight on each core [default: 64; 256 where far memory is behind sockets, whose round trip is long]
+    /// Requests in flight on each core [default: the profile's; else 64, or 256 where far memory is behind sockets, whose round trip is long]
     #[arg(long, value_name = "N")]
     pub window: Option<usize>,
-    /// Engines to compare [default: farcore,locked-lru,dashmap,sharded; with --fabric farcore,farcore-embedded]
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
-    pub engines: Option<Vec<EngineName>>,
+    /// Settings that `farcore tune` has found
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
     /// Keep ciphertext in far memory
     #[arg(long)]
     pub encrypt: bool,
     /// Names the keys, the values and the order of the mix
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Leave memory untouched at start
+    #[arg(long)]
+    pub no_prefault: bool,
+}
+
+/// Flags of all comparisons.
+#[derive(Clone, Debug, Args)]
+pub struct CommonArgs {
+    /// Where and with how much.
+    #[command(flatten)]
+    pub setup: SetupArgs,
+    /// Engines to compare [default: farcore,locked-lru,dashmap,sharded; with --fabric farcore,farcore-embedded]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub engines: Option<Vec<EngineName>>,
     /// Write the figures to a file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write plots into a folder
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
-    /// Leave memory untouched at start
-    #[arg(long)]
-    pub no_prefault: bool,
     /// Write what the engine (farcore, in its first run) is asked to a file, as `trace` reads it
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -115,15 +127,37 @@ pub struct CommonArgs {
     pub runs: u32,
 }
 
-/// Flags of `contest`.
+/// How much the contest does.
 #[derive(Clone, Debug, Args)]
-pub struct ContestArgs {
+pub struct ContestSize {
     /// Keys of each thread [default: what fits the machine]
     #[arg(long, value_name = "N")]
     pub keys_per_core: Option<u64>,
     /// Requests of the hot mix, all threads together [default: a third of the keys]
     #[arg(long, value_name = "N")]
     pub hot_ops: Option<u64>,
+}
+
+/// How much a YCSB workload does.
+#[derive(Clone, Debug, Args)]
+pub struct YcsbSize {
+    /// Records loaded first, all threads together
+    #[arg(long, value_name = "N", default_value_t = 400_000)]
+    pub records: u64,
+    /// Transactions, all threads together
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub operations: u64,
+    /// Bytes of each value
+    #[arg(long, value_name = "N", default_value_t = VALUE_BYTES_MAX)]
+    pub value_bytes: usize,
+}
+
+/// Flags of `contest`.
+#[derive(Clone, Debug, Args)]
+pub struct ContestArgs {
+    /// How much.
+    #[command(flatten)]
+    pub size: ContestSize,
     /// The others.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -135,15 +169,9 @@ pub struct YcsbArgs {
     /// The workload
     #[arg(long)]
     pub workload: Workload,
-    /// Records loaded first, all threads together
-    #[arg(long, value_name = "N", default_value_t = 400_000)]
-    pub records: u64,
-    /// Transactions, all threads together
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-    pub operations: u64,
-    /// Bytes of each value
-    #[arg(long, value_name = "N", default_value_t = VALUE_BYTES_MAX)]
-    pub value_bytes: usize,
+    /// How much.
+    #[command(flatten)]
+    pub size: YcsbSize,
     /// The others.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -163,13 +191,13 @@ fn parse_nanoseconds(text: &str) -> Result<u64, String> {
     u64::try_from(duration.as_nanos()).map_err(|_| format!("`{text}` is too long"))
 }
 
-impl ContestArgs {
-    /// One plan for each engine.
+impl ContestSize {
+    /// The plan of this project's engine.
     ///
     /// # Errors
-    /// A wish that this machine cannot grant.
-    pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
-        let cores = self.common.cores(machine);
+    /// A profile that is none. Nothing else is checked yet.
+    pub fn plan(&self, machine: &Machine, setup: &SetupArgs) -> Result<Plan, PlanError> {
+        let cores = setup.cores(machine);
         let keys_per_core = self.keys_per_core.unwrap_or_else(|| {
             // All engines stay far below half of what is free.
             let fitting = machine.memory_available_bytes / 4 / 1024 / (cores.len() as u64).max(1);
@@ -177,8 +205,40 @@ impl ContestArgs {
         });
         let keys = keys_per_core.saturating_mul(cores.len() as u64);
         let hot_ops = self.hot_ops.unwrap_or((keys / KEYS_PER_HOT_OP).max(1));
-        self.common
-            .plans(machine, cores, keys_per_core, Scenario::Contest { hot_ops })
+        setup.plan(cores, keys_per_core, Scenario::Contest { hot_ops })
+    }
+}
+
+impl YcsbSize {
+    /// The plan of this project's engine.
+    ///
+    /// # Errors
+    /// A profile that is none. Nothing else is checked yet.
+    pub fn plan(
+        &self,
+        workload: Workload,
+        machine: &Machine,
+        setup: &SetupArgs,
+    ) -> Result<Plan, PlanError> {
+        let cores = setup.cores(machine);
+        let scenario = Scenario::Ycsb {
+            workload,
+            operations: self.operations,
+            value_bytes: self.value_bytes,
+        };
+        let keys_per_core = self.records.div_ceil((cores.len() as u64).max(1));
+        setup.plan(cores, keys_per_core, scenario)
+    }
+}
+
+impl ContestArgs {
+    /// One plan for each engine.
+    ///
+    /// # Errors
+    /// A wish that this machine cannot grant.
+    pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
+        let plan = self.size.plan(machine, &self.common.setup)?;
+        self.common.plans(machine, &plan)
     }
 }
 
@@ -188,55 +248,45 @@ impl YcsbArgs {
     /// # Errors
     /// A wish that this machine cannot grant.
     pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
-        let cores = self.common.cores(machine);
-        let scenario = Scenario::Ycsb {
-            workload: self.workload,
-            operations: self.operations,
-            value_bytes: self.value_bytes,
-        };
-        let keys_per_core = self.records.div_ceil((cores.len() as u64).max(1));
-        self.common.plans(machine, cores, keys_per_core, scenario)
+        let setup = &self.common.setup;
+        let plan = self.size.plan(self.workload, machine, setup)?;
+        self.common.plans(machine, &plan)
     }
 }
 
-impl CommonArgs {
-    pub(crate) fn cores(&self, machine: &Machine) -> Vec<usize> {
+impl SetupArgs {
+    /// The cores that were named, or the first of the machine's.
+    #[must_use]
+    pub fn cores(&self, machine: &Machine) -> Vec<usize> {
         let first = || machine.cores.iter().copied().take(CORES_MAX).collect();
         self.cores.clone().unwrap_or_else(first)
     }
 
-    /// One plan for each engine.
+    /// The plan of this project's engine, with everything that no flag says.
     ///
     /// # Errors
-    /// A wish that this machine cannot grant.
-    pub(crate) fn plans(
+    /// A profile that is none. Nothing else is checked yet.
+    pub fn plan(
         &self,
-        machine: &Machine,
         cores: Vec<usize>,
         keys_per_core: u64,
         scenario: Scenario,
-    ) -> Result<Vec<Plan>, PlanError> {
+    ) -> Result<Plan, PlanError> {
         let fabric: Vec<String> = match &self.fabric[..] {
             [only] if only == "embedded" => Vec::new(),
             nodes => nodes.to_vec(),
         };
-        let engines = self.engines.as_deref().unwrap_or(if fabric.is_empty() {
-            &[
-                EngineName::Farcore,
-                EngineName::LockedLru,
-                EngineName::Dashmap,
-                EngineName::Sharded,
-            ]
-        } else {
-            &[EngineName::Farcore, EngineName::FarcoreEmbedded]
-        });
+        let profile = match &self.profile {
+            Some(file) => Profile::read(file)?,
+            None => Profile::default(),
+        };
         let behind_sockets = fabric.iter().any(|node| node.starts_with("tcp://"));
         let window = if behind_sockets {
             WINDOW_SOCKETS
         } else {
             WINDOW
         };
-        let mut plan = Plan {
+        let plan = Plan {
             engine: EngineName::Farcore,
             cores,
             keys_per_core,
@@ -246,7 +296,8 @@ impl CommonArgs {
             token_file: self.token_file.clone(),
             far_nodes: self.far_nodes,
             far_latency_ns: self.far_latency,
-            window: self.window.unwrap_or(window),
+            window,
+            profile: Profile::default(),
             device: self.device.clone(),
             port: self.port,
             gid_index: self.gid_index,
@@ -256,6 +307,8 @@ impl CommonArgs {
             record: None,
             scenario,
         };
+        let mut plan = plan.with_profile(profile);
+        plan.window = self.window.unwrap_or(plan.window);
         let local_least = (plan.threads() * LOCAL_BYTES_MIN * 16).max(1);
         plan.local_bytes = self
             .local
@@ -263,6 +316,29 @@ impl CommonArgs {
         plan.far_bytes = self
             .far
             .unwrap_or(plan.data_bytes().saturating_mul(3).max(64 << 20));
+        Ok(plan)
+    }
+}
+
+impl CommonArgs {
+    /// The same plan for each engine.
+    ///
+    /// # Errors
+    /// A wish that this machine cannot grant.
+    pub(crate) fn plans(&self, machine: &Machine, plan: &Plan) -> Result<Vec<Plan>, PlanError> {
+        let engines = self
+            .engines
+            .as_deref()
+            .unwrap_or(if plan.fabric.is_empty() {
+                &[
+                    EngineName::Farcore,
+                    EngineName::LockedLru,
+                    EngineName::Dashmap,
+                    EngineName::Sharded,
+                ]
+            } else {
+                &[EngineName::Farcore, EngineName::FarcoreEmbedded]
+            });
         let mut plans = Vec::new();
         for &engine in engines {
             let plan = Plan {
@@ -344,6 +420,7 @@ mod tests {
                 far_nodes: 3,
                 far_latency_ns: 2_000,
                 window: 8,
+                profile: Profile::default(),
                 encrypt: true,
                 prefault: false,
                 seed: 9,
@@ -362,6 +439,21 @@ mod tests {
         assert_eq!(plans[0].window, WINDOW_SOCKETS);
         assert_eq!(plans[0].fabric, ["tcp://a:1", "tcp://b:2"]);
         assert_eq!(plans[0].token_file, Some("t".into()));
+    }
+
+    #[test]
+    fn the_window_is_the_flag_s_else_the_profile_s() {
+        let file = std::env::temp_dir().join(format!("farcore-window-{}", std::process::id()));
+        std::fs::write(&file, "window = 96\nbatch = 8\n").unwrap();
+        let name = file.to_str().unwrap();
+        let tuned = contest(&["--profile", name]).plans(&machine()).unwrap();
+        let asked = contest(&["--profile", name, "--window", "7"]);
+        let asked = asked.plans(&machine()).unwrap();
+        assert_eq!((tuned[0].window, asked[0].window), (96, 7));
+        assert_eq!(asked[0].profile.batch, Some(8));
+        std::fs::remove_file(&file).unwrap();
+        let gone = contest(&["--profile", name]).plans(&machine());
+        assert!(gone.unwrap_err().to_string().contains(name));
     }
 
     #[test]

@@ -124,7 +124,7 @@ fn describe(plan: &Plan, runs: u32) -> String {
         (nodes, _) => format!(" on {}", nodes.join(", ")),
     };
     format!(
-        "{what}: cores {:?}, {} keys a core ({} of records), local memory {}, far memory {}{} at +{}, window {}, \
+        "{what}: cores {:?}, {} keys a core ({} of records), local memory {}, far memory {}{} at +{}, window {}, {}, \
          encryption {}, pre-fault {}, seed {}, runs {runs}",
         plan.cores,
         plan.keys_per_core,
@@ -134,6 +134,7 @@ fn describe(plan: &Plan, runs: u32) -> String {
         nodes,
         table::nanoseconds(plan.far_latency_ns),
         plan.window,
+        plan.profile,
         if plan.encrypt { "on" } else { "off" },
         if plan.prefault { "on" } else { "off" },
         plan.seed,

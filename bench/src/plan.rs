@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use farcore_tuning::{Profile, ProfileError};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
@@ -69,6 +70,9 @@ pub enum PlanError {
         /// Which flags to lower.
         flags: &'static str,
     },
+    /// The file of the settings is none.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
 }
 
 /// The engines that can be compared.
@@ -185,6 +189,9 @@ pub struct Plan {
     pub far_latency_ns: u64,
     /// Most requests in flight on a core.
     pub window: usize,
+    /// Settings of this project's engine. The window stands above, for every engine has one.
+    #[serde(default)]
+    pub profile: Profile,
     /// Whether far memory holds ciphertext.
     pub encrypt: bool,
     /// Whether memory is touched before the first phase.
@@ -199,6 +206,20 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The same with other settings.
+    #[must_use]
+    pub fn with_profile(self, profile: Profile) -> Self {
+        let window = profile.window.map(|window| window as usize);
+        Self {
+            window: window.unwrap_or(self.window),
+            profile: Profile {
+                window: None,
+                ..profile
+            },
+            ..self
+        }
+    }
+
     /// Threads, one for each core.
     #[must_use]
     pub fn threads(&self) -> u64 {
@@ -436,6 +457,7 @@ mod tests {
             far_nodes: 1,
             far_latency_ns: 0,
             window: 64,
+            profile: Profile::default(),
             encrypt: false,
             prefault: true,
             seed: 1,

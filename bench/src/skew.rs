@@ -61,6 +61,8 @@ pub fn stream(plan: &Plan, thread: u64) -> Arc<[u32]> {
 
 #[cfg(test)]
 mod tests {
+    use farcore_tuning::Profile;
+
     use super::*;
     use crate::plan::EngineName;
 
@@ -79,6 +81,7 @@ mod tests {
             far_nodes: 1,
             far_latency_ns: 0,
             window: 1,
+            profile: Profile::default(),
             encrypt: false,
             prefault: false,
             seed: 5,

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farcore::{Answer, Operation};
+use farcore::{Answer, Operation, Profile};
 use farcore_bench::engines::start_pinned;
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{EngineName, Plan, Scenario, Workload};
@@ -37,6 +37,7 @@ fn plan(engine: EngineName, scenario: Scenario) -> Plan {
         far_nodes: 2,
         far_latency_ns: 0,
         window: 16,
+        profile: Profile::default(),
         encrypt: false,
         prefault: true,
         seed: 11,

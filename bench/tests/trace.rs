@@ -13,6 +13,7 @@ use farcore_bench::run::run;
 use farcore_bench::trace::entry::Verb;
 use farcore_bench::trace::source::Source;
 use farcore_bench::trace::{Format, Wish, keys_per_core, scenario};
+use farcore_tuning::Profile;
 
 const SEED: u64 = 4;
 const LONG_SPACE: &str = "a:namespace:of:several:parts";
@@ -58,6 +59,7 @@ fn plan(engine: EngineName, file: &Path, threads: usize) -> Plan {
         far_nodes: 1,
         far_latency_ns: 0,
         window: 16,
+        profile: Profile::default(),
         encrypt: false,
         prefault: true,
         seed: SEED,

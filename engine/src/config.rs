@@ -7,14 +7,18 @@ use farcore_rdma::{
     ConnectOptions, EmbeddedNode, FabricAddress, FabricEndpoint, FabricOptions, LinkModel, Lock,
     Scheme, Token, VerbsOptions,
 };
+use farcore_tuning::Profile;
 
 use crate::cipher::EncryptionKey;
-use crate::constants::{KEY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_BYTES_MIN, VALUE_BYTES_MAX};
+use crate::constants::{
+    BATCH_MAX, CACHE_PERCENT_MAX, KEY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_BYTES_MIN,
+    READ_AHEAD_CHUNKS_MAX, SPIN_NS_MAX, VALUE_BYTES_MAX,
+};
 use crate::error::{Error, Result};
 use crate::lane::LANES_MAX;
 use crate::log::PageShape;
 use crate::nodes::{FarPlan, QUEUE_DEPTH};
-use crate::shard::{NODES_MAX, QUEUES_PER_NODE, Shard};
+use crate::shard::{Knobs, NODES_MAX, QUEUES_PER_NODE, Shard};
 
 /// Memory of one core that no shard uses: its executor, counters and stacks, in bytes.
 const CORE_BYTES: u64 = 1 << 20;
@@ -62,10 +66,16 @@ pub struct Config {
     pub handles_max: usize,
     /// One direction of a lane in bytes, a power of two. Default 64 KiB.
     pub lane_bytes: usize,
-    /// How long an idle core spins before it sleeps, in nanoseconds. Default 50 us.
+    /// How long an idle core spins before it sleeps, in nanoseconds: at most 1 s. Default 50 us.
     pub spin_ns: u64,
-    /// Read ahead when misses walk the log in order. Default: yes.
-    pub read_ahead: bool,
+    /// Requests whose cache misses are overlapped, 1 to 64; twice as many are taken from a lane in one visit. Default 32.
+    pub batch: usize,
+    /// The most page frames that the read cache may take, in percent: 0 to 90, where 0 is no read cache. Within it
+    /// the split between log and cache follows the hits. Default 75.
+    pub cache_percent: u8,
+    /// Chunks that are kept ahead of misses that walk the log in order, all walks of a shard together: 0 to 12, where 0
+    /// is no reading ahead. A chunk is a 512th of a shard's local memory, from 8 to 64 KiB. Default 12.
+    pub read_ahead_chunks: u32,
     /// The seed of the key hash. Default: random, so that nobody can choose colliding keys.
     pub seed: Option<u64>,
 }
@@ -91,7 +101,9 @@ impl Default for Config {
             handles_max: 4,
             lane_bytes: 64 << 10,
             spin_ns: 50_000,
-            read_ahead: true,
+            batch: 32,
+            cache_percent: 75,
+            read_ahead_chunks: READ_AHEAD_CHUNKS_MAX,
             seed: None,
         }
     }
@@ -128,6 +140,65 @@ fn wrong(field: &'static str, value: impl ToString, limit: impl Into<String>) ->
 }
 
 impl Config {
+    /// The default with the settings of a profile. Its window is for those who submit: the engine has none.
+    #[must_use]
+    pub fn from_profile(profile: &Profile) -> Self {
+        let default = Self::default();
+        Self {
+            batch: profile.batch.map_or(default.batch, |batch| batch as usize),
+            page_bytes: profile.page_bytes.or(default.page_bytes),
+            cache_percent: profile.cache_percent.unwrap_or(default.cache_percent),
+            read_ahead_chunks: profile
+                .read_ahead_chunks
+                .unwrap_or(default.read_ahead_chunks),
+            lane_bytes: profile
+                .lane_bytes
+                .map_or(default.lane_bytes, |bytes| bytes as usize),
+            spin_ns: profile.spin_ns.map_or(default.spin_ns, u64::from),
+            ..default
+        }
+    }
+
+    /// The bytes of a page that [`Config::page_bytes`] gives, or that follow from local memory and cores.
+    #[must_use]
+    pub fn page_bytes_used(&self) -> u32 {
+        self.page_bytes.unwrap_or_else(|| {
+            let share = self.local_bytes / (self.cores.len() as u64).max(1);
+            let derived = usize::try_from(share / 64).unwrap_or(usize::MAX);
+            let derived = 1usize << derived.max(1).ilog2();
+            let derived = derived.clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
+            u32::try_from(derived).unwrap_or(u32::MAX)
+        })
+    }
+
+    /// What a shard is told of them.
+    pub(crate) fn knobs(&self) -> Knobs {
+        Knobs {
+            batch: self.batch,
+            cache_percent: self.cache_percent,
+            read_ahead_chunks: self.read_ahead_chunks,
+        }
+    }
+
+    fn check_knobs(&self) -> Result<()> {
+        if !(1..=BATCH_MAX).contains(&self.batch) {
+            return Err(wrong("batch", self.batch, format!("1 to {BATCH_MAX}")));
+        }
+        if self.cache_percent > CACHE_PERCENT_MAX {
+            let limit = format!("0 to {CACHE_PERCENT_MAX}; the log needs the rest");
+            return Err(wrong("cache_percent", self.cache_percent, limit));
+        }
+        if self.read_ahead_chunks > READ_AHEAD_CHUNKS_MAX {
+            let limit = format!("0 to {READ_AHEAD_CHUNKS_MAX}");
+            return Err(wrong("read_ahead_chunks", self.read_ahead_chunks, limit));
+        }
+        if self.spin_ns > SPIN_NS_MAX {
+            let limit = format!("at most {SPIN_NS_MAX}, a second");
+            return Err(wrong("spin_ns", self.spin_ns, limit));
+        }
+        Ok(())
+    }
+
     /// Checks every field.
     ///
     /// # Errors
@@ -246,18 +317,9 @@ impl Config {
             let limit = format!("at most {KEYS_EXPECTED_MAX}");
             return Err(wrong("keys_expected", self.keys_expected, limit));
         }
+        self.check_knobs()?;
         let share = self.local_bytes / cores;
-        let page_bytes = match self.page_bytes {
-            Some(bytes) => bytes,
-            None => {
-                let derived = usize::try_from(share / 64)
-                    .unwrap_or(usize::MAX)
-                    .max(1)
-                    .ilog2();
-                let derived = (1usize << derived).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
-                u32::try_from(derived).unwrap_or(u32::MAX)
-            }
-        };
+        let page_bytes = self.page_bytes_used();
         let range = PAGE_BYTES_MIN..=PAGE_BYTES_MAX;
         if !page_bytes.is_power_of_two() || !range.contains(&(page_bytes as usize)) {
             return Err(wrong(
@@ -330,7 +392,7 @@ mod tests {
             ..Config::default()
         };
         good.validate().unwrap();
-        let table: [(Config, &str, &str); 11] = [
+        let table: [(Config, &str, &str); 16] = [
             (
                 Config {
                     cores: vec![],
@@ -407,6 +469,46 @@ mod tests {
             ),
             (
                 Config {
+                    batch: 0,
+                    ..good.clone()
+                },
+                "batch",
+                "is 0: 1 to 64",
+            ),
+            (
+                Config {
+                    batch: 65,
+                    ..good.clone()
+                },
+                "batch",
+                "65",
+            ),
+            (
+                Config {
+                    cache_percent: 91,
+                    ..good.clone()
+                },
+                "cache_percent",
+                "91: 0 to 90",
+            ),
+            (
+                Config {
+                    read_ahead_chunks: 13,
+                    ..good.clone()
+                },
+                "read_ahead_chunks",
+                "13: 0 to 12",
+            ),
+            (
+                Config {
+                    spin_ns: 2_000_000_000,
+                    ..good.clone()
+                },
+                "spin_ns",
+                "at most 1000000000",
+            ),
+            (
+                Config {
                     handles_max: 300,
                     ..good.clone()
                 },
@@ -426,5 +528,30 @@ mod tests {
             let error = config.validate().unwrap_err().to_string();
             assert!(error.contains(field) && error.contains(value), "{error}");
         }
+    }
+    #[test]
+    fn a_profile_sets_what_it_names_and_nothing_else() {
+        let plain = format!("{:?}", Config::default());
+        assert_eq!(
+            format!("{:?}", Config::from_profile(&Profile::default())),
+            plain
+        );
+        let text = "window = 9\nbatch = 8\npage_bytes = 131072\ncache_percent = 0\nread_ahead_chunks = 3\n\
+                    lane_bytes = 32768\nspin_ns = 7\n";
+        let config = Config::from_profile(&Profile::parse(text).unwrap());
+        config.validate().unwrap();
+        let expected = Config {
+            batch: 8,
+            page_bytes: Some(128 << 10),
+            cache_percent: 0,
+            read_ahead_chunks: 3,
+            lane_bytes: 32 << 10,
+            spin_ns: 7,
+            ..Config::default()
+        };
+        assert_eq!(format!("{config:?}"), format!("{expected:?}"));
+        let bad = Config::from_profile(&Profile::parse("batch = 4000\n").unwrap());
+        let error = bad.validate().unwrap_err().to_string();
+        assert!(error.contains("batch") && error.contains("4000"), "{error}");
     }
 }

@@ -12,6 +12,14 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 pub const PAGE_BYTES_MIN: usize = 64 << 10;
 /// Largest page, in bytes.
 pub const PAGE_BYTES_MAX: usize = 2 << 20;
+/// Most requests whose cache misses are overlapped.
+pub const BATCH_MAX: usize = 64;
+/// The largest share of the page frames that the read cache can be given, in percent.
+pub const CACHE_PERCENT_MAX: u8 = 90;
+/// Most chunks that are kept ahead of all walks of a shard together.
+pub const READ_AHEAD_CHUNKS_MAX: u32 = 12;
+/// Longest time that an idle core can be told to spin, in nanoseconds.
+pub const SPIN_NS_MAX: u64 = 1_000_000_000;
 /// A cache line, in bytes.
 pub const LINE_BYTES: usize = 64;
 /// A segment of the index, in bytes.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use farcore_rdma::FabricEndpoint;
 use farcore_tuning::{Clock, Sampler};
 
+use crate::constants::BATCH_MAX;
 use crate::exits::{Exits, OWN, Turn, lane_id};
 use crate::figures::CoreFigures;
 use crate::lane::{LaneClient, LaneServer};
@@ -18,10 +19,14 @@ use crate::operation::{Answer, Operation};
 use crate::order::Door;
 use crate::routing::Hasher128;
 use crate::shard::{Mark, Request, Shard};
-use crate::staging::{BATCH, Staging};
+use crate::staging::Staging;
 
 /// Turns after which the clock is read, whether or not anything waits for the fabric.
 const TURNS_A_READING: u64 = 8;
+/// Batches that are gathered before they are served.
+const BATCHES_A_VISIT: usize = 2;
+/// Requests in as many of the largest.
+const GATHERED_MAX: usize = BATCH_MAX * BATCHES_A_VISIT;
 /// Messages to another shard after which they are published.
 const PUBLISH_EVERY: u32 = 32;
 
@@ -39,6 +44,8 @@ pub(crate) struct House {
     clients: Vec<Option<(LaneClient, Arc<Door>, u8)>>,
     unpublished: Vec<u32>,
     staged: Staging,
+    /// Requests that are taken from a lane in one visit, or wait in `staged`, at most.
+    gathered: usize,
     /// Lanes with requests that could not be served yet.
     behind: [u64; 4],
     compacting: u64,
@@ -63,6 +70,7 @@ impl House {
         clients: Vec<Option<(LaneClient, Arc<Door>, u8)>>,
         figures: Arc<CoreFigures>,
     ) -> Self {
+        let gathered = shard.batch() * BATCHES_A_VISIT;
         let clock = Clock::new();
         let sampler = Sampler::new(clock.clone());
         let served_ns = clock.now_ns();
@@ -76,7 +84,8 @@ impl House {
             unpublished: vec![0; clients.len()],
             exits: Exits::new(servers, sampler, Arc::clone(&figures)),
             clients,
-            staged: Staging::new(),
+            staged: Staging::new(gathered),
+            gathered,
             behind: [0; 4],
             compacting: 0,
             flushing: 0,
@@ -205,10 +214,15 @@ impl House {
         (self.turns_unread, self.busy_unread) = (0, 0);
     }
 
-    /// The core is about to sleep.
-    pub(crate) fn park(&mut self) {
+    /// Brings all figures up to date.
+    pub(crate) fn publish(&mut self) {
         self.read_clock();
         self.shard.publish_gauges();
+    }
+
+    /// The core is about to sleep.
+    pub(crate) fn park(&mut self) {
+        self.publish();
         self.figures.counters.parks.add(1);
     }
 
@@ -273,12 +287,12 @@ impl House {
         let Some(server) = self.exits.servers.get_mut(lane).and_then(Option::as_mut) else {
             return false;
         };
-        let mut batch = [const { MaybeUninit::<Request<'static>>::uninit() }; BATCH];
-        let mut cursors = [0usize; BATCH];
+        let mut batch = [const { MaybeUninit::<Request<'static>>::uninit() }; GATHERED_MAX];
+        let mut cursors = [const { MaybeUninit::<usize>::uninit() }; GATHERED_MAX];
         let start = server.requests.cursor();
         let (mut count, mut cursor, mut pocket) = (0, start, false);
         let mut client = (0, Mark::NONE);
-        while count < BATCH {
+        while count < self.gathered {
             let Some((payload, after)) = server.requests.peek(cursor) else {
                 break;
             };
@@ -296,7 +310,7 @@ impl House {
                 token: received.token,
                 operation: received.operation,
             });
-            cursors[count] = after;
+            cursors[count].write(after);
             cursor = after;
             count += 1;
         }
@@ -322,7 +336,9 @@ impl House {
                 if pocket && served == count {
                     server.clear_pocket();
                 }
-                server.requests.release(cursors[served - 1]);
+                // SAFETY: as above.
+                let after = unsafe { cursors[served - 1].assume_init() };
+                server.requests.release(after);
             }
             if served < count || server.requests.peek(cursor).is_some() {
                 self.behind[lane / 64] |= 1 << (lane % 64);
@@ -347,6 +363,7 @@ impl House {
         } else if !door.compact.is_done(self.compacting)
             && let Some(outcome) = self.shard.compaction_done()
         {
+            self.shard.publish_gauges();
             door.compact.finish(self.compacting, outcome);
         }
         if self.flushing != door.flush.asked() {
@@ -356,6 +373,7 @@ impl House {
         } else if !door.flush.is_done(self.flushing)
             && let Some(outcome) = self.shard.flush_done()
         {
+            self.shard.publish_gauges();
             door.flush.finish(self.flushing, outcome);
         }
         busy

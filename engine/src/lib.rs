@@ -33,7 +33,10 @@ mod staging;
 mod sync;
 
 pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token, VerbsOptions};
-pub use farcore_tuning::{HistogramSnapshot, Report, Reporter, ShardSnapshot};
+pub use farcore_tuning::{
+    CoreReport, HistogramSnapshot, NodeReport, Profile, ProfileError, Report, Reporter,
+    ShardSnapshot,
+};
 
 pub use self::cipher::EncryptionKey;
 pub use self::config::Config;

@@ -340,6 +340,7 @@ async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: T
             continue;
         }
         if over {
+            house.borrow_mut().publish();
             return;
         }
         if post.life.is_closing() {

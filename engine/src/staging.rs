@@ -6,8 +6,6 @@ use crate::operation::Operation;
 use crate::routing::IndexHash;
 use crate::shard::{Mark, Request};
 
-/// Requests that can wait.
-pub(crate) const BATCH: usize = 64;
 /// Bytes that are kept for them.
 const STAGED_BYTES: usize = 64 << 10;
 
@@ -20,16 +18,19 @@ pub(crate) struct Staging {
     /// The client of each, and its mark.
     clients: Vec<(u8, Mark)>,
     bytes: Vec<u8>,
+    /// Requests that can wait.
+    limit: usize,
     /// Requests at the front that were served.
     served: usize,
 }
 
 impl Staging {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
-            requests: Vec::with_capacity(BATCH),
-            clients: Vec::with_capacity(BATCH),
+            requests: Vec::with_capacity(limit),
+            clients: Vec::with_capacity(limit),
             bytes: Vec::with_capacity(STAGED_BYTES),
+            limit,
             served: 0,
         }
     }
@@ -50,7 +51,7 @@ impl Staging {
             self.clear();
         }
         let (key, value) = (operation.key(), operation.value());
-        if self.requests.len() == BATCH {
+        if self.requests.len() == self.limit {
             return false;
         }
         if self.bytes.capacity() - self.bytes.len() < key.len() + value.len() {

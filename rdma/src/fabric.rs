@@ -101,18 +101,12 @@ impl FabricEndpoint {
         }
         #[cfg(feature = "verbs")]
         {
-            let mut wanted = options.verbs.clone();
-            if wanted.device.is_none() && first.scheme() == Scheme::Rdma {
+            let mut wanted = options.clone();
+            if wanted.verbs.device.is_none() && first.scheme() == Scheme::Rdma {
                 let place = tcp::resolve(first.host(), first.port()).await?;
-                wanted.device = Some(verbs::device_for(place, LIMIT).await?);
+                wanted.verbs.device = Some(verbs::device_for(place, LIMIT).await?);
             }
-            let endpoint = verbs::VerbsEndpoint::open(&verbs::EndpointOptions {
-                verbs: wanted,
-                queues: options.queues,
-                depth: options.depth,
-                limit_ns: options.limit_ns,
-                access: verbs::Access::Local,
-            })?;
+            let endpoint = verbs::VerbsEndpoint::open(&wanted, verbs::Access::Local)?;
             Ok(Self::Verbs(endpoint))
         }
         #[cfg(not(feature = "verbs"))]

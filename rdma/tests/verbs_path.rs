@@ -9,10 +9,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use farcore_rdma::verbs::{Access, EndpointOptions, VerbsEndpoint};
+use farcore_rdma::verbs::{Access, VerbsEndpoint};
 use farcore_rdma::{
-    Completion, Endpoint, LocalSlice, Lock, Region, RegionOptions, RemoteSlice, Status,
-    VerbsOptions, Work, WorkId, WorkRequest,
+    Completion, Endpoint, FabricOptions, LocalSlice, Lock, Region, RegionOptions, RemoteSlice,
+    Status, VerbsOptions, Work, WorkId, WorkRequest,
 };
 
 const ROLE: &str = "FARCORE_PATH_ROLE";
@@ -97,14 +97,14 @@ fn role_reader() {
     if std::env::var(ROLE).is_err() {
         return;
     }
-    let options = EndpointOptions {
+    let options = FabricOptions {
         verbs: VerbsOptions::default(),
         queues: 2,
         depth: 64,
         limit_ns: u64::MAX,
-        access: Access::Remote,
     };
-    let mut endpoint = VerbsEndpoint::open(&options).expect("an RDMA device: run this in the lab");
+    let mut endpoint =
+        VerbsEndpoint::open(&options, Access::Remote).expect("an RDMA device: run this in the lab");
     endpoint.connect_loopback(0, 1).expect("connected");
     let local_key = endpoint.register(region()).expect("registered");
     let far = endpoint.register(region()).expect("registered");

@@ -5,15 +5,18 @@
 //! storage and no network type.
 
 mod clock;
+mod confidence;
 mod counters;
 mod hardware;
 mod histogram;
 mod hot_keys;
 mod memory;
+mod profile;
 mod report;
 mod sampler;
 
 pub use clock::Clock;
+pub use confidence::{PAIRS_MAX, RatioEstimate};
 pub use counters::{
     Counter, Figure, FigureKind, Gauge, NodeCounters, NodeSnapshot, ShardCounters, ShardSnapshot,
 };
@@ -21,5 +24,6 @@ pub use hardware::HardwareSnapshot;
 pub use histogram::{Histogram, HistogramSnapshot};
 pub use hot_keys::{HotKey, HotKeys, HotKeysReader};
 pub use memory::resident_bytes;
+pub use profile::{Profile, ProfileError};
 pub use report::{CoreReport, NodeReport, Report, Reporter};
 pub use sampler::Sampler;

@@ -92,7 +92,7 @@ impl Farcore {
             encryption,
             prefault: plan.prefault,
             handles_max: 1,
-            ..Config::default()
+            ..Config::from_profile(&plan.profile)
         })
     }
 }

@@ -42,18 +42,22 @@ pub(super) struct Cache {
     ghosts: Vec<u16>,
     frames_total: usize,
     frames_target: usize,
+    /// The most frames that the cache may aim at.
+    frames_max: usize,
     cache_hits: u64,
     log_hits: u64,
 }
 
 impl Cache {
-    pub(super) fn new(frames: usize, local_bytes: u64) -> Self {
+    pub(super) fn new(frames: usize, percent: u8, local_bytes: u64) -> Self {
+        let frames_max = frames * usize::from(percent) / 100;
         Self {
             pages: VecDeque::with_capacity(frames),
             eviction: None,
             ghosts: vec![0; Self::ghost_count(local_bytes)],
             frames_total: frames,
-            frames_target: frames / 2,
+            frames_target: (frames / 2).min(frames_max),
+            frames_max,
             cache_hits: 0,
             log_hits: 0,
         }
@@ -81,8 +85,8 @@ impl Cache {
         } else if log > cache + cache / 8 {
             self.frames_target = self.frames_target.saturating_sub(step);
         }
-        let (low, high) = (self.frames_total / 8, self.frames_total * 3 / 4);
-        self.frames_target = self.frames_target.clamp(low, high);
+        let least = (self.frames_total / 8).min(self.frames_max);
+        self.frames_target = self.frames_target.clamp(least, self.frames_max);
         self.cache_hits = 0;
         self.log_hits = 0;
     }
@@ -176,7 +180,10 @@ impl<E: Endpoint> Shard<E> {
         record: &[u8],
     ) {
         let home = slot.address();
-        if slot.class().units().is_none() || !self.cache.seen_before(home) {
+        if self.knobs.cache_percent == 0
+            || slot.class().units().is_none()
+            || !self.cache.seen_before(home)
+        {
             return;
         }
         if let Some(address) = self.copy_into_cache(hash, slot, home, record) {

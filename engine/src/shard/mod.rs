@@ -54,7 +54,7 @@ use self::stream::Streams;
 use self::tail::Tails;
 use self::victims::Victims;
 use crate::cipher::PageCipher;
-use crate::constants::{SEGMENT_BYTES, UNIT_BYTES};
+use crate::constants::{BATCH_MAX, SEGMENT_BYTES, UNIT_BYTES};
 use crate::error::Error;
 use crate::figures::CoreFigures;
 use crate::index::Index;
@@ -90,7 +90,18 @@ pub(crate) struct ShardOptions<E> {
     /// Its own share of far memory, on the nodes that `endpoint` leads to.
     pub(crate) extents: Extents,
     pub(crate) figures: Arc<CoreFigures>,
-    pub(crate) read_ahead: bool,
+    pub(crate) knobs: Knobs,
+}
+
+/// Settings that change how a shard works and nothing that it answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Knobs {
+    /// Requests whose cache misses are overlapped, 1 to [`BATCH_MAX`].
+    pub(crate) batch: usize,
+    /// The most page frames that the read cache may take, in percent; 0 is no read cache.
+    pub(crate) cache_percent: u8,
+    /// Chunks that are kept ahead of all walks together; 0 is no reading ahead.
+    pub(crate) read_ahead_chunks: u32,
 }
 
 /// What a work request was posted for.
@@ -146,7 +157,7 @@ pub(crate) struct Shard<E: Endpoint> {
     figures: Arc<CoreFigures>,
     hot_keys: HotKeys,
     streams: Streams,
-    read_ahead: bool,
+    knobs: Knobs,
     flights: Flights,
     /// Flights whose next step must be tried again.
     again: VecDeque<u32>,
@@ -219,6 +230,11 @@ impl<E: Endpoint> Shard<E> {
             + waiting as u64
     }
 
+    /// Requests whose cache misses it overlaps.
+    pub(crate) fn batch(&self) -> usize {
+        self.knobs.batch
+    }
+
     /// Lays out the arena and builds an empty shard.
     ///
     /// # Errors
@@ -227,6 +243,10 @@ impl<E: Endpoint> Shard<E> {
     pub(crate) fn new(mut options: ShardOptions<E>) -> Result<Self, Error> {
         let page_bytes = options.page_bytes as usize;
         let layout = Layout::of(options.local_bytes, options.page_bytes);
+        assert!(
+            (1..=BATCH_MAX).contains(&options.knobs.batch),
+            "the configuration was checked"
+        );
         let registered = options.endpoint.register(Arc::clone(&options.arena));
         let key: LocalKey = registered.map_err(|error| Error::Memory {
             reason: error.to_string(),
@@ -276,13 +296,17 @@ impl<E: Endpoint> Shard<E> {
             cipher: options.cipher,
             figures: options.figures,
             hot_keys,
-            streams: Streams::new(streams_offset as u64, layout.chunk_bytes),
-            read_ahead: options.read_ahead,
+            streams: Streams::new(
+                streams_offset as u64,
+                layout.chunk_bytes,
+                options.knobs.read_ahead_chunks,
+            ),
+            knobs: options.knobs,
             flights: Flights::new(FLIGHTS, PARKED),
             again: VecDeque::with_capacity(FLIGHTS as usize),
             sealed: VecDeque::with_capacity(frames),
             clean: VecDeque::with_capacity(frames),
-            cache: Cache::new(frames, options.local_bytes),
+            cache: Cache::new(frames, options.knobs.cache_percent, options.local_bytes),
             flusher,
             compactor: Compactor::new(),
             victims: Victims::new(nodes),

@@ -1,5 +1,7 @@
 //! Serving requests: find the record, change or answer it, or say what must be fetched first.
 
+use std::mem::MaybeUninit;
+
 use farcore_rdma::Endpoint;
 
 use super::Shard;
@@ -10,15 +12,13 @@ use super::room::NoRoom;
 use super::stream::ChunkId;
 use super::tail::TailKind;
 use super::wait::Source;
+use crate::constants::BATCH_MAX;
 use crate::error::Error;
 use crate::index::{Position, Slot};
 use crate::log::record;
 use crate::log::{Address, SizeClass};
 use crate::operation::{Answer, Operation, Version};
 use crate::routing::IndexHash;
-
-/// Requests whose cache misses are overlapped.
-const BATCH: usize = 32;
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,10 +44,11 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl Answers,
     ) -> usize {
         let mut consumed = 0;
-        for batch in requests.chunks(BATCH) {
-            let mut hints = [Hint::None; BATCH];
+        let mut hints = [const { MaybeUninit::uninit() }; BATCH_MAX];
+        for batch in requests.chunks(self.knobs.batch) {
             let insertions = self.index.insertions();
-            if batch.len() > 1 {
+            let overlapped = batch.len() > 1;
+            if overlapped {
                 if !prefetched {
                     for request in batch {
                         self.index.prefetch(request.hash);
@@ -55,7 +56,7 @@ impl<E: Endpoint> Shard<E> {
                 }
                 let mut probes = 0;
                 for (request, hint) in batch.iter().zip(&mut hints) {
-                    *hint = self.look_ahead(request.hash, &mut probes);
+                    hint.write(self.look_ahead(request.hash, &mut probes));
                 }
                 self.figures.counters.index_probes.add(probes);
             }
@@ -64,10 +65,11 @@ impl<E: Endpoint> Shard<E> {
                 let request = &batch[place];
                 self.hot_keys.note(request.hash.0, request.operation.key());
             }
-            for (request, &hint) in batch.iter().zip(&hints) {
+            for (request, hint) in batch.iter().zip(&hints) {
                 // An insertion since then may have been of this key, or have moved its slot.
-                let hint = if self.index.insertions() == insertions {
-                    hint
+                let hint = if overlapped && self.index.insertions() == insertions {
+                    // SAFETY: each request of this batch had its hint written above.
+                    unsafe { hint.assume_init() }
                 } else {
                     Hint::None
                 };

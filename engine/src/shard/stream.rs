@@ -22,7 +22,7 @@ use super::pages::PageState;
 use super::request::Answers;
 use super::tail::HEADER_UNITS;
 use super::{Errand, Shard};
-use crate::constants::{UNIT, UNIT_BYTES};
+use crate::constants::{READ_AHEAD_CHUNKS_MAX, UNIT, UNIT_BYTES};
 
 /// Accesses in order before a walk is believed.
 const STREAK_MIN: u32 = 4;
@@ -34,8 +34,6 @@ const GAP_UNITS: u32 = 256;
 const STREAMS: usize = 8;
 /// Buffers for chunks; all streams share them.
 const CHUNKS: usize = 16;
-/// Chunks that are kept ahead of all walks together; the others serve those that lag behind.
-const AHEAD_MAX: u32 = 12;
 /// First chunk of a stream, in units.
 const FIRST_CHUNK_UNITS: u32 = 512;
 /// Chunks of a stream overlap by this, or by its longest record: one that lies across the end is whole in the next.
@@ -56,7 +54,8 @@ const BEGINNING: u64 = 1 << 16;
 /// The owner of a chunk whose stream is gone.
 const NOBODY: usize = STREAMS;
 
-const _: () = assert!((AHEAD_MAX as usize) < CHUNKS && CHUNKS <= 1 << 8);
+// Those that are not kept ahead serve walks that lag behind.
+const _: () = assert!((READ_AHEAD_CHUNKS_MAX as usize) < CHUNKS && CHUNKS <= 1 << 8);
 const _: () =
     assert!(OVERLAP_UNITS <= OVERLAP_UNITS_MAX && OVERLAP_UNITS + GAP_UNITS < FIRST_CHUNK_UNITS);
 
@@ -217,8 +216,8 @@ impl Stream {
         self.next = place.end();
     }
 
-    fn deepen(&mut self) {
-        self.depth = (self.depth * 2).min(AHEAD_MAX);
+    fn deepen(&mut self, ahead_max: u32) {
+        self.depth = (self.depth * 2).min(ahead_max);
     }
 }
 
@@ -250,11 +249,14 @@ pub(crate) struct Streams {
     recent: ChunkId,
     clock: u64,
     chunk_units_max: u32,
+    /// Chunks that are kept ahead of all walks together; 0 is no reading ahead.
+    ahead_max: u32,
 }
 
 impl Streams {
     /// Streams with their buffers, laid out from `offset` in the region.
-    pub(crate) fn new(offset: u64, chunk_bytes: u32) -> Self {
+    pub(crate) fn new(offset: u64, chunk_bytes: u32, ahead_max: u32) -> Self {
+        debug_assert!(ahead_max <= READ_AHEAD_CHUNKS_MAX);
         let mut chunks = [Chunk::default(); CHUNKS];
         for (chunk, place) in chunks.iter_mut().zip(0u64..) {
             chunk.owner = NOBODY;
@@ -266,6 +268,7 @@ impl Streams {
             recent: ChunkId(0),
             clock: 0,
             chunk_units_max: chunk_bytes / UNIT,
+            ahead_max,
         }
     }
 
@@ -323,7 +326,7 @@ impl Streams {
         // Everybody waits for the first one.
         if !arrived && !chunk.stalled && chunk.at > BEGINNING {
             chunk.stalled = true;
-            stream.deepen();
+            stream.deepen(self.ahead_max);
         }
         Some(chunk.owner)
     }
@@ -402,7 +405,7 @@ impl Streams {
         if at > stream.cursor {
             stream.cursor = at;
             stream.pass(place);
-            stream.deepen();
+            stream.deepen(self.ahead_max);
         }
         Some(index)
     }
@@ -464,7 +467,7 @@ impl Streams {
                 && self.clock - stream.stamp < STALE
         });
         let count = u32::try_from(others.count()).unwrap_or(u32::MAX);
-        (AHEAD_MAX / (count + 1)).max(1)
+        (self.ahead_max / (count + 1)).max(1)
     }
 
     /// True if too little was used of the chunks that a stream's walk has passed.
@@ -635,11 +638,10 @@ impl<E: Endpoint> Shard<E> {
 
     /// Looks for a far record in the chunks that were read ahead.
     pub(super) fn locate(&self, place: Place) -> Located {
-        if self.read_ahead {
-            self.streams.locate(place)
-        } else {
-            Located::Miss
+        if self.knobs.read_ahead_chunks == 0 {
+            return Located::Miss;
         }
+        self.streams.locate(place)
     }
 
     /// Notes an access to a chunk, and reads on if the walk has come near enough to the end of what was read.
@@ -651,7 +653,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Notes an access that no chunk holds; when it is of a stream, or makes one, answers the chunk to wait for.
     pub(super) fn stream_missed(&mut self, place: Place) -> Option<ChunkId> {
-        if !self.read_ahead {
+        if self.knobs.read_ahead_chunks == 0 {
             return None;
         }
         let page = self.pages.get(place.page);

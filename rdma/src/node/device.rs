@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::endpoint::Endpoint;
+use crate::fabric::FabricOptions;
 use crate::memory;
 use crate::pool::DeviceSwap;
 use crate::region::{Lock, Region, RegionOptions};
 use crate::verbs::{
-    Access, CompletionQueue, Context, Domain, EndpointOptions, MemoryRegion, QueuePair,
-    VerbsEndpoint, VerbsError,
+    Access, CompletionQueue, Context, Domain, MemoryRegion, QueuePair, VerbsEndpoint, VerbsError,
 };
 use crate::verbs_options::VerbsOptions;
 use crate::work::{
@@ -121,13 +121,13 @@ impl Loopback {
     ) -> Result<Self, VerbsError> {
         let mut endpoint = VerbsEndpoint::on(
             context,
-            &EndpointOptions {
+            &FabricOptions {
                 verbs: options.clone(),
                 queues: 2,
                 depth: 1,
                 limit_ns: u64::MAX,
-                access: Access::Remote,
             },
+            Access::Remote,
         )?;
         let refused = |what: String| VerbsError::Refused {
             what: "no memory for its own swaps",

@@ -20,27 +20,12 @@ use super::queue::{Mark, Piece, QUEUES_MAX, Queue};
 use super::queue_pair::QueuePair;
 use super::status::status_of;
 use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
+use crate::fabric::FabricOptions;
 use crate::region::Region;
-use crate::verbs_options::VerbsOptions;
 use crate::work::{Completion, LocalKey, RemoteKey, RemoteSlice, Status, Work, WorkRequest};
 
 /// Completions taken from the device at once.
 const BATCH: usize = 32;
-
-/// What an endpoint is made with.
-#[derive(Clone, Debug)]
-pub struct EndpointOptions {
-    /// Device and queue pairs.
-    pub verbs: VerbsOptions,
-    /// Queue pairs.
-    pub queues: usize,
-    /// Requests that each holds, and as many receives.
-    pub depth: usize,
-    /// How long a peer may leave everything unanswered before it counts as lost, in nanoseconds.
-    pub limit_ns: u64,
-    /// Whether peers may reach the memory that is registered here.
-    pub access: Access,
-}
 
 /// A region with its token beside it: a request looks at this alone.
 #[derive(Debug)]
@@ -80,20 +65,25 @@ pub struct VerbsEndpoint {
 }
 
 impl VerbsEndpoint {
-    /// Opens the device, with queue pairs that are not yet connected.
+    /// Opens the device, with queue pairs that are not yet connected; `access` says whether peers may reach the memory that
+    /// is registered here.
     ///
     /// # Errors
     /// [`VerbsError`] names what is missing, or the limit and the value.
-    pub fn open(options: &EndpointOptions) -> Result<Self, VerbsError> {
+    pub fn open(options: &FabricOptions, access: Access) -> Result<Self, VerbsError> {
         let context = Context::open(&options.verbs)?;
-        Self::on(&context, options)
+        Self::on(&context, options, access)
     }
 
     /// The same on a device that is open.
     ///
     /// # Errors
     /// As [`VerbsEndpoint::open`].
-    pub fn on(context: &Arc<Context>, options: &EndpointOptions) -> Result<Self, VerbsError> {
+    pub fn on(
+        context: &Arc<Context>,
+        options: &FabricOptions,
+        access: Access,
+    ) -> Result<Self, VerbsError> {
         let over = |what, asked: usize, limit: usize| VerbsError::Limit {
             what,
             asked: asked as u64,
@@ -120,21 +110,21 @@ impl VerbsEndpoint {
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
         let completion_queue = CompletionQueue::new(context, entries)?;
         let mut objects = Objects::default();
-        let full = |_| over("the number of objects", 1, 0);
         let domain_token = DomainToken {
-            handle: objects.domains.insert(Arc::clone(&domain)).map_err(full)?,
+            handle: first(&mut objects.domains, Arc::clone(&domain)),
         };
-        let full = |_| over("the number of objects", 1, 0);
-        let held = Arc::clone(&completion_queue);
         let completion_queue_token = CompletionQueueToken {
-            handle: objects.completion_queues.insert(held).map_err(full)?,
+            handle: first(
+                &mut objects.completion_queues,
+                Arc::clone(&completion_queue),
+            ),
             entries,
         };
         let adapter = Rc::new(Adapter::new(
             domain,
             completion_queue,
             options.verbs.clone(),
-            options.access,
+            access,
             depth,
         ));
         let queue = |index| {
@@ -234,6 +224,14 @@ impl VerbsEndpoint {
     pub fn queue_pair(&self, queue: usize) -> Option<QueuePairToken> {
         self.queues[queue].token()
     }
+}
+
+/// Takes the first object into a new table.
+fn first<T: Named>(table: &mut Table<T>, object: T) -> Handle {
+    let Ok(handle) = table.insert(object) else {
+        unreachable!("an empty table has room");
+    };
+    handle
 }
 
 fn one_sided(

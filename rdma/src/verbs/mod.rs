@@ -26,7 +26,7 @@ pub use berth::{Adapter, Berth, Connected};
 pub use context::{
     Access, CompletionQueue, Context, DeviceEvent, DeviceLimits, Domain, MemoryRegion, Port,
 };
-pub use endpoint::{EndpointOptions, VerbsEndpoint};
+pub use endpoint::VerbsEndpoint;
 pub use error::VerbsError;
 pub(crate) use exchange::answer;
 pub use exchange::{accept_peer, connect as connect_by_exchange};

@@ -78,6 +78,37 @@ struct Entry {
     signalled: bool,
 }
 
+/// A raw request of either kind, which names its buffer and its successor.
+trait Link: Sized {
+    fn link(&mut self, place: *mut ffi::ibv_sge, next: *mut Self);
+}
+
+impl Link for ffi::ibv_send_wr {
+    fn link(&mut self, place: *mut ffi::ibv_sge, next: *mut Self) {
+        (self.sg_list, self.next) = (place, next);
+        if next.is_null() {
+            // I2.
+            self.send_flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+        }
+    }
+}
+
+impl Link for ffi::ibv_recv_wr {
+    fn link(&mut self, place: *mut ffi::ibv_sge, next: *mut Self) {
+        (self.sg_list, self.next) = (place, next);
+    }
+}
+
+/// How much of a chain the device took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rung {
+    All,
+    /// What came before a request that it refused.
+    Some,
+    /// It does not say.
+    Doubtful,
+}
+
 /// One of the two queues: entries in order, with the raw requests that are built in place.
 struct Chain<W> {
     entries: Box<[Entry]>,
@@ -128,6 +159,51 @@ impl<W> Chain<W> {
         let entry = self.entries[self.slot(self.oldest)];
         self.oldest += 1;
         entry
+    }
+
+    /// Chains a request that was built elsewhere; it must have room.
+    fn push(&mut self, entry: Entry, piece: Piece, request: W) {
+        let slot = self.slot(self.next);
+        self.entries[slot] = entry;
+        self.places[slot] = ffi::ibv_sge {
+            addr: piece.address,
+            length: piece.bytes,
+            lkey: piece.lkey,
+        };
+        self.requests[slot] = MaybeUninit::new(request);
+        self.next += 1;
+    }
+
+    /// Shows the device what was chained since the last time, as one list of requests that ends with null.
+    fn ring(&mut self, post: impl FnOnce(*mut W) -> Result<(), *mut W>) -> Rung
+    where
+        W: Link,
+    {
+        for number in self.rung..self.next {
+            let (slot, after) = (self.slot(number), self.slot(number + 1));
+            let next = if number + 1 < self.next {
+                self.requests[after].as_mut_ptr()
+            } else {
+                std::ptr::null_mut()
+            };
+            let place = &raw mut self.places[slot];
+            // SAFETY: every slot of the range was filled in when it was chained.
+            unsafe { self.requests[slot].assume_init_mut() }.link(place, next);
+        }
+        let first = self.slot(self.rung);
+        match post(self.requests[first].as_mut_ptr()) {
+            Ok(()) => {
+                self.rung = self.next;
+                Rung::All
+            }
+            Err(refused) if refused.is_null() => Rung::Doubtful,
+            Err(refused) => {
+                self.rung = (self.rung..self.next)
+                    .find(|&number| self.requests[self.slot(number)].as_ptr() == refused)
+                    .unwrap_or(self.rung);
+                Rung::Some
+            }
+        }
     }
 
     /// The number whose low bits these are, if such a request is with the device.
@@ -249,20 +325,9 @@ impl Queue {
         piece: Piece,
         fill: impl FnOnce(&mut ffi::ibv_send_wr),
     ) {
-        let chain = &mut self.sends;
-        let slot = chain.slot(chain.next);
-        chain.entries[slot] = Entry {
-            id,
-            bytes: piece.bytes,
-            signalled,
-        };
-        chain.places[slot] = ffi::ibv_sge {
-            addr: piece.address,
-            length: piece.bytes,
-            lkey: piece.lkey,
-        };
         // SAFETY: numbers, pointers and unions of numbers, for which zero is a value.
         let mut request: ffi::ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
+        let chain = &mut self.sends;
         request.wr_id = Mark::new(Side::Send, self.index, chain.next).bits();
         request.num_sge = i32::from(piece.bytes > 0);
         if piece.inline {
@@ -272,46 +337,36 @@ impl Queue {
             request.send_flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
         }
         fill(&mut request);
-        use ffi::ibv_wr_opcode as opcode;
-        let reads = matches!(
-            request.opcode,
-            opcode::IBV_WR_RDMA_READ
-                | opcode::IBV_WR_ATOMIC_CMP_AND_SWP
-                | opcode::IBV_WR_ATOMIC_FETCH_AND_ADD
-        );
         let under_way = self.last_read.is_some_and(|number| number >= chain.oldest);
-        if under_way && request.opcode != opcode::IBV_WR_RDMA_READ {
-            // A lost answer is read again, and must not be what came after the request.
+        if under_way && !may_overtake_reads(request.opcode) {
             request.send_flags |= ffi::ibv_send_flags::IBV_SEND_FENCE.0;
         }
-        if reads {
+        if is_read(request.opcode) {
             self.last_read = Some(chain.next);
         }
-        chain.requests[slot] = MaybeUninit::new(request);
-        chain.next += 1;
+        let entry = Entry {
+            id,
+            bytes: piece.bytes,
+            signalled,
+        };
+        chain.push(entry, piece, request);
     }
 
     /// Chains a receive; it must have room.
     pub(super) fn push_receive(&mut self, id: WorkId, piece: Piece) {
         let chain = &mut self.receives;
-        let slot = chain.slot(chain.next);
-        chain.entries[slot] = Entry {
-            id,
-            bytes: piece.bytes,
-            signalled: true,
-        };
-        chain.places[slot] = ffi::ibv_sge {
-            addr: piece.address,
-            length: piece.bytes,
-            lkey: piece.lkey,
-        };
-        chain.requests[slot] = MaybeUninit::new(ffi::ibv_recv_wr {
+        let request = ffi::ibv_recv_wr {
             wr_id: Mark::new(Side::Receive, self.index, chain.next).bits(),
             next: std::ptr::null_mut(),
             sg_list: std::ptr::null_mut(),
             num_sge: i32::from(piece.bytes > 0),
-        });
-        chain.next += 1;
+        };
+        let entry = Entry {
+            id,
+            bytes: piece.bytes,
+            signalled: true,
+        };
+        chain.push(entry, piece, request);
     }
 
     /// Hands both chains to the device, each with one doorbell. What is chained on a failed queue pair completes as flushed.
@@ -320,73 +375,32 @@ impl Queue {
         let Some(queue_pair) = pair.filter(|_| !self.failed) else {
             return;
         };
-        let (mut refused, mut doubtful) = (false, false);
-        let chain = &mut self.receives;
-        if chain.rung < chain.next {
-            for number in chain.rung..chain.next {
-                let slot = chain.slot(number);
-                let after = chain.slot(number + 1);
-                let follows = number + 1 < chain.next;
-                let next = chain.requests[after].as_mut_ptr();
-                let place = &raw mut chain.places[slot];
-                // SAFETY: every slot of the range was filled in when it was chained.
-                let request = unsafe { chain.requests[slot].assume_init_mut() };
-                request.sg_list = place;
-                request.next = if follows { next } else { std::ptr::null_mut() };
-            }
-            let first = chain.slot(chain.rung);
-            // SAFETY: the chain was just linked and ends with null; the endpoint keeps the buffers' regions, and whoever
-            // posted leaves the buffers alone until they complete.
-            let posted = unsafe { queue_pair.post_receive(chain.requests[first].as_mut_ptr()) };
-            match posted {
-                Ok(()) => chain.rung = chain.next,
-                Err(at) => {
-                    chain.rung = taken(chain, at);
-                    refused = true;
-                    doubtful |= at.is_null();
-                }
-            }
+        let mut outcomes = [Rung::All; 2];
+        if self.receives.rung < self.receives.next {
+            outcomes[0] = self.receives.ring(|first| {
+                // SAFETY: the chain was just linked and ends with null; the endpoint keeps the buffers' regions, and
+                // whoever posted leaves the buffers alone until they complete.
+                unsafe { queue_pair.post_receive(first) }
+            });
         }
-        let chain = &mut self.sends;
-        if chain.rung < chain.next {
-            for number in chain.rung..chain.next {
-                let slot = chain.slot(number);
-                let after = chain.slot(number + 1);
-                let follows = number + 1 < chain.next;
-                let next = chain.requests[after].as_mut_ptr();
-                let place = &raw mut chain.places[slot];
-                // SAFETY: every slot of the range was filled in when it was chained.
-                let request = unsafe { chain.requests[slot].assume_init_mut() };
-                request.sg_list = place;
-                request.next = if follows { next } else { std::ptr::null_mut() };
-                if !follows {
-                    request.send_flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
-                }
-            }
-            let first = chain.slot(chain.rung);
+        if self.sends.rung < self.sends.next {
             self.silent_since_ns.get_or_insert(now_ns);
             // SAFETY: as for the receives.
-            let posted = unsafe { queue_pair.post_send(chain.requests[first].as_mut_ptr()) };
-            match posted {
-                Ok(()) => chain.rung = chain.next,
-                Err(at) => {
-                    chain.rung = taken(chain, at);
-                    refused = true;
-                    doubtful |= at.is_null();
-                }
-            }
+            let post = |first| unsafe { queue_pair.post_send(first) };
+            outcomes[1] = self.sends.ring(post);
         }
-        if refused || doubtful {
-            tracing::warn!(
-                queue = self.index,
-                "the device did not take a request: its queue pair is ended"
-            );
-            if doubtful {
-                // Nobody says what was taken: it is destroyed before its requests complete.
-                self.give_up(pairs);
-            } else {
-                self.fail(pairs);
-            }
+        if outcomes == [Rung::All; 2] {
+            return;
+        }
+        tracing::warn!(
+            queue = self.index,
+            "the device did not take a request: its queue pair is ended"
+        );
+        if outcomes.contains(&Rung::Doubtful) {
+            // Nobody says what was taken: it is destroyed before its requests complete.
+            self.give_up(pairs);
+        } else {
+            self.fail(pairs);
         }
     }
 
@@ -527,9 +541,103 @@ impl Queue {
     }
 }
 
-/// How far the device took a chain, whose first refused request is given.
-fn taken<W>(chain: &Chain<W>, refused: *mut W) -> u64 {
-    (chain.rung..chain.next)
-        .find(|&number| chain.requests[chain.slot(number)].as_ptr() == refused.cast_const())
-        .unwrap_or(chain.rung)
+/// The far side answers it with data.
+fn is_read(opcode: ffi::ibv_wr_opcode::Type) -> bool {
+    use ffi::ibv_wr_opcode as opcodes;
+    matches!(
+        opcode,
+        opcodes::IBV_WR_RDMA_READ
+            | opcodes::IBV_WR_ATOMIC_CMP_AND_SWP
+            | opcodes::IBV_WR_ATOMIC_FETCH_AND_ADD
+    )
+}
+
+/// Only a READ may be done while earlier ones are under way: a lost answer is read again, and must not be what came after
+/// the request.
+fn may_overtake_reads(opcode: ffi::ibv_wr_opcode::Type) -> bool {
+    opcode == ffi::ibv_wr_opcode::IBV_WR_RDMA_READ
+}
+
+#[cfg(test)]
+mod tests {
+    use ffi::ibv_wr_opcode as opcodes;
+
+    use super::*;
+
+    #[test]
+    fn whatever_changes_memory_waits_for_reads() {
+        for (opcode, read, overtakes) in [
+            (opcodes::IBV_WR_RDMA_READ, true, true),
+            (opcodes::IBV_WR_RDMA_WRITE, false, false),
+            (opcodes::IBV_WR_RDMA_WRITE_WITH_IMM, false, false),
+            (opcodes::IBV_WR_SEND, false, false),
+            (opcodes::IBV_WR_ATOMIC_CMP_AND_SWP, true, false),
+            (opcodes::IBV_WR_ATOMIC_FETCH_AND_ADD, true, false),
+        ] {
+            assert_eq!(
+                (is_read(opcode), may_overtake_reads(opcode)),
+                (read, overtakes)
+            );
+        }
+    }
+
+    /// What a device is shown, as numbers.
+    fn shown(mut request: *mut ffi::ibv_send_wr) -> Vec<(u64, bool)> {
+        let mut seen = Vec::new();
+        // SAFETY: the chain was just linked and ends with null.
+        while let Some(one) = unsafe { request.as_ref() } {
+            let signalled = one.send_flags & ffi::ibv_send_flags::IBV_SEND_SIGNALED.0 != 0;
+            seen.push((one.wr_id, signalled));
+            request = one.next;
+        }
+        seen
+    }
+
+    #[test]
+    fn a_chain_goes_round_and_its_last_request_is_signalled() {
+        let mut chain = Chain::new(4);
+        let push = |chain: &mut Chain<ffi::ibv_send_wr>, number: u64| {
+            let piece = Piece {
+                address: 0,
+                bytes: 1,
+                lkey: 0,
+                inline: false,
+            };
+            let entry = Entry {
+                id: WorkId(number),
+                bytes: 1,
+                signalled: false,
+            };
+            // SAFETY: as in `Queue::push`.
+            let mut request: ffi::ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
+            request.wr_id = number;
+            chain.push(entry, piece, request);
+        };
+        for number in 0..3 {
+            push(&mut chain, number);
+        }
+        let rung = chain.ring(|first| {
+            assert_eq!(shown(first), [(0, false), (1, false), (2, true)]);
+            Ok(())
+        });
+        assert_eq!((rung, chain.rung), (Rung::All, 3));
+        for _ in 0..3 {
+            chain.take_oldest();
+        }
+        for number in 3..7 {
+            push(&mut chain, number);
+        }
+        assert_eq!(chain.room(), 0);
+        // The device takes two of four, and says which it did not.
+        let rung = chain.ring(|first| {
+            assert_eq!(
+                shown(first),
+                [(3, false), (4, false), (5, false), (6, true)]
+            );
+            // SAFETY: the chain has four requests.
+            Err(unsafe { (*(*first).next).next })
+        });
+        assert_eq!((rung, chain.rung), (Rung::Some, 5));
+        assert_eq!(chain.ring(|_| Err(std::ptr::null_mut())), Rung::Doubtful);
+    }
 }

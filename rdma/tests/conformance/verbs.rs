@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use farcore_rdma::tcp::{ConnectRequest, Purpose, TcpAcceptor, TcpAddress};
 use farcore_rdma::verbs::{
-    Access, CmEvent, CmListener, Connected, Context, EndpointOptions, VerbsEndpoint, accept_peer,
-    connect_by_cm, connect_by_exchange,
+    Access, CmEvent, CmListener, Connected, Context, VerbsEndpoint, accept_peer, connect_by_cm,
+    connect_by_exchange,
 };
-use farcore_rdma::{Completion, Endpoint, QueuePairState, RemoteKey, VerbsOptions, rdma_devices};
+use farcore_rdma::{
+    Completion, Endpoint, FabricOptions, QueuePairState, RemoteKey, VerbsOptions, rdma_devices,
+};
 
 use super::fixture::{Bench, DEPTH, Fixture, REGION_BYTES, region};
 
@@ -40,14 +42,13 @@ fn options() -> VerbsOptions {
 }
 
 fn endpoint(context: &Arc<Context>, access: Access) -> VerbsEndpoint {
-    let options = EndpointOptions {
+    let options = FabricOptions {
         verbs: options(),
         queues: 2,
         depth: DEPTH,
         limit_ns: SILENCE_NS,
-        access,
     };
-    VerbsEndpoint::on(context, &options).expect("an endpoint")
+    VerbsEndpoint::on(context, &options, access).expect("an endpoint")
 }
 
 /// An address of the device's interface: RDMA-CM knows devices by those.

@@ -172,6 +172,8 @@ impl Far {
 
 #[cfg(test)]
 mod tests {
+    use farcore_tuning::Profile;
+
     use super::*;
     use crate::plan::{EngineName, Scenario};
 
@@ -191,6 +193,7 @@ mod tests {
             far_nodes: 1,
             far_latency_ns: 10,
             window: 1,
+            profile: Profile::default(),
             encrypt: true,
             prefault: false,
             seed: 0,

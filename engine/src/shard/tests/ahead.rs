@@ -3,7 +3,8 @@
 use farcore_rdma::LinkModel;
 use farcore_tuning::ShardSnapshot;
 
-use super::{House, Owned, Random, Setting, seeds};
+use super::{House, Knobs, Owned, Random, Setting, seeds};
+use crate::constants::READ_AHEAD_CHUNKS_MAX;
 use crate::operation::Operation;
 
 /// A round trip of a thousand times what a local request costs.
@@ -25,7 +26,16 @@ struct Cost {
 
 /// A house whose first half of keys is far, in the order of the keys.
 fn house(latency_ns: u64) -> House {
+    house_ahead(latency_ns, READ_AHEAD_CHUNKS_MAX)
+}
+
+/// The same, with so many chunks read ahead at most.
+fn house_ahead(latency_ns: u64, read_ahead_chunks: u32) -> House {
     let mut house = House::new(&Setting {
+        knobs: Knobs {
+            read_ahead_chunks,
+            ..Setting::default().knobs
+        },
         far_bytes: 32 << 20,
         link: LinkModel {
             latency_ns,
@@ -86,6 +96,21 @@ fn a_walk_over_a_long_link_reads_ahead_as_far_as_it_gets_in_a_round_trip() {
     );
     // Its window alone would take 312 of them.
     assert!(cost.round_trips <= 80, "{cost:?}");
+}
+
+#[test]
+fn a_walk_reads_no_farther_ahead_than_the_knob_says() {
+    let costs = [0, 1, 3, READ_AHEAD_CHUNKS_MAX].map(|chunks| {
+        let mut house = house_ahead(LATENCY_NS, chunks);
+        walk(&mut house, 0..KEYS / 2)
+    });
+    assert!(costs[0].reads >= costs[0].records, "{:?}", costs[0]);
+    for pair in costs.windows(2) {
+        assert!(pair[1].round_trips < pair[0].round_trips, "{costs:?}");
+    }
+    // One of 8 KiB, which holds 36 records, is under way while the one before is used.
+    let least = KEYS / 2 / 36 / 2;
+    assert!(costs[1].round_trips > least, "{costs:?}");
 }
 
 #[test]

@@ -26,8 +26,11 @@ use farcore_rdma::{
 
 use self::wire::Wire;
 use super::pages::{PageKind, PageState};
-use super::{Answers, Extents, LaneId, NodeId, QUEUES_PER_NODE, Request, Shard, ShardOptions};
+use super::{
+    Answers, Extents, Knobs, LaneId, NodeId, QUEUES_PER_NODE, Request, Shard, ShardOptions,
+};
 use crate::cipher::{EncryptionKey, PageCipher};
+use crate::config::Config;
 use crate::error::Error;
 use crate::operation::{Answer, Operation};
 use crate::routing::Hasher128;
@@ -117,6 +120,7 @@ struct Setting {
     link: LinkModel,
     cipher: bool,
     keys_expected: u64,
+    knobs: Knobs,
     /// Nodes are lost and come back at random.
     outages: Option<Outages>,
     /// No record is too long for a size class: the accounts are exact.
@@ -134,6 +138,7 @@ impl Default for Setting {
             link: LinkModel::default(),
             cipher: false,
             keys_expected: 1_000,
+            knobs: Config::default().knobs(),
             outages: None,
             short: false,
             sabotage: None,
@@ -186,7 +191,7 @@ impl House {
             arena: region(setting.local_bytes),
             extents,
             figures: Arc::new(CoreFigures::new(setting.nodes)),
-            read_ahead: true,
+            knobs: setting.knobs,
         })
         .unwrap();
         Self {

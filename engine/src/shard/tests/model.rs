@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use farcore_rdma::{FaultPlan, LinkModel};
 
-use super::{House, Owned, Random, Setting, run, seeds, value};
+use super::{House, Knobs, LANE, Owned, Random, Request, Setting, run, seeds, value};
+use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX};
 use crate::index::{Position, Slot};
 use crate::log::record::LocalRecord;
 use crate::operation::Operation;
@@ -17,6 +18,105 @@ fn model_at_zero_latency() {
         assert!(seen.pages_evicted > 0, "nothing was evicted: {seen:?}");
         assert!(seen.far_reads > 0 && seen.cache_copies > 0, "{seen:?}");
         assert!(seen.compaction_pages > 0, "{seen:?}");
+    }
+}
+
+#[test]
+fn model_with_every_knob_at_an_end() {
+    for (seed, batch) in seeds().into_iter().zip([1, 2, BATCH_MAX]) {
+        let low = Knobs {
+            batch,
+            cache_percent: 0,
+            read_ahead_chunks: 0,
+        };
+        let high = Knobs {
+            batch,
+            cache_percent: CACHE_PERCENT_MAX,
+            read_ahead_chunks: 1,
+        };
+        let with = |knobs| Setting {
+            knobs,
+            ..Setting::default()
+        };
+        let house = run(seed, &with(low), 40_000, 6_000, false);
+        let seen = house.shard.figures.counters.snapshot();
+        assert!(seen.far_reads > 0 && seen.pages_evicted > 0, "{seen:?}");
+        assert_eq!(seen.cache_copies, 0, "{seen:?}");
+        let house = run(seed, &with(high), 40_000, 6_000, false);
+        let seen = house.shard.figures.counters.snapshot();
+        assert!(seen.cache_copies > 0, "{seen:?}");
+    }
+}
+
+#[test]
+fn a_batch_is_at_most_what_the_knob_says() {
+    for batch in [1, 7, BATCH_MAX] {
+        let mut house = House::new(&Setting {
+            knobs: Knobs {
+                batch,
+                ..Setting::default().knobs
+            },
+            ..Setting::default()
+        });
+        let names: Vec<[u8; 8]> = (0..200u64).map(u64::to_le_bytes).collect();
+        let requests: Vec<_> = (0u64..)
+            .zip(&names)
+            .map(|(token, key)| Request {
+                hash: house.hasher.hash(key).index,
+                token,
+                operation: Operation::Put { key, value: b"v" },
+            })
+            .collect();
+        let served = house.shard.serve(LANE, &requests, false, &mut &house.inbox);
+        let batches = house.shard.figures.batches.snapshot();
+        assert_eq!(served, 200);
+        assert_eq!(batches.count(), 200usize.div_ceil(batch) as u64);
+        let sizes = (batches.quantile(0.0), batches.quantile(1.0));
+        assert_eq!(sizes.1, batch as u64, "{sizes:?}");
+    }
+}
+
+#[test]
+fn the_cache_takes_no_more_than_its_share() {
+    let copies = |cache_percent| {
+        let mut house = House::new(&Setting {
+            knobs: Knobs {
+                cache_percent,
+                ..Setting::default().knobs
+            },
+            far_bytes: 32 << 20,
+            ..Setting::default()
+        });
+        for key in 0..40_000u64 {
+            house.call(Operation::Put {
+                key: &key.to_le_bytes(),
+                value: &[7; 200],
+            });
+        }
+        // What is hot does not fit the share, and puts keep local memory short.
+        for round in 0..40_000u64 {
+            let key = (round * 7919 % 6_000).to_le_bytes();
+            let answer = house.call(Operation::Get { key: &key });
+            assert!(matches!(answer, Owned::Value(..)));
+            if round % 4 == 0 {
+                let key = (30_000 + round % 5_000).to_le_bytes();
+                house.call(Operation::Put {
+                    key: &key,
+                    value: &[7; 200],
+                });
+            }
+        }
+        (house.shard.cache.frames(), house.shard.arena.page_frames())
+    };
+    for percent in [0, 10, 40, 75] {
+        let (cache, all) = copies(percent);
+        // Beside its share, the cache has what was sealed since room was last made.
+        let most = all * usize::from(percent) / 100 + usize::from(percent > 0) * 2;
+        assert!(cache <= most, "{percent} %: {cache} of {all}");
+        assert!(
+            percent < 40 || cache * 8 > all,
+            "{percent} %: {cache} of {all}"
+        );
     }
 }
 

@@ -1,0 +1,210 @@
+//! The side that connects.
+
+#![allow(unsafe_code)] // calls librdmacm
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::ptr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use glommio::timer::Timer;
+
+use super::address::RawAddress;
+use super::events::{Channel, Event};
+use super::identifier::{Identifier, check, parameters};
+use super::{PACE, PRIVATE_BYTES};
+use crate::tcp::{ConnectError, ConnectRequest, Refusal, wire};
+use crate::verbs::berth::{Adapter, Connected, Line};
+use crate::verbs::ffi;
+use crate::verbs::queue_pair::QueuePairStep;
+
+/// Tells when the other side has gone.
+#[derive(Debug)]
+pub(in crate::verbs) struct CmLine {
+    // Dropped in this order (I2).
+    id: Identifier,
+    channel: Rc<Channel>,
+    dead: Cell<bool>,
+}
+
+impl CmLine {
+    pub(in crate::verbs) fn is_dead(&self) -> bool {
+        while let Ok(Some(event)) = self.channel.take() {
+            if matches!(
+                event.kind(),
+                ffi::rdma_cm_event_type::RDMA_CM_EVENT_DISCONNECTED
+                    | ffi::rdma_cm_event_type::RDMA_CM_EVENT_TIMEWAIT_EXIT
+                    | ffi::rdma_cm_event_type::RDMA_CM_EVENT_DEVICE_REMOVAL
+            ) && event.id() == self.id.raw()
+            {
+                self.dead.set(true);
+            }
+        }
+        self.dead.get()
+    }
+}
+
+impl Drop for CmLine {
+    fn drop(&mut self) {
+        // SAFETY: the identifier is alive; the other side is told.
+        unsafe { ffi::rdma_disconnect(self.id.raw()) };
+    }
+}
+
+/// Waits for one kind of event; others of a connection that is being made end it.
+async fn wait_for(channel: &Channel, wanted: u32) -> io::Result<Event> {
+    loop {
+        let Some(event) = channel.take()? else {
+            Timer::new(PACE).await;
+            continue;
+        };
+        if event.kind() == wanted {
+            return Ok(event);
+        }
+        use ffi::rdma_cm_event_type as kind;
+        let what = match event.kind() {
+            kind::RDMA_CM_EVENT_ADDR_ERROR => "no RDMA device leads to the address",
+            kind::RDMA_CM_EVENT_ROUTE_ERROR => "there is no route to the address",
+            kind::RDMA_CM_EVENT_UNREACHABLE => "nobody answers at the address",
+            kind::RDMA_CM_EVENT_REJECTED => {
+                return Err(rejection(&event));
+            }
+            _ => "the connection could not be made",
+        };
+        let status = event.status();
+        return Err(io::Error::new(
+            io::ErrorKind::ConnectionRefused,
+            format!("{what} (event {}, status {status})", event.kind()),
+        ));
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Rejected(Refusal);
+
+fn rejection(event: &Event) -> io::Error {
+    match wire::decode_reply(&event.private_data()) {
+        Ok(Some(refusal)) => io::Error::new(io::ErrorKind::ConnectionRefused, Rejected(refusal)),
+        _ => io::Error::new(
+            io::ErrorKind::ConnectionRefused,
+            "nobody listens there by RDMA-CM",
+        ),
+    }
+}
+
+/// The device that the route to an address leads over.
+///
+/// # Errors
+/// [`ConnectError`].
+pub async fn device_for(address: SocketAddr, limit: Duration) -> Result<String, ConnectError> {
+    let work = async {
+        let channel = Channel::new()?;
+        let id = Identifier::new(&channel)?;
+        resolve(&channel, &id, address, limit).await?;
+        id.device()
+            .ok_or_else(|| io::Error::other("no RDMA device leads to the address"))
+    };
+    bounded(address, limit, work).await
+}
+
+async fn resolve(
+    channel: &Channel,
+    id: &Identifier,
+    address: SocketAddr,
+    limit: Duration,
+) -> io::Result<()> {
+    let mut raw = RawAddress::new(address);
+    let limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: identifier and address are alive; the address is complete.
+    check(unsafe { ffi::rdma_resolve_addr(id.raw(), ptr::null_mut(), raw.as_mut_ptr(), limit) })?;
+    wait_for(
+        channel,
+        ffi::rdma_cm_event_type::RDMA_CM_EVENT_ADDR_RESOLVED,
+    )
+    .await?;
+    Ok(())
+}
+
+async fn bounded<T>(
+    address: SocketAddr,
+    limit: Duration,
+    work: impl Future<Output = io::Result<T>>,
+) -> Result<T, ConnectError> {
+    let work = async {
+        work.await.map_err(
+            |source| match source.get_ref().and_then(|inner| inner.downcast_ref()) {
+                Some(&Rejected(refusal)) => ConnectError::Refused { address, refusal },
+                None => ConnectError::Io { address, source },
+            },
+        )
+    };
+    futures_lite::future::or(work, async {
+        Timer::new(limit).await;
+        Err(ConnectError::TimedOut { address, limit })
+    })
+    .await
+}
+
+/// Connects a queue pair for an endpoint's berth.
+///
+/// # Errors
+/// [`ConnectError`].
+pub async fn connect(
+    adapter: &Rc<Adapter>,
+    address: SocketAddr,
+    request: &ConnectRequest,
+    limit: Duration,
+) -> Result<Connected, ConnectError> {
+    bounded(address, limit, begin(adapter, address, request, limit)).await
+}
+
+async fn begin(
+    adapter: &Rc<Adapter>,
+    address: SocketAddr,
+    request: &ConnectRequest,
+    limit: Duration,
+) -> io::Result<Connected> {
+    use ffi::rdma_cm_event_type as kind;
+    let options = &adapter.options;
+    if options.path_mtu.is_some() {
+        let what = "path_mtu: RDMA-CM takes the route's; set none, or use rdma+tcp://";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let channel = Rc::new(Channel::new()?);
+    let id = Identifier::new(&channel)?;
+    resolve(&channel, &id, address, limit).await?;
+    id.check_device(adapter.context(), address)
+        .map_err(io::Error::other)?;
+    let limit_ms = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: the identifier is alive.
+    check(unsafe { ffi::rdma_resolve_route(id.raw(), limit_ms) })?;
+    wait_for(&channel, kind::RDMA_CM_EVENT_ROUTE_RESOLVED).await?;
+    let queue_pair = adapter.queue_pair().map_err(io::Error::other)?;
+    let follow = |steps: &[QueuePairStep]| {
+        queue_pair
+            .follow(adapter.access, steps, options, |attributes, mask| {
+                id.fill(attributes, mask)
+            })
+            .map_err(io::Error::other)
+    };
+    follow(&[QueuePairStep::Init])?;
+    let message = wire::encode_request(request);
+    let mut wanted = parameters(&queue_pair, options, &message[..PRIVATE_BYTES]);
+    // SAFETY: identifier, parameters and private data are alive.
+    check(unsafe { ffi::rdma_connect(id.raw(), &raw mut wanted) })?;
+    wait_for(&channel, kind::RDMA_CM_EVENT_CONNECT_RESPONSE).await?;
+    follow(&[QueuePairStep::ReadyToReceive, QueuePairStep::ReadyToSend])?;
+    // SAFETY: the identifier is alive and got a response.
+    check(unsafe { ffi::rdma_establish(id.raw()) })?;
+    Ok(Connected {
+        queue_pair,
+        line: Rc::new(Line::Cm(CmLine {
+            id,
+            channel,
+            dead: Cell::new(false),
+        })),
+    })
+}
