@@ -11,16 +11,29 @@ use crate::run::{Outcome, run};
 /// The hidden command that a child is started with.
 const COMMAND: &str = "run-one";
 
-/// Runs a plan in a new process of this program.
+/// Runs a plan in a new process of this program, which shows its progress and its log.
 ///
 /// # Errors
 /// The process could not be started, failed (its reason is on standard error), or was killed.
 pub fn run_in_child(plan: &Plan) -> anyhow::Result<Outcome> {
+    run_with(plan, Stdio::inherit())
+}
+
+/// Runs a plan in a new process of this program, which shows nothing.
+///
+/// # Errors
+/// The process could not be started, failed (the error says why), or was killed.
+pub fn run_in_silent_child(plan: &Plan) -> anyhow::Result<Outcome> {
+    run_with(plan, Stdio::piped())
+}
+
+fn run_with(plan: &Plan, complaints: Stdio) -> anyhow::Result<Outcome> {
     let program = std::env::current_exe().context("this program cannot find itself")?;
     let mut child = Command::new(program)
         .arg(COMMAND)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(complaints)
         .spawn()
         .context("a process for the run could not be started")?;
     if let Some(mut input) = child.stdin.take() {
@@ -28,10 +41,14 @@ pub fn run_in_child(plan: &Plan) -> anyhow::Result<Outcome> {
     }
     let output = child.wait_with_output()?;
     if !output.status.success() {
+        let (name, status) = (plan.engine.name(), output.status);
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        // Empty where it was shown already.
+        let last = complaints.trim_end().lines().next_back();
+        let colon = if last.is_some() { ": " } else { "" };
         bail!(
-            "the run of {} ended with {}",
-            plan.engine.name(),
-            output.status
+            "the run of {name} ended with {status}{colon}{}",
+            last.unwrap_or_default()
         );
     }
     serde_json::from_slice(&output.stdout).context("the run's answer is not understood")

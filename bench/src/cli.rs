@@ -90,9 +90,6 @@ pub struct SetupArgs {
     /// Requests in flight on each core [default: the profile's; else 64, or 256 where far memory is behind sockets, whose round trip is long]
     #[arg(long, value_name = "N")]
     pub window: Option<usize>,
-    /// Settings that `farcore tune` has found
-    #[arg(long, value_name = "FILE")]
-    pub profile: Option<PathBuf>,
     /// Keep ciphertext in far memory
     #[arg(long)]
     pub encrypt: bool,
@@ -110,6 +107,9 @@ pub struct CommonArgs {
     /// Where and with how much.
     #[command(flatten)]
     pub setup: SetupArgs,
+    /// Settings that `farcore tune` has found
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
     /// Engines to compare [default: farcore,locked-lru,dashmap,sharded; with --fabric farcore,farcore-embedded]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub engines: Option<Vec<EngineName>>,
@@ -119,7 +119,7 @@ pub struct CommonArgs {
     /// Write plots into a folder
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
-    /// Write what the engine (farcore, in its first run) is asked to a file, as `trace` reads it
+    /// Write what the engine (farcore, in its first run) is asked to a file, as `trace` reads it; takes 8 MiB more of local memory
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Runs of each engine; medians are reported
@@ -192,11 +192,9 @@ fn parse_nanoseconds(text: &str) -> Result<u64, String> {
 }
 
 impl ContestSize {
-    /// The plan of this project's engine.
-    ///
-    /// # Errors
-    /// A profile that is none. Nothing else is checked yet.
-    pub fn plan(&self, machine: &Machine, setup: &SetupArgs) -> Result<Plan, PlanError> {
+    /// The plan of this project's engine, not checked yet.
+    #[must_use]
+    pub fn plan(&self, machine: &Machine, setup: &SetupArgs) -> Plan {
         let cores = setup.cores(machine);
         let keys_per_core = self.keys_per_core.unwrap_or_else(|| {
             // All engines stay far below half of what is free.
@@ -210,16 +208,9 @@ impl ContestSize {
 }
 
 impl YcsbSize {
-    /// The plan of this project's engine.
-    ///
-    /// # Errors
-    /// A profile that is none. Nothing else is checked yet.
-    pub fn plan(
-        &self,
-        workload: Workload,
-        machine: &Machine,
-        setup: &SetupArgs,
-    ) -> Result<Plan, PlanError> {
+    /// The plan of this project's engine, not checked yet.
+    #[must_use]
+    pub fn plan(&self, workload: Workload, machine: &Machine, setup: &SetupArgs) -> Plan {
         let cores = setup.cores(machine);
         let scenario = Scenario::Ycsb {
             workload,
@@ -237,8 +228,8 @@ impl ContestArgs {
     /// # Errors
     /// A wish that this machine cannot grant.
     pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
-        let plan = self.size.plan(machine, &self.common.setup)?;
-        self.common.plans(machine, &plan)
+        let plan = self.size.plan(machine, &self.common.setup);
+        self.common.plans(machine, plan)
     }
 }
 
@@ -249,8 +240,8 @@ impl YcsbArgs {
     /// A wish that this machine cannot grant.
     pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
         let setup = &self.common.setup;
-        let plan = self.size.plan(self.workload, machine, setup)?;
-        self.common.plans(machine, &plan)
+        let plan = self.size.plan(self.workload, machine, setup);
+        self.common.plans(machine, plan)
     }
 }
 
@@ -262,23 +253,12 @@ impl SetupArgs {
         self.cores.clone().unwrap_or_else(first)
     }
 
-    /// The plan of this project's engine, with everything that no flag says.
-    ///
-    /// # Errors
-    /// A profile that is none. Nothing else is checked yet.
-    pub fn plan(
-        &self,
-        cores: Vec<usize>,
-        keys_per_core: u64,
-        scenario: Scenario,
-    ) -> Result<Plan, PlanError> {
+    /// The plan of this project's engine, with what no flag says filled in; not checked yet.
+    #[must_use]
+    pub fn plan(&self, cores: Vec<usize>, keys_per_core: u64, scenario: Scenario) -> Plan {
         let fabric: Vec<String> = match &self.fabric[..] {
             [only] if only == "embedded" => Vec::new(),
             nodes => nodes.to_vec(),
-        };
-        let profile = match &self.profile {
-            Some(file) => Profile::read(file)?,
-            None => Profile::default(),
         };
         let behind_sockets = fabric.iter().any(|node| node.starts_with("tcp://"));
         let window = if behind_sockets {
@@ -286,7 +266,7 @@ impl SetupArgs {
         } else {
             WINDOW
         };
-        let plan = Plan {
+        let mut plan = Plan {
             engine: EngineName::Farcore,
             cores,
             keys_per_core,
@@ -296,7 +276,7 @@ impl SetupArgs {
             token_file: self.token_file.clone(),
             far_nodes: self.far_nodes,
             far_latency_ns: self.far_latency,
-            window,
+            window: self.window.unwrap_or(window),
             profile: Profile::default(),
             device: self.device.clone(),
             port: self.port,
@@ -307,8 +287,6 @@ impl SetupArgs {
             record: None,
             scenario,
         };
-        let mut plan = plan.with_profile(profile);
-        plan.window = self.window.unwrap_or(plan.window);
         let local_least = (plan.threads() * LOCAL_BYTES_MIN * 16).max(1);
         plan.local_bytes = self
             .local
@@ -316,16 +294,20 @@ impl SetupArgs {
         plan.far_bytes = self
             .far
             .unwrap_or(plan.data_bytes().saturating_mul(3).max(64 << 20));
-        Ok(plan)
+        plan
     }
 }
 
 impl CommonArgs {
-    /// The same plan for each engine.
+    /// The same plan for each engine, with the profile's settings.
     ///
     /// # Errors
-    /// A wish that this machine cannot grant.
-    pub(crate) fn plans(&self, machine: &Machine, plan: &Plan) -> Result<Vec<Plan>, PlanError> {
+    /// A profile that is none, or a wish that this machine cannot grant.
+    pub(crate) fn plans(&self, machine: &Machine, mut plan: Plan) -> Result<Vec<Plan>, PlanError> {
+        if let Some(file) = &self.profile {
+            plan = plan.with_profile(Profile::read(file)?);
+            plan.window = self.setup.window.unwrap_or(plan.window);
+        }
         let engines = self
             .engines
             .as_deref()
@@ -351,7 +333,7 @@ impl CommonArgs {
             }
         }
         if let Some(file) = &self.record {
-            let ours = plans.iter_mut().find(|plan| plan.engine.records());
+            let ours = plans.iter_mut().find(|plan| plan.engine.is_ours());
             let ours = ours.ok_or_else(|| PlanError::Range {
                 flag: "--record",
                 value: file.display().to_string(),

@@ -11,7 +11,7 @@ use crate::child::run_in_child;
 use crate::cli::CommonArgs;
 use crate::engines::Farcore;
 use crate::machine::Machine;
-use crate::plan::{EngineName, Plan, Scenario};
+use crate::plan::{Plan, Scenario};
 use crate::report::{Report, medians};
 use crate::run::Outcome;
 use crate::{plot, table};
@@ -27,13 +27,8 @@ pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::R
             println!("{note}");
         }
     }
-    for plan in plans.iter().filter(|plan| {
-        matches!(
-            plan.engine,
-            EngineName::Farcore | EngineName::FarcoreEmbedded
-        )
-    }) {
-        Farcore::config(plan)?.validate()?;
+    for plan in plans.iter().filter(|plan| plan.engine.is_ours()) {
+        Farcore::check(plan)?;
     }
     // A folder that cannot be written is better known before the runs than after.
     if let Some(folder) = &args.plot {

@@ -104,9 +104,9 @@ impl EngineName {
         }
     }
 
-    /// Whether the engine can record what it is asked.
+    /// Whether it is this project's, wherever its far memory is.
     #[must_use]
-    pub const fn records(self) -> bool {
+    pub const fn is_ours(self) -> bool {
         matches!(self, Self::Farcore | Self::FarcoreEmbedded)
     }
 

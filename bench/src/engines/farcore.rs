@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use farcore::{
     Answer, Config, Core, EncryptionKey, Engine, FabricAddress, LinkModel, Operation, Recorder,
     Recording, Refused, Token, VerbsOptions,
@@ -97,8 +97,27 @@ impl Farcore {
     }
 }
 
+impl Farcore {
+    /// Checks that the engine can run a plan.
+    ///
+    /// # Errors
+    /// As [`Farcore::config`]; a setting out of range; values of a trace that are longer than the engine takes.
+    pub fn check(plan: &Plan) -> anyhow::Result<()> {
+        let limit = Self::config(plan)?.value_bytes_max()?;
+        let longest = plan.trace().map_or(0, |trace| trace.value_bytes_longest);
+        if longest as usize > limit {
+            bail!(
+                "the trace's longest value has {longest} bytes and farcore takes {limit} with these settings: \
+                 lower --value-bytes-max, or raise --local or the profile's page size"
+            );
+        }
+        Ok(())
+    }
+}
+
 impl Store for Farcore {
     fn open(plan: &Plan) -> anyhow::Result<Self> {
+        Self::check(plan)?;
         let engine = Engine::open(Self::config(plan)?)?;
         let recorder = match &plan.record {
             Some(file) => Some(Arc::new(

@@ -54,7 +54,7 @@ impl TraceArgs {
     /// The trace is of no use, or a wish that this machine cannot grant.
     pub fn plans(&self, machine: &Machine) -> anyhow::Result<Vec<Plan>> {
         let plan = self.size.plan(&self.file, machine, &self.common.setup)?;
-        Ok(self.common.plans(machine, &plan)?)
+        Ok(self.common.plans(machine, plan)?)
     }
 }
 
@@ -62,8 +62,7 @@ impl TraceSize {
     /// The plan of this project's engine. Cost: reads the trace, twice if it has longer values than the engine takes.
     ///
     /// # Errors
-    /// The trace is of no use, a profile that is none, or a longest value that the engine does not take. Nothing else is
-    /// checked yet.
+    /// The trace is of no use. Whether the engine can run the plan is not checked yet.
     pub fn plan(&self, file: &Path, machine: &Machine, setup: &SetupArgs) -> anyhow::Result<Plan> {
         let most = VALUE_BYTES_MAX as u64;
         let wished = self.value_bytes_max;
@@ -83,16 +82,10 @@ impl TraceSize {
         let plan = read(&wish, machine, setup)?;
         let longest = plan.trace().map_or(0, |trace| trace.value_bytes_longest);
         let limit = match Farcore::config(&plan)?.value_bytes_max() {
-            Ok(limit) if longest as usize > limit => limit,
-            // What else may be wrong is told where plans are checked, and only if the engine is wished for.
+            Ok(limit) if longest as usize > limit && wished.is_none() => limit,
+            // What is wrong is told by `Farcore::check`, and only if the engine is wished for.
             _ => return Ok(plan),
         };
-        if wished.is_some() {
-            bail!(
-                "the longest value has {longest} bytes and farcore takes {limit} with this --local: raise --local or lower \
-                 --value-bytes-max"
-            );
-        }
         wish.value_bytes_max = u32::try_from(limit)?;
         let setup = SetupArgs {
             local: Some(plan.local_bytes),
@@ -110,5 +103,5 @@ fn read(wish: &Wish, machine: &Machine, setup: &SetupArgs) -> anyhow::Result<Pla
         Scenario::Trace(choice) => keys_per_core(&choice.summary, threads),
         _ => 0,
     };
-    Ok(setup.plan(cores, keys, scenario)?)
+    Ok(setup.plan(cores, keys, scenario))
 }
