@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::events::EventsPerOp;
 use crate::machine::Machine;
+use crate::trace::Summary;
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,6 +21,9 @@ pub struct Report {
 pub struct RunReport {
     /// The engine.
     pub engine: String,
+    /// What the trace holds that was replayed; left out for other scenarios.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Summary>,
     /// In the order they ran.
     pub phases: Vec<PhaseReport>,
     /// Opening the engine, pre-faulting included.
@@ -120,6 +124,7 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
     });
     RunReport {
         engine: first.engine.clone(),
+        trace: first.trace.clone(),
         phases: phases.collect(),
         startup_seconds: number(&|run| run.startup_seconds),
         total_seconds: number(&|run| run.total_seconds),

@@ -52,7 +52,13 @@ fn of_the_processor() -> [Wanted; 4] {
 /// Whether an event also happens outside the kernel.
 type Anywhere = bool;
 
-const OF_THE_KERNEL: [(&str, Software, Anywhere, Field); 3] = [
+const OF_THE_KERNEL: [(&str, Software, Anywhere, Field); 4] = [
+    (
+        "time on a processor",
+        Software::TASK_CLOCK,
+        true,
+        |counts| &mut counts.on_processor_ns,
+    ),
     ("page faults", Software::PAGE_FAULTS, true, |counts| {
         &mut counts.page_faults
     }),
@@ -69,7 +75,7 @@ const OF_THE_KERNEL: [(&str, Software, Anywhere, Field); 3] = [
 
 /// Counters of the thread that opened them, readable from any. Dropping them closes their descriptors.
 ///
-/// Up to eight descriptors. The counted thread pays a little at each switch of threads and nothing in between.
+/// Up to nine descriptors. The counted thread pays a little at each switch of threads and nothing in between.
 pub struct HardwareCounters {
     opened: Mutex<Opened>,
     missing: String,
@@ -282,6 +288,7 @@ mod tests {
             (counts.instructions, "instructions"),
             (counts.branch_misses, "branch misses"),
             (counts.cache_misses, "last-level cache misses"),
+            (counts.on_processor_ns, "time on a processor"),
             (counts.page_faults, "page faults"),
             (counts.context_switches, "context switches"),
             (counts.migrations, "migrations"),
@@ -289,6 +296,7 @@ mod tests {
             assert_eq!(value.is_none(), missing.contains(name), "{name}: {missing}");
         }
         assert!(counts.instructions.is_none_or(|count| count > 10_000));
+        assert!(counts.on_processor_ns.is_none_or(|count| count > 10_000));
     }
 
     #[test]

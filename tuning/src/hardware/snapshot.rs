@@ -16,6 +16,8 @@ pub struct HardwareSnapshot {
     pub branch_misses: Option<u64>,
     /// Misses of the last-level cache.
     pub cache_misses: Option<u64>,
+    /// Nanoseconds on a processor.
+    pub on_processor_ns: Option<u64>,
     /// Page faults.
     pub page_faults: Option<u64>,
     /// Times that another thread got the core.
@@ -32,6 +34,7 @@ impl HardwareSnapshot {
             instructions: join(self.instructions, other.instructions),
             branch_misses: join(self.branch_misses, other.branch_misses),
             cache_misses: join(self.cache_misses, other.cache_misses),
+            on_processor_ns: join(self.on_processor_ns, other.on_processor_ns),
             page_faults: join(self.page_faults, other.page_faults),
             context_switches: join(self.context_switches, other.context_switches),
             migrations: join(self.migrations, other.migrations),

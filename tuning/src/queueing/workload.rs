@@ -99,7 +99,8 @@ impl Workload {
             return Err(WorkloadError::Idle);
         }
         let each = |count: u64| count as f64 / requests as f64;
-        let busy_s = each(total.busy_ns) * 1e-9;
+        // Others may have had the processors: what counts is the time on them.
+        let busy_s = each(total.busy_ns) * 1e-9 * share_on_processors(report);
         let crossings = each(total.requests_received).min(1.0);
         let on_cores = each(total.requests_own.saturating_add(total.requests_sent)).min(1.0);
         let reads = each(total.far_reads);
@@ -152,6 +153,23 @@ impl Workload {
         let away = |cores: u32| 1.0 - 1.0 / f64::from(cores.max(1));
         let cost = (more.1 - few.1) / (away(more.0) - away(few.0));
         (cost.is_finite() && cost > 0.0).then_some(cost)
+    }
+}
+
+/// Share of the time of cores that did not sleep in which they really ran; all of it where that is not counted.
+fn share_on_processors(report: &Report) -> f64 {
+    let (mut awake, mut ran) = (0.0, 0.0);
+    for core in &report.cores {
+        let Some(counted) = core.hardware.on_processor_ns else {
+            return 1.0;
+        };
+        awake += core.counters.busy_ns as f64 + core.counters.spinning_ns as f64;
+        ran += counted as f64;
+    }
+    if ran > 0.0 && ran < awake {
+        ran / awake
+    } else {
+        1.0
     }
 }
 
@@ -228,6 +246,23 @@ mod tests {
         };
         let work = Workload::of(&report, &UnitCosts::default()).unwrap();
         assert_eq!(work.memory_bytes, 128.0);
+    }
+
+    #[test]
+    fn time_that_others_had_is_no_work() {
+        let mut report = report(busy());
+        report.cores[0].counters.spinning_ns = 10_000_000;
+        let whole = Workload::of(&report, &UnitCosts::default()).unwrap();
+        report.cores[0].hardware.on_processor_ns = Some(10_000_000);
+        let half = Workload::of(&report, &UnitCosts::default()).unwrap();
+        assert!(
+            (half.core_s(2) * 2.0 - whole.core_s(2)).abs() < 1e-15,
+            "{half:?}"
+        );
+        // Longer than awake: opened earlier.
+        report.cores[0].hardware.on_processor_ns = Some(u64::MAX);
+        let all = Workload::of(&report, &UnitCosts::default()).unwrap();
+        assert_eq!(all, whole);
     }
 
     #[test]
