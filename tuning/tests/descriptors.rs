@@ -5,7 +5,7 @@ use std::fs;
 use farcore_tuning::HardwareCounters;
 
 fn open() -> usize {
-    let descriptors = fs::read_dir("/proc/self/fd").unwrap();
+    let descriptors = fs::read_dir("/proc/self/fd").expect("procfs");
     let links = descriptors.filter_map(|one| fs::read_link(one.ok()?.path()).ok());
     links
         .filter(|link| link.to_string_lossy().contains("[perf_event]"))
