@@ -10,6 +10,7 @@ use farcore_tuning::Profile;
 use crate::machine::Machine;
 use crate::plan::{EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
 use crate::record::VALUE_BYTES_MAX;
+use crate::watch::{Watch, WatchArgs};
 
 const KEYS_PER_CORE: u64 = 250_000;
 /// The contest has one hot request for each three keys.
@@ -111,6 +112,9 @@ pub struct CommonArgs {
     /// Write plots into a folder
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
+    /// Where the engine can be watched.
+    #[command(flatten)]
+    pub watch: WatchArgs,
     /// Runs of each engine; medians are reported
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
@@ -273,6 +277,7 @@ impl SetupArgs {
             encrypt: self.encrypt,
             prefault: !self.no_prefault,
             seed: self.seed,
+            watch: Watch::default(),
             scenario,
         };
         let local_least = (plan.threads() * LOCAL_BYTES_MIN * 16).max(1);
@@ -293,6 +298,7 @@ impl CommonArgs {
             plan = plan.with_profile(Profile::read(file)?);
             plan.window = self.setup.window.unwrap_or(plan.window);
         }
+        plan.watch = self.watch.watch()?;
         let engines = self
             .engines
             .as_deref()
@@ -382,6 +388,7 @@ mod tests {
                 encrypt: true,
                 prefault: false,
                 seed: 9,
+                watch: Watch::default(),
                 scenario: Scenario::Contest { hot_ops: 5 },
             }
         );
@@ -396,6 +403,19 @@ mod tests {
         assert_eq!(plans[0].window, WINDOW_SOCKETS);
         assert_eq!(plans[0].fabric, ["tcp://a:1", "tcp://b:2"]);
         assert_eq!(plans[0].token_file, Some("t".into()));
+    }
+
+    #[test]
+    fn figures_are_shown_to_this_machine_only() {
+        let plans = contest(&["--stats-socket", "--http", "127.0.0.1:0"]).plans(&machine());
+        let watch = plans.unwrap().remove(0).watch;
+        assert_eq!(watch.stats_socket, Some("default".into()));
+        assert_eq!(watch.http, Some(([127, 0, 0, 1], 0).into()));
+        let flags = ["--stats-socket", "a", "--http", "0.0.0.0:0"];
+        let refused = contest(&flags).plans(&machine()).unwrap_err().to_string();
+        assert!(refused.contains("--insecure"), "{refused}");
+        let flags = ["--http", "0.0.0.0:0", "--insecure"];
+        assert!(contest(&flags).plans(&machine()).is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Machine;
 use crate::phase::{CONTEST, Phase, YCSB};
 use crate::record::{KEY_BYTES, VALUE_BYTES_MAX, VALUE_BYTES_MEAN, VALUE_GRAIN_BYTES};
+use crate::watch::Watch;
 
 /// Most keys of all threads together: hot streams hold 32-bit indexes.
 pub const KEYS_MAX: u64 = 1 << 32;
@@ -189,6 +190,9 @@ pub struct Plan {
     pub prefault: bool,
     /// Names the keys, the values and the order of the hot mix.
     pub seed: u64,
+    /// Where the engine's figures can be watched.
+    #[serde(default)]
+    pub watch: Watch,
     /// The phases.
     pub scenario: Scenario,
 }
@@ -425,6 +429,7 @@ mod tests {
             encrypt: false,
             prefault: true,
             seed: 1,
+            watch: Watch::default(),
             scenario: Scenario::Contest { hot_ops: 1000 },
         }
     }

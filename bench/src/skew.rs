@@ -82,6 +82,7 @@ mod tests {
             encrypt: false,
             prefault: false,
             seed: 5,
+            watch: crate::watch::Watch::default(),
             scenario,
         }
     }

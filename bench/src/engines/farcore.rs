@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::plan::{EngineName, Plan};
 use crate::store::{Running, Session, Store, Usage};
+use crate::watch::Watched;
 use crate::worker::Worker;
 
 /// The store.
@@ -20,6 +21,8 @@ pub struct Farcore {
     window: usize,
     /// Far memory that was touched at start stays as it is; otherwise it has to be counted each time.
     far_resident_bytes: Option<u64>,
+    /// Ends before the engine does.
+    watched: Watched,
 }
 
 /// Polls without an answer after which the thread makes room: another thread of this core may hold the answer up.
@@ -99,7 +102,9 @@ impl Store for Farcore {
     fn open(plan: &Plan) -> anyhow::Result<Self> {
         let engine = Engine::open(Self::config(plan)?)?;
         let far_resident_bytes = plan.prefault.then(|| engine.stats().far_resident_bytes);
+        let watched = plan.watch.open(engine.reporter())?;
         Ok(Self {
+            watched,
             engine: Arc::new(engine),
             window: plan.window,
             far_resident_bytes,
@@ -158,6 +163,7 @@ impl Store for Farcore {
 
     fn close(self) -> anyhow::Result<()> {
         tracing::debug!(total = ?self.engine.stats().total, "counters");
+        drop(self.watched);
         self.engine.close();
         Ok(())
     }
