@@ -3,12 +3,11 @@
 
 use std::collections::VecDeque;
 
-use bytesize::ByteSize;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, Paragraph, Row, Sparkline, Table};
+use ratatui::widgets::{Block, Clear, Paragraph, RenderDirection, Row, Sparkline, Table, Wrap};
 
 use super::app::App;
 use super::column::{COLUMNS, fitting, number};
@@ -20,21 +19,34 @@ const LINES_FOR_SPARKLINES: u16 = 18;
 const LINES_FOR_PARTS: u16 = 14;
 
 const HELP: &[&str] = &[
-    "Rates are per second over the interval; B/s is both ways; far memory is in whole extents.",
+    "Rates are per second over the interval; K, M, G of bytes are binary.",
     "",
-    "hit% gets that needed no far memory: loc% from the log's frames, cac% from the read cache",
-    "own, cross: p50/p99 of requests to the core's own shard and to others, without far waits",
-    "far  p50/p99 of waits for far memory",
+    "hit%  gets that needed no far memory, of those that found their key:",
+    "      loc% from the log's frames, cac% from the read cache",
+    "own, cross  requests of the core to its own shard and to others that",
+    "      waited for nothing far: median/99th percentile",
+    "far   waits for far memory          B/s  both ways",
     "busy spin park  what the core did with its time, in percent",
-    "pend requests waiting for the fabric; full/s times that a request had to be offered again",
-    "ins/op instructions per operation, where the machine counts them",
+    "pend  requests waiting for the fabric",
+    "full/s  times that a request had to be offered again",
+    "ins/op  instructions per operation, where the machine counts them",
     "",
-    "q quit    s/S sort by the next/previous column    Tab other columns    j/k scroll",
-    "p pause   +/- longer/shorter interval             n next engine        h this help",
+    "q quit   s/S sort by the next/previous column   Tab other columns",
+    "p pause  +/- longer/shorter interval   j/k scroll   n next engine",
 ];
 
+/// A size in at most five characters.
 fn size(bytes: u64) -> String {
-    ByteSize::b(bytes).display().iec_short().to_string()
+    const UNITS: [&str; 7] = ["B", "K", "M", "G", "T", "P", "E"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    if unit > 0 && value < 9.95 {
+        format!("{value:.1}{}", UNITS[unit])
+    } else {
+        format!("{value:.0}{}", UNITS[unit])
+    }
 }
 
 /// Whole characters, cut in the middle of nothing; the end says that something is left out.
@@ -106,13 +118,13 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
         .unwrap_or(u16::MAX)
         .saturating_add(2);
     let window = area.centered(
-        Constraint::Length(area.width.min(94)),
+        Constraint::Length(area.width.min(74)),
         Constraint::Length(lines.min(area.height)),
     );
     let text: Vec<Line<'_>> = HELP.iter().map(|line| Line::from(*line)).collect();
     frame.render_widget(Clear, window);
     let block = Block::bordered().title(" farcore top ");
-    let text = Paragraph::new(text).wrap(ratatui::widgets::Wrap { trim: false });
+    let text = Paragraph::new(text).wrap(Wrap { trim: false });
     frame.render_widget(text.block(block), window);
 }
 
@@ -242,13 +254,15 @@ fn draw_sparkline(
         ..area
     };
     let shown = usize::from(area.width).min(history.len());
-    let data: Vec<u64> = history.range(history.len() - shown..).copied().collect();
+    // The newest stands to the right.
+    let data: Vec<u64> = history.iter().rev().take(shown).copied().collect();
     let most = data.iter().copied().max().unwrap_or(0);
     let title = format!(" {name}, at most {}", number(most as f64));
     let [above, below] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     frame.render_widget(Line::from(title).dim(), above);
     let sparkline = Sparkline::default()
         .data(&data)
+        .direction(RenderDirection::RightToLeft)
         .max(most.max(1))
         .style(Style::new().fg(color));
     frame.render_widget(sparkline, below);
@@ -315,18 +329,21 @@ fn draw_cores(frame: &mut Frame<'_>, app: &App, rates: &Rates, area: Rect) {
     }
 }
 
-fn title<'a>(cells: impl IntoIterator<Item = &'a str>) -> Row<'a> {
-    Row::new(cells).style(Style::new().fg(Color::Black).bg(Color::Gray))
+/// Titles of a table whose first column is a name, and whose others are figures.
+fn title<'a, const N: usize>(name: &'a str, figures: [&'a str; N]) -> Row<'a> {
+    let figures = figures.map(|one| Line::from(one).right_aligned());
+    Row::new([Line::from(name)].into_iter().chain(figures))
+        .style(Style::new().fg(Color::Black).bg(Color::Gray))
 }
 
 fn draw_nodes(frame: &mut Frame<'_>, rates: &Rates, area: Rect) {
-    let name_width = area.width.saturating_sub(35);
+    let name_width = area.width.saturating_sub(28);
     let right = |text: String| Line::from(text).right_aligned();
     let rows = rates.nodes.iter().map(|node| {
         let (state, style) = match (node.silent_queues, node.errors) {
             (0, 0) => ("ok".to_owned(), Style::new().fg(Color::Green)),
             (0, errors) => (
-                format!("{} err", number(errors as f64)),
+                format!("{}!", number(errors as f64)),
                 Style::new().fg(Color::Yellow),
             ),
             (_, _) => ("silent".to_owned(), Style::new().fg(Color::Red)),
@@ -344,11 +361,11 @@ fn draw_nodes(frame: &mut Frame<'_>, rates: &Rates, area: Rect) {
     });
     let widths = [
         Constraint::Length(name_width),
-        Constraint::Length(15),
+        Constraint::Length(12),
         Constraint::Length(6),
-        Constraint::Length(9),
+        Constraint::Length(6),
     ];
-    let header = title([" memory node", "used/claimed", "READ/s", "state"]);
+    let header = title("memory node", ["used/claimed", "READ/s", "state"]);
     frame.render_widget(
         Table::new(rows, widths).column_spacing(1).header(header),
         area,
@@ -364,7 +381,7 @@ fn draw_keys(frame: &mut Frame<'_>, rates: &Rates, area: Rect) {
         ])
     });
     let widths = [Constraint::Length(key_width), Constraint::Length(6)];
-    let header = title([" hot key", "%"]);
+    let header = title("hot key", ["%"]);
     frame.render_widget(
         Table::new(rows, widths).column_spacing(1).header(header),
         area,

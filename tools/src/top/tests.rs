@@ -81,13 +81,13 @@ fn eighty_columns_show_all_that_matters() {
     for part in [
         "process 42",
         "12.0M op/s: 9.00M get 3.00M put",
-        "31MiB of 32MiB",
+        "31M of 32M",
         "hit%",
         "busy",
         "4.0u/",
-        "tcp://10.0.0.1",
+        "tcp://10.0.0.1:7400",
         "silent",
-        "512MiB/1GiB",
+        "512M/1.0G",
         "q quit",
         "at most 12.0M",
     ] {
@@ -259,7 +259,7 @@ fn scripts_get_figures_and_absent_ones_are_null() {
     let rates = Rates::between(&report(1, 1, 1), &report(1, 1, 3)).unwrap();
     let json = serde_json::to_value(&rates).unwrap();
     assert_eq!(json["total"]["operations_per_second"], 4_000_000.0);
-    assert_eq!(json["cores"][0]["far"]["p50_ns"], 4_031);
+    assert_eq!(json["cores"][0]["far"]["p50_ns"], 4_000);
     assert_eq!(json["nodes"][0]["used_bytes"], 1 << 29);
     assert_eq!(json["interval_seconds"], 2.0);
     let still = report(1, 0, 1);
