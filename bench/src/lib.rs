@@ -7,7 +7,7 @@
 //!   [`child`] each run in its own process · [`compare`] all engines
 //! - who answers: [`store`] the traits · [`engines`] the engines
 //! - what is shown: [`report`] · [`table`] · [`plot`] · [`progress`] · [`resident`] measured memory · [`machine`] ·
-//!   [`events`] of the processor
+//!   [`watch`] the running engine's figures · [`events`] of the processor
 
 pub mod block_on;
 pub mod child;
@@ -30,4 +30,5 @@ pub mod skew;
 pub mod store;
 pub mod table;
 pub mod trace;
+pub mod watch;
 pub mod worker;
