@@ -2,10 +2,12 @@
 //!
 //! - what is asked: [`record`] keys and values · [`phase`] which keys when · [`skew`] hot keys · [`load`] requests
 //!   and their judgement
+//! - [`trace`] replays real ones
 //! - who asks: [`plan`] every choice · [`worker`] one thread · [`desk`] its notes · [`run`] one engine's run ·
 //!   [`child`] each run in its own process · [`compare`] all engines
 //! - who answers: [`store`] the traits · [`engines`] the engines
-//! - what is shown: [`report`] · [`table`] · [`plot`] · [`progress`] · [`resident`] measured memory · [`machine`]
+//! - what is shown: [`report`] · [`table`] · [`plot`] · [`progress`] · [`resident`] measured memory · [`machine`] ·
+//!   [`watch`] the running engine's figures · [`events`] of the processor
 
 pub mod block_on;
 pub mod child;
@@ -13,6 +15,7 @@ pub mod cli;
 pub mod compare;
 pub mod desk;
 pub mod engines;
+pub mod events;
 pub mod load;
 pub mod machine;
 pub mod phase;
@@ -26,4 +29,6 @@ pub mod run;
 pub mod skew;
 pub mod store;
 pub mod table;
+pub mod trace;
+pub mod watch;
 pub mod worker;

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::events::EventsPerOp;
 use crate::machine::Machine;
+use crate::trace::Summary;
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,6 +21,9 @@ pub struct Report {
 pub struct RunReport {
     /// The engine.
     pub engine: String,
+    /// What the trace holds that was replayed; left out for other scenarios.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Summary>,
     /// In the order they ran.
     pub phases: Vec<PhaseReport>,
     /// Opening the engine, pre-faulting included.
@@ -78,6 +83,9 @@ pub struct PhaseReport {
     /// Exceeded by one wait in a hundred.
     #[serde(default)]
     pub far_p99_ns: u64,
+    /// Processor events, where the machine counts them.
+    #[serde(flatten)]
+    pub events: EventsPerOp,
 }
 
 /// The medians of several runs of one engine: each figure by itself, the worst where a mean would hide something.
@@ -111,10 +119,12 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
             far_wanted_bytes: count(&|run| run.phases[at].far_wanted_bytes),
             far_p50_ns: count(&|run| run.phases[at].far_p50_ns),
             far_p99_ns: count(&|run| run.phases[at].far_p99_ns),
+            events: EventsPerOp::median(runs.iter().map(|run| &run.phases[at].events)),
         }
     });
     RunReport {
         engine: first.engine.clone(),
+        trace: first.trace.clone(),
         phases: phases.collect(),
         startup_seconds: number(&|run| run.startup_seconds),
         total_seconds: number(&|run| run.total_seconds),

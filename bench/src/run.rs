@@ -13,6 +13,7 @@ use tracing::{info, warn};
 #[cfg(feature = "peers")]
 use crate::engines::peers;
 use crate::engines::{Dashmap, DirectStore, Farcore, LockedLru, Sharded};
+use crate::events::EventsPerOp;
 use crate::phase::Phase;
 use crate::plan::{EngineName, Plan};
 use crate::progress::PhaseBar;
@@ -20,6 +21,7 @@ use crate::report::{PhaseReport, RunReport, mops};
 use crate::resident::Sampler;
 use crate::skew;
 use crate::store::{Store, Usage};
+use crate::trace;
 use crate::worker::{Event, Gate, Part, Worker};
 
 const TICK: Duration = Duration::from_millis(100);
@@ -33,6 +35,9 @@ pub struct Outcome {
     pub digest: u64,
     /// What the first wrong answer was.
     pub complaint: Option<String>,
+    /// What the engine's cores counted in the last phase, the mixed one, where the engine reports.
+    #[serde(default)]
+    pub mixed: Option<farcore::Report>,
 }
 
 /// Runs a plan with the engine that it names, in this process.
@@ -84,6 +89,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
             .map(|thread| thread.join().unwrap_or_else(|_| Arc::from([0])))
             .collect()
     });
+    let scripts = trace::load(&plan)?;
     let base_bytes = resident_bytes();
     let start_ns = clock.now_ns();
     let store = Arc::new(
@@ -102,7 +108,8 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     let gate = Arc::new(Gate::new(plan.cores.len()));
     let (events, inbox) = mpsc::channel();
     let mut running = Vec::new();
-    for ((position, &core), stream) in plan.cores.iter().enumerate().zip(streams) {
+    let own = streams.into_iter().zip(scripts);
+    for ((position, &core), (stream, script)) in plan.cores.iter().enumerate().zip(own) {
         let worker = Worker {
             plan: plan.clone(),
             thread: position as u64,
@@ -110,6 +117,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
             events: events.clone(),
             clock: clock.clone(),
             stream,
+            script,
         };
         match store.start(position, core, worker) {
             Ok(worker) => running.push(worker),
@@ -124,11 +132,13 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome {
         report: RunReport {
             engine: plan.engine.name().to_owned(),
+            trace: plan.trace().cloned(),
             startup_seconds,
             ..RunReport::default()
         },
         digest: 0,
         complaint: None,
+        mixed: None,
     };
     let led = lead(&plan, &*store, &gate, &inbox, &mut outcome);
     if led.is_err() {
@@ -158,7 +168,10 @@ fn lead<S: Store>(
     let engine = plan.engine.name();
     let mut ready = 0;
     let mut before = store.usage();
-    for &phase in plan.phases() {
+    let last = plan.phases().last();
+    for phase in plan.phases() {
+        let reported = store.report().filter(|_| Some(phase) == last);
+        let phase = *phase;
         while ready < workers {
             match inbox.recv() {
                 Ok(Event::Ready) => ready += 1,
@@ -187,6 +200,9 @@ fn lead<S: Store>(
         bar.finish();
         enter(phase, parts, outcome);
         let usage = store.usage();
+        if let (Some(before), Some(after)) = (reported, store.report()) {
+            outcome.mixed = Some(after.since(&before));
+        }
         if matches!(phase, Phase::Delete | Phase::Absent) {
             note_far(&mut outcome.report.compaction, phase, &usage);
         }
@@ -224,6 +240,8 @@ fn enter(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
     let ops = parts.iter().map(|part| part.ops).sum();
     let mut latency = HistogramSnapshot::default();
     let mut digest = 0_u64;
+    let hardware = parts.iter().map(|part| part.hardware);
+    let hardware = hardware.reduce(|sum, part| sum + part).unwrap_or_default();
     for part in parts {
         latency.merge(&part.latency);
         digest = digest.wrapping_add(part.digest);
@@ -245,6 +263,7 @@ fn enter(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
         p50_ns: latency.quantile(0.5),
         p99_ns: latency.quantile(0.99),
         p999_ns: latency.quantile(0.999),
+        events: EventsPerOp::of(&hardware, ops),
         ..PhaseReport::default()
     });
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
-use farcore_tuning::{Clock, HistogramSnapshot};
+use farcore_tuning::{Clock, HardwareCounters, HardwareSnapshot, HistogramSnapshot};
 
 use crate::desk::Desk;
 use crate::load::{Hot, Load, OwnKeys, Records, Transactions};
@@ -15,6 +15,8 @@ use crate::phase::Phase;
 use crate::plan::Plan;
 use crate::record::Scratch;
 use crate::store::Session;
+use crate::trace::Script;
+use crate::trace::replay::Replay;
 
 /// Requests between two looks at the outside world.
 const SLICE: u64 = 2048;
@@ -90,6 +92,8 @@ pub struct Part {
     pub complaint: Option<String>,
     /// Sampled latencies.
     pub latency: HistogramSnapshot,
+    /// Processor events.
+    pub hardware: HardwareSnapshot,
 }
 
 /// What a worker tells the run.
@@ -118,6 +122,8 @@ pub struct Worker {
     pub clock: Clock,
     /// Keys of the mixed phase.
     pub stream: Arc<[u32]>,
+    /// Its part of a trace.
+    pub script: Arc<Script>,
 }
 
 impl Drop for Worker {
@@ -131,6 +137,15 @@ impl Worker {
     /// Drives all phases, then serves until everybody is done.
     pub async fn run<S: Session>(self, mut session: S) {
         let phases = self.plan.phases();
+        // Two sets of counters on one thread would have to share the processor's registers.
+        let events = session
+            .hardware()
+            .is_none()
+            .then(HardwareCounters::open_here);
+        let counted = |session: &S| match &events {
+            Some(events) => events.snapshot(),
+            None => session.hardware().unwrap_or_default(),
+        };
         for (number, &phase) in phases.iter().enumerate() {
             if self.events.send(Event::Ready).is_err() {
                 return;
@@ -139,7 +154,9 @@ impl Worker {
             if self.gate.is_aborted() {
                 return;
             }
-            let part = self.phase(phase, &mut session).await;
+            let before = counted(&session);
+            let mut part = self.phase(phase, &mut session).await;
+            part.hardware = counted(&session).since(&before);
             if self.events.send(Event::Done(Box::new(part))).is_err() {
                 return;
             }
@@ -169,6 +186,10 @@ impl Worker {
                 Some(load) => self.drive(load, session).await,
                 None => self.drive(OwnKeys::new(plan, phase, thread), session).await,
             },
+            Phase::Replay => {
+                self.drive(Replay::new(plan.seed, self.script.clone()), session)
+                    .await
+            }
             _ => self.drive(OwnKeys::new(plan, phase, thread), session).await,
         }
     }
@@ -211,6 +232,7 @@ impl Worker {
             digest: desk.digest(),
             complaint: desk.take_complaint(),
             latency: desk.latency().snapshot(),
+            hardware: HardwareSnapshot::default(),
         }
     }
 }
@@ -253,5 +275,5 @@ fn follow_up<S: Session, L: Load>(
 fn settle<L: Load>(load: &mut L, desk: &mut Desk, token: u64, answer: &farcore::Answer<'_>) {
     let question = desk.arrive(token);
     let verdict = load.judge(question, answer);
-    desk.enter(question, verdict, answer);
+    desk.enter(verdict, answer, || load.name(question));
 }

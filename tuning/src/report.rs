@@ -3,7 +3,11 @@
 //! Fields that a reader does not know are passed over, and those that a writer did not know are zero: readers and
 //! writers of neighbouring versions understand each other. [`Report::FORMAT`] changes when that ends.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::counters::{NodeSnapshot, ShardSnapshot};
 use crate::hardware::HardwareSnapshot;
@@ -40,12 +44,14 @@ pub struct Report {
     pub page_bytes: u32,
     /// Whether all local memory is locked.
     pub locked: bool,
-    /// One for each core.
+    /// One for each core, at most [`Report::PARTS_MAX`].
+    #[serde(deserialize_with = "bounded")]
     pub cores: Vec<CoreReport>,
     /// Requests of handles, from sending to taking the answer, those that waited for far memory included; in
     /// nanoseconds, sampled.
     pub handles: HistogramSnapshot,
-    /// One for each memory node.
+    /// One for each memory node, at most [`Report::PARTS_MAX`].
+    #[serde(deserialize_with = "bounded")]
     pub nodes: Vec<NodeReport>,
     /// Why no processor events are counted; empty if they are.
     pub hardware_missing: String,
@@ -54,6 +60,8 @@ pub struct Report {
 impl Report {
     /// The format that this version writes.
     pub const FORMAT: u32 = 1;
+    /// The most cores, and the most memory nodes, that a reader accepts: a few bytes of text become kilobytes.
+    pub const PARTS_MAX: usize = 1024;
 
     /// The counters of all cores together.
     #[must_use]
@@ -61,6 +69,52 @@ impl Report {
         let cores = self.cores.iter();
         cores.fold(ShardSnapshot::default(), |sum, core| sum + core.counters)
     }
+}
+
+impl Report {
+    /// What came after an earlier report of the same engine; states stay what they are.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut report = self.clone();
+        for (core, before) in report.cores.iter_mut().zip(&earlier.cores) {
+            core.counters = core.counters.since(&before.counters);
+            core.local = core.local.since(&before.local);
+            core.cross = core.cross.since(&before.cross);
+            core.batches = core.batches.since(&before.batches);
+            core.far = core.far.since(&before.far);
+            core.hardware = core.hardware.since(&before.hardware);
+        }
+        report.handles = report.handles.since(&earlier.handles);
+        for (node, before) in report.nodes.iter_mut().zip(&earlier.nodes) {
+            node.counters = node.counters.since(&before.counters);
+        }
+        report
+    }
+}
+
+/// Reads a list that has at most [`Report::PARTS_MAX`] parts.
+fn bounded<'a, T: Deserialize<'a>, D: Deserializer<'a>>(source: D) -> Result<Vec<T>, D::Error> {
+    struct Parts<T>(PhantomData<T>);
+
+    impl<'a, T: Deserialize<'a>> Visitor<'a> for Parts<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(formatter, "a list of at most {}", Report::PARTS_MAX)
+        }
+
+        fn visit_seq<A: SeqAccess<'a>>(self, mut source: A) -> Result<Vec<T>, A::Error> {
+            let mut parts = Vec::new();
+            while let Some(part) = source.next_element()? {
+                if parts.len() == Report::PARTS_MAX {
+                    return Err(A::Error::invalid_length(parts.len() + 1, &self));
+                }
+                parts.push(part);
+            }
+            Ok(parts)
+        }
+    }
+    source.deserialize_seq(Parts(PhantomData))
 }
 
 /// The figures of one core. Latencies are in nanoseconds and sampled.
@@ -98,6 +152,20 @@ pub struct NodeReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_difference_is_what_came_between() {
+        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9}}],"nodes":[{"counters":{"reads":4}}]}"#;
+        let earlier: Report = serde_json::from_str(text).unwrap();
+        let mut later = earlier.clone();
+        later.cores[0].counters.gets = 10;
+        later.cores[0].hardware.cycles = Some(12);
+        later.nodes[0].counters.reads = 5;
+        let between = later.since(&earlier);
+        assert_eq!((between.total().gets, between.total().keys), (3, 5));
+        assert_eq!(between.cores[0].hardware.cycles, Some(3));
+        assert_eq!(between.nodes[0].counters.reads, 1);
+    }
 
     #[test]
     fn reports_of_other_versions_are_understood() {

@@ -197,6 +197,8 @@ mod tests {
             encrypt: true,
             prefault: false,
             seed: 0,
+            watch: crate::watch::Watch::default(),
+            record: None,
             scenario: Scenario::Contest { hot_ops: 1 },
         };
         let far = Far::new(&plan).unwrap();
