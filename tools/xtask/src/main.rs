@@ -2,6 +2,7 @@
 
 mod instructions;
 mod lab;
+mod overhead;
 
 use std::process::{Command, ExitCode};
 
@@ -39,6 +40,9 @@ enum Task {
         #[arg(long)]
         write: bool,
     },
+    /// What counting and watching cost, from pairs of runs.
+    #[command(subcommand)]
+    Overhead(overhead::Overhead),
     /// What this machine lacks to run Farcore well.
     Doctor,
     /// Verbs without an RDMA card: a command in a throw-away virtual machine with Soft-RoCE devices.
@@ -64,6 +68,7 @@ fn cargo(arguments: &[&str]) -> Command {
 
 fn perform(task: Task) -> Result<ExitCode> {
     let done = match task {
+        Task::Overhead(overhead) => overhead::perform(overhead),
         Task::Instructions { write } => instructions::perform(write),
         Task::Lab(lab) => return Ok(lab::perform(lab)),
         Task::Ci => run(Command::new("bash").arg(".ci/run")),
