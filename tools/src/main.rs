@@ -27,8 +27,11 @@ enum Command {
     Fabric(fabric::Command),
     /// Lend this machine's memory to engines elsewhere.
     Memnode(memnode::Arguments),
-    /// Say what another machine would do.
-    Tune(tune::Arguments),
+    /// Find the settings that serve a workload best, or say what another machine would do.
+    Tune(Box<tune::Arguments>),
+    /// Runs one plan given as JSON on standard input and answers on standard output.
+    #[command(hide = true)]
+    RunOne,
 }
 
 fn main() -> ExitCode {
@@ -37,5 +40,6 @@ fn main() -> ExitCode {
         Command::Fabric(command) => fabric::run(&command),
         Command::Memnode(arguments) => memnode::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
+        Command::RunOne => tune::run_one(),
     }
 }
