@@ -140,7 +140,11 @@ pub(super) fn markdown(findings: &Findings, setting: &Setting, plot: &str) -> St
         };
         for found in &sweep.rows {
             let is_default = found.value == sweep.default;
-            row(found.value, &found.estimate, if is_default { "default" } else { "" });
+            row(
+                found.value,
+                &found.estimate,
+                if is_default { "default" } else { "" },
+            );
         }
         if let Some((value, estimate)) = &sweep.proof {
             let back = findings.put_back.contains(&sweep.knob);

@@ -115,7 +115,7 @@ fn plateau(profile: &Profile) -> f64 {
     if profile.is_empty() { 1.0 } else { 0.998 }
 }
 
-/// A large batch pays with a large window only, and a large window a little by itself.
+/// A small cache pays with a large window only, and a large window by itself.
 fn ridge(profile: &Profile) -> f64 {
     let window = if profile.window.unwrap_or(64) >= 128 {
         1.1
