@@ -44,7 +44,7 @@ pub(super) fn line(sweep: &Sweep) -> String {
             ratio(estimate)
         ),
         None => format!(
-            "{name}: stays {}; {} values were no better",
+            "{name}: stays {}; none of {} others is better beyond chance",
             show(sweep.before),
             sweep.rows.len()
         ),
