@@ -19,6 +19,8 @@ const PROOF: RGBColor = RGBColor(213, 94, 0);
 const LINE: RGBColor = RGBColor(120, 120, 120);
 /// What is shown of the axis at least, around 1.
 const SPAN_MIN: f64 = 0.02;
+/// An interval that reaches farther than this factor from its middle does not stretch the axis: it is cut off.
+const CUT: f64 = 1.5;
 
 type Drawn = Result<(), Box<dyn Error>>;
 
@@ -58,9 +60,11 @@ fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, sweep: &Sweep) -> Drawn {
         place.unwrap_or(0) as f64
     };
     let proof = sweep.proof.iter().map(|(_, estimate)| estimate);
-    let shown = || sweep.rows.iter().map(|row| &row.estimate);
-    let low = shown().chain(proof.clone()).map(|one| one.low);
-    let high = shown().chain(proof).map(|one| one.high);
+    let shown: Vec<_> = (sweep.rows.iter().map(|row| &row.estimate))
+        .chain(proof)
+        .collect();
+    let low = shown.iter().map(|one| one.low.max(one.median / CUT));
+    let high = shown.iter().map(|one| one.high.min(one.median * CUT));
     let (low, high) = (
         low.fold(1.0 - SPAN_MIN, f64::min),
         high.fold(1.0 + SPAN_MIN, f64::max),
@@ -98,8 +102,8 @@ fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, sweep: &Sweep) -> Drawn {
         LINE.stroke_width(2),
     )])?;
     let bar = |at: f64, estimate: &farcore_tuning::RatioEstimate, colour: &RGBColor| {
-        let (low, median, high) = (estimate.low, estimate.median, estimate.high);
-        ErrorBar::new_vertical(at, low, median, high, colour.filled(), 9)
+        let (from, to) = (estimate.low.max(low), estimate.high.min(high));
+        ErrorBar::new_vertical(at, from, estimate.median, to, colour.filled(), 9)
     };
     let tried = sweep.rows.iter();
     chart.draw_series(tried.map(|row| bar(place(row.value), &row.estimate, &TRIED)))?;
@@ -112,4 +116,50 @@ fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, sweep: &Sweep) -> Drawn {
         area.draw_text(&show(value), &style, (x - origin.0, y - origin.1 + 6))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use farcore_tuning::RatioEstimate;
+
+    use super::*;
+    use crate::tune::knob::Knob;
+    use crate::tune::search::Row;
+
+    #[test]
+    fn a_plot_names_settings_and_values() {
+        let estimate = |middle: f64| {
+            let ratios = [0.9, 1.0, 1.1, 1.0, 1.05, 0.95].map(|factor| factor * middle);
+            RatioEstimate::of(&ratios, 0.95).unwrap()
+        };
+        let row = |value, middle| Row {
+            value,
+            estimate: estimate(middle),
+        };
+        let sweep = |knob, before, after| Sweep {
+            knob,
+            default: before,
+            before,
+            rows: vec![row(0, 0.2), row(1 << 16, 1.2)],
+            proof: Some((1 << 16, estimate(1.15))),
+            after,
+        };
+        let sweeps = [
+            sweep(Knob::PageBytes, 1 << 17, 1 << 16),
+            sweep(Knob::SpinNs, 50_000, 50_000),
+            sweep(Knob::Window, 64, 1 << 16),
+        ];
+        let file = std::env::temp_dir().join(format!("farcore-chart-{}.svg", std::process::id()));
+        write(&file, &sweeps).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        for words in [
+            "page_bytes: 128.0 KiB to 64.0 KiB",
+            "spin_ns stays 50.0 us",
+            "65536",
+            "fresh pairs",
+        ] {
+            assert!(text.contains(words), "{words}");
+        }
+        std::fs::remove_file(&file).unwrap();
+    }
 }
