@@ -10,6 +10,7 @@ use farcore_tuning::Profile;
 use crate::machine::Machine;
 use crate::plan::{EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
 use crate::record::VALUE_BYTES_MAX;
+use crate::trace::args::TraceArgs;
 
 const KEYS_PER_CORE: u64 = 250_000;
 /// The contest has one hot request for each three keys.
@@ -36,6 +37,13 @@ pub enum Command {
     Contest(ContestArgs),
     /// One of the YCSB core workloads.
     Ycsb(YcsbArgs),
+    /// Replays a real cache trace, every value verified.
+    ///
+    /// get and gets are gets, of absent keys followed by a put of the stated size (unless that is 0; see --on-miss); set, add,
+    /// replace and cas are puts; append and prepend are a get and a put of both lengths; incr and decr a get and a put of the
+    /// same length; delete is a delete. Each record of oracleGeneral is a get. Keys are taken as they are written. Times
+    /// and the time to live are not applied.
+    Trace(TraceArgs),
     /// Runs one plan given as JSON on standard input and answers on standard output.
     #[command(hide = true)]
     RunOne,
@@ -111,6 +119,9 @@ pub struct CommonArgs {
     /// Write plots into a folder
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
+    /// Write what the engine (farcore, in its first run) is asked to a file, as `trace` reads it; takes 8 MiB more of local memory
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// Runs of each engine; medians are reported
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
@@ -166,7 +177,7 @@ pub struct YcsbArgs {
     pub common: CommonArgs,
 }
 
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     ByteSize::from_str(text)
         .map(|size| size.as_u64())
         .map_err(|_| {
@@ -273,6 +284,7 @@ impl SetupArgs {
             encrypt: self.encrypt,
             prefault: !self.no_prefault,
             seed: self.seed,
+            record: None,
             scenario,
         };
         let local_least = (plan.threads() * LOCAL_BYTES_MIN * 16).max(1);
@@ -288,7 +300,10 @@ impl SetupArgs {
 
 impl CommonArgs {
     /// The same plan for each engine, with the profile's settings.
-    fn plans(&self, machine: &Machine, mut plan: Plan) -> Result<Vec<Plan>, PlanError> {
+    ///
+    /// # Errors
+    /// A profile that is none, or a wish that this machine cannot grant.
+    pub(crate) fn plans(&self, machine: &Machine, mut plan: Plan) -> Result<Vec<Plan>, PlanError> {
         if let Some(file) = &self.profile {
             plan = plan.with_profile(Profile::read(file)?);
             plan.window = self.setup.window.unwrap_or(plan.window);
@@ -316,6 +331,15 @@ impl CommonArgs {
             if !plans.contains(&plan) {
                 plans.push(plan);
             }
+        }
+        if let Some(file) = &self.record {
+            let ours = plans.iter_mut().find(|plan| plan.engine.is_ours());
+            let ours = ours.ok_or_else(|| PlanError::Range {
+                flag: "--record",
+                value: file.display().to_string(),
+                limit: "only farcore records: add it to --engines".into(),
+            })?;
+            ours.record = Some(file.clone());
         }
         Ok(plans)
     }
@@ -382,6 +406,7 @@ mod tests {
                 encrypt: true,
                 prefault: false,
                 seed: 9,
+                record: None,
                 scenario: Scenario::Contest { hot_ops: 5 },
             }
         );

@@ -11,7 +11,7 @@ use crate::child::run_in_child;
 use crate::cli::CommonArgs;
 use crate::engines::Farcore;
 use crate::machine::Machine;
-use crate::plan::{EngineName, Plan, Scenario};
+use crate::plan::{Plan, Scenario};
 use crate::report::{Report, medians};
 use crate::run::Outcome;
 use crate::{plot, table};
@@ -23,23 +23,25 @@ use crate::{plot, table};
 pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::Result<()> {
     if let Some(plan) = plans.first() {
         println!("{}", describe(plan, args.runs));
+        for note in plan.trace().iter().flat_map(|trace| trace.notes()) {
+            println!("{note}");
+        }
     }
-    for plan in plans.iter().filter(|plan| {
-        matches!(
-            plan.engine,
-            EngineName::Farcore | EngineName::FarcoreEmbedded
-        )
-    }) {
-        Farcore::config(plan)?.validate()?;
+    for plan in plans.iter().filter(|plan| plan.engine.is_ours()) {
+        Farcore::check(plan)?;
     }
     // A folder that cannot be written is better known before the runs than after.
     if let Some(folder) = &args.plot {
         fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
     }
     let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); plans.len()];
-    for _ in 0..args.runs {
+    for run in 0..args.runs {
         for (plan, outcomes) in plans.iter().zip(&mut outcomes) {
-            let outcome = run_in_child(plan)?;
+            let record = plan.record.clone().filter(|_| run == 0);
+            let outcome = run_in_child(&Plan {
+                record,
+                ..plan.clone()
+            })?;
             if let Some(complaint) = &outcome.complaint {
                 error!(engine = plan.engine.name(), complaint, "wrong value");
             }
@@ -86,7 +88,7 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 #[must_use]
 pub fn describe(plan: &Plan, runs: u32) -> String {
     let size = |bytes: u64| ByteSize::b(bytes).display().iec().to_string();
-    let what = match plan.scenario {
+    let what = match &plan.scenario {
         Scenario::Contest { hot_ops } => format!("contest, {hot_ops} hot requests"),
         Scenario::Ycsb {
             workload,
@@ -94,6 +96,23 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
             value_bytes,
         } => {
             format!("ycsb {workload:?}, {operations} transactions, values of {value_bytes} bytes")
+        }
+        Scenario::Trace(choice) => {
+            let trace = &choice.summary;
+            format!(
+                "trace {} ({}), {} requests of it make {} in {}: {} hits, {} misses, {} fills, {} puts in all, {} deletes; \
+                 times and time to live are not applied",
+                choice.wish.file.display(),
+                trace.format.name(),
+                trace.entries,
+                trace.requests(),
+                size(trace.memory_bytes),
+                trace.hits,
+                trace.misses,
+                trace.fills,
+                trace.puts,
+                trace.deletes
+            )
         }
     };
     let nodes = match (&plan.fabric[..], plan.far_nodes) {

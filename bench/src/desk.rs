@@ -110,17 +110,17 @@ impl Desk {
         }
     }
 
-    /// Notes a verdict.
+    /// Notes a verdict; `name` tells what the question was about, should there be a complaint.
     #[inline]
-    pub fn enter(&mut self, question: Question, verdict: Verdict, answer: &Answer<'_>) {
+    pub fn enter(&mut self, verdict: Verdict, answer: &Answer<'_>, name: impl FnOnce() -> String) {
         match verdict {
             Verdict::Right(read) => self.digest = self.digest.wrapping_add(read),
-            Verdict::Wrong => self.complain(question, answer),
+            Verdict::Wrong => self.complain(answer, name),
         }
     }
 
     #[cold]
-    fn complain(&mut self, question: Question, answer: &Answer<'_>) {
+    fn complain(&mut self, answer: &Answer<'_>, name: impl FnOnce() -> String) {
         self.wrong += 1;
         if self.complaint.is_none() {
             let said = match answer {
@@ -128,7 +128,7 @@ impl Desk {
                 Answer::Failed(error) => format!("the error \"{error}\""),
                 other => format!("{other:?}"),
             };
-            self.complaint = Some(format!("key {} was answered with {said}", question.subject));
+            self.complaint = Some(format!("{} was answered with {said}", name()));
         }
     }
 
@@ -184,7 +184,7 @@ mod tests {
             desk.issue(question);
         }
         assert!(desk.free.is_empty());
-        desk.enter(question, Verdict::Wrong, &Answer::Absent);
+        desk.enter(Verdict::Wrong, &Answer::Absent, || "key 1".into());
         assert_eq!((desk.wrong(), desk.take_complaint().is_some()), (1, true));
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - what is asked: [`record`] keys and values · [`phase`] which keys when · [`skew`] hot keys · [`load`] requests
 //!   and their judgement
+//! - [`trace`] replays real ones
 //! - who asks: [`plan`] every choice · [`worker`] one thread · [`desk`] its notes · [`run`] one engine's run ·
 //!   [`child`] each run in its own process · [`compare`] all engines
 //! - who answers: [`store`] the traits · [`engines`] the engines
@@ -26,4 +27,5 @@ pub mod run;
 pub mod skew;
 pub mod store;
 pub mod table;
+pub mod trace;
 pub mod worker;

@@ -26,6 +26,11 @@ pub trait Load {
     /// Judges an answer.
     fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict;
 
+    /// What a question was about, for people.
+    fn name(&self, question: Question) -> String {
+        format!("key {}", question.subject)
+    }
+
     /// A request that an earlier answer calls for.
     fn follow_up<'a>(&mut self, _room: &'a mut Scratch) -> Option<(Question, Operation<'a>)> {
         None

@@ -38,6 +38,11 @@ fn run(command: Command) -> anyhow::Result<()> {
             let plans = args.plans(&machine)?;
             compare::compare(machine, &plans, &args.common)
         }
+        Command::Trace(args) => {
+            let machine = Machine::here();
+            let plans = args.plans(&machine)?;
+            compare::compare(machine, &plans, &args.common)
+        }
         Command::RunOne => child::serve(),
     }
 }

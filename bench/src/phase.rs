@@ -43,6 +43,8 @@ pub enum Phase {
     Load,
     /// YCSB: the transactions.
     Transactions,
+    /// A trace.
+    Replay,
 }
 
 /// The phases of the contest, in order.
@@ -62,6 +64,9 @@ pub const CONTEST: [Phase; 11] = [
 
 /// The phases of a YCSB run, in order.
 pub const YCSB: [Phase; 2] = [Phase::Load, Phase::Transactions];
+
+/// The phases of a trace.
+pub const TRACE: [Phase; 1] = [Phase::Replay];
 
 /// What a phase does to each of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +97,7 @@ impl Phase {
             Self::Hot => "hot",
             Self::Load => "load",
             Self::Transactions => "transactions",
+            Self::Replay => "replay",
         }
     }
 
@@ -138,7 +144,9 @@ impl Phase {
     #[must_use]
     pub fn stored(self, generator: &Generator, key_word: u64, key: u64) -> Option<Shape> {
         let generation = match self {
-            Self::Write | Self::Verify | Self::Load | Self::Transactions => Generation::Written,
+            Self::Write | Self::Verify | Self::Load | Self::Transactions | Self::Replay => {
+                Generation::Written
+            }
             Self::Rewrite | Self::Verify2 => Generation::Rewritten,
             Self::Update | Self::Verify3 => updated(key),
             Self::Delete | Self::Absent if is_deleted(key) => return None,

@@ -6,8 +6,9 @@ use farcore_tuning::{Profile, ProfileError};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
-use crate::phase::{CONTEST, Phase, YCSB};
+use crate::phase::{CONTEST, Phase, TRACE, YCSB};
 use crate::record::{KEY_BYTES, VALUE_BYTES_MAX, VALUE_BYTES_MEAN, VALUE_GRAIN_BYTES};
+use crate::trace::{Choice, Summary};
 
 /// Most keys of all threads together: hot streams hold 32-bit indexes.
 pub const KEYS_MAX: u64 = 1 << 32;
@@ -103,6 +104,12 @@ impl EngineName {
         }
     }
 
+    /// Whether it is this project's, wherever its far memory is.
+    #[must_use]
+    pub const fn is_ours(self) -> bool {
+        matches!(self, Self::Farcore | Self::FarcoreEmbedded)
+    }
+
     /// Whether the engine knows a far tier.
     #[must_use]
     pub const fn has_far_tier(self) -> bool {
@@ -130,7 +137,7 @@ pub enum Workload {
 }
 
 /// Which phases, over what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scenario {
     /// The contest's flow.
@@ -147,6 +154,8 @@ pub enum Scenario {
         /// Bytes of each value.
         value_bytes: usize,
     },
+    /// A trace, as [`trace::scenario`](crate::trace::scenario) makes it.
+    Trace(Box<Choice>),
 }
 
 /// One run of one engine.
@@ -189,6 +198,9 @@ pub struct Plan {
     pub prefault: bool,
     /// Names the keys, the values and the order of the hot mix.
     pub seed: u64,
+    /// Where the engine's requests are recorded; engines other than `farcore` do not.
+    #[serde(default)]
+    pub record: Option<PathBuf>,
     /// The phases.
     pub scenario: Scenario,
 }
@@ -223,7 +235,7 @@ impl Plan {
     /// Most keys ever stored.
     #[must_use]
     pub fn keys_max(&self) -> u64 {
-        match self.scenario {
+        match &self.scenario {
             Scenario::Ycsb {
                 workload: Workload::D,
                 operations,
@@ -232,6 +244,7 @@ impl Plan {
                 // 5 % inserts, with room for chance.
                 self.keys() + operations / 16 + 1024
             }
+            Scenario::Trace(choice) => choice.summary.keys,
             _ => self.keys(),
         }
     }
@@ -242,15 +255,26 @@ impl Plan {
         match self.scenario {
             Scenario::Contest { .. } => &CONTEST,
             Scenario::Ycsb { .. } => &YCSB,
+            Scenario::Trace(_) => &TRACE,
+        }
+    }
+
+    /// What the trace holds, where there is one.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Summary> {
+        match &self.scenario {
+            Scenario::Trace(choice) => Some(&choice.summary),
+            _ => None,
         }
     }
 
     /// Requests of the mixed phase, all threads together.
     #[must_use]
     pub fn mixed_ops(&self) -> u64 {
-        match self.scenario {
-            Scenario::Contest { hot_ops } => hot_ops,
-            Scenario::Ycsb { operations, .. } => operations,
+        match &self.scenario {
+            Scenario::Contest { hot_ops } => *hot_ops,
+            Scenario::Ycsb { operations, .. } => *operations,
+            Scenario::Trace(choice) => choice.summary.requests(),
         }
     }
 
@@ -262,16 +286,26 @@ impl Plan {
                 let (ops, threads) = (self.mixed_ops(), self.threads());
                 ops / threads + u64::from(thread < ops % threads)
             }
+            Phase::Replay => {
+                let place = usize::try_from(thread).ok();
+                let counts = self.trace().map(|trace| &trace.requests_by_thread);
+                let count = counts.and_then(|counts| counts.get(place?));
+                count.copied().unwrap_or(0)
+            }
             _ => phase.steps(self.keys_per_core),
         }
     }
 
-    /// Bytes of all records as first written, headers included.
+    /// Bytes of all records as first written, headers included; for a trace, of the most that are stored at once.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
-        let value_bytes = match self.scenario {
+        let value_bytes = match &self.scenario {
             Scenario::Contest { .. } => VALUE_BYTES_MEAN,
-            Scenario::Ycsb { value_bytes, .. } => value_bytes as u64,
+            Scenario::Ycsb { value_bytes, .. } => *value_bytes as u64,
+            Scenario::Trace(choice) => {
+                let headers = self.keys_max().saturating_mul(RECORD_HEADER_BYTES);
+                return choice.summary.live_bytes_peak.saturating_add(headers);
+            }
         };
         self.keys_max()
             .saturating_mul(value_bytes + KEY_BYTES as u64 + RECORD_HEADER_BYTES)
@@ -297,7 +331,8 @@ impl Plan {
                 .data_bytes()
                 .saturating_add(self.keys_max().saturating_mul(MAP_OVERHEAD_BYTES)),
         };
-        bytes.saturating_add(SPARE_BYTES)
+        let scripts = self.trace().map_or(0, |trace| trace.memory_bytes);
+        bytes.saturating_add(scripts).saturating_add(SPARE_BYTES)
     }
 
     /// Checks every choice.
@@ -346,6 +381,7 @@ impl Plan {
             let flag = match self.scenario {
                 Scenario::Contest { .. } => "--hot-ops",
                 Scenario::Ycsb { .. } => "--operations",
+                Scenario::Trace(_) => "the number of requests in the trace",
             };
             return Err(range(flag, "0".into(), "it must be at least 1".into()));
         }
@@ -425,6 +461,7 @@ mod tests {
             encrypt: false,
             prefault: true,
             seed: 1,
+            record: None,
             scenario: Scenario::Contest { hot_ops: 1000 },
         }
     }

@@ -80,6 +80,10 @@ pub struct Scratch {
     pub value: [u8; VALUE_BYTES_MAX],
     /// The key.
     pub key: [u8; KEY_BYTES],
+    /// Keys of other lengths.
+    pub long_key: Vec<u8>,
+    /// Values of any length; only the first bytes are in use.
+    pub long_value: Vec<u8>,
 }
 
 impl Default for Scratch {
@@ -87,6 +91,8 @@ impl Default for Scratch {
         Self {
             value: [0; VALUE_BYTES_MAX],
             key: [0; KEY_BYTES],
+            long_key: Vec::new(),
+            long_value: Vec::new(),
         }
     }
 }
@@ -210,6 +216,43 @@ impl Generator {
         nonce_of(value).is_some_and(|nonce| self.is(key_word, Shape { nonce, bytes }, value))
     }
 
+    /// Writes a value of any length, all of it a stream of key and nonce: who checks it must know the nonce and the length.
+    /// Of the shortest values, some of different keys are the same.
+    #[inline]
+    pub fn fill_long(&self, key_word: u64, nonce: u64, value: &mut [u8]) {
+        for (block, bytes) in (0..).zip(value.chunks_mut(VALUE_BYTES_MAX)) {
+            let stream = self.block_stream(key_word, nonce, block);
+            let mut words = bytes.chunks_exact_mut(8);
+            for (bytes, word) in (&mut words).zip(&TABLE) {
+                bytes.copy_from_slice(&(word ^ stream).to_le_bytes());
+            }
+            let rest = words.into_remainder();
+            rest.copy_from_slice(&mix(stream).to_le_bytes()[..rest.len()]);
+        }
+    }
+
+    /// Whether a value is exactly what [`Generator::fill_long`] writes: every byte is compared.
+    #[inline]
+    #[must_use]
+    pub fn is_long(&self, key_word: u64, nonce: u64, value: &[u8]) -> bool {
+        (0..)
+            .zip(value.chunks(VALUE_BYTES_MAX))
+            .all(|(block, bytes)| {
+                let stream = self.block_stream(key_word, nonce, block);
+                let words = bytes.chunks_exact(8);
+                let rest = words.remainder();
+                let differing = words
+                    .zip(&TABLE)
+                    .fold(0, |sum, (bytes, word)| sum | (load(bytes) ^ word ^ stream));
+                differing == 0 && *rest == mix(stream).to_le_bytes()[..rest.len()]
+            })
+    }
+
+    #[inline]
+    fn block_stream(&self, key_word: u64, nonce: u64, block: u64) -> u64 {
+        self.stream(mix(key_word.wrapping_add(block)), nonce)
+    }
+
     #[inline]
     fn stream(&self, key_word: u64, nonce: u64) -> u64 {
         mix(key_word ^ self.value_seed ^ nonce.wrapping_mul(0xD6E8_FEB8_6659_FD93))
@@ -295,6 +338,27 @@ mod tests {
             "mean {}",
             total / 100_000
         );
+    }
+
+    #[test]
+    fn long_values_differ_in_key_version_and_place() {
+        let generator = Generator::new(3);
+        for bytes in [0, 1, 7, 8, 9, 1023, 1024, 1025, 2048, 5003] {
+            let mut value = vec![0; bytes];
+            generator.fill_long(5, 2, &mut value);
+            assert!(generator.is_long(5, 2, &value));
+            assert!(bytes < 8 || !generator.is_long(6, 2, &value), "another key");
+            assert!(bytes < 8 || !generator.is_long(5, 3, &value), "stale");
+            for at in 0..bytes {
+                value[at] ^= 0x10;
+                assert!(!generator.is_long(5, 2, &value), "byte {at} of {bytes}");
+                value[at] ^= 0x10;
+            }
+            if bytes > 1024 {
+                value.rotate_left(1024);
+                assert!(!generator.is_long(5, 2, &value), "blocks in another order");
+            }
+        }
     }
 
     #[test]

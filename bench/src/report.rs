@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::machine::Machine;
+use crate::trace::Summary;
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,6 +20,9 @@ pub struct Report {
 pub struct RunReport {
     /// The engine.
     pub engine: String,
+    /// What the trace holds that was replayed; left out for other scenarios.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Summary>,
     /// In the order they ran.
     pub phases: Vec<PhaseReport>,
     /// Opening the engine, pre-faulting included.
@@ -115,6 +119,7 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
     });
     RunReport {
         engine: first.engine.clone(),
+        trace: first.trace.clone(),
         phases: phases.collect(),
         startup_seconds: number(&|run| run.startup_seconds),
         total_seconds: number(&|run| run.total_seconds),

@@ -18,6 +18,7 @@ use crate::report::{PhaseReport, RunReport, mops};
 use crate::resident::Sampler;
 use crate::skew;
 use crate::store::{Store, Usage};
+use crate::trace;
 use crate::worker::{Event, Gate, Part, Worker};
 
 const TICK: Duration = Duration::from_millis(100);
@@ -68,6 +69,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
             .map(|thread| thread.join().unwrap_or_else(|_| Arc::from([0])))
             .collect()
     });
+    let scripts = trace::load(&plan)?;
     let base_bytes = resident_bytes();
     let start_ns = clock.now_ns();
     let store = Arc::new(
@@ -86,7 +88,8 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     let gate = Arc::new(Gate::new(plan.cores.len()));
     let (events, inbox) = mpsc::channel();
     let mut running = Vec::new();
-    for ((position, &core), stream) in plan.cores.iter().enumerate().zip(streams) {
+    let own = streams.into_iter().zip(scripts);
+    for ((position, &core), (stream, script)) in plan.cores.iter().enumerate().zip(own) {
         let worker = Worker {
             plan: plan.clone(),
             thread: position as u64,
@@ -94,6 +97,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
             events: events.clone(),
             clock: clock.clone(),
             stream,
+            script,
         };
         match store.start(position, core, worker) {
             Ok(worker) => running.push(worker),
@@ -108,6 +112,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome {
         report: RunReport {
             engine: plan.engine.name().to_owned(),
+            trace: plan.trace().cloned(),
             startup_seconds,
             ..RunReport::default()
         },

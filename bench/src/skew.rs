@@ -15,9 +15,12 @@ const EXPONENT: f64 = 0.99;
 const DRAWS_MAX: u64 = 1 << 22;
 
 /// The stream of one thread: key indexes with Zipf-distributed popularity, scattered over all keys; for YCSB D the
-/// distance from the latest key instead. Cost: 4 bytes a draw, all of them touched.
+/// distance from the latest key instead; a trace names its keys itself. Cost: 4 bytes a draw, all of them touched.
 #[must_use]
 pub fn stream(plan: &Plan, thread: u64) -> Arc<[u32]> {
+    if matches!(plan.scenario, Scenario::Trace(_)) {
+        return Arc::from([0]);
+    }
     let latest = matches!(
         plan.scenario,
         Scenario::Ycsb {
@@ -82,6 +85,7 @@ mod tests {
             encrypt: false,
             prefault: false,
             seed: 5,
+            record: None,
             scenario,
         }
     }

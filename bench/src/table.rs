@@ -50,6 +50,12 @@ pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
     line("last phase far p99", &|run| {
         last_far(run, |phase| phase.far_p99_ns)
     });
+    if let Some(trace) = runs.first().and_then(|run| run.trace.as_ref()) {
+        let share = trace.hits as f64 / (trace.hits + trace.misses).max(1) as f64;
+        line("gets that hit", &|_| format!("{:.1} %", share * 100.0));
+        line("values read", &|_| size(trace.read_bytes));
+        line("values written", &|_| size(trace.written_bytes));
+    }
     line("far reads", &|run| {
         dash(run.far_reads, |count| count.to_string())
     });

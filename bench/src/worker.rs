@@ -15,6 +15,8 @@ use crate::phase::Phase;
 use crate::plan::Plan;
 use crate::record::Scratch;
 use crate::store::Session;
+use crate::trace::Script;
+use crate::trace::replay::Replay;
 
 /// Requests between two looks at the outside world.
 const SLICE: u64 = 2048;
@@ -118,6 +120,8 @@ pub struct Worker {
     pub clock: Clock,
     /// Keys of the mixed phase.
     pub stream: Arc<[u32]>,
+    /// Its part of a trace.
+    pub script: Arc<Script>,
 }
 
 impl Drop for Worker {
@@ -169,6 +173,10 @@ impl Worker {
                 Some(load) => self.drive(load, session).await,
                 None => self.drive(OwnKeys::new(plan, phase, thread), session).await,
             },
+            Phase::Replay => {
+                self.drive(Replay::new(plan.seed, self.script.clone()), session)
+                    .await
+            }
             _ => self.drive(OwnKeys::new(plan, phase, thread), session).await,
         }
     }
@@ -253,5 +261,5 @@ fn follow_up<S: Session, L: Load>(
 fn settle<L: Load>(load: &mut L, desk: &mut Desk, token: u64, answer: &farcore::Answer<'_>) {
     let question = desk.arrive(token);
     let verdict = load.judge(question, answer);
-    desk.enter(question, verdict, answer);
+    desk.enter(verdict, answer, || load.name(question));
 }

@@ -68,6 +68,15 @@ fn bad_flags_end_with_a_message_and_a_failure() {
         ),
         ("ycsb --workload a --value-bytes 17", "multiple of 16"),
         ("ycsb --workload e", "possible values"),
+        ("trace /nowhere/at/all", "the trace /nowhere/at/all"),
+        ("trace /dev/null", "holds nothing that can be replayed"),
+        ("trace /dev/null --limit 0", "--limit"),
+        ("trace /dev/null --format json", "possible values"),
+        ("trace /dev/null --value-bytes-max 2MiB", "it must be 1 to"),
+        (
+            "contest --engines dashmap --record x",
+            "only farcore records: add it to --engines",
+        ),
     ] {
         let output = bench(line);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -77,4 +86,82 @@ fn bad_flags_end_with_a_message_and_a_failure() {
         );
         assert!(!said.contains("panicked"), "{line}: {said}");
     }
+}
+
+#[test]
+fn a_recorded_run_is_replayed_as_a_trace() {
+    let folder = std::env::temp_dir().join(format!("farcore-bench-trace-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (trace, json) = (folder.join("run.csv"), folder.join("figures.json"));
+    let sizes = "--local 32MiB --far 32MiB";
+    let output = bench(&format!(
+        "ycsb --workload f --records 600 --operations 900 --engines farcore,dashmap --record {} {sizes}",
+        trace.display()
+    ));
+    let logged = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{logged}");
+    assert!(logged.contains("the trace is written"), "{logged}");
+    let lines = fs::read_to_string(&trace).unwrap().lines().count();
+
+    let output = bench(&format!(
+        "trace {} {sizes} --engines farcore,locked-lru,dashmap,sharded --limit 1000 --json {} --plot {}",
+        trace.display(),
+        json.display(),
+        folder.display()
+    ));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    for words in [
+        "1000 requests of it make",
+        "read up to --limit",
+        "gets that hit",
+        "replay",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    for run in report["runs"].as_array().unwrap() {
+        assert_eq!(
+            (
+                run["wrong_values"].as_u64(),
+                run["phases"][0]["ops"].as_u64()
+            ),
+            (Some(0), Some(1000))
+        );
+        assert_eq!(run["trace"]["stop"], "limit");
+    }
+    let hash = said
+        .lines()
+        .find_map(|line| line.strip_prefix("result hash: "))
+        .unwrap();
+    assert_eq!(hash.len(), 16, "the engines differ: {hash}");
+    // 600 records, 900 transactions, and a write for each modification.
+    assert!((1501..=2400).contains(&lines), "{lines}");
+    assert!(
+        fs::read_to_string(folder.join("latency.svg"))
+            .unwrap()
+            .contains("replay")
+    );
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn values_are_cut_to_what_the_engine_takes() {
+    let file = std::env::temp_dir().join(format!("farcore-bench-long-{}", std::process::id()));
+    fs::write(&file, "0,a,1,900000,1,get,0\n0,a,1,0,1,get,0\n").unwrap();
+    let trace = format!(
+        "trace {} --engines farcore --local 16MiB --far 32MiB",
+        file.display()
+    );
+    let output = bench(&trace);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("cut 1 value to "), "{said}");
+    let output = bench(&format!("{trace} --value-bytes-max 900000"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("lower --value-bytes-max"),
+        "{said}"
+    );
+    fs::remove_file(file).unwrap();
 }

@@ -16,6 +16,7 @@ use farcore_bench::machine::Machine;
 use farcore_bench::plan::{EngineName, Plan, Scenario, Workload};
 use farcore_bench::run::{Outcome, run, run_store};
 use farcore_bench::store::{Running, Session, Store, Usage};
+use farcore_bench::trace::{Wish, scenario};
 use farcore_bench::worker::Worker;
 
 const KEYS: u64 = 2_000;
@@ -40,6 +41,7 @@ fn plan(engine: EngineName, scenario: Scenario) -> Plan {
         encrypt: false,
         prefault: true,
         seed: 11,
+        record: None,
         scenario,
     }
 }
@@ -198,6 +200,43 @@ fn every_planted_fault_is_caught() {
         assert!(said.contains(complaint), "{said}");
         assert_ne!(outcome.digest, sound.digest, "{complaint}");
     }
+}
+
+#[test]
+fn a_fault_in_a_replay_is_caught_and_named() {
+    let _turn = turn();
+    let file = std::env::temp_dir().join(format!("farcore-faulty-{}", std::process::id()));
+    let lines: String = (0..KEYS * 4)
+        .map(|turn| format!("0,key:{},1,{},1,get,0\n", turn % KEYS, 20 + turn % 50))
+        .collect();
+    std::fs::write(&file, lines).unwrap();
+    let made = scenario(
+        Wish::new(&file, 64 << 20),
+        contest(EngineName::Sharded).threads(),
+        11,
+    );
+    let plan = plan(EngineName::Sharded, made.unwrap());
+    let mut digests = Vec::new();
+    for (fault, wrong) in [
+        (Fault::None, 0),
+        (Fault::FlippedBit, 1),
+        (Fault::LostKey, 1),
+        (Fault::StaleValue, 0),
+    ] {
+        *FAULT.lock().unwrap() = fault;
+        let outcome = run_store::<Oracle>(plan.clone()).unwrap();
+        assert_eq!(outcome.report.wrong_values, wrong);
+        let complaint = outcome.complaint.unwrap_or_default();
+        assert_eq!(
+            complaint.contains("of key \"key:"),
+            wrong > 0,
+            "{complaint}"
+        );
+        digests.push(outcome.digest);
+    }
+    assert_eq!(digests[0], digests[3]);
+    assert!(digests[0] != digests[1] && digests[0] != digests[2]);
+    std::fs::remove_file(file).unwrap();
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! `farcore`: this project's engine. Each worker is a job on one of its cores, which it serves by polling.
 
+use std::fs::File;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use farcore::{
-    Answer, Config, Core, EncryptionKey, Engine, FabricAddress, LinkModel, Operation, Refused,
-    Token, VerbsOptions,
+    Answer, Config, Core, EncryptionKey, Engine, FabricAddress, LinkModel, Operation, Recorder,
+    Recording, Refused, Token, VerbsOptions,
 };
 use serde_json::{Map, Value};
 
@@ -20,6 +21,7 @@ pub struct Farcore {
     window: usize,
     /// Far memory that was touched at start stays as it is; otherwise it has to be counted each time.
     far_resident_bytes: Option<u64>,
+    recorder: Option<Arc<Recorder>>,
 }
 
 /// Polls without an answer after which the thread makes room: another thread of this core may hold the answer up.
@@ -95,22 +97,54 @@ impl Farcore {
     }
 }
 
+impl Farcore {
+    /// Checks that the engine can run a plan.
+    ///
+    /// # Errors
+    /// As [`Farcore::config`]; a setting out of range; values of a trace that are longer than the engine takes.
+    pub fn check(plan: &Plan) -> anyhow::Result<()> {
+        let limit = Self::config(plan)?.value_bytes_max()?;
+        let longest = plan.trace().map_or(0, |trace| trace.value_bytes_longest);
+        if longest as usize > limit {
+            bail!(
+                "the trace's longest value has {longest} bytes and farcore takes {limit} with these settings: \
+                 lower --value-bytes-max, or raise --local or the profile's page size"
+            );
+        }
+        Ok(())
+    }
+}
+
 impl Store for Farcore {
     fn open(plan: &Plan) -> anyhow::Result<Self> {
+        Self::check(plan)?;
         let engine = Engine::open(Self::config(plan)?)?;
+        let recorder = match &plan.record {
+            Some(file) => Some(Arc::new(
+                File::create(file)
+                    .and_then(Recorder::start)
+                    .with_context(|| format!("--record {}", file.display()))?,
+            )),
+            None => None,
+        };
         let far_resident_bytes = plan.prefault.then(|| engine.stats().far_resident_bytes);
         Ok(Self {
             engine: Arc::new(engine),
             window: plan.window,
             far_resident_bytes,
+            recorder,
         })
     }
 
     fn start(&self, position: usize, core: usize, worker: Worker) -> anyhow::Result<Running> {
         let window = self.window;
+        let recorder = self.recorder.clone();
         let task = self
             .engine
-            .run_on_core(position, move |core: Core| async move {
+            .run_on_core(position, move |mut core: Core| async move {
+                if let Some(recorder) = recorder {
+                    core.record(&recorder);
+                }
                 worker
                     .run(FarcoreSession {
                         core,
@@ -157,6 +191,18 @@ impl Store for Farcore {
     }
 
     fn close(self) -> anyhow::Result<()> {
+        if let Some(recorder) = self.recorder.and_then(Arc::into_inner) {
+            let Recording { recorded, dropped } = recorder.finish().context("--record")?;
+            if dropped == 0 {
+                tracing::info!(recorded, "the trace is written");
+            } else {
+                tracing::warn!(
+                    recorded,
+                    dropped,
+                    "the trace has gaps: its writer could not keep up"
+                );
+            }
+        }
         tracing::debug!(total = ?self.engine.stats().total, "counters");
         self.engine.close();
         Ok(())

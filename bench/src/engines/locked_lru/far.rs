@@ -197,6 +197,7 @@ mod tests {
             encrypt: true,
             prefault: false,
             seed: 0,
+            record: None,
             scenario: Scenario::Contest { hot_ops: 1 },
         };
         let far = Far::new(&plan).unwrap();

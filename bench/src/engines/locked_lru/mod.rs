@@ -9,6 +9,8 @@
 //! - `page.rs`: a page as pairs and as bytes
 //! - `far.rs`: far memory: counted heap buffers behind a lock, with latency and encryption
 //!
+//! Its keys have 16 bytes; others, as traces have them, are kept as a hash of 16 bytes, so it stores less of them than the others.
+//!
 //! The local budget counts the bytes of resident pages, as the entry did; index and allocator come on top.
 
 mod entity;
@@ -26,6 +28,7 @@ use hashbrown::DefaultHashBuilder;
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value};
 use std::hash::BuildHasher;
+use xxhash_rust::xxh3::xxh3_128;
 
 use self::entity::Entity;
 use self::far::Far;
@@ -177,10 +180,14 @@ impl LockedLruSession {
     #[inline]
     fn serve(&mut self, operation: Operation<'_>) -> Result<Answer<'_>, Error> {
         let key = operation.key();
-        let key: &Key = key.try_into().map_err(|_| Error::KeyTooLong {
-            bytes: key.len(),
-            max: KEY_BYTES,
-        })?;
+        let short: Key;
+        let key = match key.try_into() {
+            Ok(key) => key,
+            Err(_) => {
+                short = xxh3_128(key).to_le_bytes();
+                &short
+            }
+        };
         let shared = &*self.shared;
         let (entity, hash) = shared.of(key);
         let mut half_dead = false;

@@ -1,0 +1,178 @@
+//! Twitter's cache traces: `timestamp,anonymized key,key size,value size,client id,operation,TTL`, a line a request.
+//!
+//! I1: fields are counted from the ends, so that a key may hold commas.
+//! I2: a key is used as it is written, unless its stated size says that it is percent-encoded: not the size as written but
+//!     exactly the one decoded. What the engine's recorder writes is read back exactly; elsewhere the stated size may differ
+//!     from the anonymized key's and is left alone.
+
+use std::borrow::Cow;
+
+use farcore::constants::KEY_BYTES_MAX;
+use percent_encoding::percent_decode;
+
+use super::entry::{Entry, Flaw, Verb};
+
+/// The longest line, in bytes: a key with every byte encoded, and room for the other fields.
+pub const LINE_BYTES_MAX: usize = 8192;
+const _: () = assert!(LINE_BYTES_MAX > 3 * KEY_BYTES_MAX + 512);
+
+/// Fields behind the key.
+const FIELDS_BEHIND: usize = 5;
+
+/// Reads a line, without its end. `decoded` is room for a key that was encoded.
+///
+/// # Errors
+/// Why the line is of no use.
+pub fn parse<'a>(line: &'a [u8], decoded: &'a mut Vec<u8>) -> Result<Entry<'a>, Flaw> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let mut fields = line.rsplitn(FIELDS_BEHIND + 1, |&byte| byte == b',');
+    let mut field = || fields.next().ok_or(Flaw::Fields);
+    let (_ttl, operation, _client, value_size, key_size) =
+        (field()?, field()?, field()?, field()?, field()?);
+    let front = field()?;
+    let comma = front.iter().position(|&byte| byte == b',');
+    let (timestamp, key) = front.split_at(comma.ok_or(Flaw::Fields)?);
+    let written = &key[1..];
+    number(timestamp)?;
+    let (key_bytes, value_bytes) = (number(key_size)?, number(value_size)?);
+    let verb = match operation {
+        b"get" | b"gets" => Verb::Get,
+        b"set" | b"add" | b"replace" | b"cas" => Verb::Set,
+        b"append" | b"prepend" => Verb::Extend,
+        b"incr" | b"decr" => Verb::Modify,
+        b"delete" => Verb::Delete,
+        _ => return Err(Flaw::Operation),
+    };
+    let key = if written.len() as u64 == key_bytes {
+        written
+    } else {
+        match Cow::from(percent_decode(written)) {
+            Cow::Owned(key) if key.len() as u64 == key_bytes => {
+                *decoded = key;
+                decoded
+            }
+            _ => written,
+        }
+    };
+    match key.len() {
+        0 => Err(Flaw::KeyEmpty),
+        1..=KEY_BYTES_MAX => Ok(Entry {
+            key,
+            verb,
+            value_bytes,
+        }),
+        _ => Err(Flaw::KeyTooLong),
+    }
+}
+
+fn number(field: &[u8]) -> Result<u64, Flaw> {
+    if field.is_empty() || !field.iter().all(u8::is_ascii_digit) {
+        return Err(Flaw::Number);
+    }
+    field.iter().try_fold(0_u64, |sum, &digit| {
+        let sum = sum.checked_mul(10).ok_or(Flaw::Number)?;
+        sum.checked_add(u64::from(digit - b'0')).ok_or(Flaw::Number)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(line: &str) -> Result<(Vec<u8>, Verb, u64), Flaw> {
+        let mut room = Vec::new();
+        parse(line.as_bytes(), &mut room)
+            .map(|entry| (entry.key.to_vec(), entry.verb, entry.value_bytes))
+    }
+
+    #[test]
+    fn every_operation_is_known() {
+        let table = [
+            ("get", Verb::Get),
+            ("gets", Verb::Get),
+            ("set", Verb::Set),
+            ("add", Verb::Set),
+            ("replace", Verb::Set),
+            ("cas", Verb::Set),
+            ("append", Verb::Extend),
+            ("prepend", Verb::Extend),
+            ("incr", Verb::Modify),
+            ("decr", Verb::Modify),
+            ("delete", Verb::Delete),
+        ];
+        for (operation, verb) in table {
+            let line = format!("7,nz:u:eeW511W3dcH3de3d15ec,22,304,264,{operation},0");
+            let key = b"nz:u:eeW511W3dcH3de3d15ec".to_vec();
+            assert_eq!(read(&line), Ok((key, verb, 304)));
+        }
+    }
+
+    #[test]
+    fn keys_may_hold_commas_and_quotes() {
+        let key = |line| read(line).unwrap().0;
+        assert_eq!(key("0,a,b,\"c,7,1,2,get,0"), b"a,b,\"c");
+        assert_eq!(key("0,\"quoted\",8,1,2,get,0\r"), b"\"quoted\"");
+        assert_eq!(key("0,1,2,3,4,5,2,3,4,get,0"), b"1,2,3,4,5");
+    }
+
+    #[test]
+    fn the_stated_size_tells_whether_a_key_is_encoded() {
+        let key = |line| read(line).unwrap().0;
+        assert_eq!(key("0,a%2Cb,3,1,2,get,0"), b"a,b");
+        assert_eq!(key("0,a%2Cb,5,1,2,get,0"), b"a%2Cb");
+        assert_eq!(key("0,a%2Cb,4,1,2,get,0"), b"a%2Cb", "no reading of size 4");
+        assert_eq!(key("0,%zz,9,1,2,get,0"), b"%zz");
+    }
+
+    #[test]
+    fn flaws_are_told_apart() {
+        let long = format!("0,{},1025,1,2,get,0", "k".repeat(1025));
+        for (line, flaw) in [
+            ("", Flaw::Fields),
+            ("0,key,3,1,2,get", Flaw::Fields),
+            (
+                "timestamp,key,key size,value size,client id,operation,TTL",
+                Flaw::Number,
+            ),
+            ("-1,key,3,1,2,get,0", Flaw::Number),
+            ("0,key,3,+1,2,get,0", Flaw::Number),
+            ("0,key,3,18446744073709551616,2,get,0", Flaw::Number),
+            ("0,key,3,1 ,2,get,0", Flaw::Number),
+            ("0,,0,1,2,get,0", Flaw::KeyEmpty),
+            ("0,key,3,1,2,GET,0", Flaw::Operation),
+            ("0,key,3,1,2,,0", Flaw::Operation),
+            (&long, Flaw::KeyTooLong),
+        ] {
+            assert_eq!(read(line), Err(flaw), "{line}");
+        }
+        let largest = read("18446744073709551615,key,3,18446744073709551615,2,get,9");
+        assert_eq!(largest.unwrap().2, u64::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut room = Vec::new();
+            if let Ok(entry) = parse(&line, &mut room) {
+                prop_assert!((1..=KEY_BYTES_MAX).contains(&entry.key.len()));
+            }
+        }
+
+        #[test]
+        fn junk_among_commas_is_read_or_refused(
+            fields in proptest::collection::vec("[0-9a-z%\",\r]{0,20}", 0..12),
+        ) {
+            let line = fields.join(",");
+            let mut room = Vec::new();
+            let _ = parse(line.as_bytes(), &mut room);
+        }
+
+        #[test]
+        fn plain_keys_come_back(key in "[!-~&&[^%]]{1,60}", size in 0_u64..100, value in any::<u64>()) {
+            let line = format!("12,{key},{size},{value},3,set,60");
+            prop_assert_eq!(read(&line), Ok((key.into_bytes(), Verb::Set, value)));
+        }
+    }
+}

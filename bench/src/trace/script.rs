@@ -1,0 +1,145 @@
+//! What one thread asks, and what must be answered. Nothing is looked up or allocated while it is replayed.
+//!
+//! Request: | key: u32 | version: u32 | bytes: 29 bits, kind: 3 bits |, 12 bytes. Version and bytes are those of the value
+//! that is put, or that must be found.
+
+use farcore::constants::VALUE_BYTES_MAX;
+
+const KIND_BITS: u32 = 3;
+const KIND_MASK: u32 = (1 << KIND_BITS) - 1;
+const _: () = assert!(VALUE_BYTES_MAX < 1 << (32 - KIND_BITS));
+const _: () = assert!(size_of::<Request>() == 12);
+/// Arrays grow by an eighth, so that what is taken is close to what is used.
+const GROWTH: usize = 8;
+const GROWTH_MIN: usize = 1024;
+
+/// What a request is, and what must come of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A get that finds its key.
+    Hit,
+    /// A get that does not.
+    Miss,
+    /// A put.
+    Put,
+    /// A delete that finds its key.
+    Delete,
+    /// A delete that does not.
+    DeleteAbsent,
+}
+
+const KINDS: [Kind; 5] = [
+    Kind::Hit,
+    Kind::Miss,
+    Kind::Put,
+    Kind::Delete,
+    Kind::DeleteAbsent,
+];
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    key: u32,
+    version: u32,
+    shape: u32,
+}
+
+/// One request, unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its hash, which values are made from.
+    pub word: u64,
+    /// What is asked.
+    pub kind: Kind,
+    /// The version that is put, or found; 0 where there is none.
+    pub version: u32,
+    /// Bytes of that value.
+    pub bytes: u32,
+}
+
+/// All requests of one thread.
+#[derive(Debug, Default)]
+pub struct Script {
+    requests: Vec<Request>,
+    /// Where each key ends in `key_bytes`; it begins where the one before ends.
+    key_ends: Vec<u64>,
+    words: Vec<u64>,
+    key_bytes: Vec<u8>,
+}
+
+impl Script {
+    /// Requests.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.requests.len() as u64
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// The request at a place below [`Script::len`]. Cost: two cache lines that are not in order.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "a place in a vector")]
+    pub fn step(&self, place: u64) -> Step<'_> {
+        let request = self.requests[place as usize];
+        let key = request.key as usize;
+        Step {
+            key: self.key(key),
+            word: self.words[key],
+            kind: KINDS[(request.shape & KIND_MASK) as usize],
+            version: request.version,
+            bytes: request.shape >> KIND_BITS,
+        }
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "places in a vector")]
+    pub(super) fn key(&self, key: usize) -> &[u8] {
+        let start = key.checked_sub(1).map_or(0, |before| self.key_ends[before]);
+        &self.key_bytes[start as usize..self.key_ends[key] as usize]
+    }
+
+    /// Adds a key; its number is that of the keys before.
+    pub(super) fn push_key(&mut self, key: &[u8], word: u64) {
+        reserve(&mut self.key_ends, 1);
+        reserve(&mut self.words, 1);
+        reserve(&mut self.key_bytes, key.len());
+        self.key_bytes.extend_from_slice(key);
+        self.key_ends.push(self.key_bytes.len() as u64);
+        self.words.push(word);
+    }
+
+    /// Adds a request on a key that was added.
+    pub(super) fn push(&mut self, key: u32, kind: Kind, version: u32, bytes: u32) {
+        reserve(&mut self.requests, 1);
+        self.requests.push(Request {
+            key,
+            version,
+            shape: bytes << KIND_BITS | kind as u32,
+        });
+    }
+
+    /// The hash of a key, by its number.
+    pub(super) fn word(&self, key: u32) -> u64 {
+        self.words[key as usize]
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.requests.capacity() * size_of::<Request>()
+            + (self.key_ends.capacity() + self.words.capacity()) * 8
+            + self.key_bytes.capacity()
+    }
+}
+
+/// Makes room by an eighth of what is there.
+pub(super) fn reserve<T>(vector: &mut Vec<T>, more: usize) {
+    if vector.capacity() - vector.len() < more {
+        vector.reserve_exact(more.max(vector.len() / GROWTH).max(GROWTH_MIN));
+    }
+}

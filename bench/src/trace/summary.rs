@@ -1,0 +1,131 @@
+//! What a trace was found to hold, and what its replay must come to: known before it, verified by it.
+
+use std::collections::BTreeMap;
+
+use bytesize::ByteSize;
+use serde::{Deserialize, Serialize};
+
+use super::entry::Flaw;
+use super::source::Format;
+
+/// Lines or records that are not replayed for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// How many.
+    pub count: u64,
+    /// The number of the first, from 1 on.
+    pub first: u64,
+}
+
+/// Why reading ended before the file did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stop {
+    /// So many requests were wished for.
+    Limit,
+    /// The memory for scripts is used up.
+    Memory,
+}
+
+/// Figures of a trace, all threads together unless said otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// As what the file was read.
+    pub format: Format,
+    /// Requests taken from it.
+    pub entries: u64,
+    /// Requests that the engine is asked, those that follow from others included, by thread.
+    pub requests_by_thread: Vec<u64>,
+    /// Distinct keys.
+    pub keys: u64,
+    /// Gets that find their key.
+    pub hits: u64,
+    /// Gets that do not.
+    pub misses: u64,
+    /// Puts of keys that were missed.
+    pub fills: u64,
+    /// Puts, fills included.
+    pub puts: u64,
+    /// Deletes.
+    pub deletes: u64,
+    /// Deletes that find their key.
+    pub deletes_found: u64,
+    /// Bytes of the values that gets find.
+    pub read_bytes: u64,
+    /// Bytes of the values that are put.
+    pub written_bytes: u64,
+    /// Bytes of the longest value that is put.
+    pub value_bytes_longest: u32,
+    /// Values that were cut to the longest allowed.
+    pub values_cut: u64,
+    /// Most bytes of keys and values stored at once.
+    pub live_bytes_peak: u64,
+    /// Memory of the scripts while they are made, in bytes.
+    pub memory_bytes: u64,
+    /// What is not replayed, by reason.
+    pub skipped: BTreeMap<Flaw, Skipped>,
+    /// Why reading ended early, if it did.
+    pub stop: Option<Stop>,
+}
+
+impl Summary {
+    pub(super) fn new(format: Format, threads: usize) -> Self {
+        Self {
+            format,
+            entries: 0,
+            requests_by_thread: vec![0; threads],
+            keys: 0,
+            hits: 0,
+            misses: 0,
+            fills: 0,
+            puts: 0,
+            deletes: 0,
+            deletes_found: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+            value_bytes_longest: 0,
+            values_cut: 0,
+            live_bytes_peak: 0,
+            memory_bytes: 0,
+            skipped: BTreeMap::new(),
+            stop: None,
+        }
+    }
+
+    /// Requests that the engine is asked.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests_by_thread.iter().sum()
+    }
+
+    /// What a reader of the figures must know: skipped lines, cut values, an early end.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let unit = match self.format {
+            Format::Csv => "line",
+            Format::OracleGeneral => "record",
+        };
+        let skipped = self.skipped.iter().map(|(flaw, Skipped { count, first })| {
+            let plural = if *count == 1 { "" } else { "s" };
+            let name = flaw.name();
+            format!("skipped {count} {unit}{plural}: {name} (first: {unit} {first})")
+        });
+        let mut notes: Vec<String> = skipped.collect();
+        if self.values_cut > 0 {
+            let (cut, limit) = (self.values_cut, self.value_bytes_longest);
+            let plural = if cut == 1 { "" } else { "s" };
+            notes.push(format!(
+                "cut {cut} value{plural} to {limit} bytes (--value-bytes-max)"
+            ));
+        }
+        match self.stop {
+            None => {}
+            Some(Stop::Limit) => notes.push("read up to --limit".into()),
+            Some(Stop::Memory) => notes.push(format!(
+                "read until the memory for scripts was used up ({}): raise --trace-memory for more",
+                ByteSize::b(self.memory_bytes).display().iec()
+            )),
+        }
+        notes
+    }
+}
