@@ -31,7 +31,15 @@ fn tune(line: &str, out: &Path) -> Command {
 fn a_search_leaves_a_profile_and_a_report() {
     let folder = folder("search");
     let out = folder.join("profile.toml");
-    for (workload, knobs) in [("contest", "batch,spin-ns"), ("ycsb-b", "window")] {
+    let trace = folder.join("trace.csv");
+    let requests = (0..400u32).map(|at| format!("{at},key{},6,100,1,get,0\n", at * at % 97));
+    fs::write(&trace, requests.collect::<String>()).unwrap();
+    let trace = format!("trace:{}", trace.display());
+    for (workload, knobs) in [
+        ("contest", "batch,spin-ns"),
+        ("ycsb-b", "window"),
+        (&*trace, "page-bytes,cache-percent"),
+    ] {
         let line = format!("--workload {workload} --knobs {knobs} {TINY}");
         let output = tune(&line, &out).arg("--report").arg(&folder).output();
         let output = output.unwrap();
@@ -116,6 +124,8 @@ fn bad_flags_say_what_to_write() {
         ("--workload redis", "write contest, ycsb-a"),
         ("--knobs colour", "possible values: window, batch"),
         ("--repeats 5", "6..=100"),
+        ("--workload trace:", "or trace:FILE"),
+        ("--workload trace:/none/such.csv", "/none/such.csv"),
         ("--budget soon", "--budget"),
         ("--cores 4095", "core 4095, which does not exist"),
         ("--window 0", "--window is 0"),

@@ -20,7 +20,7 @@ use super::search::{Stop, Sweep, Trial};
 /// What is to become fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Metric {
-    /// Requests a second in the last phase: the contest's hot mix, YCSB's transactions.
+    /// Requests a second in the last phase: the contest's hot mix, YCSB's transactions, the trace.
     Hot,
     /// Requests a second over all phases.
     Total,
@@ -147,8 +147,7 @@ impl Trial for Runs {
     }
 
     fn allows(&self, profile: &Profile) -> bool {
-        let config = Farcore::config(&self.plan.clone().with_profile(*profile));
-        config.is_ok_and(|config| config.validate().is_ok())
+        Farcore::check(&self.plan.clone().with_profile(*profile)).is_ok()
     }
 
     fn has_time_for(&self, runs: usize) -> bool {

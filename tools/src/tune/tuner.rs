@@ -11,6 +11,7 @@ use farcore_bench::cli::{ContestSize, SetupArgs, YcsbSize};
 use farcore_bench::engines::Farcore;
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{Plan, Workload};
+use farcore_bench::trace::args::TraceSize;
 use farcore_tuning::RatioEstimate;
 
 use super::chart;
@@ -30,12 +31,13 @@ const INTERRUPTED: u8 = 130;
 enum Target {
     Contest,
     Ycsb(Workload),
+    Trace(PathBuf),
 }
 
 /// Flags of the tuner.
 #[derive(Debug, Args)]
 pub(super) struct TunerArgs {
-    /// What to tune for: contest, ycsb-a, ycsb-b, ycsb-c, ycsb-d or ycsb-f
+    /// What to tune for: contest, ycsb-a, ycsb-b, ycsb-c, ycsb-d, ycsb-f, or trace:FILE
     #[arg(long, default_value = "contest", value_parser = target)]
     workload: Target,
     /// Settings to turn [default: all]
@@ -61,6 +63,8 @@ pub(super) struct TunerArgs {
     #[command(flatten)]
     ycsb: YcsbSize,
     #[command(flatten)]
+    trace: TraceSize,
+    #[command(flatten)]
     setup: SetupArgs,
 }
 
@@ -68,10 +72,15 @@ fn target(name: &str) -> Result<Target, String> {
     if name == "contest" {
         return Ok(Target::Contest);
     }
+    if let Some(file) = name.strip_prefix("trace:").filter(|file| !file.is_empty()) {
+        return Ok(Target::Trace(file.into()));
+    }
     name.strip_prefix("ycsb-")
         .and_then(|letter| Workload::from_str(letter, false).ok())
         .map(Target::Ycsb)
-        .ok_or_else(|| "write contest, ycsb-a, ycsb-b, ycsb-c, ycsb-d or ycsb-f".to_owned())
+        .ok_or_else(|| {
+            "write contest, ycsb-a, ycsb-b, ycsb-c, ycsb-d, ycsb-f, or trace:FILE".to_owned()
+        })
 }
 
 /// Tunes.
@@ -88,27 +97,29 @@ pub(super) fn run(arguments: &TunerArgs) -> ExitCode {
 }
 
 impl TunerArgs {
-    fn plan(&self, machine: &Machine) -> Plan {
-        match self.workload {
-            Target::Contest => self.contest.plan(machine, &self.setup),
-            Target::Ycsb(workload) => self.ycsb.plan(workload, machine, &self.setup),
-        }
+    fn plan(&self, machine: &Machine) -> anyhow::Result<Plan> {
+        let setup = &self.setup;
+        Ok(match &self.workload {
+            Target::Contest => self.contest.plan(machine, setup),
+            Target::Ycsb(workload) => self.ycsb.plan(*workload, machine, setup),
+            Target::Trace(file) => self.trace.plan(file, machine, setup)?,
+        })
     }
 
     fn metric(&self) -> Metric {
         self.metric.unwrap_or(match self.workload {
             Target::Contest => Metric::Total,
-            Target::Ycsb(_) => Metric::Hot,
+            Target::Ycsb(_) | Target::Trace(_) => Metric::Hot,
         })
     }
 }
 
 fn tune(arguments: &TunerArgs) -> anyhow::Result<Ended> {
     let machine = Machine::here();
-    let plan = arguments.plan(&machine);
+    let plan = arguments.plan(&machine)?;
     plan.validate(&machine)?;
+    Farcore::check(&plan)?;
     let config = Farcore::config(&plan)?;
-    config.validate()?;
     // What cannot be written is better known before the runs than after.
     if let Some(folder) = &arguments.report {
         fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
