@@ -102,20 +102,10 @@ impl Knob {
     /// What is worth a try, in order, the default included: near it by factors, or the whole range where that is short.
     pub(super) fn values(self, default: u32, cores: usize) -> Vec<u32> {
         let near = |least: usize, most: usize| {
-            let around = [-2i32, -1, 0, 1, 2].map(|power| {
-                let factor = 1u64 << power.unsigned_abs();
-                let default = u64::from(default);
-                if power < 0 {
-                    default / factor
-                } else {
-                    default * factor
-                }
-            });
-            let fits = |value: &u64| (least as u64..=most as u64).contains(value);
-            let values = around.into_iter().filter(fits);
-            values
-                .filter_map(|value| u32::try_from(value).ok())
-                .collect()
+            let fits = |&value: &u32| (least..=most).contains(&(value as usize));
+            let down = [4, 2].map(|factor| default / factor);
+            let up = [2, 4, 8].map(|factor| default.saturating_mul(factor));
+            down.into_iter().chain(up).filter(fits).collect()
         };
         let mut values: Vec<u32> = match self {
             Self::Window => near(1, WINDOW_MAX),
@@ -185,7 +175,8 @@ mod tests {
                 config.validate().unwrap();
             }
         }
-        assert_eq!(Knob::Window.values(64, 1), [16, 32, 64, 128, 256]);
+        assert_eq!(Knob::Window.values(64, 1), [16, 32, 64, 128, 256, 512]);
+        assert_eq!(Knob::Batch.values(32, 1), [8, 16, 32, 64]);
         assert_eq!(Knob::LaneBytes.values(64 << 10, 1), [64 << 10]);
     }
 }
