@@ -11,6 +11,7 @@ use crate::machine::Machine;
 use crate::plan::{EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
 use crate::record::VALUE_BYTES_MAX;
 use crate::trace::args::TraceArgs;
+use crate::watch::{Watch, WatchArgs};
 
 const KEYS_PER_CORE: u64 = 250_000;
 /// The contest has one hot request for each three keys.
@@ -119,6 +120,9 @@ pub struct CommonArgs {
     /// Write plots into a folder
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
+    /// Where the engine can be watched.
+    #[command(flatten)]
+    pub watch: WatchArgs,
     /// Write what the engine (farcore, in its first run) is asked to a file, as `trace` reads it; takes 8 MiB more of local memory
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -284,6 +288,7 @@ impl SetupArgs {
             encrypt: self.encrypt,
             prefault: !self.no_prefault,
             seed: self.seed,
+            watch: Watch::default(),
             record: None,
             scenario,
         };
@@ -308,6 +313,7 @@ impl CommonArgs {
             plan = plan.with_profile(Profile::read(file)?);
             plan.window = self.setup.window.unwrap_or(plan.window);
         }
+        plan.watch = self.watch.watch()?;
         let engines = self
             .engines
             .as_deref()
@@ -406,6 +412,7 @@ mod tests {
                 encrypt: true,
                 prefault: false,
                 seed: 9,
+                watch: Watch::default(),
                 record: None,
                 scenario: Scenario::Contest { hot_ops: 5 },
             }
@@ -421,6 +428,19 @@ mod tests {
         assert_eq!(plans[0].window, WINDOW_SOCKETS);
         assert_eq!(plans[0].fabric, ["tcp://a:1", "tcp://b:2"]);
         assert_eq!(plans[0].token_file, Some("t".into()));
+    }
+
+    #[test]
+    fn figures_are_shown_to_this_machine_only() {
+        let plans = contest(&["--stats-socket", "--http", "127.0.0.1:0"]).plans(&machine());
+        let watch = plans.unwrap().remove(0).watch;
+        assert_eq!(watch.stats_socket, Some("default".into()));
+        assert_eq!(watch.http, Some(([127, 0, 0, 1], 0).into()));
+        let flags = ["--stats-socket", "a", "--http", "0.0.0.0:0"];
+        let refused = contest(&flags).plans(&machine()).unwrap_err().to_string();
+        assert!(refused.contains("--insecure"), "{refused}");
+        let flags = ["--http", "0.0.0.0:0", "--insecure"];
+        assert!(contest(&flags).plans(&machine()).is_ok());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //!   [`child`] each run in its own process · [`compare`] all engines
 //! - who answers: [`store`] the traits · [`engines`] the engines
 //! - what is shown: [`report`] · [`table`] · [`plot`] · [`progress`] · [`resident`] measured memory · [`machine`]
+//!   · [`watch`] the running engine's figures
 
 pub mod block_on;
 pub mod child;
@@ -28,4 +29,5 @@ pub mod skew;
 pub mod store;
 pub mod table;
 pub mod trace;
+pub mod watch;
 pub mod worker;

@@ -9,6 +9,7 @@ use crate::machine::Machine;
 use crate::phase::{CONTEST, Phase, TRACE, YCSB};
 use crate::record::{KEY_BYTES, VALUE_BYTES_MAX, VALUE_BYTES_MEAN, VALUE_GRAIN_BYTES};
 use crate::trace::{Choice, Summary};
+use crate::watch::Watch;
 
 /// Most keys of all threads together: hot streams hold 32-bit indexes.
 pub const KEYS_MAX: u64 = 1 << 32;
@@ -198,6 +199,9 @@ pub struct Plan {
     pub prefault: bool,
     /// Names the keys, the values and the order of the hot mix.
     pub seed: u64,
+    /// Where the engine's figures can be watched.
+    #[serde(default)]
+    pub watch: Watch,
     /// Where the engine's requests are recorded; engines other than `farcore` do not.
     #[serde(default)]
     pub record: Option<PathBuf>,
@@ -461,6 +465,7 @@ mod tests {
             encrypt: false,
             prefault: true,
             seed: 1,
+            watch: Watch::default(),
             record: None,
             scenario: Scenario::Contest { hot_ops: 1000 },
         }

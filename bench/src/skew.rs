@@ -85,6 +85,7 @@ mod tests {
             encrypt: false,
             prefault: false,
             seed: 5,
+            watch: crate::watch::Watch::default(),
             record: None,
             scenario,
         }

@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Output, Stdio};
+
+use farcore::statistics::{ReadError, read_report};
 
 use serde_json::Value;
 
@@ -52,6 +56,48 @@ fn a_run_writes_table_json_and_plots() {
         );
     }
     fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_running_engine_can_be_watched() {
+    let path = std::env::temp_dir().join(format!("farcore-watch-{}.sock", std::process::id()));
+    let line = format!(
+        "contest --keys-per-core 20000 --hot-ops 20000 --local 32MiB --far 64MiB --engines farcore --stats-socket {} \
+         --http 127.0.0.1:0",
+        path.display()
+    );
+    let mut child = Command::new(env!("CARGO_BIN_EXE_farcore-bench"))
+        .args(line.split_whitespace())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .env_remove("RUST_LOG")
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    // Both stand before the first phase, and the run outlasts a look at them.
+    let address = loop {
+        let line = lines.next().expect("the run says where").unwrap();
+        if let Some((_, address)) = line.split_once("127.0.0.1:") {
+            break format!("127.0.0.1:{}", address.trim());
+        }
+    };
+    let report = read_report(&path).unwrap();
+    assert!(!report.cores.is_empty() && report.local_cap_bytes == 32 << 20);
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(
+        text.contains("\nfarcore_operations_total{core=\""),
+        "{text}"
+    );
+    for line in lines {
+        line.unwrap();
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(matches!(read_report(&path), Err(ReadError::Absent { .. })));
 }
 
 #[test]

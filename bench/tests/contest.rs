@@ -17,6 +17,7 @@ use farcore_bench::plan::{EngineName, Plan, Scenario, Workload};
 use farcore_bench::run::{Outcome, run, run_store};
 use farcore_bench::store::{Running, Session, Store, Usage};
 use farcore_bench::trace::{Wish, scenario};
+use farcore_bench::watch::Watch;
 use farcore_bench::worker::Worker;
 
 const KEYS: u64 = 2_000;
@@ -41,6 +42,7 @@ fn plan(engine: EngineName, scenario: Scenario) -> Plan {
         encrypt: false,
         prefault: true,
         seed: 11,
+        watch: Watch::default(),
         record: None,
         scenario,
     }

@@ -63,6 +63,7 @@ fn plan(engine: EngineName, file: &Path, threads: usize) -> Plan {
         encrypt: false,
         prefault: true,
         seed: SEED,
+        watch: farcore_bench::watch::Watch::default(),
         record: None,
         scenario,
     }

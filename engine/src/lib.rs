@@ -30,6 +30,7 @@ mod routing;
 mod runtime;
 mod shard;
 mod staging;
+pub mod statistics;
 mod sync;
 
 pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token, VerbsOptions};

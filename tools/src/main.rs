@@ -5,6 +5,7 @@ mod doctor;
 mod fabric;
 mod memnode;
 mod text;
+mod top;
 mod tune;
 
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ enum Command {
     Fabric(fabric::Command),
     /// Lend this machine's memory to engines elsewhere.
     Memnode(memnode::Arguments),
+    /// Watch a running engine: cores, latencies, memory nodes, hot keys.
+    Top(top::Arguments),
     /// Find the settings that serve a workload best, or say what another machine would do.
     Tune(Box<tune::Arguments>),
     /// Runs one plan given as JSON on standard input and answers on standard output.
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Command::Doctor => doctor::run(),
         Command::Fabric(command) => fabric::run(&command),
         Command::Memnode(arguments) => memnode::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
         Command::RunOne => tune::run_one(),
     }

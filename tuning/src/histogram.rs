@@ -37,6 +37,11 @@ fn top_of(bucket: usize) -> u64 {
         .unwrap_or(u64::MAX)
 }
 
+/// The counts of other processes may be anything.
+fn sum_of(counts: &[u64]) -> u64 {
+    counts.iter().copied().fold(0, u64::saturating_add)
+}
+
 /// Counts values by size. Only one thread may record.
 #[derive(Debug)]
 pub struct Histogram {
@@ -145,7 +150,7 @@ impl HistogramSnapshot {
     /// Values recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.buckets.iter().sum()
+        sum_of(&self.buckets)
     }
 
     /// The sum of all values; it wraps at 2^64.
@@ -157,7 +162,7 @@ impl HistogramSnapshot {
     /// Values that are at most `limit`, to within a bucket (3.2 %).
     #[must_use]
     pub fn count_to(&self, limit: u64) -> u64 {
-        self.buckets[..=bucket_of(limit)].iter().sum()
+        sum_of(&self.buckets[..=bucket_of(limit)])
     }
 
     /// The largest value, exactly; 0 if there are none.
@@ -196,7 +201,7 @@ impl HistogramSnapshot {
         let rank = ((count as f64 * share).ceil() as u64).clamp(1, count);
         let mut seen = 0;
         for (bucket, &held) in self.buckets.iter().enumerate() {
-            seen += held;
+            seen = u64::saturating_add(seen, held);
             if seen >= rank {
                 return top_of(bucket).min(self.max);
             }
@@ -221,7 +226,7 @@ impl HistogramSnapshot {
     /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
-            *mine += theirs;
+            *mine = mine.saturating_add(*theirs);
         }
         self.sum = self.sum.wrapping_add(other.sum);
         self.max = self.max.max(other.max);
@@ -304,6 +309,13 @@ mod tests {
         let odd = r#"{"sum":1,"max":1,"buckets":[[65535,7],[3,1]]}"#;
         let odd: HistogramSnapshot = serde_json::from_str(odd).unwrap();
         assert_eq!(odd.count(), 1);
+        let vast = format!(
+            r#"{{"sum":1,"max":1,"buckets":[[1,{0}],[2,{0}]]}}"#,
+            u64::MAX
+        );
+        let mut vast: HistogramSnapshot = serde_json::from_str(&vast).unwrap();
+        vast.merge(&vast.clone());
+        assert_eq!((vast.count(), vast.quantile(1.0)), (u64::MAX, 1));
     }
 
     #[test]

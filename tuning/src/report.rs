@@ -3,7 +3,11 @@
 //! Fields that a reader does not know are passed over, and those that a writer did not know are zero: readers and
 //! writers of neighbouring versions understand each other. [`Report::FORMAT`] changes when that ends.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::counters::{NodeSnapshot, ShardSnapshot};
 use crate::hardware::HardwareSnapshot;
@@ -40,12 +44,14 @@ pub struct Report {
     pub page_bytes: u32,
     /// Whether all local memory is locked.
     pub locked: bool,
-    /// One for each core.
+    /// One for each core, at most [`Report::PARTS_MAX`].
+    #[serde(deserialize_with = "bounded")]
     pub cores: Vec<CoreReport>,
     /// Requests of handles, from sending to taking the answer, those that waited for far memory included; in
     /// nanoseconds, sampled.
     pub handles: HistogramSnapshot,
-    /// One for each memory node.
+    /// One for each memory node, at most [`Report::PARTS_MAX`].
+    #[serde(deserialize_with = "bounded")]
     pub nodes: Vec<NodeReport>,
     /// Why no processor events are counted; empty if they are.
     pub hardware_missing: String,
@@ -54,6 +60,8 @@ pub struct Report {
 impl Report {
     /// The format that this version writes.
     pub const FORMAT: u32 = 1;
+    /// The most cores, and the most memory nodes, that a reader accepts: a few bytes of text become kilobytes.
+    pub const PARTS_MAX: usize = 1024;
 
     /// The counters of all cores together.
     #[must_use]
@@ -61,6 +69,31 @@ impl Report {
         let cores = self.cores.iter();
         cores.fold(ShardSnapshot::default(), |sum, core| sum + core.counters)
     }
+}
+
+/// Reads a list that has at most [`Report::PARTS_MAX`] parts.
+fn bounded<'a, T: Deserialize<'a>, D: Deserializer<'a>>(source: D) -> Result<Vec<T>, D::Error> {
+    struct Parts<T>(PhantomData<T>);
+
+    impl<'a, T: Deserialize<'a>> Visitor<'a> for Parts<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(formatter, "a list of at most {}", Report::PARTS_MAX)
+        }
+
+        fn visit_seq<A: SeqAccess<'a>>(self, mut source: A) -> Result<Vec<T>, A::Error> {
+            let mut parts = Vec::new();
+            while let Some(part) = source.next_element()? {
+                if parts.len() == Report::PARTS_MAX {
+                    return Err(A::Error::invalid_length(parts.len() + 1, &self));
+                }
+                parts.push(part);
+            }
+            Ok(parts)
+        }
+    }
+    source.deserialize_seq(Parts(PhantomData))
 }
 
 /// The figures of one core. Latencies are in nanoseconds and sampled.

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::plan::{EngineName, Plan};
 use crate::store::{Running, Session, Store, Usage};
+use crate::watch::Watched;
 use crate::worker::Worker;
 
 /// The store.
@@ -21,6 +22,8 @@ pub struct Farcore {
     window: usize,
     /// Far memory that was touched at start stays as it is; otherwise it has to be counted each time.
     far_resident_bytes: Option<u64>,
+    /// Ends before the engine does.
+    watched: Watched,
     recorder: Option<Arc<Recorder>>,
 }
 
@@ -128,7 +131,9 @@ impl Store for Farcore {
             None => None,
         };
         let far_resident_bytes = plan.prefault.then(|| engine.stats().far_resident_bytes);
+        let watched = plan.watch.open(engine.reporter())?;
         Ok(Self {
+            watched,
             engine: Arc::new(engine),
             window: plan.window,
             far_resident_bytes,
@@ -204,6 +209,7 @@ impl Store for Farcore {
             }
         }
         tracing::debug!(total = ?self.engine.stats().total, "counters");
+        drop(self.watched);
         self.engine.close();
         Ok(())
     }

@@ -5,15 +5,15 @@
 //!   need `--insecure` there in any case.
 //! - I3: SIGTERM and SIGINT end it cleanly with exit code 0, also while it is still starting.
 
-mod http;
+mod exposed;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use farcore_rdma::node::{
     MemoryNode, MemoryOptions, NodeHandle, NodeOptions, Registered, StartError, Token,
 };
 use farcore_rdma::{FabricAddress, Lock, PageKind, Scheme};
+use farcore_tuning::{HttpLimits, HttpServer, is_loopback};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -87,10 +88,6 @@ fn resolve(flag: &str, text: &str, host: &str, port: u16) -> Result<SocketAddr> 
             all.next().ok_or_else(none)
         })
         .with_context(|| format!("{flag} {text}"))
-}
-
-fn is_loopback(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
 }
 
 /// What was asked for, checked.
@@ -217,10 +214,13 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let Plan { node, http } = arguments.plan()?;
     let insecure = node.token.is_none();
     let (memory, requested, scheme) = (node.memory, node.listen, node.scheme);
-    let listener = match http {
-        Some(address) => Some(http::bind(address)?),
-        None => None,
-    };
+    let listener =
+        match http {
+            Some(address) => Some(TcpListener::bind(address).with_context(|| {
+                format!("cannot listen on {address}; give --http another address")
+            })?),
+            None => None,
+        };
     let (say, events) = mpsc::channel();
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let signalled = say.clone();
@@ -261,11 +261,11 @@ fn serve(arguments: &Arguments) -> Result<()> {
         warn!("no token: anybody who can reach {requested} can read and write all of the memory");
     }
     let server = match listener {
-        Some(listener) => Some(http::serve(
-            listener,
-            handle.figures(),
-            http::Limits::default(),
-        )?),
+        Some(listener) => {
+            let shown = Arc::new(exposed::Shown(handle.figures()));
+            let server = HttpServer::serve(listener, shown, HttpLimits::default());
+            Some(server.context("cannot answer over HTTP")?)
+        }
         None => None,
     };
     let mut out = io::stdout();
@@ -280,9 +280,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
         }
     }
     handle.stop();
-    if let Some(server) = server {
-        server.stop();
-    }
+    drop(server);
     info!("stopped");
     Ok(())
 }

@@ -197,6 +197,7 @@ mod tests {
             encrypt: true,
             prefault: false,
             seed: 0,
+            watch: crate::watch::Watch::default(),
             record: None,
             scenario: Scenario::Contest { hot_ops: 1 },
         };

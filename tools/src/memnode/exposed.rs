@@ -1,0 +1,117 @@
+//! The memory node's figures for Prometheus.
+
+use std::fmt;
+
+use farcore_rdma::node::NodeFigures;
+use farcore_tuning::Exposed;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+/// Reads the node's figures at the moment that somebody asks.
+#[derive(Debug)]
+pub(super) struct Shown(pub(super) NodeFigures);
+
+impl Exposed for Shown {
+    fn prefix(&self) -> &'static str {
+        "farcore_memnode"
+    }
+
+    fn is_healthy(&self) -> bool {
+        self.0.is_serving()
+    }
+
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let now = self.0.statistics();
+        let mut gauge = |name: &str, help: &str, value: u64| {
+            let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            let family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
+            metric.encode(family)
+        };
+        gauge("data_bytes", "Memory that is lent", now.data_bytes)?;
+        gauge("extent_bytes", "Length of an extent", now.extent_bytes)?;
+        gauge("sessions", "Open sessions", now.sessions)?;
+        #[allow(clippy::cast_precision_loss, reason = "microseconds do for centuries")]
+        let uptime = ConstGauge::new((now.uptime_ns / 1_000) as f64 / 1e6);
+        let help = "Time since the start";
+        let family =
+            encoder.encode_descriptor("uptime_seconds", help, None, uptime.metric_type())?;
+        uptime.encode(family)?;
+
+        let mut gauges = |name: &str, help: &str, label: &str, values: &[(&str, u64)]| {
+            let kind = ConstGauge::new(0i64).metric_type();
+            let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+            for &(which, value) in values {
+                let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+                metric.encode(family.encode_family(&[(label, which)])?)?;
+            }
+            Ok::<(), fmt::Error>(())
+        };
+        let owned = now.extents.saturating_sub(now.extents_free);
+        let extents = [("free", now.extents_free), ("owned", owned)];
+        gauges("extents", "Extents by state", "state", &extents)?;
+        let connections = [
+            ("control", now.control_connections),
+            ("memory", now.memory_connections),
+        ];
+        gauges("connections", "Open connections", "kind", &connections)?;
+
+        for (name, help, value) in [
+            ("sessions_opened", "Sessions opened", now.sessions_opened),
+            (
+                "sessions_expired",
+                "Sessions whose lease ended",
+                now.sessions_expired,
+            ),
+            (
+                "requests_refused",
+                "One-sided requests refused",
+                now.requests_refused,
+            ),
+            (
+                "chunks_allocated",
+                "Chunks handed out",
+                now.chunks_allocated,
+            ),
+            (
+                "chunks_freed",
+                "Chunks given back by their owners",
+                now.chunks_freed,
+            ),
+            (
+                "extents_reclaimed",
+                "Extents taken back from sessions that ended",
+                now.extents_reclaimed,
+            ),
+        ] {
+            let metric = ConstCounter::new(value);
+            let family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
+            metric.encode(family)?;
+        }
+        let mut counters = |name: &str, help: &str, label: &str, values: &[(&str, u64)]| {
+            let kind = ConstCounter::new(0u64).metric_type();
+            let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+            for &(which, value) in values {
+                let metric = ConstCounter::new(value);
+                metric.encode(family.encode_family(&[(label, which)])?)?;
+            }
+            Ok::<(), fmt::Error>(())
+        };
+        let requests = [
+            ("read", now.reads),
+            ("write", now.writes),
+            ("atomic", now.atomics),
+        ];
+        counters(
+            "requests",
+            "One-sided requests performed",
+            "kind",
+            &requests,
+        )?;
+        let bytes = [("read", now.read_bytes), ("write", now.write_bytes)];
+        counters("transferred_bytes", "Bytes moved", "kind", &bytes)?;
+        let refusals: Vec<_> = self.0.refusals().collect();
+        let help = "Connections and control requests refused";
+        counters("refusals", help, "reason", &refusals)
+    }
+}

@@ -1,0 +1,315 @@
+//! What happened between two reports of one engine, and how it stands at the second.
+
+use farcore::statistics::{CoreReport, HotKey, NodeReport};
+use farcore::{HistogramSnapshot, Report, ShardSnapshot};
+use serde::Serialize;
+
+/// Hot keys of all cores together that are kept.
+const HOT_KEYS: usize = 16;
+
+/// Latencies of one kind of request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Latency {
+    /// Requests that were sampled.
+    pub(super) count: u64,
+    pub(super) p50_ns: u64,
+    pub(super) p99_ns: u64,
+}
+
+/// One core, or all together. Shares are 0 to 1, and absent where there was nothing to share.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct CoreRates {
+    /// The processor; absent for the sum of all.
+    pub(super) core: Option<usize>,
+    pub(super) operations_per_second: f64,
+    pub(super) gets_per_second: f64,
+    pub(super) puts_per_second: f64,
+    pub(super) deletes_per_second: f64,
+    pub(super) swaps_per_second: f64,
+    pub(super) failures_per_second: f64,
+    /// Of gets that found their key: answered from the log's frames, from the read cache, from far memory.
+    pub(super) local_share: Option<f64>,
+    pub(super) cache_share: Option<f64>,
+    pub(super) far_share: Option<f64>,
+    /// Of gets that found their key, those that needed no far memory.
+    pub(super) hit_ratio: Option<f64>,
+    pub(super) local: Latency,
+    pub(super) cross: Latency,
+    pub(super) far: Latency,
+    pub(super) reads_per_second: f64,
+    pub(super) writes_per_second: f64,
+    /// Both ways.
+    pub(super) far_bytes_per_second: f64,
+    pub(super) busy_share: Option<f64>,
+    pub(super) spinning_share: Option<f64>,
+    pub(super) parked_share: Option<f64>,
+    pub(super) pending: u64,
+    pub(super) back_pressure_per_second: f64,
+    pub(super) instructions_per_operation: Option<f64>,
+    pub(super) keys: u64,
+}
+
+/// One memory node.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct NodeRates {
+    pub(super) name: String,
+    pub(super) used_bytes: u64,
+    pub(super) total_bytes: u64,
+    pub(super) reads_per_second: f64,
+    pub(super) writes_per_second: f64,
+    pub(super) bytes_per_second: f64,
+    /// Since the engine was opened.
+    pub(super) errors: u64,
+    pub(super) silent_queues: u64,
+}
+
+/// A key that much is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct HotShare {
+    /// Its first 32 bytes as text.
+    pub(super) key: String,
+    pub(super) key_bytes: u64,
+    /// Of the requests of all cores.
+    pub(super) share: f64,
+}
+
+/// What is shown of an engine.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Rates {
+    pub(super) version: String,
+    pub(super) process: u32,
+    pub(super) uptime_seconds: f64,
+    /// What the rates are over.
+    pub(super) interval_seconds: f64,
+    pub(super) local_cap_bytes: u64,
+    pub(super) local_resident_bytes: u64,
+    pub(super) locked: bool,
+    pub(super) far_used_bytes: u64,
+    pub(super) far_total_bytes: u64,
+    pub(super) far_live_bytes: u64,
+    pub(super) far_dead_bytes: u64,
+    pub(super) total: CoreRates,
+    pub(super) cores: Vec<CoreRates>,
+    /// Requests of threads that are on no core.
+    pub(super) handles: Latency,
+    pub(super) nodes: Vec<NodeRates>,
+    pub(super) hot_keys: Vec<HotShare>,
+    /// Why no processor events are counted; empty if they are.
+    pub(super) hardware_missing: String,
+}
+
+fn latency(between: &HistogramSnapshot) -> Latency {
+    Latency {
+        count: between.count(),
+        p50_ns: between.quantile(0.5),
+        p99_ns: between.quantile(0.99),
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// The sum, of whatever another process sent.
+fn sum(parts: &[u64]) -> u64 {
+    parts.iter().copied().fold(0, u64::saturating_add)
+}
+
+/// Whether the later report is one of the same engine; another process may have taken the path.
+fn goes_on(earlier: &Report, later: &Report) -> bool {
+    let grown = |one: &CoreReport, other: &CoreReport| {
+        // States may fall, counters may not; the difference wraps where one did.
+        let between = other.counters.since(&one.counters);
+        ShardSnapshot::FIGURES
+            .iter()
+            .zip(between.values())
+            .zip(other.counters.values())
+            .all(|((figure, between), now)| {
+                figure.kind == farcore_tuning::FigureKind::Gauge || between <= now
+            })
+    };
+    earlier.process == later.process
+        && earlier.uptime_ns < later.uptime_ns
+        && earlier.cores.len() == later.cores.len()
+        && earlier
+            .cores
+            .iter()
+            .zip(&later.cores)
+            .all(|(one, other)| one.core == other.core && grown(one, other))
+}
+
+/// The sum of the cores' differences, which is what the total row shows.
+#[derive(Clone, Default)]
+struct Between {
+    counters: ShardSnapshot,
+    local: HistogramSnapshot,
+    cross: HistogramSnapshot,
+    far: HistogramSnapshot,
+    /// Absent where no core counts them.
+    instructions: Option<u64>,
+}
+
+impl Between {
+    fn of(earlier: &CoreReport, later: &CoreReport) -> Self {
+        let (then, now) = (&earlier.hardware, &later.hardware);
+        Self {
+            counters: later.counters.since(&earlier.counters),
+            local: later.local.since(&earlier.local),
+            cross: later.cross.since(&earlier.cross),
+            far: later.far.since(&earlier.far),
+            instructions: now
+                .instructions
+                .zip(then.instructions)
+                .map(|(now, then)| now.saturating_sub(then)),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.counters = self.counters + other.counters;
+        self.local.merge(&other.local);
+        self.cross.merge(&other.cross);
+        self.far.merge(&other.far);
+        self.instructions = match (self.instructions, other.instructions) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
+    }
+
+    fn rates(&self, core: Option<usize>, seconds: f64) -> CoreRates {
+        let counted = &self.counters;
+        let rate = |count: u64| count as f64 / seconds;
+        let operations = sum(&[counted.gets, counted.puts, counted.deletes, counted.swaps]);
+        let hits = sum(&[counted.local_hits, counted.cache_hits, counted.far_hits]);
+        let time = sum(&[counted.busy_ns, counted.spinning_ns, counted.parked_ns]);
+        let failures = [
+            counted.gets_failed,
+            counted.puts_failed,
+            counted.deletes_failed,
+            counted.swaps_failed,
+        ];
+        CoreRates {
+            core,
+            operations_per_second: rate(operations),
+            gets_per_second: rate(counted.gets),
+            puts_per_second: rate(counted.puts),
+            deletes_per_second: rate(counted.deletes),
+            swaps_per_second: rate(counted.swaps),
+            failures_per_second: rate(sum(&failures)),
+            local_share: share(counted.local_hits, hits),
+            cache_share: share(counted.cache_hits, hits),
+            far_share: share(counted.far_hits, hits),
+            hit_ratio: share(sum(&[counted.local_hits, counted.cache_hits]), hits),
+            local: latency(&self.local),
+            cross: latency(&self.cross),
+            far: latency(&self.far),
+            reads_per_second: rate(counted.far_reads),
+            writes_per_second: rate(counted.far_writes),
+            far_bytes_per_second: rate(sum(&[counted.far_read_bytes, counted.far_write_bytes])),
+            busy_share: share(counted.busy_ns, time),
+            spinning_share: share(counted.spinning_ns, time),
+            parked_share: share(counted.parked_ns, time),
+            pending: counted.pending,
+            back_pressure_per_second: rate(counted.back_pressure),
+            instructions_per_operation: self
+                .instructions
+                .and_then(|count| share(count, operations)),
+            keys: counted.keys,
+        }
+    }
+}
+
+fn node(earlier: &NodeReport, later: &NodeReport, seconds: f64) -> NodeRates {
+    let between = later.counters.since(&earlier.counters);
+    let rate = |count: u64| count as f64 / seconds;
+    NodeRates {
+        name: later.name.clone(),
+        used_bytes: between.used_bytes,
+        total_bytes: between.total_bytes,
+        reads_per_second: rate(between.reads),
+        writes_per_second: rate(between.writes),
+        bytes_per_second: rate(sum(&[between.read_bytes, between.write_bytes])),
+        errors: later.counters.errors,
+        silent_queues: between.silent_queues,
+    }
+}
+
+/// Shares of all requests, from those of each core's and how much it did.
+fn hot_keys(cores: &[CoreReport], rates: &[CoreRates]) -> Vec<HotShare> {
+    let all: f64 = rates.iter().map(|core| core.operations_per_second).sum();
+    let mut hottest: Vec<HotShare> = Vec::new();
+    for (core, rates) in cores.iter().zip(rates) {
+        // An engine at rest has hot keys of before.
+        let weight = if all > 0.0 {
+            rates.operations_per_second / all
+        } else {
+            1.0 / cores.len().max(1) as f64
+        };
+        for HotKey {
+            key,
+            key_bytes,
+            share,
+            ..
+        } in &core.hot_keys
+        {
+            let share = share.clamp(0.0, 1.0) * weight;
+            let known = hottest
+                .iter_mut()
+                .find(|one| one.key == *key && one.key_bytes == *key_bytes);
+            match known {
+                Some(known) => known.share += share,
+                None => hottest.push(HotShare {
+                    key: key.clone(),
+                    key_bytes: *key_bytes,
+                    share,
+                }),
+            }
+        }
+    }
+    hottest.sort_by(|one, other| other.share.total_cmp(&one.share));
+    hottest.truncate(HOT_KEYS);
+    hottest
+}
+
+impl Rates {
+    /// What happened between two reports; nothing to be told if they are of two engines.
+    pub(super) fn between(earlier: &Report, later: &Report) -> Option<Self> {
+        if !goes_on(earlier, later) {
+            return None;
+        }
+        let seconds = (later.uptime_ns - earlier.uptime_ns) as f64 / 1e9;
+        let mut total = Between::default();
+        let mut cores = Vec::with_capacity(later.cores.len());
+        for (then, now) in earlier.cores.iter().zip(&later.cores) {
+            let between = Between::of(then, now);
+            cores.push(between.rates(Some(now.core), seconds));
+            total.add(&between);
+        }
+        let none = NodeReport::default();
+        let nodes = later.nodes.iter().enumerate().map(|(place, now)| {
+            let then = earlier
+                .nodes
+                .get(place)
+                .filter(|then| then.name == now.name);
+            node(then.unwrap_or(&none), now, seconds)
+        });
+        Some(Self {
+            version: later.version.clone(),
+            process: later.process,
+            uptime_seconds: later.uptime_ns as f64 / 1e9,
+            interval_seconds: seconds,
+            local_cap_bytes: later.local_cap_bytes,
+            local_resident_bytes: later.local_resident_bytes,
+            locked: later.locked,
+            far_used_bytes: total.counters.far_used_bytes,
+            far_total_bytes: total.counters.far_total_bytes,
+            far_live_bytes: total.counters.far_live_bytes,
+            far_dead_bytes: total.counters.far_dead_bytes,
+            hot_keys: hot_keys(&later.cores, &cores),
+            total: total.rates(None, seconds),
+            cores,
+            handles: latency(&later.handles.since(&earlier.handles)),
+            nodes: nodes.collect(),
+            hardware_missing: later.hardware_missing.clone(),
+        })
+    }
+}

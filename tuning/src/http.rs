@@ -1,0 +1,342 @@
+//! Figures over HTTP: `/metrics` for Prometheus, `/healthz` for whoever restarts the process.
+//!
+//! A thread of its own with a small runtime: what is asked here holds up no request of a client.
+//!
+//! - I1: a connection is for one request and its answer, and lives no longer than [`HttpLimits::connection`], whatever its
+//!   client does or leaves undone.
+//! - I2: there are at most [`HttpLimits::connections_max`]; the oldest makes room for the next, so that the silent keep
+//!   nobody out.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::registry::Registry;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How long no connection is accepted after one could not be.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What an [`HttpServer`] shows. It is asked from the server's thread.
+pub trait Exposed: fmt::Debug + Send + Sync + 'static {
+    /// What the names of its figures begin with, without the `_` that follows.
+    fn prefix(&self) -> &'static str;
+
+    /// Writes the figures of this moment.
+    ///
+    /// # Errors
+    /// Those of the encoder.
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result;
+
+    /// Whether it serves.
+    fn is_healthy(&self) -> bool;
+}
+
+/// What clients may take up.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpLimits {
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// How long one may live.
+    pub connection: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 64,
+            connection: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Whether only this machine reaches an address. Figures are for anybody who can ask.
+#[must_use]
+pub fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+#[derive(Debug)]
+struct Shown(Arc<dyn Exposed>);
+
+impl Collector for Shown {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.0.encode(encoder)
+    }
+}
+
+/// The figures of this moment as OpenMetrics text.
+///
+/// # Errors
+/// Those of the encoder.
+pub fn openmetrics(exposed: &Arc<dyn Exposed>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix(exposed.prefix());
+    registry.register_collector(Box::new(Shown(Arc::clone(exposed))));
+    let mut body = String::new();
+    text::encode(&mut body, &registry)?;
+    Ok(body)
+}
+
+async fn metrics(State(exposed): State<Arc<dyn Exposed>>) -> impl IntoResponse {
+    match openmetrics(&exposed) {
+        Ok(body) => (StatusCode::OK, [(header::CONTENT_TYPE, CONTENT_TYPE)], body),
+        Err(error) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
+            error.to_string(),
+        ),
+    }
+}
+
+async fn health(State(exposed): State<Arc<dyn Exposed>>) -> (StatusCode, &'static str) {
+    if exposed.is_healthy() {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
+    }
+}
+
+/// The thread that answers. It ends when this is dropped, whoever is still asking.
+#[derive(Debug)]
+pub struct HttpServer {
+    address: SocketAddr,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HttpServer {
+    /// Takes an address and answers there. The thread inherits the caller's affinity: call this from a thread that is on
+    /// no core of an engine.
+    ///
+    /// # Errors
+    /// The address cannot be had, or no thread could be started.
+    pub fn bind(address: SocketAddr, exposed: Arc<dyn Exposed>) -> io::Result<Self> {
+        Self::serve(TcpListener::bind(address)?, exposed, HttpLimits::default())
+    }
+
+    /// Answers at an address that was taken before.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn serve(
+        listener: TcpListener,
+        exposed: Arc<dyn Exposed>,
+        limits: HttpLimits,
+    ) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            tokio::net::TcpListener::from_std(listener)?
+        };
+        let router = Router::new()
+            .route("/metrics", get(metrics))
+            .route("/healthz", get(health))
+            .with_state(exposed);
+        let (end, ended) = oneshot::channel::<()>();
+        let thread = thread::Builder::new()
+            .name("http".to_owned())
+            .spawn(move || {
+                // What is still asked ends with the runtime.
+                runtime.block_on(async {
+                    tokio::select! {
+                        never = answer(listener, router, limits) => match never {},
+                        _ = ended => {}
+                    }
+                });
+            })?;
+        Ok(Self {
+            address,
+            end: Some(end),
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it answers.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.end = None;
+        if let Some(thread) = self.thread.take() {
+            // Its panic has been told by the hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn ask(stream: TcpStream, router: Router, limit: Duration) {
+    // A time-out for the whole says more than hyper's for the head: who does not read the answer goes as well.
+    let answered = http1::Builder::new()
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    match timeout(limit, answered).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "an HTTP connection ended"),
+        Err(_) => tracing::debug!("an HTTP connection took too long"),
+    }
+}
+
+async fn answer(
+    listener: tokio::net::TcpListener,
+    router: Router,
+    limits: HttpLimits,
+) -> Infallible {
+    // The oldest first.
+    let mut asking: VecDeque<AbortHandle> = VecDeque::new();
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, for one: those that are open go on.
+                tracing::warn!(%error, "an HTTP connection could not be accepted");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        asking.retain(|one| !one.is_finished());
+        while asking.len() >= limits.connections_max
+            && let Some(oldest) = asking.pop_front()
+        {
+            oldest.abort();
+        }
+        let asks = tokio::spawn(ask(stream, router.clone(), limits.connection));
+        asking.push_back(asks.abort_handle());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use prometheus_client::metrics::MetricType;
+
+    use super::*;
+
+    /// Longer than any test.
+    const LONG: Duration = Duration::from_secs(1 << 20);
+
+    #[derive(Debug, Default)]
+    struct Two {
+        ill: AtomicBool,
+    }
+
+    impl Exposed for Two {
+        fn prefix(&self) -> &'static str {
+            "test"
+        }
+
+        fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+            encoder
+                .encode_descriptor("two", "Two", None, MetricType::Gauge)?
+                .encode_gauge(&2i64)
+        }
+
+        fn is_healthy(&self) -> bool {
+            !self.ill.load(Ordering::Relaxed)
+        }
+    }
+
+    fn start(limits: HttpLimits) -> (Arc<Two>, HttpServer, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let two = Arc::new(Two::default());
+        let server = HttpServer::serve(listener, two.clone(), limits).expect("a thread");
+        let address = server.address();
+        (two, server, address)
+    }
+
+    fn connect(address: SocketAddr) -> TcpStream {
+        TcpStream::connect(address).expect("it listens")
+    }
+
+    fn ask(address: SocketAddr, path: &str) -> String {
+        let mut stream = connect(address);
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("it listens");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        text
+    }
+
+    /// Waits for the other side's end.
+    fn must_end(mut stream: TcpStream) {
+        let mut text = Vec::new();
+        // Whether it comes as an end or as a reset is the kernel's affair.
+        let _ = stream.read_to_end(&mut text);
+        assert!(!text.starts_with(b"HTTP/1.1 200"));
+    }
+
+    #[test]
+    fn figures_and_health_are_told() {
+        let (two, server, address) = start(HttpLimits::default());
+        let text = ask(address, "/metrics");
+        assert!(
+            text.contains(CONTENT_TYPE) && text.contains("\ntest_two 2\n"),
+            "{text}"
+        );
+        assert!(ask(address, "/healthz").starts_with("HTTP/1.1 200"));
+        two.ill.store(true, Ordering::Relaxed);
+        assert!(ask(address, "/healthz").starts_with("HTTP/1.1 503"));
+        assert!(ask(address, "/").starts_with("HTTP/1.1 404"));
+        drop(server);
+        assert!(TcpStream::connect(address).is_err());
+    }
+
+    #[test]
+    fn the_silent_are_dropped() {
+        let (_two, _server, address) = start(HttpLimits {
+            connection: Duration::from_millis(50),
+            ..HttpLimits::default()
+        });
+        must_end(connect(address));
+        let mut half = connect(address);
+        half.write_all(b"GET /healthz HTTP/1.1\r\nHo").unwrap();
+        must_end(half);
+    }
+
+    #[test]
+    fn the_silent_keep_nobody_out() {
+        let (_two, server, address) = start(HttpLimits {
+            connections_max: 4,
+            connection: LONG,
+        });
+        let mut crowd = Vec::new();
+        for _ in 0..8 {
+            crowd.extend((0..3).map(|_| connect(address)));
+            assert!(ask(address, "/healthz").ends_with("ok\n"));
+            assert!(ask(address, "/metrics").ends_with("# EOF\n"));
+        }
+        // All but the last few were told to go.
+        crowd.truncate(crowd.len() - 4);
+        crowd.into_iter().for_each(must_end);
+        drop(server);
+    }
+}
