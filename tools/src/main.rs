@@ -22,7 +22,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Tell what this machine lacks to run Farcore well, and how to mend it.
-    Doctor,
+    Doctor(doctor::Arguments),
     /// Measure the way to memory nodes, and list the devices that lead there.
     #[command(subcommand)]
     Fabric(fabric::Command),
@@ -39,11 +39,23 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Doctor => doctor::run(),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Fabric(command) => fabric::run(&command),
         Command::Memnode(arguments) => memnode::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
-        Command::RunOne => tune::run_one(),
+        Command::RunOne => run_one(),
+    }
+}
+
+/// A run of the benchmark, for a command that started this process.
+fn run_one() -> ExitCode {
+    text::log_to_stderr("warn");
+    match farcore_bench::child::serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -123,7 +123,7 @@ fn bad_flags_say_what_to_write() {
         ("--workload ycsb-e", "write contest, ycsb-a"),
         ("--workload redis", "write contest, ycsb-a"),
         ("--knobs colour", "possible values: window, batch"),
-        ("--repeats 5", "6..=100"),
+        ("--repeats 5", "--repeats is 5: a proof takes 6 to 100"),
         ("--workload trace:", "or trace:FILE"),
         ("--workload trace:/none/such.csv", "/none/such.csv"),
         ("--budget soon", "--budget"),

@@ -18,6 +18,7 @@ mod hot_keys;
 mod http;
 mod memory;
 mod profile;
+mod queueing;
 mod report;
 mod sampler;
 mod socket;
@@ -30,13 +31,14 @@ pub use counters::{
 };
 #[cfg(feature = "http")]
 pub use exposition::Exposition;
-pub use hardware::HardwareSnapshot;
+pub use hardware::{HardwareCounters, HardwareSnapshot};
 pub use histogram::{Histogram, HistogramSnapshot};
 pub use hot_keys::{HotKey, HotKeys, HotKeysReader};
 #[cfg(feature = "http")]
 pub use http::{Exposed, HttpLimits, HttpServer, is_loopback, openmetrics};
 pub use memory::resident_bytes;
 pub use profile::{Profile, ProfileError};
+pub use queueing::{Bounds, Load, Network, Solution, Station, UnitCosts, Workload, WorkloadError};
 pub use report::{CoreReport, NodeReport, Report, Reporter};
 pub use sampler::Sampler;
 pub use socket::StatisticsSocket;

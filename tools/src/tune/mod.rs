@@ -15,8 +15,12 @@ mod tuner;
 use std::process::ExitCode;
 
 use clap::Args;
+use farcore_bench::cli::{ContestSize, SetupArgs};
 
 use crate::text;
+
+/// Runs of each kind for a prediction, unless a flag says otherwise.
+const PREDICTION_RUNS: u32 = 5;
 
 /// Flags of `tune`.
 #[derive(Debug, Args)]
@@ -25,23 +29,41 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MACHINE")]
     predict: Option<predict::Machine>,
     #[command(flatten)]
+    prediction: predict::Options,
+    #[command(flatten)]
     tuner: tuner::TunerArgs,
+    #[command(flatten)]
+    runs: RunArgs,
+}
+
+/// Which runs are made; for both.
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Pairs of runs of a proof, 6 to 100 [default: 12]; with --predict, runs of each kind, whose medians count [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: Option<u32>,
+    #[command(flatten)]
+    contest: ContestSize,
+    #[command(flatten)]
+    setup: SetupArgs,
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    match &arguments.predict {
-        Some(machine) => predict::run(machine),
-        None => tuner::run(&arguments.tuner),
-    }
-}
-
-/// One of the runs that are compared, in a process of its own.
-pub(crate) fn run_one() -> ExitCode {
-    match farcore_bench::child::serve() {
+    let Arguments {
+        predict,
+        prediction,
+        tuner,
+        runs,
+    } = arguments;
+    let Some(machine) = predict else {
+        return tuner::run(tuner, runs);
+    };
+    let repeats = runs.repeats.unwrap_or(PREDICTION_RUNS);
+    match predict::run(machine, prediction, &runs.setup, &runs.contest, repeats) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}", text::line(&error));
+            eprintln!("farcore tune: {}", text::line(&error));
             ExitCode::FAILURE
         }
     }

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
-use farcore_bench::cli::{ContestSize, SetupArgs, YcsbSize};
+use farcore_bench::cli::YcsbSize;
 use farcore_bench::engines::Farcore;
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{Plan, Workload};
 use farcore_bench::trace::args::TraceSize;
 use farcore_tuning::RatioEstimate;
 
+use super::RunArgs;
 use super::chart;
 use super::knob::Knob;
 use super::report::{self, Setting};
@@ -23,6 +24,10 @@ use crate::text;
 
 /// How sure a proof has to be.
 const CONFIDENCE: f64 = 0.95;
+/// Pairs of a proof, unless a flag says otherwise.
+const PAIRS: u32 = 12;
+/// The most that can be asked for.
+const PAIRS_MOST: usize = 100;
 /// What shells expect of a command that Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
 
@@ -46,9 +51,6 @@ pub(super) struct TunerArgs {
     /// What is to become fast [default: total for the contest, else hot]
     #[arg(long)]
     metric: Option<Metric>,
-    /// Pairs of runs of a proof; at least 6, for fewer prove nothing
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(6..=100))]
-    repeats: u32,
     /// Time for the search; a proof that has begun is ended
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = humantime::parse_duration)]
     budget: Duration,
@@ -59,13 +61,9 @@ pub(super) struct TunerArgs {
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     #[command(flatten)]
-    contest: ContestSize,
-    #[command(flatten)]
     ycsb: YcsbSize,
     #[command(flatten)]
     trace: TraceSize,
-    #[command(flatten)]
-    setup: SetupArgs,
 }
 
 fn target(name: &str) -> Result<Target, String> {
@@ -84,9 +82,9 @@ fn target(name: &str) -> Result<Target, String> {
 }
 
 /// Tunes.
-pub(super) fn run(arguments: &TunerArgs) -> ExitCode {
+pub(super) fn run(arguments: &TunerArgs, runs: &RunArgs) -> ExitCode {
     text::log_to_stderr("warn");
-    match tune(arguments) {
+    match tune(arguments, runs) {
         Ok(Ended::Interrupted) => ExitCode::from(INTERRUPTED),
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
@@ -97,10 +95,10 @@ pub(super) fn run(arguments: &TunerArgs) -> ExitCode {
 }
 
 impl TunerArgs {
-    fn plan(&self, machine: &Machine) -> anyhow::Result<Plan> {
-        let setup = &self.setup;
+    fn plan(&self, machine: &Machine, runs: &RunArgs) -> anyhow::Result<Plan> {
+        let setup = &runs.setup;
         Ok(match &self.workload {
-            Target::Contest => self.contest.plan(machine, setup),
+            Target::Contest => runs.contest.plan(machine, setup),
             Target::Ycsb(workload) => self.ycsb.plan(*workload, machine, setup),
             Target::Trace(file) => self.trace.plan(file, machine, setup)?,
         })
@@ -114,9 +112,14 @@ impl TunerArgs {
     }
 }
 
-fn tune(arguments: &TunerArgs) -> anyhow::Result<Ended> {
+fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> anyhow::Result<Ended> {
+    let repeats = run_args.repeats.unwrap_or(PAIRS);
+    let least = RatioEstimate::pairs_min(CONFIDENCE);
+    if !(least..=PAIRS_MOST).contains(&(repeats as usize)) {
+        bail!("--repeats is {repeats}: a proof takes {least} to {PAIRS_MOST} pairs of runs");
+    }
     let machine = Machine::here();
-    let plan = arguments.plan(&machine)?;
+    let plan = arguments.plan(&machine, run_args)?;
     plan.validate(&machine)?;
     Farcore::check(&plan)?;
     let config = Farcore::config(&plan)?;
@@ -143,7 +146,7 @@ fn tune(arguments: &TunerArgs) -> anyhow::Result<Ended> {
         }
     }
     let setting = Setting {
-        workload: farcore_bench::compare::describe(&plan, arguments.repeats),
+        workload: farcore_bench::compare::describe(&plan, repeats),
         metric: arguments.metric(),
         machine,
         command: std::env::args().collect::<Vec<_>>().join(" "),
@@ -158,11 +161,10 @@ fn tune(arguments: &TunerArgs) -> anyhow::Result<Ended> {
         Err(Stop::Failed(error)) => return Err(error),
     }
     let options = Options {
-        repeats: arguments.repeats as usize,
+        repeats: repeats as usize,
         confidence: CONFIDENCE,
-        seed: arguments.setup.seed,
+        seed: run_args.setup.seed,
     };
-    debug_assert!(options.repeats >= RatioEstimate::pairs_min(CONFIDENCE));
     let findings = search(&mut runs, &ranges, options);
     runs.finish();
     let findings = findings?;
