@@ -64,6 +64,9 @@ pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::R
         .map(|outcome| outcome.digest)
         .collect();
     println!("{}", table::render(&runs, &digests));
+    if !machine.events_missing.is_empty() {
+        println!("processor events: {}", machine.events_missing);
+    }
     let report = Report { machine, runs };
     if let Some(file) = &args.json {
         write(file, &serde_json::to_vec_pretty(&report)?)?;

@@ -6,8 +6,8 @@
 //! - who asks: [`plan`] every choice · [`worker`] one thread · [`desk`] its notes · [`run`] one engine's run ·
 //!   [`child`] each run in its own process · [`compare`] all engines
 //! - who answers: [`store`] the traits · [`engines`] the engines
-//! - what is shown: [`report`] · [`table`] · [`plot`] · [`progress`] · [`resident`] measured memory · [`machine`]
-//!   · [`watch`] the running engine's figures
+//! - what is shown: [`report`] · [`table`] · [`plot`] · [`progress`] · [`resident`] measured memory · [`machine`] ·
+//!   [`watch`] the running engine's figures · [`events`] of the processor
 
 pub mod block_on;
 pub mod child;
@@ -15,6 +15,7 @@ pub mod cli;
 pub mod compare;
 pub mod desk;
 pub mod engines;
+pub mod events;
 pub mod load;
 pub mod machine;
 pub mod phase;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use farcore_tuning::HardwareCounters;
 use serde::{Deserialize, Serialize};
 
 /// What a reader needs to judge a figure.
@@ -22,6 +23,9 @@ pub struct Machine {
     pub huge_pages: String,
     /// Compiler, where it is found.
     pub rustc: Option<String>,
+    /// Which events of the processor are not counted, and why; empty if all are.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub events_missing: String,
 }
 
 impl Machine {
@@ -49,6 +53,7 @@ impl Machine {
                 .and_then(|output| String::from_utf8(output.stdout).ok())
                 .map(|version| version.trim().to_owned())
                 .filter(|version| !version.is_empty()),
+            events_missing: HardwareCounters::open_here().missing().to_owned(),
         }
     }
 }

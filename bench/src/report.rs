@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::events::EventsPerOp;
 use crate::machine::Machine;
 use crate::trace::Summary;
 
@@ -82,6 +83,9 @@ pub struct PhaseReport {
     /// Exceeded by one wait in a hundred.
     #[serde(default)]
     pub far_p99_ns: u64,
+    /// Processor events, where the machine counts them.
+    #[serde(flatten)]
+    pub events: EventsPerOp,
 }
 
 /// The medians of several runs of one engine: each figure by itself, the worst where a mean would hide something.
@@ -115,6 +119,7 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
             far_wanted_bytes: count(&|run| run.phases[at].far_wanted_bytes),
             far_p50_ns: count(&|run| run.phases[at].far_p50_ns),
             far_p99_ns: count(&|run| run.phases[at].far_p99_ns),
+            events: EventsPerOp::median(runs.iter().map(|run| &run.phases[at].events)),
         }
     });
     RunReport {

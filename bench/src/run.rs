@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use tracing::{info, info_span, warn};
 
 use crate::engines::{Dashmap, Farcore, LockedLru, Sharded};
+use crate::events::EventsPerOp;
 use crate::phase::Phase;
 use crate::plan::{EngineName, Plan};
 use crate::progress::PhaseBar;
@@ -32,6 +33,9 @@ pub struct Outcome {
     pub digest: u64,
     /// What the first wrong answer was.
     pub complaint: Option<String>,
+    /// What the engine's cores counted in the last phase, the mixed one, where the engine reports.
+    #[serde(default)]
+    pub mixed: Option<farcore::Report>,
 }
 
 /// Runs a plan with the engine that it names, in this process.
@@ -118,6 +122,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
         },
         digest: 0,
         complaint: None,
+        mixed: None,
     };
     let led = lead(&plan, &*store, &gate, &inbox, &mut outcome);
     if led.is_err() {
@@ -147,7 +152,10 @@ fn lead<S: Store>(
     let engine = plan.engine.name();
     let mut ready = 0;
     let mut before = store.usage();
-    for &phase in plan.phases() {
+    let last = plan.phases().last();
+    for phase in plan.phases() {
+        let reported = store.report().filter(|_| Some(phase) == last);
+        let phase = *phase;
         while ready < workers {
             match inbox.recv() {
                 Ok(Event::Ready) => ready += 1,
@@ -182,6 +190,9 @@ fn lead<S: Store>(
         bar.finish();
         enter(phase, parts, outcome);
         let usage = store.usage();
+        if let (Some(before), Some(after)) = (reported, store.report()) {
+            outcome.mixed = Some(after.since(&before));
+        }
         if matches!(phase, Phase::Delete | Phase::Absent) {
             note_far(&mut outcome.report.compaction, phase, &usage);
         }
@@ -217,6 +228,8 @@ fn enter(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
     let ops = parts.iter().map(|part| part.ops).sum();
     let mut latency = HistogramSnapshot::default();
     let mut digest = 0_u64;
+    let hardware = parts.iter().map(|part| part.hardware);
+    let hardware = hardware.reduce(|sum, part| sum + part).unwrap_or_default();
     for part in parts {
         latency.merge(&part.latency);
         digest = digest.wrapping_add(part.digest);
@@ -238,6 +251,7 @@ fn enter(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
         p50_ns: latency.quantile(0.5),
         p99_ns: latency.quantile(0.99),
         p999_ns: latency.quantile(0.999),
+        events: EventsPerOp::of(&hardware, ops),
         ..PhaseReport::default()
     });
 }

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 
-use farcore::{Answer, HistogramSnapshot, Operation};
+use farcore::{Answer, HardwareSnapshot, HistogramSnapshot, Operation, Report};
 use serde_json::{Map, Value};
 
 use crate::plan::Plan;
@@ -23,6 +23,11 @@ pub trait Session {
 
     /// Delivers answers that are there; serves others where the engine asks its callers to.
     fn poll(&mut self, sink: &mut impl FnMut(u64, Answer<'_>));
+
+    /// Processor events of the calling thread, where the engine counts them.
+    fn hardware(&self) -> Option<HardwareSnapshot> {
+        None
+    }
 
     /// Requests without an answer.
     fn in_flight(&self) -> usize;
@@ -102,6 +107,11 @@ pub trait Store: Sized + Send + Sync + 'static {
 
     /// What the engine counts. Slow paths only.
     fn usage(&self) -> Usage;
+
+    /// All that the engine reports, where it does. Slow paths only.
+    fn report(&self) -> Option<Report> {
+        None
+    }
 
     /// Resident bytes of far memory that lives in this process; called every few milliseconds.
     fn far_resident_bytes(&self) -> u64;

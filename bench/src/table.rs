@@ -5,6 +5,7 @@ use std::fmt::Write;
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 
+use crate::events;
 use crate::plan::EngineName;
 use crate::report::RunReport;
 
@@ -76,6 +77,9 @@ pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
     }
 
     let mut text = table.to_string();
+    if let Some(events) = events::table(runs) {
+        let _ = write!(text, "\n{events}");
+    }
     if let Some(ours) = compared {
         let best = others(runs, ours)
             .map(|run| run.total_seconds)

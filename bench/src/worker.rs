@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
-use farcore_tuning::{Clock, HistogramSnapshot};
+use farcore_tuning::{Clock, HardwareCounters, HardwareSnapshot, HistogramSnapshot};
 
 use crate::desk::Desk;
 use crate::load::{Hot, Load, OwnKeys, Records, Transactions};
@@ -92,6 +92,8 @@ pub struct Part {
     pub complaint: Option<String>,
     /// Sampled latencies.
     pub latency: HistogramSnapshot,
+    /// Processor events.
+    pub hardware: HardwareSnapshot,
 }
 
 /// What a worker tells the run.
@@ -135,6 +137,15 @@ impl Worker {
     /// Drives all phases, then serves until everybody is done.
     pub async fn run<S: Session>(self, mut session: S) {
         let phases = self.plan.phases();
+        // Two sets of counters on one thread would have to share the processor's registers.
+        let events = session
+            .hardware()
+            .is_none()
+            .then(HardwareCounters::open_here);
+        let counted = |session: &S| match &events {
+            Some(events) => events.snapshot(),
+            None => session.hardware().unwrap_or_default(),
+        };
         for (number, &phase) in phases.iter().enumerate() {
             if self.events.send(Event::Ready).is_err() {
                 return;
@@ -143,7 +154,9 @@ impl Worker {
             if self.gate.is_aborted() {
                 return;
             }
-            let part = self.phase(phase, &mut session).await;
+            let before = counted(&session);
+            let mut part = self.phase(phase, &mut session).await;
+            part.hardware = counted(&session).since(&before);
             if self.events.send(Event::Done(Box::new(part))).is_err() {
                 return;
             }
@@ -219,6 +232,7 @@ impl Worker {
             digest: desk.digest(),
             complaint: desk.take_complaint(),
             latency: desk.latency().snapshot(),
+            hardware: HardwareSnapshot::default(),
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use farcore_tuning::HardwareSnapshot;
+
 use crate::error::{Error, Result};
 use crate::handle::{Refused, Swap, check};
 use crate::house::House;
@@ -103,6 +105,13 @@ impl Core {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// Processor events of this core's thread since the engine was opened; `None` in it for what the machine does not
+    /// count. Cost: a few system calls.
+    #[must_use]
+    pub fn hardware(&self) -> HardwareSnapshot {
+        self.house.borrow().hardware()
     }
 
     /// Lets other jobs of the core run.

@@ -202,6 +202,7 @@ impl Engine {
             let (far, knobs) = (far.clone(), config.knobs());
             let keys_expected = config.keys_expected / u64::from(shards);
             let build = async move || {
+                figures.count_events_here();
                 let far = far.open(&sizes, shard, shards).await?;
                 let shard_of = Shard::new(ShardOptions {
                     shard,

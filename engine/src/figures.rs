@@ -4,8 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use farcore_rdma::EmbeddedNode;
 use farcore_tuning::{
-    Clock, CoreReport, Histogram, HistogramSnapshot, HotKeysReader, NodeCounters, NodeReport,
-    NodeSnapshot, Report, Reporter, ShardCounters, ShardSnapshot, resident_bytes,
+    Clock, CoreReport, HardwareCounters, HardwareSnapshot, Histogram, HistogramSnapshot,
+    HotKeysReader, NodeCounters, NodeReport, NodeSnapshot, Report, Reporter, ShardCounters,
+    ShardSnapshot, resident_bytes,
 };
 
 /// Hot keys of a core that a report tells.
@@ -26,6 +27,7 @@ pub(crate) struct CoreFigures {
     /// From the start of a flight to the answer of its last request, in nanoseconds.
     pub(crate) far: Histogram,
     hot_keys: OnceLock<HotKeysReader>,
+    hardware: OnceLock<HardwareCounters>,
 }
 
 impl CoreFigures {
@@ -38,12 +40,24 @@ impl CoreFigures {
             cross: Histogram::default(),
             far: Histogram::default(),
             hot_keys: OnceLock::new(),
+            hardware: OnceLock::new(),
         }
     }
 
     /// Where the core's hot keys are read; heard once.
     pub(crate) fn watch_hot_keys(&self, reader: HotKeysReader) {
         let _ = self.hot_keys.set(reader);
+    }
+
+    /// Counts the events of the calling thread, the core's own, from now on; heard once.
+    pub(crate) fn count_events_here(&self) {
+        let _ = self.hardware.set(HardwareCounters::open_here());
+    }
+
+    /// Events of the core's thread.
+    pub(crate) fn hardware(&self) -> HardwareSnapshot {
+        let counters = self.hardware.get();
+        counters.map_or_else(HardwareSnapshot::default, HardwareCounters::snapshot)
     }
 }
 
@@ -150,7 +164,7 @@ impl Reporter for EngineReporter {
                 .hot_keys
                 .get()
                 .map_or_else(Vec::new, |keys| keys.top(HOT_KEYS)),
-            ..CoreReport::default()
+            hardware: figures.hardware(),
         };
         let node = |(place, name): (usize, &Arc<str>)| {
             let cores = figures.cores.iter();
@@ -183,7 +197,14 @@ impl Reporter for EngineReporter {
                 .collect(),
             handles,
             nodes: figures.node_names.iter().enumerate().map(node).collect(),
-            hardware_missing: String::new(),
+            hardware_missing: figures
+                .cores
+                .iter()
+                .filter_map(|core| core.hardware.get())
+                .map(HardwareCounters::missing)
+                .find(|missing| !missing.is_empty())
+                .unwrap_or_default()
+                .to_owned(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use farcore_rdma::FabricEndpoint;
-use farcore_tuning::{Clock, Sampler};
+use farcore_tuning::{Clock, HardwareSnapshot, Sampler};
 
 use crate::constants::BATCH_MAX;
 use crate::exits::{Exits, OWN, Turn, lane_id};
@@ -104,6 +104,10 @@ impl House {
     /// Turns so far.
     pub(crate) fn turns(&self) -> u64 {
         self.turns
+    }
+
+    pub(crate) fn hardware(&self) -> HardwareSnapshot {
+        self.figures.hardware()
     }
 
     pub(crate) fn now_ns(&self) -> u64 {

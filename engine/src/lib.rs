@@ -35,8 +35,8 @@ mod sync;
 
 pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token, VerbsOptions};
 pub use farcore_tuning::{
-    CoreReport, HistogramSnapshot, NodeReport, Profile, ProfileError, Report, Reporter,
-    ShardSnapshot,
+    CoreReport, HardwareSnapshot, HistogramSnapshot, NodeReport, Profile, ProfileError, Report,
+    Reporter, ShardSnapshot,
 };
 
 pub use self::cipher::EncryptionKey;

@@ -373,3 +373,16 @@ fn the_time_of_a_core_is_shared_out_whole() {
         );
     }
 }
+
+#[test]
+fn events_are_counted_on_every_core_or_have_a_reason() {
+    let (_, report) = work(FaultPlan::default());
+    for core in &report.cores {
+        let named = report.hardware_missing.contains("page faults");
+        // Its thread alone mapped what its shard needs.
+        assert_eq!(core.hardware.page_faults.is_none(), named, "{report:?}");
+        assert!(named || core.hardware.page_faults > Some(0), "{core:?}");
+        let named = report.hardware_missing.contains("cycles");
+        assert_eq!(core.hardware.cycles.is_none(), named, "{report:?}");
+    }
+}

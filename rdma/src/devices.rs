@@ -106,10 +106,12 @@ fn numbers(path: &Path) -> Vec<u8> {
 /// All devices; none where the kernel knows of no RDMA.
 #[must_use]
 pub fn rdma_devices() -> Vec<DeviceFacts> {
-    devices_under(Path::new(ROOT))
+    rdma_devices_under(Path::new(ROOT))
 }
 
-fn devices_under(root: &Path) -> Vec<DeviceFacts> {
+/// All devices that a folder shaped like `/sys/class/infiniband` lists: of another machine, kept or made up.
+#[must_use]
+pub fn rdma_devices_under(root: &Path) -> Vec<DeviceFacts> {
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
     let mut all: Vec<DeviceFacts> = entries
         .filter_map(|entry| {
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_rdma_has_no_devices() {
-        assert_eq!(devices_under(Path::new("/nowhere")), []);
+        assert_eq!(rdma_devices_under(Path::new("/nowhere")), []);
     }
 
     #[test]
@@ -221,7 +223,7 @@ mod tests {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
-        let seen = devices_under(&root);
+        let seen = rdma_devices_under(&root);
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(seen.len(), 1);
         let port = &seen[0].ports[0];

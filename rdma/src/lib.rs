@@ -33,7 +33,7 @@ mod work;
 pub use address::{AddressError, FabricAddress, Scheme};
 pub use berth::Berth;
 pub use connection_manager::{Change, ConnectOptions, ManagerError, NodeConnections};
-pub use devices::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices};
+pub use devices::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices, rdma_devices_under};
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
 pub use endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 pub use executor::{pulse, run_local};

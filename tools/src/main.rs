@@ -28,7 +28,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Tell what this machine lacks to run Farcore well, and how to mend it.
-    Doctor,
+    Doctor(doctor::Arguments),
     /// Measure the way to memory nodes, and list the devices that lead there.
     #[command(subcommand)]
     Fabric(fabric::Command),
@@ -37,7 +37,10 @@ enum Command {
     /// Watch a running engine: cores, latencies, memory nodes, hot keys.
     Top(top::Arguments),
     /// Say what another machine would do.
-    Tune(tune::Arguments),
+    Tune(Box<tune::Arguments>),
+    /// Runs one plan given as JSON on standard input and answers on standard output.
+    #[command(hide = true)]
+    RunOne,
 }
 
 fn main() -> ExitCode {
@@ -49,10 +52,22 @@ fn main() -> ExitCode {
         _ => log_to_stderr(arguments.log_format, "warn"),
     }
     match arguments.command {
-        Command::Doctor => doctor::run(),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Fabric(command) => fabric::run(&command),
         Command::Memnode(arguments) => memnode::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
+        Command::RunOne => run_one(),
+    }
+}
+
+/// A run of the benchmark, for a command that started this process.
+fn run_one() -> ExitCode {
+    match farcore_bench::child::serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -20,6 +20,7 @@ mod http;
 mod log;
 mod memory;
 mod profile;
+mod queueing;
 mod report;
 mod sampler;
 mod socket;
@@ -32,7 +33,7 @@ pub use counters::{
 };
 #[cfg(feature = "http")]
 pub use exposition::Exposition;
-pub use hardware::HardwareSnapshot;
+pub use hardware::{HardwareCounters, HardwareSnapshot};
 pub use histogram::{Histogram, HistogramSnapshot};
 pub use hot_keys::{HotKey, HotKeys, HotKeysReader};
 #[cfg(feature = "http")]
@@ -41,6 +42,7 @@ pub use http::{Exposed, HttpLimits, HttpServer, is_loopback, openmetrics};
 pub use log::{LogFormat, log_format, log_to_stderr};
 pub use memory::resident_bytes;
 pub use profile::{Profile, ProfileError};
+pub use queueing::{Bounds, Load, Network, Solution, Station, UnitCosts, Workload, WorkloadError};
 pub use report::{CoreReport, NodeReport, Report, Reporter};
 pub use sampler::Sampler;
 pub use socket::StatisticsSocket;

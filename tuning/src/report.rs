@@ -71,6 +71,27 @@ impl Report {
     }
 }
 
+impl Report {
+    /// What came after an earlier report of the same engine; states stay what they are.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut report = self.clone();
+        for (core, before) in report.cores.iter_mut().zip(&earlier.cores) {
+            core.counters = core.counters.since(&before.counters);
+            core.local = core.local.since(&before.local);
+            core.cross = core.cross.since(&before.cross);
+            core.batches = core.batches.since(&before.batches);
+            core.far = core.far.since(&before.far);
+            core.hardware = core.hardware.since(&before.hardware);
+        }
+        report.handles = report.handles.since(&earlier.handles);
+        for (node, before) in report.nodes.iter_mut().zip(&earlier.nodes) {
+            node.counters = node.counters.since(&before.counters);
+        }
+        report
+    }
+}
+
 /// Reads a list that has at most [`Report::PARTS_MAX`] parts.
 fn bounded<'a, T: Deserialize<'a>, D: Deserializer<'a>>(source: D) -> Result<Vec<T>, D::Error> {
     struct Parts<T>(PhantomData<T>);
@@ -131,6 +152,20 @@ pub struct NodeReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_difference_is_what_came_between() {
+        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9}}],"nodes":[{"counters":{"reads":4}}]}"#;
+        let earlier: Report = serde_json::from_str(text).unwrap();
+        let mut later = earlier.clone();
+        later.cores[0].counters.gets = 10;
+        later.cores[0].hardware.cycles = Some(12);
+        later.nodes[0].counters.reads = 5;
+        let between = later.since(&earlier);
+        assert_eq!((between.total().gets, between.total().keys), (3, 5));
+        assert_eq!(between.cores[0].hardware.cycles, Some(3));
+        assert_eq!(between.nodes[0].counters.reads, 1);
+    }
 
     #[test]
     fn reports_of_other_versions_are_understood() {

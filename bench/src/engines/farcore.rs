@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use farcore::{
-    Answer, Config, Core, EncryptionKey, Engine, FabricAddress, LinkModel, Operation, Recorder,
-    Recording, Refused, Token, VerbsOptions,
+    Answer, Config, Core, EncryptionKey, Engine, FabricAddress, HardwareSnapshot, LinkModel,
+    Operation, Recorder, Recording, Refused, Report, Reporter, Token, VerbsOptions,
 };
 use serde_json::{Map, Value};
 
@@ -190,6 +190,10 @@ impl Store for Farcore {
         }
     }
 
+    fn report(&self) -> Option<Report> {
+        Some(self.engine.reporter().report())
+    }
+
     fn far_resident_bytes(&self) -> u64 {
         self.far_resident_bytes
             .unwrap_or_else(|| self.engine.stats().far_resident_bytes)
@@ -237,6 +241,10 @@ impl Session for FarcoreSession {
     #[inline]
     fn poll(&mut self, sink: &mut impl FnMut(u64, Answer<'_>)) {
         self.turn(sink);
+    }
+
+    fn hardware(&self) -> Option<HardwareSnapshot> {
+        Some(self.core.hardware())
     }
 
     fn in_flight(&self) -> usize {

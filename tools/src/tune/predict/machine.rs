@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Serialize;
+
 /// Most cores and memory nodes that are asked about.
 pub(crate) const COUNT_MAX: u32 = 4096;
 /// The slowest and the fastest link, in bits a second.
@@ -12,7 +14,7 @@ const MEMORY_RANGE: (f64, f64) = (1e8, 1e15);
 const LATENCY_RANGE: (f64, f64) = (0.0, 1.0);
 
 /// A machine, in the figures that the model needs. Absent ones are taken from [`Machine::default`].
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Machine {
     /// Cores that serve.
     pub(crate) cores: u32,

@@ -1,13 +1,72 @@
 //! `farcore tune --predict`: scaling on paper, calibrated by a real run.
+//!
+//! [`machine`] what is asked · [`calibrate`] what real runs tell, and how far the model is off · [`forecast`] the model ·
+//! [`show`] and [`plot`] what comes of it.
 
+mod calibrate;
+mod forecast;
 mod machine;
+mod plot;
+mod show;
 
-use std::process::ExitCode;
+use std::path::PathBuf;
 
-pub(super) use machine::Machine;
+use anyhow::{Context, Result};
+use clap::Args;
+use farcore_bench::cli::{ContestSize, SetupArgs};
 
-/// Predicts for a machine.
-pub(super) fn run(machine: &Machine) -> ExitCode {
-    println!("{machine}");
-    ExitCode::SUCCESS
+pub(super) use self::machine::Machine;
+use self::show::Answer;
+
+/// Flags of predictions.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// With --predict: calibrate by this report of an engine instead of runs here; what its counters cannot tell apart
+    /// (a crossing, a READ) is taken to cost what it mostly does
+    #[arg(long, value_name = "REPORT.json")]
+    from: Option<PathBuf>,
+    /// With --predict: print JSON
+    #[arg(long)]
+    json: bool,
+    /// With --predict: draw the prediction into this SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// Predicts for a machine, and says what saturates first.
+pub(super) fn run(
+    machine: &Machine,
+    options: &Options,
+    setup: &SetupArgs,
+    size: &ContestSize,
+    repeats: u32,
+) -> Result<()> {
+    let (calibration, checks) = if let Some(path) = &options.from {
+        (calibrate::from_report(&calibrate::read(path)?)?, Vec::new())
+    } else {
+        if !options.json {
+            println!("calibrating: the contest on 1 core and on 2, {repeats} times each");
+        }
+        let (plan, runs) = calibrate::measure(setup, size, repeats)?;
+        (
+            calibrate::best(&runs, &plan)?,
+            calibrate::checks(&runs, &plan)?,
+        )
+    };
+    let answer = Answer {
+        machine: *machine,
+        calibration,
+        checks,
+        limit: calibration.limit(machine),
+        steps: calibration.steps(machine),
+    };
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&answer)?);
+    } else {
+        println!("{}", answer.text());
+    }
+    if let Some(path) = &options.plot {
+        plot::write(path, &answer).with_context(|| format!("--plot {}", path.display()))?;
+    }
+    Ok(())
 }

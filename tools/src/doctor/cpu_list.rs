@@ -1,0 +1,65 @@
+//! Sets of processors as the kernel writes them: `0-3,8`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+/// More than any machine has.
+const PROCESSOR_MAX: u32 = 65_535;
+
+/// A set of processors.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct CpuList(pub(super) BTreeSet<u32>);
+
+impl FromStr for CpuList {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let number = |text: &str| {
+            let number = text.trim().parse::<u32>().map_err(|_| ())?;
+            (number <= PROCESSOR_MAX).then_some(number).ok_or(())
+        };
+        let mut set = BTreeSet::new();
+        for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            set.extend(number(first)?..=number(last)?);
+        }
+        Ok(Self(set))
+    }
+}
+
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.iter().copied().peekable();
+        let mut between = "";
+        while let Some(first) = rest.next() {
+            let mut last = first;
+            while let Some(next) = rest.next_if_eq(&(last + 1)) {
+                last = next;
+            }
+            write!(f, "{between}{first}")?;
+            if last > first {
+                write!(f, "-{last}")?;
+            }
+            between = ",";
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_and_written() {
+        for text in ["", "0", "0-3", "0-3,8,10-11", "65535"] {
+            let list: CpuList = text.parse().unwrap();
+            assert_eq!(list.to_string(), text);
+        }
+        for text in ["a", "1-", "0-4294967295", "70000", "-1"] {
+            assert_eq!(text.parse::<CpuList>(), Err(()), "{text}");
+        }
+        assert_eq!("3-1".parse::<CpuList>(), Ok(CpuList::default()));
+    }
+}

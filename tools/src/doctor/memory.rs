@@ -1,0 +1,142 @@
+//! Memory: huge pages, swap, what may be mapped, how much there is.
+
+use bytesize::ByteSize;
+
+use super::cgroup;
+use super::finding::Finding;
+use super::root::Root;
+
+const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage";
+const EXPLICIT: &str = "/sys/kernel/mm/hugepages";
+const MAP_COUNT_MIN: u64 = 65_530;
+/// An engine of tests runs in less; one of use does not.
+const MEMORY_MIN: u64 = 1 << 30;
+
+pub(super) fn look(root: &Root) -> Vec<Finding> {
+    vec![
+        memory(root),
+        transparent(root),
+        defragmentation(root),
+        explicit(root),
+        swap(root),
+        overcommit(root),
+        map_count(root),
+    ]
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize::b(bytes).display().iec().to_string()
+}
+
+/// A line of `/proc/meminfo` or of a node's, in bytes.
+pub(super) fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.contains(name))?;
+    let value = line.rsplit(name).next()?.split_whitespace().next()?;
+    value.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn memory(root: &Root) -> Finding {
+    let what = "memory";
+    let facts = root.read("/proc/meminfo").unwrap_or_default();
+    let (Some(total), Some(available)) = (
+        kibibytes(&facts, "MemTotal:"),
+        kibibytes(&facts, "MemAvailable:"),
+    ) else {
+        return Finding::unknown(what, "/proc/meminfo");
+    };
+    let mut seen = format!("{} of {} available", size(available), size(total));
+    let limit = cgroup::memory_limit(root).filter(|&limit| limit < total);
+    if let Some(limit) = limit {
+        seen = format!("{seen}, {} for this control group", size(limit));
+    }
+    if available.min(limit.unwrap_or(u64::MAX)) >= MEMORY_MIN {
+        return Finding::fine(what, seen);
+    }
+    Finding::weak(what, seen)
+        .because("local memory and embedded far memory must both fit")
+        .mend("end what else runs here, raise the control group's memory.max, or lower Config::local_bytes and far_bytes")
+}
+
+fn transparent(root: &Root) -> Finding {
+    let what = "transparent huge pages";
+    let Some(mode) = root.chosen(&format!("{TRANSPARENT}/enabled")) else {
+        return Finding::unknown(what, "/sys/kernel/mm/transparent_hugepage/enabled");
+    };
+    if matches!(mode.as_str(), "always" | "madvise") {
+        return Finding::fine(what, mode);
+    }
+    Finding::weak(what, mode)
+        .because("random reads of large arenas are several times slower on 4 KiB pages")
+        .mend(format!("echo madvise > {TRANSPARENT}/enabled"))
+}
+
+fn defragmentation(root: &Root) -> Finding {
+    let what = "huge page defrag";
+    let Some(mode) = root.chosen(&format!("{TRANSPARENT}/defrag")) else {
+        return Finding::unknown(what, "/sys/kernel/mm/transparent_hugepage/defrag");
+    };
+    if matches!(mode.as_str(), "always" | "madvise" | "defer+madvise") {
+        return Finding::fine(what, mode);
+    }
+    Finding::weak(what, mode)
+        .because("on a machine that has run for long, arenas get 4 KiB pages where huge ones could be made")
+        .mend(format!("echo madvise > {TRANSPARENT}/defrag"))
+}
+
+fn explicit(root: &Root) -> Finding {
+    let what = "reserved huge pages";
+    let mut reserved = 0_u64;
+    for name in root.names(EXPLICIT) {
+        let page = name
+            .strip_prefix("hugepages-")
+            .and_then(|rest| rest.strip_suffix("kB")?.parse::<u64>().ok());
+        let free = root.number::<u64>(&format!("{EXPLICIT}/{name}/free_hugepages"));
+        let bytes = page.unwrap_or(0).saturating_mul(1024);
+        reserved = reserved.saturating_add(bytes.saturating_mul(free.unwrap_or(0)));
+    }
+    if reserved == 0 {
+        return Finding::fine(what, "none; Farcore uses transparent ones");
+    }
+    Finding::weak(what, format!("{} that nobody uses", size(reserved)))
+        .because("Farcore uses transparent huge pages, and cannot have memory that is reserved for others")
+        .mend("sysctl -w vm.nr_hugepages=0, if no other program here needs them")
+}
+
+fn swap(root: &Root) -> Finding {
+    let what = "swap";
+    let Some(list) = root.read("/proc/swaps") else {
+        return Finding::unknown(what, "/proc/swaps");
+    };
+    let areas = list.lines().skip(1).count();
+    if areas == 0 {
+        return Finding::fine(what, "none");
+    }
+    Finding::weak(what, format!("{areas} areas"))
+        .because(
+            "what is not locked may be swapped out, and a request that meets it waits for a disk",
+        )
+        .mend("swapoff -a, or lock local memory (raise `ulimit -l`)")
+}
+
+fn overcommit(root: &Root) -> Finding {
+    let what = "overcommit";
+    match root.read("/proc/sys/vm/overcommit_memory").as_deref() {
+        None => Finding::unknown(what, "/proc/sys/vm/overcommit_memory"),
+        Some("2") => Finding::weak(what, "strict")
+            .because("arenas count in full against the commit limit before they are used, and mapping them may fail")
+            .mend("sysctl -w vm.overcommit_memory=0"),
+        Some("1") => Finding::fine(what, "always"),
+        Some(_) => Finding::fine(what, "heuristic"),
+    }
+}
+
+fn map_count(root: &Root) -> Finding {
+    let what = "memory maps";
+    match root.number::<u64>("/proc/sys/vm/max_map_count") {
+        None => Finding::unknown(what, "/proc/sys/vm/max_map_count"),
+        Some(count) if count >= MAP_COUNT_MIN => Finding::fine(what, format!("{count} a process")),
+        Some(count) => Finding::weak(what, format!("{count} a process"))
+            .because("regions of far memory, rings and threads each take maps")
+            .mend(format!("sysctl -w vm.max_map_count={MAP_COUNT_MIN}")),
+    }
+}

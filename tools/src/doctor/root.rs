@@ -1,0 +1,66 @@
+//! The files of a machine: this one's under `/`, a made-up one's anywhere.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+/// Most that is read of a file; `/proc/cpuinfo` of 1024 processors is smaller.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+/// Most names that are taken from a folder.
+const NAMES_MAX: usize = 16_384;
+
+/// Where `/proc` and `/sys` lie.
+#[derive(Debug)]
+pub(super) struct Root(PathBuf);
+
+impl Root {
+    pub(super) fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Steps upwards out of the root are left out: some paths are read from files.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        let mut whole = self.0.clone();
+        let parts = Path::new(path).components();
+        whole.extend(parts.filter(|part| matches!(part, Component::Normal(_))));
+        whole
+    }
+
+    /// A file without the space around it; `None` if it cannot be read.
+    pub(super) fn read(&self, path: &str) -> Option<String> {
+        let mut bytes = Vec::new();
+        let file = File::open(self.path(path)).ok()?;
+        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// A file that holds one number.
+    pub(super) fn number<T: FromStr>(&self, path: &str) -> Option<T> {
+        self.read(path)?.parse().ok()
+    }
+
+    /// The names in a folder, sorted; none if it cannot be read.
+    pub(super) fn names(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(path)).into_iter().flatten();
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> = names.take(NAMES_MAX).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The word in brackets, as in `always [madvise] never`.
+    pub(super) fn chosen(&self, path: &str) -> Option<String> {
+        let text = self.read(path)?;
+        let (_, rest) = text.split_once('[')?;
+        Some(rest.split_once(']')?.0.to_owned())
+    }
+
+    /// The value behind a name in a file of `Name: value` lines.
+    pub(super) fn field(&self, path: &str, name: &str) -> Option<String> {
+        let text = self.read(path)?;
+        let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+        let (_, value) = lines.find(|(key, _)| key.trim() == name)?;
+        Some(value.trim().to_owned())
+    }
+}

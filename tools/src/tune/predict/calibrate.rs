@@ -1,0 +1,327 @@
+//! From real runs to the model's figures, and how far the model is off.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use farcore::Report;
+use farcore_bench::child::run_in_silent_child;
+use farcore_bench::cli::{ContestSize, SetupArgs};
+use farcore_bench::machine::Machine as Here;
+use farcore_bench::plan::{Plan, Scenario};
+use farcore_tuning::{UnitCosts, Workload};
+use serde::Serialize;
+
+use super::forecast::Calibration;
+use super::machine::Machine;
+
+/// Where a report does not tell how many requests were in flight on each core.
+const WINDOW: u32 = 64;
+/// Far more than a report of thousands of cores takes.
+const REPORT_BYTES_MAX: u64 = 256 << 20;
+/// Cores that runs are made on: one more and the same again would tell nothing new.
+const CORES_MAX: usize = 2;
+
+/// What a run on some cores reached: medians of its repeats.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) cores: u32,
+    window: u32,
+    requests_s: f64,
+    p50_s: f64,
+    /// Of the repeat with the median throughput.
+    report: Report,
+}
+
+/// A prediction beside what was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(super) struct Check {
+    pub(super) calibrated_on_cores: u32,
+    pub(super) predicted_cores: u32,
+    pub(super) requests_s: f64,
+    pub(super) requests_measured_s: f64,
+    pub(super) requests_error: f64,
+    pub(super) p50_s: f64,
+    pub(super) p50_measured_s: f64,
+    pub(super) p50_error: f64,
+}
+
+/// Reads a report that was saved.
+pub(super) fn read(path: &Path) -> Result<Report> {
+    let mut text = String::new();
+    let file = File::open(path).with_context(|| format!("--from {}", path.display()))?;
+    let mut file = file.take(REPORT_BYTES_MAX + 1);
+    file.read_to_string(&mut text)
+        .with_context(|| format!("--from {}", path.display()))?;
+    if text.len() as u64 > REPORT_BYTES_MAX {
+        bail!(
+            "--from {} is longer than {REPORT_BYTES_MAX} bytes: no report is",
+            path.display()
+        );
+    }
+    let report: Report = serde_json::from_str(&text)
+        .with_context(|| format!("--from {} is not a report of an engine", path.display()))?;
+    if report.format != Report::FORMAT {
+        bail!(
+            "--from {}: the report has format {}, and {} is understood: take it with this version",
+            path.display(),
+            report.format,
+            Report::FORMAT
+        );
+    }
+    Ok(report)
+}
+
+/// A calibration by a report alone.
+pub(super) fn from_report(report: &Report) -> Result<Calibration> {
+    Ok(Calibration {
+        workload: Workload::of(report, &UnitCosts::default())?,
+        window: WINDOW,
+        // Nothing tells it apart.
+        median_share: 1.0,
+    })
+}
+
+/// This machine with far memory in the process itself: no link and no adapter between.
+fn here(plan: &Plan) -> Machine {
+    Machine {
+        link_bits_s: f64::INFINITY,
+        node_link_bits_s: f64::INFINITY,
+        messages_s: f64::INFINITY,
+        node_messages_s: f64::INFINITY,
+        far_latency_s: plan.far_latency_ns as f64 * 1e-9,
+        ..Machine::default()
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// One run's throughput, median latency and report.
+type Measured = (f64, f64, Report);
+
+fn once(plan: &Plan) -> Result<Measured> {
+    let outcome = run_in_silent_child(plan)?;
+    if let Some(complaint) = outcome.complaint {
+        bail!("the calibrating run gave a wrong value: {complaint}");
+    }
+    let hot = outcome.report.phases.last();
+    let (hot, report) = hot
+        .zip(outcome.mixed)
+        .ok_or_else(|| anyhow!("the calibrating run reported nothing"))?;
+    Ok((hot.mops * 1e6, hot.p50_ns as f64 * 1e-9, report))
+}
+
+/// Runs the contest on one core and, where there are two, on two, in turns.
+pub(super) fn measure(
+    setup: &SetupArgs,
+    size: &ContestSize,
+    repeats: u32,
+) -> Result<(Plan, Vec<Run>)> {
+    if setup.fabric != ["embedded"] {
+        bail!(
+            "--predict calibrates with embedded far memory: leave --fabric out, or give a report with --from"
+        );
+    }
+    let machine = Here::here();
+    let whole = size.plan(&machine, setup);
+    let threads = whole.threads().max(1);
+    let mut plans = Vec::new();
+    for count in 1..=whole.cores.len().min(CORES_MAX) {
+        let part = |total: u64| (total / threads).max(1) * count as u64;
+        let plan = Plan {
+            cores: whole.cores[..count].to_vec(),
+            local_bytes: part(whole.local_bytes),
+            far_bytes: part(whole.far_bytes),
+            scenario: Scenario::Contest {
+                hot_ops: part(whole.mixed_ops()),
+            },
+            ..whole.clone()
+        };
+        plan.validate(&machine)?;
+        plans.push(plan);
+    }
+    let mut found: Vec<Vec<Measured>> = plans.iter().map(|_| Vec::new()).collect();
+    for _ in 0..repeats {
+        for (plan, found) in plans.iter().zip(&mut found) {
+            found.push(once(plan)?);
+        }
+    }
+    let runs = plans.iter().zip(found).map(|(plan, mut found)| {
+        found.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let p50_s = median(found.iter().map(|one| one.1).collect());
+        let middle = found.swap_remove(found.len() / 2);
+        Ok(Run {
+            cores: u32::try_from(plan.cores.len())?,
+            window: u32::try_from(plan.window)?,
+            requests_s: middle.0,
+            p50_s,
+            report: middle.2,
+        })
+    });
+    let runs = runs.collect::<Result<Vec<Run>>>()?;
+    Ok((whole, runs))
+}
+
+/// A calibration by one run, whose crossings are taken to cost what `costs` says.
+fn by(run: &Run, plan: &Plan, costs: &UnitCosts) -> Result<Calibration> {
+    let mut calibration = Calibration {
+        workload: Workload::of(&run.report, costs)?,
+        window: run.window,
+        median_share: 1.0,
+    };
+    let modelled = calibration.step(&here(plan), run.cores).mean_s;
+    if modelled > 0.0 && run.p50_s > 0.0 {
+        calibration.median_share = run.p50_s / modelled;
+    }
+    Ok(calibration)
+}
+
+/// The best calibration that the runs give: with two of them, crossings cost what lies between.
+pub(super) fn best(runs: &[Run], plan: &Plan) -> Result<Calibration> {
+    let first = runs.first().context("there is no core to calibrate on")?;
+    let mut costs = UnitCosts::default();
+    if let Some(second) = runs.get(1) {
+        let whole = |run: &Run| {
+            let workload = Workload::of(&run.report, &costs)?;
+            anyhow::Ok((run.cores, workload.core_s(run.cores)))
+        };
+        if let Some(crossing_s) = Workload::crossing_between(whole(first)?, whole(second)?) {
+            costs.crossing_s = crossing_s;
+        }
+    }
+    // A run with crossings tells more of them.
+    by(runs.last().unwrap_or(first), plan, &costs)
+}
+
+/// Each run predicted by each, with crossings at their default cost: none has seen what it predicts.
+pub(super) fn checks(runs: &[Run], plan: &Plan) -> Result<Vec<Check>> {
+    let mut checks = Vec::new();
+    for from in runs {
+        let calibration = by(from, plan, &UnitCosts::default())?;
+        for to in runs {
+            let step = calibration.step(&here(plan), to.cores);
+            checks.push(Check {
+                calibrated_on_cores: from.cores,
+                predicted_cores: to.cores,
+                requests_s: step.requests_s,
+                requests_measured_s: to.requests_s,
+                requests_error: step.requests_s / to.requests_s - 1.0,
+                p50_s: step.p50_s,
+                p50_measured_s: to.p50_s,
+                p50_error: step.p50_s / to.p50_s - 1.0,
+            });
+        }
+    }
+    Ok(checks)
+}
+
+#[cfg(test)]
+mod tests {
+    use farcore::{CoreReport, ShardSnapshot};
+
+    use super::*;
+
+    fn run(cores: u32, busy_ns: u64) -> Run {
+        let crossing = u64::from(cores > 1) * 5_000;
+        let counters = ShardSnapshot {
+            gets: 10_000,
+            requests_own: 10_000 - crossing,
+            requests_sent: crossing,
+            requests_received: crossing,
+            busy_ns,
+            ..ShardSnapshot::default()
+        };
+        let requests_s = f64::from(cores) * 1e4 / (busy_ns as f64 * 1e-9);
+        Run {
+            cores,
+            window: 64,
+            requests_s,
+            p50_s: 32.0 / requests_s,
+            report: Report {
+                cores: vec![CoreReport {
+                    counters,
+                    ..CoreReport::default()
+                }],
+                ..Report::default()
+            },
+        }
+    }
+
+    fn plan() -> Plan {
+        let line = ["tune", "--keys-per-core", "1000"];
+        let size = <Sized as clap::Parser>::try_parse_from(line).expect("flags");
+        let machine = Here {
+            cores: vec![0, 1],
+            ..Here::default()
+        };
+        size.size.plan(&machine, &size.setup)
+    }
+
+    #[derive(Debug, clap::Parser)]
+    struct Sized {
+        #[command(flatten)]
+        size: ContestSize,
+        #[command(flatten)]
+        setup: SetupArgs,
+    }
+
+    #[test]
+    fn a_machine_that_keeps_to_the_model_is_predicted() {
+        // 400 ns a request, and 160 ns for each crossing.
+        let runs = [run(1, 4_000_000), run(2, 4_800_000)];
+        for check in checks(&runs, &plan()).unwrap() {
+            assert!(check.requests_error.abs() < 0.03, "{check:?}");
+            let same = check.calibrated_on_cores == check.predicted_cores;
+            assert!(!same || check.p50_error.abs() < 1e-9, "{check:?}");
+        }
+        let best = best(&runs, &plan()).unwrap();
+        assert!(
+            (best.workload.crossing_s - 160e-9).abs() < 1e-12,
+            "{best:?}"
+        );
+        assert!((best.workload.own_s - 400e-9).abs() < 1e-12, "{best:?}");
+    }
+
+    #[test]
+    fn crossings_that_seem_to_cost_nothing_cost_what_they_do_elsewhere() {
+        let runs = [run(1, 4_000_000), run(2, 3_000_000)];
+        let best = best(&runs, &plan()).unwrap();
+        assert_eq!(best.workload.crossing_s, UnitCosts::default().crossing_s);
+        assert!(super::best(&[], &plan()).is_err());
+    }
+
+    #[test]
+    fn files_that_are_no_reports_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        for (text, message) in [
+            ("[]", "format 0"),
+            (
+                "{\"format\":1,\"cores\":[{\"counters\":{\"gets\":-1}}]}",
+                "not a report",
+            ),
+            ("{}", "format 0"),
+            ("\u{0}", "not a report"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = format!("{:#}", read(&path).unwrap_err());
+            assert!(error.contains(message), "{text}: {error}");
+        }
+        assert!(read(&folder.path().join("none")).is_err());
+        std::fs::write(
+            &path,
+            serde_json::to_vec(&Report {
+                format: Report::FORMAT,
+                ..run(2, 5_000_000).report
+            })
+            .unwrap(),
+        )
+        .unwrap();
+        let calibration = from_report(&read(&path).unwrap()).unwrap();
+        assert!((calibration.workload.core_s(2) - 500e-9).abs() < 1e-12);
+    }
+}
