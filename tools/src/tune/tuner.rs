@@ -83,7 +83,6 @@ fn target(name: &str) -> Result<Target, String> {
 
 /// Tunes.
 pub(super) fn run(arguments: &TunerArgs, runs: &RunArgs) -> ExitCode {
-    text::log_to_stderr("warn");
     match tune(arguments, runs) {
         Ok(Ended::Interrupted) => ExitCode::from(INTERRUPTED),
         Ok(_) => ExitCode::SUCCESS,
