@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use farcore_tuning::{LogFormat, log_format};
+
 use crate::plan::Plan;
 use crate::run::{Outcome, run};
 
@@ -31,6 +33,7 @@ fn run_with(plan: &Plan, complaints: Stdio) -> anyhow::Result<Outcome> {
     let program = std::env::current_exe().context("this program cannot find itself")?;
     let mut child = Command::new(program)
         .arg(COMMAND)
+        .env(LogFormat::VARIABLE, log_format().to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(complaints)

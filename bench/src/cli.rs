@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
-use farcore_tuning::Profile;
+use farcore_tuning::{LogFormat, Profile};
 
 use crate::machine::Machine;
 use crate::plan::{EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
@@ -26,6 +26,9 @@ const WINDOW_SOCKETS: usize = 256;
 #[derive(Debug, Parser)]
 #[command(name = "farcore-bench", version, about)]
 pub struct Cli {
+    /// How the log on stderr is written: text or json
+    #[arg(long, global = true, value_name = "FORMAT", env = LogFormat::VARIABLE, default_value_t)]
+    pub log_format: LogFormat,
     /// What to run.
     #[command(subcommand)]
     pub command: Command,

@@ -87,7 +87,9 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     fs::write(file, bytes).with_context(|| format!("{} could not be written", file.display()))
 }
 
-fn describe(plan: &Plan, runs: u32) -> String {
+/// What a plan does, in a line.
+#[must_use]
+pub fn describe(plan: &Plan, runs: u32) -> String {
     let size = |bytes: u64| ByteSize::b(bytes).display().iec().to_string();
     let what = match &plan.scenario {
         Scenario::Contest { hot_ops } => format!("contest, {hot_ops} hot requests"),

@@ -1,22 +1,16 @@
 //! The benchmark's command.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
 use farcore_bench::cli::{Cli, Command};
 use farcore_bench::machine::Machine;
 use farcore_bench::{child, compare};
-use tracing_subscriber::EnvFilter;
+use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+    log_to_stderr(cli.log_format, "info");
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use farcore_tuning::{Clock, HistogramSnapshot, resident_bytes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tracing::{info, warn};
+use tracing::{info, info_span, warn};
 
 #[cfg(feature = "peers")]
 use crate::engines::peers;
@@ -182,7 +182,13 @@ fn lead<S: Store>(
         let steps = (0..plan.threads())
             .map(|thread| plan.steps(phase, thread))
             .sum();
-        info!(engine, phase = phase.name(), ops = steps, "phase starts");
+        let span = info_span!(
+            "phase",
+            farcore.engine = engine,
+            farcore.phase = phase.name()
+        );
+        let _within = span.entered();
+        info!(farcore.operations = steps, "phase starts");
         let bar = PhaseBar::new(engine, phase.name(), steps);
         gate.open_next();
         let mut parts = Vec::with_capacity(workers);
@@ -220,8 +226,6 @@ fn lead<S: Store>(
             }
             before = usage;
             info!(
-                engine,
-                phase = report.name,
                 seconds = report.seconds,
                 mops = report.mops,
                 p99_ns = report.p99_ns,

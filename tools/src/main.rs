@@ -1,5 +1,7 @@
 //! The `farcore` command: operate and inspect Farcore.
 
+#[cfg(test)]
+mod dashboard;
 mod device;
 mod doctor;
 mod fabric;
@@ -11,10 +13,14 @@ mod tune;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use farcore_tuning::{LogFormat, log_to_stderr};
 
 #[derive(Debug, Parser)]
 #[command(name = "farcore", version, about = "Operate and inspect Farcore")]
 struct Arguments {
+    /// How the log on stderr is written: text or json
+    #[arg(long, global = true, value_name = "FORMAT", env = LogFormat::VARIABLE, default_value_t)]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
 }
@@ -30,7 +36,7 @@ enum Command {
     Memnode(memnode::Arguments),
     /// Watch a running engine: cores, latencies, memory nodes, hot keys.
     Top(top::Arguments),
-    /// Say what another machine would do.
+    /// Find the settings that serve a workload best, or say what another machine would do.
     Tune(Box<tune::Arguments>),
     /// Runs one plan given as JSON on standard input and answers on standard output.
     #[command(hide = true)]
@@ -38,7 +44,14 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    match arguments.command {
+        // A log would be written into the view.
+        Command::Top(_) => {}
+        Command::Memnode(_) => log_to_stderr(arguments.log_format, "info"),
+        _ => log_to_stderr(arguments.log_format, "warn"),
+    }
+    match arguments.command {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Fabric(command) => fabric::run(&command),
         Command::Memnode(arguments) => memnode::run(&arguments),
@@ -50,7 +63,6 @@ fn main() -> ExitCode {
 
 /// A run of the benchmark, for a command that started this process.
 fn run_one() -> ExitCode {
-    text::log_to_stderr("warn");
     match farcore_bench::child::serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

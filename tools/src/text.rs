@@ -1,10 +1,7 @@
-//! What users write and read: sizes, errors in a line, the log.
-
-use std::io::{self, IsTerminal};
+//! What users write and read: sizes, errors in a line.
 
 use anyhow::{Result, anyhow};
 use bytesize::ByteSize;
-use tracing_subscriber::EnvFilter;
 
 /// Reads the size that a flag gives.
 pub(crate) fn size(flag: &str, text: &str, like: &str) -> Result<u64> {
@@ -22,14 +19,4 @@ pub(crate) fn line(error: &anyhow::Error) -> String {
         }
     }
     line
-}
-
-/// Has the log written to stderr, from a level on unless `RUST_LOG` says otherwise.
-pub(crate) fn log_to_stderr(level: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .init();
 }

@@ -112,7 +112,9 @@ impl HotKeys {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
-        self.until_sample = PERIOD / 2 + self.random % PERIOD;
+        let next = PERIOD / 2 + self.random % PERIOD;
+        let rest = u32::try_from(requests - until).unwrap_or(u32::MAX);
+        self.until_sample = next.saturating_sub(rest);
         Some(until)
     }
 

@@ -16,6 +16,8 @@ mod histogram;
 mod hot_keys;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "log")]
+mod log;
 mod memory;
 mod profile;
 mod queueing;
@@ -36,6 +38,8 @@ pub use histogram::{Histogram, HistogramSnapshot};
 pub use hot_keys::{HotKey, HotKeys, HotKeysReader};
 #[cfg(feature = "http")]
 pub use http::{Exposed, HttpLimits, HttpServer, is_loopback, openmetrics};
+#[cfg(feature = "log")]
+pub use log::{LogFormat, log_format, log_to_stderr};
 pub use memory::resident_bytes;
 pub use profile::{Profile, ProfileError};
 pub use queueing::{Bounds, Load, Network, Solution, Station, UnitCosts, Workload, WorkloadError};

@@ -23,7 +23,7 @@ use futures_lite::future::or;
 use glommio::sync::Semaphore;
 use glommio::timer::Timer;
 use glommio::{LocalExecutorBuilder, Placement};
-use tracing::{debug, info, warn};
+use tracing::{Instrument, debug, info, info_span, warn};
 
 use super::control::{Opening, Refused, Reply};
 #[cfg(feature = "verbs")]
@@ -114,8 +114,18 @@ impl Visit {
         drop(stranger);
         match guest {
             Some(Guest::Control(_place, speaker, channel)) => {
-                let ended = self.control(speaker, channel).await;
-                debug!(%peer, session = speaker.session.get(), ?ended, "control connection ended");
+                let span = info_span!(
+                    "session",
+                    session.id = speaker.session.get(),
+                    client.address = %peer.ip(),
+                    client.port = peer.port()
+                );
+                async {
+                    let ended = self.control(speaker, channel).await;
+                    debug!(?ended, "control connection ended");
+                }
+                .instrument(span)
+                .await;
             }
             Some(Guest::Memory(_place, ticket, incoming)) => {
                 let ended = self.memory(incoming, ticket).await;

@@ -34,7 +34,6 @@ pub(crate) enum Command {
 
 /// Does what was asked for.
 pub(crate) fn run(command: &Command) -> ExitCode {
-    text::log_to_stderr("warn");
     let (name, done) = match command {
         Command::Ping(arguments) => ("ping", ping::run(arguments)),
         Command::Bandwidth(arguments) => ("bandwidth", bandwidth::run(arguments)),

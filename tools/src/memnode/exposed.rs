@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 /// Reads the node's figures at the moment that somebody asks.
 #[derive(Debug)]
-pub(super) struct Shown(pub(super) NodeFigures);
+pub(crate) struct Shown(pub(crate) NodeFigures);
 
 impl Exposed for Shown {
     fn prefix(&self) -> &'static str {

@@ -30,8 +30,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
+#[cfg(test)]
+pub(crate) use self::exposed::Shown;
 use crate::device::DeviceArguments;
-use crate::text::{self, line, size};
+use crate::text::{line, size};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -287,7 +289,6 @@ fn serve(arguments: &Arguments) -> Result<()> {
 
 /// Serves until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    text::log_to_stderr("info");
     match serve(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

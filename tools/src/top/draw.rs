@@ -178,12 +178,12 @@ fn draw_header(frame: &mut Frame<'_>, app: &App, area: Rect) {
 }
 
 fn memory_line(rates: &Rates) -> Line<'static> {
-    let over = rates.local_resident_bytes > rates.local_cap_bytes;
+    // The process holds more than the engine: code, and whatever else embeds it.
     let local = format!(
-        " local {} of {}{}",
-        size(rates.local_resident_bytes),
+        " local cap {}{}, process {}",
         size(rates.local_cap_bytes),
-        if rates.locked { " locked" } else { "" }
+        if rates.locked { " locked" } else { "" },
+        size(rates.local_resident_bytes)
     );
     let records = rates.far_live_bytes.saturating_add(rates.far_dead_bytes);
     let live = if records > 0 {
@@ -197,12 +197,7 @@ fn memory_line(rates: &Rates) -> Line<'static> {
         size(rates.far_used_bytes),
         size(rates.far_total_bytes)
     );
-    let style = if over {
-        Style::new().fg(Color::Red)
-    } else {
-        Style::new()
-    };
-    Line::from(vec![Span::styled(local, style), Span::from(far)])
+    Line::from(local + &far)
 }
 
 fn draw_rates(frame: &mut Frame<'_>, app: &App, rates: &Rates, area: Rect) {

@@ -81,7 +81,7 @@ fn eighty_columns_show_all_that_matters() {
     for part in [
         "process 42",
         "12.0M op/s: 9.00M get 3.00M put",
-        "31M of 32M",
+        "cap 32M, process 31M",
         "hit%",
         "busy",
         "4.0u/",

@@ -1,31 +1,51 @@
 //! `farcore tune`: what to set, and what another machine would do.
 //!
-//! [`predict`] answers from a queueing model that is calibrated by a real run.
+//! [`predict`] answers from a queueing model that is calibrated by a real run. Otherwise the engine is tuned for a
+//! workload: [`tuner`] is the command, [`knob`] what can be turned, [`search`] how, [`trial`] the runs that are compared,
+//! [`report`] and [`chart`] what is shown.
 
+mod chart;
+mod knob;
 mod predict;
+mod report;
+mod search;
+mod trial;
+mod tuner;
 
 use std::process::ExitCode;
 
 use clap::Args;
 use farcore_bench::cli::{ContestSize, SetupArgs};
 
-use crate::text::line;
+use crate::text;
+
+/// Runs of each kind for a prediction, unless a flag says otherwise.
+const PREDICTION_RUNS: u32 = 5;
 
 /// Flags of `tune`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Say what another machine would do and what saturates first, e.g. cores=64,nodes=8,link=200Gb
     #[arg(long, value_name = "MACHINE")]
-    predict: predict::Machine,
+    predict: Option<predict::Machine>,
     #[command(flatten)]
     prediction: predict::Options,
     #[command(flatten)]
-    setup: SetupArgs,
+    tuner: tuner::TunerArgs,
     #[command(flatten)]
-    size: ContestSize,
-    /// Runs of each kind; medians count
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeats: u32,
+    runs: RunArgs,
+}
+
+/// Which runs are made; for both.
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Pairs of runs of a proof, 6 to 100 [default: 12]; with --predict, runs of each kind, whose medians count [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: Option<u32>,
+    #[command(flatten)]
+    contest: ContestSize,
+    #[command(flatten)]
+    setup: SetupArgs,
 }
 
 /// Runs the command.
@@ -33,14 +53,17 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let Arguments {
         predict,
         prediction,
-        setup,
-        size,
-        repeats,
+        tuner,
+        runs,
     } = arguments;
-    match predict::run(predict, prediction, setup, size, *repeats) {
+    let Some(machine) = predict else {
+        return tuner::run(tuner, runs);
+    };
+    let repeats = runs.repeats.unwrap_or(PREDICTION_RUNS);
+    match predict::run(machine, prediction, &runs.setup, &runs.contest, repeats) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("farcore tune: {}", line(&error));
+            eprintln!("farcore tune: {}", text::line(&error));
             ExitCode::FAILURE
         }
     }

@@ -7,8 +7,8 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
-use super::forecast::Step;
-use super::show::Answer;
+use super::forecast::{CORES, Step};
+use super::show::{Answer, SHOWN_MIN};
 
 const SIZE: (u32, u32) = (1000, 760);
 const FONT: &str = "sans-serif";
@@ -67,7 +67,8 @@ fn throughput(area: &Area<'_>, answer: &Answer) -> Drawn {
         ("predicted", COLOURS[0], predicted),
     ];
     let name = format!("limit: {}", answer.limit.station);
-    if limit <= most {
+    // That of the cores grows with them.
+    if limit <= most && answer.limit.station != CORES {
         let ends = [1.0, f64::from(last.cores)];
         let line = ends.map(|cores| (cores, limit)).to_vec();
         lines.push((&name, COLOURS[5], line));
@@ -87,7 +88,7 @@ fn busy(area: &Area<'_>, steps: &[Step]) -> Drawn {
     let mut lines: Vec<Line<'_>> = Vec::new();
     for (place, load) in first.loads.iter().enumerate() {
         let line = points(steps, |step| step.loads[place].utilisation * 100.0);
-        if line.iter().any(|point| point.1 >= 0.5) {
+        if line.iter().any(|point| point.1 >= SHOWN_MIN * 100.0) {
             let colour = COLOURS[lines.len() % COLOURS.len()];
             lines.push((load.station, colour, line));
         }
@@ -161,7 +162,7 @@ where
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(SeriesLabelPosition::MiddleLeft)
         .background_style(WHITE.mix(0.85))
         .border_style(RGBColor(200, 200, 200))
         .label_font((FONT, 14))

@@ -9,8 +9,8 @@ use super::calibrate::Check;
 use super::forecast::{Calibration, Limit, Step};
 use super::machine::Machine;
 
-/// A station that is never busier than this is left out of the table.
-const SHOWN_MIN: f64 = 0.05;
+/// A station that is never busier than this is not shown.
+pub(super) const SHOWN_MIN: f64 = 0.05;
 
 /// Everything that a prediction tells.
 #[derive(Debug, Serialize)]

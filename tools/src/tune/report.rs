@@ -1,0 +1,178 @@
+//! What a search has found, in words: lines on the screen, the comment in the profile, the report.
+
+use std::fmt::Write;
+
+use farcore_bench::machine::Machine;
+use farcore_tuning::RatioEstimate;
+
+use super::search::{Ended, Findings, Sweep};
+use super::trial::Metric;
+
+/// Under which circumstances it was found.
+#[derive(Debug)]
+pub(super) struct Setting {
+    pub(super) workload: String,
+    pub(super) metric: Metric,
+    pub(super) machine: Machine,
+    pub(super) command: String,
+    pub(super) confidence: f64,
+}
+
+/// A ratio with its interval.
+fn ratio(estimate: &RatioEstimate) -> String {
+    let RatioEstimate {
+        median, low, high, ..
+    } = estimate;
+    format!("{median:.3} ({low:.3} to {high:.3})")
+}
+
+/// What became of a knob, in a line.
+pub(super) fn line(sweep: &Sweep) -> String {
+    let show = |value| sweep.knob.show(value);
+    let name = sweep.knob.name();
+    match &sweep.proof {
+        Some((_, estimate)) if sweep.after != sweep.before => format!(
+            "{name}: {} -> {}, {}",
+            show(sweep.before),
+            show(sweep.after),
+            ratio(estimate)
+        ),
+        Some((value, estimate)) => format!(
+            "{name}: stays {}; {} was not proven better, {}",
+            show(sweep.before),
+            show(*value),
+            ratio(estimate)
+        ),
+        None => format!(
+            "{name}: stays {}; none of {} others is better beyond chance",
+            show(sweep.before),
+            sweep.rows.len()
+        ),
+    }
+}
+
+/// What came out, in a line or two.
+pub(super) fn summary(findings: &Findings) -> String {
+    let mut text = match (&findings.proof, findings.profile.is_empty()) {
+        (_, true) => "nothing was better than the default settings".to_owned(),
+        (Some(proof), false) => format!(
+            "{}: {} of the default's rate, {} pairs",
+            findings.profile,
+            ratio(proof),
+            proof.pairs
+        ),
+        (None, false) => format!(
+            "{}: each proven better than the one before it, the whole not compared with the default",
+            findings.profile
+        ),
+    };
+    if !findings.put_back.is_empty() {
+        let names: Vec<_> = findings.put_back.iter().map(|knob| knob.name()).collect();
+        let _ = write!(
+            text,
+            "; put back, for the whole was not better: {}",
+            names.join(", ")
+        );
+    }
+    match findings.ended {
+        Ended::Complete => {}
+        Ended::Budget => text.push_str("\nthe time was over before all was tried: raise --budget"),
+        Ended::Interrupted => text.push_str("\ninterrupted before all was tried"),
+    }
+    text
+}
+
+/// What stands above the settings in the profile.
+pub(super) fn comment(findings: &Findings, setting: &Setting) -> String {
+    let Machine {
+        cpu_model,
+        cores,
+        memory_bytes,
+        kernel,
+        ..
+    } = &setting.machine;
+    format!(
+        "Found by `farcore tune`, Farcore {}; judged by `{}`, ratios with {:.0} % intervals.\n{}\n\
+         Workload: {}\nMachine: {cpu_model}, {} cores, {} MiB, Linux {kernel}\nCommand: {}",
+        env!("CARGO_PKG_VERSION"),
+        setting.metric.name(),
+        setting.confidence * 100.0,
+        summary(findings),
+        setting.workload,
+        cores.len(),
+        memory_bytes >> 20,
+        setting.command,
+    )
+}
+
+/// The report, with a plot of this name beside it.
+pub(super) fn markdown(findings: &Findings, setting: &Setting, plot: &str) -> String {
+    let mut text = String::from("# Tuning\n\n");
+    for line in comment(findings, setting).lines() {
+        let _ = writeln!(text, "- {line}");
+    }
+    text.push_str("\n```toml\n");
+    if findings.profile.is_empty() {
+        text.push_str("# default settings\n");
+    } else {
+        text.push_str(findings.profile.to_toml("").trim_start());
+    }
+    text.push_str("```\n\n## Every value\n\n");
+    text.push_str(
+        "Each ratio is the value's rate by that of what was best before it, from pairs of runs in turn; the interval is of the \
+         confidence beside it. Values leave when they are in the worse half. *Proof* is the best value in fresh pairs.\n\n\
+         | setting | value | pairs | ratio | interval | confidence | |\n|---|---|---|---|---|---|---|\n",
+    );
+    for sweep in &findings.sweeps {
+        let show = |value| sweep.knob.show(value);
+        let name = sweep.knob.name();
+        let mut row = |value: u32, estimate: &RatioEstimate, verdict: &str| {
+            let _ = writeln!(
+                text,
+                "| {name} | {} | {} | {:.3} | {:.3} to {:.3} | {:.0} % | {verdict} |",
+                show(value),
+                estimate.pairs,
+                estimate.median,
+                estimate.low,
+                estimate.high,
+                estimate.confidence * 100.0,
+            );
+        };
+        for found in &sweep.rows {
+            let is_default = found.value == sweep.default;
+            row(
+                found.value,
+                &found.estimate,
+                if is_default { "default" } else { "" },
+            );
+        }
+        if let Some((value, estimate)) = &sweep.proof {
+            let back = findings.put_back.contains(&sweep.knob);
+            let verdict = match (sweep.after == *value, back) {
+                (true, false) => "proof: kept",
+                (true, true) => "proof: kept, put back at the end",
+                (false, _) => "proof: not better",
+            };
+            row(*value, estimate, verdict);
+        }
+        if sweep.after == sweep.before {
+            let _ = writeln!(
+                text,
+                "| {name} | **{}** | | 1 | | | stays |",
+                show(sweep.before)
+            );
+        }
+    }
+    if let Some(proof) = &findings.proof {
+        let _ = writeln!(
+            text,
+            "\nThe whole against the default, in {} fresh pairs: {}.",
+            proof.pairs,
+            ratio(proof)
+        );
+    }
+    if !findings.sweeps.is_empty() {
+        let _ = writeln!(text, "\n![Ratio by value]({plot})");
+    }
+    text
+}

@@ -1,0 +1,167 @@
+//! The runs that are compared: the workload in a process of its own each time, with every value verified.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use clap::ValueEnum;
+use farcore::Profile;
+use farcore_bench::child::run_in_silent_child;
+use farcore_bench::engines::Farcore;
+use farcore_bench::plan::Plan;
+use farcore_bench::report::RunReport;
+use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::report;
+use super::search::{Stop, Sweep, Trial};
+
+/// What is to become fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Metric {
+    /// Requests a second in the last phase: the contest's hot mix, YCSB's transactions, the trace.
+    Hot,
+    /// Requests a second over all phases.
+    Total,
+}
+
+impl Metric {
+    /// The name of its flag's value.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Hot => "hot",
+            Self::Total => "total",
+        }
+    }
+
+    /// Million requests a second.
+    fn of(self, report: &RunReport) -> f64 {
+        match self {
+            Self::Hot => report.phases.last().map_or(0.0, |phase| phase.mops),
+            Self::Total => {
+                let ops = report.phases.iter().map(|phase| phase.ops).sum();
+                farcore_bench::report::mops(ops, report.total_seconds)
+            }
+        }
+    }
+}
+
+/// Runs a plan again and again, within a budget of time, and shows how far it is.
+#[derive(Debug)]
+pub(super) struct Runs {
+    plan: Plan,
+    metric: Metric,
+    interrupted: Arc<AtomicBool>,
+    start: Instant,
+    budget: Duration,
+    bar: ProgressBar,
+    count: u32,
+    /// What they took together.
+    spent: Duration,
+}
+
+impl Runs {
+    /// Starts the clock. From here on, Ctrl-C and SIGTERM end a search in good order, and a second one ends all.
+    ///
+    /// # Errors
+    /// The signals cannot be caught.
+    pub(super) fn new(plan: Plan, metric: Metric, budget: Duration) -> anyhow::Result<Self> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            let flag = || Arc::clone(&interrupted);
+            signal_hook::flag::register_conditional_default(signal, flag())
+                .and_then(|_| signal_hook::flag::register(signal, flag()))
+                .context("signals cannot be caught")?;
+        }
+        let bar = ProgressBar::new(budget.as_secs().max(1));
+        let style = "[{bar:30}] {elapsed} of {prefix}, {msg}";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_prefix(humantime::format_duration(budget).to_string());
+        bar.enable_steady_tick(Duration::from_millis(500));
+        Ok(Self {
+            plan,
+            metric,
+            interrupted,
+            start: Instant::now(),
+            budget,
+            bar,
+            count: 0,
+            spent: Duration::ZERO,
+        })
+    }
+
+    /// Runs so far.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Time since the start.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Takes the bar off the screen.
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Trial for Runs {
+    fn run(&mut self, profile: &Profile) -> Result<f64, Stop> {
+        let is_interrupted = || self.interrupted.load(Ordering::Relaxed);
+        if is_interrupted() {
+            return Err(Stop::Interrupted);
+        }
+        let begin = Instant::now();
+        let plan = self.plan.clone().with_profile(*profile);
+        let outcome = match run_in_silent_child(&plan) {
+            Ok(outcome) => outcome,
+            // The terminal interrupts the child as well.
+            Err(_) if is_interrupted() => return Err(Stop::Interrupted),
+            Err(error) => {
+                let error = error.context(format!("with {profile}"));
+                return Err(Stop::Failed(error));
+            }
+        };
+        self.count += 1;
+        self.spent += begin.elapsed();
+        self.bar
+            .set_position(self.elapsed().min(self.budget).as_secs());
+        let report = &outcome.report;
+        if report.wrong_values > 0 {
+            let first = outcome.complaint.unwrap_or_default();
+            let count = report.wrong_values;
+            let error = anyhow!("with {profile}: {count} answers were wrong; the first: {first}");
+            return Err(Stop::Failed(error));
+        }
+        let reached = self.metric.of(report);
+        if reached > 0.0 {
+            Ok(reached)
+        } else {
+            let error = anyhow!("with {profile}: a run took no time; let it do more requests");
+            Err(Stop::Failed(error))
+        }
+    }
+
+    fn allows(&self, profile: &Profile) -> bool {
+        Farcore::check(&self.plan.clone().with_profile(*profile)).is_ok()
+    }
+
+    fn has_time_for(&self, runs: usize) -> bool {
+        let runs = u32::try_from(runs).unwrap_or(u32::MAX);
+        let needed = (self.spent / self.count.max(1)).saturating_mul(runs);
+        self.elapsed().saturating_add(needed) <= self.budget
+    }
+
+    fn announce(&mut self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
+    fn found(&mut self, sweep: &Sweep) {
+        let line = report::line(sweep);
+        self.bar.suspend(|| println!("{line}"));
+    }
+}

@@ -1,0 +1,166 @@
+//! `farcore tune`: tiny searches from the command to the files, what it refuses, and how it is interrupted.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use farcore::{Config, Profile};
+
+/// A workload of a fraction of a second.
+const TINY: &str = "--cores 0 --keys-per-core 300 --hot-ops 300 --records 300 --operations 300 --local 16MiB --far 16MiB \
+                    --no-prefault --repeats 6";
+
+fn folder(name: &str) -> PathBuf {
+    let name = format!("farcore-tune-{name}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn tune(line: &str, out: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farcore"));
+    command.arg("tune").args(line.split_whitespace());
+    command.arg("--out").arg(out);
+    command
+}
+
+#[test]
+fn a_search_leaves_a_profile_and_a_report() {
+    let folder = folder("search");
+    let out = folder.join("profile.toml");
+    let trace = folder.join("trace.csv");
+    let requests = (0..400u32).map(|at| format!("{at},key{},6,100,1,get,0\n", at * at % 97));
+    fs::write(&trace, requests.collect::<String>()).unwrap();
+    let trace = format!("trace:{}", trace.display());
+    for (workload, knobs) in [
+        ("contest", "batch,spin-ns"),
+        ("ycsb-b", "window"),
+        (&*trace, "page-bytes,cache-percent"),
+    ] {
+        let line = format!("--workload {workload} --knobs {knobs} {TINY}");
+        let output = tune(&line, &out).arg("--report").arg(&folder).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{complaints}");
+        let report = fs::read_to_string(folder.join("report.md")).unwrap();
+        let plot = fs::read_to_string(folder.join("sweeps.svg")).unwrap();
+        for knob in knobs.split(',').map(|knob| knob.replace('-', "_")) {
+            for text in [&*said, &report, &plot] {
+                assert!(text.contains(&knob), "{knob}: {text}");
+            }
+        }
+        assert!(report.contains("--hot-ops 300"), "{report}");
+        assert!(report.contains("| stays |") || report.contains("| proof: kept |"));
+        let profile = Profile::read(&out).unwrap();
+        let text = fs::read_to_string(&out).unwrap();
+        assert!(
+            text.contains("# Workload: ") && text.contains("# Machine: "),
+            "{text}"
+        );
+        assert_eq!(
+            profile.is_empty(),
+            text.contains("nothing was better"),
+            "{text}"
+        );
+        Config::from_profile(&profile).validate().unwrap();
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_budget_that_is_too_small_changes_nothing_and_says_so() {
+    let folder = folder("budget");
+    let out = folder.join("profile.toml");
+    let output = tune(&format!("--budget 1ms {TINY}"), &out)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("raise --budget"),
+        "{said}"
+    );
+    assert!(Profile::read(&out).unwrap().is_empty());
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn an_interrupted_search_hands_back_what_it_has() {
+    let folder = folder("interrupt");
+    let out = folder.join("profile.toml");
+    let mut child = tune(
+        &format!("--knobs batch,spin-ns,window,cache-percent {TINY}"),
+        &out,
+    )
+    .stdout(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // The workload, then what became of the first knob.
+    assert!(lines.next().unwrap().unwrap().contains("contest"));
+    assert!(lines.next().unwrap().unwrap().contains("batch"));
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(killed.success());
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(
+        rest.iter().any(|line| line.contains("interrupted")),
+        "{rest:?}"
+    );
+    Profile::read(&out).unwrap();
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn bad_flags_say_what_to_write() {
+    let folder = folder("flags");
+    let out = folder.join("profile.toml");
+    for (line, message) in [
+        ("--workload ycsb-e", "write contest, ycsb-a"),
+        ("--workload redis", "write contest, ycsb-a"),
+        ("--knobs colour", "possible values: window, batch"),
+        ("--repeats 5", "--repeats is 5: a proof takes 6 to 100"),
+        ("--workload trace:", "or trace:FILE"),
+        ("--workload trace:/none/such.csv", "/none/such.csv"),
+        ("--budget soon", "--budget"),
+        ("--cores 4095", "core 4095, which does not exist"),
+        ("--window 0", "--window is 0"),
+        ("--keys-per-core 0", "must be at least 1"),
+        ("--local 1MiB --cores 0", "local_bytes"),
+    ] {
+        let output = tune(line, &out).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && said.contains(message),
+            "{line}: {said}"
+        );
+        assert!(
+            !said.contains("panicked") && !out.exists(),
+            "{line}: {said}"
+        );
+    }
+    let output = tune(TINY, &folder.join("none/profile.toml"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("a folder that exists"), "{said}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_run_that_fails_is_told_with_its_reason() {
+    let output = Command::new(env!("CARGO_BIN_EXE_farcore"))
+        .arg("run-one")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("the plan is not understood"),
+        "{said}"
+    );
+}
