@@ -66,7 +66,7 @@ mod tests {
             sampler.sent(due);
             marked += u32::from(due);
             // The answer comes late in every second period: until then no other request is timed.
-            let late = if (request / PERIOD) % 2 == 0 {
+            let late = if (request / PERIOD).is_multiple_of(2) {
                 100
             } else {
                 PERIOD - 1
