@@ -10,7 +10,7 @@ use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    log_to_stderr(cli.log_format, "info");
+    let _log = log_to_stderr(cli.log_format, "info");
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

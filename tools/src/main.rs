@@ -45,12 +45,12 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match arguments.command {
+    let _log = match arguments.command {
         // A log would be written into the view.
-        Command::Top(_) => {}
-        Command::Memnode(_) => log_to_stderr(arguments.log_format, "info"),
-        _ => log_to_stderr(arguments.log_format, "warn"),
-    }
+        Command::Top(_) => None,
+        Command::Memnode(_) => Some(log_to_stderr(arguments.log_format, "info")),
+        _ => Some(log_to_stderr(arguments.log_format, "warn")),
+    };
     match arguments.command {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Fabric(command) => fabric::run(&command),

@@ -24,6 +24,8 @@ mod queueing;
 mod report;
 mod sampler;
 mod socket;
+#[cfg(feature = "otel")]
+mod spans;
 
 pub use attach::{ReadError, default_socket, find_sockets, read_report, sockets_folder};
 pub use clock::Clock;
@@ -39,7 +41,7 @@ pub use hot_keys::{HotKey, HotKeys, HotKeysReader};
 #[cfg(feature = "http")]
 pub use http::{Exposed, HttpLimits, HttpServer, is_loopback, openmetrics};
 #[cfg(feature = "log")]
-pub use log::{LogFormat, log_format, log_to_stderr};
+pub use log::{LogFormat, LogGuard, log_format, log_to_stderr};
 pub use memory::resident_bytes;
 pub use profile::{Profile, ProfileError};
 pub use queueing::{Bounds, Load, Network, Solution, Station, UnitCosts, Workload, WorkloadError};

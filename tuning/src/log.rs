@@ -12,6 +12,9 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
+#[cfg(feature = "otel")]
+use crate::spans::SpanExport;
+
 /// How the log is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LogFormat {
@@ -69,16 +72,44 @@ where
     }
 }
 
+/// What the log needs until the process ends.
+#[derive(Debug)]
+#[must_use = "dropped at the end of the process, it sends the spans that are left"]
+pub struct LogGuard {
+    #[cfg(feature = "otel")]
+    _spans: Option<SpanExport>,
+}
+
+fn filter(level: &str) -> EnvFilter {
+    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level))
+}
+
 /// Has the process's log written to stderr, from a level on unless `RUST_LOG` says otherwise. To be called once, first.
-pub fn log_to_stderr(format: LogFormat, level: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+///
+/// With the feature `otel`, spans from `info` on (or as `RUST_LOG` says) are sent to the collector that
+/// `OTEL_EXPORTER_OTLP_ENDPOINT` names, by a thread of their own; `OTEL_SERVICE_NAME` is the sender's name, or else the
+/// program's.
+pub fn log_to_stderr(format: LogFormat, level: &str) -> LogGuard {
     let colours = io::stderr().is_terminal();
-    let set = tracing_subscriber::registry()
-        .with(lines(format, io::stderr, colours).with_filter(filter))
-        .try_init();
+    let lines = lines(format, io::stderr, colours).with_filter(filter(level));
+    let log = tracing_subscriber::registry().with(lines);
+    #[cfg(feature = "otel")]
+    let export = SpanExport::from_environment();
+    #[cfg(feature = "otel")]
+    let log = log.with(match &export {
+        Ok(Some(export)) => Some(export.layer().with_filter(filter("info"))),
+        _ => None,
+    });
     // A second call changes nothing.
-    if set.is_ok() {
+    if log.try_init().is_ok() {
         let _ = FORMAT.set(format);
+    }
+    LogGuard {
+        #[cfg(feature = "otel")]
+        _spans: export.unwrap_or_else(|error| {
+            tracing::warn!("no spans are sent: {error}");
+            None
+        }),
     }
 }
 
