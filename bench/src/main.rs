@@ -10,8 +10,11 @@ use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let _log = log_to_stderr(cli.log_format, "info");
-    match run(cli.command) {
+    let log = log_to_stderr(cli.log_format, "info");
+    let outcome = run(cli.command);
+    // The error is the last line.
+    log.end();
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("farcore-bench: {error:#}");

@@ -13,7 +13,7 @@ mod tune;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use farcore_tuning::{LogFormat, log_to_stderr};
+use farcore_tuning::{LogFormat, LogGuard, log_to_stderr};
 
 #[derive(Debug, Parser)]
 #[command(name = "farcore", version, about = "Operate and inspect Farcore")]
@@ -45,7 +45,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let _log = match arguments.command {
+    let log = match arguments.command {
         // A log would be written into the view.
         Command::Top(_) => None,
         Command::Memnode(_) => Some(log_to_stderr(arguments.log_format, "info")),
@@ -57,13 +57,18 @@ fn main() -> ExitCode {
         Command::Memnode(arguments) => memnode::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
-        Command::RunOne => run_one(),
+        Command::RunOne => run_one(log),
     }
 }
 
 /// A run of the benchmark, for a command that started this process.
-fn run_one() -> ExitCode {
-    match farcore_bench::child::serve() {
+fn run_one(log: Option<LogGuard>) -> ExitCode {
+    let outcome = farcore_bench::child::serve();
+    // The error is the last line.
+    if let Some(log) = log {
+        log.end();
+    }
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
