@@ -88,6 +88,7 @@ impl Shared {
 pub struct Engine {
     shared: Arc<Shared>,
     figures: Arc<Figures>,
+    nodes: Vec<Arc<EmbeddedNode>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -168,7 +169,9 @@ impl Engine {
             locked: OnceLock::new(),
             cores: (0..shards).map(core).collect(),
             node_names,
-            embedded: nodes,
+            embedded: nodes.iter().map(Arc::downgrade).collect(),
+            life: Arc::clone(&shared.life),
+            counted: Mutex::default(),
             processors: config.cores.clone(),
             handles: handles
                 .iter()
@@ -182,6 +185,7 @@ impl Engine {
         let engine = Self {
             shared,
             figures,
+            nodes,
             threads: Mutex::default(),
         };
         let mut locked = true;
@@ -347,7 +351,7 @@ impl Engine {
     /// The embedded memory nodes, for tests that lose or damage them; none where [`Config::nodes`] names others.
     #[must_use]
     pub fn embedded_nodes(&self) -> &[Arc<EmbeddedNode>] {
-        &self.figures.embedded
+        &self.nodes
     }
 
     /// Compacts far memory until no page is worth it. Blocks, so not to be called from a job; requests go on.

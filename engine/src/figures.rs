@@ -1,6 +1,6 @@
 //! What a running engine counts, and how it is read.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use farcore_rdma::EmbeddedNode;
 use farcore_tuning::{
@@ -9,6 +9,10 @@ use farcore_tuning::{
     ShardSnapshot, resident_bytes,
 };
 
+use crate::runtime::Life;
+
+/// How long a count of present far memory does for reports, in nanoseconds.
+const RESIDENT_LATELY_NS: u64 = 5_000_000_000;
 /// Hot keys of a core that a report tells.
 const HOT_KEYS: usize = 16;
 
@@ -99,7 +103,11 @@ pub(crate) struct Figures {
     pub(crate) page_bytes: u32,
     pub(crate) locked: OnceLock<bool>,
     pub(crate) node_names: Vec<Arc<str>>,
-    pub(crate) embedded: Vec<Arc<EmbeddedNode>>,
+    /// Whoever reads figures keeps no far memory alive.
+    pub(crate) embedded: Vec<Weak<EmbeddedNode>>,
+    pub(crate) life: Arc<Life>,
+    /// When embedded far memory was counted last, and how much of it was present.
+    pub(crate) counted: Mutex<Option<(u64, u64)>>,
     /// The processor of each core.
     pub(crate) processors: Vec<usize>,
     pub(crate) cores: Vec<Arc<CoreFigures>>,
@@ -108,8 +116,24 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
+    /// Bytes of embedded far memory that are present. Cost: a look at every page of it.
     fn far_resident_bytes(&self) -> u64 {
-        self.embedded.iter().map(|node| node.resident_bytes()).sum()
+        let nodes = self.embedded.iter().filter_map(Weak::upgrade);
+        nodes.map(|node| node.resident_bytes()).sum()
+    }
+
+    /// The same, counted lately.
+    fn far_resident_bytes_lately(&self) -> u64 {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let now_ns = self.clock.now_ns();
+        match *counted {
+            Some((then_ns, bytes)) if now_ns.saturating_sub(then_ns) < RESIDENT_LATELY_NS => bytes,
+            _ => {
+                let bytes = self.far_resident_bytes();
+                *counted = Some((now_ns, bytes));
+                bytes
+            }
+        }
     }
 
     fn startup_ns(&self) -> u64 {
@@ -150,6 +174,10 @@ impl Figures {
 pub struct EngineReporter(pub(crate) Arc<Figures>);
 
 impl Reporter for EngineReporter {
+    fn is_serving(&self) -> bool {
+        !self.0.life.is_closing()
+    }
+
     fn report(&self) -> Report {
         let figures = &*self.0;
         let now_ns = figures.clock.now_ns();
@@ -186,7 +214,8 @@ impl Reporter for EngineReporter {
             uptime_ns: now_ns.saturating_sub(figures.opened_ns),
             startup_ns: figures.startup_ns(),
             local_cap_bytes: figures.local_cap_bytes,
-            local_resident_bytes: resident_bytes().saturating_sub(figures.far_resident_bytes()),
+            local_resident_bytes: resident_bytes()
+                .saturating_sub(figures.far_resident_bytes_lately()),
             page_bytes: figures.page_bytes,
             locked: figures.is_locked(),
             cores: figures

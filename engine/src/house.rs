@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use farcore_rdma::FabricEndpoint;
-use farcore_tuning::{Clock, HardwareSnapshot, Sampler};
+use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler};
 
 use crate::constants::BATCH_MAX;
 use crate::exits::{Exits, OWN, Turn, lane_id};
@@ -53,9 +53,10 @@ pub(crate) struct House {
     served_ns: u64,
     turns: u64,
     figures: Arc<CoreFigures>,
-    /// Turns since the clock was read, and how many of them did something.
-    turns_unread: u64,
-    busy_unread: u64,
+    /// Turns up to the last reading of the clock.
+    turns_told: u64,
+    /// A turn since then did something.
+    was_busy: bool,
 }
 
 impl House {
@@ -92,8 +93,8 @@ impl House {
             served_ns,
             turns: 0,
             figures,
-            turns_unread: 0,
-            busy_unread: 0,
+            turns_told: 0,
+            was_busy: false,
         }
     }
 
@@ -187,7 +188,6 @@ impl House {
         busy |= self.serve_staged(polling, visit);
         busy |= self.obey();
         self.turns += 1;
-        self.turns_unread += 1;
         // Reading the clock costs as much as serving a request does: only what waits for the fabric needs each.
         if self.turns.is_multiple_of(TURNS_A_READING) || self.shard.waits_for_fabric() {
             self.read_clock();
@@ -200,22 +200,32 @@ impl House {
         };
         busy |= self.shard.advance(now_ns, &mut exits);
         self.exits.publish();
-        self.busy_unread += u64::from(busy);
+        self.was_busy |= busy;
+        if COUNTED && !busy {
+            // An idle turn has the time, and ends a busy stretch where it ended.
+            self.read_clock();
+        }
         busy
     }
 
-    /// Reads the clock, and shares out the time since the last reading among the turns that were and were not busy.
+    /// Reads the clock, and counts the time since the last reading as busy if any turn since then was.
     #[inline]
     fn read_clock(&mut self) {
         let now_ns = self.clock.now_ns();
-        let passed_ns = now_ns.saturating_sub(self.served_ns);
-        let busy_ns = passed_ns * self.busy_unread / self.turns_unread.max(1);
-        let counters = &self.figures.counters;
-        counters.busy_ns.add(busy_ns);
-        counters.spinning_ns.add(passed_ns - busy_ns);
-        counters.turns.add(self.turns_unread);
+        if COUNTED {
+            let passed_ns = now_ns.saturating_sub(self.served_ns);
+            let counters = &self.figures.counters;
+            let spent = if self.was_busy {
+                &counters.busy_ns
+            } else {
+                &counters.spinning_ns
+            };
+            spent.add(passed_ns);
+            counters.turns.add(self.turns - self.turns_told);
+        }
+        self.turns_told = self.turns;
         self.served_ns = now_ns;
-        (self.turns_unread, self.busy_unread) = (0, 0);
+        self.was_busy = false;
     }
 
     /// Brings all figures up to date.

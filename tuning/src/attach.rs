@@ -140,7 +140,7 @@ fn read_within(path: &Path, limit_bytes: usize, limit: Duration) -> Result<Repor
 }
 
 /// Connects; a process that stands still and accepts nobody is waited for as long as for one that does not write.
-fn open(path: &Path, limit: Duration) -> io::Result<UnixStream> {
+pub(crate) fn open(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;

@@ -44,6 +44,7 @@ fn sum_of(counts: &[u64]) -> u64 {
 
 /// Counts values by size. Only one thread may record.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Histogram {
     buckets: Box<[Gauge]>,
     sum: Gauge,

@@ -100,7 +100,7 @@ impl HotKeys {
     /// Which of the next requests is to be noted, if one is; to be asked once for each batch.
     #[inline]
     pub fn sample(&mut self, requests: usize) -> Option<usize> {
-        if cfg!(feature = "uncounted") {
+        if !crate::COUNTED {
             return None;
         }
         let until = self.until_sample as usize;
@@ -149,8 +149,6 @@ impl HotKeys {
     }
 
     fn halve(&mut self) {
-        let samples = &self.shared.samples;
-        samples.set(samples.get() / 2);
         for (count, place) in self.counts.iter_mut().zip(&self.shared.places) {
             *count /= 2;
             place.change(|place| {
@@ -159,6 +157,8 @@ impl HotKeys {
                 place.error.store(error, Ordering::Relaxed);
             });
         }
+        let samples = &self.shared.samples;
+        samples.set(samples.get() / 2);
     }
 }
 
@@ -238,7 +238,7 @@ impl HotKeysReader {
             HotKey {
                 key: text(&key[..kept]),
                 key_bytes: length,
-                share: count as f64 / samples,
+                share: (count as f64 / samples).min(1.0),
                 error: error as f64 / samples,
             }
         });
@@ -246,7 +246,7 @@ impl HotKeysReader {
     }
 }
 
-#[cfg(all(test, not(feature = "uncounted")))]
+#[cfg(all(test, not(farcore_uncounted)))]
 mod tests {
     use super::*;
 

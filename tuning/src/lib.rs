@@ -48,3 +48,6 @@ pub use queueing::{Bounds, Load, Network, Solution, Station, UnitCosts, Workload
 pub use report::{CoreReport, NodeReport, Report, Reporter};
 pub use sampler::Sampler;
 pub use socket::StatisticsSocket;
+
+/// False in a build with `--cfg farcore_uncounted`, which counts and samples nothing: only to measure what that costs.
+pub const COUNTED: bool = !cfg!(farcore_uncounted);

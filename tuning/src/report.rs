@@ -18,6 +18,11 @@ use crate::hot_keys::HotKey;
 pub trait Reporter: Send + Sync {
     /// The figures of this moment. Stops nobody.
     fn report(&self) -> Report;
+
+    /// False once it serves no more, or is about to end.
+    fn is_serving(&self) -> bool {
+        true
+    }
 }
 
 /// The figures of one engine.
@@ -125,9 +130,9 @@ pub struct CoreReport {
     pub core: usize,
     /// Its counters.
     pub counters: ShardSnapshot,
-    /// Requests of this core to its own shard that waited for nothing far.
+    /// Requests of this core to its own shard that were not parked for far memory; waits for room are included.
     pub local: HistogramSnapshot,
-    /// Requests of this core to other shards that waited for nothing far.
+    /// Requests of this core to other shards that were not parked for far memory; waits for room are included.
     pub cross: HistogramSnapshot,
     /// Requests in each batch that its shard served.
     pub batches: HistogramSnapshot,

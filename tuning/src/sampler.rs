@@ -1,7 +1,8 @@
 //! Times one request in so many: one at a time, so that there is nothing to look up.
 //!
-//! Which request is timed depends on how many came before it, never on how long one takes, so that slow ones are seen
-//! as often as they are.
+//! Which request is timed depends on how many came since the last one was answered, not on how long it will take itself. A slow
+//! one does put off the next: slow spells are seen less often than they are, by as much as a request takes longer than 251
+//! others need to be sent.
 
 use crate::clock::Clock;
 
@@ -31,7 +32,7 @@ impl Sampler {
     #[inline]
     #[must_use]
     pub fn is_due(&self) -> bool {
-        !cfg!(feature = "uncounted") && self.countdown == 1 && self.started.is_none()
+        crate::COUNTED && self.countdown == 1 && self.started.is_none()
     }
 
     /// A request was sent, marked if it was due.
@@ -53,7 +54,7 @@ impl Sampler {
     }
 }
 
-#[cfg(all(test, not(feature = "uncounted")))]
+#[cfg(all(test, not(farcore_uncounted)))]
 mod tests {
     use super::*;
 

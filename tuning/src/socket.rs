@@ -28,10 +28,13 @@ use rustix::net::{
     socket_with,
 };
 
+use crate::attach;
 use crate::report::Reporter;
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 16;
+/// How long it takes at most to tell whether somebody listens at a path.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long no connection is accepted after one could not be.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -154,7 +157,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         let message = format!("{shown} exists and is no socket: remove it or choose another path");
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
-    match UnixStream::connect(path) {
+    match attach::open(path, LOOK) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(|error| failure(path, &error, "cannot replace"))
         }

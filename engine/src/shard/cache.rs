@@ -180,7 +180,7 @@ impl<E: Endpoint> Shard<E> {
         record: &[u8],
     ) {
         let home = slot.address();
-        if self.knobs.cache_percent == 0
+        if self.cache.frames_max == 0
             || slot.class().units().is_none()
             || !self.cache.seen_before(home)
         {

@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 
 use farcore_rdma::Endpoint;
+use farcore_tuning::COUNTED;
 
 use super::Shard;
 use super::find::{Evidence, Found, Hint};
@@ -60,11 +61,7 @@ impl<E: Endpoint> Shard<E> {
                 }
                 self.figures.counters.index_probes.add(probes);
             }
-            self.figures.batches.record(batch.len() as u64);
-            if let Some(place) = self.hot_keys.sample(batch.len()) {
-                let request = &batch[place];
-                self.hot_keys.note(request.hash.0, request.operation.key());
-            }
+            let mut served = 0;
             for (request, hint) in batch.iter().zip(&hints) {
                 // An insertion since then may have been of this key, or have moved its slot.
                 let hint = if overlapped && self.index.insertions() == insertions {
@@ -75,12 +72,30 @@ impl<E: Endpoint> Shard<E> {
                 };
                 if !self.serve_one(lane, request, hint, answers) {
                     self.figures.counters.back_pressure.add(1);
-                    return consumed;
+                    break;
                 }
-                consumed += 1;
+                served += 1;
+            }
+            self.note_batch(&batch[..served]);
+            consumed += served;
+            if served < batch.len() {
+                break;
             }
         }
         consumed
+    }
+
+    /// Counts a batch that was served, and the key of one request in so many.
+    #[inline]
+    fn note_batch(&mut self, batch: &[Request<'_>]) {
+        if !COUNTED || batch.is_empty() {
+            return;
+        }
+        self.figures.batches.record(batch.len() as u64);
+        if let Some(place) = self.hot_keys.sample(batch.len()) {
+            let request = &batch[place];
+            self.hot_keys.note(request.hash.0, request.operation.key());
+        }
     }
 
     /// Asks for the index bucket of a request that will be served soon.

@@ -235,7 +235,7 @@ fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
 
 /// The figures of a [`Reporter`], for an [`HttpServer`](crate::HttpServer).
 ///
-/// It is healthy for as long as it answers: that a memory node is away is told in the figures, and no reason to end an
+/// It is healthy for as long as it serves: that a memory node is away is told in the figures, and no reason to end an
 /// engine, which would lose what it holds.
 pub struct Exposition(Arc<dyn Reporter>);
 
@@ -263,6 +263,6 @@ impl Exposed for Exposition {
     }
 
     fn is_healthy(&self) -> bool {
-        true
+        self.0.is_serving()
     }
 }

@@ -89,7 +89,7 @@ impl fmt::Debug for HardwareCounters {
     }
 }
 
-/// The open ones. Behind a lock for the readers' sake; the counted thread never takes it.
+/// The open ones. Behind a lock for the readers' sake; the counted thread takes it only to ask for its own figures.
 #[derive(Default)]
 struct Opened {
     together: Option<(Group, Vec<(Field, Counter)>)>,
