@@ -1,5 +1,6 @@
 //! `cargo xtask overhead counting|watching`: what figures cost, as the ratio of the contest's hot throughput with and without
-//! them, from interleaved pairs of runs.
+//! them: for counting from interleaved pairs of runs, as it is compiled in; for watching from pairs of windows of one run, which
+//! differ by less than two runs do.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,22 +16,26 @@ use serde_json::Value;
 
 /// How sure an interval is.
 const CONFIDENCE: f64 = 0.95;
-/// How often somebody looks at a watched engine: as often as `farcore top` does.
-const LOOK: Duration = Duration::from_secs(1);
-/// How often it is seen whether a run has ended.
-const TICK: Duration = Duration::from_millis(50);
+/// Requests of a hot phase, or for each pair of windows.
+const HOT_OPS: u64 = 20_000_000;
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a window of a watched run is.
+const WINDOW: Duration = Duration::from_millis(500);
+/// Looks in a window that is watched: 10 a second, ten times as many as `farcore top` takes.
+const LOOKS: u32 = 5;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Overhead {
     /// Counters and samples, against a build that has none.
     Counting(Setup),
-    /// A reader of the statistics socket and of `/metrics`, each once a second, against nobody.
+    /// A reader of the statistics socket and of `/metrics`, each ten times a second, against nobody.
     Watching(Setup),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Setup {
-    /// Pairs of runs.
+    /// Pairs of runs, or of windows.
     #[arg(long, default_value_t = 15)]
     pairs: usize,
     /// Cores of the engine.
@@ -39,9 +44,9 @@ pub(crate) struct Setup {
     /// Local memory.
     #[arg(long, default_value = "1GiB")]
     local: String,
-    /// Requests of the hot phase.
-    #[arg(long, default_value_t = 20_000_000)]
-    hot_ops: u64,
+    /// Requests of the hot phase [default: 20 million; as many for each pair of windows]
+    #[arg(long)]
+    hot_ops: Option<u64>,
 }
 
 /// Builds the benchmark into a folder of its own.
@@ -54,7 +59,13 @@ fn build(target: &str, flags: &str) -> Result<PathBuf> {
     Ok(Path::new(target).join("release/farcore-bench"))
 }
 
-fn start(benchmark: &Path, setup: &Setup, json: &Path, more: &[String]) -> Result<Child> {
+fn start(
+    benchmark: &Path,
+    setup: &Setup,
+    hot_ops: u64,
+    json: &Path,
+    more: &[String],
+) -> Result<Child> {
     let mut command = Command::new(benchmark);
     command.args(["contest", "--engines", "farcore", "--cores", &setup.cores]);
     command.args([
@@ -65,7 +76,7 @@ fn start(benchmark: &Path, setup: &Setup, json: &Path, more: &[String]) -> Resul
         "--keys-per-core",
         "500000",
     ]);
-    command.args(["--hot-ops", &setup.hot_ops.to_string(), "--json"]);
+    command.args(["--hot-ops", &hot_ops.to_string(), "--json"]);
     command.arg(json).args(more);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
@@ -87,28 +98,18 @@ fn hot_mops(json: &Path) -> Result<f64> {
     mops.filter(|&mops| mops > 0.0).context("no hot phase")
 }
 
-/// Waits for a run; `look` is called now and then.
-fn finish(mut run: Child, json: &Path, mut look: impl FnMut()) -> Result<f64> {
-    let mut waited = LOOK;
-    loop {
-        if let Some(status) = run.try_wait()? {
-            if !status.success() {
-                bail!("the benchmark ended with {status}");
-            }
-            return hot_mops(json);
-        }
-        if waited >= LOOK {
-            waited = Duration::ZERO;
-            look();
-        }
-        thread::sleep(TICK);
-        waited += TICK;
+/// Waits for a run.
+fn finish(mut run: Child, json: &Path) -> Result<f64> {
+    let status = run.wait()?;
+    if !status.success() {
+        bail!("the benchmark ended with {status}");
     }
+    hot_mops(json)
 }
 
 fn get_metrics(address: SocketAddr) -> std::io::Result<usize> {
-    let mut stream = TcpStream::connect_timeout(&address, LOOK)?;
-    stream.set_read_timeout(Some(LOOK))?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)
@@ -166,38 +167,79 @@ pub(crate) fn perform(overhead: Overhead) -> Result<()> {
         Overhead::Counting(setup) => {
             let counted = build("target", "")?;
             let uncounted = build("target/uncounted", "--cfg farcore_uncounted")?;
+            let hot_ops = setup.hot_ops.unwrap_or(HOT_OPS);
             let ratios = paired(setup.pairs, |with| {
                 let benchmark = if with { &counted } else { &uncounted };
-                finish(start(benchmark, &setup, &json, &[])?, &json, || {})
+                finish(start(benchmark, &setup, hot_ops, &json, &[])?, &json)
             })?;
             tell("counters and samples", &ratios, 0.98)
         }
         Overhead::Watching(setup) => {
             let benchmark = build("target", "")?;
-            let socket = folder.join("run.sock");
-            let (mut reports, mut scrapes) = (0, 0);
-            let ratios = paired(setup.pairs, |with| {
-                let address = free_address()?;
-                // Both runs offer their figures; one is looked at.
-                let more = [
-                    "--stats-socket".to_owned(),
-                    socket.display().to_string(),
-                    "--http".to_owned(),
-                    address.to_string(),
-                ];
-                let run = start(&benchmark, &setup, &json, &more)?;
-                finish(run, &json, || {
-                    if with {
-                        reports += usize::from(read_report(&socket).is_ok());
-                        scrapes += usize::from(get_metrics(address).is_ok_and(|bytes| bytes > 0));
-                    }
-                })
-            })?;
-            if reports < setup.pairs || scrapes < setup.pairs {
-                bail!("the runs were looked at {reports} and {scrapes} times only");
-            }
-            println!("looked at by socket {reports} times, by HTTP {scrapes} times");
-            tell("a reader of the socket and of /metrics", &ratios, 0.99)
+            let ratios = watched(&benchmark, &setup, &folder.join("run.sock"), &json)?;
+            tell("ten looks a second", &ratios, 0.99)
         }
     }
+}
+
+/// Requests that an engine has answered, and its clock.
+fn answered(socket: &Path) -> Result<(u64, u64)> {
+    let report = read_report(socket)?;
+    let total = report.total();
+    let answered = total.gets + total.puts + total.deletes + total.swaps;
+    Ok((answered, report.now_ns))
+}
+
+/// Requests a nanosecond in a window, with somebody who looks or without.
+fn window(socket: &Path, address: SocketAddr, looks: u32) -> Result<f64> {
+    let (before, start_ns) = answered(socket)?;
+    for _ in 0..looks {
+        answered(socket)?;
+        get_metrics(address)?;
+        thread::sleep(WINDOW / LOOKS);
+    }
+    thread::sleep(WINDOW.saturating_sub(WINDOW / LOOKS * looks));
+    let (after, end_ns) = answered(socket)?;
+    Ok((after - before) as f64 / (end_ns - start_ns).max(1) as f64)
+}
+
+/// The ratios of neighbouring windows of one run's hot phase.
+fn watched(benchmark: &Path, setup: &Setup, socket: &Path, json: &Path) -> Result<Vec<f64>> {
+    let address = free_address()?;
+    let more = [
+        "--stats-socket".to_owned(),
+        socket.display().to_string(),
+        "--http".to_owned(),
+        address.to_string(),
+    ];
+    let hot_ops = setup.hot_ops.unwrap_or(HOT_OPS * setup.pairs as u64);
+    let mut run = start(benchmark, setup, hot_ops, json, &more)?;
+    let mut ratios = Vec::with_capacity(setup.pairs);
+    let keys = 500_000 * setup.cores.split(',').count() as u64;
+    let done = loop {
+        if let Some(status) = run.try_wait()? {
+            bail!(
+                "the run ended with {status} after {} pairs: give it more --hot-ops",
+                ratios.len()
+            );
+        }
+        // Before the hot phase each key is asked for some ten times.
+        let hot = answered(socket).is_ok_and(|(answered, _)| answered > 12 * keys);
+        if !hot {
+            thread::sleep(WINDOW / LOOKS);
+            continue;
+        }
+        let first = ratios.len() % 2 == 0;
+        let one = window(socket, address, if first { LOOKS } else { 0 })?;
+        let other = window(socket, address, if first { 0 } else { LOOKS })?;
+        let (with, without) = if first { (one, other) } else { (other, one) };
+        ratios.push(with / without);
+        if ratios.len() == setup.pairs {
+            break ratios;
+        }
+    };
+    // What it would still do is of no interest.
+    run.kill()?;
+    run.wait()?;
+    Ok(done)
 }
