@@ -152,9 +152,13 @@ impl<'a> Loader<'a> {
             (Verb::Get, Some(_)) => subject.get(),
             (Verb::Get, None) => {
                 subject.get();
-                if subject.loader.wish.on_miss == OnMiss::Fill && entry.value_bytes > 0 {
+                let was_stored = subject.state().version > 0;
+                let fill = subject.loader.wish.on_miss == OnMiss::Fill;
+                if fill && entry.value_bytes > 0 {
                     subject.put(entry.value_bytes);
                     self.summary.fills += 1;
+                } else if fill && !was_stored {
+                    self.summary.unfillable += 1;
                 }
             }
             (Verb::Extend, Some(bytes)) => {
@@ -350,6 +354,23 @@ mod tests {
         assert_eq!(summary.read_bytes, 10 + 10 + 15 + 1000);
         assert_eq!(summary.written_bytes, 10 + 15 + 15 + 2000);
         assert_eq!(summary.live_bytes_peak, 1001);
+    }
+
+    #[test]
+    fn what_cannot_be_filled_is_told() {
+        let entries = [
+            ("a", Verb::Get, 0),
+            ("b", Verb::Set, 5),
+            ("b", Verb::Delete, 0),
+            ("b", Verb::Get, 0),
+        ];
+        let (summary, _) = load(&wish(), 1, &entries);
+        assert_eq!(
+            (summary.misses, summary.fills, summary.unfillable),
+            (2, 0, 1)
+        );
+        let notes = summary.notes().join("\n");
+        assert!(notes.starts_with("1 get of keys"), "{notes}");
     }
 
     #[test]

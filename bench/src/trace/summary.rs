@@ -44,6 +44,8 @@ pub struct Summary {
     pub misses: u64,
     /// Puts of keys that were missed.
     pub fills: u64,
+    /// Gets of keys that the trace never stored and states no size for, so that they cannot be filled.
+    pub unfillable: u64,
     /// Puts, fills included.
     pub puts: u64,
     /// Deletes.
@@ -78,6 +80,7 @@ impl Summary {
             hits: 0,
             misses: 0,
             fills: 0,
+            unfillable: 0,
             puts: 0,
             deletes: 0,
             deletes_found: 0,
@@ -116,6 +119,13 @@ impl Summary {
             let plural = if cut == 1 { "" } else { "s" };
             notes.push(format!(
                 "cut {cut} value{plural} to {limit} bytes (--value-bytes-max)"
+            ));
+        }
+        if self.unfillable > 0 {
+            let gets = self.unfillable;
+            let plural = if gets == 1 { "" } else { "s" };
+            notes.push(format!(
+                "{gets} get{plural} of keys that the trace never stores and gives no size for stay misses: record an engine from when it is empty"
             ));
         }
         match self.stop {
