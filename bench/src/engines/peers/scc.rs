@@ -1,5 +1,6 @@
 //! `scc`: a concurrent map with a lock for each bucket. Everything lies in local memory.
 
+use anyhow::Context;
 use hashbrown::DefaultHashBuilder;
 use scc::HashMap;
 
@@ -19,8 +20,13 @@ impl Direct for Scc {
 
     #[inline]
     fn get<T>(&self, key: &[u8], visit: impl FnOnce(Option<&[u8]>) -> T) -> anyhow::Result<T> {
-        let held = self.0.get_sync(key);
-        Ok(visit(held.as_ref().map(|held| &**held.get())))
+        // Shared with other readers, which an entry is not.
+        let mut visit = Some(visit);
+        let show = |_: &Box<[u8]>, value: &Box<[u8]>| visit.take().map(|visit| visit(Some(value)));
+        match self.0.read_sync(key, show).flatten() {
+            Some(shown) => Ok(shown),
+            None => Ok(visit.take().context("shown twice")?(None)),
+        }
     }
 
     #[inline]
