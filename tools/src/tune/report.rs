@@ -164,9 +164,14 @@ pub(super) fn markdown(findings: &Findings, setting: &Setting, plot: &str) -> St
         }
     }
     if let Some(proof) = &findings.proof {
+        let what = if findings.profile.is_empty() {
+            "What was found, and put back, against the default"
+        } else {
+            "The whole against the default"
+        };
         let _ = writeln!(
             text,
-            "\nThe whole against the default, in {} fresh pairs: {}.",
+            "\n{what}, in {} fresh pairs: {}.",
             proof.pairs,
             ratio(proof)
         );

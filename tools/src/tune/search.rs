@@ -340,11 +340,9 @@ impl<T: Trial> Search<'_, T> {
             let least = moved.min_by(|(_, one), (_, other)| one.total_cmp(other));
             let Some((knob, _)) = least else {
                 self.findings.profile = Profile::default();
-                self.findings.proof = None;
                 return Ok(());
             };
             self.findings.profile = knob.turned(&profile, None);
-            self.findings.proof = None;
             self.findings.put_back.push(knob);
         }
         Ok(())
