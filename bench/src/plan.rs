@@ -109,7 +109,7 @@ pub enum EngineName {
     #[cfg(feature = "peers")]
     Fjall,
     /// RocksDB: files, and a cache as large as the local memory.
-    #[cfg(feature = "peers")]
+    #[cfg(feature = "rocksdb")]
     Rocksdb,
 }
 
@@ -135,7 +135,7 @@ impl EngineName {
             Self::Foyer => "foyer",
             #[cfg(feature = "peers")]
             Self::Fjall => "fjall",
-            #[cfg(feature = "peers")]
+            #[cfg(feature = "rocksdb")]
             Self::Rocksdb => "rocksdb",
         }
     }

@@ -62,7 +62,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Outcome> {
         EngineName::Foyer => run_store::<DirectStore<peers::Foyer>>(plan),
         #[cfg(feature = "peers")]
         EngineName::Fjall => run_store::<DirectStore<peers::Fjall>>(plan),
-        #[cfg(feature = "peers")]
+        #[cfg(feature = "rocksdb")]
         EngineName::Rocksdb => run_store::<DirectStore<peers::Rocksdb>>(plan),
     }
 }

@@ -6,6 +6,7 @@ mod foyer;
 mod moka;
 mod papaya;
 mod quick_cache;
+#[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod scc;
 
@@ -14,5 +15,6 @@ pub use self::foyer::Foyer;
 pub use self::moka::Moka;
 pub use self::papaya::Papaya;
 pub use self::quick_cache::QuickCache;
+#[cfg(feature = "rocksdb")]
 pub use self::rocksdb::Rocksdb;
 pub use self::scc::Scc;
