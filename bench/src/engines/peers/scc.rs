@@ -22,8 +22,10 @@ impl Direct for Scc {
     fn get<T>(&self, key: &[u8], visit: impl FnOnce(Option<&[u8]>) -> T) -> anyhow::Result<T> {
         // Shared with other readers, which an entry is not.
         let mut visit = Some(visit);
-        let show = |_: &Box<[u8]>, value: &Box<[u8]>| visit.take().map(|visit| visit(Some(value)));
-        match self.0.read_sync(key, show).flatten() {
+        let shown = self
+            .0
+            .read_sync(key, |_, value| visit.take().map(|visit| visit(Some(value))));
+        match shown.flatten() {
             Some(shown) => Ok(shown),
             None => Ok(visit.take().context("shown twice")?(None)),
         }
