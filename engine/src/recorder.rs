@@ -10,8 +10,8 @@
 //!
 //! I1: a client's cells leave the queue in the order in which it put them in, so a key in several cells is put together
 //!     again whatever other clients put between them.
-//! I2: a request is written whole or counted as dropped, once. (One that is under way while the recorder finishes may be
-//!     neither.)
+//! I2: until the writer fails, a request is written whole or counted as dropped, once. (One that is under way while the recorder
+//!     finishes may be neither.)
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};

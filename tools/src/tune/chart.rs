@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
+use farcore_bench::plot::COLOURS;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -13,10 +14,9 @@ const WIDTH: u32 = 1100;
 const PANEL_HEIGHT: u32 = 280;
 const COLUMNS: usize = 2;
 const FONT: &str = "sans-serif";
-/// Distinct in grey, too (Okabe and Ito).
-const TRIED: RGBColor = RGBColor(0, 114, 178);
-const PROOF: RGBColor = RGBColor(213, 94, 0);
-const LINE: RGBColor = RGBColor(120, 120, 120);
+const TRIED: RGBColor = COLOURS[0];
+const PROOF: RGBColor = COLOURS[5];
+const LINE: RGBColor = COLOURS[6];
 /// What is shown of the axis at least, around 1.
 const SPAN_MIN: f64 = 0.02;
 /// An interval that reaches farther than this factor from its middle does not stretch the axis: it is cut off.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
+use farcore_bench::plot::COLOURS;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
@@ -12,17 +13,6 @@ use super::show::{Answer, SHOWN_MIN};
 
 const SIZE: (u32, u32) = (1000, 760);
 const FONT: &str = "sans-serif";
-/// Distinct in grey, too (Okabe and Ito).
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(213, 94, 0),
-    RGBColor(120, 120, 120),
-    RGBColor(0, 0, 0),
-];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
@@ -63,7 +53,7 @@ fn throughput(area: &Area<'_>, answer: &Answer) -> Drawn {
     let most = ideal.iter().fold(0.0_f64, |most, point| most.max(point.1));
     let limit = answer.limit.requests_s / 1e6;
     let mut lines: Vec<Line<'_>> = vec![
-        ("as one core times cores", RGBColor(150, 150, 150), ideal),
+        ("as one core times cores", COLOURS[6], ideal),
         ("predicted", COLOURS[0], predicted),
     ];
     let name = format!("limit: {}", answer.limit.station);
@@ -176,21 +166,24 @@ mod tests {
     use super::super::machine::Machine;
     use super::*;
 
+    fn answer(machine: Machine) -> Answer {
+        let calibration = example();
+        Answer {
+            machine,
+            calibration,
+            checks: Vec::new(),
+            limit: calibration.limit(&machine),
+            steps: calibration.steps(&machine),
+        }
+    }
+
     #[test]
     fn the_plot_names_stations_and_limits() {
         let folder = tempfile::tempdir().unwrap();
         for cores in [1, 2, 64] {
             let machine: Machine = format!("cores={cores},link=25Gb").parse().unwrap();
-            let calibration = example();
-            let answer = Answer {
-                machine,
-                calibration,
-                checks: Vec::new(),
-                limit: calibration.limit(&machine),
-                steps: calibration.steps(&machine),
-            };
             let path = folder.path().join("plot.svg");
-            write(&path, &answer).unwrap();
+            write(&path, &answer(machine)).unwrap();
             let text = std::fs::read_to_string(path).unwrap();
             assert!(
                 text.contains("predicted") && text.contains("host link, in"),
@@ -199,15 +192,6 @@ mod tests {
             assert_eq!(text.contains("limit: host link, in"), cores == 64);
         }
         let nowhere = folder.path().join("no/such/plot.svg");
-        let machine = Machine::default();
-        let calibration = example();
-        let answer = Answer {
-            machine,
-            calibration,
-            checks: Vec::new(),
-            limit: calibration.limit(&machine),
-            steps: calibration.steps(&machine),
-        };
-        assert!(write(&nowhere, &answer).is_err());
+        assert!(write(&nowhere, &answer(Machine::default())).is_err());
     }
 }
