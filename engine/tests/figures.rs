@@ -386,3 +386,80 @@ fn events_are_counted_on_every_core_or_have_a_reason() {
         assert_eq!(core.hardware.cycles.is_none(), named, "{report:?}");
     }
 }
+
+/// A value that makes some ten thousand of them too many for local memory.
+const LONG: [u8; 2_000] = [7; 2_000];
+
+/// An engine of one core, where what was read once is read again.
+fn alone() -> Engine {
+    Engine::open(Config {
+        cores: Config::default().cores.into_iter().take(1).collect(),
+        local_bytes: 8 << 20,
+        far_bytes: 64 << 20,
+        page_bytes: Some(64 << 10),
+        keys_expected: 1_000,
+        prefault: false,
+        huge_pages: false,
+        cache_percent: 0,
+        read_ahead_chunks: 0,
+        ..Config::default()
+    })
+    .expect("an engine")
+}
+
+async fn get(core: &mut Core, keys: std::ops::Range<u32>) {
+    for key in keys {
+        let found = core.get(&key.to_be_bytes()).await.expect("answered");
+        assert_eq!(found.expect("stored").1, LONG);
+    }
+}
+
+#[test]
+fn what_waited_for_far_memory_is_no_local_latency() {
+    let engine = alone();
+    let job = engine.run_on_core(0, |mut core: Core| async move {
+        for key in 0..10_000u32 {
+            core.put(&key.to_be_bytes(), &LONG).await.expect("room");
+        }
+    });
+    job.expect("a core").join().expect("no panic");
+    let reporter = engine.reporter();
+    let seen = |report: &Report| {
+        let core = &report.cores[0];
+        (core.local.count(), core.far.count(), core.counters.far_hits)
+    };
+    let wrote = seen(&reporter.report());
+    // One core has nobody to ask, and timed its own requests.
+    assert!(wrote.0 >= 10_000 / 251 && reporter.report().cores[0].cross.count() == 0);
+
+    let job = engine.run_on_core(
+        0,
+        |mut core: Core| async move { get(&mut core, 0..1_000).await },
+    );
+    job.expect("a core").join().expect("no panic");
+    let read = seen(&reporter.report());
+    assert_eq!((read.1 - wrote.1, read.2 - wrote.2), (1_000, 1_000));
+    assert_eq!(read.0, wrote.0);
+
+    let job = engine.run_on_core(0, |mut core: Core| async move {
+        get(&mut core, 9_900..10_000).await;
+        get(&mut core, 9_900..10_000).await;
+        get(&mut core, 9_900..10_000).await;
+    });
+    job.expect("a core").join().expect("no panic");
+    let last = seen(&reporter.report());
+    assert!(last.0 > read.0 && last.1 == read.1);
+}
+
+#[test]
+fn whoever_reads_figures_keeps_no_far_memory_and_learns_of_the_end() {
+    let engine = alone();
+    let reporter = engine.reporter();
+    let far = std::sync::Arc::downgrade(&engine.embedded_nodes()[0]);
+    assert!(reporter.is_serving() && far.strong_count() > 0);
+    engine.close();
+    assert!(!reporter.is_serving());
+    drop(engine);
+    assert_eq!(far.strong_count(), 0);
+    assert_eq!(reporter.report().cores.len(), 1);
+}
