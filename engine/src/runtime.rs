@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
-use farcore_rdma::pulse;
+use farcore_rdma::Pulse;
 use futures_lite::future::or;
 use glommio::sync::Semaphore;
 use glommio::timer::Timer;
@@ -29,8 +29,6 @@ const JOBS: usize = 1024;
 const SLEEP_MAX: Duration = Duration::from_millis(250);
 /// Turns without work after which the core is offered to other threads.
 const IDLE_TURNS: u32 = 16;
-/// How long a sleep by mistake can last.
-const HEARTBEAT: Duration = Duration::from_millis(5);
 /// Locked memory that glommio asks for, in bytes.
 const EXECUTOR_LOCKED_BYTES: u64 = 512 << 10;
 
@@ -183,6 +181,9 @@ pub(crate) fn start<B>(
 where
     B: Future<Output = Result<(House, Vec<Keeper>)>>,
 {
+    let pulse = Pulse::new().map_err(|error| Error::Memory {
+        reason: format!("cannot start a thread: {error}"),
+    })?;
     let executor = LocalExecutorBuilder::new(Placement::Fixed(core))
         .name(&format!("farcore-{core}"))
         .io_memory(64 << 10)
@@ -203,15 +204,16 @@ where
                 }
             };
             executor.run(async {
-                match or(build(), pulse(HEARTBEAT)).await {
+                match or(build(), pulse.beat()).await {
                     Ok((house, keepers)) => {
                         ready(Ok(()));
                         let house = Rc::new(RefCell::new(house));
                         let stopped = Stopped(&post);
-                        let service = live(Rc::clone(&house), &post, spin_ns, keepers).await;
+                        let service =
+                            live(Rc::clone(&house), &post, spin_ns, keepers, &pulse).await;
                         // Nobody waits for what is left to do.
                         drop((stopped, house));
-                        or(service.close(), pulse(HEARTBEAT)).await;
+                        or(service.close(), pulse.beat()).await;
                     }
                     Err(error) => {
                         let _stopped = Stopped(&post);
@@ -278,6 +280,7 @@ async fn live(
     post: &Arc<Post>,
     spin_ns: u64,
     keepers: Vec<Keeper>,
+    pulse: &Pulse,
 ) -> Keepers {
     let executor = glommio::executor();
     let service =
@@ -289,7 +292,7 @@ async fn live(
         let house = Rc::clone(&house);
         async move { serve(house, post, spin_ns, jobs).await }
     };
-    let beating = spawn_local_into(pulse::<()>(HEARTBEAT), service);
+    let beating = spawn_local_into(pulse.beat::<()>(), service);
     if let Ok(task) = spawn_local_into(serving, service) {
         task.await;
     }

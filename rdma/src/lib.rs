@@ -19,6 +19,7 @@ mod link;
 mod memory;
 pub mod node;
 mod pool;
+mod pulse;
 mod region;
 mod remote_allocator;
 mod remote_ptr;
@@ -36,7 +37,7 @@ pub use connection_manager::{Change, ConnectOptions, ManagerError, NodeConnectio
 pub use devices::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices, rdma_devices_under};
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
 pub use endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
-pub use executor::{pulse, run_local};
+pub use executor::run_local;
 pub use fabric::{FabricEndpoint, FabricError, FabricOptions};
 pub use initiator::{
     CompareAndSwap, Initiator, InitiatorError, InitiatorOptions, ReadInto, ScratchError,
@@ -49,6 +50,7 @@ pub use pool::{
     ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, Piece, PoolNode, RegionDescriptor, Table,
     TableError,
 };
+pub use pulse::Pulse;
 pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
 pub use remote_allocator::{
     Backing, BlockPlace, RemoteAllocation, RemoteAllocator, RemoteAllocatorError,

@@ -36,6 +36,7 @@ use super::sessions::{Speaker, Ticket};
 use super::start::StartError;
 use super::strangers::{Stranger, Strangers};
 use super::token::Join;
+use crate::pulse::Pulse;
 use crate::tcp::{Accepted, Arrival, Incoming, MessageChannel, Purpose, Refusal, TcpAddress};
 
 /// How often an executor looks whether it is to stop.
@@ -392,14 +393,14 @@ impl Drop for Left {
     }
 }
 
-async fn live(lobby: Lobby, accepting: Option<Accepting>, visit: Visit) {
+async fn live(lobby: Lobby, accepting: Option<Accepting>, visit: Visit, pulse: Pulse) {
     let node = Arc::clone(&visit.node);
     let end = Rc::new(Semaphore::new(0));
     let guests = Rc::new(Cell::new(0));
     let accepting = accepting.map(|accepting| glommio::spawn_local(accept(accepting)));
     let welcoming =
         glommio::spawn_local(welcome(lobby, visit, Rc::clone(&end), Rc::clone(&guests)));
-    let beating = glommio::spawn_local(crate::pulse::<()>(QUIET * 2));
+    let beating = glommio::spawn_local(pulse.beat::<()>());
     let mut before = node.figures().served.sum();
     while !node.is_stopping() {
         let now = node.figures().served.sum();
@@ -433,6 +434,7 @@ pub(super) fn executor(
     house: &Thread,
 ) -> Result<JoinHandle<()>, StartError> {
     let failed = |reason: String| StartError::Thread { index, reason };
+    let pulse = Pulse::new().map_err(|error| failed(error.to_string()))?;
     let (ready, is_ready) = mpsc::channel();
     let (node, house) = (Arc::clone(node), house.clone());
     let name = format!("memnode-{index}");
@@ -454,7 +456,7 @@ pub(super) fn executor(
                     house,
                     strangers,
                 };
-                live(lobby, accepting, visit).await;
+                live(lobby, accepting, visit, pulse).await;
             }),
         }
     };

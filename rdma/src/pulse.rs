@@ -1,0 +1,211 @@
+//! A pulse: what ends a sleep by mistake.
+//!
+//! glommio may put a thread to sleep although a task is ready, when it is preempted before the first one. No timer of that
+//! executor helps: on a loaded machine all of them may have gone off just before, and the tasks that would arm the next
+//! ones are among those that wait. So one thread of the process, which no executor can hold up, wakes a task of each
+//! executor from time to time.
+//!
+//! - I1: the thread lives while there is a pulse.
+//! - I2: a task that does not answer is woken again, ever more rarely: wakes that nobody has taken pile up in the executor,
+//!   and there must never be thousands.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+/// The longest such sleep, unless it is followed by another at once.
+const PACE: Duration = Duration::from_millis(10);
+
+/// The pulses of this process.
+static GIVEN: Mutex<Given> = Mutex::new(Given {
+    pulses: Vec::new(),
+    running: false,
+});
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Given {
+    pulses: Vec<Followed>,
+    /// The thread that gives them runs.
+    running: bool,
+}
+
+/// A pulse as the thread that gives it sees it.
+struct Followed {
+    task: Weak<Mutex<Heard>>,
+    /// Times that it was polled, as far as was seen.
+    polls: u64,
+    /// Paces since then.
+    paces: u64,
+}
+
+/// What a task says of itself.
+#[derive(Debug, Default)]
+struct Heard {
+    waker: Option<Waker>,
+    polls: u64,
+}
+
+impl Followed {
+    /// Wakes the task if it is time to; false if it is gone.
+    fn beat(&mut self) -> bool {
+        let Some(task) = self.task.upgrade() else {
+            return false;
+        };
+        let heard = locked(&task);
+        if heard.polls != self.polls {
+            self.polls = heard.polls;
+            self.paces = 0;
+        }
+        self.paces += 1;
+        if self.paces.is_power_of_two()
+            && let Some(waker) = &heard.waker
+        {
+            waker.wake_by_ref();
+        }
+        true
+    }
+}
+
+impl Given {
+    /// A pace has passed; false if nobody has a pulse any more.
+    fn beat(&mut self) -> bool {
+        self.pulses.retain_mut(Followed::beat);
+        !self.pulses.is_empty()
+    }
+}
+
+fn give() {
+    loop {
+        thread::sleep(PACE);
+        let mut given = locked(&GIVEN);
+        if !given.beat() {
+            given.running = false;
+            return;
+        }
+    }
+}
+
+/// One executor's pulse. Cost: a hundred wake-ups a second.
+#[derive(Debug)]
+pub struct Pulse(Arc<Mutex<Heard>>);
+
+impl Pulse {
+    /// A pulse for an executor that is about to start. Best made by a thread that is not pinned: the one that gives all
+    /// pulses may be its child and inherits where it may run.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn new() -> io::Result<Self> {
+        let heard = Arc::default();
+        let mut given = locked(&GIVEN);
+        if !given.running {
+            thread::Builder::new()
+                .name("farcore-pulse".to_owned())
+                .spawn(give)?;
+            given.running = true;
+        }
+        given.pulses.push(Followed {
+            task: Arc::downgrade(&heard),
+            polls: 0,
+            paces: 0,
+        });
+        Ok(Self(heard))
+    }
+
+    /// Never ends; to be polled by a task of the executor, in a queue that always gets its turn.
+    pub fn beat<T>(&self) -> impl Future<Output = T> + use<T> {
+        let task = Beating(Arc::clone(&self.0));
+        poll_fn(move |context| {
+            let mut heard = locked(&task.0);
+            heard.polls += 1;
+            match &mut heard.waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                none => *none = Some(context.waker().clone()),
+            }
+            Poll::Pending
+        })
+    }
+}
+
+/// Held by what is polled.
+struct Beating(Arc<Mutex<Heard>>);
+
+impl Drop for Beating {
+    fn drop(&mut self) {
+        // Here, on the executor's own thread, and not wherever the last reference ends.
+        locked(&self.0).waker = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::task::{Context, Wake};
+
+    use glommio::LocalExecutor;
+
+    use super::*;
+
+    /// Nothing else wakes this executor: it has no timer, and nothing comes from outside.
+    #[test]
+    fn an_executor_without_timers_is_woken() {
+        let pulse = Pulse::new().expect("a thread");
+        LocalExecutor::default().run(async {
+            let mut beat = Box::pin(pulse.beat::<()>());
+            let mut polls = 0;
+            poll_fn(move |context| {
+                polls += 1;
+                let _ = beat.as_mut().poll(context);
+                if polls == 4 {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
+        });
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicU64);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_answers_is_woken_at_each_pace_and_who_does_not_ever_more_rarely() {
+        let pulse = Pulse(Arc::default());
+        let mut given = Given {
+            pulses: vec![Followed {
+                task: Arc::downgrade(&pulse.0),
+                polls: 0,
+                paces: 0,
+            }],
+            running: true,
+        };
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut beat = Box::pin(pulse.beat::<()>());
+        for _ in 0..100 {
+            let _ = beat.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(given.beat());
+        }
+        assert_eq!(woken.0.load(Ordering::Relaxed), 100);
+        for _ in 0..1_000_000 {
+            given.beat();
+        }
+        // After 1, 2, 4 ... paces, the first of which was counted above.
+        assert_eq!(woken.0.load(Ordering::Relaxed), 119);
+        drop((beat, pulse));
+        assert!(!given.beat() && given.pulses.is_empty());
+    }
+}
