@@ -15,7 +15,7 @@ use crate::constants::{
     READ_AHEAD_CHUNKS_MAX, SPIN_NS_MAX, VALUE_BYTES_MAX,
 };
 use crate::error::{Error, Result};
-use crate::lane::LANES_MAX;
+use crate::lane::{self, LANES_MAX};
 use crate::log::PageShape;
 use crate::nodes::{FarPlan, QUEUE_DEPTH};
 use crate::shard::{Knobs, NODES_MAX, QUEUES_PER_NODE, Shard};
@@ -356,7 +356,7 @@ impl Config {
         } else {
             0
         };
-        let lane_bytes = lanes * 2 * (self.lane_bytes + long) as u64;
+        let lane_bytes = lanes * (lane::lane_bytes(self.lane_bytes) + 2 * long) as u64;
         let tables = Shard::<FabricEndpoint>::table_bytes(share, page_bytes, extents);
         let fixed = lane_bytes / cores + CORE_BYTES + tables + self.fabric_bytes();
         let least =

@@ -141,7 +141,8 @@ impl Exits {
     }
 }
 
-/// The exits during a turn, with the client that is polling.
+/// The exits during a turn, with the client that is polling. The token of a request that came over a lane is its slot
+/// there.
 pub(crate) struct Turn<'a, V> {
     pub(crate) exits: &'a mut Exits,
     pub(crate) polling: Option<u8>,
@@ -169,12 +170,34 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for Turn<'_, V> {
                 self.exits
                     .deliver(self.polling, self.visit, client, token, answer);
             }
-            (lane, client, mark) => {
+            (lane, _, mark) => {
                 if let Some(server) = &mut self.exits.servers[usize::from(lane)] {
-                    server.answer(client, mark, token, &answer);
+                    server.answer(slot_of(token), mark.has_waited(), &answer);
                     self.exits.touch(usize::from(lane));
                 }
             }
         }
     }
+}
+
+/// The exit of one lane, for requests that came over it and are answered at once.
+pub(crate) struct LaneExit<'a>(pub(crate) &'a mut LaneServer);
+
+impl Answers for LaneExit<'_> {
+    #[inline]
+    fn has_room(&self, _: LaneId, value_bytes: usize) -> bool {
+        self.0.has_room(value_bytes)
+    }
+
+    #[inline]
+    fn answer(&mut self, _: LaneId, token: u64, answer: Answer<'_>) {
+        self.0.answer(slot_of(token), false, &answer);
+    }
+}
+
+/// The slot that is the token of a lane's request.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "it was made from a slot")]
+fn slot_of(token: u64) -> u16 {
+    token as u16
 }

@@ -12,7 +12,7 @@ use farcore_rdma::FabricEndpoint;
 use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler};
 
 use crate::constants::BATCH_MAX;
-use crate::exits::{Exits, OWN, Turn, lane_id};
+use crate::exits::{Exits, LaneExit, OWN, Turn, lane_id};
 use crate::figures::CoreFigures;
 use crate::lane::{LaneClient, LaneServer};
 use crate::operation::{Answer, Operation};
@@ -181,7 +181,7 @@ impl House {
             while marked != 0 {
                 let lane = word * 64 + marked.trailing_zeros() as usize;
                 marked &= marked - 1;
-                busy |= self.serve_lane(lane, polling, visit);
+                busy |= self.serve_lane(lane);
             }
         }
         self.exits.publish();
@@ -280,7 +280,7 @@ impl House {
             };
             let count = requests.len();
             let from = lane_id(OWN, client.0, client.1);
-            let served = self.shard.serve(from, requests, true, &mut exits);
+            let served = self.shard.serve(from, requests, &mut exits);
             self.staged.consume(served);
             self.figures.counters.requests_own.add(served as u64);
             busy |= served > 0;
@@ -292,40 +292,27 @@ impl House {
     }
 
     /// Serves requests of one lane, straight from its ring.
-    fn serve_lane(
-        &mut self,
-        lane: usize,
-        polling: Option<u8>,
-        visit: &mut impl FnMut(u64, Answer<'_>),
-    ) -> bool {
+    fn serve_lane(&mut self, lane: usize) -> bool {
         let Some(server) = self.exits.servers.get_mut(lane).and_then(Option::as_mut) else {
             return false;
         };
         let mut batch = [const { MaybeUninit::<Request<'static>>::uninit() }; GATHERED_MAX];
         let mut cursors = [const { MaybeUninit::<usize>::uninit() }; GATHERED_MAX];
-        let start = server.requests.cursor();
-        let (mut count, mut cursor, mut pocket) = (0, start, false);
-        let mut client = (0, Mark::NONE);
-        while count < self.gathered {
-            let Some((payload, after)) = server.requests.peek(cursor) else {
+        let (mut count, mut cursor, mut pocket) = (0, server.requests.cursor(), false);
+        // A long value ends the batch: its pocket is cleared with it.
+        while count < self.gathered && !pocket {
+            // SAFETY: the requests are released below, after they were served.
+            let Some(received) = (unsafe { server.peek(cursor) }) else {
                 break;
             };
-            let payload: *const [u8] = payload;
-            // SAFETY: the requests are released below, after they were served.
-            let received = unsafe { server.decode(payload) };
-            // A batch is of one client and one mark, and a long value ends it: its pocket is cleared with the batch.
-            if count > 0 && received.client != client || pocket {
-                break;
-            }
-            client = received.client;
-            pocket = received.pocket;
+            self.shard.prefetch(received.hash);
+            (cursor, pocket) = (received.after, received.pocket);
             batch[count].write(Request {
                 hash: received.hash,
-                token: received.token,
+                token: u64::from(received.slot),
                 operation: received.operation,
             });
-            cursors[count].write(after);
-            cursor = after;
+            cursors[count].write(cursor);
             count += 1;
         }
         if count == 0 {
@@ -335,28 +322,20 @@ impl House {
         counters.lane_looks.add(1);
         let waiting = server.requests.waiting_bytes();
         counters.lane_bytes_waiting.add(waiting as u64);
-        let number = u8::try_from(lane).unwrap_or(OWN);
-        let mut exits = Turn {
-            exits: &mut self.exits,
-            polling,
-            visit,
-        };
         // SAFETY: the first `count` were written.
         let requests = unsafe { batch[..count].assume_init_ref() };
-        let from = lane_id(number, client.0, client.1);
-        let served = self.shard.serve(from, requests, false, &mut exits);
-        if let Some(server) = &mut self.exits.servers[lane] {
-            if served > 0 {
-                if pocket && served == count {
-                    server.clear_pocket();
-                }
-                // SAFETY: as above.
-                let after = unsafe { cursors[served - 1].assume_init() };
-                server.requests.release(after);
+        let from = lane_id(u8::try_from(lane).unwrap_or(OWN), 0, Mark::NONE);
+        let served = self.shard.serve(from, requests, &mut LaneExit(server));
+        if served > 0 {
+            if pocket && served == count {
+                server.clear_pocket();
             }
-            if served < count || server.requests.peek(cursor).is_some() {
-                self.behind[lane / 64] |= 1 << (lane % 64);
-            }
+            // SAFETY: as above.
+            let after = unsafe { cursors[served - 1].assume_init() };
+            server.requests.release(after);
+        }
+        if served < count || server.requests.peek(cursor).is_some() {
+            self.behind[lane / 64] |= 1 << (lane % 64);
         }
         if served > 0 {
             self.figures.counters.requests_received.add(served as u64);

@@ -112,8 +112,10 @@ impl BareShard {
             };
             let mut requests = [empty; BATCH];
             for ((request, operation), token) in requests.iter_mut().zip(batch).zip(first..) {
+                let hash = self.hasher.hash(operation.key()).index;
+                self.shard.prefetch(hash);
                 *request = Request {
-                    hash: self.hasher.hash(operation.key()).index,
+                    hash,
                     token,
                     operation: *operation,
                 };
@@ -121,7 +123,7 @@ impl BareShard {
             first += batch.len() as u64;
             let mut rest = &requests[..batch.len()];
             while !rest.is_empty() {
-                let served = self.shard.serve(lane, rest, false, &mut answers);
+                let served = self.shard.serve(lane, rest, &mut answers);
                 rest = &rest[served..];
                 taken += served;
                 self.now_ns += ROUND_NS;
@@ -171,13 +173,10 @@ impl BareLane {
         }
         self.client.publish();
         let mut cursor = self.server.requests.cursor();
-        while let Some((payload, after)) = self.server.requests.peek(cursor) {
-            let payload: *const [u8] = payload;
-            // SAFETY: it was just peeked, and is released after it was answered.
-            let received = unsafe { self.server.decode(payload) };
-            let (client, mark) = received.client;
-            self.server.answer(client, mark, received.token, answer);
-            cursor = after;
+        // SAFETY: it is released after it was answered.
+        while let Some(received) = unsafe { self.server.peek(cursor) } {
+            self.server.answer(received.slot, false, answer);
+            cursor = received.after;
         }
         self.server.requests.release(cursor);
         self.server.publish();

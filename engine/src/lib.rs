@@ -7,6 +7,7 @@
 //! A request flows one way: handle, router, lane, shard (index, log, cache), fabric; its answer comes back over
 //! the twin ring. Start with [`Engine`].
 
+mod bytes;
 mod cipher;
 mod config;
 pub mod constants;

@@ -1,7 +1,7 @@
 //! A ring of messages from one thread to one other.
 //!
 //! ```text
-//! | length:4 | 0:4 | payload ... padded to 16 |     a message is contiguous; a length of 2^32-1 skips to the end of the ring
+//! | length:4 | meta:4 | payload ... padded to 16 |   a message is contiguous; a length of 2^32-1 skips to the end of the ring
 //! ```
 //!
 //! - I1: `head <= tail <= head + capacity`, both count bytes and never wrap back.
@@ -151,7 +151,12 @@ impl Producer {
 
     /// Puts a message in; false if there is no room. The consumer sees it after [`Producer::publish`].
     #[inline]
-    pub(crate) fn push(&mut self, payload: usize, write: impl FnOnce(&mut [u8])) -> bool {
+    pub(crate) fn push(
+        &mut self,
+        meta: u32,
+        payload: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> bool {
         let (bytes, skip) = self.need(payload);
         if !self.has(bytes + skip) {
             return false;
@@ -166,9 +171,8 @@ impl Producer {
         let start = self.shared.pointer(self.tail);
         // SAFETY: as above; `need` made sure that the message does not pass the ring's end.
         let place = unsafe {
-            start
-                .cast::<u32>()
-                .write(u32::try_from(payload).unwrap_or(0));
+            let length = u32::try_from(payload).unwrap_or(0);
+            start.cast::<[u32; 2]>().write([length, meta]);
             std::slice::from_raw_parts_mut(start.add(HEADER), payload)
         };
         write(place);
@@ -181,7 +185,7 @@ impl Producer {
     ///
     /// # Safety
     /// The consumer's thread has stopped, and that has been seen.
-    pub(crate) unsafe fn take_back(&mut self, mut visit: impl FnMut(&[u8])) {
+    pub(crate) unsafe fn take_back(&mut self, mut visit: impl FnMut(Message<'_>)) {
         self.publish();
         let mut consumer = Consumer {
             shared: Arc::clone(&self.shared),
@@ -190,13 +194,18 @@ impl Producer {
             ahead: self.tail,
         };
         let mut cursor = consumer.cursor();
-        while let Some((payload, after)) = consumer.peek(cursor) {
-            let payload: *const [u8] = payload;
+        while let Some(message) = consumer.peek(cursor) {
+            let Message { meta, after, .. } = message;
+            let payload: *const [u8] = message.payload;
             // Before the visit, which may panic.
             consumer.release(after);
             cursor = after;
-            // SAFETY: only this half writes, and not before this returns.
-            visit(unsafe { &*payload });
+            visit(Message {
+                meta,
+                // SAFETY: only this half writes, and not before this returns.
+                payload: unsafe { &*payload },
+                after,
+            });
         }
     }
 
@@ -220,6 +229,16 @@ impl Producer {
         self.published = self.tail;
         true
     }
+}
+
+/// A message as it lies in the ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    /// What the producer said of it.
+    pub(crate) meta: u32,
+    pub(crate) payload: &'a [u8],
+    /// The cursor after it.
+    pub(crate) after: usize,
 }
 
 /// The half that takes messages out.
@@ -255,9 +274,9 @@ impl Consumer {
         self.tail - self.head
     }
 
-    /// The message at a cursor, and the cursor after it.
+    /// The message at a cursor.
     #[inline]
-    pub(crate) fn peek(&mut self, cursor: usize) -> Option<(&[u8], usize)> {
+    pub(crate) fn peek(&mut self, cursor: usize) -> Option<Message<'_>> {
         let mut cursor = cursor;
         loop {
             if cursor == self.tail {
@@ -271,7 +290,7 @@ impl Consumer {
             self.shared.watch(cursor, GRAIN, false);
             let start = self.shared.pointer(cursor);
             // SAFETY: by I2 everything before `tail` is the consumer's.
-            let length = unsafe { start.cast::<u32>().read() };
+            let [length, meta] = unsafe { start.cast::<[u32; 2]>().read() };
             if length == SKIP {
                 cursor += self.shared.capacity() - (cursor & (self.shared.capacity() - 1));
                 continue;
@@ -280,7 +299,11 @@ impl Consumer {
             self.shared.watch(cursor, bytes, false);
             // SAFETY: as above; the slice borrows this half, and only `release` gives the bytes back.
             let payload = unsafe { std::slice::from_raw_parts(start.add(HEADER), length as usize) };
-            return Some((payload, cursor + bytes));
+            return Some(Message {
+                meta,
+                payload,
+                after: cursor + bytes,
+            });
         }
     }
 
@@ -312,10 +335,10 @@ mod tests {
                     0 | 1 => {
                         next = next.wrapping_add(1);
                         let fits = producer.fits(size);
-                        let pushed = producer.push(size, |place| place.fill(next));
+                        let pushed = producer.push(u32::from(next), size, |place| place.fill(next));
                         prop_assert_eq!(fits, pushed);
                         if pushed {
-                            model.push_back(vec![next; size]);
+                            model.push_back((u32::from(next), vec![next; size]));
                         }
                     }
                     2 => {
@@ -324,11 +347,12 @@ mod tests {
                     }
                     _ => {
                         let mut cursor = consumer.cursor();
-                        while let Some((payload, after)) = consumer.peek(cursor) {
+                        while let Some(message) = consumer.peek(cursor) {
                             prop_assert!(shown > 0);
-                            prop_assert_eq!(payload, &model.pop_front().unwrap()[..]);
+                            let (meta, payload) = model.pop_front().unwrap();
+                            prop_assert_eq!((message.meta, message.payload), (meta, &payload[..]));
                             shown -= 1;
-                            cursor = after;
+                            cursor = message.after;
                         }
                         prop_assert_eq!(shown, 0);
                         consumer.release(cursor);
@@ -344,7 +368,7 @@ mod tests {
         let sender = std::thread::spawn(move || {
             for number in 0..1_000_000u64 {
                 let bytes = 8 + (number % 50) as usize;
-                while !producer.push(bytes, |place| {
+                while !producer.push(0, bytes, |place| {
                     place[..8].copy_from_slice(&number.to_le_bytes());
                 }) {
                     producer.publish();
@@ -359,7 +383,7 @@ mod tests {
         let (mut expected, mut cursor) = (0u64, consumer.cursor());
         while expected < 1_000_000 {
             match consumer.peek(cursor) {
-                Some((payload, after)) => {
+                Some(Message { payload, after, .. }) => {
                     assert_eq!(
                         u64::from_le_bytes(*payload.first_chunk().unwrap()),
                         expected
@@ -389,7 +413,7 @@ mod model {
             let sender = loom::thread::spawn(move || {
                 let mut sent = 0u8;
                 for _ in 0..3 {
-                    if producer.push(8, |place| place.fill(sent + 1)) {
+                    if producer.push(7, 8, |place| place.fill(sent + 1)) {
                         sent += 1;
                         producer.publish();
                     }
@@ -399,18 +423,18 @@ mod model {
             let mut seen = 0u8;
             let mut cursor = consumer.cursor();
             for _ in 0..2 {
-                if let Some((payload, after)) = consumer.peek(cursor) {
+                if let Some(message) = consumer.peek(cursor) {
                     seen += 1;
-                    assert_eq!(payload, [seen; 8]);
-                    cursor = after;
+                    assert_eq!((message.meta, message.payload), (7, &[seen; 8][..]));
+                    cursor = message.after;
                     consumer.release(cursor);
                 }
             }
             let sent = sender.join().unwrap();
-            while let Some((payload, after)) = consumer.peek(cursor) {
+            while let Some(message) = consumer.peek(cursor) {
                 seen += 1;
-                assert_eq!(payload, [seen; 8]);
-                cursor = after;
+                assert_eq!((message.meta, message.payload), (7, &[seen; 8][..]));
+                cursor = message.after;
             }
             assert_eq!(seen, sent);
         });

@@ -84,7 +84,6 @@ pub(crate) struct Index {
     /// Cells a root: `12 << depth`.
     cells: usize,
     keys: usize,
-    insertions: u64,
     growth_steps: u64,
 }
 
@@ -121,7 +120,6 @@ impl Index {
             roots,
             cells: CELLS,
             keys: 0,
-            insertions: 0,
             growth_steps: 0,
         };
         for root in 0..roots {
@@ -243,7 +241,6 @@ impl Index {
         address: Address,
         source: &mut impl SegmentSource,
     ) -> Result<(), NoSegment> {
-        self.insertions += 1;
         let (tag, home) = (tag_of(hash), Self::home_of(hash));
         loop {
             let number = self.segment_of(hash) as usize;
@@ -270,12 +267,6 @@ impl Index {
     pub(crate) fn is_at_its_limit(&self, hash: IndexHash) -> bool {
         let group = &self.groups[self.group_of[self.segment_of(hash) as usize] as usize];
         group.count == 4 && group.depth == DEPTH_MAX
-    }
-
-    /// Insertions so far, tried ones included: while it stays, no hash gains a slot.
-    #[inline]
-    pub(crate) fn insertions(&self) -> u64 {
-        self.insertions
     }
 
     /// Removes a slot and shifts back those that may move.

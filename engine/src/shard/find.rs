@@ -6,6 +6,7 @@ use farcore_rdma::Endpoint;
 use super::Shard;
 use super::serve::Step;
 use super::stream::{Located, Place};
+use crate::bytes::equal;
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::index::{Position, Slot};
 use crate::log::Address;
@@ -13,10 +14,9 @@ use crate::log::record::{self, LocalRecord, RecordHeader};
 use crate::routing::IndexHash;
 
 /// What looking ahead has found, while the record's cache lines were asked for.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Hint {
-    /// Nothing that still holds.
-    #[default]
+    /// Nobody has looked.
     None,
     /// No slot may stand for the key.
     Absent,
@@ -24,14 +24,61 @@ pub(super) enum Hint {
     Slot(Position, Slot),
 }
 
-/// What is known about the records that a request may mean.
+/// What a hint comes to when its request is served.
+pub(super) enum Hinted {
+    /// Nothing certain.
+    Unknown,
+    /// There is no such key.
+    Absent,
+    /// The record of the key.
+    Local(Local),
+}
+
+/// A record in a frame, and the slot that leads to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Local {
+    pub(super) position: Position,
+    pub(super) slot: Slot,
+    pub(super) record: LocalRecord,
+}
+
+/// What is known about the far records that a request may mean.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Evidence<'a> {
-    pub(super) hint: Hint,
-    /// The far record that holds the request's key.
+    /// The one that holds the request's key.
     pub(super) confirmed: Option<Confirmed<'a>>,
-    /// Far records that do not.
+    /// Those that do not.
     pub(super) cleared: &'a [Address],
+}
+
+impl Evidence<'_> {
+    /// Nothing was read yet.
+    pub(super) const NONE: Self = Self {
+        confirmed: None,
+        cleared: &[],
+    };
+}
+
+/// The keys inserted while one batch is served, as far as their hashes tell: a key that was absent when the batch was
+/// looked ahead is absent still unless it is one of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Inserted(u64);
+
+impl Inserted {
+    #[inline]
+    fn bit(hash: IndexHash) -> u64 {
+        1 << (hash.0 >> 26 & 63)
+    }
+
+    #[inline]
+    pub(super) fn note(&mut self, hash: IndexHash) {
+        self.0 |= Self::bit(hash);
+    }
+
+    #[inline]
+    fn may_hold(self, hash: IndexHash) -> bool {
+        self.0 & Self::bit(hash) != 0
+    }
 }
 
 /// A far record, read and found to hold the request's key.
@@ -50,11 +97,7 @@ pub(super) struct Confirmed<'a> {
 /// Where the record of a key is.
 pub(super) enum Found<'a> {
     Absent,
-    Local {
-        position: Position,
-        slot: Slot,
-        record: LocalRecord,
-    },
+    Local(Local),
     Confirmed {
         position: Position,
         slot: Slot,
@@ -86,31 +129,34 @@ impl<E: Endpoint> Shard<E> {
         Hint::Slot(position, slot)
     }
 
+    /// The record of a key where looking ahead has found it, if it is still there.
     #[inline]
-    fn find<'a>(&self, hash: IndexHash, key: &[u8], evidence: Evidence<'a>) -> Found<'a> {
-        match evidence.hint {
-            Hint::Absent => return Found::Absent,
+    pub(super) fn hinted(&self, hash: IndexHash, key: &[u8], hint: Hint) -> Hinted {
+        match hint {
+            Hint::Absent if !self.inserted.may_hold(hash) => Hinted::Absent,
             Hint::Slot(position, slot) if self.index.slot(position) == slot => {
                 let pointer = self.local_pointer(slot.address());
-                if !pointer.is_null() {
-                    // SAFETY: a slot's address names a whole record in its page's frame.
-                    let record = unsafe { LocalRecord::at(pointer) };
-                    if record.key() == key {
-                        return Found::Local {
-                            position,
-                            slot,
-                            record,
-                        };
-                    }
+                if pointer.is_null() {
+                    return Hinted::Unknown;
+                }
+                // SAFETY: a slot's address names a whole record in its page's frame.
+                let record = unsafe { LocalRecord::at(pointer) };
+                if equal(record.key(), key) {
+                    Hinted::Local(Local {
+                        position,
+                        slot,
+                        record,
+                    })
+                } else {
+                    Hinted::Unknown
                 }
             }
-            _ => {}
+            _ => Hinted::Unknown,
         }
-        self.find_among_all(hash, key, evidence)
     }
 
-    #[inline(never)]
-    fn find_among_all<'a>(&self, hash: IndexHash, key: &[u8], evidence: Evidence<'a>) -> Found<'a> {
+    /// Looks at every slot that may stand for a key.
+    fn find<'a>(&self, hash: IndexHash, key: &[u8], evidence: &Evidence<'a>) -> Found<'a> {
         let (mut found, mut lost) = (Found::Absent, None);
         let mut candidates = self.index.candidates(hash);
         for (position, slot) in candidates.by_ref() {
@@ -135,11 +181,11 @@ impl<E: Endpoint> Shard<E> {
             // SAFETY: a slot's address names a whole record in its page's frame.
             let record = unsafe { LocalRecord::at(pointer) };
             if record.key() == key {
-                found = Found::Local {
+                found = Found::Local(Local {
                     position,
                     slot,
                     record,
-                };
+                });
                 break;
             }
             self.figures.counters.tag_false_matches.add(1);
@@ -166,12 +212,11 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Finds the record, taking what a stream has read ahead as evidence.
-    #[inline]
     pub(super) fn find_or_step<'a>(
         &mut self,
         hash: IndexHash,
         key: &[u8],
-        evidence: Evidence<'a>,
+        evidence: &Evidence<'a>,
     ) -> Result<Found<'a>, Step> {
         match self.find(hash, key, evidence) {
             Found::Unknown { slot } if !self.is_lost(slot.address().page(self.shape)) => {
@@ -188,7 +233,7 @@ impl<E: Endpoint> Shard<E> {
         hash: IndexHash,
         key: &[u8],
         slot: Slot,
-        evidence: Evidence<'a>,
+        evidence: &Evidence<'a>,
     ) -> Result<Found<'a>, Step> {
         let (address, class) = (slot.address(), slot.class());
         let fetch = Step::Fetch { address, class };
@@ -220,14 +265,11 @@ impl<E: Endpoint> Shard<E> {
                     wanted_bytes,
                     streamed: true,
                 };
-                match self.find(
-                    hash,
-                    key,
-                    Evidence {
-                        confirmed: Some(far),
-                        ..evidence
-                    },
-                ) {
+                let known = Evidence {
+                    confirmed: Some(far),
+                    ..*evidence
+                };
+                match self.find(hash, key, &known) {
                     Found::Unknown { .. } => Err(fetch),
                     found => Ok(found),
                 }

@@ -46,6 +46,7 @@ use farcore_tuning::HotKeys;
 use self::arena::Arena;
 use self::cache::Cache;
 use self::compaction::Compactor;
+use self::find::Inserted;
 use self::flight::Flights;
 use self::flush::Flusher;
 use self::health::Health;
@@ -145,6 +146,7 @@ pub(crate) struct Shard<E: Endpoint> {
     arena: Arena,
     pages: PageTable,
     tails: Tails,
+    inserted: Inserted,
     landing: LandingPool,
     endpoint: E,
     /// Queue pairs with requests that their fabric was not shown yet.
@@ -287,6 +289,7 @@ impl<E: Endpoint> Shard<E> {
             index,
             pages,
             tails: Tails::default(),
+            inserted: Inserted::default(),
             landing,
             endpoint: options.endpoint,
             unrung: 0,

@@ -35,13 +35,17 @@ impl Mark {
     pub(crate) const TIMED: Self = Self(0x40);
     /// It waited for far memory.
     pub(crate) const WAITED: Self = Self(0x20);
-    /// Every mark.
-    pub(crate) const ALL: u8 = Self::TIMED.0 | Self::WAITED.0;
 
     /// Marked if it is timed.
     #[inline]
     pub(crate) fn timed(timed: bool) -> Self {
         if timed { Self::TIMED } else { Self::NONE }
+    }
+
+    /// The same, and that it waited for far memory if it did.
+    #[inline]
+    pub(crate) fn waited_if(self, waited: bool) -> Self {
+        Self(self.0 | if waited { Self::WAITED.0 } else { 0 })
     }
 
     #[inline]

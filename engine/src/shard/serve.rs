@@ -6,7 +6,7 @@ use farcore_rdma::Endpoint;
 use farcore_tuning::COUNTED;
 
 use super::Shard;
-use super::find::{Evidence, Found, Hint};
+use super::find::{Evidence, Found, Hint, Hinted, Inserted, Local};
 use super::pages::PageKind;
 use super::request::{Answers, LaneId, Request};
 use super::room::NoRoom;
@@ -34,43 +34,55 @@ pub(super) enum Step {
     Await { address: Address, chunk: ChunkId },
 }
 
+impl Step {
+    /// The record of a slot must be read first.
+    fn fetch(slot: Slot) -> Self {
+        Self::Fetch {
+            address: slot.address(),
+            class: slot.class(),
+        }
+    }
+}
+
+/// One request, apart from what it asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) lane: LaneId,
+    pub(super) token: u64,
+    pub(super) hash: IndexHash,
+    /// What looking ahead has found for it.
+    pub(super) hint: Hint,
+}
+
 impl<E: Endpoint> Shard<E> {
-    /// Serves requests of one lane in order, for which [`Shard::prefetch`] may have been called already; returns how many were consumed (answered or parked). Fewer than given
-    /// means back-pressure: the rest is to be offered again later.
+    /// Serves requests of one lane in order, for which [`Shard::prefetch`] was called; returns how many were consumed
+    /// (answered or parked). Fewer than given means back-pressure: the rest is to be offered again later. All answers
+    /// that come of it are this lane's.
     pub(crate) fn serve(
         &mut self,
         lane: LaneId,
         requests: &[Request<'_>],
-        prefetched: bool,
         answers: &mut impl Answers,
     ) -> usize {
         let mut consumed = 0;
         let mut hints = [const { MaybeUninit::uninit() }; BATCH_MAX];
         for batch in requests.chunks(self.knobs.batch) {
-            let insertions = self.index.insertions();
-            let overlapped = batch.len() > 1;
-            if overlapped {
-                if !prefetched {
-                    for request in batch {
-                        self.index.prefetch(request.hash);
-                    }
-                }
-                let mut probes = 0;
-                for (request, hint) in batch.iter().zip(&mut hints) {
-                    hint.write(self.look_ahead(request.hash, &mut probes));
-                }
-                self.figures.counters.index_probes.add(probes);
+            let mut probes = 0;
+            for (request, hint) in batch.iter().zip(&mut hints) {
+                hint.write(self.look_ahead(request.hash, &mut probes));
             }
+            self.figures.counters.index_probes.add(probes);
+            self.inserted = Inserted::default();
             let mut served = 0;
             for (request, hint) in batch.iter().zip(&hints) {
-                // An insertion since then may have been of this key, or have moved its slot.
-                let hint = if overlapped && self.index.insertions() == insertions {
+                let asked = Asked {
+                    lane,
+                    token: request.token,
+                    hash: request.hash,
                     // SAFETY: each request of this batch had its hint written above.
-                    unsafe { hint.assume_init() }
-                } else {
-                    Hint::None
+                    hint: unsafe { hint.assume_init() },
                 };
-                if !self.serve_one(lane, request, hint, answers) {
+                if !self.serve_one(&asked, request, answers) {
                     self.figures.counters.back_pressure.add(1);
                     break;
                 }
@@ -107,32 +119,21 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     fn serve_one(
         &mut self,
-        lane: LaneId,
+        asked: &Asked,
         request: &Request<'_>,
-        hint: Hint,
         answers: &mut impl Answers,
     ) -> bool {
         if let Some(flight) = self.flights.of_hash(request.hash) {
-            return self.park_behind(flight, lane, request);
+            return self.park_behind(flight, asked.lane, request);
         }
-        match self.execute(
-            lane,
-            request.token,
-            request.hash,
-            &request.operation,
-            Evidence {
-                hint,
-                ..Evidence::default()
-            },
-            answers,
-        ) {
+        match self.execute(asked, &request.operation, &Evidence::NONE, answers) {
             Step::Done => true,
             Step::Blocked => false,
             Step::Fetch { address, class } => {
-                self.launch(lane, request, address, Source::Read(class))
+                self.launch(asked.lane, request, address, Source::Read(class))
             }
             Step::Await { address, chunk } => {
-                self.launch(lane, request, address, Source::Chunk(chunk))
+                self.launch(asked.lane, request, address, Source::Chunk(chunk))
             }
         }
     }
@@ -141,144 +142,154 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     pub(super) fn execute(
         &mut self,
-        lane: LaneId,
-        token: u64,
-        hash: IndexHash,
+        asked: &Asked,
         operation: &Operation<'_>,
-        evidence: Evidence<'_>,
+        evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
         match *operation {
-            Operation::Get { key } => self.get(lane, token, hash, key, evidence, answers),
-            Operation::Put { key, value } => {
-                self.put(lane, token, hash, key, value, None, evidence, answers)
-            }
+            Operation::Get { key } => self.get(asked, key, evidence, answers),
+            Operation::Put { key, value } => self.put(asked, key, value, None, evidence, answers),
             Operation::CompareAndSwap {
                 key,
                 expected,
                 value,
-            } => self.put(
-                lane,
-                token,
-                hash,
-                key,
-                value,
-                Some(expected),
-                evidence,
-                answers,
-            ),
-            Operation::Delete { key } => self.delete(lane, token, hash, key, evidence, answers),
+            } => self.put(asked, key, value, Some(expected), evidence, answers),
+            Operation::Delete { key } => self.delete(asked, key, evidence, answers),
         }
     }
 
     #[inline]
     fn get(
         &mut self,
-        lane: LaneId,
-        token: u64,
-        hash: IndexHash,
+        asked: &Asked,
         key: &[u8],
-        evidence: Evidence<'_>,
+        evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        let found = match self.find_or_step(hash, key, evidence) {
+        match self.hinted(asked.hash, key, asked.hint) {
+            Hinted::Local(local) => self.get_local(asked, &local, answers),
+            Hinted::Absent => self.get_absent(asked, answers),
+            Hinted::Unknown => self.get_anywhere(asked, key, evidence, answers),
+        }
+    }
+
+    #[inline]
+    fn get_local(&mut self, asked: &Asked, local: &Local, answers: &mut impl Answers) -> Step {
+        let header = local.record.header();
+        if !answers.has_room(asked.lane, header.value_bytes() as usize) {
+            return Step::Blocked;
+        }
+        let page = local.slot.address().page(self.shape);
+        if self.pages.get(page).kind == PageKind::Cache {
+            local.record.mark_hot();
+            self.cache.note_hit(true);
+            self.figures.counters.cache_hits.add(1);
+        } else {
+            self.cache.note_hit(false);
+            self.figures.counters.local_hits.add(1);
+        }
+        self.figures.counters.gets.add(1);
+        let answer = Answer::Value {
+            version: header.version(),
+            value: local.record.value(),
+        };
+        answers.answer(asked.lane, asked.token, answer);
+        Step::Done
+    }
+
+    #[inline]
+    fn get_absent(&mut self, asked: &Asked, answers: &mut impl Answers) -> Step {
+        if !answers.has_room(asked.lane, 0) {
+            return Step::Blocked;
+        }
+        self.figures.counters.gets.add(1);
+        self.figures.counters.gets_absent.add(1);
+        answers.answer(asked.lane, asked.token, Answer::Absent);
+        Step::Done
+    }
+
+    #[inline(never)]
+    fn get_anywhere(
+        &mut self,
+        asked: &Asked,
+        key: &[u8],
+        evidence: &Evidence<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        let found = match self.find_or_step(asked.hash, key, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };
-        match found {
-            Found::Local { slot, record, .. } => {
-                let header = record.header();
-                if !answers.has_room(lane, header.value_bytes() as usize) {
-                    return Step::Blocked;
-                }
-                let page = slot.address().page(self.shape);
-                if self.pages.get(page).kind == PageKind::Cache {
-                    record.mark_hot();
-                    self.cache.note_hit(true);
-                    self.figures.counters.cache_hits.add(1);
-                } else {
-                    self.cache.note_hit(false);
-                    self.figures.counters.local_hits.add(1);
-                }
-                self.figures.counters.gets.add(1);
-                answers.answer(
-                    lane,
-                    token,
-                    Answer::Value {
-                        version: header.version(),
-                        value: record.value(),
-                    },
-                );
-            }
+        let (position, slot, far) = match found {
+            Found::Local(local) => return self.get_local(asked, &local, answers),
+            Found::Absent => return self.get_absent(asked, answers),
+            Found::Unknown { slot } => return Step::fetch(slot),
             Found::Confirmed {
                 position,
                 slot,
                 far,
-            } => {
-                let Some(bytes) = far.record else {
-                    return Step::Fetch {
-                        address: far.address,
-                        class: slot.class(),
-                    };
-                };
-                let Some(view) = record::RecordView::parse(bytes) else {
-                    return Step::Blocked;
-                };
-                if !answers.has_room(lane, view.value().len()) {
-                    return Step::Blocked;
-                }
-                self.figures.counters.gets.add(1);
-                self.figures.counters.far_hits.add(1);
-                self.note_served(&far);
-                answers.answer(
-                    lane,
-                    token,
-                    Answer::Value {
-                        version: view.version(),
-                        value: view.value(),
-                    },
-                );
-                if evidence
-                    .confirmed
-                    .is_some_and(|known| known.record.is_some())
-                {
-                    self.keep_copy(hash, position, slot, bytes);
-                }
-            }
-            Found::Unknown { slot } => {
-                return Step::Fetch {
-                    address: slot.address(),
-                    class: slot.class(),
-                };
-            }
-            Found::Absent => {
-                if !answers.has_room(lane, 0) {
-                    return Step::Blocked;
-                }
-                self.figures.counters.gets.add(1);
-                self.figures.counters.gets_absent.add(1);
-                answers.answer(lane, token, Answer::Absent);
-            }
+            } => (position, slot, far),
+        };
+        let Some(bytes) = far.record else {
+            return Step::fetch(slot);
+        };
+        let Some(view) = record::RecordView::parse(bytes) else {
+            return Step::Blocked;
+        };
+        if !answers.has_room(asked.lane, view.value().len()) {
+            return Step::Blocked;
+        }
+        self.figures.counters.gets.add(1);
+        self.figures.counters.far_hits.add(1);
+        self.note_served(&far);
+        let answer = Answer::Value {
+            version: view.version(),
+            value: view.value(),
+        };
+        answers.answer(asked.lane, asked.token, answer);
+        if evidence
+            .confirmed
+            .is_some_and(|known| known.record.is_some())
+        {
+            self.keep_copy(asked.hash, position, slot, bytes);
         }
         Step::Done
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// Stores a value; as a compare-and-swap if a version is expected.
     #[inline]
     fn put(
         &mut self,
-        lane: LaneId,
-        token: u64,
-        hash: IndexHash,
+        asked: &Asked,
         key: &[u8],
         value: &[u8],
         expected: Option<Version>,
-        evidence: Evidence<'_>,
+        evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        if !answers.has_room(lane, 0) {
+        if !answers.has_room(asked.lane, 0) {
             return Step::Blocked;
         }
+        let stored = match (self.hinted(asked.hash, key, asked.hint), expected) {
+            (Hinted::Local(local), None) => self.put_over(asked.hash, &local, key, value),
+            (Hinted::Absent, None) => self.insert(asked.hash, key, value),
+            _ => return self.put_anywhere(asked, key, value, expected, evidence, answers),
+        };
+        self.answer_put(asked, stored, false, answers)
+    }
+
+    #[inline(never)]
+    fn put_anywhere(
+        &mut self,
+        asked: &Asked,
+        key: &[u8],
+        value: &[u8],
+        expected: Option<Version>,
+        evidence: &Evidence<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        let hash = asked.hash;
         let found = match self.find_or_step(hash, key, evidence) {
             Ok(found) => found,
             Err(step) => return step,
@@ -286,115 +297,119 @@ impl<E: Endpoint> Shard<E> {
         if let Some(expected) = expected {
             let current = match &found {
                 Found::Absent => 0,
-                Found::Local { record, .. } => record.header().version(),
+                Found::Local(local) => local.record.header().version(),
                 Found::Confirmed { far, .. } => far.header.version(),
-                Found::Unknown { slot } => {
-                    return Step::Fetch {
-                        address: slot.address(),
-                        class: slot.class(),
-                    };
-                }
+                Found::Unknown { slot } => return Step::fetch(*slot),
             };
             if current != expected {
                 self.figures.counters.swaps.add(1);
                 self.figures.counters.swaps_mismatched.add(1);
-                answers.answer(lane, token, Answer::Mismatch { current });
+                answers.answer(asked.lane, asked.token, Answer::Mismatch { current });
                 return Step::Done;
             }
         }
-        let units = record::units_for(key.len(), value.len());
-        let class = SizeClass::for_units(units);
-        let version = self.version + 1;
-        let read = match &found {
-            Found::Confirmed { far, .. } => Some(*far),
-            _ => None,
-        };
         let stored = match found {
-            Found::Local {
-                position,
-                slot,
-                record,
-            } => {
-                let old_units = record.header().units();
-                let page = slot.address().page(self.shape);
-                if self.pages.get(page).is_mutable() && units <= old_units {
-                    record.overwrite(version, value);
-                    self.figures.counters.puts_in_place.add(1);
-                    if class != slot.class() || class.units().is_none() {
-                        let old = Self::account_bytes(slot.class(), old_units);
-                        let new = Self::account_bytes(class, units);
-                        let entry = self.pages.get_mut(page);
-                        entry.live_bytes = entry.live_bytes - old + new;
-                        self.index.replace(position, class, slot.address());
-                    }
-                    Ok(())
-                } else {
-                    self.replace(hash, position, slot, old_units, version, key, value)
-                }
-            }
+            Found::Local(local) => self.put_over(hash, &local, key, value),
             Found::Confirmed {
                 position,
                 slot,
                 far,
-            } => self.replace(
-                hash,
-                position,
-                slot,
-                far.header.units(),
-                version,
-                key,
-                value,
-            ),
+            } => {
+                let stored = self.replace(hash, position, slot, far.header.units(), key, value);
+                if stored.is_ok() {
+                    self.note_served(&far);
+                }
+                stored
+            }
             Found::Unknown { slot } if !self.is_lost(slot.address().page(self.shape)) => {
-                return Step::Fetch {
-                    address: slot.address(),
-                    class: slot.class(),
-                };
+                return Step::fetch(slot);
             }
             // Nobody can tell any more whose record that was; the new one is found before it.
-            Found::Absent | Found::Unknown { .. } => {
-                self.insert(hash, class, units, version, key, value)
+            Found::Absent | Found::Unknown { .. } => self.insert(hash, key, value),
+        };
+        self.answer_put(asked, stored, expected.is_some(), answers)
+    }
+
+    #[inline]
+    fn answer_put(
+        &mut self,
+        asked: &Asked,
+        stored: Result<Version, NoRoom>,
+        swap: bool,
+        answers: &mut impl Answers,
+    ) -> Step {
+        let counters = &self.figures.counters;
+        let answer = match stored {
+            Ok(version) => {
+                self.version = version;
+                let count = if swap {
+                    &counters.swaps
+                } else {
+                    &counters.puts
+                };
+                count.add(1);
+                Answer::Stored { version }
+            }
+            Err(NoRoom::Wait) => return Step::Blocked,
+            Err(NoRoom::Never(error)) => {
+                let count = if swap {
+                    &counters.swaps_failed
+                } else {
+                    &counters.puts_failed
+                };
+                count.add(1);
+                Answer::Failed(error)
             }
         };
-        match stored {
-            Ok(()) => {
-                self.version = version;
-                if let Some(far) = &read {
-                    self.note_served(far);
-                }
-                if expected.is_some() {
-                    self.figures.counters.swaps.add(1);
-                } else {
-                    self.figures.counters.puts.add(1);
-                }
-                answers.answer(lane, token, Answer::Stored { version });
-                Step::Done
-            }
-            Err(NoRoom::Wait) => Step::Blocked,
-            Err(NoRoom::Never(error)) => {
-                let counters = &self.figures.counters;
-                match expected {
-                    Some(_) => counters.swaps_failed.add(1),
-                    None => counters.puts_failed.add(1),
-                }
-                answers.answer(lane, token, Answer::Failed(error));
-                Step::Done
-            }
+        answers.answer(asked.lane, asked.token, answer);
+        Step::Done
+    }
+
+    /// Stores a value over a local record: in place where that may be changed and is long enough.
+    #[inline]
+    fn put_over(
+        &mut self,
+        hash: IndexHash,
+        local: &Local,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Version, NoRoom> {
+        let Local {
+            position,
+            slot,
+            record,
+        } = *local;
+        let units = record::units_for(key.len(), value.len());
+        let old_units = record.header().units();
+        let page = slot.address().page(self.shape);
+        if units > old_units || !self.pages.get(page).is_mutable() {
+            return self.replace(hash, position, slot, old_units, key, value);
         }
+        let version = self.version + 1;
+        record.overwrite(version, value);
+        self.figures.counters.puts_in_place.add(1);
+        let class = SizeClass::for_units(units);
+        if class != slot.class() || class.units().is_none() {
+            let old = Self::account_bytes(slot.class(), old_units);
+            let new = Self::account_bytes(class, units);
+            let entry = self.pages.get_mut(page);
+            entry.live_bytes = entry.live_bytes - old + new;
+            self.index.replace(position, class, slot.address());
+        }
+        Ok(version)
     }
 
     /// Appends a new record for a key whose slot is known, and lets the old record die.
-    #[allow(clippy::too_many_arguments)]
     fn replace(
         &mut self,
         hash: IndexHash,
         position: Position,
         slot: Slot,
         old_units: u32,
-        version: Version,
         key: &[u8],
         value: &[u8],
-    ) -> Result<(), NoRoom> {
+    ) -> Result<Version, NoRoom> {
+        let version = self.version + 1;
         let units = record::units_for(key.len(), value.len());
         let class = SizeClass::for_units(units);
         let (address, pointer) = self.reserve(TailKind::Log, units)?;
@@ -403,18 +418,13 @@ impl<E: Endpoint> Shard<E> {
         self.commit(TailKind::Log, hash, address, class, units);
         self.index.replace(position, class, address);
         self.retire_slot(slot, old_units);
-        Ok(())
+        Ok(version)
     }
 
-    fn insert(
-        &mut self,
-        hash: IndexHash,
-        class: SizeClass,
-        units: u32,
-        version: Version,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<(), NoRoom> {
+    fn insert(&mut self, hash: IndexHash, key: &[u8], value: &[u8]) -> Result<Version, NoRoom> {
+        let version = self.version + 1;
+        let units = record::units_for(key.len(), value.len());
+        let class = SizeClass::for_units(units);
         let (address, pointer) = self.reserve(TailKind::Log, units)?;
         if self
             .index
@@ -423,10 +433,11 @@ impl<E: Endpoint> Shard<E> {
         {
             return Err(self.no_segment(hash));
         }
+        self.inserted.note(hash);
         // SAFETY: `reserve` made room for `units` at `pointer`.
         unsafe { record::write_at(pointer, version, 0, key, value) };
         self.commit(TailKind::Log, hash, address, class, units);
-        Ok(())
+        Ok(version)
     }
 
     /// Counts the record of a slot dead, and its home if it is a cached copy.
@@ -440,53 +451,79 @@ impl<E: Endpoint> Shard<E> {
         self.retire(address, bytes);
     }
 
+    #[inline]
     fn delete(
         &mut self,
-        lane: LaneId,
-        token: u64,
-        hash: IndexHash,
+        asked: &Asked,
         key: &[u8],
-        evidence: Evidence<'_>,
+        evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        if !answers.has_room(lane, 0) {
+        if !answers.has_room(asked.lane, 0) {
             return Step::Blocked;
         }
-        let found = match self.find_or_step(hash, key, evidence) {
-            Ok(found) => found,
-            Err(step) => return step,
-        };
-        let (position, slot, units) = match found {
-            Found::Absent => {
-                self.figures.counters.deletes.add(1);
-                self.figures.counters.deletes_absent.add(1);
-                answers.answer(lane, token, Answer::Absent);
-                return Step::Done;
-            }
-            Found::Local {
+        match self.hinted(asked.hash, key, asked.hint) {
+            Hinted::Local(Local {
                 position,
                 slot,
                 record,
-            } => (position, slot, record.header().units()),
+            }) => self.remove(asked, position, slot, record.header().units(), answers),
+            Hinted::Absent => self.delete_absent(asked, answers),
+            Hinted::Unknown => self.delete_anywhere(asked, key, evidence, answers),
+        }
+    }
+
+    #[inline(never)]
+    fn delete_anywhere(
+        &mut self,
+        asked: &Asked,
+        key: &[u8],
+        evidence: &Evidence<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        let found = match self.find_or_step(asked.hash, key, evidence) {
+            Ok(found) => found,
+            Err(step) => return step,
+        };
+        match found {
+            Found::Absent => self.delete_absent(asked, answers),
+            Found::Unknown { slot } => Step::fetch(slot),
+            Found::Local(Local {
+                position,
+                slot,
+                record,
+            }) => self.remove(asked, position, slot, record.header().units(), answers),
             Found::Confirmed {
                 position,
                 slot,
                 far,
             } => {
                 self.note_served(&far);
-                (position, slot, far.header.units())
+                self.remove(asked, position, slot, far.header.units(), answers)
             }
-            Found::Unknown { slot } => {
-                return Step::Fetch {
-                    address: slot.address(),
-                    class: slot.class(),
-                };
-            }
-        };
+        }
+    }
+
+    fn delete_absent(&mut self, asked: &Asked, answers: &mut impl Answers) -> Step {
+        self.figures.counters.deletes.add(1);
+        self.figures.counters.deletes_absent.add(1);
+        answers.answer(asked.lane, asked.token, Answer::Absent);
+        Step::Done
+    }
+
+    #[inline]
+    fn remove(
+        &mut self,
+        asked: &Asked,
+        position: Position,
+        slot: Slot,
+        units: u32,
+        answers: &mut impl Answers,
+    ) -> Step {
         self.index.remove(position);
         self.retire_slot(slot, units);
         self.figures.counters.deletes.add(1);
-        answers.answer(lane, token, Answer::Deleted);
+        answers.answer(asked.lane, asked.token, Answer::Deleted);
         Step::Done
     }
 

@@ -6,7 +6,7 @@ use super::Shard;
 use super::find::{Confirmed, Evidence, Hint};
 use super::flight::{FlightState, ParkedKind};
 use super::request::{Answers, LaneId, Request};
-use super::serve::Step;
+use super::serve::{Asked, Step};
 use super::stream::ChunkId;
 use crate::constants::UNIT_BYTES;
 use crate::error::Error;
@@ -305,12 +305,17 @@ impl<E: Endpoint> Shard<E> {
             _ => {}
         }
         let cleared = std::mem::take(&mut self.flights.get(flight).cleared);
-        let evidence = Evidence {
+        let asked = Asked {
+            lane,
+            token,
+            hash,
             hint: Hint::None,
+        };
+        let evidence = Evidence {
             confirmed,
             cleared: &cleared,
         };
-        let step = self.execute(lane, token, hash, operation, evidence, answers);
+        let step = self.execute(&asked, operation, &evidence, answers);
         self.flights.get(flight).cleared = cleared;
         step
     }

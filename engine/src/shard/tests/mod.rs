@@ -214,7 +214,6 @@ impl House {
                 token,
                 operation,
             }],
-            false,
             &mut &self.inbox,
         ) == 1
     }

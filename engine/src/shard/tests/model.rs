@@ -67,12 +67,77 @@ fn a_batch_is_at_most_what_the_knob_says() {
                 operation: Operation::Put { key, value: b"v" },
             })
             .collect();
-        let served = house.shard.serve(LANE, &requests, false, &mut &house.inbox);
+        let served = house.shard.serve(LANE, &requests, &mut &house.inbox);
         let batches = house.shard.figures.batches.snapshot();
         assert_eq!(served, 200);
         assert_eq!(batches.count(), 200usize.div_ceil(batch) as u64);
         let sizes = (batches.quantile(0.0), batches.quantile(1.0));
         assert_eq!(sizes.1, batch as u64, "{sizes:?}");
+    }
+}
+
+#[test]
+fn requests_of_one_batch_see_those_before_them() {
+    for seed in seeds() {
+        let mut house = House::new(&Setting::default());
+        let mut random = Random(seed);
+        let mut model: HashMap<u64, Vec<u8>> = HashMap::new();
+        for _ in 0..2_000 {
+            let count = 1 + random.below(BATCH_MAX as u64);
+            // Few keys, so that one is put, found, removed and put again within a batch.
+            let asked: Vec<_> = (0..count)
+                .map(|token| {
+                    let name = random.below(12).to_le_bytes();
+                    (
+                        token,
+                        random.below(3),
+                        name,
+                        vec![token as u8; 1 + random.below(90) as usize],
+                    )
+                })
+                .collect();
+            let mut requests = Vec::new();
+            let mut expected = Vec::new();
+            for (token, kind, key, value) in &asked {
+                let number = u64::from_le_bytes(*key);
+                let (operation, answer) = match kind {
+                    0 => (Operation::Get { key }, model.get(&number).cloned()),
+                    1 => (
+                        Operation::Delete { key },
+                        model.remove(&number).map(|_| vec![]),
+                    ),
+                    _ => {
+                        model.insert(number, value.clone());
+                        (Operation::Put { key, value }, Some(vec![]))
+                    }
+                };
+                let hash = house.hasher.hash(key).index;
+                requests.push(Request {
+                    hash,
+                    token: *token,
+                    operation,
+                });
+                expected.push((*token, answer));
+            }
+            let served = house.shard.serve(LANE, &requests, &mut &house.inbox);
+            assert_eq!(served, requests.len());
+            let answers = house
+                .inbox
+                .answers
+                .borrow_mut()
+                .drain(..)
+                .map(|(token, answer)| {
+                    let answer = match answer {
+                        Owned::Value(_, value) => Some(value),
+                        Owned::Absent => None,
+                        Owned::Stored(_) | Owned::Deleted => Some(vec![]),
+                        other => panic!("seed {seed}: {other:?}"),
+                    };
+                    (token, answer)
+                })
+                .collect::<Vec<_>>();
+            assert_eq!(answers, expected, "seed {seed}");
+        }
     }
 }
 

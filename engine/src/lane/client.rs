@@ -1,0 +1,258 @@
+//! The client's end of a lane.
+
+#![allow(unsafe_code)] // answers are visited where they lie
+
+use std::sync::Arc;
+
+use super::Shared;
+use super::message::{AnswerKind, AnswerMeta, RequestKind, RequestMeta};
+use super::pocket::Pocket;
+use crate::bytes::copy;
+use crate::error::Error;
+use crate::operation::{Answer, Operation};
+use crate::ring::{Consumer, Message, Producer};
+use crate::routing::IndexHash;
+use crate::shard::Mark;
+
+const WORD: usize = 8;
+/// What one outstanding request takes.
+pub(super) const OUTSTANDING_BYTES: usize = size_of::<Outstanding>() + size_of::<u16>();
+
+/// A request that was sent and not answered.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    token: u64,
+    client: u8,
+    mark: Mark,
+}
+
+/// The client's end.
+#[derive(Debug)]
+pub(crate) struct LaneClient {
+    requests: Producer,
+    answers: Consumer,
+    shared: Arc<Shared>,
+    inline_max: usize,
+    /// By slot.
+    outstanding: Vec<Outstanding>,
+    free: Vec<u16>,
+}
+
+impl LaneClient {
+    pub(super) fn new(
+        requests: Producer,
+        answers: Consumer,
+        shared: Arc<Shared>,
+        inline_max: usize,
+        outstanding_max: usize,
+    ) -> Self {
+        let none = Outstanding {
+            token: 0,
+            client: 0,
+            mark: Mark::NONE,
+        };
+        let slots = 0..u16::try_from(outstanding_max).unwrap_or(u16::MAX);
+        Self {
+            requests,
+            answers,
+            shared,
+            inline_max,
+            outstanding: vec![none; outstanding_max],
+            // The lowest is taken first and each comes back on top, so that few are used over and over.
+            free: slots.rev().collect(),
+        }
+    }
+
+    /// Puts a request in; false if there is no room. The shard sees it after [`LaneClient::publish`].
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        token: u64,
+        (client, mark): (u8, Mark),
+        hash: IndexHash,
+        operation: &Operation<'_>,
+    ) -> bool {
+        let Some(&slot) = self.free.last() else {
+            return false;
+        };
+        let key = operation.key();
+        let sent = match *operation {
+            Operation::Get { .. } => self.put_in(slot, RequestKind::Get, key, &[], hash, None),
+            Operation::Delete { .. } => {
+                self.put_in(slot, RequestKind::Delete, key, &[], hash, None)
+            }
+            Operation::Put { value, .. } => {
+                self.put_in(slot, RequestKind::Put, key, value, hash, None)
+            }
+            Operation::CompareAndSwap {
+                value, expected, ..
+            } => self.put_in(slot, RequestKind::Swap, key, value, hash, Some(expected)),
+        };
+        if sent {
+            self.free.pop();
+            self.outstanding[usize::from(slot)] = Outstanding {
+                token,
+                client,
+                mark,
+            };
+        }
+        sent
+    }
+
+    #[inline]
+    fn put_in(
+        &mut self,
+        slot: u16,
+        kind: RequestKind,
+        key: &[u8],
+        value: &[u8],
+        hash: IndexHash,
+        expected: Option<u64>,
+    ) -> bool {
+        let head = WORD + if expected.is_some() { WORD } else { 0 } + key.len();
+        let long = value.len() > self.inline_max;
+        let inline = if long { &[] } else { value };
+        if long {
+            if !(self.shared.request_pocket.is_free() && self.requests.fits(head)) {
+                return false;
+            }
+            self.shared.request_pocket.fill(value);
+        }
+        let meta = RequestMeta::new(slot, key.len(), kind, long);
+        self.requests
+            .push(meta.0, head + inline.len(), |mut place| {
+                for word in [Some(hash.0), expected].into_iter().flatten() {
+                    let (first, rest) = place.split_at_mut(WORD);
+                    first.copy_from_slice(&word.to_le_bytes());
+                    place = rest;
+                }
+                let (key_place, value_place) = place.split_at_mut(key.len());
+                copy(key_place, key);
+                value_place.copy_from_slice(inline);
+            })
+    }
+
+    /// Shows the shard what was sent; true if the bell must be rung.
+    #[inline]
+    pub(crate) fn publish(&mut self) -> bool {
+        self.requests.publish()
+    }
+
+    /// Answers with [`Error::Closed`] every request that the shard did not take before it stopped.
+    ///
+    /// # Safety
+    /// The shard has stopped, and that has been seen.
+    pub(crate) unsafe fn abandon(&mut self, mut visit: impl FnMut((u8, Mark), u64, Answer<'_>)) {
+        let mut table = Table {
+            outstanding: &self.outstanding,
+            free: &mut self.free,
+        };
+        // SAFETY: by this function's contract.
+        unsafe {
+            self.requests.take_back(|message| {
+                let request = table.take(RequestMeta(message.meta).slot());
+                let client = (request.client, request.mark);
+                visit(client, request.token, Answer::Failed(Error::Closed));
+            });
+        }
+    }
+
+    /// Visits the answers that have come: client, token, answer. Answers how many.
+    #[inline]
+    pub(crate) fn receive(&mut self, mut visit: impl FnMut((u8, Mark), u64, Answer<'_>)) -> usize {
+        let mut count = 0;
+        let mut table = Table {
+            outstanding: &self.outstanding,
+            free: &mut self.free,
+        };
+        let mut taken = Taken {
+            cursor: self.answers.cursor(),
+            answers: &mut self.answers,
+            pocket: None,
+        };
+        while let Some(Message {
+            meta,
+            payload,
+            after,
+        }) = taken.answers.peek(taken.cursor)
+        {
+            let payload: *const [u8] = payload;
+            // SAFETY: the message is released only when `taken` goes, after it was visited.
+            let payload = unsafe { &*payload };
+            let meta = AnswerMeta(meta);
+            let request = table.take(meta.slot());
+            taken.cursor = after;
+            let (version, inline) = payload.split_first_chunk().unwrap_or((&[0; WORD], &[]));
+            let version = u64::from_le_bytes(*version);
+            let value = if meta.is_in_pocket() {
+                taken.pocket = Some(&self.shared.answer_pocket);
+                self.shared.answer_pocket.value()
+            } else {
+                inline
+            };
+            let answer = match meta.kind() {
+                AnswerKind::Value => Answer::Value { version, value },
+                AnswerKind::Absent => Answer::Absent,
+                AnswerKind::Stored => Answer::Stored { version },
+                AnswerKind::Deleted => Answer::Deleted,
+                AnswerKind::Mismatch => Answer::Mismatch { current: version },
+                AnswerKind::Failed => {
+                    Answer::Failed(self.shared.errors.pop().unwrap_or(Error::Closed))
+                }
+            };
+            visit(request.answered(meta.has_waited()), request.token, answer);
+            if let Some(pocket) = taken.pocket.take() {
+                pocket.clear();
+            }
+            count += 1;
+        }
+        drop(taken);
+        // What came while the shard was closing found no room in the ring.
+        while let Some((slot, waited, kept)) = self.shared.overflow.pop() {
+            let request = table.take(slot);
+            visit(request.answered(waited), request.token, kept.answer());
+            count += 1;
+        }
+        count
+    }
+}
+
+impl Outstanding {
+    /// The client, with all marks.
+    #[inline]
+    fn answered(self, waited: bool) -> (u8, Mark) {
+        (self.client, self.mark.waited_if(waited))
+    }
+}
+
+/// The slots of requests that are being answered.
+struct Table<'a> {
+    outstanding: &'a [Outstanding],
+    free: &'a mut Vec<u16>,
+}
+
+impl Table<'_> {
+    /// Frees a slot. Before the visit, which may panic: no answer comes twice.
+    #[inline]
+    fn take(&mut self, slot: u16) -> Outstanding {
+        self.free.push(slot);
+        self.outstanding[usize::from(slot)]
+    }
+}
+
+/// Gives back the messages that were visited, also when a visitor panics: none is seen twice.
+struct Taken<'a> {
+    answers: &'a mut Consumer,
+    cursor: usize,
+    /// The pocket that the message being visited came with.
+    pocket: Option<&'a Pocket>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(pocket) = self.pocket {
+            pocket.clear();
+        }
+        self.answers.release(self.cursor);
+    }
+}

@@ -1,0 +1,149 @@
+//! What goes over a lane comes out as it went in.
+
+#![allow(unsafe_code)] // a lane is peeked as its shard does
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::operation::{Answer, Operation};
+use crate::routing::IndexHash;
+use crate::shard::Mark;
+
+const RING_BYTES: usize = 4096;
+
+#[derive(Clone, Debug)]
+enum Act {
+    Send(u8, u8, usize, usize),
+    /// Answers the waiting request of this place, and a value of this length for a get.
+    Answer(prop::sample::Index, usize, bool),
+    Receive,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => (0u8..4, any::<u8>(), 1usize..=1024, 0usize..700)
+            .prop_map(|(kind, fill, key, value)| Act::Send(kind, fill, key % 40 + 1 + key / 1000 * 900, value)),
+        3 => (any::<prop::sample::Index>(), 0usize..700, any::<bool>())
+            .prop_map(|(place, bytes, waited)| Act::Answer(place, bytes, waited)),
+        2 => Just(Act::Receive),
+    ]
+}
+
+/// What an answer should be, in a form that owns it.
+fn shown(answer: &Answer<'_>) -> String {
+    format!("{answer:?}")
+}
+
+proptest! {
+    #[test]
+    fn answers_find_their_requests(acts in prop::collection::vec(act(), 1..300)) {
+        let (mut client, mut server) = lane(RING_BYTES, None);
+        // At the shard, by slot; what each client is to see, by token.
+        let (mut waiting, mut expected) = (Vec::<(u16, u64)>::new(), HashMap::new());
+        let mut sent = HashMap::new();
+        for (token, act) in (1u64..).zip(acts) {
+            match act {
+                Act::Send(kind, fill, key_bytes, value_bytes) => {
+                    let (key, value) = (vec![fill; key_bytes], vec![!fill; value_bytes]);
+                    let operation = match kind {
+                        0 => Operation::Get { key: &key },
+                        1 => Operation::Put { key: &key, value: &value },
+                        2 => Operation::Delete { key: &key },
+                        _ => Operation::CompareAndSwap { key: &key, expected: token * 3, value: &value },
+                    };
+                    let mark = Mark::timed(fill % 2 == 0);
+                    if client.send(token, (fill, mark), IndexHash(token * 7), &operation) {
+                        sent.insert(token * 7, (format!("{operation:?}"), token));
+                        expected.insert(token, ((fill, mark), String::new()));
+                    }
+                    client.publish();
+                    let mut cursor = server.requests.cursor();
+                    // SAFETY: each is released after it was looked at.
+                    while let Some(received) = unsafe { server.peek(cursor) } {
+                        cursor = received.after;
+                        let (operation, token) = &sent[&received.hash.0];
+                        prop_assert_eq!(&format!("{:?}", received.operation), operation);
+                        prop_assert!(waiting.iter().all(|&(slot, _)| slot != received.slot));
+                        waiting.push((received.slot, *token));
+                        if received.pocket {
+                            server.clear_pocket();
+                        }
+                    }
+                    server.requests.release(cursor);
+                }
+                Act::Answer(place, bytes, waited) if !waiting.is_empty() => {
+                    let place = place.index(waiting.len());
+                    let (slot, token) = waiting[place];
+                    let value = vec![7; bytes];
+                    let answer = match token % 6 {
+                        0 => Answer::Value { version: token, value: &value },
+                        1 => Answer::Absent,
+                        2 => Answer::Stored { version: token },
+                        3 => Answer::Deleted,
+                        4 => Answer::Mismatch { current: token },
+                        _ => Answer::Failed(Error::ValueTooLong { bytes, max: 1 }),
+                    };
+                    let room = if let Answer::Value { value, .. } = &answer { value.len() } else { 0 };
+                    if server.has_room(room) {
+                        waiting.swap_remove(place);
+                        server.answer(slot, waited, &answer);
+                        server.publish();
+                        let entry = expected.get_mut(&token).unwrap();
+                        entry.0.1 = entry.0.1.waited_if(waited);
+                        entry.1 = shown(&answer);
+                    }
+                }
+                Act::Answer(..) => {}
+                Act::Receive => {
+                    let mut wrong = Vec::new();
+                    client.receive(|client, token, answer| {
+                        let seen = (client, shown(&answer));
+                        if expected.remove(&token).as_ref() != Some(&seen) {
+                            wrong.push((token, seen));
+                        }
+                    });
+                    prop_assert!(wrong.is_empty(), "{wrong:?}");
+                }
+            }
+        }
+        // Whatever was not answered is given back.
+        let mut left = 0;
+        client.receive(|_, token, _| {
+            left += usize::from(expected.remove(&token).is_some());
+        });
+        prop_assert_eq!(expected.len(), waiting.len());
+    }
+}
+
+#[test]
+fn requests_beyond_the_table_are_refused() {
+    let (mut client, _server) = lane(RING_BYTES, None);
+    let operation = Operation::Get { key: b"k" };
+    let room = outstanding_max(RING_BYTES);
+    for token in 0..room as u64 {
+        assert!(client.send(token, (0, Mark::NONE), IndexHash(1), &operation));
+    }
+    assert!(!client.send(0, (0, Mark::NONE), IndexHash(1), &operation));
+}
+
+#[test]
+fn what_a_stopped_shard_left_is_handed_back() {
+    let (mut client, server) = lane(RING_BYTES, None);
+    for token in 5..8 {
+        let operation = Operation::Get { key: b"key" };
+        assert!(client.send(token, (3, Mark::NONE), IndexHash(1), &operation));
+    }
+    client.publish();
+    drop(server);
+    let mut seen = Vec::new();
+    // SAFETY: there is no shard any more.
+    unsafe {
+        client.abandon(|(client, _), token, answer| {
+            assert_eq!(answer, Answer::Failed(Error::Closed));
+            seen.push((client, token));
+        });
+    }
+    assert_eq!(seen, [(3, 5), (3, 6), (3, 7)]);
+}
