@@ -4,6 +4,7 @@
 use farcore_rdma::Endpoint;
 
 use super::Shard;
+use super::request::Request;
 use super::serve::Step;
 use super::stream::{Located, Place};
 use crate::bytes::equal;
@@ -11,7 +12,13 @@ use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::index::{Position, Slot};
 use crate::log::Address;
 use crate::log::record::{self, LocalRecord, RecordHeader};
+use crate::operation::Operation;
 use crate::routing::IndexHash;
+
+/// Units of a record that are asked for ahead, at most: the processor fetches the rest of a long one by itself.
+const UNITS_AHEAD: u32 = 12;
+/// Cache lines that they lie in, at most.
+const LINES_AHEAD: usize = UNITS_AHEAD as usize * UNIT_BYTES / LINE_BYTES + 1;
 
 /// What looking ahead has found, while the record's cache lines were asked for.
 #[derive(Clone, Copy, Debug)]
@@ -109,10 +116,11 @@ pub(super) enum Found<'a> {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Finds the first slot that may stand for a hash, and asks for its record; adds the buckets it looked at.
+    /// Finds the first slot that may stand for a request's key, and asks for what the request needs of its record; adds the
+    /// buckets it looked at.
     #[inline]
-    pub(super) fn look_ahead(&self, hash: IndexHash, probes: &mut u64) -> Hint {
-        let mut candidates = self.index.candidates(hash);
+    pub(super) fn look_ahead(&self, request: &Request<'_>, probes: &mut u64) -> Hint {
+        let mut candidates = self.index.candidates(request.hash);
         let first = candidates.next();
         *probes += candidates.buckets();
         let Some((position, slot)) = first else {
@@ -120,17 +128,21 @@ impl<E: Endpoint> Shard<E> {
         };
         let pointer = self.local_pointer(slot.address());
         if !pointer.is_null() {
-            let bytes = slot.class().units().unwrap_or(16).min(16) as usize * UNIT_BYTES;
-            let misplaced = pointer as usize % LINE_BYTES;
-            for offset in (0..bytes + misplaced).step_by(LINE_BYTES) {
-                record::prefetch(pointer.wrapping_add(offset));
+            let units = match request.operation {
+                Operation::Delete { .. } => 2,
+                _ => slot.class().units().unwrap_or(u32::MAX).min(UNITS_AHEAD),
+            };
+            let last = pointer.wrapping_add(units as usize * UNIT_BYTES - 1);
+            // Without a branch on the length, which nothing can predict: a line asked for twice costs nothing.
+            for line in 0..LINES_AHEAD {
+                record::prefetch(pointer.wrapping_add(line * LINE_BYTES).min(last));
             }
         }
         Hint::Slot(position, slot)
     }
 
     /// The record of a key where looking ahead has found it, if it is still there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hinted(&self, hash: IndexHash, key: &[u8], hint: Hint) -> Hinted {
         match hint {
             Hint::Absent if !self.inserted.may_hold(hash) => Hinted::Absent,

@@ -21,6 +21,10 @@ use crate::log::{Address, SizeClass};
 use crate::operation::{Answer, Operation, Version};
 use crate::routing::IndexHash;
 
+/// Requests that are looked ahead of the one that is served: as many cache misses as the processor overlaps, and no more, or
+/// it waits for room for the next while there is work to do.
+const LOOK_AHEAD: usize = 8;
+
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
@@ -68,19 +72,22 @@ impl<E: Endpoint> Shard<E> {
         let mut hints = [const { MaybeUninit::uninit() }; BATCH_MAX];
         for batch in requests.chunks(self.knobs.batch) {
             let mut probes = 0;
-            for (request, hint) in batch.iter().zip(&mut hints) {
-                hint.write(self.look_ahead(request.hash, &mut probes));
-            }
-            self.figures.counters.index_probes.add(probes);
             self.inserted = Inserted::default();
+            for (request, hint) in batch.iter().zip(&mut hints).take(LOOK_AHEAD) {
+                hint.write(self.look_ahead(request, &mut probes));
+            }
             let mut served = 0;
-            for (request, hint) in batch.iter().zip(&hints) {
+            for (place, request) in batch.iter().enumerate() {
+                if let Some(coming) = batch.get(place + LOOK_AHEAD) {
+                    hints[(place + LOOK_AHEAD) % BATCH_MAX]
+                        .write(self.look_ahead(coming, &mut probes));
+                }
                 let asked = Asked {
                     lane,
                     token: request.token,
                     hash: request.hash,
-                    // SAFETY: each request of this batch had its hint written above.
-                    hint: unsafe { hint.assume_init() },
+                    // SAFETY: it was written above, now or `LOOK_AHEAD` requests ago.
+                    hint: unsafe { hints[place % BATCH_MAX].assume_init() },
                 };
                 if !self.serve_one(&asked, request, answers) {
                     self.figures.counters.back_pressure.add(1);
@@ -88,6 +95,7 @@ impl<E: Endpoint> Shard<E> {
                 }
                 served += 1;
             }
+            self.figures.counters.index_probes.add(probes);
             self.note_batch(&batch[..served]);
             consumed += served;
             if served < batch.len() {
