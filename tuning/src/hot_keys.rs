@@ -21,7 +21,7 @@ const PLACES: usize = 64;
 const KEY_WORDS: usize = 4;
 const KEY_BYTES: usize = KEY_WORDS * 8;
 /// Requests from one sample to the next: this on average, between half and three halves of it.
-const PERIOD: u32 = 64;
+const PERIOD: u32 = 256;
 /// Samples after which all counts are halved.
 const HALF_LIFE: u64 = 1 << 16;
 /// Looks of a reader at a place that keeps changing.

@@ -61,6 +61,17 @@ pub(crate) struct Position {
     slot: u32,
 }
 
+impl Position {
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "a segment has 2048 slots")]
+    fn new(segment: u32, place: usize) -> Self {
+        Self {
+            segment,
+            slot: place as u32,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Group {
     root: u32,
@@ -205,6 +216,30 @@ impl Index {
         };
         candidates.look();
         candidates
+    }
+
+    /// The first slot that may stand for a hash, and how many buckets were looked at.
+    #[inline]
+    pub(crate) fn first(&self, hash: IndexHash) -> (Option<(Position, Slot)>, u64) {
+        let number = self.segment_of(hash);
+        let segment = &self.segments[number as usize];
+        let home = Self::home_of(hash);
+        let (found, full) = segment.search(home, Slot::pattern(tag_of(hash), 0));
+        if found != 0 {
+            let place = home * SLOTS_A_BUCKET + found.trailing_zeros() as usize;
+            (Some((Position::new(number, place), segment.slot(place))), 1)
+        } else if full {
+            self.first_past_home(hash)
+        } else {
+            (None, 1)
+        }
+    }
+
+    #[inline(never)]
+    fn first_past_home(&self, hash: IndexHash) -> (Option<(Position, Slot)>, u64) {
+        let mut candidates = self.candidates(hash);
+        let first = candidates.next();
+        (first, candidates.buckets())
     }
 
     /// The slot of a hash that holds an address.
@@ -499,12 +534,7 @@ impl Iterator for Candidates<'_> {
         self.found &= self.found - 1;
         let bucket = (self.home + self.displacement) % BUCKETS;
         let place = bucket * SLOTS_A_BUCKET + within as usize;
-        #[expect(clippy::cast_possible_truncation, reason = "a segment has 2048 slots")]
-        let position = Position {
-            segment: self.number,
-            slot: place as u32,
-        };
-        Some((position, self.segment.slot(place)))
+        Some((Position::new(self.number, place), self.segment.slot(place)))
     }
 }
 

@@ -63,11 +63,11 @@ impl Cache {
         }
     }
 
-    /// Notes a local hit, so that the split can follow the hits.
+    /// Notes local hits, so that the split can follow them.
     #[inline]
-    pub(super) fn note_hit(&mut self, cache: bool) {
-        self.cache_hits += u64::from(cache);
-        self.log_hits += u64::from(!cache);
+    pub(super) fn note_hits(&mut self, cache: u64, log: u64) {
+        self.cache_hits += cache;
+        self.log_hits += log;
         if self.cache_hits + self.log_hits >= HITS_A_LOOK {
             self.look();
         }

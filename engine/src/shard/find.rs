@@ -120,9 +120,8 @@ impl<E: Endpoint> Shard<E> {
     /// buckets it looked at.
     #[inline]
     pub(super) fn look_ahead(&self, request: &Request<'_>, probes: &mut u64) -> Hint {
-        let mut candidates = self.index.candidates(request.hash);
-        let first = candidates.next();
-        *probes += candidates.buckets();
+        let (first, buckets) = self.index.first(request.hash);
+        *probes += buckets;
         let Some((position, slot)) = first else {
             return Hint::Absent;
         };

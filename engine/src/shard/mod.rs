@@ -32,6 +32,7 @@ mod room;
 mod serve;
 mod stream;
 mod tail;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod victims;
@@ -53,6 +54,7 @@ use self::health::Health;
 use self::pages::{PageKind, PageState, PageTable};
 use self::stream::Streams;
 use self::tail::Tails;
+use self::tally::Tally;
 use self::victims::Victims;
 use crate::cipher::PageCipher;
 use crate::constants::{BATCH_MAX, SEGMENT_BYTES, UNIT_BYTES};
@@ -147,6 +149,7 @@ pub(crate) struct Shard<E: Endpoint> {
     pages: PageTable,
     tails: Tails,
     inserted: Inserted,
+    tally: Tally,
     landing: LandingPool,
     endpoint: E,
     /// Queue pairs with requests that their fabric was not shown yet.
@@ -290,6 +293,7 @@ impl<E: Endpoint> Shard<E> {
             pages,
             tails: Tails::default(),
             inserted: Inserted::default(),
+            tally: Tally::default(),
             landing,
             endpoint: options.endpoint,
             unrung: 0,
@@ -338,6 +342,9 @@ impl<E: Endpoint> Shard<E> {
         }
         if !self.again.is_empty() {
             busy |= self.try_again(answers);
+        }
+        if self.tally != Tally::default() {
+            self.tell();
         }
         busy |= self.make_room();
         busy |= self.compact_slice();

@@ -96,6 +96,7 @@ impl<E: Endpoint> Shard<E> {
                 served += 1;
             }
             self.figures.counters.index_probes.add(probes);
+            self.tell();
             self.note_batch(&batch[..served]);
             consumed += served;
             if served < batch.len() {
@@ -103,6 +104,14 @@ impl<E: Endpoint> Shard<E> {
             }
         }
         consumed
+    }
+
+    /// Tells what requests came to since the last time.
+    #[inline]
+    pub(super) fn tell(&mut self) {
+        let tally = std::mem::take(&mut self.tally);
+        self.cache.note_hits(tally.cache_hits, tally.local_hits);
+        tally.tell(&self.figures.counters);
     }
 
     /// Counts a batch that was served, and the key of one request in so many.
@@ -191,13 +200,11 @@ impl<E: Endpoint> Shard<E> {
         let page = local.slot.address().page(self.shape);
         if self.pages.get(page).kind == PageKind::Cache {
             local.record.mark_hot();
-            self.cache.note_hit(true);
-            self.figures.counters.cache_hits.add(1);
+            self.tally.cache_hits += 1;
         } else {
-            self.cache.note_hit(false);
-            self.figures.counters.local_hits.add(1);
+            self.tally.local_hits += 1;
         }
-        self.figures.counters.gets.add(1);
+        self.tally.gets += 1;
         let answer = Answer::Value {
             version: header.version(),
             value: local.record.value(),
@@ -211,8 +218,8 @@ impl<E: Endpoint> Shard<E> {
         if !answers.has_room(asked.lane, 0) {
             return Step::Blocked;
         }
-        self.figures.counters.gets.add(1);
-        self.figures.counters.gets_absent.add(1);
+        self.tally.gets += 1;
+        self.tally.gets_absent += 1;
         answers.answer(asked.lane, asked.token, Answer::Absent);
         Step::Done
     }
@@ -248,7 +255,7 @@ impl<E: Endpoint> Shard<E> {
         if !answers.has_room(asked.lane, view.value().len()) {
             return Step::Blocked;
         }
-        self.figures.counters.gets.add(1);
+        self.tally.gets += 1;
         self.figures.counters.far_hits.add(1);
         self.note_served(&far);
         let answer = Answer::Value {
@@ -350,12 +357,11 @@ impl<E: Endpoint> Shard<E> {
         let answer = match stored {
             Ok(version) => {
                 self.version = version;
-                let count = if swap {
-                    &counters.swaps
+                if swap {
+                    counters.swaps.add(1);
                 } else {
-                    &counters.puts
-                };
-                count.add(1);
+                    self.tally.puts += 1;
+                }
                 Answer::Stored { version }
             }
             Err(NoRoom::Wait) => return Step::Blocked,
@@ -395,7 +401,7 @@ impl<E: Endpoint> Shard<E> {
         }
         let version = self.version + 1;
         record.overwrite(version, value);
-        self.figures.counters.puts_in_place.add(1);
+        self.tally.puts_in_place += 1;
         let class = SizeClass::for_units(units);
         if class != slot.class() || class.units().is_none() {
             let old = Self::account_bytes(slot.class(), old_units);
@@ -513,8 +519,8 @@ impl<E: Endpoint> Shard<E> {
     }
 
     fn delete_absent(&mut self, asked: &Asked, answers: &mut impl Answers) -> Step {
-        self.figures.counters.deletes.add(1);
-        self.figures.counters.deletes_absent.add(1);
+        self.tally.deletes += 1;
+        self.tally.deletes_absent += 1;
         answers.answer(asked.lane, asked.token, Answer::Absent);
         Step::Done
     }
@@ -530,7 +536,7 @@ impl<E: Endpoint> Shard<E> {
     ) -> Step {
         self.index.remove(position);
         self.retire_slot(slot, units);
-        self.figures.counters.deletes.add(1);
+        self.tally.deletes += 1;
         answers.answer(asked.lane, asked.token, Answer::Deleted);
         Step::Done
     }

@@ -70,7 +70,7 @@ fn start(
     command.args(["contest", "--engines", "farcore", "--cores", &setup.cores]);
     command.args([
         "--local",
-        "1GiB",
+        &setup.local,
         "--far",
         "512MiB",
         "--keys-per-core",
