@@ -59,6 +59,10 @@ pub struct PhaseReport {
     pub ops: u64,
     /// From the first thread's start to the last one's end.
     pub seconds: f64,
+    /// Processor time of the threads that asked; of `farcore` they are the ones that serve as well. Less than their share of
+    /// `seconds` where something else ran on their cores.
+    #[serde(default)]
+    pub cpu_seconds: f64,
     /// Million requests a second.
     pub mops: f64,
     /// Median latency.
@@ -110,6 +114,7 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
             name: phase.name.clone(),
             ops: phase.ops,
             seconds,
+            cpu_seconds: number(&|run| run.phases[at].cpu_seconds),
             mops: mops(phase.ops, seconds),
             p50_ns: count(&|run| run.phases[at].p50_ns),
             p99_ns: count(&|run| run.phases[at].p99_ns),
@@ -218,6 +223,7 @@ mod tests {
         assert_eq!(
             keys(&run["phases"][0]),
             [
+                "cpu_seconds",
                 "far_p50_ns",
                 "far_p99_ns",
                 "far_read_bytes",

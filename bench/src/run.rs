@@ -244,6 +244,7 @@ fn enter(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
     let ops = parts.iter().map(|part| part.ops).sum();
     let mut latency = HistogramSnapshot::default();
     let mut digest = 0_u64;
+    let cpu_ns = parts.iter().map(|part| part.cpu_ns).sum();
     let hardware = parts.iter().map(|part| part.hardware);
     let hardware = hardware.reduce(|sum, part| sum + part).unwrap_or_default();
     for part in parts {
@@ -257,12 +258,14 @@ fn enter(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
         }
     }
     outcome.digest = outcome.digest.rotate_left(7) ^ digest;
+    let cpu_seconds = seconds(cpu_ns);
     let seconds = seconds(end_ns.saturating_sub(start_ns));
     outcome.report.total_seconds += seconds;
     outcome.report.phases.push(PhaseReport {
         name: phase.name().to_owned(),
         ops,
         seconds,
+        cpu_seconds,
         mops: mops(ops, seconds),
         p50_ns: latency.quantile(0.5),
         p99_ns: latency.quantile(0.99),

@@ -6,8 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use farcore_tuning::{Clock, HardwareCounters, HardwareSnapshot, HistogramSnapshot};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::desk::Desk;
 use crate::load::{Hot, Load, OwnKeys, Records, Transactions};
@@ -25,6 +27,12 @@ const SLICE: u64 = 2048;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Progress(AtomicU64);
+
+/// Processor time of the calling thread.
+fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
 
 /// Lets all workers into a phase at once.
 #[derive(Debug)]
@@ -82,6 +90,8 @@ pub struct Part {
     pub start_ns: u64,
     /// When its last answer came.
     pub end_ns: u64,
+    /// Processor time of its thread.
+    pub cpu_ns: u64,
     /// Requests.
     pub ops: u64,
     /// Wrong answers.
@@ -207,6 +217,7 @@ impl Worker {
         };
         report(0);
         let steps = load.steps();
+        let start_cpu_ns = thread_cpu_ns();
         let start_ns = self.clock.now_ns();
         let mut step = 0;
         while step < steps && !self.gate.is_aborted() {
@@ -227,6 +238,7 @@ impl Worker {
         Part {
             start_ns,
             end_ns: self.clock.now_ns(),
+            cpu_ns: thread_cpu_ns() - start_cpu_ns,
             ops: step,
             wrong: desk.wrong(),
             digest: desk.digest(),

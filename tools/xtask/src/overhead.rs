@@ -1,6 +1,8 @@
-//! `cargo xtask overhead counting|watching`: what figures cost, as the ratio of the contest's hot throughput with and without
-//! them: for counting from interleaved pairs of runs, as it is compiled in; for watching from pairs of windows of one run, which
-//! differ by less than two runs do.
+//! `cargo xtask overhead counting|watching`: what figures cost, as the ratio of the contest's hot requests with and without them.
+//!
+//! Two runs differ by more than that, one after the other. So for counting, which is compiled in, a pair of runs shares one core:
+//! the scheduler lets them take turns within milliseconds, what disturbs one disturbs the other, and the processor time of each
+//! is compared. For watching, windows of one run are.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -27,7 +29,7 @@ const LOOKS: u32 = 5;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Overhead {
-    /// Counters and samples, against a build that has none.
+    /// Counters and samples, against a build that has none; on the first of the cores.
     Counting(Setup),
     /// A reader of the statistics socket and of `/metrics`, each ten times a second, against nobody.
     Watching(Setup),
@@ -84,8 +86,8 @@ fn start(
         .with_context(|| format!("cannot start {command:?}"))
 }
 
-/// The hot phase's throughput, in million requests a second.
-fn hot_mops(json: &Path) -> Result<f64> {
+/// Requests of the hot phase for each second of processor time, in millions.
+fn hot_per_cpu(json: &Path) -> Result<f64> {
     let text = fs::read_to_string(json).with_context(|| format!("no {}", json.display()))?;
     let report: Value = serde_json::from_str(&text)?;
     let run = &report["runs"][0];
@@ -94,8 +96,11 @@ fn hot_mops(json: &Path) -> Result<f64> {
     }
     let phases = run["phases"].as_array().context("no phases")?;
     let hot = phases.iter().find(|phase| phase["name"] == "hot");
-    let mops = hot.and_then(|hot| hot["mops"].as_f64());
-    mops.filter(|&mops| mops > 0.0).context("no hot phase")
+    let of = |name: &str| hot.and_then(|hot| hot[name].as_f64());
+    let rate = of("ops").zip(of("cpu_seconds"));
+    let rate = rate.map(|(ops, seconds)| ops / seconds / 1e6);
+    rate.filter(|rate| rate.is_finite() && *rate > 0.0)
+        .context("no hot phase")
 }
 
 /// Waits for a run.
@@ -104,7 +109,7 @@ fn finish(mut run: Child, json: &Path) -> Result<f64> {
     if !status.success() {
         bail!("the benchmark ended with {status}");
     }
-    hot_mops(json)
+    hot_per_cpu(json)
 }
 
 fn get_metrics(address: SocketAddr) -> std::io::Result<usize> {
@@ -125,7 +130,7 @@ fn free_address() -> Result<SocketAddr> {
 fn tell(what: &str, ratios: &[f64], least: f64) -> Result<()> {
     let estimate = RatioEstimate::of(ratios, CONFIDENCE).context("no pairs")?;
     println!(
-        "{what}: hot throughput {:.4} of that without, {:.4} to {:.4} with {:.1} % confidence, {} pairs",
+        "{what}: {:.4} of the hot requests without, {:.4} to {:.4} with {:.1} % confidence, {} pairs",
         estimate.median,
         estimate.low,
         estimate.high,
@@ -138,19 +143,26 @@ fn tell(what: &str, ratios: &[f64], least: f64) -> Result<()> {
     Ok(())
 }
 
-/// Runs the pairs: which of a pair comes first changes each time.
-fn paired(pairs: usize, mut run: impl FnMut(bool) -> Result<f64>) -> Result<Vec<f64>> {
-    let mut ratios = Vec::with_capacity(pairs);
-    for pair in 0..pairs {
-        let first = run(pair % 2 == 0)?;
-        let second = run(pair % 2 != 0)?;
+/// Runs pairs side by side on one core: which of a pair starts first changes each time.
+fn paired(counted: &Path, uncounted: &Path, setup: &Setup, folder: &Path) -> Result<Vec<f64>> {
+    let hot_ops = setup.hot_ops.unwrap_or(HOT_OPS);
+    let json = ["with.json", "without.json"].map(|name| folder.join(name));
+    let mut ratios = Vec::with_capacity(setup.pairs);
+    for pair in 0..setup.pairs {
+        let begin = |place: usize| {
+            let benchmark = [counted, uncounted][place];
+            start(benchmark, setup, hot_ops, &json[place], &[])
+        };
+        let first = begin(pair % 2)?;
+        let second = begin(1 - pair % 2)?;
         let (with, without) = if pair % 2 == 0 {
             (first, second)
         } else {
             (second, first)
         };
+        let (with, without) = (finish(with, &json[0])?, finish(without, &json[1])?);
         println!(
-            "pair {:>3}: {with:.3} Mops/s with, {without:.3} without, {:.4}",
+            "pair {:>3}: {with:.3} million a second of processor time with, {without:.3} without, {:.4}",
             pair + 1,
             with / without
         );
@@ -162,20 +174,16 @@ fn paired(pairs: usize, mut run: impl FnMut(bool) -> Result<f64>) -> Result<Vec<
 pub(crate) fn perform(overhead: Overhead) -> Result<()> {
     let folder = Path::new("target/overhead");
     fs::create_dir_all(folder)?;
-    let json = folder.join("run.json");
     match overhead {
         Overhead::Counting(setup) => {
             let counted = build("target", "")?;
             let uncounted = build("target/uncounted", "--cfg farcore_uncounted")?;
-            let hot_ops = setup.hot_ops.unwrap_or(HOT_OPS);
-            let ratios = paired(setup.pairs, |with| {
-                let benchmark = if with { &counted } else { &uncounted };
-                finish(start(benchmark, &setup, hot_ops, &json, &[])?, &json)
-            })?;
+            let ratios = paired(&counted, &uncounted, &setup, folder)?;
             tell("counters and samples", &ratios, 0.98)
         }
         Overhead::Watching(setup) => {
             let benchmark = build("target", "")?;
+            let json = folder.join("run.json");
             let ratios = watched(&benchmark, &setup, &folder.join("run.sock"), &json)?;
             tell("ten looks a second", &ratios, 0.99)
         }
