@@ -64,11 +64,12 @@ pub struct Config {
     pub lock: Lock,
     /// Handles that can be in use at once. Default 4.
     pub handles_max: usize,
-    /// One direction of a lane in bytes, a power of two. Default 64 KiB.
+    /// One direction of a lane in bytes, a power of two. A request can be outstanding on it for each 64 of them. Default 64 KiB.
     pub lane_bytes: usize,
     /// How long an idle core spins before it sleeps, in nanoseconds: at most 1 s. Default 50 us.
     pub spin_ns: u64,
-    /// Requests whose cache misses are overlapped, 1 to 64; twice as many are taken from a lane in one visit. Default 32.
+    /// Requests that are served together, so that their cache misses overlap, 1 to 64; twice as many are taken from a lane in
+    /// one visit. Default 32.
     pub batch: usize,
     /// The most page frames that the read cache may take, in percent: 0 to 90, where 0 is no read cache. Within it
     /// the split between log and cache follows the hits. Default 75.
