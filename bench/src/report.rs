@@ -1,5 +1,6 @@
 //! What a run found, in the form that scripts read.
 
+use farcore_tuning::CoreReport;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -48,6 +49,38 @@ pub struct RunReport {
     pub index_bytes_per_key: f64,
     /// What the engine tells about compaction.
     pub compaction: Map<String, Value>,
+    /// What each core was asked for most at the end, where the engine watches that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot_keys: Vec<HotKeyReport>,
+}
+
+/// A key that a core is asked for much.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HotKeyReport {
+    /// The core that it belongs to.
+    pub core: usize,
+    /// Its first bytes, as text.
+    pub key: String,
+    /// Its share of that core's requests, 0 to 1; sampled.
+    pub share: f64,
+}
+
+/// Hot keys of each core that are reported.
+const HOT_KEYS: usize = 3;
+
+/// The hottest keys of each core.
+#[must_use]
+pub fn hottest(report: &farcore_tuning::Report) -> Vec<HotKeyReport> {
+    let of = |core: &CoreReport| {
+        let number = core.core;
+        let keys = core.hot_keys.clone().into_iter().take(HOT_KEYS);
+        keys.map(move |hot| HotKeyReport {
+            core: number,
+            key: hot.key,
+            share: hot.share,
+        })
+    };
+    report.cores.iter().flat_map(of).collect()
 }
 
 /// One phase of one engine.
@@ -130,6 +163,7 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
     RunReport {
         engine: first.engine.clone(),
         trace: first.trace.clone(),
+        hot_keys: first.hot_keys.clone(),
         phases: phases.collect(),
         startup_seconds: number(&|run| run.startup_seconds),
         total_seconds: number(&|run| run.total_seconds),

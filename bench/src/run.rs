@@ -17,7 +17,7 @@ use crate::events::EventsPerOp;
 use crate::phase::Phase;
 use crate::plan::{EngineName, Plan};
 use crate::progress::PhaseBar;
-use crate::report::{PhaseReport, RunReport, mops};
+use crate::report::{PhaseReport, RunReport, hottest, mops};
 use crate::resident::Sampler;
 use crate::skew;
 use crate::store::{Store, Usage};
@@ -207,6 +207,7 @@ fn lead<S: Store>(
         enter(phase, parts, outcome);
         let usage = store.usage();
         if let (Some(before), Some(after)) = (reported, store.report()) {
+            outcome.report.hot_keys = hottest(&after);
             outcome.mixed = Some(after.since(&before));
         }
         if matches!(phase, Phase::Delete | Phase::Absent) {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use farcore_bench::machine::Machine;
+use farcore_bench::report::HotKeyReport;
 use farcore_tuning::RatioEstimate;
 
 use super::search::{Ended, Findings, Sweep};
@@ -106,7 +107,12 @@ pub(super) fn comment(findings: &Findings, setting: &Setting) -> String {
 }
 
 /// The report, with a plot of this name beside it.
-pub(super) fn markdown(findings: &Findings, setting: &Setting, plot: &str) -> String {
+pub(super) fn markdown(
+    findings: &Findings,
+    setting: &Setting,
+    hot_keys: &[HotKeyReport],
+    plot: &str,
+) -> String {
     let mut text = String::from("# Tuning\n\n");
     for line in comment(findings, setting).lines() {
         let _ = writeln!(text, "- {line}");
@@ -178,6 +184,16 @@ pub(super) fn markdown(findings: &Findings, setting: &Setting, plot: &str) -> St
     }
     if !findings.sweeps.is_empty() {
         let _ = writeln!(text, "\n![Ratio by value]({plot})");
+    }
+    if !hot_keys.is_empty() {
+        text.push_str(
+            "\n## Hot keys\n\nOf the last run, by samples of its requests. No setting spreads a key over cores.\n\n\
+             | core | key | share of its requests |\n|---|---|---|\n",
+        );
+        for HotKeyReport { core, key, share } in hot_keys {
+            let key = key.replace('|', "\\|");
+            let _ = writeln!(text, "| {core} | `{key}` | {:.1} % |", share * 100.0);
+        }
     }
     text
 }

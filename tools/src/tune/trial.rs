@@ -10,7 +10,7 @@ use farcore::Profile;
 use farcore_bench::child::run_in_silent_child;
 use farcore_bench::engines::Farcore;
 use farcore_bench::plan::Plan;
-use farcore_bench::report::RunReport;
+use farcore_bench::report::{HotKeyReport, RunReport};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -59,6 +59,8 @@ pub(super) struct Runs {
     count: u32,
     /// What they took together.
     spent: Duration,
+    /// What the latest one was asked for most.
+    hot_keys: Vec<HotKeyReport>,
 }
 
 impl Runs {
@@ -90,12 +92,18 @@ impl Runs {
             bar,
             count: 0,
             spent: Duration::ZERO,
+            hot_keys: Vec::new(),
         })
     }
 
     /// Runs so far.
     pub(super) fn count(&self) -> u32 {
         self.count
+    }
+
+    /// What the latest run was asked for most.
+    pub(super) fn hot_keys(&self) -> &[HotKeyReport] {
+        &self.hot_keys
     }
 
     /// Time since the start.
@@ -138,6 +146,7 @@ impl Trial for Runs {
             return Err(Stop::Failed(error));
         }
         let reached = self.metric.of(report);
+        self.hot_keys.clone_from(&report.hot_keys);
         if reached > 0.0 {
             Ok(reached)
         } else {

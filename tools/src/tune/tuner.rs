@@ -184,7 +184,10 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> anyhow::Result<Ended> {
                 .map_err(|error| anyhow!("{}: {error}", file.display()))?;
         }
         let file = folder.join("report.md");
-        write(&file, &report::markdown(&findings, &setting, plot))?;
+        write(
+            &file,
+            &report::markdown(&findings, &setting, runs.hot_keys(), plot),
+        )?;
         println!("report: {}", file.display());
     }
     Ok(findings.ended)
