@@ -99,7 +99,7 @@ fn contest(scheme: &str, sizes: &str) {
 #[test]
 #[ignore = "needs an RDMA device: cargo xtask lab test"]
 fn every_value_of_a_contest_is_right_by_cm() {
-    contest("rdma", "--cores 0,1 --keys-per-core 112000 --local 9180KiB");
+    contest("rdma", "--cores 0,1 --keys-per-core 112000 --local 9400KiB");
 }
 
 #[test]
@@ -107,6 +107,6 @@ fn every_value_of_a_contest_is_right_by_cm() {
 fn every_value_of_a_contest_is_right_by_exchange() {
     contest(
         "rdma+tcp",
-        "--cores 0 --keys-per-core 112000 --local 4480KiB",
+        "--cores 0 --keys-per-core 112000 --local 4640KiB",
     );
 }
