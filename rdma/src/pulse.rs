@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 /// The longest such sleep, unless it is followed by another at once.
-const PACE: Duration = Duration::from_millis(10);
+const PACE: Duration = Duration::from_millis(100);
 
 /// The pulses of this process.
 static GIVEN: Mutex<Given> = Mutex::new(Given {
@@ -91,7 +91,7 @@ fn give() {
     }
 }
 
-/// One executor's pulse. Cost: a hundred wake-ups a second.
+/// One executor's pulse. Cost: ten wake-ups a second.
 #[derive(Debug)]
 pub struct Pulse(Arc<Mutex<Heard>>);
 
