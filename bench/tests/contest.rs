@@ -276,6 +276,21 @@ fn every_engine_runs_every_phase_with_the_same_result() {
                 phase.p50_ns <= phase.p99_ns && phase.p99_ns <= phase.p999_ns,
                 "{phase:?}"
             );
+            assert!(
+                (0.0..=phase.seconds * 2.0).contains(&phase.cpu_seconds),
+                "{phase:?}"
+            );
+        }
+        assert!(report.phases.iter().any(|phase| phase.cpu_seconds > 0.0));
+        // Those of `farcore` are sampled; the others do not watch them.
+        assert_eq!(
+            !report.hot_keys.is_empty(),
+            engine == EngineName::Farcore,
+            "{:?}",
+            report.hot_keys
+        );
+        for hot in &report.hot_keys {
+            assert!(hot.share > 0.0 && hot.share <= 1.0 && !hot.key.is_empty());
         }
         assert_eq!(outcome.digest, oracle.digest, "{}", engine.name());
         println!("{}: result hash {:016x}", engine.name(), outcome.digest);

@@ -48,6 +48,10 @@ fn a_search_leaves_a_profile_and_a_report() {
         assert!(output.status.success(), "{complaints}");
         let report = fs::read_to_string(folder.join("report.md")).unwrap();
         let plot = fs::read_to_string(folder.join("sweeps.svg")).unwrap();
+        assert!(
+            report.contains("\n## Hot keys\n") && report.contains(" % |\n"),
+            "{report}"
+        );
         for knob in knobs.split(',').map(|knob| knob.replace('-', "_")) {
             for text in [&*said, &report, &plot] {
                 assert!(text.contains(&knob), "{knob}: {text}");

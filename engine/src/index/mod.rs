@@ -203,13 +203,19 @@ impl Index {
     /// The slots that may stand for a hash, in probing order. Cost: usually one cache line.
     #[inline]
     pub(crate) fn candidates(&self, hash: IndexHash) -> Candidates<'_> {
+        self.candidates_from(hash, 0)
+    }
+
+    /// The slots that may stand for a hash, so many buckets past its home and further.
+    #[inline]
+    fn candidates_from(&self, hash: IndexHash, displacement: usize) -> Candidates<'_> {
         let number = self.segment_of(hash);
         let home = Self::home_of(hash);
         let mut candidates = Candidates {
             segment: &self.segments[number as usize],
             number,
             home,
-            displacement: 0,
+            displacement,
             tag: tag_of(hash),
             found: 0,
             last: false,
@@ -237,7 +243,7 @@ impl Index {
 
     #[inline(never)]
     fn first_past_home(&self, hash: IndexHash) -> (Option<(Position, Slot)>, u64) {
-        let mut candidates = self.candidates(hash);
+        let mut candidates = self.candidates_from(hash, 1);
         let first = candidates.next();
         (first, candidates.buckets())
     }

@@ -209,6 +209,9 @@ proptest! {
         }
         for (hash, places) in expected {
             let found: Vec<u64> = index.candidates(IndexHash(hash)).map(|(_, slot)| slot.address().raw()).collect();
+            let mut walk = index.candidates(IndexHash(hash));
+            let first = walk.next();
+            prop_assert_eq!(index.first(IndexHash(hash)), (first, walk.buckets()));
             for place in places {
                 let times = found.iter().filter(|&&other| other == place).count();
                 prop_assert_eq!(times, 1, "each slot is a candidate once");

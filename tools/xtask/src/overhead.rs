@@ -29,7 +29,7 @@ const LOOKS: u32 = 5;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Overhead {
-    /// Counters and samples, against a build that has none; on the first of the cores.
+    /// Counters and samples, against a build that has none, both at once on the same cores.
     Counting(Setup),
     /// A reader of the statistics socket and of `/metrics`, each ten times a second, against nobody.
     Watching(Setup),
