@@ -92,7 +92,7 @@ impl Desk {
     }
 
     /// Notes the arrival of an answer; returns what had been asked.
-    #[inline]
+    #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the token's fields have 8 and 16 bits"

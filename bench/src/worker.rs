@@ -283,7 +283,7 @@ fn follow_up<S: Session, L: Load>(
     }
 }
 
-#[inline]
+#[inline(always)]
 fn settle<L: Load>(load: &mut L, desk: &mut Desk, token: u64, answer: &farcore::Answer<'_>) {
     let question = desk.arrive(token);
     let verdict = load.judge(question, answer);

@@ -180,6 +180,21 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for Turn<'_, V> {
     }
 }
 
+/// The exit of the client that is polling, for its own requests that are answered at once.
+pub(crate) struct OwnExit<'a, V>(pub(crate) &'a mut V);
+
+impl<V: FnMut(u64, Answer<'_>)> Answers for OwnExit<'_, V> {
+    #[inline]
+    fn has_room(&self, _: LaneId, _: usize) -> bool {
+        true
+    }
+
+    #[inline]
+    fn answer(&mut self, _: LaneId, token: u64, answer: Answer<'_>) {
+        (self.0)(token, answer);
+    }
+}
+
 /// The exit of one lane, for requests that came over it and are answered at once.
 pub(crate) struct LaneExit<'a>(pub(crate) &'a mut LaneServer);
 

@@ -53,24 +53,28 @@ impl From<Error> for Refused {
 }
 
 /// Checks the limits that every client must keep.
+#[inline]
 pub(crate) fn check(operation: &Operation<'_>, value_bytes_max: usize) -> Result<()> {
-    let (key, value) = (operation.key(), operation.value());
-    if key.is_empty() {
-        return Err(Error::KeyEmpty { max: KEY_BYTES_MAX });
+    let key_fits = operation.key().len().wrapping_sub(1) < KEY_BYTES_MAX;
+    if key_fits && operation.value().len() <= value_bytes_max {
+        return Ok(());
     }
-    if key.len() > KEY_BYTES_MAX {
-        return Err(Error::KeyTooLong {
-            bytes: key.len(),
-            max: KEY_BYTES_MAX,
-        });
-    }
-    if value.len() > value_bytes_max {
-        return Err(Error::ValueTooLong {
-            bytes: value.len(),
+    Err(refusal(operation, value_bytes_max))
+}
+
+#[cold]
+fn refusal(operation: &Operation<'_>, value_bytes_max: usize) -> Error {
+    match operation.key().len() {
+        0 => Error::KeyEmpty { max: KEY_BYTES_MAX },
+        1..=KEY_BYTES_MAX => Error::ValueTooLong {
+            bytes: operation.value().len(),
             max: value_bytes_max,
-        });
+        },
+        bytes => Error::KeyTooLong {
+            bytes,
+            max: KEY_BYTES_MAX,
+        },
     }
-    Ok(())
 }
 
 /// A value that was read, with its version.

@@ -12,7 +12,7 @@ use farcore_rdma::FabricEndpoint;
 use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler};
 
 use crate::constants::BATCH_MAX;
-use crate::exits::{Exits, LaneExit, OWN, Turn, lane_id};
+use crate::exits::{Exits, LaneExit, OWN, OwnExit, Turn, lane_id};
 use crate::figures::CoreFigures;
 use crate::lane::{LaneClient, LaneServer};
 use crate::operation::{Answer, Operation};
@@ -273,14 +273,18 @@ impl House {
     ) -> bool {
         let mut busy = false;
         while let Some((client, requests)) = self.staged.next() {
-            let mut exits = Turn {
-                exits: &mut self.exits,
-                polling,
-                visit,
-            };
             let count = requests.len();
             let from = lane_id(OWN, client.0, client.1);
-            let served = self.shard.serve(from, requests, &mut exits);
+            let served = if polling == Some(client.0) && !client.1.is_timed() {
+                self.shard.serve(from, requests, &mut OwnExit(visit))
+            } else {
+                let mut exits = Turn {
+                    exits: &mut self.exits,
+                    polling,
+                    visit,
+                };
+                self.shard.serve(from, requests, &mut exits)
+            };
             self.staged.consume(served);
             self.figures.counters.requests_own.add(served as u64);
             busy |= served > 0;

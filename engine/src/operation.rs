@@ -11,6 +11,8 @@ pub type Version = u64;
 
 /// One request on one key. Keys are 1 B to 1 KiB, values 0 B to the engine's value limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Fields lie in the order in which they are declared: the key of every kind in one place, and the value of both.
+#[repr(u8)]
 pub enum Operation<'a> {
     /// Read the value of a key.
     Get {
@@ -33,15 +35,16 @@ pub enum Operation<'a> {
     CompareAndSwap {
         /// The key.
         key: &'a [u8],
-        /// The version that the key must have.
-        expected: Version,
         /// The new value.
         value: &'a [u8],
+        /// The version that the key must have.
+        expected: Version,
     },
 }
 
 impl<'a> Operation<'a> {
     /// The key that the operation names.
+    #[inline]
     #[must_use]
     pub fn key(&self) -> &'a [u8] {
         match *self {
@@ -53,6 +56,7 @@ impl<'a> Operation<'a> {
     }
 
     /// The value that the operation carries; empty where it carries none.
+    #[inline]
     #[must_use]
     pub fn value(&self) -> &'a [u8] {
         match *self {

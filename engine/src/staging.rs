@@ -2,6 +2,9 @@
 
 #![allow(unsafe_code)] // requests refer to the bytes beside them
 
+use std::slice;
+
+use crate::bytes::copy_to;
 use crate::operation::Operation;
 use crate::routing::IndexHash;
 use crate::shard::{Mark, Request};
@@ -9,17 +12,27 @@ use crate::shard::{Mark, Request};
 /// Bytes that are kept for them.
 const STAGED_BYTES: usize = 64 << 10;
 
+/// One client's requests that follow one another, and the mark that they carry.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    client: (u8, Mark),
+    /// The number after its last request.
+    end: usize,
+}
+
 /// Requests for the own shard, copied and waiting to be served as one batch.
 ///
-/// I1: `bytes` never moves while a request refers to it.
+/// - I1: bytes that a request refers to neither move nor change while it is staged.
+/// - I2: `runs` cover all staged requests, in order.
 #[derive(Debug)]
 pub(crate) struct Staging {
+    /// Never longer than its capacity at the start, which is the number of requests that can wait.
     requests: Vec<Request<'static>>,
-    /// The client of each, and its mark.
-    clients: Vec<(u8, Mark)>,
-    bytes: Vec<u8>,
-    /// Requests that can wait.
-    limit: usize,
+    runs: Vec<Run>,
+    /// Room for keys and values; none of it counts as initialised.
+    room: Vec<u8>,
+    /// Bytes of it in use.
+    used: usize,
     /// Requests at the front that were served.
     served: usize,
 }
@@ -28,15 +41,15 @@ impl Staging {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             requests: Vec::with_capacity(limit),
-            clients: Vec::with_capacity(limit),
-            bytes: Vec::with_capacity(STAGED_BYTES),
-            limit,
+            runs: Vec::with_capacity(limit),
+            room: Vec::with_capacity(STAGED_BYTES),
+            used: 0,
             served: 0,
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.served == self.requests.len()
+        self.requests.is_empty()
     }
 
     #[inline]
@@ -47,33 +60,31 @@ impl Staging {
         hash: IndexHash,
         operation: &Operation<'_>,
     ) -> bool {
-        if self.is_empty() {
-            self.clear();
-        }
         let (key, value) = (operation.key(), operation.value());
-        if self.requests.len() == self.limit {
+        let bytes = key.len() + value.len();
+        if self.requests.len() == self.requests.capacity()
+            || (bytes > self.room.capacity() - self.used && !self.make_room(bytes))
+        {
             return false;
         }
-        if self.bytes.capacity() - self.bytes.len() < key.len() + value.len() {
-            if !self.requests.is_empty() {
-                return false;
-            }
-            self.bytes.reserve(key.len() + value.len());
-        }
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
-        let staged: *const [u8] = &raw const self.bytes[start..];
-        // SAFETY: by I1, for as long as the request is staged; `clear` drops both together.
-        let (key, value) = unsafe { &*staged }.split_at(key.len());
+        // SAFETY: there is room for both, and what is written there nobody refers to yet; by I1 it stays for as long as the
+        // request does.
+        let (key, value): (&'static [u8], &'static [u8]) = unsafe {
+            let start = self.room.as_mut_ptr().add(self.used);
+            (
+                place(start, key),
+                place(start.wrapping_add(key.len()), value),
+            )
+        };
+        self.used += bytes;
         let operation = match *operation {
             Operation::Get { .. } => Operation::Get { key },
             Operation::Put { .. } => Operation::Put { key, value },
             Operation::Delete { .. } => Operation::Delete { key },
             Operation::CompareAndSwap { expected, .. } => Operation::CompareAndSwap {
                 key,
-                expected,
                 value,
+                expected,
             },
         };
         self.requests.push(Request {
@@ -81,32 +92,55 @@ impl Staging {
             token,
             operation,
         });
-        self.clients.push(client);
+        let end = self.requests.len();
+        match self.runs.last_mut() {
+            Some(run) if run.client == client => run.end = end,
+            _ => self.runs.push(Run { client, end }),
+        }
         true
+    }
+
+    /// Makes room for a request that is longer than what is left; false if others have to go first.
+    #[cold]
+    fn make_room(&mut self, bytes: usize) -> bool {
+        let fits = self.is_empty();
+        if fits {
+            self.room = Vec::with_capacity(bytes);
+        }
+        fits
     }
 
     /// The requests of the client whose turn it is.
     pub(crate) fn next(&self) -> Option<((u8, Mark), &[Request<'static>])> {
-        let waiting = &self.clients[self.served..];
-        let client = *waiting.first()?;
-        let count = waiting.iter().take_while(|&&other| other == client).count();
-        Some((client, &self.requests[self.served..self.served + count]))
+        let run = self.runs.iter().find(|run| run.end > self.served)?;
+        Some((run.client, &self.requests[self.served..run.end]))
     }
 
     /// The first of those that [`Staging::next`] showed were served.
     pub(crate) fn consume(&mut self, served: usize) {
         self.served += served;
-    }
-
-    fn clear(&mut self) {
-        self.requests.clear();
-        self.clients.clear();
-        self.served = 0;
-        // What a long value needed is given back.
-        if self.bytes.capacity() > 2 * STAGED_BYTES {
-            self.bytes = Vec::with_capacity(STAGED_BYTES);
-        } else {
-            self.bytes.clear();
+        if self.served < self.requests.len() {
+            return;
         }
+        self.requests.clear();
+        self.runs.clear();
+        (self.used, self.served) = (0, 0);
+        // What a long value needed is given back.
+        if self.room.capacity() > 2 * STAGED_BYTES {
+            self.room = Vec::with_capacity(STAGED_BYTES);
+        }
+    }
+}
+
+/// Copies bytes to `start`, and answers where they are now.
+///
+/// # Safety
+/// There is room for them, nobody refers to it, and it outlives what is answered.
+#[inline]
+unsafe fn place<'a>(start: *mut u8, bytes: &[u8]) -> &'a [u8] {
+    // SAFETY: by this function's contract; what was copied is initialised.
+    unsafe {
+        copy_to(start, bytes);
+        slice::from_raw_parts(start, bytes.len())
     }
 }

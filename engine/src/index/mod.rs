@@ -180,7 +180,18 @@ impl Index {
     fn segment_of(&self, hash: IndexHash) -> u32 {
         let root = ((hash.0 >> 32) * u64::from(self.roots)) >> 32;
         let cell = (usize::from(tag_of(hash)) * self.cells) >> TAG_BITS;
-        self.directory[root as usize * self.cells + cell]
+        let place = root as usize * self.cells + cell;
+        debug_assert!(place < self.directory.len());
+        // SAFETY: the directory has `cells` cells for each of the roots, and the tag's share of them is less than all.
+        unsafe { *self.directory.get_unchecked(place) }
+    }
+
+    /// A segment that the directory or a position names.
+    #[inline]
+    fn segment(&self, number: u32) -> &Segment {
+        debug_assert!((number as usize) < self.segments.len());
+        // SAFETY: both name segments that were added, and none is ever taken away.
+        unsafe { self.segments.get_unchecked(number as usize) }
     }
 
     #[inline]
@@ -196,7 +207,7 @@ impl Index {
     /// Asks for the home bucket of a hash before it is needed.
     #[inline]
     pub(crate) fn prefetch(&self, hash: IndexHash) {
-        let segment = &self.segments[self.segment_of(hash) as usize];
+        let segment = self.segment(self.segment_of(hash));
         crate::log::record::prefetch(segment.bucket_pointer(Self::home_of(hash)));
     }
 
@@ -212,7 +223,7 @@ impl Index {
         let number = self.segment_of(hash);
         let home = Self::home_of(hash);
         let mut candidates = Candidates {
-            segment: &self.segments[number as usize],
+            segment: self.segment(number),
             number,
             home,
             displacement,
@@ -228,7 +239,7 @@ impl Index {
     #[inline]
     pub(crate) fn first(&self, hash: IndexHash) -> (Option<(Position, Slot)>, u64) {
         let number = self.segment_of(hash);
-        let segment = &self.segments[number as usize];
+        let segment = self.segment(number);
         let home = Self::home_of(hash);
         let (found, full) = segment.search(home, Slot::pattern(tag_of(hash), 0));
         if found != 0 {
@@ -259,7 +270,7 @@ impl Index {
     /// The slot at a position.
     #[inline]
     pub(crate) fn slot(&self, position: Position) -> Slot {
-        self.segments[position.segment as usize].slot(position.slot as usize)
+        self.segment(position.segment).slot(position.slot as usize)
     }
 
     /// Points a slot at another place.

@@ -365,7 +365,7 @@ impl<E: Endpoint> Shard<E> {
                 return Life::Direct(position, slot);
             }
             let page = slot.address().page(self.shape);
-            if self.pages.get(page).kind == PageKind::Cache
+            if self.pages.get(page).kind() == PageKind::Cache
                 && self.home_of(slot.address()) == address
             {
                 return Life::Cached(slot);

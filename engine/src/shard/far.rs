@@ -54,11 +54,11 @@ impl<E: Endpoint> Shard<E> {
                 continue;
             };
             self.extents.lose(extent);
-            match page.state {
+            match page.state() {
                 PageState::Clean => {
                     self.victims.withdraw(page);
-                    page.state = PageState::Sealed;
                     page.extent = None;
+                    self.pages.set_state(number, PageState::Sealed);
                     self.extents.release(extent);
                     self.sealed.push_back(number);
                 }
@@ -74,7 +74,7 @@ impl<E: Endpoint> Shard<E> {
         }
         let pages = &self.pages;
         self.clean
-            .retain(|&number| pages.get(number).state == PageState::Clean);
+            .retain(|&number| pages.get(number).state() == PageState::Clean);
         self.send_to_limbo(&gone);
         for number in numbers.into_iter().filter(|&number| gone[number as usize]) {
             self.streams.forget_page(number);
@@ -110,7 +110,7 @@ impl<E: Endpoint> Shard<E> {
         let pages = &self.pages;
         self.index.redirect(|slot| {
             let page = slot.address().page(shape);
-            if pages.get(page).kind == PageKind::Cache {
+            if pages.get(page).kind() == PageKind::Cache {
                 copies.push(slot.address());
             }
             gone[page as usize].then_some(limbo)

@@ -4,6 +4,7 @@
 use farcore_rdma::Endpoint;
 
 use super::Shard;
+use super::pages::Framed;
 use super::request::Request;
 use super::serve::Step;
 use super::stream::{Located, Place};
@@ -46,6 +47,8 @@ pub(super) enum Hinted {
 pub(super) struct Local {
     pub(super) position: Position,
     pub(super) slot: Slot,
+    /// The frame.
+    pub(super) framed: Framed,
     pub(super) record: LocalRecord,
 }
 
@@ -125,8 +128,9 @@ impl<E: Endpoint> Shard<E> {
         let Some((position, slot)) = first else {
             return Hint::Absent;
         };
-        let pointer = self.local_pointer(slot.address());
-        if !pointer.is_null() {
+        let framed = self.framed_of(slot.address());
+        if !framed.is_far() {
+            let pointer = self.pointer_in(framed, slot.address());
             let units = match request.operation {
                 Operation::Delete { .. } => 2,
                 _ => slot.class().units().unwrap_or(u32::MAX).min(UNITS_AHEAD),
@@ -146,16 +150,17 @@ impl<E: Endpoint> Shard<E> {
         match hint {
             Hint::Absent if !self.inserted.may_hold(hash) => Hinted::Absent,
             Hint::Slot(position, slot) if self.index.slot(position) == slot => {
-                let pointer = self.local_pointer(slot.address());
-                if pointer.is_null() {
+                let framed = self.framed_of(slot.address());
+                if framed.is_far() {
                     return Hinted::Unknown;
                 }
                 // SAFETY: a slot's address names a whole record in its page's frame.
-                let record = unsafe { LocalRecord::at(pointer) };
+                let record = unsafe { LocalRecord::at(self.pointer_in(framed, slot.address())) };
                 if equal(record.key(), key) {
                     Hinted::Local(Local {
                         position,
                         slot,
+                        framed,
                         record,
                     })
                 } else {
@@ -172,8 +177,8 @@ impl<E: Endpoint> Shard<E> {
         let mut candidates = self.index.candidates(hash);
         for (position, slot) in candidates.by_ref() {
             let address = slot.address();
-            let pointer = self.local_pointer(address);
-            if pointer.is_null() {
+            let framed = self.framed_of(address);
+            if framed.is_far() {
                 if let Some(far) = evidence.confirmed.filter(|far| far.address == address) {
                     found = Found::Confirmed {
                         position,
@@ -190,11 +195,12 @@ impl<E: Endpoint> Shard<E> {
                 continue;
             }
             // SAFETY: a slot's address names a whole record in its page's frame.
-            let record = unsafe { LocalRecord::at(pointer) };
+            let record = unsafe { LocalRecord::at(self.pointer_in(framed, address)) };
             if record.key() == key {
                 found = Found::Local(Local {
                     position,
                     slot,
+                    framed,
                     record,
                 });
                 break;

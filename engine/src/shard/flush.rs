@@ -145,11 +145,11 @@ impl<E: Endpoint> Shard<E> {
         };
         self.sequence += 1;
         let entry = self.pages.get_mut(number);
-        entry.state = PageState::Flushing;
         entry.extent = Some(extent);
         entry.sequence = self.sequence;
         entry.pins += 1;
         let bytes = entry.units as usize * UNIT_BYTES + page::directory_bytes(entry.records);
+        self.pages.set_state(number, PageState::Flushing);
         self.write_header(number);
         self.flusher.flush = Some(Flush {
             page: number,
@@ -193,7 +193,7 @@ impl<E: Endpoint> Shard<E> {
             return false;
         };
         let entry = self.pages.get(number);
-        let (Some(extent), Some(frame), sequence) = (entry.extent, entry.frame, entry.sequence)
+        let (Some(extent), Some(frame), sequence) = (entry.extent, entry.frame(), entry.sequence)
         else {
             return false;
         };
@@ -325,17 +325,16 @@ impl<E: Endpoint> Shard<E> {
         };
         // WRITEs that succeeded are no use where the node took the extent back before the last was heard of.
         let failed = flush.failed || self.is_lost(flush.page);
-        let entry = self.pages.get_mut(flush.page);
         if failed {
             // The page is as good as before: dirty, local, to be flushed under a new sequence number, elsewhere
             // if another node answers.
-            entry.state = PageState::Sealed;
-            if let Some(extent) = entry.extent.take() {
+            self.pages.set_state(flush.page, PageState::Sealed);
+            if let Some(extent) = self.pages.get_mut(flush.page).extent.take() {
                 self.release_extent(extent);
             }
             self.sealed.push_front(flush.page);
         } else {
-            entry.state = PageState::Clean;
+            self.pages.set_state(flush.page, PageState::Clean);
             self.clean.push_back(flush.page);
             self.exhausted = false;
             self.figures.counters.pages_flushed.add(1);

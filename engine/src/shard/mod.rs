@@ -51,7 +51,7 @@ use self::find::Inserted;
 use self::flight::Flights;
 use self::flush::Flusher;
 use self::health::Health;
-use self::pages::{PageKind, PageState, PageTable};
+use self::pages::{Framed, PageKind, PageState, PageTable};
 use self::stream::Streams;
 use self::tail::Tails;
 use self::tally::Tally;
@@ -428,14 +428,25 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// The first byte of a local record; null when its page is far.
-    #[inline]
     fn local_pointer(&self, address: Address) -> *mut u8 {
-        let page = self.pages.pointer(address.page(self.shape));
-        if page.is_null() {
-            return page;
+        let framed = self.framed_of(address);
+        if framed.is_far() {
+            return framed.pointer();
         }
-        // SAFETY: an address that a slot holds lies inside its page's frame.
-        unsafe { page.add(address.unit(self.shape) as usize * UNIT_BYTES) }
+        self.pointer_in(framed, address)
+    }
+
+    /// What requests need of the page of an address.
+    #[inline]
+    fn framed_of(&self, address: Address) -> Framed {
+        self.pages.framed(address.page(self.shape))
+    }
+
+    /// The first byte of a record in a frame.
+    #[inline]
+    fn pointer_in(&self, framed: Framed, address: Address) -> *mut u8 {
+        let offset = address.unit(self.shape) as usize * UNIT_BYTES;
+        framed.pointer().wrapping_add(offset)
     }
 
     /// Pins a page: it is not freed until [`Shard::unpin`].
@@ -464,13 +475,13 @@ impl<E: Endpoint> Shard<E> {
         if entry.live_bytes > 0
             || entry.pins > 0
             || matches!(
-                entry.state,
+                entry.state(),
                 PageState::Open | PageState::Free | PageState::Flushing
             )
         {
             return;
         }
-        let (state, kind) = (entry.state, entry.kind);
+        let (state, kind) = (entry.state(), entry.kind());
         match (kind, state) {
             (PageKind::Cache, _) => self.cache.forget(page),
             (PageKind::Log, PageState::Sealed) => self.sealed.retain(|&other| other != page),

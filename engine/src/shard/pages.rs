@@ -5,7 +5,7 @@
 //!    \________\________________________/  a page whose last record dies is freed at once
 //! ```
 //!
-//! - I1: `pointer(p)` is null exactly when page `p` has no frame.
+//! - I1: `framed(p)` is null exactly when page `p` has no frame; else it tells the page's kind, and whether it is mutable.
 //! - I2: `live_bytes` is the sum of the size classes of the records whose slot holds their address, and of
 //!   home records whose cached copy a slot holds.
 //! - I3: a page with pins is never freed: a pin is a work request, a flush or a compaction that names it.
@@ -16,6 +16,7 @@ use std::ptr;
 use super::arena::Frame;
 use super::extents::Extent;
 use super::victims::UNLISTED;
+use crate::constants::LINE_BYTES;
 
 /// The state of a page's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,9 +47,9 @@ pub(crate) enum PageKind {
 /// One page.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
-    pub(crate) state: PageState,
-    pub(crate) kind: PageKind,
-    pub(crate) frame: Option<Frame>,
+    state: PageState,
+    kind: PageKind,
+    frame: Option<Frame>,
     pub(crate) extent: Option<Extent>,
     /// The sequence number of its flush: the nonce of its ciphertext.
     pub(crate) sequence: u64,
@@ -93,17 +94,78 @@ impl Default for Page {
 }
 
 impl Page {
+    #[inline]
+    pub(crate) fn state(&self) -> PageState {
+        self.state
+    }
+
+    /// Where its bytes are, while it is local.
+    pub(crate) fn frame(&self) -> Option<Frame> {
+        self.frame
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> PageKind {
+        self.kind
+    }
+
     /// True while records may be changed where they are.
-    pub(crate) fn is_mutable(&self) -> bool {
+    fn is_mutable(&self) -> bool {
         self.kind == PageKind::Log && matches!(self.state, PageState::Open | PageState::Sealed)
+    }
+}
+
+/// All that a request needs of a page: its frame's first byte and, in the bits that are free below it, what the page is. Null
+/// when the page is far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Framed(*mut u8);
+
+const CACHED: usize = 1;
+const MUTABLE: usize = 2;
+const _: () = assert!(CACHED + MUTABLE < LINE_BYTES);
+
+impl Framed {
+    const FAR: Self = Self(ptr::null_mut());
+
+    fn new(pointer: *mut u8, page: &Page) -> Self {
+        debug_assert!(pointer.addr().is_multiple_of(LINE_BYTES));
+        let cached = if page.kind == PageKind::Cache {
+            CACHED
+        } else {
+            0
+        };
+        let mutable = if page.is_mutable() { MUTABLE } else { 0 };
+        Self(pointer.wrapping_add(cached | mutable))
+    }
+
+    #[inline]
+    pub(crate) fn is_far(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The page holds copies of far records.
+    #[inline]
+    pub(crate) fn is_cached(self) -> bool {
+        self.0.addr() & CACHED != 0
+    }
+
+    /// Records may be changed where they are.
+    #[inline]
+    pub(crate) fn is_mutable(self) -> bool {
+        self.0.addr() & MUTABLE != 0
+    }
+
+    /// The frame's first byte; null when the page is far.
+    #[inline]
+    pub(crate) fn pointer(self) -> *mut u8 {
+        self.0.wrapping_sub(self.0.addr() & (CACHED | MUTABLE))
     }
 }
 
 /// All pages of a shard, by number.
 #[derive(Debug)]
 pub(crate) struct PageTable {
-    /// The frame's first byte, or null: all that a request needs of a local page.
-    pointers: Vec<*mut u8>,
+    framed: Vec<Framed>,
     pages: Vec<Page>,
     free: Vec<u32>,
 }
@@ -113,7 +175,7 @@ impl PageTable {
     pub(crate) fn new(pages: usize) -> Self {
         let count = u32::try_from(pages).unwrap_or(u32::MAX);
         Self {
-            pointers: vec![ptr::null_mut(); pages],
+            framed: vec![Framed::FAR; pages],
             pages: vec![Page::default(); pages],
             free: (0..count.saturating_sub(1)).rev().collect(),
         }
@@ -133,20 +195,36 @@ impl PageTable {
     /// Takes a page number for a new open page in `frame`.
     pub(crate) fn open(&mut self, kind: PageKind, frame: Frame, pointer: *mut u8) -> Option<u32> {
         let number = self.free.pop()?;
-        self.pointers[number as usize] = pointer;
-        self.pages[number as usize] = Page {
+        let page = Page {
             state: PageState::Open,
             kind,
             frame: Some(frame),
             ..Page::default()
         };
+        self.framed[number as usize] = Framed::new(pointer, &page);
+        self.pages[number as usize] = page;
         Some(number)
+    }
+
+    /// What requests need of a page.
+    #[inline]
+    pub(crate) fn framed(&self, page: u32) -> Framed {
+        self.framed[page as usize]
     }
 
     /// The first byte of a page's frame; null when the page is far.
     #[inline]
     pub(crate) fn pointer(&self, page: u32) -> *mut u8 {
-        self.pointers[page as usize]
+        self.framed(page).pointer()
+    }
+
+    /// Moves a page that has a frame on to another state.
+    pub(crate) fn set_state(&mut self, page: u32, state: PageState) {
+        let pointer = self.pointer(page);
+        let entry = &mut self.pages[page as usize];
+        debug_assert!(entry.frame.is_some() && !pointer.is_null());
+        entry.state = state;
+        self.framed[page as usize] = Framed::new(pointer, entry);
     }
 
     /// The page.
@@ -163,7 +241,7 @@ impl PageTable {
 
     /// Takes the frame from a page: it is far from now on.
     pub(crate) fn evict(&mut self, page: u32) -> Option<Frame> {
-        self.pointers[page as usize] = ptr::null_mut();
+        self.framed[page as usize] = Framed::FAR;
         self.pages[page as usize].state = PageState::Far;
         self.pages[page as usize].frame.take()
     }
@@ -172,7 +250,7 @@ impl PageTable {
     pub(crate) fn free(&mut self, page: u32) -> (Option<Frame>, Option<Extent>) {
         let entry = std::mem::take(&mut self.pages[page as usize]);
         debug_assert!(entry.state != PageState::Free && entry.pins == 0 && entry.live_bytes == 0);
-        self.pointers[page as usize] = ptr::null_mut();
+        self.framed[page as usize] = Framed::FAR;
         self.free.push(page);
         (entry.frame, entry.extent)
     }
@@ -186,6 +264,6 @@ impl PageTable {
 
     /// Bytes that the table itself needs for a number of pages.
     pub(crate) fn bytes_for(pages: usize) -> u64 {
-        (pages * (size_of::<*mut u8>() + size_of::<Page>() + size_of::<u32>())) as u64
+        (pages * (size_of::<Framed>() + size_of::<Page>() + size_of::<u32>())) as u64
     }
 }

@@ -118,9 +118,10 @@ impl<E: Endpoint> Shard<E> {
         let bytes = unsafe { std::slice::from_raw_parts_mut(frame, page_bytes) };
         page::seal(bytes, open.unit, open.records);
         let entry = self.pages.get_mut(open.page);
-        entry.state = PageState::Sealed;
         entry.units = open.unit;
-        if entry.kind == PageKind::Cache {
+        let kind = entry.kind();
+        self.pages.set_state(open.page, PageState::Sealed);
+        if kind == PageKind::Cache {
             self.cache.sealed(open.page);
         } else {
             self.figures.counters.pages_sealed.add(1);

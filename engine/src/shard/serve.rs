@@ -7,7 +7,6 @@ use farcore_tuning::COUNTED;
 
 use super::Shard;
 use super::find::{Evidence, Found, Hint, Hinted, Inserted, Local};
-use super::pages::PageKind;
 use super::request::{Answers, LaneId, Request};
 use super::room::NoRoom;
 use super::stream::ChunkId;
@@ -197,8 +196,7 @@ impl<E: Endpoint> Shard<E> {
         if !answers.has_room(asked.lane, header.value_bytes() as usize) {
             return Step::Blocked;
         }
-        let page = local.slot.address().page(self.shape);
-        if self.pages.get(page).kind == PageKind::Cache {
+        if local.framed.is_cached() {
             local.record.mark_hot();
             self.tally.cache_hits += 1;
         } else {
@@ -391,12 +389,12 @@ impl<E: Endpoint> Shard<E> {
         let Local {
             position,
             slot,
+            framed,
             record,
         } = *local;
         let units = record::units_for(key.len(), value.len());
         let old_units = record.header().units();
-        let page = slot.address().page(self.shape);
-        if units > old_units || !self.pages.get(page).is_mutable() {
+        if units > old_units || !framed.is_mutable() {
             return self.replace(hash, position, slot, old_units, key, value);
         }
         let version = self.version + 1;
@@ -406,7 +404,7 @@ impl<E: Endpoint> Shard<E> {
         if class != slot.class() || class.units().is_none() {
             let old = Self::account_bytes(slot.class(), old_units);
             let new = Self::account_bytes(class, units);
-            let entry = self.pages.get_mut(page);
+            let entry = self.pages.get_mut(slot.address().page(self.shape));
             entry.live_bytes = entry.live_bytes - old + new;
             self.index.replace(position, class, slot.address());
         }
@@ -458,7 +456,7 @@ impl<E: Endpoint> Shard<E> {
     pub(super) fn retire_slot(&mut self, slot: Slot, units: u32) {
         let address = slot.address();
         let bytes = Self::account_bytes(slot.class(), units);
-        if self.pages.get(address.page(self.shape)).kind == PageKind::Cache {
+        if self.framed_of(address).is_cached() {
             let home = self.home_of(address);
             self.retire(home, bytes);
         }
@@ -481,6 +479,7 @@ impl<E: Endpoint> Shard<E> {
                 position,
                 slot,
                 record,
+                ..
             }) => self.remove(asked, position, slot, record.header().units(), answers),
             Hinted::Absent => self.delete_absent(asked, answers),
             Hinted::Unknown => self.delete_anywhere(asked, key, evidence, answers),
@@ -506,6 +505,7 @@ impl<E: Endpoint> Shard<E> {
                 position,
                 slot,
                 record,
+                ..
             }) => self.remove(asked, position, slot, record.header().units(), answers),
             Found::Confirmed {
                 position,

@@ -61,7 +61,7 @@ fn live_percent(page: &Page) -> u64 {
 }
 
 fn is_far(page: &Page) -> bool {
-    page.kind == PageKind::Log && matches!(page.state, PageState::Clean | PageState::Far)
+    page.kind() == PageKind::Log && matches!(page.state(), PageState::Clean | PageState::Far)
 }
 
 fn waits_for(page: &Page, node: NodeId) -> bool {

@@ -289,7 +289,7 @@ impl House {
             }
             let entry = shard.pages.get(page);
             assert_ne!(
-                entry.state,
+                entry.state(),
                 PageState::Free,
                 "a slot points into a freed page"
             );
@@ -297,12 +297,12 @@ impl House {
                 return;
             };
             *live.entry(page).or_default() += u64::from(units) * 16;
-            if entry.kind == PageKind::Cache {
+            if entry.kind() == PageKind::Cache {
                 let home = shard.home_of(address).page(shard.shape);
                 if home == shard.pages.limbo() {
                     return;
                 }
-                assert_eq!(shard.pages.get(home).kind, PageKind::Log);
+                assert_eq!(shard.pages.get(home).kind(), PageKind::Log);
                 *live.entry(home).or_default() += u64::from(units) * 16;
             }
         });
@@ -310,8 +310,8 @@ impl House {
             .pages
             .iter()
             .map(|(_, page)| page)
-            .filter(|page| page.kind == PageKind::Log)
-            .filter(|page| matches!(page.state, PageState::Clean | PageState::Far))
+            .filter(|page| page.kind() == PageKind::Log)
+            .filter(|page| matches!(page.state(), PageState::Clean | PageState::Far))
             .collect();
         let sums = (
             far.len() as u64,
@@ -348,10 +348,10 @@ impl House {
         let mut held = vec![0; self.nodes.len()];
         for (number, page) in self.shard.pages.iter() {
             let flushed = matches!(
-                page.state,
+                page.state(),
                 PageState::Flushing | PageState::Clean | PageState::Far
             );
-            let has_place = page.kind == PageKind::Log && flushed;
+            let has_place = page.kind() == PageKind::Log && flushed;
             assert_eq!(page.extent.is_some(), has_place, "page {number}");
             if let Some(extent) = page.extent {
                 let node = extent.node().position();
@@ -376,7 +376,7 @@ impl House {
         let accounts: u64 = shard
             .pages
             .iter()
-            .filter(|(_, p)| p.kind == PageKind::Log)
+            .filter(|(_, p)| p.kind() == PageKind::Log)
             .map(|(_, p)| p.live_bytes)
             .sum();
         let mut slots = 0;

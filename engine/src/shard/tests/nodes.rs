@@ -245,7 +245,7 @@ fn a_node_lost_during_a_flush_keeps_no_page_from_another() {
             });
             assert_eq!(outcome, Ok(()), "two nodes have room");
             let entry = house.shard.pages.get(page);
-            assert!(matches!(entry.state, PageState::Clean | PageState::Far));
+            assert!(matches!(entry.state(), PageState::Clean | PageState::Far));
             let now = entry.extent.unwrap().node().position();
             assert!(now != node && entry.sequence > before, "{now}");
             house.restore(node);
@@ -394,7 +394,7 @@ fn a_page_that_is_looked_for_on_the_wrong_node_is_noticed() {
     let sabotage = |house: &mut House| {
         let far: Vec<u32> = {
             let pages = house.shard.pages.iter();
-            let far = pages.filter(|(_, page)| page.state == PageState::Far);
+            let far = pages.filter(|(_, page)| page.state() == PageState::Far);
             far.map(|(number, _)| number).collect()
         };
         for number in far {
