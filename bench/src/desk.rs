@@ -111,7 +111,7 @@ impl Desk {
     }
 
     /// Notes a verdict; `name` tells what the question was about, should there be a complaint.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&mut self, verdict: Verdict, answer: &Answer<'_>, name: impl FnOnce() -> String) {
         match verdict {
             Verdict::Right(read) => self.digest = self.digest.wrapping_add(read),

@@ -66,7 +66,7 @@ impl Load for OwnKeys {
         self.steps
     }
 
-    #[inline]
+    #[inline(always)]
     fn request<'a>(&mut self, step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
         let own = self.phase.key_at(step);
         let subject = self.first + own;
@@ -86,7 +86,7 @@ impl Load for OwnKeys {
         (Question { subject, kind }, operation)
     }
 
-    #[inline]
+    #[inline(always)]
     fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
         match (self.action, answer) {
             (Action::Get, Answer::Value { value, .. }) => {
@@ -179,7 +179,7 @@ impl Load for Hot {
         self.steps
     }
 
-    #[inline]
+    #[inline(always)]
     fn request<'a>(&mut self, _step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
         let subject = next_of(&self.stream, &mut self.at);
         let word = self.generator.key(subject, &mut room.key);
@@ -196,7 +196,7 @@ impl Load for Hot {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
         let right = match answer {
             Answer::Value { value, .. } => {
@@ -312,7 +312,7 @@ impl Load for Transactions {
         self.steps
     }
 
-    #[inline]
+    #[inline(always)]
     fn request<'a>(&mut self, _step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
         if self.workload == Workload::D {
             let keys = self.loaded + self.inserted;
@@ -338,7 +338,7 @@ impl Load for Transactions {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
         let right = match answer {
             Answer::Value { value, .. } => {
@@ -384,12 +384,12 @@ impl Load for Records {
         self.inner.loaded
     }
 
-    #[inline]
+    #[inline(always)]
     fn request<'a>(&mut self, step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
         self.inner.put(self.inner.own(step), room)
     }
 
-    #[inline]
+    #[inline(always)]
     fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
         Verdict::when(
             question.kind == PUT && matches!(answer, Answer::Stored { .. }),

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::handle::{Refused, Swap, check};
 use crate::house::House;
 use crate::kept::Kept;
-use crate::operation::{Answer, Operation, Version};
+use crate::operation::{Answer, Demand, Kind, Operation, Version};
 use crate::recorder::{Recorder, Tap};
 use crate::runtime::yield_now;
 
@@ -62,20 +62,43 @@ impl Core {
         operation: Operation<'_>,
         token: u64,
     ) -> std::result::Result<(), Refused> {
-        check(&operation, self.value_bytes_max)?;
-        if self.in_flight == IN_FLIGHT_MAX {
+        let demand = Demand::from(operation);
+        check(&demand, self.value_bytes_max)?;
+        // In registers, from wherever this was inlined.
+        let Demand {
+            kind,
+            key,
+            value,
+            expected,
+        } = demand;
+        if !self.take(token, key, value, kind, expected) {
             return Err(Refused::Full);
         }
-        if !self
-            .house
-            .borrow_mut()
-            .submit(self.client, token, &operation)
-        {
-            return Err(Refused::Full);
-        }
-        self.in_flight += 1;
         self.note(&operation);
         Ok(())
+    }
+
+    fn take(
+        &mut self,
+        token: u64,
+        key: &[u8],
+        value: &[u8],
+        kind: Kind,
+        expected: Version,
+    ) -> bool {
+        let demand = Demand {
+            kind,
+            key,
+            value,
+            expected,
+        };
+        if self.in_flight == IN_FLIGHT_MAX
+            || !self.house.borrow_mut().submit(self.client, token, &demand)
+        {
+            return false;
+        }
+        self.in_flight += 1;
+        true
     }
 
     #[inline]
@@ -121,14 +144,11 @@ impl Core {
 
     /// One operation to its end.
     async fn call(&mut self, operation: Operation<'_>) -> Result<Kept> {
-        check(&operation, self.value_bytes_max)?;
+        let demand = Demand::from(operation);
+        check(&demand, self.value_bytes_max)?;
         self.call += 1;
         let call = self.call;
-        while !self
-            .house
-            .borrow_mut()
-            .submit(self.caller, call, &operation)
-        {
+        while !self.house.borrow_mut().submit(self.caller, call, &demand) {
             self.poll_calls(call);
             yield_now().await;
         }

@@ -22,7 +22,7 @@ use crate::constants::KEY_BYTES_MAX;
 use crate::engine::{HandleLanes, Shared};
 use crate::error::{Error, Result};
 use crate::kept::Kept;
-use crate::operation::{Answer, Operation, Version};
+use crate::operation::{Answer, Demand, Operation, Version};
 use crate::recorder::{Recorder, Tap};
 use crate::shard::Mark;
 
@@ -54,20 +54,20 @@ impl From<Error> for Refused {
 
 /// Checks the limits that every client must keep.
 #[inline]
-pub(crate) fn check(operation: &Operation<'_>, value_bytes_max: usize) -> Result<()> {
-    let key_fits = operation.key().len().wrapping_sub(1) < KEY_BYTES_MAX;
-    if key_fits && operation.value().len() <= value_bytes_max {
+pub(crate) fn check(demand: &Demand<'_>, value_bytes_max: usize) -> Result<()> {
+    let key_fits = demand.key.len().wrapping_sub(1) < KEY_BYTES_MAX;
+    if key_fits && demand.value.len() <= value_bytes_max {
         return Ok(());
     }
-    Err(refusal(operation, value_bytes_max))
+    Err(refusal(demand, value_bytes_max))
 }
 
 #[cold]
-fn refusal(operation: &Operation<'_>, value_bytes_max: usize) -> Error {
-    match operation.key().len() {
+fn refusal(demand: &Demand<'_>, value_bytes_max: usize) -> Error {
+    match demand.key.len() {
         0 => Error::KeyEmpty { max: KEY_BYTES_MAX },
         1..=KEY_BYTES_MAX => Error::ValueTooLong {
-            bytes: operation.value().len(),
+            bytes: demand.value.len(),
             max: value_bytes_max,
         },
         bytes => Error::KeyTooLong {
@@ -151,11 +151,12 @@ impl Handle {
         token: u64,
         operation: &Operation<'_>,
     ) -> std::result::Result<(), Refused> {
-        check(operation, self.shared.sizes.value_bytes_max)?;
+        let demand = Demand::from(*operation);
+        check(&demand, self.shared.sizes.value_bytes_max)?;
         if self.shared.life.is_closing() {
             return Err(Error::Closed.into());
         }
-        let hash = self.shared.hasher.hash(operation.key());
+        let hash = self.shared.hasher.hash(demand.key);
         let shards = u16::try_from(self.shared.posts.len()).unwrap_or(u16::MAX);
         let shard = usize::from(hash.shard(shards));
         let Some(lanes) = &mut self.lanes else {
@@ -163,7 +164,7 @@ impl Handle {
         };
         let timed = self.sampler.is_due();
         let client = (client, Mark::timed(timed));
-        if !lanes.lanes[shard].send(token, client, hash.index, operation) {
+        if !lanes.lanes[shard].send(token, client, hash.index, &demand) {
             return Err(Refused::Full);
         }
         self.sampler.sent(timed);

@@ -15,7 +15,7 @@ use crate::constants::BATCH_MAX;
 use crate::exits::{Exits, LaneExit, OWN, OwnExit, Turn, lane_id};
 use crate::figures::CoreFigures;
 use crate::lane::{LaneClient, LaneServer};
-use crate::operation::{Answer, Operation};
+use crate::operation::{Answer, Demand};
 use crate::order::Door;
 use crate::routing::Hasher128;
 use crate::shard::{Mark, Request, Shard};
@@ -132,14 +132,14 @@ impl House {
 
     /// Takes a request of a client on this core; false if it must poll first.
     #[inline]
-    pub(crate) fn submit(&mut self, client: u8, token: u64, operation: &Operation<'_>) -> bool {
-        let hash = self.hasher.hash(operation.key());
+    pub(crate) fn submit(&mut self, client: u8, token: u64, demand: &Demand<'_>) -> bool {
+        let hash = self.hasher.hash(demand.key);
         let shard = hash.shard(self.shards);
         let timed = self.exits.sampler.is_due();
         let client = (client, Mark::timed(timed));
         if shard == self.own {
             self.shard.prefetch(hash.index);
-            let staged = self.staged.stage(client, token, hash.index, operation);
+            let staged = self.staged.stage(client, token, hash.index, demand);
             if staged {
                 self.exits.sampler.sent(timed);
             }
@@ -149,7 +149,7 @@ impl House {
         let Some((lane, door, number)) = &mut self.clients[place] else {
             return false;
         };
-        if !lane.send(token, client, hash.index, operation) {
+        if !lane.send(token, client, hash.index, demand) {
             if lane.publish() {
                 door.bell.ring(*number);
                 let sent = std::mem::take(&mut self.unpublished[place]);
@@ -314,7 +314,7 @@ impl House {
             batch[count].write(Request {
                 hash: received.hash,
                 token: u64::from(received.slot),
-                operation: received.operation,
+                demand: received.demand,
             });
             cursors[count].write(cursor);
             count += 1;

@@ -108,7 +108,7 @@ impl BareShard {
             let empty = Request {
                 hash: self.hasher.hash(&[]).index,
                 token: 0,
-                operation: Operation::Get { key: &[] },
+                demand: Operation::Get { key: &[] }.into(),
             };
             let mut requests = [empty; BATCH];
             for ((request, operation), token) in requests.iter_mut().zip(batch).zip(first..) {
@@ -117,7 +117,7 @@ impl BareShard {
                 *request = Request {
                     hash,
                     token,
-                    operation: *operation,
+                    demand: (*operation).into(),
                 };
             }
             first += batch.len() as u64;
@@ -167,7 +167,7 @@ impl BareLane {
         for (operation, token) in operations.iter().zip(0..) {
             let hash = self.hasher.hash(operation.key()).index;
             let client = (0, Mark::NONE);
-            if !self.client.send(token, client, hash, operation) {
+            if !self.client.send(token, client, hash, &(*operation).into()) {
                 return false;
             }
         }

@@ -66,6 +66,45 @@ impl<'a> Operation<'a> {
     }
 }
 
+/// The kind of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Get = 0,
+    Put = 1,
+    Delete = 2,
+    Swap = 3,
+}
+
+/// An operation whose parts lie in the same places whatever its kind, so that only what depends on the kind branches on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) key: &'a [u8],
+    /// Empty where the kind has none.
+    pub(crate) value: &'a [u8],
+    /// What a swap expects; `0` otherwise.
+    pub(crate) expected: Version,
+}
+
+impl<'a> From<Operation<'a>> for Demand<'a> {
+    #[inline]
+    fn from(operation: Operation<'a>) -> Self {
+        let (kind, expected) = match operation {
+            Operation::Get { .. } => (Kind::Get, 0),
+            Operation::Put { .. } => (Kind::Put, 0),
+            Operation::Delete { .. } => (Kind::Delete, 0),
+            Operation::CompareAndSwap { expected, .. } => (Kind::Swap, expected),
+        };
+        Self {
+            kind,
+            key: operation.key(),
+            value: operation.value(),
+            expected,
+        }
+    }
+}
+
 /// The answer to one [`Operation`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {

@@ -5,7 +5,7 @@
 use std::slice;
 
 use crate::bytes::copy_to;
-use crate::operation::Operation;
+use crate::operation::Demand;
 use crate::routing::IndexHash;
 use crate::shard::{Mark, Request};
 
@@ -58,9 +58,9 @@ impl Staging {
         client: (u8, Mark),
         token: u64,
         hash: IndexHash,
-        operation: &Operation<'_>,
+        demand: &Demand<'_>,
     ) -> bool {
-        let (key, value) = (operation.key(), operation.value());
+        let Demand { key, value, .. } = *demand;
         let bytes = key.len() + value.len();
         if self.requests.len() == self.requests.capacity()
             || (bytes > self.room.capacity() - self.used && !self.make_room(bytes))
@@ -77,20 +77,15 @@ impl Staging {
             )
         };
         self.used += bytes;
-        let operation = match *operation {
-            Operation::Get { .. } => Operation::Get { key },
-            Operation::Put { .. } => Operation::Put { key, value },
-            Operation::Delete { .. } => Operation::Delete { key },
-            Operation::CompareAndSwap { expected, .. } => Operation::CompareAndSwap {
-                key,
-                value,
-                expected,
-            },
-        };
         self.requests.push(Request {
             hash,
             token,
-            operation,
+            demand: Demand {
+                kind: demand.kind,
+                key,
+                value,
+                expected: demand.expected,
+            },
         });
         let end = self.requests.len();
         match self.runs.last_mut() {

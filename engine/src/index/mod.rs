@@ -56,21 +56,7 @@ pub(crate) struct NoSegment;
 
 /// Names one slot until the next insertion or removal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Position {
-    segment: u32,
-    slot: u32,
-}
-
-impl Position {
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "a segment has 2048 slots")]
-    fn new(segment: u32, place: usize) -> Self {
-        Self {
-            segment,
-            slot: place as u32,
-        }
-    }
-}
+pub(crate) struct Position(NonNull<Slot>);
 
 #[derive(Clone, Debug)]
 struct Group {
@@ -220,12 +206,9 @@ impl Index {
     /// The slots that may stand for a hash, so many buckets past its home and further.
     #[inline]
     fn candidates_from(&self, hash: IndexHash, displacement: usize) -> Candidates<'_> {
-        let number = self.segment_of(hash);
-        let home = Self::home_of(hash);
         let mut candidates = Candidates {
-            segment: self.segment(number),
-            number,
-            home,
+            segment: self.segment(self.segment_of(hash)),
+            home: Self::home_of(hash),
             displacement,
             tag: tag_of(hash),
             found: 0,
@@ -238,23 +221,28 @@ impl Index {
     /// The first slot that may stand for a hash, and how many buckets were looked at.
     #[inline]
     pub(crate) fn first(&self, hash: IndexHash) -> (Option<(Position, Slot)>, u64) {
-        let number = self.segment_of(hash);
-        let segment = self.segment(number);
+        let segment = self.segment(self.segment_of(hash));
         let home = Self::home_of(hash);
-        let (found, full) = segment.search(home, Slot::pattern(tag_of(hash), 0));
+        let found = segment.having(home, Slot::pattern(tag_of(hash), 0));
         if found != 0 {
             let place = home * SLOTS_A_BUCKET + found.trailing_zeros() as usize;
-            (Some((Position::new(number, place), segment.slot(place))), 1)
-        } else if full {
-            self.first_past_home(hash)
+            let (position, slot) = (Position(segment.position(place)), segment.slot(place));
+            if !slot.is_empty() {
+                return (Some((position, slot)), 1);
+            }
+            // Of tag 0, which empty slots have too.
+            return self.first_from(hash, 0);
+        }
+        if segment.empty(home) == 0 {
+            self.first_from(hash, 1)
         } else {
             (None, 1)
         }
     }
 
     #[inline(never)]
-    fn first_past_home(&self, hash: IndexHash) -> (Option<(Position, Slot)>, u64) {
-        let mut candidates = self.candidates_from(hash, 1);
+    fn first_from(&self, hash: IndexHash, displacement: usize) -> (Option<(Position, Slot)>, u64) {
+        let mut candidates = self.candidates_from(hash, displacement);
         let first = candidates.next();
         (first, candidates.buckets())
     }
@@ -270,16 +258,17 @@ impl Index {
     /// The slot at a position.
     #[inline]
     pub(crate) fn slot(&self, position: Position) -> Slot {
-        self.segment(position.segment).slot(position.slot as usize)
+        // SAFETY: a position is a place in one of the segments, which stay for good; the shard's thread alone gets here.
+        unsafe { position.0.read() }
     }
 
     /// Points a slot at another place.
     #[inline]
     pub(crate) fn replace(&mut self, position: Position, class: SizeClass, address: Address) {
-        let segment = &mut self.segments[position.segment as usize];
-        let slot = segment.slot(position.slot as usize);
+        let slot = self.slot(position);
         debug_assert!(!slot.is_empty());
-        segment.set(position.slot as usize, slot.with_place(class, address));
+        // SAFETY: as in `slot`.
+        unsafe { position.0.write(slot.with_place(class, address)) };
     }
 
     /// Adds a slot, growing if need be.
@@ -321,10 +310,12 @@ impl Index {
         group.count == 4 && group.depth == DEPTH_MAX
     }
 
-    /// Removes a slot and shifts back those that may move.
-    pub(crate) fn remove(&mut self, position: Position) {
-        self.segments[position.segment as usize].remove(position.slot as usize);
-        self.groups[self.group_of[position.segment as usize] as usize].keys -= 1;
+    /// Removes a slot of a hash and shifts back those that may move.
+    pub(crate) fn remove(&mut self, hash: IndexHash, position: Position) {
+        let number = self.segment_of(hash) as usize;
+        let segment = &mut self.segments[number];
+        segment.remove(segment.place_at(position.0));
+        self.groups[self.group_of[number] as usize].keys -= 1;
         self.keys -= 1;
     }
 
@@ -508,7 +499,6 @@ impl Index {
 #[derive(Debug)]
 pub(crate) struct Candidates<'a> {
     segment: &'a Segment,
-    number: u32,
     home: usize,
     displacement: usize,
     tag: u16,
@@ -551,7 +541,10 @@ impl Iterator for Candidates<'_> {
         self.found &= self.found - 1;
         let bucket = (self.home + self.displacement) % BUCKETS;
         let place = bucket * SLOTS_A_BUCKET + within as usize;
-        Some((Position::new(self.number, place), self.segment.slot(place)))
+        Some((
+            Position(self.segment.position(place)),
+            self.segment.slot(place),
+        ))
     }
 }
 

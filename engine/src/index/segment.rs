@@ -2,6 +2,11 @@
 
 #![allow(unsafe_code)] // the slots lie in the shard's arena
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{
+    __m128i, _mm_castps_si128, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_load_si128, _mm_movemask_ps,
+    _mm_or_si128, _mm_set1_epi32, _mm_setzero_si128, _mm_shuffle_ps, _mm_srli_epi32,
+};
 use std::ptr::{self, NonNull};
 
 use super::slot::{DISPLACEMENT_MAX, DISPLACEMENT_SHIFT, Slot};
@@ -35,6 +40,22 @@ impl Segment {
         unsafe { self.0.add(place).read() }
     }
 
+    /// Where a slot lies.
+    #[inline]
+    pub(super) fn position(&self, place: usize) -> NonNull<Slot> {
+        debug_assert!(place < BUCKETS * SLOTS_A_BUCKET);
+        // SAFETY: as in `slot`.
+        unsafe { self.0.add(place) }
+    }
+
+    /// Which slot lies there.
+    #[inline]
+    pub(super) fn place_at(&self, position: NonNull<Slot>) -> usize {
+        let place = (position.addr().get() - self.0.addr().get()) / size_of::<Slot>();
+        debug_assert!(place < BUCKETS * SLOTS_A_BUCKET);
+        place
+    }
+
     #[inline]
     pub(super) fn set(&mut self, place: usize, slot: Slot) {
         debug_assert!(place < BUCKETS * SLOTS_A_BUCKET);
@@ -50,71 +71,82 @@ impl Segment {
     /// The slots of a bucket that match, a bit each, and whether the bucket is full.
     #[inline]
     pub(super) fn search(&self, bucket: usize, pattern: u64) -> (u32, bool) {
-        let (found, empty) = self.look(bucket, pattern);
+        let empty = self.empty(bucket);
         // An empty slot has the pattern of tag 0 at its home.
-        (found & !empty, empty == 0)
+        (self.having(bucket, pattern) & !empty, empty == 0)
     }
 
-    /// The slots of a bucket whose upper bits are the pattern, and those that are empty, a bit each.
+    /// The lower and the upper halves of a bucket's slots, four at a time.
     ///
     /// Source: every x86-64 has SSE2, so nothing is detected; 64-bit compares came later, so halves are compared.
     #[cfg(target_arch = "x86_64")]
     #[inline]
-    fn look(&self, bucket: usize, pattern: u64) -> (u32, u32) {
-        use std::arch::x86_64::{
-            __m128i, _mm_castps_si128, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_load_si128,
-            _mm_movemask_ps, _mm_or_si128, _mm_set1_epi32, _mm_setzero_si128, _mm_shuffle_ps,
-            _mm_srli_epi32,
-        };
-        const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
+    fn halves(&self, bucket: usize) -> [(__m128i, __m128i); 2] {
         debug_assert!(bucket < BUCKETS);
         let line = self.bucket_pointer(bucket).cast::<__m128i>();
+        [0, 2].map(|place| {
+            // SAFETY: a bucket is four aligned vectors of memory that `new` was promised; SSE2 is part of the target.
+            unsafe {
+                let one = _mm_castsi128_ps(_mm_load_si128(line.add(place)));
+                let two = _mm_castsi128_ps(_mm_load_si128(line.add(place + 1)));
+                (
+                    _mm_castps_si128(_mm_shuffle_ps::<0b10_00_10_00>(one, two)),
+                    _mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(one, two)),
+                )
+            }
+        })
+    }
+
+    /// The slots of a bucket whose upper bits are the pattern, a bit each; the empty slot's may be.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(super) fn having(&self, bucket: usize, pattern: u64) -> u32 {
+        const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
         #[expect(clippy::cast_possible_truncation, reason = "a pattern has 20 bits")]
         let pattern = (pattern as u32).cast_signed();
-        let (mut found, mut empty) = (0, 0);
-        for half in 0..2 {
-            // SAFETY: a bucket is four aligned vectors of memory that `new` was promised.
-            let (one, two) = unsafe {
-                (
-                    _mm_load_si128(line.add(half * 2)),
-                    _mm_load_si128(line.add(half * 2 + 1)),
-                )
-            };
+        let [first, last] = self.halves(bucket).map(|(_, high)| {
             // SAFETY: SSE2 is part of the target.
-            let (matching, zero) = unsafe {
-                let (one, two) = (_mm_castsi128_ps(one), _mm_castsi128_ps(two));
-                let low = _mm_castps_si128(_mm_shuffle_ps::<0b10_00_10_00>(one, two));
-                let high = _mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(one, two));
+            unsafe {
                 let upper = _mm_srli_epi32::<HIGH_SHIFT>(high);
-                let matching = _mm_cmpeq_epi32(upper, _mm_set1_epi32(pattern));
+                let equal = _mm_cmpeq_epi32(upper, _mm_set1_epi32(pattern));
+                _mm_movemask_ps(_mm_castsi128_ps(equal)).cast_unsigned()
+            }
+        });
+        first | last << 4
+    }
+
+    /// The empty slots of a bucket, a bit each.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(super) fn empty(&self, bucket: usize) -> u32 {
+        let [first, last] = self.halves(bucket).map(|(low, high)| {
+            // SAFETY: SSE2 is part of the target.
+            unsafe {
                 let zero = _mm_cmpeq_epi32(_mm_or_si128(low, high), _mm_setzero_si128());
-                (
-                    _mm_movemask_ps(_mm_castsi128_ps(matching)),
-                    _mm_movemask_ps(_mm_castsi128_ps(zero)),
-                )
-            };
-            found |= matching.cast_unsigned() << (half * 4);
-            empty |= zero.cast_unsigned() << (half * 4);
-        }
-        (found, empty)
+                _mm_movemask_ps(_mm_castsi128_ps(zero)).cast_unsigned()
+            }
+        });
+        first | last << 4
     }
 
     #[cfg(not(target_arch = "x86_64"))]
     #[inline]
-    fn look(&self, bucket: usize, pattern: u64) -> (u32, u32) {
-        self.look_portably(bucket, pattern)
+    pub(super) fn having(&self, bucket: usize, pattern: u64) -> u32 {
+        self.those(bucket, |slot| slot.has(pattern))
     }
 
-    /// As [`Segment::look`], one slot after the other.
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline]
+    pub(super) fn empty(&self, bucket: usize) -> u32 {
+        self.those(bucket, Slot::is_empty)
+    }
+
+    /// The slots of a bucket that are such, a bit each, one after the other.
     #[cfg(any(test, not(target_arch = "x86_64")))]
-    fn look_portably(&self, bucket: usize, pattern: u64) -> (u32, u32) {
-        let (mut found, mut empty) = (0, 0);
-        for within in 0..SLOTS_A_BUCKET {
-            let slot = self.slot(bucket * SLOTS_A_BUCKET + within);
-            found |= u32::from(slot.has(pattern)) << within;
-            empty |= u32::from(slot.is_empty()) << within;
-        }
-        (found, empty)
+    fn those(&self, bucket: usize, such: impl Fn(Slot) -> bool) -> u32 {
+        (0..SLOTS_A_BUCKET)
+            .map(|within| u32::from(such(self.slot(bucket * SLOTS_A_BUCKET + within))) << within)
+            .sum()
     }
 
     /// Puts a slot into the first bucket from its home on that has room; false if none within reach has.
@@ -127,7 +159,7 @@ impl Segment {
     ) -> bool {
         for displacement in 0..=DISPLACEMENT_MAX {
             let bucket = (home + displacement) % BUCKETS;
-            let (_, empty) = self.look(bucket, 0);
+            let empty = self.empty(bucket);
             if empty != 0 {
                 let place = bucket * SLOTS_A_BUCKET + empty.trailing_zeros() as usize;
                 self.set(place, Slot::new(tag, displacement, class, address));
@@ -142,7 +174,7 @@ impl Segment {
         let mut hole = place;
         loop {
             let bucket = hole / SLOTS_A_BUCKET;
-            let (_, empty) = self.look(bucket, 0);
+            let empty = self.empty(bucket);
             let was_full = empty == 0;
             self.set(hole, Slot::EMPTY);
             if !was_full {
@@ -250,7 +282,8 @@ mod tests {
             }
             segment.set(bucket * SLOTS_A_BUCKET + 3, Slot(any_word));
             for pattern in [Slot::pattern(tag, displacement), any_word >> DISPLACEMENT_SHIFT] {
-                prop_assert_eq!(segment.look(bucket, pattern), segment.look_portably(bucket, pattern));
+                prop_assert_eq!(segment.having(bucket, pattern), segment.those(bucket, |slot| slot.has(pattern)));
+                prop_assert_eq!(segment.empty(bucket), segment.those(bucket, Slot::is_empty));
             }
         }
     }

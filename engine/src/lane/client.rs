@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use super::Shared;
-use super::message::{AnswerKind, AnswerMeta, RequestKind, RequestMeta};
+use super::message::{AnswerKind, AnswerMeta, RequestMeta};
 use super::pocket::Pocket;
 use crate::bytes::copy;
 use crate::error::Error;
-use crate::operation::{Answer, Operation};
+use crate::operation::{Answer, Demand, Kind};
 use crate::ring::{Consumer, Message, Producer};
 use crate::routing::IndexHash;
 use crate::shard::Mark;
@@ -70,24 +70,12 @@ impl LaneClient {
         token: u64,
         (client, mark): (u8, Mark),
         hash: IndexHash,
-        operation: &Operation<'_>,
+        demand: &Demand<'_>,
     ) -> bool {
         let Some(&slot) = self.free.last() else {
             return false;
         };
-        let key = operation.key();
-        let sent = match *operation {
-            Operation::Get { .. } => self.put_in(slot, RequestKind::Get, key, &[], hash, None),
-            Operation::Delete { .. } => {
-                self.put_in(slot, RequestKind::Delete, key, &[], hash, None)
-            }
-            Operation::Put { value, .. } => {
-                self.put_in(slot, RequestKind::Put, key, value, hash, None)
-            }
-            Operation::CompareAndSwap {
-                value, expected, ..
-            } => self.put_in(slot, RequestKind::Swap, key, value, hash, Some(expected)),
-        };
+        let sent = self.put_in(slot, hash, demand);
         if sent {
             self.free.pop();
             self.outstanding[usize::from(slot)] = Outstanding {
@@ -100,15 +88,14 @@ impl LaneClient {
     }
 
     #[inline]
-    fn put_in(
-        &mut self,
-        slot: u16,
-        kind: RequestKind,
-        key: &[u8],
-        value: &[u8],
-        hash: IndexHash,
-        expected: Option<u64>,
-    ) -> bool {
+    fn put_in(&mut self, slot: u16, hash: IndexHash, demand: &Demand<'_>) -> bool {
+        let Demand {
+            kind,
+            key,
+            value,
+            expected,
+        } = *demand;
+        let expected = (kind == Kind::Swap).then_some(expected);
         let head = WORD + if expected.is_some() { WORD } else { 0 } + key.len();
         let long = value.len() > self.inline_max;
         let inline = if long { &[] } else { value };

@@ -12,6 +12,7 @@
 use std::fmt;
 
 use crate::constants::KEY_BYTES_MAX;
+use crate::operation::Kind;
 
 const SLOT_SHIFT: u32 = 16;
 const KEY_SHIFT: u32 = 5;
@@ -32,7 +33,7 @@ impl RequestMeta {
         clippy::cast_possible_truncation,
         reason = "a key has 1024 bytes at most"
     )]
-    pub(super) fn new(slot: u16, key_bytes: usize, kind: RequestKind, pocket: bool) -> Self {
+    pub(super) fn new(slot: u16, key_bytes: usize, kind: Kind, pocket: bool) -> Self {
         debug_assert!(key_bytes <= KEY_BYTES_MAX);
         let pocket = if pocket { POCKET } else { 0 };
         let key_bytes = (key_bytes as u32) << KEY_SHIFT;
@@ -50,12 +51,12 @@ impl RequestMeta {
     }
 
     #[inline]
-    pub(super) fn kind(self) -> RequestKind {
+    pub(super) fn kind(self) -> Kind {
         match self.0 & KIND {
-            0 => RequestKind::Get,
-            1 => RequestKind::Put,
-            2 => RequestKind::Delete,
-            _ => RequestKind::Swap,
+            0 => Kind::Get,
+            1 => Kind::Put,
+            2 => Kind::Delete,
+            _ => Kind::Swap,
         }
     }
 
@@ -74,15 +75,6 @@ impl fmt::Debug for RequestMeta {
             .field("pocket", &self.is_in_pocket())
             .finish()
     }
-}
-
-/// What is asked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RequestKind {
-    Get = 0,
-    Put = 1,
-    Delete = 2,
-    Swap = 3,
 }
 
 /// Of an answer.

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use super::Shared;
-use super::message::{AnswerKind, AnswerMeta, RequestKind, RequestMeta};
+use super::message::{AnswerKind, AnswerMeta, RequestMeta};
 use crate::kept::Kept;
-use crate::operation::{Answer, Operation};
+use crate::operation::{Answer, Demand, Kind};
 use crate::ring::{Consumer, Message, Producer};
 use crate::routing::IndexHash;
 
@@ -18,7 +18,7 @@ pub(crate) struct Received<'a> {
     /// The place that its answer names.
     pub(crate) slot: u16,
     pub(crate) hash: IndexHash,
-    pub(crate) operation: Operation<'a>,
+    pub(crate) demand: Demand<'a>,
     /// Its value lies in the pocket.
     pub(crate) pocket: bool,
     /// The cursor after it.
@@ -69,7 +69,7 @@ impl LaneServer {
         let pocket = meta.is_in_pocket();
         let (hash, mut rest) = Self::word(payload);
         let mut expected = 0;
-        if meta.kind() == RequestKind::Swap {
+        if meta.kind() == Kind::Swap {
             (expected, rest) = Self::word(rest);
         }
         let (key, inline) = rest.split_at(meta.key_bytes());
@@ -79,20 +79,15 @@ impl LaneServer {
         } else {
             inline
         };
-        let operation = match meta.kind() {
-            RequestKind::Get => Operation::Get { key },
-            RequestKind::Put => Operation::Put { key, value },
-            RequestKind::Delete => Operation::Delete { key },
-            RequestKind::Swap => Operation::CompareAndSwap {
-                key,
-                expected,
-                value,
-            },
-        };
         Some(Received {
             slot: meta.slot(),
             hash: IndexHash(hash),
-            operation,
+            demand: Demand {
+                kind: meta.kind(),
+                key,
+                value,
+                expected,
+            },
             pocket,
             after,
         })

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::operation::{Answer, Operation};
+use crate::operation::{Answer, Demand, Operation};
 use crate::routing::IndexHash;
 use crate::shard::Mark;
 
@@ -54,8 +54,8 @@ proptest! {
                         _ => Operation::CompareAndSwap { key: &key, expected: token * 3, value: &value },
                     };
                     let mark = Mark::timed(fill % 2 == 0);
-                    if client.send(token, (fill, mark), IndexHash(token * 7), &operation) {
-                        sent.insert(token * 7, (format!("{operation:?}"), token));
+                    if client.send(token, (fill, mark), IndexHash(token * 7), &operation.into()) {
+                        sent.insert(token * 7, (format!("{:?}", Demand::from(operation)), token));
                         expected.insert(token, ((fill, mark), String::new()));
                     }
                     client.publish();
@@ -63,8 +63,8 @@ proptest! {
                     // SAFETY: each is released after it was looked at.
                     while let Some(received) = unsafe { server.peek(cursor) } {
                         cursor = received.after;
-                        let (operation, token) = &sent[&received.hash.0];
-                        prop_assert_eq!(&format!("{:?}", received.operation), operation);
+                        let (demand, token) = &sent[&received.hash.0];
+                        prop_assert_eq!(&format!("{:?}", received.demand), demand);
                         prop_assert!(waiting.iter().all(|&(slot, _)| slot != received.slot));
                         waiting.push((received.slot, *token));
                         if received.pocket {
@@ -123,9 +123,9 @@ fn requests_beyond_the_table_are_refused() {
     let operation = Operation::Get { key: b"k" };
     let room = outstanding_max(RING_BYTES);
     for token in 0..room as u64 {
-        assert!(client.send(token, (0, Mark::NONE), IndexHash(1), &operation));
+        assert!(client.send(token, (0, Mark::NONE), IndexHash(1), &operation.into()));
     }
-    assert!(!client.send(0, (0, Mark::NONE), IndexHash(1), &operation));
+    assert!(!client.send(0, (0, Mark::NONE), IndexHash(1), &operation.into()));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn what_a_stopped_shard_left_is_handed_back() {
     let (mut client, server) = lane(RING_BYTES, None);
     for token in 5..8 {
         let operation = Operation::Get { key: b"key" };
-        assert!(client.send(token, (3, Mark::NONE), IndexHash(1), &operation));
+        assert!(client.send(token, (3, Mark::NONE), IndexHash(1), &operation.into()));
     }
     client.publish();
     drop(server);

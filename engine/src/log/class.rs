@@ -36,6 +36,9 @@ const _: () = assert!(UNITS[8] == 8 && UNITS[9] == 9 && UNITS[16] == 16 && UNITS
 const _: () = assert!(UNITS[63] as u32 == CLASS_UNITS_MAX);
 
 impl SizeClass {
+    /// Classes there are.
+    pub(crate) const COUNT: usize = 64;
+
     /// The class of a record of this many units.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a class has 6 bits")]
@@ -54,11 +57,17 @@ impl SizeClass {
 
     /// The length that the class stands for; `None` for a record longer than any class.
     #[inline]
-    pub(crate) fn units(self) -> Option<u32> {
-        match UNITS[self.0 as usize & 63] {
+    pub(crate) const fn units(self) -> Option<u32> {
+        match UNITS[self.place()] {
             0 => None,
-            units => Some(u32::from(units)),
+            units => Some(units as u32),
         }
+    }
+
+    /// The class as a place in a table of all.
+    #[inline]
+    pub(crate) const fn place(self) -> usize {
+        self.0 as usize % Self::COUNT
     }
 
     /// The 6 bits.
@@ -69,7 +78,7 @@ impl SizeClass {
 
     /// The class of 6 bits.
     #[inline]
-    pub(crate) fn from_raw(raw: u64) -> Self {
+    pub(crate) const fn from_raw(raw: u64) -> Self {
         Self((raw & 63) as u8)
     }
 }

@@ -4,12 +4,13 @@ use farcore_rdma::{Completion, Endpoint, LocalSlice, PostError, Status, Work, Wo
 
 use super::extents::Queue;
 use super::far::LOST;
-use super::flight::{FlightState, ParkedKind};
+use super::flight::FlightState;
 use super::request::Answers;
 use super::{COMPLETIONS, Errand, Shard};
 use crate::constants::{UNIT, UNIT_BYTES};
 use crate::log::record::units_for;
 use crate::log::{Address, SizeClass};
+use crate::operation::Kind;
 
 /// What came of posting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,7 +149,7 @@ impl<E: Endpoint> Shard<E> {
             Some(first) => (first.kind, first.key_bytes as usize),
             None => return,
         };
-        let whole = whole || matches!(kind, ParkedKind::Get | ParkedKind::Swap(_));
+        let whole = whole || matches!(kind, Kind::Get | Kind::Swap);
         let head_units = units_for(key_bytes, 0);
         let entry = self.flights.get(flight);
         // A record too long for a class says its length in its header, which an earlier READ has brought.

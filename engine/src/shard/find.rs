@@ -11,15 +11,40 @@ use super::stream::{Located, Place};
 use crate::bytes::equal;
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::index::{Position, Slot};
-use crate::log::Address;
 use crate::log::record::{self, LocalRecord, RecordHeader};
-use crate::operation::Operation;
+use crate::log::{Address, SizeClass};
+use crate::operation::Kind;
 use crate::routing::IndexHash;
 
 /// Units of a record that are asked for ahead, at most: the processor fetches the rest of a long one by itself.
 const UNITS_AHEAD: u32 = 12;
+/// The same of a record that is to be deleted: its header and its key.
+const UNITS_AHEAD_OF_DELETE: u32 = 2;
 /// Cache lines that they lie in, at most.
 const LINES_AHEAD: usize = UNITS_AHEAD as usize * UNIT_BYTES / LINE_BYTES + 1;
+
+/// From a record's first byte to the last that is asked for ahead, by class, for those who need the value and for those who do
+/// not.
+static BYTES_AHEAD: [[u8; SizeClass::COUNT]; 2] =
+    [bytes_ahead(UNITS_AHEAD), bytes_ahead(UNITS_AHEAD_OF_DELETE)];
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the last of 12 units ends before 192"
+)]
+const fn bytes_ahead(most: u32) -> [u8; SizeClass::COUNT] {
+    let mut bytes = [0; SizeClass::COUNT];
+    let mut class = 0;
+    while class < SizeClass::COUNT {
+        let units = match SizeClass::from_raw(class as u64).units() {
+            Some(units) if units < most => units,
+            _ => most,
+        };
+        bytes[class] = (units as usize * UNIT_BYTES - 1) as u8;
+        class += 1;
+    }
+    bytes
+}
 
 /// What looking ahead has found, while the record's cache lines were asked for.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +53,8 @@ pub(super) enum Hint {
     None,
     /// No slot may stand for the key.
     Absent,
-    /// The first slot that may.
-    Slot(Position, Slot),
+    /// The first slot that may, and where its record is.
+    Slot(Position, Slot, Framed),
 }
 
 /// What a hint comes to when its request is served.
@@ -47,9 +72,26 @@ pub(super) enum Hinted {
 pub(super) struct Local {
     pub(super) position: Position,
     pub(super) slot: Slot,
-    /// The frame.
+    /// Where the record is.
     pub(super) framed: Framed,
     pub(super) record: LocalRecord,
+}
+
+impl Local {
+    /// The record that a slot leads to.
+    ///
+    /// # Safety
+    /// As [`LocalRecord::at`], for the place in a frame that the slot's address names.
+    #[inline]
+    unsafe fn new(position: Position, slot: Slot, framed: Framed) -> Self {
+        Self {
+            position,
+            slot,
+            framed,
+            // SAFETY: by this function's contract.
+            record: unsafe { LocalRecord::at(framed.pointer()) },
+        }
+    }
 }
 
 /// What is known about the far records that a request may mean.
@@ -91,6 +133,14 @@ impl Inserted {
     }
 }
 
+/// What a batch that is being served was looked ahead with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) inserted: Inserted,
+    /// How often pages had come or gone when it began.
+    pub(super) moves: u64,
+}
+
 /// A far record, read and found to hold the request's key.
 #[derive(Clone, Copy)]
 pub(super) struct Confirmed<'a> {
@@ -130,39 +180,32 @@ impl<E: Endpoint> Shard<E> {
         };
         let framed = self.framed_of(slot.address());
         if !framed.is_far() {
-            let pointer = self.pointer_in(framed, slot.address());
-            let units = match request.operation {
-                Operation::Delete { .. } => 2,
-                _ => slot.class().units().unwrap_or(u32::MAX).min(UNITS_AHEAD),
-            };
-            let last = pointer.wrapping_add(units as usize * UNIT_BYTES - 1);
+            let pointer = framed.pointer();
+            // A delete needs header and key only.
+            let ahead = &BYTES_AHEAD[usize::from(request.demand.kind == Kind::Delete)];
+            let last = pointer.wrapping_add(usize::from(ahead[slot.class().place()]));
             // Without a branch on the length, which nothing can predict: a line asked for twice costs nothing.
             for line in 0..LINES_AHEAD {
                 record::prefetch(pointer.wrapping_add(line * LINE_BYTES).min(last));
             }
         }
-        Hint::Slot(position, slot)
+        Hint::Slot(position, slot, framed)
     }
 
     /// The record of a key where looking ahead has found it, if it is still there.
     #[inline(always)]
     pub(super) fn hinted(&self, hash: IndexHash, key: &[u8], hint: Hint) -> Hinted {
         match hint {
-            Hint::Absent if !self.inserted.may_hold(hash) => Hinted::Absent,
-            Hint::Slot(position, slot) if self.index.slot(position) == slot => {
-                let framed = self.framed_of(slot.address());
-                if framed.is_far() {
-                    return Hinted::Unknown;
-                }
-                // SAFETY: a slot's address names a whole record in its page's frame.
-                let record = unsafe { LocalRecord::at(self.pointer_in(framed, slot.address())) };
-                if equal(record.key(), key) {
-                    Hinted::Local(Local {
-                        position,
-                        slot,
-                        framed,
-                        record,
-                    })
+            Hint::Absent if !self.seen.inserted.may_hold(hash) => Hinted::Absent,
+            Hint::Slot(position, slot, framed)
+                if self.index.slot(position) == slot
+                    && self.pages.moves() == self.seen.moves
+                    && !framed.is_far() =>
+            {
+                // SAFETY: a slot's address names a whole record in its page's frame, and no page has come or gone since.
+                let local = unsafe { Local::new(position, slot, framed) };
+                if equal(local.record.key(), key) {
+                    Hinted::Local(local)
                 } else {
                     Hinted::Unknown
                 }
@@ -195,14 +238,9 @@ impl<E: Endpoint> Shard<E> {
                 continue;
             }
             // SAFETY: a slot's address names a whole record in its page's frame.
-            let record = unsafe { LocalRecord::at(self.pointer_in(framed, address)) };
-            if record.key() == key {
-                found = Found::Local(Local {
-                    position,
-                    slot,
-                    framed,
-                    record,
-                });
+            let local = unsafe { Local::new(position, slot, framed) };
+            if local.record.key() == key {
+                found = Found::Local(local);
                 break;
             }
             self.figures.counters.tag_false_matches.add(1);

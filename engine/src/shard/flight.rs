@@ -12,11 +12,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use farcore_rdma::Landing;
 
-use super::request::LaneId;
+use super::request::{LaneId, Request};
 use super::stream::ChunkId;
 use crate::error::Error;
 use crate::log::Address;
-use crate::operation::{Operation, Version};
+use crate::operation::{Demand, Kind, Version};
 use crate::routing::IndexHash;
 
 const NONE: u32 = u32::MAX;
@@ -41,37 +41,40 @@ impl Hasher for PassThrough {
     }
 }
 
-/// What a parked request asks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ParkedKind {
-    Get,
-    Put,
-    Delete,
-    Swap(Version),
-}
-
-impl ParkedKind {
-    /// The kind of an operation.
-    pub(crate) fn of(operation: &Operation<'_>) -> Self {
-        match *operation {
-            Operation::Get { .. } => Self::Get,
-            Operation::Put { .. } => Self::Put,
-            Operation::Delete { .. } => Self::Delete,
-            Operation::CompareAndSwap { expected, .. } => Self::Swap(expected),
-        }
-    }
-}
-
 /// One parked request: its key and value lie in a landing buffer until it is answered.
 #[derive(Debug)]
 pub(crate) struct Parked {
     pub(crate) lane: LaneId,
     pub(crate) token: u64,
-    pub(crate) kind: ParkedKind,
+    pub(crate) kind: Kind,
+    /// What a swap expects.
+    pub(crate) expected: Version,
     pub(crate) message: Landing,
     pub(crate) key_bytes: u32,
     pub(crate) value_bytes: u32,
     next: u32,
+}
+
+impl Parked {
+    /// A request whose key and value were copied to `message`; its lane is told that it waits.
+    pub(crate) fn new(lane: LaneId, request: &Request<'_>, message: Landing) -> Self {
+        let Demand {
+            kind,
+            key,
+            value,
+            expected,
+        } = request.demand;
+        Self {
+            lane: lane.waiting(),
+            token: request.token,
+            kind,
+            expected,
+            message,
+            key_bytes: u32::try_from(key.len()).unwrap_or(u32::MAX),
+            value_bytes: u32::try_from(value.len()).unwrap_or(u32::MAX),
+            next: NONE,
+        }
+    }
 }
 
 /// What a flight waits for.
@@ -211,31 +214,13 @@ impl Flights {
         Some(id)
     }
 
-    /// Queues a request behind a flight; hands its message back when there is no room.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn park(
-        &mut self,
-        flight: u32,
-        lane: LaneId,
-        token: u64,
-        kind: ParkedKind,
-        message: Landing,
-        key_bytes: u32,
-        value_bytes: u32,
-    ) -> Result<(), Landing> {
+    /// Queues a request behind a flight; hands it back when there is no room.
+    pub(crate) fn park(&mut self, flight: u32, parked: Parked) -> Result<(), Parked> {
         let Some(id) = self.free_parked.pop() else {
-            return Err(message);
+            return Err(parked);
         };
-        self.parked[id as usize] = Some(Parked {
-            lane,
-            token,
-            kind,
-            message,
-            key_bytes,
-            value_bytes,
-            next: NONE,
-        });
-        self.of_lane[lane.number()] += 1;
+        self.of_lane[parked.lane.number()] += 1;
+        self.parked[id as usize] = Some(parked);
         let tail = self.flights[flight as usize].tail;
         if tail == NONE {
             self.flights[flight as usize].head = id;

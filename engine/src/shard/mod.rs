@@ -47,7 +47,7 @@ use farcore_tuning::HotKeys;
 use self::arena::Arena;
 use self::cache::Cache;
 use self::compaction::Compactor;
-use self::find::Inserted;
+use self::find::Seen;
 use self::flight::Flights;
 use self::flush::Flusher;
 use self::health::Health;
@@ -148,7 +148,7 @@ pub(crate) struct Shard<E: Endpoint> {
     arena: Arena,
     pages: PageTable,
     tails: Tails,
-    inserted: Inserted,
+    seen: Seen,
     tally: Tally,
     landing: LandingPool,
     endpoint: E,
@@ -292,7 +292,7 @@ impl<E: Endpoint> Shard<E> {
             index,
             pages,
             tails: Tails::default(),
-            inserted: Inserted::default(),
+            seen: Seen::default(),
             tally: Tally::default(),
             landing,
             endpoint: options.endpoint,
@@ -429,24 +429,14 @@ impl<E: Endpoint> Shard<E> {
 
     /// The first byte of a local record; null when its page is far.
     fn local_pointer(&self, address: Address) -> *mut u8 {
-        let framed = self.framed_of(address);
-        if framed.is_far() {
-            return framed.pointer();
-        }
-        self.pointer_in(framed, address)
+        self.framed_of(address).pointer()
     }
 
-    /// What requests need of the page of an address.
+    /// Where a record is, if its page has a frame.
     #[inline]
     fn framed_of(&self, address: Address) -> Framed {
-        self.pages.framed(address.page(self.shape))
-    }
-
-    /// The first byte of a record in a frame.
-    #[inline]
-    fn pointer_in(&self, framed: Framed, address: Address) -> *mut u8 {
         let offset = address.unit(self.shape) as usize * UNIT_BYTES;
-        framed.pointer().wrapping_add(offset)
+        self.pages.framed(address.page(self.shape)).at(offset)
     }
 
     /// Pins a page: it is not freed until [`Shard::unpin`].

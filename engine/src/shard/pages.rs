@@ -16,7 +16,7 @@ use std::ptr;
 use super::arena::Frame;
 use super::extents::Extent;
 use super::victims::UNLISTED;
-use crate::constants::LINE_BYTES;
+use crate::constants::UNIT_BYTES;
 
 /// The state of a page's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,20 +115,20 @@ impl Page {
     }
 }
 
-/// All that a request needs of a page: its frame's first byte and, in the bits that are free below it, what the page is. Null
-/// when the page is far.
+/// A place in a page's frame and, in the bits that are free below it, what the page is: all that a request needs of a page.
+/// Null when the page is far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Framed(*mut u8);
 
 const CACHED: usize = 1;
 const MUTABLE: usize = 2;
-const _: () = assert!(CACHED + MUTABLE < LINE_BYTES);
+const _: () = assert!(CACHED + MUTABLE < UNIT_BYTES);
 
 impl Framed {
     const FAR: Self = Self(ptr::null_mut());
 
     fn new(pointer: *mut u8, page: &Page) -> Self {
-        debug_assert!(pointer.addr().is_multiple_of(LINE_BYTES));
+        debug_assert!(pointer.addr().is_multiple_of(UNIT_BYTES));
         let cached = if page.kind == PageKind::Cache {
             CACHED
         } else {
@@ -143,6 +143,16 @@ impl Framed {
         self.0.is_null()
     }
 
+    /// The place so many bytes further, whole units; far as before.
+    #[inline]
+    pub(crate) fn at(self, offset: usize) -> Self {
+        debug_assert!(offset.is_multiple_of(UNIT_BYTES));
+        if self.is_far() {
+            return self;
+        }
+        Self(self.0.wrapping_add(offset))
+    }
+
     /// The page holds copies of far records.
     #[inline]
     pub(crate) fn is_cached(self) -> bool {
@@ -155,7 +165,7 @@ impl Framed {
         self.0.addr() & MUTABLE != 0
     }
 
-    /// The frame's first byte; null when the page is far.
+    /// The place itself; null when the page is far.
     #[inline]
     pub(crate) fn pointer(self) -> *mut u8 {
         self.0.wrapping_sub(self.0.addr() & (CACHED | MUTABLE))
@@ -166,6 +176,8 @@ impl Framed {
 #[derive(Debug)]
 pub(crate) struct PageTable {
     framed: Vec<Framed>,
+    /// Changes of it.
+    moves: u64,
     pages: Vec<Page>,
     free: Vec<u32>,
 }
@@ -176,6 +188,7 @@ impl PageTable {
         let count = u32::try_from(pages).unwrap_or(u32::MAX);
         Self {
             framed: vec![Framed::FAR; pages],
+            moves: 0,
             pages: vec![Page::default(); pages],
             free: (0..count.saturating_sub(1)).rev().collect(),
         }
@@ -201,7 +214,7 @@ impl PageTable {
             frame: Some(frame),
             ..Page::default()
         };
-        self.framed[number as usize] = Framed::new(pointer, &page);
+        self.reframe(number, Framed::new(pointer, &page));
         self.pages[number as usize] = page;
         Some(number)
     }
@@ -224,7 +237,20 @@ impl PageTable {
         let entry = &mut self.pages[page as usize];
         debug_assert!(entry.frame.is_some() && !pointer.is_null());
         entry.state = state;
-        self.framed[page as usize] = Framed::new(pointer, entry);
+        let framed = Framed::new(pointer, entry);
+        self.reframe(page, framed);
+    }
+
+    fn reframe(&mut self, page: u32, framed: Framed) {
+        self.framed[page as usize] = framed;
+        self.moves += 1;
+    }
+
+    /// How often pages have come, gone or changed what may be done with them: what was found in a frame is there for as long
+    /// as this does not change.
+    #[inline]
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves
     }
 
     /// The page.
@@ -241,7 +267,7 @@ impl PageTable {
 
     /// Takes the frame from a page: it is far from now on.
     pub(crate) fn evict(&mut self, page: u32) -> Option<Frame> {
-        self.framed[page as usize] = Framed::FAR;
+        self.reframe(page, Framed::FAR);
         self.pages[page as usize].state = PageState::Far;
         self.pages[page as usize].frame.take()
     }
@@ -250,7 +276,7 @@ impl PageTable {
     pub(crate) fn free(&mut self, page: u32) -> (Option<Frame>, Option<Extent>) {
         let entry = std::mem::take(&mut self.pages[page as usize]);
         debug_assert!(entry.state != PageState::Free && entry.pins == 0 && entry.live_bytes == 0);
-        self.framed[page as usize] = Framed::FAR;
+        self.reframe(page, Framed::FAR);
         self.free.push(page);
         (entry.frame, entry.extent)
     }

@@ -1,6 +1,6 @@
 //! What reaches a shard and how its answers leave it.
 
-use crate::operation::{Answer, Operation};
+use crate::operation::{Answer, Demand};
 use crate::routing::IndexHash;
 
 /// A lane of one shard: where a request came from and where its answer goes, and how it got on meanwhile.
@@ -67,7 +67,7 @@ pub(crate) struct Request<'a> {
     /// The client's mark, handed back with the answer.
     pub(crate) token: u64,
     /// What is asked.
-    pub(crate) operation: Operation<'a>,
+    pub(crate) demand: Demand<'a>,
 }
 
 /// Where answers go. A shard asks for room before it acts, so an answer is never refused.

@@ -6,7 +6,7 @@ use farcore_rdma::Endpoint;
 use farcore_tuning::COUNTED;
 
 use super::Shard;
-use super::find::{Evidence, Found, Hint, Hinted, Inserted, Local};
+use super::find::{Evidence, Found, Hint, Hinted, Inserted, Local, Seen};
 use super::request::{Answers, LaneId, Request};
 use super::room::NoRoom;
 use super::stream::ChunkId;
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::index::{Position, Slot};
 use crate::log::record;
 use crate::log::{Address, SizeClass};
-use crate::operation::{Answer, Operation, Version};
+use crate::operation::{Answer, Demand, Kind, Version};
 use crate::routing::IndexHash;
 
 /// Requests that are looked ahead of the one that is served: as many cache misses as the processor overlaps, and no more, or
@@ -71,7 +71,10 @@ impl<E: Endpoint> Shard<E> {
         let mut hints = [const { MaybeUninit::uninit() }; BATCH_MAX];
         for batch in requests.chunks(self.knobs.batch) {
             let mut probes = 0;
-            self.inserted = Inserted::default();
+            self.seen = Seen {
+                inserted: Inserted::default(),
+                moves: self.pages.moves(),
+            };
             for (request, hint) in batch.iter().zip(&mut hints).take(LOOK_AHEAD) {
                 hint.write(self.look_ahead(request, &mut probes));
             }
@@ -122,7 +125,7 @@ impl<E: Endpoint> Shard<E> {
         self.figures.batches.record(batch.len() as u64);
         if let Some(place) = self.hot_keys.sample(batch.len()) {
             let request = &batch[place];
-            self.hot_keys.note(request.hash.0, request.operation.key());
+            self.hot_keys.note(request.hash.0, request.demand.key);
         }
     }
 
@@ -142,7 +145,7 @@ impl<E: Endpoint> Shard<E> {
         if let Some(flight) = self.flights.of_hash(request.hash) {
             return self.park_behind(flight, asked.lane, request);
         }
-        match self.execute(asked, &request.operation, &Evidence::NONE, answers) {
+        match self.execute(asked, &request.demand, &Evidence::NONE, answers) {
             Step::Done => true,
             Step::Blocked => false,
             Step::Fetch { address, class } => {
@@ -159,19 +162,14 @@ impl<E: Endpoint> Shard<E> {
     pub(super) fn execute(
         &mut self,
         asked: &Asked,
-        operation: &Operation<'_>,
+        demand: &Demand<'_>,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        match *operation {
-            Operation::Get { key } => self.get(asked, key, evidence, answers),
-            Operation::Put { key, value } => self.put(asked, key, value, None, evidence, answers),
-            Operation::CompareAndSwap {
-                key,
-                expected,
-                value,
-            } => self.put(asked, key, value, Some(expected), evidence, answers),
-            Operation::Delete { key } => self.delete(asked, key, evidence, answers),
+        match demand.kind {
+            Kind::Get => self.get(asked, demand.key, evidence, answers),
+            Kind::Put | Kind::Swap => self.put(asked, demand, evidence, answers),
+            Kind::Delete => self.delete(asked, demand.key, evidence, answers),
         }
     }
 
@@ -275,19 +273,21 @@ impl<E: Endpoint> Shard<E> {
     fn put(
         &mut self,
         asked: &Asked,
-        key: &[u8],
-        value: &[u8],
-        expected: Option<Version>,
+        demand: &Demand<'_>,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
+        let Demand { key, value, .. } = *demand;
         if !answers.has_room(asked.lane, 0) {
             return Step::Blocked;
         }
-        let stored = match (self.hinted(asked.hash, key, asked.hint), expected) {
-            (Hinted::Local(local), None) => self.put_over(asked.hash, &local, key, value),
-            (Hinted::Absent, None) => self.insert(asked.hash, key, value),
-            _ => return self.put_anywhere(asked, key, value, expected, evidence, answers),
+        let stored = match self.hinted(asked.hash, key, asked.hint) {
+            _ if demand.kind == Kind::Swap => {
+                return self.put_anywhere(asked, demand, evidence, answers);
+            }
+            Hinted::Local(local) => self.put_over(asked.hash, &local, key, value),
+            Hinted::Absent => self.insert(asked.hash, key, value),
+            Hinted::Unknown => return self.put_anywhere(asked, demand, evidence, answers),
         };
         self.answer_put(asked, stored, false, answers)
     }
@@ -296,25 +296,24 @@ impl<E: Endpoint> Shard<E> {
     fn put_anywhere(
         &mut self,
         asked: &Asked,
-        key: &[u8],
-        value: &[u8],
-        expected: Option<Version>,
+        demand: &Demand<'_>,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        let hash = asked.hash;
+        let Demand { key, value, .. } = *demand;
+        let (hash, swap) = (asked.hash, demand.kind == Kind::Swap);
         let found = match self.find_or_step(hash, key, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };
-        if let Some(expected) = expected {
+        if swap {
             let current = match &found {
                 Found::Absent => 0,
                 Found::Local(local) => local.record.header().version(),
                 Found::Confirmed { far, .. } => far.header.version(),
                 Found::Unknown { slot } => return Step::fetch(*slot),
             };
-            if current != expected {
+            if current != demand.expected {
                 self.figures.counters.swaps.add(1);
                 self.figures.counters.swaps_mismatched.add(1);
                 answers.answer(asked.lane, asked.token, Answer::Mismatch { current });
@@ -340,7 +339,7 @@ impl<E: Endpoint> Shard<E> {
             // Nobody can tell any more whose record that was; the new one is found before it.
             Found::Absent | Found::Unknown { .. } => self.insert(hash, key, value),
         };
-        self.answer_put(asked, stored, expected.is_some(), answers)
+        self.answer_put(asked, stored, swap, answers)
     }
 
     #[inline]
@@ -445,7 +444,7 @@ impl<E: Endpoint> Shard<E> {
         {
             return Err(self.no_segment(hash));
         }
-        self.inserted.note(hash);
+        self.seen.inserted.note(hash);
         // SAFETY: `reserve` made room for `units` at `pointer`.
         unsafe { record::write_at(pointer, version, 0, key, value) };
         self.commit(TailKind::Log, hash, address, class, units);
@@ -534,7 +533,7 @@ impl<E: Endpoint> Shard<E> {
         units: u32,
         answers: &mut impl Answers,
     ) -> Step {
-        self.index.remove(position);
+        self.index.remove(asked.hash, position);
         self.retire_slot(slot, units);
         self.tally.deletes += 1;
         answers.answer(asked.lane, asked.token, Answer::Deleted);

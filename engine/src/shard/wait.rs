@@ -4,7 +4,7 @@ use farcore_rdma::{Endpoint, Landing};
 
 use super::Shard;
 use super::find::{Confirmed, Evidence, Hint};
-use super::flight::{FlightState, ParkedKind};
+use super::flight::{FlightState, Parked};
 use super::request::{Answers, LaneId, Request};
 use super::serve::{Asked, Step};
 use super::stream::ChunkId;
@@ -12,7 +12,7 @@ use crate::constants::UNIT_BYTES;
 use crate::error::Error;
 use crate::log::record::{RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
-use crate::operation::{Answer, Operation};
+use crate::operation::{Answer, Demand, Kind};
 
 /// A message longer than this takes a large landing block.
 const LONG_MESSAGE_BYTES: u32 = 8 << 10;
@@ -34,45 +34,36 @@ impl<E: Endpoint> Shard<E> {
         if !self.flights.has_parking(lane) {
             return false;
         }
-        let Some(message) = self.copy_message(&request.operation) else {
+        let Some(message) = self.copy_message(&request.demand) else {
             return false;
         };
-        if matches!(request.operation, Operation::Get { .. }) {
+        if request.demand.kind == Kind::Get {
             self.figures.counters.reads_shared.add(1);
         }
         self.park(flight, lane, request, message)
     }
 
     fn park(&mut self, flight: u32, lane: LaneId, request: &Request<'_>, message: Landing) -> bool {
-        let operation = &request.operation;
-        let key_bytes = u32::try_from(operation.key().len()).unwrap_or(u32::MAX);
-        let value_bytes = u32::try_from(operation.value().len()).unwrap_or(u32::MAX);
-        let kind = ParkedKind::of(operation);
-        let parked = self.flights.park(
-            flight,
-            lane.waiting(),
-            request.token,
-            kind,
-            message,
-            key_bytes,
-            value_bytes,
-        );
-        match parked {
+        match self
+            .flights
+            .park(flight, Parked::new(lane, request, message))
+        {
             Ok(()) => true,
-            Err(message) => {
-                self.free_message(message, key_bytes + value_bytes);
+            Err(parked) => {
+                self.free_message(parked);
                 false
             }
         }
     }
 
-    fn free_message(&mut self, message: Landing, bytes: u32) {
+    fn free_message(&mut self, parked: Parked) {
+        let bytes = parked.key_bytes + parked.value_bytes;
         self.long_messages -= usize::from(bytes > LONG_MESSAGE_BYTES);
-        self.landing.free(message);
+        self.landing.free(parked.message);
     }
 
-    fn copy_message(&mut self, operation: &Operation<'_>) -> Option<Landing> {
-        let (key, value) = (operation.key(), operation.value());
+    fn copy_message(&mut self, demand: &Demand<'_>) -> Option<Landing> {
+        let Demand { key, value, .. } = *demand;
         let bytes = u32::try_from(key.len() + value.len()).ok()?;
         // Long messages share the few large blocks with READs of long records, which must not run out of them.
         let long = bytes > LONG_MESSAGE_BYTES;
@@ -103,7 +94,7 @@ impl<E: Endpoint> Shard<E> {
         if matches!(from, Source::Read(_)) && !self.has_read_room(page) {
             return false;
         }
-        let Some(message) = self.copy_message(&request.operation) else {
+        let Some(message) = self.copy_message(&request.demand) else {
             return false;
         };
         let Some(flight) = self.flights.start(request.hash, self.now_ns) else {
@@ -164,7 +155,8 @@ impl<E: Endpoint> Shard<E> {
             if left == 0 {
                 return self.try_later(flight);
             }
-            let (lane, token, kind) = (first.lane, first.token, first.kind);
+            let (lane, token) = (first.lane, first.token);
+            let (kind, expected) = (first.kind, first.expected);
             let (word, bit) = (lane.number() / 64, 1 << (lane.number() % 64));
             if blocked[word] & bit != 0 {
                 self.flights.rotate(flight);
@@ -176,22 +168,18 @@ impl<E: Endpoint> Shard<E> {
             // SAFETY: the message was copied in by `copy_message` and is freed only when the request is popped.
             let message = unsafe { self.landed(offset, key_bytes + value_bytes) };
             let (key, value) = message.split_at(key_bytes as usize);
-            let operation = match kind {
-                ParkedKind::Get => Operation::Get { key },
-                ParkedKind::Put => Operation::Put { key, value },
-                ParkedKind::Delete => Operation::Delete { key },
-                ParkedKind::Swap(expected) => Operation::CompareAndSwap {
-                    key,
-                    expected,
-                    value,
-                },
+            let demand = Demand {
+                kind,
+                key,
+                value,
+                expected,
             };
-            let step = self.step(flight, lane, token, &operation, answers);
+            let step = self.step(flight, lane, token, &demand, answers);
             match step {
                 Step::Done => {
                     left -= 1;
                     if let Some(parked) = self.flights.pop(flight) {
-                        self.free_message(parked.message, parked.key_bytes + parked.value_bytes);
+                        self.free_message(parked);
                     }
                 }
                 Step::Blocked => {
@@ -228,7 +216,7 @@ impl<E: Endpoint> Shard<E> {
         flight: u32,
         lane: LaneId,
         token: u64,
-        operation: &Operation<'_>,
+        demand: &Demand<'_>,
         answers: &mut impl Answers,
     ) -> Step {
         let hash = self.flights.get(flight).hash;
@@ -238,7 +226,7 @@ impl<E: Endpoint> Shard<E> {
         match &entry.state {
             FlightState::Failed(error) => {
                 let error = error.clone();
-                return self.fail(lane, token, operation, error, answers);
+                return self.fail(lane, token, demand, error, answers);
             }
             FlightState::Landed(landing) => {
                 let offset = landing.offset();
@@ -246,7 +234,7 @@ impl<E: Endpoint> Shard<E> {
                 let read = unsafe { self.landed(offset, bytes) };
                 let header = RecordHeader::decode_from(read);
                 let view = RecordView::parse(read).filter(|_| whole);
-                let key = operation.key();
+                let key = demand.key;
                 match (header, view) {
                     (_, Some(view)) if view.verify() => {
                         if view.key() == key {
@@ -297,7 +285,7 @@ impl<E: Endpoint> Shard<E> {
                                 sequence,
                                 unit,
                             };
-                            return self.fail(lane, token, operation, error, answers);
+                            return self.fail(lane, token, demand, error, answers);
                         }
                     }
                 }
@@ -315,7 +303,7 @@ impl<E: Endpoint> Shard<E> {
             confirmed,
             cleared: &cleared,
         };
-        let step = self.execute(&asked, operation, &evidence, answers);
+        let step = self.execute(&asked, demand, &evidence, answers);
         self.flights.get(flight).cleared = cleared;
         step
     }
@@ -332,7 +320,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         lane: LaneId,
         token: u64,
-        operation: &Operation<'_>,
+        demand: &Demand<'_>,
         error: Error,
         answers: &mut impl Answers,
     ) -> Step {
@@ -340,11 +328,11 @@ impl<E: Endpoint> Shard<E> {
             return Step::Blocked;
         }
         let counters = &self.figures.counters;
-        let failed = match operation {
-            Operation::Get { .. } => &counters.gets_failed,
-            Operation::Put { .. } => &counters.puts_failed,
-            Operation::Delete { .. } => &counters.deletes_failed,
-            Operation::CompareAndSwap { .. } => &counters.swaps_failed,
+        let failed = match demand.kind {
+            Kind::Get => &counters.gets_failed,
+            Kind::Put => &counters.puts_failed,
+            Kind::Delete => &counters.deletes_failed,
+            Kind::Swap => &counters.swaps_failed,
         };
         failed.add(1);
         answers.answer(lane, token, Answer::Failed(error));

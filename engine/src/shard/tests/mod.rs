@@ -212,7 +212,7 @@ impl House {
             &[Request {
                 hash,
                 token,
-                operation,
+                demand: operation.into(),
             }],
             &mut &self.inbox,
         ) == 1

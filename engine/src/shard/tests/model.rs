@@ -64,7 +64,7 @@ fn a_batch_is_at_most_what_the_knob_says() {
             .map(|(token, key)| Request {
                 hash: house.hasher.hash(key).index,
                 token,
-                operation: Operation::Put { key, value: b"v" },
+                demand: Operation::Put { key, value: b"v" }.into(),
             })
             .collect();
         let served = house.shard.serve(LANE, &requests, &mut &house.inbox);
@@ -115,7 +115,7 @@ fn requests_of_one_batch_see_those_before_them() {
                 requests.push(Request {
                     hash,
                     token: *token,
-                    operation,
+                    demand: operation.into(),
                 });
                 expected.push((*token, answer));
             }
