@@ -23,7 +23,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::figures::{CoreFigures, EngineReporter, Figures, Stats};
 use crate::handle::Handle;
-use crate::house::House;
+use crate::house::{House, Neighbour};
 use crate::lane::{LaneClient, LaneServer, Mailbox, lane};
 use crate::order::{Door, Order};
 use crate::routing::Hasher128;
@@ -149,7 +149,7 @@ impl Engine {
         let life = Arc::new(Life::default());
         let post = |_| Arc::new(Post::new(Arc::clone(&life)));
         let posts: Vec<_> = config.cores.iter().map(post).collect();
-        let (mut servers, mut clients, handles) = wire(&config, &posts);
+        let (mut servers, mut neighbours, handles) = wire(&config, &posts);
         let shared = Arc::new(Shared {
             posts,
             hasher,
@@ -197,9 +197,9 @@ impl Engine {
             let figures = Arc::clone(&engine.figures.cores[place]);
             let post = Arc::clone(&engine.shared.posts[place]);
             let door = Arc::clone(&post.door);
-            let (servers, clients) = (
+            let (servers, neighbours) = (
                 servers.pop().unwrap_or_default(),
-                clients.pop().unwrap_or_default(),
+                neighbours.pop().unwrap_or_default(),
             );
             let cipher = config.encryption.as_ref();
             let cipher = cipher.map(|key| PageCipher::new(key, epoch, shard));
@@ -222,7 +222,7 @@ impl Engine {
                     knobs,
                 })?;
                 let house = House::new(
-                    shard_of, shard, shards, hasher, door, servers, clients, figures,
+                    shard_of, shard, shards, hasher, door, servers, neighbours, figures,
                 );
                 Ok((house, far.keepers))
             };
@@ -434,14 +434,14 @@ impl Drop for Engine {
 }
 
 type Servers = Vec<Option<LaneServer>>;
-type Clients = Vec<Option<(LaneClient, Arc<Door>, u8)>>;
+type Neighbours = Vec<Option<Neighbour>>;
 
 /// Makes every lane: between each two cores, and from each handle to each core.
-fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Clients>, Vec<HandleLanes>) {
+fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Neighbours>, Vec<HandleLanes>) {
     let cores = posts.len();
     let mut servers: Vec<Servers> = (0..cores).map(|_| Vec::new()).collect();
-    let mut clients: Vec<Clients> = (0..cores).map(|_| Vec::new()).collect();
-    for (from, row) in clients.iter_mut().enumerate() {
+    let mut neighbours: Vec<Neighbours> = (0..cores).map(|_| Vec::new()).collect();
+    for (from, row) in neighbours.iter_mut().enumerate() {
         for (to, lanes) in servers.iter_mut().enumerate() {
             if from == to {
                 lanes.push(None);
@@ -451,7 +451,8 @@ fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Clients>, Ve
             let (client, server) = lane(config.lane_bytes, None);
             let number = u8::try_from(lanes.len()).unwrap_or(u8::MAX);
             lanes.push(Some(server));
-            row.push(Some((client, Arc::clone(&posts[to].door), number)));
+            let door = Arc::clone(&posts[to].door);
+            row.push(Some(Neighbour::new(client, door, number)));
         }
     }
     let mut handles = Vec::new();
@@ -471,7 +472,7 @@ fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Clients>, Ve
             latency: Arc::default(),
         });
     }
-    (servers, clients, handles)
+    (servers, neighbours, handles)
 }
 
 /// A future whose panics are its result: a job's must not end its core.

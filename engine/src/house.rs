@@ -30,6 +30,38 @@ const GATHERED_MAX: usize = BATCH_MAX * BATCHES_A_VISIT;
 /// Messages to another shard after which they are published.
 const PUBLISH_EVERY: u32 = 32;
 
+/// This core's end of its lane to another shard.
+#[derive(Debug)]
+pub(crate) struct Neighbour {
+    lane: LaneClient,
+    /// Where its bell hangs, and the lane's number there.
+    door: Arc<Door>,
+    number: u8,
+    /// Requests that the shard was not shown yet.
+    unpublished: u32,
+}
+
+impl Neighbour {
+    pub(crate) fn new(lane: LaneClient, door: Arc<Door>, number: u8) -> Self {
+        Self {
+            lane,
+            door,
+            number,
+            unpublished: 0,
+        }
+    }
+
+    /// Shows the shard what was sent to it.
+    #[inline]
+    fn publish(&mut self, figures: &CoreFigures) {
+        if self.unpublished > 0 && self.lane.publish() {
+            self.door.bell.ring(self.number);
+            let sent = std::mem::take(&mut self.unpublished);
+            figures.counters.requests_sent.add(u64::from(sent));
+        }
+    }
+}
+
 /// All that one core owns.
 #[derive(Debug)]
 pub(crate) struct House {
@@ -40,9 +72,8 @@ pub(crate) struct House {
     clock: Clock,
     door: Arc<Door>,
     exits: Exits,
-    /// This core's ends of its lanes to other shards, by shard, with the bell to ring and the lane's number there.
-    clients: Vec<Option<(LaneClient, Arc<Door>, u8)>>,
-    unpublished: Vec<u32>,
+    /// The other shards, by number.
+    neighbours: Vec<Option<Neighbour>>,
     staged: Staging,
     /// Requests that are taken from a lane in one visit, or wait in `staged`, at most.
     gathered: usize,
@@ -68,7 +99,7 @@ impl House {
         hasher: Hasher128,
         door: Arc<Door>,
         servers: Vec<Option<LaneServer>>,
-        clients: Vec<Option<(LaneClient, Arc<Door>, u8)>>,
+        neighbours: Vec<Option<Neighbour>>,
         figures: Arc<CoreFigures>,
     ) -> Self {
         let gathered = shard.batch() * BATCHES_A_VISIT;
@@ -82,9 +113,8 @@ impl House {
             hasher,
             clock,
             door,
-            unpublished: vec![0; clients.len()],
             exits: Exits::new(servers, sampler, Arc::clone(&figures)),
-            clients,
+            neighbours,
             staged: Staging::new(gathered),
             gathered,
             behind: [0; 4],
@@ -145,24 +175,17 @@ impl House {
             }
             return staged;
         }
-        let place = usize::from(shard);
-        let Some((lane, door, number)) = &mut self.clients[place] else {
+        let Some(Some(neighbour)) = self.neighbours.get_mut(usize::from(shard)) else {
             return false;
         };
-        if !lane.send(token, client, hash.index, demand) {
-            if lane.publish() {
-                door.bell.ring(*number);
-                let sent = std::mem::take(&mut self.unpublished[place]);
-                self.figures.counters.requests_sent.add(u64::from(sent));
-            }
+        if !neighbour.lane.send(token, client, hash.index, demand) {
+            neighbour.publish(&self.figures);
             return false;
         }
         self.exits.sampler.sent(timed);
-        self.unpublished[place] += 1;
-        if self.unpublished[place] >= PUBLISH_EVERY && lane.publish() {
-            door.bell.ring(*number);
-            let sent = std::mem::take(&mut self.unpublished[place]);
-            self.figures.counters.requests_sent.add(u64::from(sent));
+        neighbour.unpublished += 1;
+        if neighbour.unpublished >= PUBLISH_EVERY {
+            neighbour.publish(&self.figures);
         }
         true
     }
@@ -185,7 +208,11 @@ impl House {
             }
         }
         self.exits.publish();
-        busy |= self.serve_staged(polling, visit);
+        if self.serve_staged(polling, visit) {
+            busy = true;
+            // Meanwhile answers may have come, and whoever polls has room for more requests with them.
+            self.collect(polling, visit);
+        }
         busy |= self.obey();
         self.turns += 1;
         // Reading the clock costs as much as serving a request does: only what waits for the fabric needs each.
@@ -201,8 +228,8 @@ impl House {
         busy |= self.shard.advance(now_ns, &mut exits);
         self.exits.publish();
         self.was_busy |= busy;
-        if COUNTED && !busy {
-            // An idle turn has the time, and ends a busy stretch where it ended.
+        if COUNTED && !busy && self.was_busy {
+            // The first idle turn ends a busy stretch where it ended.
             self.read_clock();
         }
         busy
@@ -252,16 +279,8 @@ impl House {
     /// Shows other shards what was sent to them.
     #[inline]
     fn publish_requests(&mut self) {
-        for (entry, unpublished) in self.clients.iter_mut().zip(&mut self.unpublished) {
-            if *unpublished > 0
-                && let Some((lane, door, number)) = entry
-            {
-                let sent = std::mem::take(unpublished);
-                self.figures.counters.requests_sent.add(u64::from(sent));
-                if lane.publish() {
-                    door.bell.ring(*number);
-                }
-            }
+        for neighbour in self.neighbours.iter_mut().flatten() {
+            neighbour.publish(&self.figures);
         }
     }
 
@@ -378,9 +397,11 @@ impl House {
 
     /// Takes the answers of other shards.
     fn collect(&mut self, polling: Option<u8>, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
-        let Self { clients, exits, .. } = self;
+        let Self {
+            neighbours, exits, ..
+        } = self;
         let mut busy = false;
-        for (lane, _, _) in clients.iter_mut().flatten() {
+        for Neighbour { lane, .. } in neighbours.iter_mut().flatten() {
             let received = lane.receive(|(client, mark), token, answer| {
                 if mark.is_timed() {
                     exits.note_latency(mark, false);

@@ -44,23 +44,52 @@ unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
-impl Shared {
-    fn capacity(&self) -> usize {
-        self.words.len() * GRAIN
+/// The bytes of a ring, as its halves reach them.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    base: *mut u8,
+    /// One less than the capacity, a power of two.
+    mask: usize,
+}
+
+impl Span {
+    #[inline]
+    fn capacity(self) -> usize {
+        self.mask + 1
     }
 
-    fn pointer(&self, at: usize) -> *mut u8 {
-        let offset = at & (self.capacity() - 1);
-        // From the whole slice, not from one word: a message is longer than that.
-        UnsafeCell::raw_get(self.words.as_ptr())
-            .cast::<u8>()
-            .wrapping_add(offset)
+    #[inline]
+    fn pointer(self, at: usize) -> *mut u8 {
+        self.base.wrapping_add(at & self.mask)
+    }
+
+    /// Bytes from a place to the end of the ring.
+    #[inline]
+    fn to_end(self, at: usize) -> usize {
+        self.capacity() - (at & self.mask)
+    }
+}
+
+/// What a message with this payload takes of the ring.
+#[inline]
+fn message_bytes(payload: usize) -> usize {
+    (HEADER + payload + GRAIN - 1) & !(GRAIN - 1)
+}
+
+impl Shared {
+    fn span(&self) -> Span {
+        Span {
+            // From the whole slice, not from one word: a message is longer than that.
+            base: UnsafeCell::raw_get(self.words.as_ptr()).cast::<u8>(),
+            mask: self.words.len() * GRAIN - 1,
+        }
     }
 
     #[cfg(farcore_loom)]
     fn watch(&self, at: usize, bytes: usize, write: bool) {
+        let mask = self.words.len() * GRAIN - 1;
         for place in (at..at + bytes).step_by(GRAIN) {
-            let cell = &self.watched[(place & (self.capacity() - 1)) / GRAIN];
+            let cell = &self.watched[(place & mask) / GRAIN];
             if write {
                 cell.with_mut(|_| ());
             } else {
@@ -77,7 +106,7 @@ impl Shared {
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ring")
-            .field("capacity", &self.capacity())
+            .field("capacity", &self.span().capacity())
             .finish_non_exhaustive()
     }
 }
@@ -94,17 +123,20 @@ pub(crate) fn ring(bytes: usize) -> (Producer, Consumer) {
             .map(|_| loom::cell::UnsafeCell::new(()))
             .collect(),
     });
+    let span = shared.span();
     let producer = Producer {
         shared: Arc::clone(&shared),
+        span,
         tail: 0,
         published: 0,
         owned: 0,
-        head: Cell::new(0),
+        limit: Cell::new(span.capacity()),
     };
     (
         producer,
         Consumer {
             shared,
+            span,
             head: 0,
             tail: 0,
             ahead: 0,
@@ -116,19 +148,24 @@ pub(crate) fn ring(bytes: usize) -> (Producer, Consumer) {
 #[derive(Debug)]
 pub(crate) struct Producer {
     shared: Arc<Shared>,
+    span: Span,
     tail: usize,
     published: usize,
     /// Up to where lines were taken.
     owned: usize,
-    /// What was last seen of the consumer.
-    head: Cell<usize>,
+    /// Up to where the ring may be written, as far as was seen of the consumer.
+    limit: Cell<usize>,
 }
+
+// SAFETY: by I2 what the span leads to is reachable for one half at a time, and `shared` keeps it alive.
+unsafe impl Send for Producer {}
 
 impl Producer {
     /// Bytes of the ring that a message takes, and those that must be skipped before it.
+    #[inline]
     fn need(&self, payload: usize) -> (usize, usize) {
-        let bytes = (HEADER + payload).next_multiple_of(GRAIN);
-        let to_end = self.shared.capacity() - (self.tail & (self.shared.capacity() - 1));
+        let bytes = message_bytes(payload);
+        let to_end = self.span.to_end(self.tail);
         (bytes, if bytes > to_end { to_end } else { 0 })
     }
 
@@ -141,12 +178,14 @@ impl Producer {
 
     #[inline]
     fn has(&self, bytes: usize) -> bool {
-        let room = |head: usize| self.shared.capacity() - (self.tail - head) >= bytes;
-        if room(self.head.get()) {
-            return true;
-        }
-        self.head.set(self.shared.head.0.load(Ordering::Acquire));
-        room(self.head.get())
+        self.tail + bytes <= self.limit.get() || self.has_after_a_look(bytes)
+    }
+
+    #[cold]
+    fn has_after_a_look(&self, bytes: usize) -> bool {
+        let head = self.shared.head.0.load(Ordering::Acquire);
+        self.limit.set(head + self.span.capacity());
+        self.tail + bytes <= self.limit.get()
     }
 
     /// Puts a message in; false if there is no room. The consumer sees it after [`Producer::publish`].
@@ -162,23 +201,28 @@ impl Producer {
             return false;
         }
         if skip > 0 {
-            self.shared.watch(self.tail, GRAIN, true);
-            // SAFETY: by I2 these bytes are the producer's; a grain is aligned for a u32.
-            unsafe { self.shared.pointer(self.tail).cast::<u32>().write(SKIP) };
-            self.tail += skip;
+            self.skip(skip);
         }
         self.shared.watch(self.tail, bytes, true);
-        let start = self.shared.pointer(self.tail);
-        // SAFETY: as above; `need` made sure that the message does not pass the ring's end.
+        let start = self.span.pointer(self.tail);
+        // SAFETY: by I2 these bytes are the producer's; `need` made sure that the message does not pass the ring's end.
         let place = unsafe {
-            let length = u32::try_from(payload).unwrap_or(0);
-            start.cast::<[u32; 2]>().write([length, meta]);
+            #[expect(clippy::cast_possible_truncation, reason = "less than the ring")]
+            start.cast::<[u32; 2]>().write([payload as u32, meta]);
             std::slice::from_raw_parts_mut(start.add(HEADER), payload)
         };
         write(place);
         self.tail += bytes;
         self.own_ahead();
         true
+    }
+
+    #[cold]
+    fn skip(&mut self, bytes: usize) {
+        self.shared.watch(self.tail, GRAIN, true);
+        // SAFETY: by I2 these bytes are the producer's; a grain is aligned for a u32.
+        unsafe { self.span.pointer(self.tail).cast::<u32>().write(SKIP) };
+        self.tail += bytes;
     }
 
     /// Visits the messages that the consumer never took, and drops them.
@@ -189,6 +233,7 @@ impl Producer {
         self.publish();
         let mut consumer = Consumer {
             shared: Arc::clone(&self.shared),
+            span: self.span,
             head: self.shared.head.0.load(Ordering::Acquire),
             tail: self.tail,
             ahead: self.tail,
@@ -209,13 +254,16 @@ impl Producer {
         }
     }
 
-    /// Takes the lines that will be written next away from the consumer's cache, which read them last.
+    /// Takes the lines that will be written next away from the consumer's cache, which read them last; several at once, so
+    /// that most messages need not look.
     #[inline]
     fn own_ahead(&mut self) {
-        let end = (self.tail + OWNED_AHEAD).min(self.head.get() + self.shared.capacity());
-        while self.owned < end {
-            crate::log::record::prefetch_to_write(self.shared.pointer(self.owned));
-            self.owned += LINE_BYTES;
+        if self.tail + OWNED_AHEAD / 2 > self.owned {
+            let end = (self.tail + OWNED_AHEAD).min(self.limit.get());
+            while self.owned < end {
+                crate::log::record::prefetch_to_write(self.span.pointer(self.owned));
+                self.owned += LINE_BYTES;
+            }
         }
     }
 
@@ -245,6 +293,7 @@ pub(crate) struct Message<'a> {
 #[derive(Debug)]
 pub(crate) struct Consumer {
     shared: Arc<Shared>,
+    span: Span,
     head: usize,
     /// What was last seen of the producer.
     tail: usize,
@@ -252,14 +301,20 @@ pub(crate) struct Consumer {
     ahead: usize,
 }
 
+// SAFETY: as for the producer.
+unsafe impl Send for Consumer {}
+
 impl Consumer {
     /// Asks for the lines that follow: they lie in the producer's cache, and one after the other would cost a trip each.
+    /// Several at once, so that most messages need not look.
     #[inline]
     fn prefetch(&mut self, cursor: usize) {
-        let end = self.tail.min(cursor + AHEAD);
-        while self.ahead < end {
-            crate::log::record::prefetch(self.shared.pointer(self.ahead));
-            self.ahead += LINE_BYTES;
+        if cursor + AHEAD / 2 > self.ahead {
+            let end = self.tail.min(cursor + AHEAD);
+            while self.ahead < end {
+                crate::log::record::prefetch(self.span.pointer(self.ahead));
+                self.ahead += LINE_BYTES;
+            }
         }
     }
 
@@ -274,37 +329,43 @@ impl Consumer {
         self.tail - self.head
     }
 
+    /// Looks for more than was seen; false if there is none.
+    #[inline]
+    fn look(&mut self, cursor: usize) -> bool {
+        self.tail = self.shared.tail.0.load(Ordering::Acquire);
+        self.ahead = cursor;
+        cursor != self.tail
+    }
+
     /// The message at a cursor.
     #[inline]
     pub(crate) fn peek(&mut self, cursor: usize) -> Option<Message<'_>> {
-        let mut cursor = cursor;
-        loop {
-            if cursor == self.tail {
-                self.tail = self.shared.tail.0.load(Ordering::Acquire);
-                if cursor == self.tail {
-                    return None;
-                }
-                self.ahead = cursor;
-            }
-            self.prefetch(cursor);
-            self.shared.watch(cursor, GRAIN, false);
-            let start = self.shared.pointer(cursor);
-            // SAFETY: by I2 everything before `tail` is the consumer's.
-            let [length, meta] = unsafe { start.cast::<[u32; 2]>().read() };
-            if length == SKIP {
-                cursor += self.shared.capacity() - (cursor & (self.shared.capacity() - 1));
-                continue;
-            }
-            let bytes = (HEADER + length as usize).next_multiple_of(GRAIN);
-            self.shared.watch(cursor, bytes, false);
-            // SAFETY: as above; the slice borrows this half, and only `release` gives the bytes back.
-            let payload = unsafe { std::slice::from_raw_parts(start.add(HEADER), length as usize) };
-            return Some(Message {
-                meta,
-                payload,
-                after: cursor + bytes,
-            });
+        if cursor == self.tail && !self.look(cursor) {
+            return None;
         }
+        self.prefetch(cursor);
+        self.shared.watch(cursor, GRAIN, false);
+        let start = self.span.pointer(cursor);
+        // SAFETY: by I2 everything before `tail` is the consumer's.
+        let [length, meta] = unsafe { start.cast::<[u32; 2]>().read() };
+        if length == SKIP {
+            return self.peek_past_end(cursor);
+        }
+        let bytes = message_bytes(length as usize);
+        self.shared.watch(cursor, bytes, false);
+        // SAFETY: as above; the slice borrows this half, and only `release` gives the bytes back.
+        let payload = unsafe { std::slice::from_raw_parts(start.add(HEADER), length as usize) };
+        Some(Message {
+            meta,
+            payload,
+            after: cursor + bytes,
+        })
+    }
+
+    /// The message at the ring's start: what follows a skip is always a message.
+    #[cold]
+    fn peek_past_end(&mut self, cursor: usize) -> Option<Message<'_>> {
+        self.peek(cursor + self.span.to_end(cursor))
     }
 
     /// Gives everything before a cursor back to the producer.

@@ -76,57 +76,62 @@ impl Segment {
         (self.having(bucket, pattern) & !empty, empty == 0)
     }
 
-    /// The lower and the upper halves of a bucket's slots, four at a time.
+    /// The lower and the upper halves of four slots of a bucket, its first or its last.
     ///
     /// Source: every x86-64 has SSE2, so nothing is detected; 64-bit compares came later, so halves are compared.
     #[cfg(target_arch = "x86_64")]
-    #[inline]
-    fn halves(&self, bucket: usize) -> [(__m128i, __m128i); 2] {
+    #[inline(always)]
+    fn halves(&self, bucket: usize, last: bool) -> (__m128i, __m128i) {
         debug_assert!(bucket < BUCKETS);
         let line = self.bucket_pointer(bucket).cast::<__m128i>();
-        [0, 2].map(|place| {
-            // SAFETY: a bucket is four aligned vectors of memory that `new` was promised; SSE2 is part of the target.
-            unsafe {
-                let one = _mm_castsi128_ps(_mm_load_si128(line.add(place)));
-                let two = _mm_castsi128_ps(_mm_load_si128(line.add(place + 1)));
-                (
-                    _mm_castps_si128(_mm_shuffle_ps::<0b10_00_10_00>(one, two)),
-                    _mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(one, two)),
-                )
-            }
-        })
+        let place = if last { 2 } else { 0 };
+        // SAFETY: a bucket is four aligned vectors of memory that `new` was promised; SSE2 is part of the target.
+        unsafe {
+            let one = _mm_castsi128_ps(_mm_load_si128(line.add(place)));
+            let two = _mm_castsi128_ps(_mm_load_si128(line.add(place + 1)));
+            (
+                _mm_castps_si128(_mm_shuffle_ps::<0b10_00_10_00>(one, two)),
+                _mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(one, two)),
+            )
+        }
     }
 
     /// The slots of a bucket whose upper bits are the pattern, a bit each; the empty slot's may be.
     #[cfg(target_arch = "x86_64")]
-    #[inline]
+    #[inline(always)]
     pub(super) fn having(&self, bucket: usize, pattern: u64) -> u32 {
         const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
         #[expect(clippy::cast_possible_truncation, reason = "a pattern has 20 bits")]
         let pattern = (pattern as u32).cast_signed();
-        let [first, last] = self.halves(bucket).map(|(_, high)| {
+        let mut having = 0;
+        for last in [false, true] {
+            let (_, high) = self.halves(bucket, last);
             // SAFETY: SSE2 is part of the target.
-            unsafe {
+            let found = unsafe {
                 let upper = _mm_srli_epi32::<HIGH_SHIFT>(high);
                 let equal = _mm_cmpeq_epi32(upper, _mm_set1_epi32(pattern));
                 _mm_movemask_ps(_mm_castsi128_ps(equal)).cast_unsigned()
-            }
-        });
-        first | last << 4
+            };
+            having |= found << if last { 4 } else { 0 };
+        }
+        having
     }
 
     /// The empty slots of a bucket, a bit each.
     #[cfg(target_arch = "x86_64")]
-    #[inline]
+    #[inline(always)]
     pub(super) fn empty(&self, bucket: usize) -> u32 {
-        let [first, last] = self.halves(bucket).map(|(low, high)| {
+        let mut empty = 0;
+        for last in [false, true] {
+            let (low, high) = self.halves(bucket, last);
             // SAFETY: SSE2 is part of the target.
-            unsafe {
+            let found = unsafe {
                 let zero = _mm_cmpeq_epi32(_mm_or_si128(low, high), _mm_setzero_si128());
                 _mm_movemask_ps(_mm_castsi128_ps(zero)).cast_unsigned()
-            }
-        });
-        first | last << 4
+            };
+            empty |= found << if last { 4 } else { 0 };
+        }
+        empty
     }
 
     #[cfg(not(target_arch = "x86_64"))]

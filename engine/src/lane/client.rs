@@ -16,14 +16,62 @@ use crate::shard::Mark;
 
 const WORD: usize = 8;
 /// What one outstanding request takes.
-pub(super) const OUTSTANDING_BYTES: usize = size_of::<Outstanding>() + size_of::<u16>();
+pub(super) const OUTSTANDING_BYTES: usize = size_of::<Outstanding>();
+/// No slot.
+const NONE: u16 = u16::MAX;
 
-/// A request that was sent and not answered.
+/// A request that was sent and not answered; or a free slot, whose token is the next free one.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     token: u64,
     client: u8,
     mark: Mark,
+}
+
+/// All requests of a lane that were sent and not answered, by slot.
+#[derive(Debug)]
+struct Table {
+    slots: Box<[Outstanding]>,
+    /// The first free slot. Each comes back to the front, so that few are used over and over.
+    free: u16,
+}
+
+impl Table {
+    fn new(slots: usize) -> Self {
+        let last = slots.saturating_sub(1);
+        let empty = |slot| Outstanding {
+            token: if slot == last {
+                u64::from(NONE)
+            } else {
+                slot as u64 + 1
+            },
+            client: 0,
+            mark: Mark::NONE,
+        };
+        Self {
+            slots: (0..slots).map(empty).collect(),
+            free: if slots == 0 { NONE } else { 0 },
+        }
+    }
+
+    /// Uses the first free slot, which there is.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "it was made from a slot")]
+    fn put(&mut self, request: Outstanding) {
+        let entry = &mut self.slots[usize::from(self.free)];
+        self.free = entry.token as u16;
+        *entry = request;
+    }
+
+    /// Frees a slot. Before the visit, which may panic: no answer comes twice.
+    #[inline]
+    fn take(&mut self, slot: u16) -> Outstanding {
+        let entry = &mut self.slots[usize::from(slot)];
+        let request = *entry;
+        entry.token = u64::from(self.free);
+        self.free = slot;
+        request
+    }
 }
 
 /// The client's end.
@@ -33,9 +81,7 @@ pub(crate) struct LaneClient {
     answers: Consumer,
     shared: Arc<Shared>,
     inline_max: usize,
-    /// By slot.
-    outstanding: Vec<Outstanding>,
-    free: Vec<u16>,
+    outstanding: Table,
 }
 
 impl LaneClient {
@@ -46,20 +92,12 @@ impl LaneClient {
         inline_max: usize,
         outstanding_max: usize,
     ) -> Self {
-        let none = Outstanding {
-            token: 0,
-            client: 0,
-            mark: Mark::NONE,
-        };
-        let slots = 0..u16::try_from(outstanding_max).unwrap_or(u16::MAX);
         Self {
             requests,
             answers,
             shared,
             inline_max,
-            outstanding: vec![none; outstanding_max],
-            // The lowest is taken first and each comes back on top, so that few are used over and over.
-            free: slots.rev().collect(),
+            outstanding: Table::new(outstanding_max),
         }
     }
 
@@ -72,17 +110,14 @@ impl LaneClient {
         hash: IndexHash,
         demand: &Demand<'_>,
     ) -> bool {
-        let Some(&slot) = self.free.last() else {
-            return false;
-        };
-        let sent = self.put_in(slot, hash, demand);
+        let slot = self.outstanding.free;
+        let sent = slot != NONE && self.put_in(slot, hash, demand);
         if sent {
-            self.free.pop();
-            self.outstanding[usize::from(slot)] = Outstanding {
+            self.outstanding.put(Outstanding {
                 token,
                 client,
                 mark,
-            };
+            });
         }
         sent
     }
@@ -130,10 +165,7 @@ impl LaneClient {
     /// # Safety
     /// The shard has stopped, and that has been seen.
     pub(crate) unsafe fn abandon(&mut self, mut visit: impl FnMut((u8, Mark), u64, Answer<'_>)) {
-        let mut table = Table {
-            outstanding: &self.outstanding,
-            free: &mut self.free,
-        };
+        let table = &mut self.outstanding;
         // SAFETY: by this function's contract.
         unsafe {
             self.requests.take_back(|message| {
@@ -148,10 +180,7 @@ impl LaneClient {
     #[inline]
     pub(crate) fn receive(&mut self, mut visit: impl FnMut((u8, Mark), u64, Answer<'_>)) -> usize {
         let mut count = 0;
-        let mut table = Table {
-            outstanding: &self.outstanding,
-            free: &mut self.free,
-        };
+        let table = &mut self.outstanding;
         let mut taken = Taken {
             cursor: self.answers.cursor(),
             answers: &mut self.answers,
@@ -209,21 +238,6 @@ impl Outstanding {
     #[inline]
     fn answered(self, waited: bool) -> (u8, Mark) {
         (self.client, self.mark.waited_if(waited))
-    }
-}
-
-/// The slots of requests that are being answered.
-struct Table<'a> {
-    outstanding: &'a [Outstanding],
-    free: &'a mut Vec<u16>,
-}
-
-impl Table<'_> {
-    /// Frees a slot. Before the visit, which may panic: no answer comes twice.
-    #[inline]
-    fn take(&mut self, slot: u16) -> Outstanding {
-        self.free.push(slot);
-        self.outstanding[usize::from(slot)]
     }
 }
 

@@ -52,7 +52,8 @@ impl RequestMeta {
 
     #[inline]
     pub(super) fn kind(self) -> Kind {
-        match self.0 & KIND {
+        // All of a kind's values are taken, so that this is no more than a mask.
+        match self.0 & 3 {
             0 => Kind::Get,
             1 => Kind::Put,
             2 => Kind::Delete,
