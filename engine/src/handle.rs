@@ -162,12 +162,14 @@ impl Handle {
         let Some(lanes) = &mut self.lanes else {
             return Err(Error::Closed.into());
         };
-        let timed = self.sampler.is_due();
+        let timed = self.sampler.starts();
         let client = (client, Mark::timed(timed));
         if !lanes.lanes[shard].send(token, client, hash.index, &demand) {
+            if timed {
+                self.sampler.withdraw();
+            }
             return Err(Refused::Full);
         }
-        self.sampler.sent(timed);
         self.outstanding += 1;
         if let Some(tap) = &self.tap {
             tap.note(operation);

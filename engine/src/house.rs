@@ -165,29 +165,33 @@ impl House {
     pub(crate) fn submit(&mut self, client: u8, token: u64, demand: &Demand<'_>) -> bool {
         let hash = self.hasher.hash(demand.key);
         let shard = hash.shard(self.shards);
-        let timed = self.exits.sampler.is_due();
+        let timed = self.exits.sampler.starts();
         let client = (client, Mark::timed(timed));
         if shard == self.own {
             self.shard.prefetch(hash.index);
-            let staged = self.staged.stage(client, token, hash.index, demand);
-            if staged {
-                self.exits.sampler.sent(timed);
-            }
-            return staged;
+            return self.staged.stage(client, token, hash.index, demand) || self.refuse(timed);
         }
         let Some(Some(neighbour)) = self.neighbours.get_mut(usize::from(shard)) else {
-            return false;
+            return self.refuse(timed);
         };
         if !neighbour.lane.send(token, client, hash.index, demand) {
             neighbour.publish(&self.figures);
-            return false;
+            return self.refuse(timed);
         }
-        self.exits.sampler.sent(timed);
         neighbour.unpublished += 1;
         if neighbour.unpublished >= PUBLISH_EVERY {
             neighbour.publish(&self.figures);
         }
         true
+    }
+
+    /// A request was not taken.
+    #[cold]
+    fn refuse(&mut self, timed: bool) -> bool {
+        if timed {
+            self.exits.sampler.withdraw();
+        }
+        false
     }
 
     /// One round of everything; answers for `polling` go to `visit`. True if anything was done.
@@ -197,10 +201,10 @@ impl House {
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> bool {
         // Others first, for they wait for a trip across as well; the own requests are served while that is under way.
+        let marked = self.glance();
         self.publish_requests();
         let mut busy = self.collect(polling, visit);
-        for word in 0..4 {
-            let mut marked = self.door.bell.take(word) | std::mem::take(&mut self.behind[word]);
+        for (word, mut marked) in marked.into_iter().enumerate() {
             while marked != 0 {
                 let lane = word * 64 + marked.trailing_zeros() as usize;
                 marked &= marked - 1;
@@ -233,6 +237,28 @@ impl House {
             self.read_clock();
         }
         busy
+    }
+
+    /// Asks for what others have sent, all of it at once; answers the lanes that have requests.
+    #[inline]
+    fn glance(&mut self) -> [u64; 4] {
+        for Neighbour { lane, .. } in self.neighbours.iter_mut().flatten() {
+            lane.glance();
+        }
+        let mut marked = self.behind;
+        for (word, marked) in marked.iter_mut().enumerate() {
+            *marked |= self.door.bell.take(word);
+            let mut left = *marked;
+            while left != 0 {
+                let lane = word * 64 + left.trailing_zeros() as usize;
+                left &= left - 1;
+                if let Some(Some(server)) = self.exits.servers.get_mut(lane) {
+                    server.requests.glance();
+                }
+            }
+        }
+        self.behind = [0; 4];
+        marked
     }
 
     /// Reads the clock, and counts the time since the last reading as busy if any turn since then was.

@@ -337,6 +337,14 @@ impl Consumer {
         cursor != self.tail
     }
 
+    /// Looks for news and asks for their first lines, which another core has: they come while something else is done.
+    #[inline]
+    pub(crate) fn glance(&mut self) {
+        if self.head == self.tail && self.look(self.head) {
+            self.prefetch(self.head);
+        }
+    }
+
     /// The message at a cursor.
     #[inline]
     pub(crate) fn peek(&mut self, cursor: usize) -> Option<Message<'_>> {

@@ -16,8 +16,8 @@ const STAGED_BYTES: usize = 64 << 10;
 #[derive(Clone, Copy, Debug)]
 struct Run {
     client: (u8, Mark),
-    /// The number after its last request.
-    end: usize,
+    /// The number of its first request.
+    start: usize,
 }
 
 /// Requests for the own shard, copied and waiting to be served as one batch.
@@ -29,6 +29,8 @@ pub(crate) struct Staging {
     /// Never longer than its capacity at the start, which is the number of requests that can wait.
     requests: Vec<Request<'static>>,
     runs: Vec<Run>,
+    /// Whose run the last one is.
+    client: Option<(u8, Mark)>,
     /// Room for keys and values; none of it counts as initialised.
     room: Vec<u8>,
     /// Bytes of it in use.
@@ -42,6 +44,7 @@ impl Staging {
         Self {
             requests: Vec::with_capacity(limit),
             runs: Vec::with_capacity(limit),
+            client: None,
             room: Vec::with_capacity(STAGED_BYTES),
             used: 0,
             served: 0,
@@ -67,6 +70,9 @@ impl Staging {
         {
             return false;
         }
+        if self.client != Some(client) {
+            self.begin_run(client);
+        }
         // SAFETY: there is room for both, and what is written there nobody refers to yet; by I1 it stays for as long as the
         // request does.
         let (key, value): (&'static [u8], &'static [u8]) = unsafe {
@@ -87,12 +93,15 @@ impl Staging {
                 expected: demand.expected,
             },
         });
-        let end = self.requests.len();
-        match self.runs.last_mut() {
-            Some(run) if run.client == client => run.end = end,
-            _ => self.runs.push(Run { client, end }),
-        }
         true
+    }
+
+    /// Another client's turn to ask, or another mark.
+    #[cold]
+    fn begin_run(&mut self, client: (u8, Mark)) {
+        let start = self.requests.len();
+        self.runs.push(Run { client, start });
+        self.client = Some(client);
     }
 
     /// Makes room for a request that is longer than what is left; false if others have to go first.
@@ -107,8 +116,15 @@ impl Staging {
 
     /// The requests of the client whose turn it is.
     pub(crate) fn next(&self) -> Option<((u8, Mark), &[Request<'static>])> {
-        let run = self.runs.iter().find(|run| run.end > self.served)?;
-        Some((run.client, &self.requests[self.served..run.end]))
+        if self.is_empty() {
+            return None;
+        }
+        let place = self.runs.iter().rposition(|run| run.start <= self.served)?;
+        let end = self
+            .runs
+            .get(place + 1)
+            .map_or(self.requests.len(), |run| run.start);
+        Some((self.runs[place].client, &self.requests[self.served..end]))
     }
 
     /// The first of those that [`Staging::next`] showed were served.
@@ -119,6 +135,7 @@ impl Staging {
         }
         self.requests.clear();
         self.runs.clear();
+        self.client = None;
         (self.used, self.served) = (0, 0);
         // What a long value needed is given back.
         if self.room.capacity() > 2 * STAGED_BYTES {

@@ -28,22 +28,35 @@ impl Sampler {
         }
     }
 
-    /// True if the next request is to be marked.
+    /// Another request is about to be sent; true if it is to be marked: its time runs from now on. Cost: a subtraction and a
+    /// branch.
     #[inline]
     #[must_use]
-    pub fn is_due(&self) -> bool {
-        crate::COUNTED && self.countdown == 1 && self.started.is_none()
+    pub fn starts(&mut self) -> bool {
+        if !crate::COUNTED {
+            return false;
+        }
+        self.countdown -= 1;
+        self.countdown == 0 && self.start()
     }
 
-    /// A request was sent, marked if it was due.
-    #[inline]
-    pub fn sent(&mut self, marked: bool) {
-        if marked {
-            self.started = Some(self.clock.raw());
-            self.countdown = PERIOD;
-        } else {
-            self.countdown -= u32::from(self.countdown > 1);
+    #[cold]
+    fn start(&mut self) -> bool {
+        if self.started.is_some() {
+            // The one before is still under way.
+            self.countdown = 1;
+            return false;
         }
+        self.countdown = PERIOD;
+        self.started = Some(self.clock.raw());
+        true
+    }
+
+    /// The marked request was not sent after all: the next is marked in its place.
+    #[cold]
+    pub fn withdraw(&mut self) {
+        self.started = None;
+        self.countdown = 1;
     }
 
     /// The marked request was answered: how long it took, in nanoseconds.
@@ -59,25 +72,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_request_at_a_time_is_timed() {
+    fn one_request_of_a_period_is_timed() {
         let mut sampler = Sampler::new(Clock::new());
-        let mut marked = 0;
-        for request in 0..10 * PERIOD {
-            let due = sampler.is_due();
-            sampler.sent(due);
-            marked += u32::from(due);
-            // The answer comes late in every second period: until then no other request is timed.
-            let late = if (request / PERIOD).is_multiple_of(2) {
-                100
-            } else {
-                PERIOD - 1
-            };
-            if request % PERIOD == late {
-                assert!(sampler.answered().is_some() && sampler.answered().is_none());
-            } else if sampler.started.is_some() {
-                assert!(!sampler.is_due());
+        for period in 0..10 {
+            for request in 0..PERIOD {
+                assert_eq!(sampler.starts(), request == 0, "{period}: {request}");
+                // Sooner or later, but before the next.
+                if request == if period % 2 == 0 { 100 } else { PERIOD - 1 } {
+                    assert!(sampler.answered().is_some() && sampler.answered().is_none());
+                }
             }
         }
-        assert_eq!(marked, 10);
+    }
+
+    #[test]
+    fn none_is_timed_while_another_is_under_way() {
+        let mut sampler = Sampler::new(Clock::new());
+        assert!(sampler.starts());
+        assert!((0..3 * PERIOD).all(|_| !sampler.starts()));
+        assert!(sampler.answered().is_some());
+        assert!(sampler.starts());
+    }
+
+    #[test]
+    fn the_next_is_timed_in_place_of_one_that_was_not_sent() {
+        let mut sampler = Sampler::new(Clock::new());
+        assert!(sampler.starts());
+        sampler.withdraw();
+        assert!(sampler.answered().is_none());
+        assert!(sampler.starts() && !sampler.starts());
     }
 }

@@ -160,6 +160,12 @@ impl LaneClient {
         self.requests.publish()
     }
 
+    /// Asks for answers that have come: they are here when [`LaneClient::receive`] takes them.
+    #[inline]
+    pub(crate) fn glance(&mut self) {
+        self.answers.glance();
+    }
+
     /// Answers with [`Error::Closed`] every request that the shard did not take before it stopped.
     ///
     /// # Safety

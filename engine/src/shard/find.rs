@@ -194,9 +194,9 @@ impl<E: Endpoint> Shard<E> {
 
     /// The record of a key where looking ahead has found it, if it is still there.
     #[inline(always)]
-    pub(super) fn hinted(&self, hash: IndexHash, key: &[u8], hint: Hint) -> Hinted {
-        match hint {
-            Hint::Absent if !self.seen.inserted.may_hold(hash) => Hinted::Absent,
+    pub(super) fn hinted(&self, request: &Request<'_>, hint: &Hint) -> Hinted {
+        match *hint {
+            Hint::Absent if !self.seen.inserted.may_hold(request.hash) => Hinted::Absent,
             Hint::Slot(position, slot, framed)
                 if self.index.slot(position) == slot
                     && self.pages.moves() == self.seen.moves
@@ -204,7 +204,7 @@ impl<E: Endpoint> Shard<E> {
             {
                 // SAFETY: a slot's address names a whole record in its page's frame, and no page has come or gone since.
                 let local = unsafe { Local::new(position, slot, framed) };
-                if equal(local.record.key(), key) {
+                if equal(local.record.key(), request.demand.key) {
                     Hinted::Local(local)
                 } else {
                     Hinted::Unknown

@@ -47,16 +47,6 @@ impl Step {
     }
 }
 
-/// One request, apart from what it asks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    pub(super) lane: LaneId,
-    pub(super) token: u64,
-    pub(super) hash: IndexHash,
-    /// What looking ahead has found for it.
-    pub(super) hint: Hint,
-}
-
 impl<E: Endpoint> Shard<E> {
     /// Serves requests of one lane in order, for which [`Shard::prefetch`] was called; returns how many were consumed
     /// (answered or parked). Fewer than given means back-pressure: the rest is to be offered again later. All answers
@@ -84,14 +74,9 @@ impl<E: Endpoint> Shard<E> {
                     hints[(place + LOOK_AHEAD) % BATCH_MAX]
                         .write(self.look_ahead(coming, &mut probes));
                 }
-                let asked = Asked {
-                    lane,
-                    token: request.token,
-                    hash: request.hash,
-                    // SAFETY: it was written above, now or `LOOK_AHEAD` requests ago.
-                    hint: unsafe { hints[place % BATCH_MAX].assume_init() },
-                };
-                if !self.serve_one(&asked, request, answers) {
+                // SAFETY: it was written above, now or `LOOK_AHEAD` requests ago.
+                let hint = unsafe { hints[place % BATCH_MAX].assume_init_ref() };
+                if !self.serve_one(lane, request, hint, answers) {
                     self.figures.counters.back_pressure.add(1);
                     break;
                 }
@@ -138,21 +123,22 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     fn serve_one(
         &mut self,
-        asked: &Asked,
+        lane: LaneId,
         request: &Request<'_>,
+        hint: &Hint,
         answers: &mut impl Answers,
     ) -> bool {
         if let Some(flight) = self.flights.of_hash(request.hash) {
-            return self.park_behind(flight, asked.lane, request);
+            return self.park_behind(flight, lane, request);
         }
-        match self.execute(asked, &request.demand, &Evidence::NONE, answers) {
+        match self.execute(lane, request, hint, &Evidence::NONE, answers) {
             Step::Done => true,
             Step::Blocked => false,
             Step::Fetch { address, class } => {
-                self.launch(asked.lane, request, address, Source::Read(class))
+                self.launch(lane, request, address, Source::Read(class))
             }
             Step::Await { address, chunk } => {
-                self.launch(asked.lane, request, address, Source::Chunk(chunk))
+                self.launch(lane, request, address, Source::Chunk(chunk))
             }
         }
     }
@@ -161,37 +147,45 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     pub(super) fn execute(
         &mut self,
-        asked: &Asked,
-        demand: &Demand<'_>,
+        lane: LaneId,
+        request: &Request<'_>,
+        hint: &Hint,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        match demand.kind {
-            Kind::Get => self.get(asked, demand.key, evidence, answers),
-            Kind::Put | Kind::Swap => self.put(asked, demand, evidence, answers),
-            Kind::Delete => self.delete(asked, demand.key, evidence, answers),
+        match request.demand.kind {
+            Kind::Get => self.get(lane, request, hint, evidence, answers),
+            Kind::Put | Kind::Swap => self.put(lane, request, hint, evidence, answers),
+            Kind::Delete => self.delete(lane, request, hint, evidence, answers),
         }
     }
 
     #[inline]
     fn get(
         &mut self,
-        asked: &Asked,
-        key: &[u8],
+        lane: LaneId,
+        request: &Request<'_>,
+        hint: &Hint,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        match self.hinted(asked.hash, key, asked.hint) {
-            Hinted::Local(local) => self.get_local(asked, &local, answers),
-            Hinted::Absent => self.get_absent(asked, answers),
-            Hinted::Unknown => self.get_anywhere(asked, key, evidence, answers),
+        match self.hinted(request, hint) {
+            Hinted::Local(local) => self.get_local(lane, request, &local, answers),
+            Hinted::Absent => self.get_absent(lane, request, answers),
+            Hinted::Unknown => self.get_anywhere(lane, request, evidence, answers),
         }
     }
 
     #[inline]
-    fn get_local(&mut self, asked: &Asked, local: &Local, answers: &mut impl Answers) -> Step {
+    fn get_local(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        local: &Local,
+        answers: &mut impl Answers,
+    ) -> Step {
         let header = local.record.header();
-        if !answers.has_room(asked.lane, header.value_bytes() as usize) {
+        if !answers.has_room(lane, header.value_bytes() as usize) {
             return Step::Blocked;
         }
         if local.framed.is_cached() {
@@ -205,36 +199,41 @@ impl<E: Endpoint> Shard<E> {
             version: header.version(),
             value: local.record.value(),
         };
-        answers.answer(asked.lane, asked.token, answer);
+        answers.answer(lane, request.token, answer);
         Step::Done
     }
 
     #[inline]
-    fn get_absent(&mut self, asked: &Asked, answers: &mut impl Answers) -> Step {
-        if !answers.has_room(asked.lane, 0) {
+    fn get_absent(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        if !answers.has_room(lane, 0) {
             return Step::Blocked;
         }
         self.tally.gets += 1;
         self.tally.gets_absent += 1;
-        answers.answer(asked.lane, asked.token, Answer::Absent);
+        answers.answer(lane, request.token, Answer::Absent);
         Step::Done
     }
 
     #[inline(never)]
     fn get_anywhere(
         &mut self,
-        asked: &Asked,
-        key: &[u8],
+        lane: LaneId,
+        request: &Request<'_>,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        let found = match self.find_or_step(asked.hash, key, evidence) {
+        let found = match self.find_or_step(request.hash, request.demand.key, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };
         let (position, slot, far) = match found {
-            Found::Local(local) => return self.get_local(asked, &local, answers),
-            Found::Absent => return self.get_absent(asked, answers),
+            Found::Local(local) => return self.get_local(lane, request, &local, answers),
+            Found::Absent => return self.get_absent(lane, request, answers),
             Found::Unknown { slot } => return Step::fetch(slot),
             Found::Confirmed {
                 position,
@@ -248,7 +247,7 @@ impl<E: Endpoint> Shard<E> {
         let Some(view) = record::RecordView::parse(bytes) else {
             return Step::Blocked;
         };
-        if !answers.has_room(asked.lane, view.value().len()) {
+        if !answers.has_room(lane, view.value().len()) {
             return Step::Blocked;
         }
         self.tally.gets += 1;
@@ -258,12 +257,12 @@ impl<E: Endpoint> Shard<E> {
             version: view.version(),
             value: view.value(),
         };
-        answers.answer(asked.lane, asked.token, answer);
+        answers.answer(lane, request.token, answer);
         if evidence
             .confirmed
             .is_some_and(|known| known.record.is_some())
         {
-            self.keep_copy(asked.hash, position, slot, bytes);
+            self.keep_copy(request.hash, position, slot, bytes);
         }
         Step::Done
     }
@@ -272,36 +271,41 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     fn put(
         &mut self,
-        asked: &Asked,
-        demand: &Demand<'_>,
+        lane: LaneId,
+        request: &Request<'_>,
+        hint: &Hint,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        let Demand { key, value, .. } = *demand;
-        if !answers.has_room(asked.lane, 0) {
+        let Demand {
+            kind, key, value, ..
+        } = request.demand;
+        if !answers.has_room(lane, 0) {
             return Step::Blocked;
         }
-        let stored = match self.hinted(asked.hash, key, asked.hint) {
-            _ if demand.kind == Kind::Swap => {
-                return self.put_anywhere(asked, demand, evidence, answers);
+        let stored = match self.hinted(request, hint) {
+            _ if kind == Kind::Swap => {
+                return self.put_anywhere(lane, request, evidence, answers);
             }
-            Hinted::Local(local) => self.put_over(asked.hash, &local, key, value),
-            Hinted::Absent => self.insert(asked.hash, key, value),
-            Hinted::Unknown => return self.put_anywhere(asked, demand, evidence, answers),
+            Hinted::Local(local) => self.put_over(request.hash, &local, key, value),
+            Hinted::Absent => self.insert(request.hash, key, value),
+            Hinted::Unknown => return self.put_anywhere(lane, request, evidence, answers),
         };
-        self.answer_put(asked, stored, false, answers)
+        self.answer_put(lane, request, stored, false, answers)
     }
 
     #[inline(never)]
     fn put_anywhere(
         &mut self,
-        asked: &Asked,
-        demand: &Demand<'_>,
+        lane: LaneId,
+        request: &Request<'_>,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        let Demand { key, value, .. } = *demand;
-        let (hash, swap) = (asked.hash, demand.kind == Kind::Swap);
+        let Demand {
+            kind, key, value, ..
+        } = request.demand;
+        let (hash, swap) = (request.hash, kind == Kind::Swap);
         let found = match self.find_or_step(hash, key, evidence) {
             Ok(found) => found,
             Err(step) => return step,
@@ -313,10 +317,10 @@ impl<E: Endpoint> Shard<E> {
                 Found::Confirmed { far, .. } => far.header.version(),
                 Found::Unknown { slot } => return Step::fetch(*slot),
             };
-            if current != demand.expected {
+            if current != request.demand.expected {
                 self.figures.counters.swaps.add(1);
                 self.figures.counters.swaps_mismatched.add(1);
-                answers.answer(asked.lane, asked.token, Answer::Mismatch { current });
+                answers.answer(lane, request.token, Answer::Mismatch { current });
                 return Step::Done;
             }
         }
@@ -339,13 +343,14 @@ impl<E: Endpoint> Shard<E> {
             // Nobody can tell any more whose record that was; the new one is found before it.
             Found::Absent | Found::Unknown { .. } => self.insert(hash, key, value),
         };
-        self.answer_put(asked, stored, swap, answers)
+        self.answer_put(lane, request, stored, swap, answers)
     }
 
     #[inline]
     fn answer_put(
         &mut self,
-        asked: &Asked,
+        lane: LaneId,
+        request: &Request<'_>,
         stored: Result<Version, NoRoom>,
         swap: bool,
         answers: &mut impl Answers,
@@ -372,7 +377,7 @@ impl<E: Endpoint> Shard<E> {
                 Answer::Failed(error)
             }
         };
-        answers.answer(asked.lane, asked.token, answer);
+        answers.answer(lane, request.token, answer);
         Step::Done
     }
 
@@ -465,78 +470,99 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     fn delete(
         &mut self,
-        asked: &Asked,
-        key: &[u8],
+        lane: LaneId,
+        request: &Request<'_>,
+        hint: &Hint,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        if !answers.has_room(asked.lane, 0) {
+        if !answers.has_room(lane, 0) {
             return Step::Blocked;
         }
-        match self.hinted(asked.hash, key, asked.hint) {
+        match self.hinted(request, hint) {
             Hinted::Local(Local {
                 position,
                 slot,
                 record,
                 ..
-            }) => self.remove(asked, position, slot, record.header().units(), answers),
-            Hinted::Absent => self.delete_absent(asked, answers),
-            Hinted::Unknown => self.delete_anywhere(asked, key, evidence, answers),
+            }) => self.remove(
+                lane,
+                request,
+                position,
+                slot,
+                record.header().units(),
+                answers,
+            ),
+            Hinted::Absent => self.delete_absent(lane, request, answers),
+            Hinted::Unknown => self.delete_anywhere(lane, request, evidence, answers),
         }
     }
 
     #[inline(never)]
     fn delete_anywhere(
         &mut self,
-        asked: &Asked,
-        key: &[u8],
+        lane: LaneId,
+        request: &Request<'_>,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        let found = match self.find_or_step(asked.hash, key, evidence) {
+        let found = match self.find_or_step(request.hash, request.demand.key, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };
         match found {
-            Found::Absent => self.delete_absent(asked, answers),
+            Found::Absent => self.delete_absent(lane, request, answers),
             Found::Unknown { slot } => Step::fetch(slot),
             Found::Local(Local {
                 position,
                 slot,
                 record,
                 ..
-            }) => self.remove(asked, position, slot, record.header().units(), answers),
+            }) => self.remove(
+                lane,
+                request,
+                position,
+                slot,
+                record.header().units(),
+                answers,
+            ),
             Found::Confirmed {
                 position,
                 slot,
                 far,
             } => {
                 self.note_served(&far);
-                self.remove(asked, position, slot, far.header.units(), answers)
+                self.remove(lane, request, position, slot, far.header.units(), answers)
             }
         }
     }
 
-    fn delete_absent(&mut self, asked: &Asked, answers: &mut impl Answers) -> Step {
+    fn delete_absent(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
         self.tally.deletes += 1;
         self.tally.deletes_absent += 1;
-        answers.answer(asked.lane, asked.token, Answer::Absent);
+        answers.answer(lane, request.token, Answer::Absent);
         Step::Done
     }
 
     #[inline]
     fn remove(
         &mut self,
-        asked: &Asked,
+        lane: LaneId,
+        request: &Request<'_>,
         position: Position,
         slot: Slot,
         units: u32,
         answers: &mut impl Answers,
     ) -> Step {
-        self.index.remove(asked.hash, position);
+        self.index.remove(request.hash, position);
         self.retire_slot(slot, units);
         self.tally.deletes += 1;
-        answers.answer(asked.lane, asked.token, Answer::Deleted);
+        answers.answer(lane, request.token, Answer::Deleted);
         Step::Done
     }
 

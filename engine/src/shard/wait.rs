@@ -6,7 +6,7 @@ use super::Shard;
 use super::find::{Confirmed, Evidence, Hint};
 use super::flight::{FlightState, Parked};
 use super::request::{Answers, LaneId, Request};
-use super::serve::{Asked, Step};
+use super::serve::Step;
 use super::stream::ChunkId;
 use crate::constants::UNIT_BYTES;
 use crate::error::Error;
@@ -293,17 +293,16 @@ impl<E: Endpoint> Shard<E> {
             _ => {}
         }
         let cleared = std::mem::take(&mut self.flights.get(flight).cleared);
-        let asked = Asked {
-            lane,
-            token,
+        let request = Request {
             hash,
-            hint: Hint::None,
+            token,
+            demand: *demand,
         };
         let evidence = Evidence {
             confirmed,
             cleared: &cleared,
         };
-        let step = self.execute(&asked, demand, &evidence, answers);
+        let step = self.execute(lane, &request, &Hint::None, &evidence, answers);
         self.flights.get(flight).cleared = cleared;
         step
     }
