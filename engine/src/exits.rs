@@ -37,6 +37,8 @@ pub(crate) struct Exits {
     inboxes: Vec<Option<Inbox>>,
     /// Lanes with something to be published.
     touched: [u64; 4],
+    /// There are any.
+    is_touched: bool,
     /// Times requests of this core's clients.
     pub(crate) sampler: Sampler,
     figures: Arc<CoreFigures>,
@@ -54,6 +56,7 @@ impl Exits {
             servers,
             inboxes: Vec::new(),
             touched: [0; 4],
+            is_touched: false,
         }
     }
 
@@ -98,11 +101,15 @@ impl Exits {
     #[inline]
     pub(crate) fn touch(&mut self, lane: usize) {
         self.touched[lane / 64] |= 1 << (lane % 64);
+        self.is_touched = true;
     }
 
     /// Shows clients what was answered.
     #[inline]
     pub(crate) fn publish(&mut self) {
+        if !std::mem::take(&mut self.is_touched) {
+            return;
+        }
         for word in 0..4 {
             let mut touched = std::mem::take(&mut self.touched[word]);
             while touched != 0 {

@@ -201,10 +201,12 @@ impl House {
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> bool {
         // Others first, for they wait for a trip across as well; the own requests are served while that is under way.
-        let marked = self.glance();
+        let mut marked = [0; 4];
+        let words = self.glance(&mut marked);
         self.publish_requests();
-        let mut busy = self.collect(polling, visit);
-        for (word, mut marked) in marked.into_iter().enumerate() {
+        let alone = self.shards == 1;
+        let mut busy = !alone && self.collect(polling, visit);
+        for (word, mut marked) in marked.into_iter().take(words).enumerate() {
             while marked != 0 {
                 let lane = word * 64 + marked.trailing_zeros() as usize;
                 marked &= marked - 1;
@@ -212,10 +214,12 @@ impl House {
             }
         }
         self.exits.publish();
-        if self.serve_staged(polling, visit) {
+        if !self.staged.is_empty() && self.serve_staged(polling, visit) {
             busy = true;
             // Meanwhile answers may have come, and whoever polls has room for more requests with them.
-            self.collect(polling, visit);
+            if !alone {
+                self.collect(polling, visit);
+            }
         }
         busy |= self.obey();
         self.turns += 1;
@@ -239,16 +243,17 @@ impl House {
         busy
     }
 
-    /// Asks for what others have sent, all of it at once; answers the lanes that have requests.
+    /// Asks for what others have sent, all of it at once; marks the lanes that have requests, and answers how many words of
+    /// marks there may be.
     #[inline]
-    fn glance(&mut self) -> [u64; 4] {
+    fn glance(&mut self, marked: &mut [u64; 4]) -> usize {
         for Neighbour { lane, .. } in self.neighbours.iter_mut().flatten() {
             lane.glance();
         }
-        let mut marked = self.behind;
-        for (word, marked) in marked.iter_mut().enumerate() {
-            *marked |= self.door.bell.take(word);
-            let mut left = *marked;
+        let words = self.exits.servers.len().div_ceil(64).min(marked.len());
+        for word in 0..words {
+            marked[word] = std::mem::take(&mut self.behind[word]) | self.door.bell.take(word);
+            let mut left = marked[word];
             while left != 0 {
                 let lane = word * 64 + left.trailing_zeros() as usize;
                 left &= left - 1;
@@ -257,8 +262,7 @@ impl House {
                 }
             }
         }
-        self.behind = [0; 4];
-        marked
+        words
     }
 
     /// Reads the clock, and counts the time since the last reading as busy if any turn since then was.
@@ -422,6 +426,7 @@ impl House {
     }
 
     /// Takes the answers of other shards.
+    #[inline]
     fn collect(&mut self, polling: Option<u8>, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         let Self {
             neighbours, exits, ..

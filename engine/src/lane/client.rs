@@ -3,6 +3,7 @@
 #![allow(unsafe_code)] // answers are visited where they lie
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Shared;
 use super::message::{AnswerKind, AnswerMeta, RequestMeta};
@@ -229,11 +230,14 @@ impl LaneClient {
             count += 1;
         }
         drop(taken);
-        // What came while the shard was closing found no room in the ring.
-        while let Some((slot, waited, kept)) = self.shared.overflow.pop() {
-            let request = table.take(slot);
-            visit(request.answered(waited), request.token, kept.answer());
-            count += 1;
+        // ORDERING: Acquire pairs with the Release in `LaneServer::answer`.
+        if self.shared.overflowed.load(Ordering::Acquire) {
+            // What came while the shard was closing found no room in the ring.
+            while let Some((slot, waited, kept)) = self.shared.overflow.pop() {
+                let request = table.take(slot);
+                visit(request.answered(waited), request.token, kept.answer());
+                count += 1;
+            }
         }
         count
     }

@@ -26,6 +26,7 @@ mod server;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crossbeam_queue::SegQueue;
 
@@ -54,6 +55,8 @@ struct Shared {
     /// Answers that found no room while the shard was closing: then nobody is made to wait for a client that does not
     /// look.
     overflow: SegQueue<(u16, bool, Kept)>,
+    /// There are such.
+    overflowed: AtomicBool,
     /// Where the client waits, unless it polls for ever, as a core does.
     mailbox: Option<Arc<Mailbox>>,
 }
@@ -77,6 +80,7 @@ pub(crate) fn lane(ring_bytes: usize, mailbox: Option<Arc<Mailbox>>) -> (LaneCli
         answer_pocket: Pocket::default(),
         errors: SegQueue::new(),
         overflow: SegQueue::new(),
+        overflowed: AtomicBool::new(false),
         mailbox,
     });
     let inline_max = ring_bytes / 8;

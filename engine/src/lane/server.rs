@@ -3,6 +3,7 @@
 #![allow(unsafe_code)] // requests are served where they lie
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Shared;
 use super::message::{AnswerKind, AnswerMeta, RequestMeta};
@@ -124,7 +125,9 @@ impl LaneServer {
     pub(crate) fn answer(&mut self, slot: u16, waited: bool, answer: &Answer<'_>) {
         if self.closing {
             let kept = Kept::of(answer);
-            return self.shared.overflow.push((slot, waited, kept));
+            self.shared.overflow.push((slot, waited, kept));
+            // ORDERING: Release pairs with the Acquire in `LaneClient::receive`.
+            return self.shared.overflowed.store(true, Ordering::Release);
         }
         let (kind, version, value): (_, u64, &[u8]) = match answer {
             Answer::Value { version, value } => (AnswerKind::Value, *version, value),

@@ -240,6 +240,12 @@ impl<E: Endpoint> Shard<E> {
         let (units, records) = (entry.units, entry.records);
         let frame = self.pages.pointer(eviction.page);
         let last = (eviction.next + RECORDS_A_SLICE).min(records);
+        for entry in eviction.next..last {
+            let place = units as usize * UNIT_BYTES + entry as usize * DIRECTORY_ENTRY_BYTES;
+            // SAFETY: the page is sealed and pinned: its directory lies behind its records.
+            let entry = unsafe { page::entry_at(frame.add(place)) };
+            self.prefetch(entry.hash);
+        }
         while eviction.next < last {
             let place =
                 units as usize * UNIT_BYTES + eviction.next as usize * DIRECTORY_ENTRY_BYTES;

@@ -4,12 +4,13 @@
 //! what is. Far records are read in runs of neighbours, so a sparse page costs a READ a record and a dense one a
 //! READ per 8 KiB. Everything goes to the cold tail, and a slot is swung only after its record lies there.
 
+use std::ops::Range;
+
 use farcore_rdma::{Endpoint, Landing, Status};
 
 use super::extents::NodeId;
 use super::fetch::Posted;
 use super::flush::Shortfall;
-use super::pages::PageKind;
 use super::tail::TailKind;
 use super::victims::Pick;
 use super::{Errand, Shard};
@@ -364,14 +365,19 @@ impl<E: Endpoint> Shard<E> {
             if slot.address() == address {
                 return Life::Direct(position, slot);
             }
-            let page = slot.address().page(self.shape);
-            if self.pages.get(page).kind() == PageKind::Cache
-                && self.home_of(slot.address()) == address
+            if self.framed_of(slot.address()).is_cached() && self.home_of(slot.address()) == address
             {
                 return Life::Cached(slot);
             }
         }
         Life::Dead
+    }
+
+    /// Asks for the buckets of some of a victim's records before they are looked at.
+    fn prefetch_entries(&self, victim: &Victim, entries: Range<u32>) {
+        for entry in entries.start..entries.end.min(victim.records) {
+            self.prefetch(self.directory_entry(victim, entry).hash);
+        }
     }
 
     /// Looks at the next records of the victim: moves those that are local, posts READs for the others.
@@ -414,6 +420,9 @@ impl<E: Endpoint> Shard<E> {
                 }
             }
             victim.next += 1;
+        }
+        if victim.next == limit {
+            self.prefetch_entries(victim, limit..limit + RECORDS_A_SLICE);
         }
         victim.next != before
     }
@@ -537,6 +546,7 @@ impl<E: Endpoint> Shard<E> {
                 continue;
             };
             let mut stuck = false;
+            self.prefetch_entries(victim, run.next..run.last);
             while run.next < run.last {
                 let entry = self.directory_entry(victim, run.next);
                 let address = Address::new(self.shape, victim.page, entry.unit);

@@ -94,7 +94,6 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Tells what requests came to since the last time.
-    #[inline]
     pub(super) fn tell(&mut self) {
         let tally = std::mem::take(&mut self.tally);
         self.cache.note_hits(tally.cache_hits, tally.local_hits);
