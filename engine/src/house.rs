@@ -250,10 +250,10 @@ impl House {
         for Neighbour { lane, .. } in self.neighbours.iter_mut().flatten() {
             lane.glance();
         }
-        let words = self.exits.servers.len().div_ceil(64).min(marked.len());
-        for word in 0..words {
-            marked[word] = std::mem::take(&mut self.behind[word]) | self.door.bell.take(word);
-            let mut left = marked[word];
+        let words = self.exits.servers.len().div_ceil(64);
+        for (word, mark) in marked.iter_mut().enumerate().take(words) {
+            *mark = std::mem::take(&mut self.behind[word]) | self.door.bell.take(word);
+            let mut left = *mark;
             while left != 0 {
                 let lane = word * 64 + left.trailing_zeros() as usize;
                 left &= left - 1;
