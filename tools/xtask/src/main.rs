@@ -3,6 +3,7 @@
 mod instructions;
 mod lab;
 mod overhead;
+mod results;
 
 use std::process::{Command, ExitCode};
 
@@ -40,6 +41,8 @@ enum Task {
         #[arg(long)]
         write: bool,
     },
+    /// The published page, docs/results.md: every configuration beside other engines, medians, and where we lose.
+    Results(results::Results),
     /// What counting and watching cost, from pairs of runs.
     #[command(subcommand)]
     Overhead(overhead::Overhead),
@@ -69,6 +72,7 @@ fn cargo(arguments: &[&str]) -> Command {
 fn perform(task: Task) -> Result<ExitCode> {
     let done = match task {
         Task::Overhead(overhead) => overhead::perform(overhead),
+        Task::Results(results) => results::perform(&results),
         Task::Instructions { write } => instructions::perform(write),
         Task::Lab(lab) => return Ok(lab::perform(lab)),
         Task::Ci => run(Command::new("bash").arg(".ci/run")),

@@ -1,0 +1,197 @@
+//! What `farcore-bench --json` writes, as figures: medians already where there were several runs.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// One command's figures.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Report {
+    /// Where.
+    pub(super) machine: Machine,
+    /// One entry for each engine.
+    pub(super) runs: Vec<Run>,
+}
+
+/// The machine, as the benchmark saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Machine {
+    /// Model of the processor.
+    pub(super) cpu_model: String,
+    /// Cores that the benchmark may use.
+    pub(super) cores: usize,
+    /// Memory of the machine.
+    pub(super) memory_bytes: u64,
+    /// Kernel release.
+    pub(super) kernel: String,
+    /// Setting of transparent huge pages.
+    pub(super) huge_pages: String,
+    /// Compiler.
+    pub(super) rustc: String,
+}
+
+/// One engine's figures.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Run {
+    /// The engine.
+    pub(super) engine: String,
+    /// In the order they ran.
+    pub(super) phases: Vec<Phase>,
+    /// Sum of the phases.
+    pub(super) total_seconds: f64,
+    /// Opening the engine.
+    pub(super) startup_seconds: f64,
+    /// Bytes of the index for each key; 0 if the engine does not know.
+    pub(super) index_bytes_per_key: f64,
+    /// Of all runs together.
+    pub(super) wrong_values: u64,
+}
+
+/// One phase's figures.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Phase {
+    /// Its name.
+    pub(super) name: String,
+    /// Million requests a second.
+    pub(super) mops: f64,
+    /// Median latency.
+    pub(super) p50_ns: f64,
+    /// Exceeded by one request in a hundred.
+    pub(super) p99_ns: f64,
+    /// Exceeded by one request in a thousand.
+    pub(super) p999_ns: f64,
+}
+
+impl Report {
+    /// Reads the form that the benchmark writes.
+    ///
+    /// # Errors
+    /// A figure is not there, or an engine is there twice: then no entry is the median.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let value: Value = serde_json::from_str(text)?;
+        let runs: Result<Vec<Run>> = list(&value, "runs")?.iter().map(run).collect();
+        let runs = runs?;
+        for (place, run) in runs.iter().enumerate() {
+            if runs[..place].iter().any(|other| other.engine == run.engine) {
+                bail!(
+                    "{} is there twice, but one entry holds the medians",
+                    run.engine
+                );
+            }
+        }
+        let machine = machine(&value["machine"])?;
+        Ok(Self { machine, runs })
+    }
+
+    /// The figures of an engine.
+    pub(super) fn run(&self, engine: &str) -> Option<&Run> {
+        self.runs.iter().find(|run| run.engine == engine)
+    }
+}
+
+impl Run {
+    /// The figures of a phase.
+    pub(super) fn phase(&self, name: &str) -> Option<&Phase> {
+        self.phases.iter().find(|phase| phase.name == name)
+    }
+}
+
+fn machine(value: &Value) -> Result<Machine> {
+    Ok(Machine {
+        cpu_model: text(value, "cpu_model")?,
+        cores: list(value, "cores")?.len(),
+        memory_bytes: count(value, "memory_bytes")?,
+        kernel: text(value, "kernel")?,
+        huge_pages: text(value, "huge_pages")?,
+        // Not found where `cargo` is and `rustc` is not on the path.
+        rustc: text(value, "rustc").unwrap_or_else(|_| "unknown".to_owned()),
+    })
+}
+
+fn run(value: &Value) -> Result<Run> {
+    let phases: Result<Vec<Phase>> = list(value, "phases")?.iter().map(phase).collect();
+    Ok(Run {
+        engine: text(value, "engine")?,
+        phases: phases?,
+        total_seconds: number(value, "total_seconds")?,
+        startup_seconds: number(value, "startup_seconds")?,
+        index_bytes_per_key: number(value, "index_bytes_per_key")?,
+        wrong_values: count(value, "wrong_values")?,
+    })
+}
+
+fn phase(value: &Value) -> Result<Phase> {
+    Ok(Phase {
+        name: text(value, "name")?,
+        mops: number(value, "mops")?,
+        p50_ns: number(value, "p50_ns")?,
+        p99_ns: number(value, "p99_ns")?,
+        p999_ns: number(value, "p999_ns")?,
+    })
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
+    value[name].as_array().with_context(|| format!("no {name}"))
+}
+
+fn text(value: &Value, name: &str) -> Result<String> {
+    let text = value[name].as_str().map(str::to_owned);
+    text.with_context(|| format!("no {name}"))
+}
+
+fn number(value: &Value, name: &str) -> Result<f64> {
+    value[name].as_f64().with_context(|| format!("no {name}"))
+}
+
+fn count(value: &Value, name: &str) -> Result<u64> {
+    value[name].as_u64().with_context(|| format!("no {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn report(engines: &[&str]) -> Value {
+        let phase = json!({"name": "hot", "mops": 6.5, "p50_ns": 7, "p99_ns": 8, "p999_ns": 9, "far_reads": 0});
+        let runs: Vec<Value> = engines
+            .iter()
+            .map(|engine| {
+                json!({
+                    "engine": engine, "phases": [phase], "total_seconds": 2.5, "startup_seconds": 0.1,
+                    "index_bytes_per_key": 9.8, "wrong_values": 0, "compaction": {},
+                })
+            })
+            .collect();
+        let machine = json!({
+            "cpu_model": "x", "cores": [0, 1], "memory_bytes": 5, "kernel": "6", "huge_pages": "never", "rustc": null,
+        });
+        json!({"machine": machine, "runs": runs})
+    }
+
+    #[test]
+    fn the_benchmarks_form_is_understood() {
+        let report = Report::parse(&report(&["farcore", "scc"]).to_string()).unwrap();
+        assert_eq!(
+            (report.machine.cores, &*report.machine.rustc),
+            (2, "unknown")
+        );
+        let hot = report.run("scc").and_then(|run| run.phase("hot")).unwrap();
+        assert_eq!((hot.mops, hot.p999_ns), (6.5, 9.0));
+        assert!(report.run("moka").is_none());
+    }
+
+    #[test]
+    fn a_lacking_figure_is_named() {
+        let mut report = report(&["farcore"]);
+        report["runs"][0]["phases"][0]["mops"].take();
+        let error = Report::parse(&report.to_string()).unwrap_err();
+        assert_eq!(error.to_string(), "no mops");
+    }
+
+    #[test]
+    fn an_engine_that_is_there_twice_is_no_median() {
+        let error = Report::parse(&report(&["scc", "scc"]).to_string()).unwrap_err();
+        assert!(error.to_string().contains("scc is there twice"), "{error}");
+    }
+}

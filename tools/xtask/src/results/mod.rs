@@ -1,0 +1,183 @@
+//! `cargo xtask results`: runs the published configurations and writes one page of what they gave.
+//!
+//! ```text
+//! plan     what is run, and which columns of which table it fills
+//! figures  what the benchmark writes as JSON
+//! facts    where, when and with which versions
+//! table    rows, the best of each, ratios, losses
+//! page     the Markdown page
+//! ```
+//!
+//! Figures and a page come of the same commit: the benchmark is built once, and that program does all runs.
+
+mod facts;
+mod figures;
+mod page;
+mod plan;
+mod table;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use self::facts::Facts;
+use self::figures::Report;
+use self::plan::{Plan, Wishes};
+
+/// Where the build goes, whatever the environment says: the page names it.
+const TARGET: &str = "target";
+/// The benchmark in it.
+const BENCHMARK: &str = "target/release/farcore-bench";
+/// Where the runs leave their JSON.
+const FOLDER: &str = "target/results";
+/// The engines of the published page.
+const ENGINES: &str = "farcore,dashmap,sharded,locked-lru,scc,papaya,quick-cache,moka,foyer";
+
+#[derive(Debug, Args)]
+pub(crate) struct Results {
+    /// Runs of each engine in each configuration; medians are published.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Keys of each core; local and far memory grow with them.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    keys_per_core: u64,
+    /// Engines to compare, farcore among them.
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = ENGINES)]
+    engines: Vec<String>,
+    /// The page.
+    #[arg(long, value_name = "FILE", default_value = "docs/results.md")]
+    out: PathBuf,
+    /// RocksDB as well: needs a C++ compiler and libclang-dev, and takes some minutes to build.
+    #[arg(long)]
+    rocksdb: bool,
+    /// With little local memory also `locked-lru`, the one other engine with a far tier; takes minutes a run.
+    #[arg(long)]
+    far_baseline: bool,
+    /// Print the commands only.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Results {
+    /// The engines, each once.
+    fn engines(&self) -> Result<Vec<String>> {
+        let also = self.rocksdb.then(|| "rocksdb".to_owned());
+        let mut engines: Vec<String> = Vec::new();
+        for engine in self.engines.iter().cloned().chain(also) {
+            if !engines.contains(&engine) {
+                engines.push(engine);
+            }
+        }
+        if !engines.iter().any(|engine| engine == plan::OURS) {
+            bail!("--engines must name {}: {}", plan::OURS, engines.join(","));
+        }
+        Ok(engines)
+    }
+}
+
+/// Arguments of cargo that build the benchmark with these engines.
+fn build_arguments(engines: &[String]) -> Vec<&'static str> {
+    let rocksdb = engines.iter().any(|engine| engine == "rocksdb");
+    let mut arguments = vec!["build", "--release", "--locked", "-p", "farcore-bench"];
+    arguments.extend(["--features", if rocksdb { "rocksdb" } else { "peers" }]);
+    arguments.extend(["--target-dir", TARGET]);
+    arguments
+}
+
+/// Runs one measurement and reads what it wrote.
+fn measure(arguments: &[String], json: &Path) -> Result<Report> {
+    // What an earlier run left must not pass for this one's.
+    if json.exists() {
+        fs::remove_file(json).with_context(|| format!("{} is in the way", json.display()))?;
+    }
+    super::run(Command::new(BENCHMARK).args(arguments))?;
+    let text = fs::read_to_string(json).with_context(|| format!("no {}", json.display()))?;
+    Report::parse(&text).with_context(|| format!("{} is not understood", json.display()))
+}
+
+fn measure_all(plan: &Plan) -> Result<BTreeMap<&'static str, Report>> {
+    let count = plan.measurements.len();
+    let mut reports = BTreeMap::new();
+    for (place, measurement) in plan.measurements.iter().enumerate() {
+        println!("\n== {} of {count}: {}", place + 1, measurement.command());
+        let report = measure(&measurement.arguments, &measurement.json)?;
+        reports.insert(measurement.name, report);
+    }
+    Ok(reports)
+}
+
+pub(crate) fn perform(results: &Results) -> Result<()> {
+    let engines = results.engines()?;
+    let build = build_arguments(&engines);
+    let facts = Facts::here(&engines, format!("cargo {}", build.join(" ")), results.runs)?;
+    let plan = plan::plan(&Wishes {
+        cores: facts::cores(),
+        keys_per_core: results.keys_per_core,
+        runs: results.runs,
+        engines,
+        far_baseline: results.far_baseline,
+    })?;
+    for note in &plan.notes {
+        eprintln!("{note}");
+    }
+    if results.dry_run {
+        println!("{}", facts.build);
+        for measurement in &plan.measurements {
+            println!("{}", measurement.command());
+        }
+        return Ok(());
+    }
+    // A page that cannot be written is better known before the runs than after.
+    let folder = results.out.parent().unwrap_or(Path::new(""));
+    for folder in [folder, Path::new(FOLDER)] {
+        fs::create_dir_all(folder).with_context(|| format!("no folder {}", folder.display()))?;
+    }
+    super::run(super::cargo(&build).env_remove("RUSTFLAGS"))?;
+    let reports = measure_all(&plan)?;
+    let page = page::render(&facts, &plan, &reports)?;
+    let out = &results.out;
+    fs::write(out, page).with_context(|| format!("{} cannot be written", out.display()))?;
+    println!("\nwritten: {}", out.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        results: Results,
+    }
+
+    fn results(flags: &str) -> Results {
+        let line = ["results"].into_iter().chain(flags.split_whitespace());
+        Line::try_parse_from(line).unwrap().results
+    }
+
+    #[test]
+    fn rocksdb_is_built_where_it_is_run() {
+        let with = |flags: &str| {
+            let engines = results(flags).engines().unwrap();
+            let rocksdb = build_arguments(&engines).contains(&"rocksdb");
+            (engines.len(), rocksdb)
+        };
+        assert_eq!(with(""), (9, false));
+        assert_eq!(with("--rocksdb"), (10, true));
+        assert_eq!(with("--engines farcore,rocksdb --rocksdb"), (2, true));
+        assert_eq!(with("--engines farcore,moka,farcore"), (2, false));
+    }
+
+    #[test]
+    fn a_comparison_without_farcore_is_refused() {
+        let error = results("--engines moka,scc").engines().unwrap_err();
+        assert!(error.to_string().contains("must name farcore"), "{error}");
+    }
+}

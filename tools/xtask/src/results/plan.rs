@@ -1,0 +1,386 @@
+//! What is run, and which columns of which table it fills. A measurement is one command; a section is one table, whose columns
+//! may come from several measurements, and from those of earlier sections.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use super::{BENCHMARK, FOLDER};
+
+/// The engine that the page is about.
+pub(super) const OURS: &str = "farcore";
+/// The baseline with a far tier.
+const FAR_BASELINE: &str = "locked-lru";
+/// Keys of a core that the sizes of memory below are for.
+const KEYS_PER_CORE: u64 = 1_000_000;
+/// Requests in flight on a core.
+const WINDOW: u32 = 64;
+/// Local memory that holds all.
+const LOCAL_MIB: u64 = 4096;
+/// Local memory of a core that holds about a quarter: a million records of 210 bytes at the mean are 200 MiB.
+const LITTLE_LOCAL_MIB: u64 = 50;
+/// As little of it as is still sensible.
+const LITTLE_LOCAL_MIB_MIN: u64 = 32;
+/// Far memory.
+const FAR_MIB: u64 = 1024;
+/// Latency added to each far access.
+const FAR_LATENCY: &str = "2us";
+
+/// What the page is to be about.
+#[derive(Clone, Debug)]
+pub(super) struct Wishes {
+    /// Cores that this process may use; the first two are.
+    pub(super) cores: Vec<usize>,
+    /// Keys of each.
+    pub(super) keys_per_core: u64,
+    /// Runs of each engine.
+    pub(super) runs: u32,
+    /// Engines to compare.
+    pub(super) engines: Vec<String>,
+    /// Whether the baseline runs with little local memory.
+    pub(super) far_baseline: bool,
+}
+
+/// One command.
+#[derive(Clone, Debug)]
+pub(super) struct Measurement {
+    /// Its name, and its file's.
+    pub(super) name: &'static str,
+    /// Arguments of the benchmark.
+    pub(super) arguments: Vec<String>,
+    /// Where it writes its figures.
+    pub(super) json: PathBuf,
+}
+
+impl Measurement {
+    /// The command as one would type it.
+    pub(super) fn command(&self) -> String {
+        format!("{BENCHMARK} {}", self.arguments.join(" "))
+    }
+}
+
+/// One engine of one measurement.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    /// Its heading.
+    pub(super) label: String,
+    /// The measurement, by name.
+    pub(super) measurement: &'static str,
+    /// The engine in it.
+    pub(super) engine: String,
+}
+
+impl Column {
+    /// Whether its engine is another project's.
+    pub(super) fn is_peer(&self) -> bool {
+        !self.engine.starts_with(OURS)
+    }
+}
+
+/// What the last column tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contrast {
+    /// The first column against the best of the peers, where there are any.
+    Peers,
+    /// The second column against the first: all rows.
+    Pair(&'static str),
+    /// The second column against the first: the phases only, for the rest is of different amounts of work.
+    Rates(&'static str),
+}
+
+/// One table.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    /// Its heading.
+    pub(super) title: &'static str,
+    /// What must be known to read it.
+    pub(super) about: &'static str,
+    /// Its columns; farcore's is the first.
+    pub(super) columns: Vec<Column>,
+    /// Its last column.
+    pub(super) contrast: Contrast,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    /// In the order they run.
+    pub(super) measurements: Vec<Measurement>,
+    /// In the order of the page.
+    pub(super) sections: Vec<Section>,
+    /// What is left out, and why.
+    pub(super) notes: Vec<String>,
+}
+
+/// Memory for more keys or fewer, as the benchmark takes it.
+fn size(mib: u64, keys_per_core: u64, least_mib: u64) -> String {
+    match (mib * keys_per_core / KEYS_PER_CORE).max(least_mib) {
+        mib if mib.is_multiple_of(1024) => format!("{}GiB", mib / 1024),
+        mib => format!("{mib}MiB"),
+    }
+}
+
+/// Farcore's column first, then the others as they were named.
+fn columns(measurement: &'static str, engines: &[String]) -> Vec<Column> {
+    let ours = engines.iter().filter(|&engine| engine == OURS);
+    let others = engines.iter().filter(|&engine| engine != OURS);
+    let column = |engine: &String| Column {
+        label: engine.clone(),
+        measurement,
+        engine: engine.clone(),
+    };
+    ours.chain(others).map(column).collect()
+}
+
+fn our_column(measurement: &'static str, label: &str) -> Column {
+    Column {
+        label: label.to_owned(),
+        measurement,
+        engine: OURS.to_owned(),
+    }
+}
+
+/// Adds measurements and sections to a plan.
+#[derive(Debug)]
+struct Planner<'a> {
+    wishes: &'a Wishes,
+    plan: Plan,
+}
+
+impl Planner<'_> {
+    fn measure(
+        &mut self,
+        name: &'static str,
+        cores: &[usize],
+        memory: &[&str],
+        window: u32,
+        engines: &[String],
+    ) {
+        let json = Path::new(FOLDER).join(name).with_extension("json");
+        let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+        let (cores, engines) = (cores.join(","), engines.join(","));
+        let (keys, window) = (self.wishes.keys_per_core.to_string(), window.to_string());
+        let (runs, file) = (self.wishes.runs.to_string(), json.display().to_string());
+        let mut arguments = vec!["contest", "--cores", &cores, "--keys-per-core", &keys];
+        arguments.extend(memory);
+        arguments.extend(["--window", &window, "--engines", &engines]);
+        arguments.extend(["--runs", &runs, "--json", &file]);
+        let arguments = arguments.into_iter().map(str::to_owned).collect();
+        self.plan.measurements.push(Measurement {
+            name,
+            arguments,
+            json,
+        });
+    }
+
+    fn tell(
+        &mut self,
+        title: &'static str,
+        about: &'static str,
+        columns: Vec<Column>,
+        contrast: Contrast,
+    ) {
+        self.plan.sections.push(Section {
+            title,
+            about,
+            columns,
+            contrast,
+        });
+    }
+
+    /// All engines with all data local.
+    fn compare(
+        &mut self,
+        name: &'static str,
+        title: &'static str,
+        about: &'static str,
+        cores: &[usize],
+        window: u32,
+    ) {
+        let keys = self.wishes.keys_per_core;
+        let (local, far) = (
+            size(LOCAL_MIB, keys, LOCAL_MIB),
+            size(FAR_MIB, keys, FAR_MIB),
+        );
+        let engines = self.wishes.engines.clone();
+        let memory = ["--local", &local, "--far", &far];
+        self.measure(name, cores, &memory, window, &engines);
+        self.tell(title, about, columns(name, &engines), Contrast::Peers);
+    }
+
+    /// Farcore with and without encryption.
+    fn encrypt(
+        &mut self,
+        names: [&'static str; 2],
+        title: &'static str,
+        about: &'static str,
+        cores: &[usize],
+        memory: &[&str],
+    ) {
+        let ours = [OURS.to_owned()];
+        let encrypted = [memory, &["--encrypt"]].concat();
+        self.measure(names[0], cores, memory, WINDOW, &ours);
+        self.measure(names[1], cores, &encrypted, WINDOW, &ours);
+        let columns = vec![
+            our_column(names[0], "farcore"),
+            our_column(names[1], "farcore `--encrypt`"),
+        ];
+        self.tell(title, about, columns, Contrast::Pair("encrypted / plain"));
+    }
+}
+
+/// The published configurations, as far as this machine has the cores.
+///
+/// # Errors
+/// There is no core.
+pub(super) fn plan(wishes: &Wishes) -> Result<Plan> {
+    let cores = match wishes.cores[..] {
+        [] => bail!("no core is known that this process may run on"),
+        [_] => &wishes.cores[..],
+        [..] => &wishes.cores[..2],
+    };
+    let (one, two) = (&cores[..1], cores.len() == 2);
+    let mut planner = Planner {
+        wishes,
+        plan: Plan::default(),
+    };
+    if two {
+        planner.compare("two-cores", "Two cores, all local", "", cores, WINDOW);
+    } else {
+        planner.plan.notes.push(
+            "This process may run on one core only: what needs two is left out, and the rest runs on that one.".to_owned(),
+        );
+    }
+    planner.compare("one-core", "One core, all local", "", one, WINDOW);
+    if two {
+        let about = "Each core brings keys of its own, so two of them do twice the work: only rates compare.";
+        let columns = vec![
+            our_column("one-core", "one core"),
+            our_column("two-cores", "two cores"),
+        ];
+        let contrast = Contrast::Rates("two / one");
+        planner.tell("From one core to two", about, columns, contrast);
+    }
+    let keys = wishes.keys_per_core;
+    let per_core = LITTLE_LOCAL_MIB * cores.len() as u64;
+    let little = size(per_core, keys, LITTLE_LOCAL_MIB_MIN);
+    let (all, far) = (
+        size(LOCAL_MIB, keys, LOCAL_MIB),
+        size(FAR_MIB, keys, FAR_MIB),
+    );
+    let memory = ["--local", &little, "--far", &far];
+    let distant = [&memory[..], &["--far-latency", FAR_LATENCY]].concat();
+    planner.encrypt(
+        ["far", "far-encrypted"],
+        "Little local memory, far memory 2 us away",
+        "Local memory is 50 MiB for each million keys, but 32 MiB at least: a quarter of the records as first written. Index and buffers lie in it too.",
+        cores,
+        &distant,
+    );
+    if wishes.far_baseline {
+        planner.measure(
+            "far-baseline",
+            cores,
+            &memory,
+            WINDOW,
+            &[FAR_BASELINE.to_owned()],
+        );
+        let mut columns = columns("far-baseline", &[FAR_BASELINE.to_owned()]);
+        columns.insert(0, our_column("far", "farcore"));
+        planner.tell(
+            "Little local memory, beside `locked-lru`",
+            "The figures of farcore are those above, with far memory 2 us away; that of `locked-lru` answers at once.",
+            columns,
+            Contrast::Peers,
+        );
+    }
+    planner.encrypt(
+        ["plain", "encrypted"],
+        "All local, plain and encrypted",
+        "",
+        cores,
+        &["--local", &all, "--far", &far],
+    );
+    let about = "One request at a time on each core: latency without the wait in a window.";
+    let title = "One core, all local, window of 1";
+    planner.compare("one-core-window-1", title, about, one, 1);
+    if two {
+        let title = "Two cores, all local, window of 1";
+        planner.compare("two-cores-window-1", title, about, cores, 1);
+    }
+    Ok(planner.plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wishes(cores: &[usize]) -> Wishes {
+        Wishes {
+            cores: cores.to_vec(),
+            keys_per_core: KEYS_PER_CORE,
+            runs: 5,
+            engines: ["dashmap", OURS].map(str::to_owned).to_vec(),
+            far_baseline: false,
+        }
+    }
+
+    #[test]
+    fn two_cores_run_everything() {
+        let plan = plan(&wishes(&[2, 5, 7])).unwrap();
+        let commands: Vec<String> = plan.measurements.iter().map(Measurement::command).collect();
+        assert_eq!(
+            commands[0],
+            "target/release/farcore-bench contest --cores 2,5 --keys-per-core 1000000 --local 4GiB --far 1GiB --window 64 \
+             --engines dashmap,farcore --runs 5 --json target/results/two-cores.json"
+        );
+        assert!(commands[1].contains("--cores 2 ") && commands[2].contains("--far-latency 2us"));
+        assert!(
+            commands[2].contains("--local 100MiB --far 1GiB"),
+            "{}",
+            commands[2]
+        );
+        assert_eq!((commands.len(), plan.sections.len()), (8, 7));
+        assert!(plan.notes.is_empty());
+        assert_eq!(plan.sections[0].columns[0].engine, OURS);
+    }
+
+    #[test]
+    fn one_core_leaves_out_what_needs_two() {
+        let plan = plan(&wishes(&[3])).unwrap();
+        assert!(plan.measurements.iter().all(|run| run.arguments[2] == "3"));
+        assert!(
+            plan.sections
+                .iter()
+                .all(|section| !section.title.contains("wo cores"))
+        );
+        assert_eq!((plan.measurements.len(), plan.sections.len()), (6, 4));
+        assert_eq!(plan.notes.len(), 1);
+        assert!(plan.measurements[1].command().contains("--local 50MiB"));
+        assert!(super::plan(&wishes(&[])).is_err());
+    }
+
+    #[test]
+    fn every_column_has_its_measurement() {
+        let plan = plan(&Wishes {
+            far_baseline: true,
+            ..wishes(&[0, 1])
+        })
+        .unwrap();
+        let columns = plan.sections.iter().flat_map(|section| &section.columns);
+        for column in columns {
+            let known = plan.measurements.iter().any(|run| {
+                run.name == column.measurement && run.arguments.join(" ").contains(&column.engine)
+            });
+            assert!(known, "{column:?}");
+        }
+    }
+
+    #[test]
+    fn memory_grows_with_the_keys() {
+        assert_eq!(size(LOCAL_MIB, 2 * KEYS_PER_CORE, LOCAL_MIB), "8GiB");
+        assert_eq!(size(LOCAL_MIB, 10, LOCAL_MIB), "4GiB");
+        assert_eq!(size(100, KEYS_PER_CORE / 2, 32), "50MiB");
+        assert_eq!(size(100, 10, 32), "32MiB");
+    }
+}
