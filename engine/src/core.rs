@@ -64,7 +64,7 @@ impl Core {
     ) -> std::result::Result<(), Refused> {
         let demand = Demand::from(operation);
         check(&demand, self.value_bytes_max)?;
-        // In registers, from wherever this was inlined.
+        // Taken apart, so that whoever inlines this passes them as they are.
         let Demand {
             kind,
             key,

@@ -165,9 +165,7 @@ impl Handle {
         let timed = self.sampler.starts();
         let client = (client, Mark::timed(timed));
         if !lanes.lanes[shard].send(token, client, hash.index, &demand) {
-            if timed {
-                self.sampler.withdraw();
-            }
+            self.sampler.refused(timed);
             return Err(Refused::Full);
         }
         self.outstanding += 1;

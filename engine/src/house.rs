@@ -188,9 +188,7 @@ impl House {
     /// A request was not taken.
     #[cold]
     fn refuse(&mut self, timed: bool) -> bool {
-        if timed {
-            self.exits.sampler.withdraw();
-        }
+        self.exits.sampler.refused(timed);
         false
     }
 
@@ -282,6 +280,7 @@ impl House {
         }
         self.turns_told = self.turns;
         self.served_ns = now_ns;
+        self.shard.note_time(now_ns);
         self.was_busy = false;
     }
 
@@ -304,6 +303,7 @@ impl House {
         self.figures.counters.parked_ns.add(slept_ns);
         self.figures.counters.wakes.add(1);
         self.served_ns = now_ns;
+        self.shard.note_time(now_ns);
     }
 
     /// Shows other shards what was sent to them.

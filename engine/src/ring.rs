@@ -260,6 +260,7 @@ impl Producer {
     fn own_ahead(&mut self) {
         if self.tail + OWNED_AHEAD / 2 > self.owned {
             let end = (self.tail + OWNED_AHEAD).min(self.limit.get());
+            self.owned = self.owned.max(self.tail & !(LINE_BYTES - 1));
             while self.owned < end {
                 crate::log::record::prefetch_to_write(self.span.pointer(self.owned));
                 self.owned += LINE_BYTES;
@@ -311,6 +312,7 @@ impl Consumer {
     fn prefetch(&mut self, cursor: usize) {
         if cursor + AHEAD / 2 > self.ahead {
             let end = self.tail.min(cursor + AHEAD);
+            self.ahead = self.ahead.max(cursor & !(LINE_BYTES - 1));
             while self.ahead < end {
                 crate::log::record::prefetch(self.span.pointer(self.ahead));
                 self.ahead += LINE_BYTES;
@@ -333,7 +335,7 @@ impl Consumer {
     #[inline]
     fn look(&mut self, cursor: usize) -> bool {
         self.tail = self.shared.tail.0.load(Ordering::Acquire);
-        self.ahead = cursor;
+        self.ahead = cursor & !(LINE_BYTES - 1);
         cursor != self.tail
     }
 
@@ -396,7 +398,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_out_as_they_went_in(acts in prop::collection::vec((0u8..4, 0usize..300), 1..400)) {
+        fn messages_come_out_as_they_went_in(acts in prop::collection::vec((0u8..5, 0usize..300), 1..400)) {
             let (mut producer, mut consumer) = ring(1024);
             let (mut model, mut shown, mut next) = (VecDeque::new(), 0usize, 0u8);
             for (act, size) in acts {
@@ -414,6 +416,7 @@ mod tests {
                         producer.publish();
                         shown = model.len();
                     }
+                    3 => consumer.glance(),
                     _ => {
                         let mut cursor = consumer.cursor();
                         while let Some(message) = consumer.peek(cursor) {

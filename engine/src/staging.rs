@@ -156,3 +156,73 @@ unsafe fn place<'a>(start: *mut u8, bytes: &[u8]) -> &'a [u8] {
         slice::from_raw_parts(start, bytes.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::operation::Kind;
+
+    const LIMIT: usize = 16;
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        /// Client, mark, bytes of key and value.
+        Stage(u8, bool, usize, usize),
+        /// So many of the next run, at most.
+        Consume(usize),
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        let value = prop_oneof![9 => 0usize..400, 1 => 30_000usize..200_000];
+        prop_oneof![
+            3 => (0u8..3, any::<bool>(), 1usize..40, value)
+                .prop_map(|(client, timed, key, value)| Act::Stage(client, timed, key, value)),
+            1 => (0usize..LIMIT + 1).prop_map(Act::Consume),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_staged_comes_out_in_order(acts in prop::collection::vec(act(), 1..200)) {
+            let mut staging = Staging::new(LIMIT);
+            let mut model = VecDeque::new();
+            for (token, act) in (0u64..).zip(acts) {
+                match act {
+                    Act::Stage(client, timed, key_bytes, value_bytes) => {
+                        let client = (client, Mark::timed(timed));
+                        let fill = token as u8;
+                        let (key, value) = (vec![fill; key_bytes], vec![!fill; value_bytes]);
+                        let demand = Demand { kind: Kind::Swap, key: &key, value: &value, expected: token * 3 };
+                        let staged = staging.stage(client, token, IndexHash(token * 7), &demand);
+                        // One that is alone always finds room.
+                        prop_assert!(staged || !model.is_empty());
+                        if staged {
+                            model.push_back((client, token, key, value));
+                        }
+                    }
+                    Act::Consume(most) => {
+                        let Some((client, requests)) = staging.next() else {
+                            prop_assert!(model.is_empty() && staging.is_empty());
+                            continue;
+                        };
+                        let run = model.iter().take_while(|other| other.0 == client).count();
+                        prop_assert_eq!(requests.len(), run);
+                        for (request, (_, token, key, value)) in requests.iter().zip(&model) {
+                            let Demand { key: seen, value: found, expected, .. } = request.demand;
+                            prop_assert_eq!((request.token, request.hash.0, expected), (*token, token * 7, token * 3));
+                            prop_assert!(seen == key && found == value);
+                        }
+                        let served = most.min(run);
+                        staging.consume(served);
+                        model.drain(..served);
+                        prop_assert_eq!(staging.is_empty(), model.is_empty());
+                    }
+                }
+            }
+        }
+    }
+}

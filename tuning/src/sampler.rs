@@ -6,7 +6,7 @@
 
 use crate::clock::Clock;
 
-/// Requests from the end of one measurement to the start of the next, at least. A prime, so that no batch beats with it.
+/// Requests from the start of one measurement to the start of the next, at least. A prime, so that no batch beats with it.
 const PERIOD: u32 = 251;
 
 /// Whoever sends requests has one, and marks the request that it times.
@@ -52,11 +52,15 @@ impl Sampler {
         true
     }
 
-    /// The marked request was not sent after all: the next is marked in its place.
+    /// The request was not sent after all, and does not count; if it was marked, the next is in its place.
     #[cold]
-    pub fn withdraw(&mut self) {
-        self.started = None;
-        self.countdown = 1;
+    pub fn refused(&mut self, marked: bool) {
+        if marked {
+            self.started = None;
+            self.countdown = 1;
+        } else if crate::COUNTED {
+            self.countdown += 1;
+        }
     }
 
     /// The marked request was answered: how long it took, in nanoseconds.
@@ -95,11 +99,21 @@ mod tests {
     }
 
     #[test]
-    fn the_next_is_timed_in_place_of_one_that_was_not_sent() {
+    fn requests_that_were_not_sent_do_not_count() {
         let mut sampler = Sampler::new(Clock::new());
         assert!(sampler.starts());
-        sampler.withdraw();
-        assert!(sampler.answered().is_none());
-        assert!(sampler.starts() && !sampler.starts());
+        sampler.refused(true);
+        assert!(sampler.answered().is_none() && sampler.starts());
+        for sent in 1..PERIOD {
+            for _ in 0..3 {
+                assert!(!sampler.starts());
+                sampler.refused(false);
+            }
+            assert!(!sampler.starts());
+            if sent == 7 {
+                assert!(sampler.answered().is_some());
+            }
+        }
+        assert!(sampler.starts());
     }
 }

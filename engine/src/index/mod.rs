@@ -54,7 +54,7 @@ pub(crate) trait SegmentSource {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NoSegment;
 
-/// Names one slot until the next insertion or removal.
+/// Where a slot lies. Insertions and removals move slots: who keeps a position looks whether its slot is still there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Position(NonNull<Slot>);
 
@@ -172,11 +172,11 @@ impl Index {
         unsafe { *self.directory.get_unchecked(place) }
     }
 
-    /// A segment that the directory or a position names.
+    /// A segment that the directory names.
     #[inline]
     fn segment(&self, number: u32) -> &Segment {
         debug_assert!((number as usize) < self.segments.len());
-        // SAFETY: both name segments that were added, and none is ever taken away.
+        // SAFETY: it names segments that were added, and none is ever taken away.
         unsafe { self.segments.get_unchecked(number as usize) }
     }
 

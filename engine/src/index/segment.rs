@@ -51,8 +51,11 @@ impl Segment {
     /// Which slot lies there.
     #[inline]
     pub(super) fn place_at(&self, position: NonNull<Slot>) -> usize {
-        let place = (position.addr().get() - self.0.addr().get()) / size_of::<Slot>();
-        debug_assert!(place < BUCKETS * SLOTS_A_BUCKET);
+        let place = (position.addr().get().wrapping_sub(self.0.addr().get())) / size_of::<Slot>();
+        assert!(
+            place < BUCKETS * SLOTS_A_BUCKET,
+            "a slot of another segment"
+        );
         place
     }
 

@@ -421,8 +421,8 @@ impl<E: Endpoint> Shard<E> {
             }
             victim.next += 1;
         }
-        if victim.next == limit {
-            self.prefetch_entries(victim, limit..limit + RECORDS_A_SLICE);
+        if victim.next >= limit {
+            self.prefetch_entries(victim, victim.next..victim.next + RECORDS_A_SLICE);
         }
         victim.next != before
     }
@@ -586,9 +586,10 @@ impl<E: Endpoint> Shard<E> {
             }
             if stuck {
                 self.compactor.runs[place] = Some(run);
-            } else {
-                self.landing.free(run.landing);
+                // The others need a frame of the same kind.
+                break;
             }
+            self.landing.free(run.landing);
         }
         busy
     }

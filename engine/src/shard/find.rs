@@ -197,12 +197,17 @@ impl<E: Endpoint> Shard<E> {
     pub(super) fn hinted(&self, request: &Request<'_>, hint: &Hint) -> Hinted {
         match *hint {
             Hint::Absent if !self.seen.inserted.may_hold(request.hash) => Hinted::Absent,
-            Hint::Slot(position, slot, framed)
-                if self.index.slot(position) == slot
-                    && self.pages.moves() == self.seen.moves
-                    && !framed.is_far() =>
-            {
-                // SAFETY: a slot's address names a whole record in its page's frame, and no page has come or gone since.
+            Hint::Slot(position, slot, framed) if self.index.slot(position) == slot => {
+                let framed = if self.pages.moves() == self.seen.moves {
+                    debug_assert_eq!(framed, self.framed_of(slot.address()));
+                    framed
+                } else {
+                    self.framed_of(slot.address())
+                };
+                if framed.is_far() {
+                    return Hinted::Unknown;
+                }
+                // SAFETY: a slot's address names a whole record in its page's frame, and that is where the frame is now.
                 let local = unsafe { Local::new(position, slot, framed) };
                 if equal(local.record.key(), request.demand.key) {
                     Hinted::Local(local)

@@ -355,6 +355,12 @@ impl<E: Endpoint> Shard<E> {
         busy
     }
 
+    /// Tells the time between two rounds: what starts now waits from now on.
+    #[inline]
+    pub(crate) fn note_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
     /// Something is on its way to or from far memory.
     #[inline]
     pub(crate) fn waits_for_fabric(&self) -> bool {

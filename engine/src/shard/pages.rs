@@ -246,8 +246,8 @@ impl PageTable {
         self.moves += 1;
     }
 
-    /// How often pages have come, gone or changed what may be done with them: what was found in a frame is there for as long
-    /// as this does not change.
+    /// How often pages have come, gone or changed what may be done with them: a page is where it was, and as it was, for as
+    /// long as this does not change.
     #[inline]
     pub(crate) fn moves(&self) -> u64 {
         self.moves

@@ -282,10 +282,10 @@ impl<E: Endpoint> Shard<E> {
         if !answers.has_room(lane, 0) {
             return Step::Blocked;
         }
+        if kind == Kind::Swap {
+            return self.put_anywhere(lane, request, evidence, answers);
+        }
         let stored = match self.hinted(request, hint) {
-            _ if kind == Kind::Swap => {
-                return self.put_anywhere(lane, request, evidence, answers);
-            }
             Hinted::Local(local) => self.put_over(request.hash, &local, key, value),
             Hinted::Absent => self.insert(request.hash, key, value),
             Hinted::Unknown => return self.put_anywhere(lane, request, evidence, answers),
