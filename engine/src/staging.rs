@@ -194,7 +194,7 @@ mod tests {
                 match act {
                     Act::Stage(client, timed, key_bytes, value_bytes) => {
                         let client = (client, Mark::timed(timed));
-                        let fill = token as u8;
+                        let fill = token.to_le_bytes()[0];
                         let (key, value) = (vec![fill; key_bytes], vec![!fill; value_bytes]);
                         let demand = Demand { kind: Kind::Swap, key: &key, value: &value, expected: token * 3 };
                         let staged = staging.stage(client, token, IndexHash(token * 7), &demand);
