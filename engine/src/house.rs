@@ -199,12 +199,11 @@ impl House {
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> bool {
         // Others first, for they wait for a trip across as well; the own requests are served while that is under way.
-        let mut marked = [0; 4];
-        let words = self.glance(&mut marked);
+        let marked = self.glance();
         self.publish_requests();
         let alone = self.shards == 1;
         let mut busy = !alone && self.collect(polling, visit);
-        for (word, mut marked) in marked.into_iter().take(words).enumerate() {
+        for (word, mut marked) in marked.into_iter().enumerate() {
             while marked != 0 {
                 let lane = word * 64 + marked.trailing_zeros() as usize;
                 marked &= marked - 1;
@@ -241,16 +240,15 @@ impl House {
         busy
     }
 
-    /// Asks for what others have sent, all of it at once; marks the lanes that have requests, and answers how many words of
-    /// marks there may be.
+    /// Asks for what others have sent, all of it at once; answers the lanes that have requests, a bit each.
     #[inline]
-    fn glance(&mut self, marked: &mut [u64; 4]) -> usize {
+    fn glance(&mut self) -> [u64; 4] {
         for Neighbour { lane, .. } in self.neighbours.iter_mut().flatten() {
             lane.glance();
         }
-        let words = self.exits.servers.len().div_ceil(64);
-        for (word, mark) in marked.iter_mut().enumerate().take(words) {
-            *mark = std::mem::take(&mut self.behind[word]) | self.door.bell.take(word);
+        let mut marked = std::mem::take(&mut self.behind);
+        for (word, mark) in marked.iter_mut().enumerate() {
+            *mark |= self.door.bell.take(word);
             let mut left = *mark;
             while left != 0 {
                 let lane = word * 64 + left.trailing_zeros() as usize;
@@ -260,7 +258,7 @@ impl House {
                 }
             }
         }
-        words
+        marked
     }
 
     /// Reads the clock, and counts the time since the last reading as busy if any turn since then was.

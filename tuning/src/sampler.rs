@@ -1,8 +1,7 @@
 //! Times one request in so many: one at a time, so that there is nothing to look up.
 //!
-//! Which request is timed depends on how many came since the last one was answered, not on how long it will take itself. A slow
-//! one does put off the next: slow spells are seen less often than they are, by as much as a request takes longer than 251
-//! others need to be sent.
+//! Which request is timed depends on how many were sent since the last one, not on how long it will take itself. One that takes
+//! longer than 250 others need to be sent puts off the next: by as much, slow spells are seen less often than they are.
 
 use crate::clock::Clock;
 

@@ -479,19 +479,7 @@ impl<E: Endpoint> Shard<E> {
             return Step::Blocked;
         }
         match self.hinted(request, hint) {
-            Hinted::Local(Local {
-                position,
-                slot,
-                record,
-                ..
-            }) => self.remove(
-                lane,
-                request,
-                position,
-                slot,
-                record.header().units(),
-                answers,
-            ),
+            Hinted::Local(local) => self.remove_local(lane, request, &local, answers),
             Hinted::Absent => self.delete_absent(lane, request, answers),
             Hinted::Unknown => self.delete_anywhere(lane, request, evidence, answers),
         }
@@ -512,19 +500,7 @@ impl<E: Endpoint> Shard<E> {
         match found {
             Found::Absent => self.delete_absent(lane, request, answers),
             Found::Unknown { slot } => Step::fetch(slot),
-            Found::Local(Local {
-                position,
-                slot,
-                record,
-                ..
-            }) => self.remove(
-                lane,
-                request,
-                position,
-                slot,
-                record.header().units(),
-                answers,
-            ),
+            Found::Local(local) => self.remove_local(lane, request, &local, answers),
             Found::Confirmed {
                 position,
                 slot,
@@ -534,6 +510,18 @@ impl<E: Endpoint> Shard<E> {
                 self.remove(lane, request, position, slot, far.header.units(), answers)
             }
         }
+    }
+
+    #[inline]
+    fn remove_local(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        local: &Local,
+        answers: &mut impl Answers,
+    ) -> Step {
+        let units = local.record.header().units();
+        self.remove(lane, request, local.position, local.slot, units, answers)
     }
 
     fn delete_absent(
