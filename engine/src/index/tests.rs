@@ -224,6 +224,26 @@ proptest! {
 }
 
 #[test]
+fn an_empty_slot_is_not_taken_for_one_of_tag_0() {
+    let mut heap = Heap::default();
+    let mut index = Index::new(1_000, &mut heap).unwrap();
+    // Tag 0, at bucket 5: an empty slot has the same upper bits there.
+    let hash = IndexHash(5);
+    assert_eq!(index.first(hash), (None, 1));
+    for number in 1..4 {
+        index
+            .insert(hash, SizeClass::for_units(9), address(number), &mut heap)
+            .unwrap();
+    }
+    let (position, slot) = index.first(hash).0.unwrap();
+    assert_eq!(slot.address(), address(1));
+    // The first slot of the bucket is empty now, and others behind it are not.
+    index.remove(hash, position);
+    let (_, slot) = index.first(hash).0.unwrap();
+    assert!([address(2), address(3)].contains(&slot.address()));
+}
+
+#[test]
 fn hashes_that_never_part_end_growth_with_an_error() {
     let mut heap = Heap::default();
     let mut index = Index::new(10, &mut heap).unwrap();

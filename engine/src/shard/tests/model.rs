@@ -9,6 +9,7 @@ use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX};
 use crate::index::{Position, Slot};
 use crate::log::record::LocalRecord;
 use crate::operation::Operation;
+use crate::shard::find::{Hint, Hinted, Seen};
 
 #[test]
 fn model_at_zero_latency() {
@@ -141,6 +142,37 @@ fn requests_of_one_batch_see_those_before_them() {
             assert_eq!(answers, expected, "seed {seed}");
         }
     }
+}
+
+#[test]
+fn a_hint_does_not_outlive_its_page() {
+    let mut house = House::new(&Setting::default());
+    let key = 7u64.to_le_bytes();
+    assert!(house.offer(
+        0,
+        Operation::Put {
+            key: &key,
+            value: b"v"
+        }
+    ));
+    let request = Request {
+        hash: house.hasher.hash(&key).index,
+        token: 1,
+        demand: Operation::Get { key: &key }.into(),
+    };
+    let shard = &mut house.shard;
+    shard.seen = Seen {
+        moves: shard.pages.moves(),
+        ..Seen::default()
+    };
+    let hint = shard.look_ahead(&request, &mut 0);
+    assert!(matches!(shard.hinted(&request, &hint), Hinted::Local(_)));
+    let Hint::Slot(_, slot, _) = hint else {
+        panic!("{hint:?}");
+    };
+    // The slot stays as it is, and leads to nothing local.
+    shard.pages.evict(slot.address().page(shard.shape));
+    assert!(matches!(shard.hinted(&request, &hint), Hinted::Unknown));
 }
 
 #[test]
