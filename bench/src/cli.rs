@@ -10,6 +10,7 @@ use farcore_tuning::{LogFormat, Profile};
 use crate::machine::Machine;
 use crate::plan::{EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
 use crate::record::VALUE_BYTES_MAX;
+use crate::skew::Skew;
 use crate::trace::args::TraceArgs;
 use crate::watch::{Watch, WatchArgs};
 
@@ -143,6 +144,12 @@ pub struct ContestSize {
     /// Requests of the hot mix, all threads together [default: a third of the keys]
     #[arg(long, value_name = "N")]
     pub hot_ops: Option<u64>,
+    /// Skew of the hot mix: the exponent of a Zipf distribution; 0 asks for all keys alike
+    #[arg(long, value_name = "EXPONENT", default_value_t = Skew::default().zipf)]
+    pub zipf: f64,
+    /// Let the hot mix ask for keys of the first core's shard only, where an engine has shards
+    #[arg(long)]
+    pub one_shard: bool,
 }
 
 /// How much a YCSB workload does.
@@ -210,7 +217,17 @@ impl ContestSize {
         });
         let keys = keys_per_core.saturating_mul(cores.len() as u64);
         let hot_ops = self.hot_ops.unwrap_or((keys / KEYS_PER_HOT_OP).max(1));
-        setup.plan(cores, keys_per_core, Scenario::Contest { hot_ops })
+        let skew = self.skew();
+        setup.plan(cores, keys_per_core, Scenario::Contest { hot_ops, skew })
+    }
+
+    /// Which keys the hot mix asks for.
+    #[must_use]
+    pub fn skew(&self) -> Skew {
+        Skew {
+            zipf: self.zipf,
+            one_shard: self.one_shard,
+        }
     }
 }
 
@@ -417,7 +434,10 @@ mod tests {
                 seed: 9,
                 watch: Watch::default(),
                 record: None,
-                scenario: Scenario::Contest { hot_ops: 5 },
+                scenario: Scenario::Contest {
+                    hot_ops: 5,
+                    skew: Skew::default(),
+                },
             }
         );
     }

@@ -92,7 +92,7 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 pub fn describe(plan: &Plan, runs: u32) -> String {
     let size = |bytes: u64| ByteSize::b(bytes).display().iec().to_string();
     let what = match &plan.scenario {
-        Scenario::Contest { hot_ops } => format!("contest, {hot_ops} hot requests"),
+        Scenario::Contest { hot_ops, skew } => format!("contest, {hot_ops} hot requests {skew}"),
         Scenario::Ycsb {
             workload,
             operations,

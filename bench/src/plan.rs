@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Machine;
 use crate::phase::{CONTEST, Phase, TRACE, YCSB};
 use crate::record::{KEY_BYTES, VALUE_BYTES_MAX, VALUE_BYTES_MEAN, VALUE_GRAIN_BYTES};
+use crate::skew::{Skew, ZIPF_MAX};
 use crate::trace::{Choice, Summary};
 use crate::watch::Watch;
 
@@ -173,13 +174,16 @@ pub enum Workload {
 }
 
 /// Which phases, over what.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scenario {
     /// The contest's flow.
     Contest {
         /// Requests of the hot mix, all threads together.
         hot_ops: u64,
+        /// Which keys they ask for.
+        #[serde(default)]
+        skew: Skew,
     },
     /// One YCSB workload.
     Ycsb {
@@ -195,7 +199,7 @@ pub enum Scenario {
 }
 
 /// One run of one engine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The engine.
     pub engine: EngineName,
@@ -311,7 +315,7 @@ impl Plan {
     #[must_use]
     pub fn mixed_ops(&self) -> u64 {
         match &self.scenario {
-            Scenario::Contest { hot_ops } => *hot_ops,
+            Scenario::Contest { hot_ops, .. } => *hot_ops,
             Scenario::Ycsb { operations, .. } => *operations,
             Scenario::Trace(choice) => choice.summary.requests(),
         }
@@ -424,6 +428,12 @@ impl Plan {
             };
             return Err(range(flag, "0".into(), "it must be at least 1".into()));
         }
+        if let Scenario::Contest { skew, .. } = self.scenario
+            && !(0.0..=ZIPF_MAX).contains(&skew.zipf)
+        {
+            let limit = format!("it must be 0 (all keys alike) to {ZIPF_MAX}");
+            return Err(range("--zipf", skew.zipf.to_string(), limit));
+        }
         if let Scenario::Ycsb { value_bytes, .. } = self.scenario
             && (!(VALUE_GRAIN_BYTES..=VALUE_BYTES_MAX).contains(&value_bytes)
                 || value_bytes % VALUE_GRAIN_BYTES != 0)
@@ -481,6 +491,13 @@ impl Plan {
 mod tests {
     use super::*;
 
+    fn contest(hot_ops: u64) -> Scenario {
+        Scenario::Contest {
+            hot_ops,
+            skew: Skew::default(),
+        }
+    }
+
     fn plan() -> Plan {
         Plan {
             engine: EngineName::Farcore,
@@ -502,7 +519,7 @@ mod tests {
             seed: 1,
             watch: Watch::default(),
             record: None,
-            scenario: Scenario::Contest { hot_ops: 1000 },
+            scenario: contest(1000),
         }
     }
 
@@ -547,10 +564,7 @@ mod tests {
                 "8512 MiB are needed and 1024 MiB are available",
             ),
             (|plan| plan.keys_per_core = 1 << 33, "at most 4294967296"),
-            (
-                |plan| plan.scenario = Scenario::Contest { hot_ops: 0 },
-                "--hot-ops is 0",
-            ),
+            (|plan| plan.scenario = contest(0), "--hot-ops is 0"),
         ];
         for (spoil, message) in cases {
             let mut plan = plan();
@@ -563,7 +577,7 @@ mod tests {
     #[test]
     fn mixed_requests_are_shared_out_in_full() {
         let mut plan = plan();
-        plan.scenario = Scenario::Contest { hot_ops: 1001 };
+        plan.scenario = contest(1001);
         assert_eq!(plan.steps(Phase::Hot, 0) + plan.steps(Phase::Hot, 1), 1001);
     }
 }

@@ -15,8 +15,9 @@ use crate::engines::peers;
 use crate::engines::{Dashmap, DirectStore, Farcore, LockedLru, Sharded};
 use crate::events::EventsPerOp;
 use crate::phase::Phase;
-use crate::plan::{EngineName, Plan};
+use crate::plan::{EngineName, Plan, Scenario};
 use crate::progress::PhaseBar;
+use crate::record::{Generator, KEY_BYTES};
 use crate::report::{PhaseReport, RunReport, hottest, mops};
 use crate::resident::Sampler;
 use crate::skew;
@@ -102,6 +103,10 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
         "opened"
     );
 
+    let streams = match plan.scenario {
+        Scenario::Contest { skew, .. } if skew.one_shard => one_shard(&plan, &*store, streams),
+        _ => streams,
+    };
     let sampled = store.clone();
     let sampler = Sampler::start(base_bytes, move || sampled.far_resident_bytes())
         .context("the sampler could not be started")?;
@@ -155,6 +160,25 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
         store.close()?;
     }
     Ok(outcome)
+}
+
+/// The streams with keys of the first shard only.
+fn one_shard<S: Store>(plan: &Plan, store: &S, streams: Vec<Arc<[u32]>>) -> Vec<Arc<[u32]>> {
+    let generator = Generator::new(plan.seed);
+    let mut key = [0; KEY_BYTES];
+    generator.key(0, &mut key);
+    if store.shard_of(&key).is_none() {
+        return streams;
+    }
+    let belongs = |index| {
+        let mut key = [0; KEY_BYTES];
+        generator.key(index, &mut key);
+        store.shard_of(&key) == Some(0)
+    };
+    streams
+        .iter()
+        .map(|stream| skew::within(plan, stream, belongs))
+        .collect()
 }
 
 fn lead<S: Store>(

@@ -1,18 +1,52 @@
 //! Skewed key choices, drawn before the run so that drawing costs the measured loop nothing.
 
+use std::fmt;
+use std::iter;
 use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand_distr::{Distribution, Zipf};
+use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, Scenario, Workload};
 use crate::record::{below, mix};
 
-/// YCSB's skew.
-const EXPONENT: f64 = 0.99;
+/// The largest exponent: beyond it nearly all draws are of one key.
+pub const ZIPF_MAX: f64 = 4.0;
+/// Keys that are tried for one of the shard.
+const TRIES_MAX: u64 = 1 << 12;
 /// A longer mix goes round this many draws again.
 const DRAWS_MAX: u64 = 1 << 22;
+
+/// Which keys the hot mix asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Skew {
+    /// The exponent of a Zipf distribution: 0 asks for all keys alike.
+    pub zipf: f64,
+    /// Only those of the first core's shard, where an engine has shards.
+    pub one_shard: bool,
+}
+
+impl Default for Skew {
+    fn default() -> Self {
+        Self {
+            // YCSB's skew.
+            zipf: 0.99,
+            one_shard: false,
+        }
+    }
+}
+
+impl fmt::Display for Skew {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "(Zipf {}", self.zipf)?;
+        if self.one_shard {
+            write!(formatter, ", keys of one shard")?;
+        }
+        write!(formatter, ")")
+    }
+}
 
 /// The stream of one thread: key indexes with Zipf-distributed popularity, scattered over all keys; for YCSB D the
 /// distance from the latest key instead; a trace names its keys itself. Cost: 4 bytes a draw, all of them touched.
@@ -37,7 +71,11 @@ pub fn stream(plan: &Plan, thread: u64) -> Arc<[u32]> {
         .mixed_ops()
         .div_ceil(plan.threads())
         .clamp(1, DRAWS_MAX);
-    let Ok(zipf) = Zipf::new(keys as f64, EXPONENT) else {
+    let exponent = match plan.scenario {
+        Scenario::Contest { skew, .. } => skew.zipf,
+        _ => Skew::default().zipf,
+    };
+    let Ok(zipf) = Zipf::new(keys as f64, exponent) else {
         return Arc::from([0]);
     };
     let mut random = SmallRng::seed_from_u64(mix(plan.seed ^ mix(thread + 1)));
@@ -57,6 +95,24 @@ pub fn stream(plan: &Plan, thread: u64) -> Arc<[u32]> {
             u32::try_from(index).unwrap_or(u32::MAX)
         })
         .collect()
+}
+
+/// The same stream with every key of another shard replaced by one that `belongs`: always the same for the same, so
+/// that what is popular stays so. Keys to which no such key is found soon stay as they are.
+#[must_use]
+pub fn within(plan: &Plan, stream: &[u32], belongs: impl Fn(u64) -> bool) -> Arc<[u32]> {
+    let keys = plan.keys();
+    let settle = |index: &u32| {
+        let drawn = u64::from(*index);
+        let others = (1..TRIES_MAX).map(|other| below(mix(drawn ^ mix(plan.seed ^ other)), keys));
+        let found = iter::once(drawn)
+            .chain(others)
+            .find(|&index| belongs(index));
+        found
+            .and_then(|index| u32::try_from(index).ok())
+            .unwrap_or(*index)
+    };
+    stream.iter().map(settle).collect()
 }
 
 #[cfg(test)]
@@ -91,9 +147,52 @@ mod tests {
         }
     }
 
+    fn contest(hot_ops: u64) -> Scenario {
+        Scenario::Contest {
+            hot_ops,
+            skew: Skew::default(),
+        }
+    }
+
+    #[test]
+    fn keys_of_one_shard_keep_their_popularity() {
+        let plan = plan(contest(50_000));
+        let drawn = stream(&plan, 0);
+        let within = within(&plan, &drawn, |index| index % 3 == 0);
+        assert!(within.iter().all(|index| index % 3 == 0));
+        for (index, other) in drawn.iter().zip(&*within) {
+            assert!(index % 3 != 0 || index == other);
+        }
+        let most = |stream: &[u32]| {
+            let mut counts = vec![0_u32; 10_000];
+            stream.iter().for_each(|&index| counts[index as usize] += 1);
+            counts.into_iter().max()
+        };
+        assert!(most(&within) >= most(&drawn));
+    }
+
+    #[test]
+    fn without_skew_all_keys_are_alike() {
+        let skew = Skew {
+            zipf: 0.0,
+            one_shard: false,
+        };
+        let stream = stream(
+            &plan(Scenario::Contest {
+                hot_ops: 400_000,
+                skew,
+            }),
+            0,
+        );
+        let mut counts = vec![0_u32; 10_000];
+        stream.iter().for_each(|&index| counts[index as usize] += 1);
+        // 20 of each rank on average, and a few ranks fall on the same key.
+        assert!(counts.iter().all(|&count| count < 200));
+    }
+
     #[test]
     fn a_few_keys_take_most_draws() {
-        let stream = stream(&plan(Scenario::Contest { hot_ops: 200_000 }), 0);
+        let stream = stream(&plan(contest(200_000)), 0);
         let mut counts = vec![0_u32; 10_000];
         for &index in stream.iter() {
             counts[index as usize] += 1;
@@ -106,7 +205,7 @@ mod tests {
 
     #[test]
     fn threads_draw_differently_and_repeatably() {
-        let plan = plan(Scenario::Contest { hot_ops: 2_000 });
+        let plan = plan(contest(2_000));
         assert_eq!(stream(&plan, 0), stream(&plan, 0));
         assert_ne!(stream(&plan, 0), stream(&plan, 1));
     }

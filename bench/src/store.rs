@@ -105,6 +105,11 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// The thread cannot be started.
     fn start(&self, position: usize, core: usize, worker: Worker) -> anyhow::Result<Running>;
 
+    /// The position of the core whose shard holds a key, where the engine has shards.
+    fn shard_of(&self, _key: &[u8]) -> Option<usize> {
+        None
+    }
+
     /// What the engine counts. Slow paths only.
     fn usage(&self) -> Usage;
 

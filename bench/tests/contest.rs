@@ -15,6 +15,7 @@ use farcore_bench::engines::start_pinned;
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{EngineName, Plan, Scenario, Workload};
 use farcore_bench::run::{Outcome, run, run_store};
+use farcore_bench::skew::Skew;
 use farcore_bench::store::{Running, Session, Store, Usage};
 use farcore_bench::trace::{Wish, scenario};
 use farcore_bench::watch::Watch;
@@ -49,7 +50,13 @@ fn plan(engine: EngineName, scenario: Scenario) -> Plan {
 }
 
 fn contest(engine: EngineName) -> Plan {
-    plan(engine, Scenario::Contest { hot_ops: 3_001 })
+    plan(
+        engine,
+        Scenario::Contest {
+            hot_ops: 3_001,
+            skew: Skew::default(),
+        },
+    )
 }
 
 fn check(outcome: &Outcome) {
@@ -294,6 +301,33 @@ fn every_engine_runs_every_phase_with_the_same_result() {
         }
         assert_eq!(outcome.digest, oracle.digest, "{}", engine.name());
         println!("{}: result hash {:016x}", engine.name(), outcome.digest);
+    }
+}
+
+#[test]
+fn keys_of_one_shard_are_asked_of_that_one_only() {
+    let _turn = turn();
+    for engine in [EngineName::Farcore, EngineName::Dashmap] {
+        let outcome = run(plan(
+            engine,
+            Scenario::Contest {
+                hot_ops: 4_000,
+                skew: Skew {
+                    zipf: 1.2,
+                    one_shard: true,
+                },
+            },
+        ))
+        .unwrap();
+        check(&outcome);
+        if let Some(mixed) = outcome.mixed {
+            let served = |core: usize| {
+                let counters = &mixed.cores[core].counters;
+                counters.requests_own + counters.requests_received
+            };
+            assert_eq!(served(0), 4_000);
+            assert!((1..mixed.cores.len()).all(|core| served(core) == 0));
+        }
     }
 }
 

@@ -274,6 +274,14 @@ impl Engine {
         self.shared.posts.len()
     }
 
+    /// The shard that holds a key: the position of its core in [`Config::cores`], where a job of
+    /// [`Engine::run_on_core`] reaches it by a plain call. Cost: a hash of the key.
+    #[must_use]
+    pub fn shard_of(&self, key: &[u8]) -> usize {
+        let shards = u16::try_from(self.shards()).unwrap_or(u16::MAX);
+        usize::from(self.shared.hasher.hash(key).shard(shards))
+    }
+
     /// The longest value, in bytes.
     #[must_use]
     pub fn value_bytes_max(&self) -> usize {

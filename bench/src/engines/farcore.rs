@@ -164,6 +164,10 @@ impl Store for Farcore {
         }))
     }
 
+    fn shard_of(&self, key: &[u8]) -> Option<usize> {
+        Some(self.engine.shard_of(key))
+    }
+
     fn usage(&self) -> Usage {
         let stats = self.engine.stats();
         let total = stats.total;

@@ -199,7 +199,10 @@ mod tests {
             seed: 0,
             watch: crate::watch::Watch::default(),
             record: None,
-            scenario: Scenario::Contest { hot_ops: 1 },
+            scenario: Scenario::Contest {
+                hot_ops: 1,
+                skew: crate::skew::Skew::default(),
+            },
         };
         let far = Far::new(&plan).unwrap();
         let text = vec![7; 60];

@@ -138,6 +138,7 @@ pub(super) fn measure(
             far_bytes: part(whole.far_bytes),
             scenario: Scenario::Contest {
                 hot_ops: part(whole.mixed_ops()),
+                skew: size.skew(),
             },
             ..whole.clone()
         };
