@@ -14,6 +14,8 @@
 
 use std::cell::{Cell, UnsafeCell};
 
+use farcore_rdma::{prefetch, prefetch_to_write};
+
 use crate::constants::LINE_BYTES;
 use crate::sync::{Arc, AtomicUsize, Ordering};
 
@@ -262,7 +264,7 @@ impl Producer {
             let end = (self.tail + OWNED_AHEAD).min(self.limit.get());
             self.owned = self.owned.max(self.tail & !(LINE_BYTES - 1));
             while self.owned < end {
-                crate::log::record::prefetch_to_write(self.span.pointer(self.owned));
+                prefetch_to_write(self.span.pointer(self.owned));
                 self.owned += LINE_BYTES;
             }
         }
@@ -314,7 +316,7 @@ impl Consumer {
             let end = self.tail.min(cursor + AHEAD);
             self.ahead = self.ahead.max(cursor & !(LINE_BYTES - 1));
             while self.ahead < end {
-                crate::log::record::prefetch(self.span.pointer(self.ahead));
+                prefetch(self.span.pointer(self.ahead));
                 self.ahead += LINE_BYTES;
             }
         }

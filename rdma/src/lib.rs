@@ -19,6 +19,7 @@ mod link;
 mod memory;
 pub mod node;
 mod pool;
+mod prefetch;
 mod pulse;
 mod region;
 mod remote_allocator;
@@ -50,6 +51,7 @@ pub use pool::{
     ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, Piece, PoolNode, RegionDescriptor, Table,
     TableError,
 };
+pub use prefetch::{prefetch, prefetch_to_write};
 pub use pulse::Pulse;
 pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
 pub use remote_allocator::{

@@ -194,7 +194,7 @@ impl Index {
     #[inline]
     pub(crate) fn prefetch(&self, hash: IndexHash) {
         let segment = self.segment(self.segment_of(hash));
-        crate::log::record::prefetch(segment.bucket_pointer(Self::home_of(hash)));
+        farcore_rdma::prefetch(segment.bucket_pointer(Self::home_of(hash)));
     }
 
     /// The slots that may stand for a hash, in probing order. Cost: usually one cache line.
@@ -238,6 +238,16 @@ impl Index {
         } else {
             (None, 1)
         }
+    }
+
+    /// True if a slot of a hash is surely the only one that may stand for it: alone in its home, and none went further.
+    #[inline]
+    pub(crate) fn is_only(&self, hash: IndexHash, position: Position) -> bool {
+        let segment = self.segment(self.segment_of(hash));
+        let home = Self::home_of(hash);
+        let found = segment.having(home, Slot::pattern(tag_of(hash), 0));
+        let first = home * SLOTS_A_BUCKET + found.trailing_zeros() as usize % SLOTS_A_BUCKET;
+        found.is_power_of_two() && segment.position(first) == position.0 && segment.empty(home) != 0
     }
 
     #[inline(never)]

@@ -41,31 +41,6 @@ pub(crate) fn units_for(key_bytes: usize, value_bytes: usize) -> u32 {
     (1 + (key_bytes + value_bytes).div_ceil(UNIT_BYTES)) as u32
 }
 
-/// Asks for a cache line of a record before it is needed.
-#[inline]
-pub(crate) fn prefetch(pointer: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(pointer.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = pointer;
-}
-
-/// As [`prefetch`], for a line that is about to be written.
-#[inline]
-pub(crate) fn prefetch_to_write(pointer: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: as in `prefetch`; a processor that does not know the instruction ignores it.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) pointer, options(nostack, preserves_flags));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = pointer;
-}
-
 /// The first unit of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHeader(u128);

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use farcore_rdma::Endpoint;
+use farcore_rdma::{Endpoint, prefetch};
 
 use super::Shard;
 use super::tail::TailKind;
@@ -91,8 +91,8 @@ impl Cache {
         self.log_hits = 0;
     }
 
-    /// True the second time that an address is read within the memory of the ghosts.
-    fn seen_before(&mut self, address: Address) -> bool {
+    /// Where the ghost of an address stands, and its fingerprint.
+    fn ghost(&self, address: Address) -> (usize, u16) {
         let mixed = address.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let place = usize::try_from(mixed >> 20).unwrap_or(0) & (self.ghosts.len() - 1);
         #[expect(
@@ -100,6 +100,19 @@ impl Cache {
             reason = "a fingerprint of the lowest bits"
         )]
         let print = (mixed as u16) | 1;
+        (place, print)
+    }
+
+    /// A far record is on its way here: [`Shard::keep_copy`] will look for its ghost.
+    #[inline]
+    pub(super) fn expect(&self, address: Address) {
+        let (place, _) = self.ghost(address);
+        prefetch(self.ghosts.as_ptr().wrapping_add(place).cast());
+    }
+
+    /// True the second time that an address is read within the memory of the ghosts.
+    fn seen_before(&mut self, address: Address) -> bool {
+        let (place, print) = self.ghost(address);
         let seen = self.ghosts[place] == print;
         self.ghosts[place] = print;
         seen

@@ -31,7 +31,7 @@ const RECORDS_A_SLICE: u32 = 64;
 /// The errand number of the READ of a directory.
 const DIRECTORY: u32 = u32::MAX;
 /// Far bytes in use, in percent of those alive, above which far memory counts as short though there is plenty.
-const SPARSE_PERCENT: u64 = 120;
+const SPARSE_PERCENT: u64 = 126;
 /// Live share, in percent, below which a page is worth compacting: while far memory is ample, short, and nearly gone.
 const LIVE_PERCENT: [u64; 3] = [50, 75, 95];
 /// The same when `compact()` asks.

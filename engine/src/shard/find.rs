@@ -1,7 +1,7 @@
 //! Finding the record that a request means: among the slots of its hash, in frames, in what was read ahead, or with
 //! what an earlier READ has shown.
 
-use farcore_rdma::Endpoint;
+use farcore_rdma::{Endpoint, prefetch};
 
 use super::Shard;
 use super::pages::Framed;
@@ -164,6 +164,7 @@ pub(super) enum Found<'a> {
         far: Confirmed<'a>,
     },
     Unknown {
+        position: Position,
         slot: Slot,
     },
 }
@@ -186,7 +187,7 @@ impl<E: Endpoint> Shard<E> {
             let last = pointer.wrapping_add(usize::from(ahead[slot.class().place()]));
             // Without a branch on the length, which nothing can predict: a line asked for twice costs nothing.
             for line in 0..LINES_AHEAD {
-                record::prefetch(pointer.wrapping_add(line * LINE_BYTES).min(last));
+                prefetch(pointer.wrapping_add(line * LINE_BYTES).min(last));
             }
         }
         Hint::Slot(position, slot, framed)
@@ -221,7 +222,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Looks at every slot that may stand for a key.
     fn find<'a>(&self, hash: IndexHash, key: &[u8], evidence: &Evidence<'a>) -> Found<'a> {
-        let (mut found, mut lost) = (Found::Absent, None);
+        let (mut found, mut lost) = (Found::Absent, Found::Absent);
         let mut candidates = self.index.candidates(hash);
         for (position, slot) in candidates.by_ref() {
             let address = slot.address();
@@ -236,9 +237,9 @@ impl<E: Endpoint> Shard<E> {
                     break;
                 }
                 if self.is_lost(address.page(self.shape)) {
-                    lost = Some(slot);
+                    lost = Found::Unknown { position, slot };
                 } else if matches!(found, Found::Absent) && !evidence.cleared.contains(&address) {
-                    found = Found::Unknown { slot };
+                    found = Found::Unknown { position, slot };
                 }
                 continue;
             }
@@ -252,10 +253,37 @@ impl<E: Endpoint> Shard<E> {
         }
         self.figures.counters.index_probes.add(candidates.buckets());
         // A record that is lost comes last: a newer one of the same key may stand beside it.
-        match (found, lost) {
-            (Found::Absent, Some(slot)) => Found::Unknown { slot },
-            (found, _) => found,
+        match found {
+            Found::Absent => lost,
+            found => found,
         }
+    }
+
+    /// Where a far record is, if looking at one bucket tells.
+    #[inline]
+    fn find_at_once<'a>(
+        &self,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'a>,
+    ) -> Option<Found<'a>> {
+        if let Some(far) = evidence.confirmed {
+            // All that changes this key's slot waits behind the request, or has moved the record.
+            let position = self.index.find_address(request.hash, far.address)?;
+            let slot = self.index.slot(position);
+            return Some(Found::Confirmed {
+                position,
+                slot,
+                far,
+            });
+        }
+        let Hint::Slot(position, slot, _) = *hint else {
+            return None;
+        };
+        let only = self.index.slot(position) == slot
+            && self.framed_of(slot.address()).is_far()
+            && self.index.is_only(request.hash, position);
+        only.then_some(Found::Unknown { position, slot })
     }
 
     /// Counts what a request needed of far memory.
@@ -274,13 +302,17 @@ impl<E: Endpoint> Shard<E> {
     /// Finds the record, taking what a stream has read ahead as evidence.
     pub(super) fn find_or_step<'a>(
         &mut self,
-        hash: IndexHash,
-        key: &[u8],
+        request: &Request<'_>,
+        hint: &Hint,
         evidence: &Evidence<'a>,
     ) -> Result<Found<'a>, Step> {
-        match self.find(hash, key, evidence) {
-            Found::Unknown { slot } if !self.is_lost(slot.address().page(self.shape)) => {
-                self.find_far(hash, key, slot, evidence)
+        let key = request.demand.key;
+        let found = self
+            .find_at_once(request, hint, evidence)
+            .unwrap_or_else(|| self.find(request.hash, key, evidence));
+        match found {
+            Found::Unknown { position, slot } if !self.is_lost(slot.address().page(self.shape)) => {
+                self.find_far(key, position, slot)
             }
             found => Ok(found),
         }
@@ -290,10 +322,9 @@ impl<E: Endpoint> Shard<E> {
     #[inline(never)]
     fn find_far<'a>(
         &mut self,
-        hash: IndexHash,
         key: &[u8],
+        position: Position,
         slot: Slot,
-        evidence: &Evidence<'a>,
     ) -> Result<Found<'a>, Step> {
         let (address, class) = (slot.address(), slot.class());
         let fetch = Step::Fetch { address, class };
@@ -325,14 +356,11 @@ impl<E: Endpoint> Shard<E> {
                     wanted_bytes,
                     streamed: true,
                 };
-                let known = Evidence {
-                    confirmed: Some(far),
-                    ..*evidence
-                };
-                match self.find(hash, key, &known) {
-                    Found::Unknown { .. } => Err(fetch),
-                    found => Ok(found),
-                }
+                Ok(Found::Confirmed {
+                    position,
+                    slot,
+                    far,
+                })
             }
             Located::Reading(chunk) => {
                 self.stream_touched(chunk, place);

@@ -171,7 +171,7 @@ impl<E: Endpoint> Shard<E> {
         match self.hinted(request, hint) {
             Hinted::Local(local) => self.get_local(lane, request, &local, answers),
             Hinted::Absent => self.get_absent(lane, request, answers),
-            Hinted::Unknown => self.get_anywhere(lane, request, evidence, answers),
+            Hinted::Unknown => self.get_anywhere(lane, request, hint, evidence, answers),
         }
     }
 
@@ -223,17 +223,18 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         lane: LaneId,
         request: &Request<'_>,
+        hint: &Hint,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        let found = match self.find_or_step(request.hash, request.demand.key, evidence) {
+        let found = match self.find_or_step(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };
         let (position, slot, far) = match found {
             Found::Local(local) => return self.get_local(lane, request, &local, answers),
             Found::Absent => return self.get_absent(lane, request, answers),
-            Found::Unknown { slot } => return Step::fetch(slot),
+            Found::Unknown { slot, .. } => return Step::fetch(slot),
             Found::Confirmed {
                 position,
                 slot,
@@ -283,12 +284,12 @@ impl<E: Endpoint> Shard<E> {
             return Step::Blocked;
         }
         if kind == Kind::Swap {
-            return self.put_anywhere(lane, request, evidence, answers);
+            return self.put_anywhere(lane, request, hint, evidence, answers);
         }
         let stored = match self.hinted(request, hint) {
             Hinted::Local(local) => self.put_over(request.hash, &local, key, value),
             Hinted::Absent => self.insert(request.hash, key, value),
-            Hinted::Unknown => return self.put_anywhere(lane, request, evidence, answers),
+            Hinted::Unknown => return self.put_anywhere(lane, request, hint, evidence, answers),
         };
         self.answer_put(lane, request, stored, false, answers)
     }
@@ -298,6 +299,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         lane: LaneId,
         request: &Request<'_>,
+        hint: &Hint,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
@@ -305,7 +307,7 @@ impl<E: Endpoint> Shard<E> {
             kind, key, value, ..
         } = request.demand;
         let (hash, swap) = (request.hash, kind == Kind::Swap);
-        let found = match self.find_or_step(hash, key, evidence) {
+        let found = match self.find_or_step(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };
@@ -314,7 +316,7 @@ impl<E: Endpoint> Shard<E> {
                 Found::Absent => 0,
                 Found::Local(local) => local.record.header().version(),
                 Found::Confirmed { far, .. } => far.header.version(),
-                Found::Unknown { slot } => return Step::fetch(*slot),
+                Found::Unknown { slot, .. } => return Step::fetch(*slot),
             };
             if current != request.demand.expected {
                 self.figures.counters.swaps.add(1);
@@ -336,7 +338,7 @@ impl<E: Endpoint> Shard<E> {
                 }
                 stored
             }
-            Found::Unknown { slot } if !self.is_lost(slot.address().page(self.shape)) => {
+            Found::Unknown { slot, .. } if !self.is_lost(slot.address().page(self.shape)) => {
                 return Step::fetch(slot);
             }
             // Nobody can tell any more whose record that was; the new one is found before it.
@@ -481,7 +483,7 @@ impl<E: Endpoint> Shard<E> {
         match self.hinted(request, hint) {
             Hinted::Local(local) => self.remove_local(lane, request, &local, answers),
             Hinted::Absent => self.delete_absent(lane, request, answers),
-            Hinted::Unknown => self.delete_anywhere(lane, request, evidence, answers),
+            Hinted::Unknown => self.delete_anywhere(lane, request, hint, evidence, answers),
         }
     }
 
@@ -490,16 +492,17 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         lane: LaneId,
         request: &Request<'_>,
+        hint: &Hint,
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        let found = match self.find_or_step(request.hash, request.demand.key, evidence) {
+        let found = match self.find_or_step(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,
         };
         match found {
             Found::Absent => self.delete_absent(lane, request, answers),
-            Found::Unknown { slot } => Step::fetch(slot),
+            Found::Unknown { slot, .. } => Step::fetch(slot),
             Found::Local(local) => self.remove_local(lane, request, &local, answers),
             Found::Confirmed {
                 position,

@@ -157,6 +157,8 @@ struct Stream {
     chunk_units: u32,
     /// Chunks that are kept ahead of the walk.
     depth: u32,
+    /// Where the walk passes a chunk, and may have another; until then it has all that it may.
+    content: u64,
 }
 
 impl Stream {
@@ -379,7 +381,7 @@ impl Streams {
             unit: place.unit,
             at: BEGINNING,
         });
-        stream.cursor = BEGINNING;
+        (stream.cursor, stream.content) = (BEGINNING, 0);
         stream.chunk_units = FIRST_CHUNK_UNITS.min(self.chunk_units_max);
         stream.depth = 1;
         (stream.wanted, stream.span) = (0, 0);
@@ -426,6 +428,9 @@ impl Streams {
     fn next_chunk(&mut self, index: usize) -> Option<(u32, u32, u32)> {
         let stream = &self.streams[index];
         let frontier = stream.frontier?;
+        if stream.cursor < stream.content.min(frontier.at) {
+            return None;
+        }
         let ahead = frontier.at.saturating_sub(stream.cursor);
         if ahead >= u64::from(stream.depth) * u64::from(stream.chunk_units) {
             return None;
@@ -434,10 +439,14 @@ impl Streams {
             self.give_up(index);
             return None;
         }
-        let held = (self.chunks.iter())
+        let ahead = (self.chunks.iter())
             .filter(|chunk| chunk.owner == index && self.is_ahead(chunk))
-            .count();
-        if frontier.at > stream.cursor && held >= self.share(index) as usize {
+            .map(Chunk::end_at);
+        let (held, first) = ahead.fold((0, u64::MAX), |(held, first), end| {
+            (held + 1, first.min(end))
+        });
+        if frontier.at > stream.cursor && held >= self.share(index) {
+            self.streams[index].content = first;
             return None;
         }
         if frontier.at == BEGINNING {
@@ -585,6 +594,19 @@ impl Streams {
         };
     }
 
+    /// The READ of a chunk has ended.
+    fn arrived(&mut self, id: ChunkId, ready: bool) {
+        let chunk = &mut self.chunks[id.0 as usize];
+        if ready {
+            chunk.state = ChunkState::Ready;
+            return;
+        }
+        chunk.state = ChunkState::Empty;
+        if let Some(stream) = self.streams.get_mut(chunk.owner) {
+            stream.content = 0;
+        }
+    }
+
     /// Forgets what was read from a page that is being freed.
     pub(crate) fn forget_page(&mut self, page: u32) {
         for index in 0..STREAMS {
@@ -621,11 +643,7 @@ impl<E: Endpoint> Shard<E> {
         if ready {
             self.decrypt(chunk.page, chunk.start, chunk.offset, chunk.units() * UNIT);
         }
-        self.streams.get_mut(id).state = if ready {
-            ChunkState::Ready
-        } else {
-            ChunkState::Empty
-        };
+        self.streams.arrived(id, ready);
         while let Some(flight) = self.flights.on_chunk(id) {
             self.flights.get(flight).state = FlightState::Retry;
             self.drain(flight, answers);

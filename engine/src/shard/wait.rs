@@ -107,7 +107,10 @@ impl<E: Endpoint> Shard<E> {
         }
         match from {
             Source::Chunk(chunk) => self.await_chunk(flight, address, chunk),
-            Source::Read(class) => self.fetch(flight, address, class, false),
+            Source::Read(class) => {
+                self.cache.expect(address);
+                self.fetch(flight, address, class, false);
+            }
         }
         true
     }

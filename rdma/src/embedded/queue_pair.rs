@@ -16,6 +16,7 @@ use super::node::EmbeddedNode;
 use crate::endpoint::{PostError, QueuePairState};
 use crate::link::Random;
 use crate::memory::{self, atomic_word};
+use crate::prefetch::prefetch_range;
 use crate::region::Region;
 use crate::work::{Completion, LocalSlice, Status, Work, WorkRequest};
 
@@ -26,6 +27,9 @@ pub(super) struct Message {
     immediate: Option<u32>,
     fate: Arc<AtomicU8>,
 }
+
+/// A READ longer than this is left to the processor, which sees that it goes on.
+const PREFETCHED_BYTES_MAX: u32 = 512;
 
 /// What has become of a message.
 const ON_ITS_WAY: u8 = 0;
@@ -329,6 +333,15 @@ impl EmbeddedQueuePair {
                 link.bandwidth_bytes_per_second,
             )
         };
+        // What a device would fetch by itself: all of it at once, and long before it is copied if there is latency.
+        for request in &self.posted {
+            if let Work::Read { local, .. } = request.work
+                && local.bytes <= PREFETCHED_BYTES_MAX
+                && let Some(far) = self.far_pointer(&request.work, local.bytes)
+            {
+                prefetch_range(far, local.bytes as usize);
+            }
+        }
         while let Some(request) = self.posted.pop_front() {
             if immediate {
                 // Behind one that waits for its peer, others wait as well.
