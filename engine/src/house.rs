@@ -21,7 +21,7 @@ use crate::routing::Hasher128;
 use crate::shard::{Mark, Request, Shard};
 use crate::staging::Staging;
 
-/// Turns after which the clock is read, whether or not anything waits for the fabric.
+/// Turns after which the clock is read, whether or not anything waits for the fabric, and orders are looked for.
 const TURNS_A_READING: u64 = 8;
 /// Batches that are gathered before they are served.
 const BATCHES_A_VISIT: usize = 2;
@@ -77,6 +77,8 @@ pub(crate) struct House {
     staged: Staging,
     /// Requests that are taken from a lane in one visit, or wait in `staged`, at most.
     gathered: usize,
+    /// Words of marks that there are lanes for.
+    words: usize,
     /// Lanes with requests that could not be served yet.
     behind: [u64; 4],
     compacting: u64,
@@ -102,6 +104,7 @@ impl House {
         neighbours: Vec<Option<Neighbour>>,
         figures: Arc<CoreFigures>,
     ) -> Self {
+        let words = servers.len().div_ceil(64);
         let gathered = shard.batch() * BATCHES_A_VISIT;
         let clock = Clock::new();
         let sampler = Sampler::new(clock.clone());
@@ -117,6 +120,7 @@ impl House {
             neighbours,
             staged: Staging::new(gathered),
             gathered,
+            words,
             behind: [0; 4],
             compacting: 0,
             flushing: 0,
@@ -203,7 +207,7 @@ impl House {
         self.publish_requests();
         let alone = self.shards == 1;
         let mut busy = !alone && self.collect(polling, visit);
-        for (word, mut marked) in marked.into_iter().enumerate() {
+        for (word, mut marked) in marked.into_iter().enumerate().take(self.words) {
             while marked != 0 {
                 let lane = word * 64 + marked.trailing_zeros() as usize;
                 marked &= marked - 1;
@@ -218,10 +222,13 @@ impl House {
                 self.collect(polling, visit);
             }
         }
-        busy |= self.obey();
         self.turns += 1;
+        let due = self.turns.is_multiple_of(TURNS_A_READING);
+        if due {
+            busy |= self.obey();
+        }
         // Reading the clock costs as much as serving a request does: only what waits for the fabric needs each.
-        if self.turns.is_multiple_of(TURNS_A_READING) || self.shard.waits_for_fabric() {
+        if due || self.shard.waits_for_fabric() {
             self.read_clock();
         }
         let now_ns = self.served_ns;
@@ -247,7 +254,7 @@ impl House {
             lane.glance();
         }
         let mut marked = std::mem::take(&mut self.behind);
-        for (word, mark) in marked.iter_mut().enumerate() {
+        for (word, mark) in marked.iter_mut().enumerate().take(self.words) {
             *mark |= self.door.bell.take(word);
             let mut left = *mark;
             while left != 0 {

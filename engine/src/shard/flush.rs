@@ -94,6 +94,7 @@ impl<E: Endpoint> Shard<E> {
         self.health.try_again(NodeId::writes);
         self.flusher.shortfall = None;
         self.flusher.flush_all = true;
+        self.stirred = true;
     }
 
     /// What came of [`Shard::start_flush`], once it has done what it can.

@@ -138,6 +138,9 @@ impl Errand {
     }
 }
 
+/// Rounds after which background work is looked for, whether or not anything stirred.
+const ROUNDS_A_LOOK: u64 = 8;
+
 /// One core's share of the keys.
 #[derive(Debug)]
 pub(crate) struct Shard<E: Endpoint> {
@@ -177,6 +180,10 @@ pub(crate) struct Shard<E: Endpoint> {
     version: Version,
     sequence: u64,
     now_ns: u64,
+    /// Background work found something to do when it was looked for last.
+    stirred: bool,
+    /// Free frames then.
+    frames_seen: usize,
     /// Local frames are short and nothing that background work can do frees one.
     exhausted: bool,
     rounds: u64,
@@ -321,6 +328,8 @@ impl<E: Endpoint> Shard<E> {
             version: 0,
             sequence: 0,
             now_ns: 0,
+            stirred: true,
+            frames_seen: 0,
             exhausted: false,
             rounds: 0,
             long_messages: 0,
@@ -337,22 +346,32 @@ impl<E: Endpoint> Shard<E> {
         self.rounds += 1;
         self.ring(now_ns);
         let mut busy = false;
-        if self.under_way > 0 {
-            busy |= self.poll_fabric(answers);
-        }
-        if !self.again.is_empty() {
-            busy |= self.try_again(answers);
-        }
-        if self.tally != Tally::default() {
+        let due = self.rounds.is_multiple_of(ROUNDS_A_LOOK) || self.is_stirred();
+        if self.under_way > 0 || !self.again.is_empty() {
+            busy |= self.under_way > 0 && self.poll_fabric(answers);
+            busy |= !self.again.is_empty() && self.try_again(answers);
             self.tell();
         }
-        busy |= self.make_room();
-        busy |= self.compact_slice();
+        if due {
+            self.stirred = self.make_room();
+            self.stirred |= self.compact_slice();
+            busy |= self.stirred;
+            self.frames_seen = self.arena.free_count();
+        }
         self.ring(now_ns);
         if self.rounds.is_multiple_of(1024) {
             self.publish_gauges();
         }
         busy
+    }
+
+    /// There may be background work: the last look found some, or something has happened since.
+    #[inline]
+    fn is_stirred(&self) -> bool {
+        self.stirred
+            || self.under_way > 0
+            || self.compactor.due
+            || self.frames_seen != self.arena.free_count()
     }
 
     /// Tells the time between two rounds: what starts now waits from now on.

@@ -367,7 +367,10 @@ impl<E: Endpoint> Shard<E> {
                 }
                 Answer::Stored { version }
             }
-            Err(NoRoom::Wait) => return Step::Blocked,
+            Err(NoRoom::Wait) => {
+                self.stirred = true;
+                return Step::Blocked;
+            }
             Err(NoRoom::Never(error)) => {
                 let count = if swap {
                     &counters.swaps_failed
