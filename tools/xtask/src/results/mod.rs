@@ -57,6 +57,9 @@ pub(crate) struct Results {
     /// With little local memory also `locked-lru`, the one other engine with a far tier; takes minutes a run.
     #[arg(long)]
     far_baseline: bool,
+    /// An eighth of the full contest as well, 24 million keys on two cores: takes 10 GiB of memory and minutes.
+    #[arg(long)]
+    largest: bool,
     /// Print the commands only.
     #[arg(long)]
     dry_run: bool,
@@ -120,6 +123,7 @@ pub(crate) fn perform(results: &Results) -> Result<()> {
         runs: results.runs,
         engines,
         far_baseline: results.far_baseline,
+        largest: results.largest,
     })?;
     for note in &plan.notes {
         eprintln!("{note}");

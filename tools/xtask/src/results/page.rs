@@ -198,6 +198,7 @@ mod tests {
             runs: 5,
             engines: ["farcore", "moka"].map(str::to_owned).to_vec(),
             far_baseline: false,
+            largest: false,
         })?;
         let report = Report {
             machine: Machine {
@@ -268,6 +269,7 @@ mod tests {
             runs: 1,
             engines: vec!["farcore".to_owned()],
             far_baseline: false,
+            largest: false,
         })
         .unwrap();
         let reports = BTreeMap::from([("one-core", Report::default())]);

@@ -23,6 +23,15 @@ const LITTLE_LOCAL_MIB: u64 = 50;
 const LITTLE_LOCAL_MIB_MIN: u64 = 32;
 /// Far memory.
 const FAR_MIB: u64 = 1024;
+/// Keys of a core in the largest run: as many as in the full contest.
+const LARGEST_KEYS_PER_CORE: u64 = 12_000_000;
+/// Memory of a core there: local as in the full contest, far more, for the records are longer.
+const LARGEST_LOCAL_MIB: u64 = 512;
+const LARGEST_FAR_MIB: u64 = 4096;
+/// Requests of the hot mix of each core there.
+const LARGEST_HOT_OPS: u64 = 4_000_000;
+/// Skew that asks one shard for few keys.
+const EXTREME_ZIPF: &str = "1.2";
 /// Latency added to each far access.
 const FAR_LATENCY: &str = "2us";
 
@@ -39,6 +48,8 @@ pub(super) struct Wishes {
     pub(super) engines: Vec<String>,
     /// Whether the baseline runs with little local memory.
     pub(super) far_baseline: bool,
+    /// Whether an eighth of the full contest runs.
+    pub(super) largest: bool,
 }
 
 /// One command.
@@ -86,6 +97,8 @@ pub(super) enum Contrast {
     Pair(&'static str),
     /// The second column against the first: the phases only, for the rest is of different amounts of work.
     Rates(&'static str),
+    /// The second column against the first: the last phase only, for the others do the same.
+    Last(&'static str),
 }
 
 /// One table.
@@ -156,11 +169,29 @@ impl Planner<'_> {
         window: u32,
         engines: &[String],
     ) {
+        let (keys, runs) = (self.wishes.keys_per_core, self.wishes.runs);
+        self.measure_at(name, cores, keys, memory, window, engines, runs);
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is one flag of the benchmark"
+    )]
+    fn measure_at(
+        &mut self,
+        name: &'static str,
+        cores: &[usize],
+        keys_per_core: u64,
+        memory: &[&str],
+        window: u32,
+        engines: &[String],
+        runs: u32,
+    ) {
         let json = Path::new(FOLDER).join(name).with_extension("json");
         let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
         let (cores, engines) = (cores.join(","), engines.join(","));
-        let (keys, window) = (self.wishes.keys_per_core.to_string(), window.to_string());
-        let (runs, file) = (self.wishes.runs.to_string(), json.display().to_string());
+        let (keys, window) = (keys_per_core.to_string(), window.to_string());
+        let (runs, file) = (runs.to_string(), json.display().to_string());
         let mut arguments = vec!["contest", "--cores", &cores, "--keys-per-core", &keys];
         arguments.extend(memory);
         arguments.extend(["--window", &window, "--engines", &engines]);
@@ -206,6 +237,62 @@ impl Planner<'_> {
         let memory = ["--local", &local, "--far", &far];
         self.measure(name, cores, &memory, window, &engines);
         self.tell(title, about, columns(name, &engines), Contrast::Peers);
+    }
+
+    /// Farcore while all cores ask for few keys of one shard, beside all keys alike.
+    fn skew(&mut self, cores: &[usize]) {
+        let keys = self.wishes.keys_per_core;
+        let (local, far) = (
+            size(LOCAL_MIB, keys, LOCAL_MIB),
+            size(FAR_MIB, keys, FAR_MIB),
+        );
+        let ours = [OURS.to_owned()];
+        let memory = ["--local", &local, "--far", &far];
+        let uniform = [&memory[..], &["--zipf", "0"]].concat();
+        let extreme = [&memory[..], &["--zipf", EXTREME_ZIPF, "--one-shard"]].concat();
+        self.measure("uniform", cores, &uniform, WINDOW, &ours);
+        self.measure("one-shard", cores, &extreme, WINDOW, &ours);
+        let columns = vec![
+            our_column("uniform", "all keys alike"),
+            our_column("one-shard", "Zipf 1.2, keys of one shard"),
+        ];
+        let about = "The hot mix of both cores asks for keys of the first core's shard only, and mostly for a few of them.";
+        let contrast = Contrast::Last("one shard / all");
+        self.tell("Extreme skew", about, columns, contrast);
+    }
+
+    /// An eighth of the full contest on two cores: keys, local memory and hot requests of a core are the same.
+    fn largest(&mut self, cores: &[usize]) {
+        let count = cores.len() as u64;
+        let local = size(LARGEST_LOCAL_MIB * count, KEYS_PER_CORE, 0);
+        let far = size(LARGEST_FAR_MIB * count, KEYS_PER_CORE, 0);
+        let hot_ops = (LARGEST_HOT_OPS * count).to_string();
+        let memory = [
+            "--local",
+            &local,
+            "--far",
+            &far,
+            "--far-latency",
+            FAR_LATENCY,
+            "--encrypt",
+            "--hot-ops",
+            &hot_ops,
+        ];
+        let ours = [OURS.to_owned()];
+        self.measure_at(
+            "largest",
+            cores,
+            LARGEST_KEYS_PER_CORE,
+            &memory,
+            WINDOW,
+            &ours,
+            1,
+        );
+        let about = "One run. Each core has what each of the full contest's 16 has: 12 M keys, 512 MiB of local memory (8 GiB in all) \
+                     and 4 M hot requests, encrypted. Far memory is 4 GiB a core where the contest gives 2, for the records made here \
+                     are longer: 210 bytes at the mean.";
+        let columns = columns("largest", &ours);
+        self.tell("The largest run", about, columns, Contrast::Peers);
     }
 
     /// Farcore with and without encryption.
@@ -301,6 +388,12 @@ pub(super) fn plan(wishes: &Wishes) -> Result<Plan> {
         cores,
         &["--local", &all, "--far", &far],
     );
+    if two {
+        planner.skew(cores);
+    }
+    if wishes.largest {
+        planner.largest(cores);
+    }
     let about = "One request at a time on each core: latency without the wait in a window.";
     let title = "One core, all local, window of 1";
     planner.compare("one-core-window-1", title, about, one, 1);
@@ -322,6 +415,7 @@ mod tests {
             runs: 5,
             engines: ["dashmap", OURS].map(str::to_owned).to_vec(),
             far_baseline: false,
+            largest: false,
         }
     }
 
@@ -340,7 +434,7 @@ mod tests {
             "{}",
             commands[2]
         );
-        assert_eq!((commands.len(), plan.sections.len()), (8, 7));
+        assert_eq!((commands.len(), plan.sections.len()), (10, 8));
         assert!(plan.notes.is_empty());
         assert_eq!(plan.sections[0].columns[0].engine, OURS);
     }
@@ -364,6 +458,7 @@ mod tests {
     fn every_column_has_its_measurement() {
         let plan = plan(&Wishes {
             far_baseline: true,
+            largest: true,
             ..wishes(&[0, 1])
         })
         .unwrap();
@@ -374,6 +469,21 @@ mod tests {
             });
             assert!(known, "{column:?}");
         }
+    }
+
+    #[test]
+    fn the_largest_run_is_of_its_own_size() {
+        let plan = plan(&Wishes {
+            largest: true,
+            ..wishes(&[0, 1])
+        })
+        .unwrap();
+        let largest = plan.measurements.iter().find(|run| run.name == "largest");
+        assert_eq!(
+            largest.unwrap().command(),
+            "target/release/farcore-bench contest --cores 0,1 --keys-per-core 12000000 --local 1GiB --far 8GiB --far-latency 2us \
+             --encrypt --hot-ops 8000000 --window 64 --engines farcore --runs 1 --json target/results/largest.json"
+        );
     }
 
     #[test]

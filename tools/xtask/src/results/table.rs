@@ -123,7 +123,7 @@ fn rounded_down(ratio: f64) -> String {
 /// Picks a latency.
 type Quantile = fn(&Phase) -> f64;
 
-fn rows(runs: &[Option<&Run>], rates_only: bool) -> Vec<Row> {
+fn rows(runs: &[Option<&Run>], contrast: Contrast) -> Vec<Row> {
     let row = |name: &str, better, show, of: &dyn Fn(&Run) -> Option<f64>| Row {
         name: name.to_owned(),
         cells: runs.iter().map(|run| run.and_then(of)).collect(),
@@ -135,19 +135,25 @@ fn rows(runs: &[Option<&Run>], rates_only: bool) -> Vec<Row> {
         .flatten()
         .next()
         .map_or(&[][..], |run| &run.phases);
-    let mut rows: Vec<Row> = phases
+    let first = match contrast {
+        Contrast::Last(_) => phases.len().saturating_sub(1),
+        _ => 0,
+    };
+    let mut rows: Vec<Row> = phases[first..]
         .iter()
         .map(|phase| {
             let mops = |run: &Run| Some(run.phase(&phase.name)?.mops);
             row(&phase.name, Better::More, rate, &mops)
         })
         .collect();
-    if rates_only {
+    if matches!(contrast, Contrast::Rates(_)) {
         return rows;
     }
-    rows.push(row("total, s", Better::Less, seconds, &|run| {
-        Some(run.total_seconds)
-    }));
+    if !matches!(contrast, Contrast::Last(_)) {
+        rows.push(row("total, s", Better::Less, seconds, &|run| {
+            Some(run.total_seconds)
+        }));
+    }
     if let Some(last) = phases.last() {
         let quantiles: [(&str, Quantile); 3] = [
             ("p50", |phase| phase.p50_ns),
@@ -159,6 +165,9 @@ fn rows(runs: &[Option<&Run>], rates_only: bool) -> Vec<Row> {
             let of = |run: &Run| Some(of(run.phase(&last.name)?));
             rows.push(row(&name, Better::Less, latency, &of));
         }
+    }
+    if matches!(contrast, Contrast::Last(_)) {
+        return rows;
     }
     rows.push(row("start-up, s", Better::Less, seconds, &|run| {
         Some(run.startup_seconds)
@@ -180,7 +189,9 @@ fn heading(section: &Section) -> Option<&'static str> {
             .iter()
             .any(Column::is_peer)
             .then_some("farcore / best peer"),
-        Contrast::Pair(heading) | Contrast::Rates(heading) => Some(heading),
+        Contrast::Pair(heading) | Contrast::Rates(heading) | Contrast::Last(heading) => {
+            Some(heading)
+        }
     }
 }
 
@@ -230,7 +241,7 @@ pub(super) fn render(section: &Section, runs: &[Option<&Run>]) -> Table {
     let mut rule = vec!["--:"; headings.len()];
     rule[0] = "---";
     line(&rule);
-    for row in rows(runs, matches!(section.contrast, Contrast::Rates(_))) {
+    for row in rows(runs, section.contrast) {
         let shown = row.shown();
         let (verdict, loss) = verdict(section, &row);
         let cells = shown.iter().map(String::as_str);
@@ -377,5 +388,11 @@ mod tests {
         );
         assert_eq!(lines(&table).len(), 3);
         assert_eq!(lines(&table)[2], "| hot | 4.00 | **6.00** | 1.50 |");
+        let table = render(
+            &section(&["farcore", "farcore"], Contrast::Last("b / a")),
+            &runs,
+        );
+        assert_eq!(lines(&table).len(), 6);
+        assert!(!table.text.contains("total") && table.text.contains("p50 of hot"));
     }
 }
