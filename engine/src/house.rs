@@ -240,8 +240,8 @@ impl House {
         busy |= self.shard.advance(now_ns, &mut exits);
         self.exits.publish();
         self.was_busy |= busy;
-        if COUNTED && !busy {
-            // An idle turn has the time, and ends a busy stretch where it ended.
+        if COUNTED && !busy && self.was_busy {
+            // The first idle turn ends a busy stretch where it ended.
             self.read_clock();
         }
         busy
