@@ -58,6 +58,16 @@ pub(crate) struct NoSegment;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Position(NonNull<Slot>);
 
+/// The first slot that may stand for a hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum First {
+    /// There is none.
+    Nowhere,
+    At(Position, Slot),
+    /// None in the home bucket, and that is full.
+    Further,
+}
+
 #[derive(Clone, Debug)]
 struct Group {
     root: u32,
@@ -218,25 +228,50 @@ impl Index {
         candidates
     }
 
-    /// The first slot that may stand for a hash, and how many buckets were looked at.
+    /// Looks for the first slot that may stand for a hash in its home bucket.
     #[inline]
-    pub(crate) fn first(&self, hash: IndexHash) -> (Option<(Position, Slot)>, u64) {
+    pub(crate) fn first(&self, hash: IndexHash) -> First {
         let segment = self.segment(self.segment_of(hash));
         let home = Self::home_of(hash);
         let found = segment.having(home, Slot::pattern(tag_of(hash), 0));
         if found != 0 {
             let place = home * SLOTS_A_BUCKET + found.trailing_zeros() as usize;
             let (position, slot) = (Position(segment.position(place)), segment.slot(place));
-            if !slot.is_empty() {
-                return (Some((position, slot)), 1);
+            if slot.is_empty() {
+                // Of tag 0, which empty slots have too.
+                return self.first_from(hash, 0).0;
             }
-            // Of tag 0, which empty slots have too.
-            return self.first_from(hash, 0);
+            return First::At(position, slot);
         }
         if segment.empty(home) == 0 {
-            self.first_from(hash, 1)
+            First::Further
         } else {
-            (None, 1)
+            First::Nowhere
+        }
+    }
+
+    /// The first slot that may stand for a hash in the buckets behind its home, and how many of those were looked at.
+    pub(crate) fn first_further(&self, hash: IndexHash) -> (First, u64) {
+        self.first_from(hash, 1)
+    }
+
+    #[inline(never)]
+    fn first_from(&self, hash: IndexHash, displacement: usize) -> (First, u64) {
+        let mut candidates = self.candidates_from(hash, displacement);
+        let first = match candidates.next() {
+            Some((position, slot)) => First::At(position, slot),
+            None => First::Nowhere,
+        };
+        (first, candidates.buckets() - displacement as u64)
+    }
+
+    /// Asks for the bucket behind the home of a hash, if that is full.
+    #[inline]
+    pub(crate) fn prefetch_further(&self, hash: IndexHash) {
+        let segment = self.segment(self.segment_of(hash));
+        let home = Self::home_of(hash);
+        if segment.empty(home) == 0 {
+            farcore_rdma::prefetch(segment.bucket_pointer((home + 1) % BUCKETS));
         }
     }
 
@@ -248,13 +283,6 @@ impl Index {
         let found = segment.having(home, Slot::pattern(tag_of(hash), 0));
         let first = home * SLOTS_A_BUCKET + found.trailing_zeros() as usize % SLOTS_A_BUCKET;
         found.is_power_of_two() && segment.position(first) == position.0 && segment.empty(home) != 0
-    }
-
-    #[inline(never)]
-    fn first_from(&self, hash: IndexHash, displacement: usize) -> (Option<(Position, Slot)>, u64) {
-        let mut candidates = self.candidates_from(hash, displacement);
-        let first = candidates.next();
-        (first, candidates.buckets())
     }
 
     /// The slot of a hash that holds an address.

@@ -210,8 +210,11 @@ proptest! {
         for (hash, places) in expected {
             let found: Vec<u64> = index.candidates(IndexHash(hash)).map(|(_, slot)| slot.address().raw()).collect();
             let mut walk = index.candidates(IndexHash(hash));
-            let first = walk.next();
-            prop_assert_eq!(index.first(IndexHash(hash)), (first, walk.buckets()));
+            let first = walk.next().map_or(First::Nowhere, |(position, slot)| First::At(position, slot));
+            match index.first(IndexHash(hash)) {
+                First::Further => prop_assert_eq!(index.first_further(IndexHash(hash)), (first, walk.buckets() - 1)),
+                at_home => prop_assert_eq!(at_home, first),
+            }
             let mut rest = index.candidates(IndexHash(hash));
             let all: Vec<_> = rest.by_ref().collect();
             // One of tag 0 looks like the empty slots beside it.
@@ -238,17 +241,21 @@ fn an_empty_slot_is_not_taken_for_one_of_tag_0() {
     let mut index = Index::new(1_000, &mut heap).unwrap();
     // Tag 0, at bucket 5: an empty slot has the same upper bits there.
     let hash = IndexHash(5);
-    assert_eq!(index.first(hash), (None, 1));
+    assert_eq!(index.first(hash), First::Nowhere);
     for number in 1..4 {
         index
             .insert(hash, SizeClass::for_units(9), address(number), &mut heap)
             .unwrap();
     }
-    let (position, slot) = index.first(hash).0.unwrap();
+    let First::At(position, slot) = index.first(hash) else {
+        panic!("three slots were added");
+    };
     assert_eq!(slot.address(), address(1));
     // The first slot of the bucket is empty now, and others behind it are not.
     index.remove(hash, position);
-    let (_, slot) = index.first(hash).0.unwrap();
+    let First::At(_, slot) = index.first(hash) else {
+        panic!("two slots are left");
+    };
     assert!([address(2), address(3)].contains(&slot.address()));
 }
 

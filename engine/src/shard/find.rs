@@ -10,7 +10,7 @@ use super::serve::Step;
 use super::stream::{Located, Place};
 use crate::bytes::equal;
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
-use crate::index::{Position, Slot};
+use crate::index::{First, Position, Slot};
 use crate::log::record::{self, LocalRecord, RecordHeader};
 use crate::log::{Address, SizeClass};
 use crate::operation::Kind;
@@ -53,6 +53,8 @@ pub(super) enum Hint {
     None,
     /// No slot may stand for the key.
     Absent,
+    /// None in its home may, and that is full: the next bucket was asked for.
+    Further,
     /// The first slot that may, and where its record is.
     Slot(Position, Slot, Framed),
 }
@@ -174,13 +176,20 @@ impl<E: Endpoint> Shard<E> {
     /// buckets it looked at.
     #[inline]
     pub(super) fn look_ahead(&self, request: &Request<'_>, probes: &mut u64) -> Hint {
-        let (first, buckets) = self.index.first(request.hash);
-        *probes += buckets;
-        let Some((position, slot)) = first else {
-            return Hint::Absent;
+        *probes += 1;
+        let (position, slot) = match self.index.first(request.hash) {
+            First::At(position, slot) => (position, slot),
+            First::Nowhere => return Hint::Absent,
+            First::Further => {
+                self.index.prefetch_further(request.hash);
+                return Hint::Further;
+            }
         };
         let framed = self.framed_of(slot.address());
-        if !framed.is_far() {
+        if framed.is_far() {
+            // Whether it is the only one is told there.
+            self.index.prefetch_further(request.hash);
+        } else {
             let pointer = framed.pointer();
             // A delete needs header and key only.
             let ahead = &BYTES_AHEAD[usize::from(request.demand.kind == Kind::Delete)];
@@ -205,18 +214,40 @@ impl<E: Endpoint> Shard<E> {
                 } else {
                     self.framed_of(slot.address())
                 };
-                if framed.is_far() {
-                    return Hinted::Unknown;
-                }
                 // SAFETY: a slot's address names a whole record in its page's frame, and that is where the frame is now.
-                let local = unsafe { Local::new(position, slot, framed) };
-                if equal(local.record.key(), request.demand.key) {
-                    Hinted::Local(local)
-                } else {
-                    Hinted::Unknown
-                }
+                unsafe { Self::at(position, slot, framed, request) }
             }
+            Hint::Further => self.hinted_further(request),
             _ => Hinted::Unknown,
+        }
+    }
+
+    /// The same for a key that may stand in the buckets behind its home.
+    fn hinted_further(&self, request: &Request<'_>) -> Hinted {
+        let (first, buckets) = self.index.first_further(request.hash);
+        self.figures.counters.index_probes.add(buckets);
+        let First::At(position, slot) = first else {
+            return Hinted::Absent;
+        };
+        // SAFETY: a slot's address names a whole record in its page's frame.
+        unsafe { Self::at(position, slot, self.framed_of(slot.address()), request) }
+    }
+
+    /// The record that a slot leads to, if it is here and the request means it.
+    ///
+    /// # Safety
+    /// `framed` is where the slot's address is now.
+    #[inline(always)]
+    unsafe fn at(position: Position, slot: Slot, framed: Framed, request: &Request<'_>) -> Hinted {
+        if framed.is_far() {
+            return Hinted::Unknown;
+        }
+        // SAFETY: by this function's contract, and it is not far.
+        let local = unsafe { Local::new(position, slot, framed) };
+        if equal(local.record.key(), request.demand.key) {
+            Hinted::Local(local)
+        } else {
+            Hinted::Unknown
         }
     }
 
