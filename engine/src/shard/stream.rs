@@ -594,19 +594,6 @@ impl Streams {
         };
     }
 
-    /// The READ of a chunk has ended.
-    fn arrived(&mut self, id: ChunkId, ready: bool) {
-        let chunk = &mut self.chunks[id.0 as usize];
-        if ready {
-            chunk.state = ChunkState::Ready;
-            return;
-        }
-        chunk.state = ChunkState::Empty;
-        if let Some(stream) = self.streams.get_mut(chunk.owner) {
-            stream.content = 0;
-        }
-    }
-
     /// Forgets what was read from a page that is being freed.
     pub(crate) fn forget_page(&mut self, page: u32) {
         for index in 0..STREAMS {
@@ -643,7 +630,11 @@ impl<E: Endpoint> Shard<E> {
         if ready {
             self.decrypt(chunk.page, chunk.start, chunk.offset, chunk.units() * UNIT);
         }
-        self.streams.arrived(id, ready);
+        self.streams.get_mut(id).state = if ready {
+            ChunkState::Ready
+        } else {
+            ChunkState::Empty
+        };
         while let Some(flight) = self.flights.on_chunk(id) {
             self.flights.get(flight).state = FlightState::Retry;
             self.drain(flight, answers);
