@@ -210,16 +210,10 @@ impl Index {
     /// The slots that may stand for a hash, in probing order. Cost: usually one cache line.
     #[inline]
     pub(crate) fn candidates(&self, hash: IndexHash) -> Candidates<'_> {
-        self.candidates_from(hash, 0)
-    }
-
-    /// The slots that may stand for a hash, so many buckets past its home and further.
-    #[inline]
-    fn candidates_from(&self, hash: IndexHash, displacement: usize) -> Candidates<'_> {
         let mut candidates = Candidates {
             segment: self.segment(self.segment_of(hash)),
             home: Self::home_of(hash),
-            displacement,
+            displacement: 0,
             tag: tag_of(hash),
             found: 0,
             last: false,
@@ -239,7 +233,7 @@ impl Index {
             let (position, slot) = (Position(segment.position(place)), segment.slot(place));
             if slot.is_empty() {
                 // Of tag 0, which empty slots have too.
-                return self.first_from(hash, 0).0;
+                return self.first_anywhere(hash).0;
             }
             return First::At(position, slot);
         }
@@ -250,19 +244,15 @@ impl Index {
         }
     }
 
-    /// The first slot that may stand for a hash in the buckets behind its home, and how many of those were looked at.
-    pub(crate) fn first_further(&self, hash: IndexHash) -> (First, u64) {
-        self.first_from(hash, 1)
-    }
-
+    /// The first slot that may stand for a hash in its home or behind it, and how many buckets were looked at.
     #[inline(never)]
-    fn first_from(&self, hash: IndexHash, displacement: usize) -> (First, u64) {
-        let mut candidates = self.candidates_from(hash, displacement);
+    pub(crate) fn first_anywhere(&self, hash: IndexHash) -> (First, u64) {
+        let mut candidates = self.candidates(hash);
         let first = match candidates.next() {
             Some((position, slot)) => First::At(position, slot),
             None => First::Nowhere,
         };
-        (first, candidates.buckets() - displacement as u64)
+        (first, candidates.buckets())
     }
 
     /// Asks for the bucket behind the home of a hash, if that is full.

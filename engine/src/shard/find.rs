@@ -222,10 +222,10 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// The same for a key that may stand in the buckets behind its home.
+    /// The same for a key that was not in its home, which was full: by now it may be there or behind.
     fn hinted_further(&self, request: &Request<'_>) -> Hinted {
-        let (first, buckets) = self.index.first_further(request.hash);
-        self.figures.counters.index_probes.add(buckets);
+        let (first, buckets) = self.index.first_anywhere(request.hash);
+        self.figures.counters.index_probes.add(buckets - 1);
         let First::At(position, slot) = first else {
             return Hinted::Absent;
         };
