@@ -42,7 +42,7 @@ impl fmt::Display for Skew {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "(Zipf {}", self.zipf)?;
         if self.one_shard {
-            write!(formatter, ", keys of one shard")?;
+            write!(formatter, ", keys of one shard where there are shards")?;
         }
         write!(formatter, ")")
     }

@@ -145,8 +145,9 @@ impl House {
         self.figures.hardware()
     }
 
-    pub(crate) fn now_ns(&self) -> u64 {
-        self.clock.now_ns()
+    /// When the clock was read last, which an idle turn does.
+    pub(crate) fn read_ns(&self) -> u64 {
+        self.served_ns
     }
 
     pub(crate) fn exits(&mut self) -> &mut Exits {
@@ -240,8 +241,8 @@ impl House {
         busy |= self.shard.advance(now_ns, &mut exits);
         self.exits.publish();
         self.was_busy |= busy;
-        if COUNTED && !busy && self.was_busy {
-            // The first idle turn ends a busy stretch where it ended.
+        if !busy {
+            // An idle turn has the time, and ends a busy stretch where it ended.
             self.read_clock();
         }
         busy
@@ -309,6 +310,8 @@ impl House {
         self.figures.counters.wakes.add(1);
         self.served_ns = now_ns;
         self.shard.note_time(now_ns);
+        // What waits for time to pass is looked at again.
+        self.shard.stir();
     }
 
     /// Shows other shards what was sent to them.

@@ -335,7 +335,7 @@ async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: T
         }
         let (now_ns, quiet) = {
             let house = house.borrow();
-            (house.now_ns(), house.is_quiet())
+            (house.read_ns(), house.is_quiet())
         };
         let idle_ns = now_ns - *idle_since.get_or_insert(now_ns);
         if !quiet || idle_ns < spin_ns {

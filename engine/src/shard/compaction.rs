@@ -30,7 +30,7 @@ const GAP_UNITS: u32 = 8;
 const RECORDS_A_SLICE: u32 = 64;
 /// The errand number of the READ of a directory.
 const DIRECTORY: u32 = u32::MAX;
-/// Far bytes in use, in percent of those alive, above which far memory counts as short though there is plenty.
+/// Far bytes in use, in percent of those alive by size class, above which far memory counts as short though there is plenty.
 const SPARSE_PERCENT: u64 = 126;
 /// Live share, in percent, below which a page is worth compacting: while far memory is ample, short, and nearly gone.
 const LIVE_PERCENT: [u64; 3] = [50, 75, 95];
@@ -84,6 +84,8 @@ pub(super) struct Compactor {
     runs: [Option<Run>; READS_MAX],
     /// Bytes that died since victims were last looked for.
     dead_bytes: u64,
+    /// As many of them make victims worth looking for.
+    dead_bytes_due: u64,
     /// Victims are to be looked for.
     pub(super) due: bool,
     asked: bool,
@@ -93,8 +95,9 @@ pub(super) struct Compactor {
 }
 
 impl Compactor {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(page_bytes: u32) -> Self {
         Self {
+            dead_bytes_due: u64::from(page_bytes),
             victim: None,
             runs: [const { None }; READS_MAX],
             dead_bytes: 0,
@@ -124,6 +127,7 @@ impl Compactor {
     #[inline]
     pub(super) fn note_dead(&mut self, bytes: u64) {
         self.dead_bytes += bytes;
+        self.due |= self.dead_bytes >= self.dead_bytes_due;
     }
 
     pub(super) fn note_sealed(&mut self) {
@@ -185,8 +189,6 @@ impl<E: Endpoint> Shard<E> {
     /// One bounded slice of compaction. True if it did any work.
     pub(super) fn compact_slice(&mut self) -> bool {
         if self.compactor.victim.is_none() {
-            let page_bytes = self.shape.page_bytes() as u64;
-            self.compactor.due |= self.compactor.dead_bytes >= page_bytes;
             self.list_returned();
             if !self.compactor.due {
                 return false;

@@ -290,7 +290,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Where a far record is, if looking at one bucket tells.
+    /// Where a far record is, if its address or its home bucket tells: without a look at all that may be it.
     #[inline]
     fn find_at_once<'a>(
         &self,
@@ -298,6 +298,7 @@ impl<E: Endpoint> Shard<E> {
         hint: &Hint,
         evidence: &Evidence<'a>,
     ) -> Option<Found<'a>> {
+        self.figures.counters.index_probes.add(1);
         if let Some(far) = evidence.confirmed {
             // All that changes this key's slot waits behind the request, or has moved the record.
             let position = self.index.find_address(request.hash, far.address)?;

@@ -322,7 +322,7 @@ impl<E: Endpoint> Shard<E> {
             clean: VecDeque::with_capacity(frames),
             cache: Cache::new(frames, options.knobs.cache_percent, options.local_bytes),
             flusher,
-            compactor: Compactor::new(),
+            compactor: Compactor::new(options.page_bytes),
             victims: Victims::new(nodes),
             lost_nodes: Arc::from(""),
             version: 0,
@@ -339,8 +339,8 @@ impl<E: Endpoint> Shard<E> {
         Ok(shard)
     }
 
-    /// Polls the fabric, finishes parked requests and runs one bounded slice of background work.
-    /// True if anything was done.
+    /// Polls the fabric, finishes parked requests and, if anything stirred or this is an eighth round, runs one bounded slice of
+    /// background work. True if anything was done.
     pub(crate) fn advance(&mut self, now_ns: u64, answers: &mut impl Answers) -> bool {
         self.now_ns = now_ns;
         self.rounds += 1;
@@ -363,6 +363,11 @@ impl<E: Endpoint> Shard<E> {
             self.publish_gauges();
         }
         busy
+    }
+
+    /// Has the next round look for background work.
+    pub(crate) fn stir(&mut self) {
+        self.stirred = true;
     }
 
     /// There may be background work: the last look found some, or something has happened since.

@@ -108,7 +108,9 @@ impl<E: Endpoint> Shard<E> {
         match from {
             Source::Chunk(chunk) => self.await_chunk(flight, address, chunk),
             Source::Read(class) => {
-                self.cache.expect(address);
+                if request.demand.kind == Kind::Get {
+                    self.cache.expect(address);
+                }
                 self.fetch(flight, address, class, false);
             }
         }

@@ -470,6 +470,29 @@ fn deleting_most_gives_far_memory_back() {
     }
 }
 
+#[test]
+fn a_page_of_dead_bytes_keeps_the_shard_awake() {
+    let mut house = House::new(&Setting::default());
+    for key in 0..2_000u64 {
+        let key = key.to_le_bytes();
+        house.call(Operation::Put {
+            key: &key,
+            value: &[7; 200],
+        });
+    }
+    while !house.shard.is_quiet() {
+        house.advance();
+    }
+    for key in 0..600u64 {
+        let key = key.to_le_bytes();
+        assert!(house.offer(key[0].into(), Operation::Delete { key: &key }));
+    }
+    assert!(!house.shard.is_quiet());
+    while !house.shard.is_quiet() {
+        house.advance();
+    }
+}
+
 fn deleting_gives_far_memory_back(kept_of_ten: u64) {
     let mut house = House::new(&Setting {
         far_bytes: 32 << 20,
