@@ -261,6 +261,15 @@ fn memory_that_was_not_to_be_had_after_a_loss_is_claimed_later() {
         first
     });
     let first = done.unwrap();
+    // The node has lent it; the shards hear of it a moment later.
+    wait_until("room in far memory", || {
+        let mut handle = engine.handle().unwrap();
+        (0..64).all(|number| {
+            let put = handle.put(&key(number), &value(number, 2)).wait();
+            assert!(matches!(put, Ok(_) | Err(Error::Unavailable { .. })));
+            put.is_ok()
+        })
+    });
     write_some(&engine, 2, keys);
     engine.flush().unwrap();
     assert_eq!(read_some(&engine, 2, keys), (keys, 0));

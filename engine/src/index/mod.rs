@@ -222,7 +222,7 @@ impl Index {
         candidates
     }
 
-    /// Looks for the first slot that may stand for a hash in its home bucket.
+    /// Looks for the first slot that may stand for a hash in its home bucket, and asks for the next if it may be there.
     #[inline]
     pub(crate) fn first(&self, hash: IndexHash) -> First {
         let segment = self.segment(self.segment_of(hash));
@@ -238,6 +238,7 @@ impl Index {
             return First::At(position, slot);
         }
         if segment.empty(home) == 0 {
+            farcore_rdma::prefetch(segment.bucket_pointer((home + 1) % BUCKETS));
             First::Further
         } else {
             First::Nowhere

@@ -180,10 +180,7 @@ impl<E: Endpoint> Shard<E> {
         let (position, slot) = match self.index.first(request.hash) {
             First::At(position, slot) => (position, slot),
             First::Nowhere => return Hint::Absent,
-            First::Further => {
-                self.index.prefetch_further(request.hash);
-                return Hint::Further;
-            }
+            First::Further => return Hint::Further,
         };
         let framed = self.framed_of(slot.address());
         if framed.is_far() {
