@@ -177,11 +177,26 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     pub(super) fn look_ahead(&self, request: &Request<'_>, probes: &mut u64) -> Hint {
         *probes += 1;
-        let (position, slot) = match self.index.first(request.hash) {
-            First::At(position, slot) => (position, slot),
-            First::Nowhere => return Hint::Absent,
-            First::Further => return Hint::Further,
-        };
+        match self.index.first(request.hash) {
+            First::At(position, slot) => self.ask_for(request, position, slot),
+            First::Nowhere => Hint::Absent,
+            First::Further => Hint::Further,
+        }
+    }
+
+    /// The same for a request whose home was full, once the next bucket has come.
+    pub(super) fn look_further(&self, request: &Request<'_>, probes: &mut u64) -> Hint {
+        let (first, buckets) = self.index.first_anywhere(request.hash);
+        *probes += buckets - 1;
+        match first {
+            First::At(position, slot) => self.ask_for(request, position, slot),
+            First::Nowhere | First::Further => Hint::Absent,
+        }
+    }
+
+    /// Asks for what a request needs of the record that a slot leads to.
+    #[inline(always)]
+    fn ask_for(&self, request: &Request<'_>, position: Position, slot: Slot) -> Hint {
         let framed = self.framed_of(slot.address());
         if framed.is_far() {
             // Whether it is the only one is told there.

@@ -24,6 +24,9 @@ use crate::routing::IndexHash;
 /// it waits for room for the next while there is work to do.
 const LOOK_AHEAD: usize = 8;
 
+/// As many are looked at once more whose home bucket did not tell.
+const LOOK_FURTHER: usize = LOOK_AHEAD / 2;
+
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
@@ -73,6 +76,14 @@ impl<E: Endpoint> Shard<E> {
                 if let Some(coming) = batch.get(place + LOOK_AHEAD) {
                     hints[(place + LOOK_AHEAD) % BATCH_MAX]
                         .write(self.look_ahead(coming, &mut probes));
+                }
+                if let Some(coming) = batch.get(place + LOOK_FURTHER) {
+                    // SAFETY: it was written `LOOK_AHEAD` requests ahead, which is before this.
+                    let hint =
+                        unsafe { hints[(place + LOOK_FURTHER) % BATCH_MAX].assume_init_mut() };
+                    if matches!(hint, Hint::Further) {
+                        *hint = self.look_further(coming, &mut probes);
+                    }
                 }
                 // SAFETY: it was written above, now or `LOOK_AHEAD` requests ago.
                 let hint = unsafe { hints[place % BATCH_MAX].assume_init_ref() };
