@@ -228,6 +228,7 @@ impl House {
         if due {
             busy |= self.obey();
         }
+        self.was_busy |= busy;
         // Reading the clock costs as much as serving a request does: only what waits for the fabric needs each.
         if due || self.shard.waits_for_fabric() {
             self.read_clock();

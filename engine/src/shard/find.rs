@@ -190,7 +190,8 @@ impl<E: Endpoint> Shard<E> {
         *probes += buckets - 1;
         match first {
             First::At(position, slot) => self.ask_for(request, position, slot),
-            First::Nowhere | First::Further => Hint::Absent,
+            First::Nowhere => Hint::Absent,
+            First::Further => Hint::Further,
         }
     }
 
@@ -310,7 +311,6 @@ impl<E: Endpoint> Shard<E> {
         hint: &Hint,
         evidence: &Evidence<'a>,
     ) -> Option<Found<'a>> {
-        self.figures.counters.index_probes.add(1);
         if let Some(far) = evidence.confirmed {
             // All that changes this key's slot waits behind the request, or has moved the record.
             let position = self.index.find_address(request.hash, far.address)?;
@@ -324,6 +324,7 @@ impl<E: Endpoint> Shard<E> {
         let Hint::Slot(position, slot, _) = *hint else {
             return None;
         };
+        self.figures.counters.index_probes.add(1);
         let only = self.index.slot(position) == slot
             && self.framed_of(slot.address()).is_far()
             && self.index.is_only(request.hash, position);

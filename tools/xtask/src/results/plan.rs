@@ -30,7 +30,7 @@ const LARGEST_LOCAL_MIB: u64 = 512;
 const LARGEST_FAR_MIB: u64 = 4096;
 /// Requests of the hot mix of each core there.
 const LARGEST_HOT_OPS: u64 = 4_000_000;
-/// Skew that asks one shard for few keys.
+/// Skew that asks for few keys.
 const EXTREME_ZIPF: &str = "1.2";
 /// Latency added to each far access.
 const FAR_LATENCY: &str = "2us";
@@ -239,7 +239,7 @@ impl Planner<'_> {
         self.tell(title, about, columns(name, &engines), Contrast::Peers);
     }
 
-    /// Farcore while all cores ask for few keys of one shard, beside all keys alike.
+    /// Farcore while all cores ask for few keys, of one shard or of any, beside all keys alike.
     fn skew(&mut self, cores: &[usize]) {
         let keys = self.wishes.keys_per_core;
         let (local, far) = (
