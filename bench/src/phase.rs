@@ -37,7 +37,7 @@ pub enum Phase {
     Reinsert,
     /// Verify all.
     Verify4,
-    /// Three reads to one write, Zipf 0.99 over the keys of all threads.
+    /// Three reads to one write over the keys of all threads, as skewed as the plan says.
     Hot,
     /// YCSB: write the records.
     Load,

@@ -31,7 +31,9 @@ pub fn prefetch_to_write(pointer: *const u8) {
 
 /// Asks for all cache lines of a range.
 pub(crate) fn prefetch_range(start: *const u8, bytes: usize) {
-    for offset in (0..bytes).step_by(LINE_BYTES) {
-        prefetch(start.wrapping_add(offset));
+    // From the line that it begins in to the one that it ends in.
+    let before = start.addr() % LINE_BYTES;
+    for offset in (0..before + bytes).step_by(LINE_BYTES) {
+        prefetch(start.wrapping_sub(before).wrapping_add(offset));
     }
 }

@@ -80,6 +80,11 @@ pub(super) struct Local {
 }
 
 impl Local {
+    /// The slot, and the units that it stands for.
+    pub(super) fn place(&self) -> (Position, Slot, u32) {
+        (self.position, self.slot, self.record.header().units())
+    }
+
     /// The record that a slot leads to.
     ///
     /// # Safety
@@ -184,15 +189,20 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// The same for a request whose home was full, once the next bucket has come.
-    pub(super) fn look_further(&self, request: &Request<'_>, probes: &mut u64) -> Hint {
+    /// Looks once more for a request whose home was full, now that the next bucket has come. What is found holds as what the
+    /// first look finds does.
+    #[inline]
+    pub(super) fn look_further(&self, request: &Request<'_>, hint: &mut Hint, probes: &mut u64) {
+        if !matches!(hint, Hint::Further) {
+            return;
+        }
         let (first, buckets) = self.index.first_anywhere(request.hash);
         *probes += buckets - 1;
-        match first {
+        *hint = match first {
             First::At(position, slot) => self.ask_for(request, position, slot),
             First::Nowhere => Hint::Absent,
             First::Further => Hint::Further,
-        }
+        };
     }
 
     /// Asks for what a request needs of the record that a slot leads to.
@@ -227,40 +237,18 @@ impl<E: Endpoint> Shard<E> {
                 } else {
                     self.framed_of(slot.address())
                 };
+                if framed.is_far() {
+                    return Hinted::Unknown;
+                }
                 // SAFETY: a slot's address names a whole record in its page's frame, and that is where the frame is now.
-                unsafe { Self::at(position, slot, framed, request) }
+                let local = unsafe { Local::new(position, slot, framed) };
+                if equal(local.record.key(), request.demand.key) {
+                    Hinted::Local(local)
+                } else {
+                    Hinted::Unknown
+                }
             }
-            Hint::Further => self.hinted_further(request),
             _ => Hinted::Unknown,
-        }
-    }
-
-    /// The same for a key that was not in its home, which was full: by now it may be there or behind.
-    fn hinted_further(&self, request: &Request<'_>) -> Hinted {
-        let (first, buckets) = self.index.first_anywhere(request.hash);
-        self.figures.counters.index_probes.add(buckets - 1);
-        let First::At(position, slot) = first else {
-            return Hinted::Absent;
-        };
-        // SAFETY: a slot's address names a whole record in its page's frame.
-        unsafe { Self::at(position, slot, self.framed_of(slot.address()), request) }
-    }
-
-    /// The record that a slot leads to, if it is here and the request means it.
-    ///
-    /// # Safety
-    /// `framed` is where the slot's address is now.
-    #[inline(always)]
-    unsafe fn at(position: Position, slot: Slot, framed: Framed, request: &Request<'_>) -> Hinted {
-        if framed.is_far() {
-            return Hinted::Unknown;
-        }
-        // SAFETY: by this function's contract, and it is not far.
-        let local = unsafe { Local::new(position, slot, framed) };
-        if equal(local.record.key(), request.demand.key) {
-            Hinted::Local(local)
-        } else {
-            Hinted::Unknown
         }
     }
 

@@ -71,6 +71,10 @@ impl<E: Endpoint> Shard<E> {
             for (request, hint) in batch.iter().zip(&mut hints).take(LOOK_AHEAD) {
                 hint.write(self.look_ahead(request, &mut probes));
             }
+            for (request, hint) in batch.iter().zip(&mut hints).take(LOOK_FURTHER) {
+                // SAFETY: it was written just now.
+                self.look_further(request, unsafe { hint.assume_init_mut() }, &mut probes);
+            }
             let mut served = 0;
             for (place, request) in batch.iter().enumerate() {
                 if let Some(coming) = batch.get(place + LOOK_AHEAD) {
@@ -78,12 +82,9 @@ impl<E: Endpoint> Shard<E> {
                         .write(self.look_ahead(coming, &mut probes));
                 }
                 if let Some(coming) = batch.get(place + LOOK_FURTHER) {
+                    let hint = &mut hints[(place + LOOK_FURTHER) % BATCH_MAX];
                     // SAFETY: it was written `LOOK_AHEAD` requests ahead, which is before this.
-                    let hint =
-                        unsafe { hints[(place + LOOK_FURTHER) % BATCH_MAX].assume_init_mut() };
-                    if matches!(hint, Hint::Further) {
-                        *hint = self.look_further(coming, &mut probes);
-                    }
+                    self.look_further(coming, unsafe { hint.assume_init_mut() }, &mut probes);
                 }
                 // SAFETY: it was written above, now or `LOOK_AHEAD` requests ago.
                 let hint = unsafe { hints[place % BATCH_MAX].assume_init_ref() };
@@ -495,7 +496,7 @@ impl<E: Endpoint> Shard<E> {
             return Step::Blocked;
         }
         match self.hinted(request, hint) {
-            Hinted::Local(local) => self.remove_local(lane, request, &local, answers),
+            Hinted::Local(local) => self.remove(lane, request, local.place(), answers),
             Hinted::Absent => self.delete_absent(lane, request, answers),
             Hinted::Unknown => self.delete_anywhere(lane, request, hint, evidence, answers),
         }
@@ -517,28 +518,16 @@ impl<E: Endpoint> Shard<E> {
         match found {
             Found::Absent => self.delete_absent(lane, request, answers),
             Found::Unknown { slot, .. } => Step::fetch(slot),
-            Found::Local(local) => self.remove_local(lane, request, &local, answers),
+            Found::Local(local) => self.remove(lane, request, local.place(), answers),
             Found::Confirmed {
                 position,
                 slot,
                 far,
             } => {
                 self.note_served(&far);
-                self.remove(lane, request, position, slot, far.header.units(), answers)
+                self.remove(lane, request, (position, slot, far.header.units()), answers)
             }
         }
-    }
-
-    #[inline]
-    fn remove_local(
-        &mut self,
-        lane: LaneId,
-        request: &Request<'_>,
-        local: &Local,
-        answers: &mut impl Answers,
-    ) -> Step {
-        let units = local.record.header().units();
-        self.remove(lane, request, local.position, local.slot, units, answers)
     }
 
     fn delete_absent(
@@ -558,9 +547,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         lane: LaneId,
         request: &Request<'_>,
-        position: Position,
-        slot: Slot,
-        units: u32,
+        (position, slot, units): (Position, Slot, u32),
         answers: &mut impl Answers,
     ) -> Step {
         self.index.remove(request.hash, position);

@@ -158,7 +158,7 @@ struct Stream {
     /// Chunks that are kept ahead of the walk.
     depth: u32,
     /// Where the walk passes a chunk, and may have another; until then it has all that it may.
-    content: u64,
+    content_until: u64,
 }
 
 impl Stream {
@@ -381,7 +381,7 @@ impl Streams {
             unit: place.unit,
             at: BEGINNING,
         });
-        (stream.cursor, stream.content) = (BEGINNING, 0);
+        (stream.cursor, stream.content_until) = (BEGINNING, 0);
         stream.chunk_units = FIRST_CHUNK_UNITS.min(self.chunk_units_max);
         stream.depth = 1;
         (stream.wanted, stream.span) = (0, 0);
@@ -428,7 +428,7 @@ impl Streams {
     fn next_chunk(&mut self, index: usize) -> Option<(u32, u32, u32)> {
         let stream = &self.streams[index];
         let frontier = stream.frontier?;
-        if stream.cursor < stream.content.min(frontier.at) {
+        if stream.cursor < stream.content_until.min(frontier.at) {
             return None;
         }
         let ahead = frontier.at.saturating_sub(stream.cursor);
@@ -446,7 +446,7 @@ impl Streams {
             (held + 1, first.min(end))
         });
         if frontier.at > stream.cursor && held >= self.share(index) {
-            self.streams[index].content = first;
+            self.streams[index].content_until = first;
             return None;
         }
         if frontier.at == BEGINNING {
