@@ -1,6 +1,6 @@
 //! A client on a core: what a job started by `run_on_core` is given.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use farcore_tuning::HardwareSnapshot;
@@ -30,6 +30,8 @@ pub struct Core {
     calls_in_flight: usize,
     value_bytes_max: usize,
     tap: Option<Tap>,
+    /// Turns that the core had made when this client yielded last.
+    turns_seen: Cell<u64>,
 }
 
 impl Core {
@@ -48,6 +50,7 @@ impl Core {
             calls_in_flight: 0,
             value_bytes_max,
             tap: None,
+            turns_seen: Cell::new(0),
         })
     }
 
@@ -137,8 +140,16 @@ impl Core {
         self.house.borrow().hardware()
     }
 
-    /// Lets other jobs of the core run.
+    /// Lets other jobs of the core run, and serves its shard if no client has polled since the last time.
     pub async fn yield_now(&self) {
+        let turns = {
+            let mut house = self.house.borrow_mut();
+            if house.turns() == self.turns_seen.get() {
+                house.turn(None, &mut |_, _| {});
+            }
+            house.turns()
+        };
+        self.turns_seen.set(turns);
         yield_now().await;
     }
 

@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::figures::{CoreFigures, EngineReporter, Figures, Stats};
 use crate::handle::Handle;
 use crate::house::{House, Neighbour};
-use crate::lane::{LaneClient, LaneServer, Mailbox, lane};
+use crate::lane::{LaneClient, LaneServer, Mailbox, lane, lanes};
 use crate::order::{Door, Order};
 use crate::routing::Hasher128;
 use crate::runtime::{self, JobCell, Life, Post};
@@ -340,7 +340,7 @@ impl Engine {
             job = back;
             std::thread::yield_now();
         }
-        post.door.bell.wake();
+        post.door.bell.wake_service();
         Ok(Task { cell })
     }
 
@@ -444,23 +444,24 @@ impl Drop for Engine {
 type Servers = Vec<Option<LaneServer>>;
 type Neighbours = Vec<Option<Neighbour>>;
 
+/// So many places that nobody has yet.
+fn nobody<T>(count: usize) -> Vec<Option<T>> {
+    (0..count).map(|_| None).collect()
+}
+
 /// Makes every lane: between each two cores, and from each handle to each core.
 fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Neighbours>, Vec<HandleLanes>) {
     let cores = posts.len();
-    let mut servers: Vec<Servers> = (0..cores).map(|_| Vec::new()).collect();
-    let mut neighbours: Vec<Neighbours> = (0..cores).map(|_| Vec::new()).collect();
-    for (from, row) in neighbours.iter_mut().enumerate() {
-        for (to, lanes) in servers.iter_mut().enumerate() {
-            if from == to {
-                lanes.push(None);
-                row.push(None);
-                continue;
+    let mut servers: Vec<Servers> = (0..cores).map(|_| nobody(cores)).collect();
+    let mut neighbours: Vec<Neighbours> = (0..cores).map(|_| nobody(cores)).collect();
+    for second in 0..cores {
+        for first in 0..second {
+            let [there, back] = lanes(config.lane_bytes);
+            for (from, to, (client, server)) in [(first, second, there), (second, first, back)] {
+                servers[to][from] = Some(server);
+                let door = Arc::clone(&posts[to].door);
+                neighbours[from][to] = Some(Neighbour::new(client, door));
             }
-            let (client, server) = lane(config.lane_bytes, None);
-            let number = u8::try_from(lanes.len()).unwrap_or(u8::MAX);
-            lanes.push(Some(server));
-            let door = Arc::clone(&posts[to].door);
-            row.push(Some(Neighbour::new(client, door, number)));
         }
     }
     let mut handles = Vec::new();

@@ -34,19 +34,17 @@ const PUBLISH_EVERY: u32 = 32;
 #[derive(Debug)]
 pub(crate) struct Neighbour {
     lane: LaneClient,
-    /// Where its bell hangs, and the lane's number there.
+    /// Where its bell hangs.
     door: Arc<Door>,
-    number: u8,
     /// Requests that the shard was not shown yet.
     unpublished: u32,
 }
 
 impl Neighbour {
-    pub(crate) fn new(lane: LaneClient, door: Arc<Door>, number: u8) -> Self {
+    pub(crate) fn new(lane: LaneClient, door: Arc<Door>) -> Self {
         Self {
             lane,
             door,
-            number,
             unpublished: 0,
         }
     }
@@ -55,7 +53,7 @@ impl Neighbour {
     #[inline]
     fn publish(&mut self, figures: &CoreFigures) {
         if self.unpublished > 0 && self.lane.publish() {
-            self.door.bell.ring(self.number);
+            self.door.bell.rouse();
             let sent = std::mem::take(&mut self.unpublished);
             figures.counters.requests_sent.add(u64::from(sent));
         }
@@ -90,6 +88,8 @@ pub(crate) struct House {
     turns_told: u64,
     /// A turn since then did something.
     was_busy: bool,
+    /// The core sleeps, or is about to.
+    is_parked: bool,
 }
 
 impl House {
@@ -129,6 +129,7 @@ impl House {
             figures,
             turns_told: 0,
             was_busy: false,
+            is_parked: false,
         }
     }
 
@@ -203,6 +204,9 @@ impl House {
         polling: Option<u8>,
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> bool {
+        if self.is_parked {
+            self.wake_for_client();
+        }
         // Others first, for they wait for a trip across as well; the own requests are served while that is under way.
         let marked = self.glance();
         self.publish_requests();
@@ -249,6 +253,24 @@ impl House {
         busy
     }
 
+    /// The ends here of the lanes of other cores, by core.
+    #[inline]
+    fn servers_of_cores(&mut self) -> impl Iterator<Item = Option<&mut LaneServer>> {
+        let cores = usize::from(self.shards);
+        self.exits
+            .servers
+            .iter_mut()
+            .take(cores)
+            .map(Option::as_mut)
+    }
+
+    /// True if another core has sent requests that were not taken. Asked before the core sleeps.
+    pub(crate) fn has_news(&mut self) -> bool {
+        self.servers_of_cores()
+            .flatten()
+            .any(|server| server.requests.has_news())
+    }
+
     /// Asks for what others have sent, all of it at once; answers the lanes that have requests, a bit each.
     #[inline]
     fn glance(&mut self) -> [u64; 4] {
@@ -256,6 +278,12 @@ impl House {
             lane.glance();
         }
         let mut marked = std::mem::take(&mut self.behind);
+        // Those of other cores come first, and are few: polling them costs less than a mark that both sides write.
+        for (lane, server) in self.servers_of_cores().enumerate() {
+            if server.is_some_and(|server| server.requests.has_news()) {
+                marked[lane / 64] |= 1 << (lane % 64);
+            }
+        }
         for (word, mark) in marked.iter_mut().enumerate().take(self.words) {
             *mark |= self.door.bell.take(word);
             let mut left = *mark;
@@ -301,10 +329,19 @@ impl House {
     pub(crate) fn park(&mut self) {
         self.publish();
         self.figures.counters.parks.add(1);
+        self.is_parked = true;
     }
 
-    /// The core has slept.
+    /// True from [`House::park`] to [`House::wake`], or the next turn.
+    pub(crate) fn is_parked(&self) -> bool {
+        self.is_parked
+    }
+
+    /// The core has slept; for the first who says so.
     pub(crate) fn wake(&mut self) {
+        if !std::mem::take(&mut self.is_parked) {
+            return;
+        }
         let now_ns = self.clock.now_ns();
         let slept_ns = now_ns.saturating_sub(self.served_ns);
         self.figures.counters.parked_ns.add(slept_ns);
@@ -313,6 +350,15 @@ impl House {
         self.shard.note_time(now_ns);
         // What waits for time to pass is looked at again.
         self.shard.stir();
+    }
+
+    /// A client polls while the service sleeps. That has to take over when the client stops; and until it is said that the core
+    /// is awake, all the others would wake it each time they have news.
+    #[cold]
+    fn wake_for_client(&mut self) {
+        self.wake();
+        self.door.bell.wake_up();
+        self.door.bell.wake_service();
     }
 
     /// Shows other shards what was sent to them.

@@ -15,6 +15,7 @@ mod core;
 mod engine;
 mod error;
 mod exits;
+mod fence;
 mod figures;
 mod handle;
 mod house;

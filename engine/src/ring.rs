@@ -32,9 +32,33 @@ const OWNED_AHEAD: usize = 512;
 #[repr(align(128))]
 struct Apart(AtomicUsize);
 
+/// How far one thread has written two rings that one other reads, side by side: whoever polls both looks at one line.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Tails([AtomicUsize; 2]);
+
+impl Tails {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self([AtomicUsize::new(0), AtomicUsize::new(0)]))
+    }
+}
+
+/// One of two tails.
+#[derive(Clone, Debug)]
+struct Tail {
+    tails: Arc<Tails>,
+    place: usize,
+}
+
+impl Tail {
+    #[inline]
+    fn get(&self) -> &AtomicUsize {
+        &self.tails.0[self.place % 2]
+    }
+}
+
 struct Shared {
     head: Apart,
-    tail: Apart,
     words: Box<[UnsafeCell<u128>]>,
     /// Under the model checker, one cell a word: it notices two threads in one place.
     #[cfg(farcore_loom)]
@@ -115,10 +139,18 @@ impl std::fmt::Debug for Shared {
 
 /// A ring of a power of two of bytes, as its two halves.
 pub(crate) fn ring(bytes: usize) -> (Producer, Consumer) {
+    ring_with(bytes, &Tails::new(), 0)
+}
+
+/// The same with one of two tails that are used by no other ring.
+pub(crate) fn ring_with(bytes: usize, tails: &Arc<Tails>, place: usize) -> (Producer, Consumer) {
+    let tail = Tail {
+        tails: Arc::clone(tails),
+        place,
+    };
     let bytes = bytes.next_power_of_two().max(2 * GRAIN);
     let shared = Arc::new(Shared {
         head: Apart(AtomicUsize::new(0)),
-        tail: Apart(AtomicUsize::new(0)),
         words: (0..bytes / GRAIN).map(|_| UnsafeCell::new(0)).collect(),
         #[cfg(farcore_loom)]
         watched: (0..bytes / GRAIN)
@@ -128,6 +160,7 @@ pub(crate) fn ring(bytes: usize) -> (Producer, Consumer) {
     let span = shared.span();
     let producer = Producer {
         shared: Arc::clone(&shared),
+        shown: tail.clone(),
         span,
         tail: 0,
         published: 0,
@@ -138,6 +171,7 @@ pub(crate) fn ring(bytes: usize) -> (Producer, Consumer) {
         producer,
         Consumer {
             shared,
+            shown: tail,
             span,
             head: 0,
             tail: 0,
@@ -150,6 +184,7 @@ pub(crate) fn ring(bytes: usize) -> (Producer, Consumer) {
 #[derive(Debug)]
 pub(crate) struct Producer {
     shared: Arc<Shared>,
+    shown: Tail,
     span: Span,
     tail: usize,
     published: usize,
@@ -235,6 +270,7 @@ impl Producer {
         self.publish();
         let mut consumer = Consumer {
             shared: Arc::clone(&self.shared),
+            shown: self.shown.clone(),
             span: self.span,
             head: self.shared.head.0.load(Ordering::Acquire),
             tail: self.tail,
@@ -276,7 +312,7 @@ impl Producer {
         if self.published == self.tail {
             return false;
         }
-        self.shared.tail.0.store(self.tail, Ordering::Release);
+        self.shown.get().store(self.tail, Ordering::Release);
         self.published = self.tail;
         true
     }
@@ -296,6 +332,7 @@ pub(crate) struct Message<'a> {
 #[derive(Debug)]
 pub(crate) struct Consumer {
     shared: Arc<Shared>,
+    shown: Tail,
     span: Span,
     head: usize,
     /// What was last seen of the producer.
@@ -336,7 +373,7 @@ impl Consumer {
     /// Looks for more than was seen; false if there is none.
     #[inline]
     fn look(&mut self, cursor: usize) -> bool {
-        self.tail = self.shared.tail.0.load(Ordering::Acquire);
+        self.tail = self.shown.get().load(Ordering::Acquire);
         self.ahead = cursor & !(LINE_BYTES - 1);
         cursor != self.tail
     }
@@ -347,6 +384,13 @@ impl Consumer {
         if self.head == self.tail && self.look(self.head) {
             self.prefetch(self.head);
         }
+    }
+
+    /// [`Consumer::glance`], and true if there are any.
+    #[inline]
+    pub(crate) fn has_news(&mut self) -> bool {
+        self.glance();
+        self.head != self.tail
     }
 
     /// The message at a cursor.

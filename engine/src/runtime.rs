@@ -27,6 +27,8 @@ use crate::order::Door;
 const JOBS: usize = 1024;
 /// Behind every sleep stands this timer.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
+/// How long the service leaves the shard to a client that polls before it looks again; longer while that is never idle.
+const NAP: Duration = Duration::from_micros(20);
 /// Turns without work after which the core is offered to other threads.
 const IDLE_TURNS: u32 = 16;
 /// Locked memory that glommio asks for, in bytes.
@@ -317,10 +319,16 @@ async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: T
                 task.detach();
             }
         }
-        // A job that polls has served the shard, and gets its answers where they lie.
-        busy |= house.borrow().turns() != turns_seen || {
-            house.borrow_mut().turn(None, &mut |_, _| {})
-        };
+        let turns = house.borrow().turns();
+        if turns != turns_seen && !busy && !post.life.is_closing() {
+            // A job that polls serves the shard, and gets its answers where they lie. The queues share the core fairly: were the
+            // service ready all the time, the job would wait as long as it works.
+            turns_seen = turns;
+            idle_since = None;
+            nap(&post).await;
+            continue;
+        }
+        busy |= turns != turns_seen || house.borrow_mut().turn(None, &mut |_, _| {});
         turns_seen = house.borrow().turns();
         if busy {
             idle_since = None;
@@ -352,21 +360,38 @@ async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: T
             continue;
         }
         house.borrow_mut().park();
-        sleep(&post).await;
+        sleep(&post, &house).await;
         house.borrow_mut().wake();
         // One turn after waking; only work resets the idle time.
     }
 }
 
-/// Sleeps until somebody rings, or the timer behind every sleep ends.
-async fn sleep(post: &Post) {
+/// Waits a little, or until there is a job to start.
+async fn nap(post: &Post) {
+    let mut timer = pin!(Timer::new(NAP));
+    poll_fn(|context| {
+        post.door.bell.waker.register(context.waker());
+        if !post.jobs.is_empty() || timer.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Sleeps until somebody has news, or the timer behind every sleep ends.
+async fn sleep(post: &Post, house: &RefCell<House>) {
     let bell = &post.door.bell;
     let mut timer = pin!(Timer::new(SLEEP_MAX));
     poll_fn(|context| {
         bell.waker.register(context.waker());
-        let news = bell.set_asleep(true) || !post.jobs.is_empty() || post.life.is_closing();
+        let news = !house.borrow().is_parked()
+            || bell.fall_asleep()
+            || house.borrow_mut().has_news()
+            || !post.jobs.is_empty()
+            || post.life.is_closing();
         if news || timer.as_mut().poll(context).is_ready() {
-            bell.set_asleep(false);
+            bell.wake_up();
             return Poll::Ready(());
         }
         Poll::Pending

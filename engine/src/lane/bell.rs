@@ -1,12 +1,21 @@
-//! How lanes tell a shard that they have news, and wake it.
-
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+//! How a shard hears of news, and is woken.
+//!
+//! - Threads that are no cores *ring*: a bit for each of their lanes, so that a shard need not poll lanes that are mostly idle.
+//! - The lanes of other cores are polled while the shard is awake; their clients only *rouse* it, which costs them a load.
+//!
+//! I1: whoever falls asleep looks for both kinds of news after it has said so; whoever has news looks for a sleeper after it has
+//! shown them.
 
 use atomic_waker::AtomicWaker;
 
-/// A bit for each lane with news, and whether the shard sleeps.
+use crate::fence::Fence;
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+
+/// A bit for each lane with news, and whether the shard sleeps: on cache lines of its own, for everybody reads it all the time.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Bell {
+    fence: Fence,
     dirty: [AtomicU64; 4],
     asleep: AtomicBool,
     pub(crate) waker: AtomicWaker,
@@ -29,6 +38,26 @@ impl Bell {
         }
     }
 
+    /// Wakes the shard if it sleeps and so may not have seen what was shown just now in a lane that it polls.
+    #[inline]
+    pub(crate) fn rouse(&self) {
+        if self.is_asleep() {
+            self.waker.wake();
+        }
+    }
+
+    /// Has the service look, whether or not it sleeps.
+    pub(crate) fn wake_service(&self) {
+        self.waker.wake();
+    }
+
+    #[inline]
+    fn is_asleep(&self) -> bool {
+        // ORDERING: this fence and the one in `fall_asleep`: either this sees the sleeper, or it sees the news.
+        self.fence.light();
+        self.asleep.load(Ordering::Relaxed)
+    }
+
     /// Takes the marks of 64 lanes.
     #[inline]
     pub(crate) fn take(&self, word: usize) -> u64 {
@@ -38,11 +67,46 @@ impl Bell {
         self.dirty[word].swap(0, Ordering::SeqCst)
     }
 
-    /// Says that the shard is about to sleep, or is awake; true if a lane has news.
-    pub(crate) fn set_asleep(&self, asleep: bool) -> bool {
-        self.asleep.store(asleep, Ordering::SeqCst);
-        self.dirty
-            .iter()
-            .any(|word| word.load(Ordering::SeqCst) != 0)
+    /// Says that the shard is about to sleep, if it finds no news in the lanes that it polls after this; true if it must not,
+    /// because a lane is marked or nobody could be told.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.asleep.store(true, Ordering::SeqCst);
+        let told = self.fence.heavy();
+        !told
+            || self
+                .dirty
+                .iter()
+                .any(|word| word.load(Ordering::SeqCst) != 0)
+    }
+
+    /// Says that the shard is awake.
+    pub(crate) fn wake_up(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(test, farcore_loom))]
+mod model {
+    use super::*;
+    use crate::ring::ring;
+    use crate::sync::Arc;
+
+    #[test]
+    fn news_is_seen_or_the_sleeper_is() {
+        loom::model(|| {
+            let bell = Arc::new(Bell::default());
+            let (mut producer, mut consumer) = ring(32);
+            let sender = {
+                let bell = Arc::clone(&bell);
+                loom::thread::spawn(move || {
+                    assert!(producer.push(7, 8, |place| place.fill(1)));
+                    producer.publish();
+                    bell.is_asleep()
+                })
+            };
+            let seen = bell.fall_asleep() || consumer.has_news();
+            let woken = sender.join().unwrap();
+            assert!(seen || woken);
+        });
     }
 }

@@ -155,7 +155,7 @@ impl LaneClient {
             })
     }
 
-    /// Shows the shard what was sent; true if the bell must be rung.
+    /// Shows the shard what was sent; true if it must be told.
     #[inline]
     pub(crate) fn publish(&mut self) -> bool {
         self.requests.publish()

@@ -33,7 +33,7 @@ use crossbeam_queue::SegQueue;
 use self::pocket::Pocket;
 use crate::error::Error;
 use crate::kept::Kept;
-use crate::ring::ring;
+use crate::ring::{Consumer, Producer, Tails, ring, ring_with};
 
 pub(crate) use self::bell::Bell;
 pub(crate) use self::client::LaneClient;
@@ -71,10 +71,28 @@ pub(crate) fn lane_bytes(ring_bytes: usize) -> usize {
     2 * ring_bytes + outstanding_max(ring_bytes) * client::OUTSTANDING_BYTES
 }
 
-/// A lane's two ends.
+/// The two ends of a lane of a thread that is no core.
 pub(crate) fn lane(ring_bytes: usize, mailbox: Option<Arc<Mailbox>>) -> (LaneClient, LaneServer) {
-    let (request_producer, request_consumer) = ring(ring_bytes);
-    let (answer_producer, answer_consumer) = ring(ring_bytes);
+    ends(ring_bytes, ring(ring_bytes), ring(ring_bytes), mailbox)
+}
+
+/// The lanes between two cores, there and back. Each core polls for requests and for answers of the other: how far both have
+/// come lies in one line.
+pub(crate) fn lanes(ring_bytes: usize) -> [(LaneClient, LaneServer); 2] {
+    let written = [Tails::new(), Tails::new()];
+    [(0, 1), (1, 0)].map(|(from, to)| {
+        let requests = ring_with(ring_bytes, &written[from], 0);
+        let answers = ring_with(ring_bytes, &written[to], 1);
+        ends(ring_bytes, requests, answers, None)
+    })
+}
+
+fn ends(
+    ring_bytes: usize,
+    (request_producer, request_consumer): (Producer, Consumer),
+    (answer_producer, answer_consumer): (Producer, Consumer),
+    mailbox: Option<Arc<Mailbox>>,
+) -> (LaneClient, LaneServer) {
     let shared = Arc::new(Shared {
         request_pocket: Pocket::default(),
         answer_pocket: Pocket::default(),
