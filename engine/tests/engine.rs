@@ -4,11 +4,13 @@
 #![allow(unsafe_code)] // far memory is damaged on purpose
 
 use std::collections::HashSet;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
+use atomic_waker::AtomicWaker;
 use farcore::{
     Answer, Config, EncryptionKey, Engine, Error, FaultPlan, Handle, LinkModel, Operation, Refused,
     Swap,
@@ -593,6 +595,88 @@ fn an_idle_engine_sleeps() {
     // Each core wakes by its timer a few times a second, and not otherwise.
     assert!(more <= 20, "woke {more} times");
     handle.put(b"a", b"awake at once").wait().unwrap();
+}
+
+/// A job that polls for a while, and then only yields, or waits for something else, until it is told to end.
+fn shard_is_served_beside(yields: bool) {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    let (polled, over) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let waiting = Arc::new(AtomicWaker::new());
+    let task = {
+        let (polled, over, waiting) = (polled.clone(), over.clone(), waiting.clone());
+        let job = move |mut core: farcore::Core| async move {
+            for number in 0..1_000 {
+                core.put(&key(number), &value(number, 0)).await.unwrap();
+            }
+            polled.store(true, Ordering::SeqCst);
+            if yields {
+                while !over.load(Ordering::SeqCst) {
+                    core.yield_now().await;
+                }
+                return;
+            }
+            poll_fn(|context| {
+                waiting.register(context.waker());
+                if over.load(Ordering::SeqCst) {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
+        };
+        engine.run_on_core(0, job).unwrap()
+    };
+    while !polled.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+    for number in 0..1_000 {
+        let read = handle.get(&key(number)).wait().unwrap().unwrap();
+        assert_eq!(&*read, value(number, 0), "{number}");
+    }
+    over.store(true, Ordering::SeqCst);
+    waiting.wake();
+    task.join().unwrap();
+}
+
+#[test]
+fn a_job_that_stops_polling_leaves_its_shard_to_the_service() {
+    shard_is_served_beside(false);
+}
+
+#[test]
+fn a_job_that_yields_serves_its_shard() {
+    shard_is_served_beside(true);
+}
+
+#[test]
+fn a_core_that_sleeps_hears_another() {
+    let engine = Engine::open(tiny()).unwrap();
+    for round in 0..20 {
+        let parks = |engine: &Engine| -> Vec<u64> {
+            engine
+                .stats()
+                .shards
+                .iter()
+                .map(|shard| shard.parks - shard.wakes)
+                .collect()
+        };
+        while parks(&engine) != [1, 1] {
+            std::thread::yield_now();
+        }
+        let job = move |mut core: farcore::Core| async move {
+            for number in 0..10 {
+                core.put(&key(number), &value(number, round)).await.unwrap();
+                let (_, read) = core.get(&key(number)).await.unwrap().unwrap();
+                assert_eq!(read, value(number, round));
+            }
+        };
+        engine.run_on_core(0, job).unwrap().join().unwrap();
+    }
 }
 
 #[test]

@@ -85,6 +85,42 @@ impl Bell {
     }
 }
 
+#[cfg(all(test, not(farcore_loom)))]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::{Wake, Waker};
+
+    use super::*;
+    use crate::sync::Arc;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn only_a_sleeper_is_woken() {
+        let (bell, count) = (Bell::default(), Arc::new(Count::default()));
+        let woken = |by: &dyn Fn(&Bell)| {
+            bell.waker.register(&Waker::from(Arc::clone(&count)));
+            let before = count.0.load(Ordering::Relaxed);
+            by(&bell);
+            count.0.load(Ordering::Relaxed) - before
+        };
+        assert_eq!((woken(&Bell::rouse), woken(&|bell| bell.ring(3))), (0, 0));
+        assert!(bell.fall_asleep(), "a lane is marked");
+        assert_eq!(bell.take(0), 1 << 3);
+        assert!(!bell.fall_asleep());
+        assert_eq!((woken(&Bell::rouse), woken(&|bell| bell.ring(3))), (1, 1));
+        bell.wake_up();
+        assert_eq!((woken(&Bell::rouse), woken(&Bell::wake_service)), (0, 1));
+    }
+}
+
 #[cfg(all(test, farcore_loom))]
 mod model {
     use super::*;

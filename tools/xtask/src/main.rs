@@ -77,7 +77,9 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Lab(lab) => return Ok(lab::perform(lab)),
         Task::Ci => run(Command::new("bash").arg(".ci/run")),
         Task::Loom => run(cargo(&["test", "--target-dir", "target/loom"])
-            .args(["-p", "farcore", "--lib", "--", "model::", "--skip", "shard::"])
+            .args([
+                "-p", "farcore", "--lib", "--", "model::", "--skip", "shard::",
+            ])
             .env("RUSTFLAGS", "--cfg farcore_loom")),
         Task::Bench { arguments } => {
             run(
