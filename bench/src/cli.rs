@@ -164,6 +164,9 @@ pub struct YcsbSize {
     /// Bytes of each value
     #[arg(long, value_name = "N", default_value_t = VALUE_BYTES_MAX)]
     pub value_bytes: usize,
+    /// Skew of the transactions: the exponent of a Zipf distribution; 0 asks for all keys alike
+    #[arg(long, value_name = "EXPONENT", default_value_t = Skew::default().zipf)]
+    pub zipf: f64,
 }
 
 /// Flags of `contest`.
@@ -240,6 +243,10 @@ impl YcsbSize {
             workload,
             operations: self.operations,
             value_bytes: self.value_bytes,
+            skew: Skew {
+                zipf: self.zipf,
+                ..Skew::default()
+            },
         };
         let keys_per_core = self.records.div_ceil((cores.len() as u64).max(1));
         setup.plan(cores, keys_per_core, scenario)

@@ -97,8 +97,11 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
             workload,
             operations,
             value_bytes,
+            skew,
         } => {
-            format!("ycsb {workload:?}, {operations} transactions, values of {value_bytes} bytes")
+            format!(
+                "ycsb {workload:?}, {operations} transactions {skew}, values of {value_bytes} bytes"
+            )
         }
         Scenario::Trace(choice) => {
             let trace = &choice.summary;

@@ -193,6 +193,9 @@ pub enum Scenario {
         operations: u64,
         /// Bytes of each value.
         value_bytes: usize,
+        /// Which keys are asked for, or for workload D how far behind the latest.
+        #[serde(default)]
+        skew: Skew,
     },
     /// A trace, as [`trace::scenario`](crate::trace::scenario) makes it.
     Trace(Box<Choice>),
@@ -428,7 +431,7 @@ impl Plan {
             };
             return Err(range(flag, "0".into(), "it must be at least 1".into()));
         }
-        if let Scenario::Contest { skew, .. } = self.scenario
+        if let Scenario::Contest { skew, .. } | Scenario::Ycsb { skew, .. } = self.scenario
             && !(0.0..=ZIPF_MAX).contains(&skew.zipf)
         {
             let limit = format!("it must be 0 (all keys alike) to {ZIPF_MAX}");

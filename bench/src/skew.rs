@@ -72,8 +72,8 @@ pub fn stream(plan: &Plan, thread: u64) -> Arc<[u32]> {
         .div_ceil(plan.threads())
         .clamp(1, DRAWS_MAX);
     let exponent = match plan.scenario {
-        Scenario::Contest { skew, .. } => skew.zipf,
-        _ => Skew::default().zipf,
+        Scenario::Contest { skew, .. } | Scenario::Ycsb { skew, .. } => skew.zipf,
+        Scenario::Trace(_) => Skew::default().zipf,
     };
     let Ok(zipf) = Zipf::new(keys as f64, exponent) else {
         return Arc::from([0]);

@@ -390,6 +390,7 @@ fn every_ycsb_workload_runs_on_every_kind_of_engine() {
                 workload,
                 operations: 4_001,
                 value_bytes: 512,
+                skew: Skew::default(),
             };
             let outcome = run(plan(engine, scenario)).unwrap();
             check(&outcome);
