@@ -256,26 +256,6 @@ impl Index {
         (first, candidates.buckets())
     }
 
-    /// Asks for the bucket behind the home of a hash, if that is full.
-    #[inline]
-    pub(crate) fn prefetch_further(&self, hash: IndexHash) {
-        let segment = self.segment(self.segment_of(hash));
-        let home = Self::home_of(hash);
-        if segment.empty(home) == 0 {
-            farcore_rdma::prefetch(segment.bucket_pointer((home + 1) % BUCKETS));
-        }
-    }
-
-    /// True if a slot of a hash is surely the only one that may stand for it: alone in its home, and none went further.
-    #[inline]
-    pub(crate) fn is_only(&self, hash: IndexHash, position: Position) -> bool {
-        let segment = self.segment(self.segment_of(hash));
-        let home = Self::home_of(hash);
-        let found = segment.having(home, Slot::pattern(tag_of(hash), 0));
-        let first = home * SLOTS_A_BUCKET + found.trailing_zeros() as usize % SLOTS_A_BUCKET;
-        found.is_power_of_two() && segment.position(first) == position.0 && segment.empty(home) != 0
-    }
-
     /// The slot of a hash that holds an address.
     #[inline]
     pub(crate) fn find_address(&self, hash: IndexHash, address: Address) -> Option<Position> {

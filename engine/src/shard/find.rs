@@ -209,10 +209,7 @@ impl<E: Endpoint> Shard<E> {
     #[inline(always)]
     fn ask_for(&self, request: &Request<'_>, position: Position, slot: Slot) -> Hint {
         let framed = self.framed_of(slot.address());
-        if framed.is_far() {
-            // Whether it is the only one is told there.
-            self.index.prefetch_further(request.hash);
-        } else {
+        if !framed.is_far() {
             let pointer = framed.pointer();
             // A delete needs header and key only.
             let ahead = &BYTES_AHEAD[usize::from(request.demand.kind == Kind::Delete)];
@@ -291,7 +288,14 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Where a far record is, if its address or its home bucket tells: without a look at all that may be it.
+    /// True if the record of a key is in a frame.
+    #[cold]
+    pub(super) fn is_local(&self, hash: IndexHash, key: &[u8]) -> bool {
+        matches!(self.find(hash, key, &Evidence::NONE), Found::Local(_))
+    }
+
+    /// Where a far record is, if its address or a hint tells: without a look at others. Those that stand for the same hash are
+    /// looked at only if this record turns out to be another's, or cannot be read.
     #[inline]
     fn find_at_once<'a>(
         &self,
@@ -312,11 +316,11 @@ impl<E: Endpoint> Shard<E> {
         let Hint::Slot(position, slot, _) = *hint else {
             return None;
         };
-        self.figures.counters.index_probes.add(1);
-        let only = self.index.slot(position) == slot
-            && self.framed_of(slot.address()).is_far()
-            && self.index.is_only(request.hash, position);
-        only.then_some(Found::Unknown { position, slot })
+        let address = slot.address();
+        let unread = self.index.slot(position) == slot
+            && self.framed_of(address).is_far()
+            && !self.is_lost(address.page(self.shape));
+        unread.then_some(Found::Unknown { position, slot })
     }
 
     /// Counts what a request needed of far memory.

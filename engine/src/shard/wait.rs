@@ -231,7 +231,10 @@ impl<E: Endpoint> Shard<E> {
         match &entry.state {
             FlightState::Failed(error) => {
                 let error = error.clone();
-                return self.fail(lane, token, demand, error, answers);
+                // What could not be read may be another's, of the same hash bits.
+                if !self.is_local(hash, demand.key) {
+                    return self.fail(lane, token, demand, error, answers);
+                }
             }
             FlightState::Landed(landing) => {
                 let offset = landing.offset();
@@ -282,7 +285,9 @@ impl<E: Endpoint> Shard<E> {
                         }
                     }
                     _ => {
-                        if self.index.find_address(hash, address).is_some() {
+                        if self.index.find_address(hash, address).is_some()
+                            && !self.is_local(hash, demand.key)
+                        {
                             let sequence = self.pages.get(address.page(self.shape)).sequence;
                             let unit = address.unit(self.shape);
                             let error = Error::Damaged {
