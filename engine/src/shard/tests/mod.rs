@@ -33,7 +33,7 @@ use crate::cipher::{EncryptionKey, PageCipher};
 use crate::config::Config;
 use crate::error::Error;
 use crate::operation::{Answer, Operation};
-use crate::routing::Hasher128;
+use crate::routing::{Hasher128, IndexHash};
 
 const LANE: LaneId = LaneId(1);
 
@@ -98,6 +98,8 @@ struct House {
     /// When each node came back last; `None` while it is lost.
     back_ns: Vec<Option<u64>>,
     hasher: Hasher128,
+    /// Keys that have another's hash.
+    namesakes: HashMap<Vec<u8>, Vec<u8>>,
     inbox: Inbox,
     now_ns: u64,
 }
@@ -200,13 +202,19 @@ impl House {
             nodes,
             cut,
             hasher: Hasher128::new(1),
+            namesakes: HashMap::new(),
             inbox: Inbox::default(),
             now_ns: 0,
         }
     }
 
+    fn hash(&self, key: &[u8]) -> IndexHash {
+        let key = self.namesakes.get(key).map_or(key, Vec::as_slice);
+        self.hasher.hash(key).index
+    }
+
     fn offer(&mut self, token: u64, operation: Operation<'_>) -> bool {
-        let hash = self.hasher.hash(operation.key()).index;
+        let hash = self.hash(operation.key());
         self.shard.serve(
             LANE,
             &[Request {
@@ -235,7 +243,7 @@ impl House {
     /// The nodes where a far record that may be a key's lies.
     fn far_nodes(&self, key: &[u8]) -> Vec<usize> {
         let shard = &self.shard;
-        let candidates = shard.index.candidates(self.hasher.hash(key).index);
+        let candidates = shard.index.candidates(self.hash(key));
         let pages = candidates.map(|(_, slot)| slot.address().page(shard.shape));
         pages
             .filter(|&page| shard.pages.pointer(page).is_null())

@@ -153,6 +153,50 @@ fn a_lost_node_is_an_error_on_its_pages_and_nothing_else() {
 }
 
 #[test]
+fn a_local_record_is_found_behind_one_of_the_same_hash_that_cannot_be_read() {
+    for outages in BOTH {
+        let mut house = filled(&Setting {
+            link: link(),
+            ..setting()
+        });
+        let lost: Vec<u64> = far_keys(&house, 1).into_iter().take(200).collect();
+        let namesake = |key: u64| key | 1 << 40;
+        for &key in &lost {
+            let name = |key: u64| key.to_le_bytes().to_vec();
+            house.namesakes.insert(name(namesake(key)), name(key));
+            assert!(matches!(
+                put(&mut house, namesake(key), 2),
+                Owned::Stored(_)
+            ));
+        }
+        house.lose(1, outages);
+        for &key in &lost {
+            assert_holds(&mut house, namesake(key), 2);
+            assert!(matches!(
+                put(&mut house, namesake(key), 3),
+                Owned::Stored(_)
+            ));
+            assert_holds(&mut house, namesake(key), 3);
+            let answer = get(&mut house, key);
+            let cached = matches!(&answer, Owned::Value(_, read) if read == &[1; 400]);
+            assert!(cached || is_unavailable(&answer, &[1]), "{key}: {answer:?}");
+        }
+        for &key in &lost {
+            let deleted = house.call(Operation::Delete {
+                key: &namesake(key).to_le_bytes(),
+            });
+            assert_eq!(deleted, Owned::Deleted, "{key}");
+        }
+        house.restore(1);
+        for &key in &lost {
+            assert_holds(&mut house, key, 1);
+            assert_eq!(get(&mut house, namesake(key)), Owned::Absent, "{key}");
+        }
+        house.check_accounts();
+    }
+}
+
+#[test]
 fn a_node_that_is_known_to_be_down_is_not_waited_for() {
     let mut house = filled(&Setting {
         link: LinkModel {
