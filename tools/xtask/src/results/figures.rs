@@ -59,6 +59,8 @@ pub(super) struct Phase {
     pub(super) p99_ns: f64,
     /// Exceeded by one request in a thousand.
     pub(super) p999_ns: f64,
+    /// READs of far memory for each request.
+    pub(super) far_reads_per_op: f64,
 }
 
 impl Report {
@@ -126,6 +128,7 @@ fn phase(value: &Value) -> Result<Phase> {
         p50_ns: number(value, "p50_ns")?,
         p99_ns: number(value, "p99_ns")?,
         p999_ns: number(value, "p999_ns")?,
+        far_reads_per_op: number(value, "far_reads")? / number(value, "ops")?.max(1.0),
     })
 }
 
@@ -153,7 +156,7 @@ mod tests {
     use super::*;
 
     fn report(engines: &[&str]) -> Value {
-        let phase = json!({"name": "hot", "mops": 6.5, "p50_ns": 7, "p99_ns": 8, "p999_ns": 9, "far_reads": 0});
+        let phase = json!({"name": "hot", "mops": 6.5, "p50_ns": 7, "p99_ns": 8, "p999_ns": 9, "far_reads": 3, "ops": 6});
         let runs: Vec<Value> = engines
             .iter()
             .map(|engine| {
@@ -177,7 +180,10 @@ mod tests {
             (2, "unknown")
         );
         let hot = report.run("scc").and_then(|run| run.phase("hot")).unwrap();
-        assert_eq!((hot.mops, hot.p999_ns), (6.5, 9.0));
+        assert_eq!(
+            (hot.mops, hot.p999_ns, hot.far_reads_per_op),
+            (6.5, 9.0, 0.5)
+        );
         assert!(report.run("moka").is_none());
     }
 

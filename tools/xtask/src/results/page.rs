@@ -171,6 +171,7 @@ mod tests {
                 p50_ns: 10.0,
                 p99_ns: 10.0,
                 p999_ns: 10.0,
+                far_reads_per_op: 0.0,
             }],
             total_seconds: 1.0,
             startup_seconds: 1.0,

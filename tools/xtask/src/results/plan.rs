@@ -23,6 +23,10 @@ const LITTLE_LOCAL_MIB: u64 = 50;
 const LITTLE_LOCAL_MIB_MIN: u64 = 32;
 /// Far memory.
 const FAR_MIB: u64 = 1024;
+/// Local memory of a core for uniform reads, most of which are to be far.
+const UNIFORM_LOCAL_MIB: u64 = 32;
+/// How many there are.
+const UNIFORM_READS: &str = "4000000";
 /// Keys of a core in the largest run: as many as in the full contest.
 const LARGEST_KEYS_PER_CORE: u64 = 12_000_000;
 /// Memory of a core there: local as in the full contest, far more, for the records are longer.
@@ -239,6 +243,41 @@ impl Planner<'_> {
         self.tell(title, about, columns(name, &engines), Contrast::Peers);
     }
 
+    /// Farcore on one core while nearly every request is for a record in far memory.
+    fn far_reads(&mut self, core: usize) {
+        let keys = self.wishes.keys_per_core;
+        let (local, far) = (
+            size(UNIFORM_LOCAL_MIB, keys, UNIFORM_LOCAL_MIB / 2),
+            size(FAR_MIB, keys, FAR_MIB),
+        );
+        let json = Path::new(FOLDER).join("uniform-reads.json");
+        let (core, keys, runs) = (
+            core.to_string(),
+            keys.to_string(),
+            self.wishes.runs.to_string(),
+        );
+        let (window, file) = (WINDOW.to_string(), json.display().to_string());
+        let mut arguments = vec!["ycsb", "--workload", "c", "--zipf", "0", "--cores", &core];
+        arguments.extend(["--records", &keys, "--operations", UNIFORM_READS]);
+        arguments.extend(["--value-bytes", "128", "--local", &local, "--far", &far]);
+        arguments.extend(["--far-latency", FAR_LATENCY, "--window", &window]);
+        arguments.extend(["--engines", OURS, "--runs", &runs, "--json", &file]);
+        let arguments = arguments.into_iter().map(str::to_owned).collect();
+        self.plan.measurements.push(Measurement {
+            name: "uniform-reads",
+            arguments,
+            json,
+        });
+        let about = "Records of 160 bytes, about an eighth of them local: all other reads go to far memory, one READ each.";
+        let columns = columns("uniform-reads", &[OURS.to_owned()]);
+        self.tell(
+            "One core, uniform reads of far memory",
+            about,
+            columns,
+            Contrast::Peers,
+        );
+    }
+
     /// Farcore while all cores ask for few keys, of one shard or of any, beside all keys alike.
     fn skew(&mut self, cores: &[usize]) {
         let keys = self.wishes.keys_per_core;
@@ -391,6 +430,7 @@ pub(super) fn plan(wishes: &Wishes) -> Result<Plan> {
         cores,
         &["--local", &all, "--far", &far],
     );
+    planner.far_reads(one[0]);
     if two {
         planner.skew(cores);
     }
@@ -437,7 +477,7 @@ mod tests {
             "{}",
             commands[2]
         );
-        assert_eq!((commands.len(), plan.sections.len()), (11, 8));
+        assert_eq!((commands.len(), plan.sections.len()), (12, 9));
         assert!(plan.notes.is_empty());
         assert_eq!(plan.sections[0].columns[0].engine, OURS);
     }
@@ -445,13 +485,17 @@ mod tests {
     #[test]
     fn one_core_leaves_out_what_needs_two() {
         let plan = plan(&wishes(&[3])).unwrap();
-        assert!(plan.measurements.iter().all(|run| run.arguments[2] == "3"));
+        assert!(
+            plan.measurements
+                .iter()
+                .all(|run| run.command().contains(" --cores 3 "))
+        );
         assert!(
             plan.sections
                 .iter()
                 .all(|section| !section.title.contains("wo cores"))
         );
-        assert_eq!((plan.measurements.len(), plan.sections.len()), (6, 4));
+        assert_eq!((plan.measurements.len(), plan.sections.len()), (7, 5));
         assert_eq!(plan.notes.len(), 1);
         assert!(plan.measurements[1].command().contains("--local 50MiB"));
         assert!(super::plan(&wishes(&[])).is_err());

@@ -169,6 +169,14 @@ fn rows(runs: &[Option<&Run>], contrast: Contrast) -> Vec<Row> {
     if matches!(contrast, Contrast::Last(_)) {
         return rows;
     }
+    if let Some(last) = phases.last().filter(|last| last.far_reads_per_op > 0.0) {
+        let name = format!("far reads of {}, M/s", last.name);
+        let reads = |run: &Run| {
+            let phase = run.phase(&last.name)?;
+            Some(phase.mops * phase.far_reads_per_op)
+        };
+        rows.push(row(&name, Better::Neither, rate, &reads));
+    }
     rows.push(row("start-up, s", Better::Less, seconds, &|run| {
         Some(run.startup_seconds)
     }));
@@ -268,6 +276,7 @@ mod tests {
             p50_ns: 500.0 / mops,
             p99_ns: 5e4 / mops,
             p999_ns: 5e7 / mops,
+            far_reads_per_op: 0.0,
         };
         Run {
             engine: engine.to_owned(),
