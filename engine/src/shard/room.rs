@@ -1,15 +1,20 @@
 //! Room in local memory: appending to the tails, sealing pages, and freeing frames just ahead of demand.
 
-use farcore_rdma::Endpoint;
+use farcore_rdma::{Endpoint, prefetch_to_write};
 
 use super::Shard;
 use super::pages::{PageKind, PageState};
 use super::tail::{HEADER_UNITS, OpenPage, TailKind};
-use crate::constants::UNIT_BYTES;
+use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::error::Error;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry, PageHeader};
 use crate::log::{Address, SizeClass};
 use crate::routing::IndexHash;
+
+/// Bytes from where a record is written to the lines that are taken for later ones.
+const OWNED_AHEAD: usize = 768;
+/// As many of them at a time: what follows a long record is taken when it is written.
+const OWNED_LINES_MAX: usize = 6;
 
 /// Why a record cannot be stored now.
 #[derive(Debug)]
@@ -18,6 +23,17 @@ pub(super) enum NoRoom {
     Wait,
     /// Nothing that the engine can do makes room.
     Never(Error),
+}
+
+/// Takes as many lines as a record is long, some records ahead of where it is written, which would otherwise each be waited for
+/// when a later one is. Beyond the page's end that is for nothing, but does no harm.
+#[inline]
+fn own_ahead(place: *const u8, units: u32) {
+    let lines = (units as usize).div_ceil(LINE_BYTES / UNIT_BYTES);
+    let ahead = place.wrapping_add(OWNED_AHEAD);
+    for line in 0..lines.min(OWNED_LINES_MAX) {
+        prefetch_to_write(ahead.wrapping_add(line * LINE_BYTES));
+    }
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -35,7 +51,9 @@ impl<E: Endpoint> Shard<E> {
             let (number, unit) = (open.page, open.unit);
             let address = Address::new(self.shape, number, unit);
             let frame = self.pages.pointer(number);
-            return Ok((address, frame.wrapping_add(unit as usize * UNIT_BYTES)));
+            let place = frame.wrapping_add(unit as usize * UNIT_BYTES);
+            own_ahead(place, units);
+            return Ok((address, place));
         }
         self.open_page(kind)?;
         self.reserve(kind, units)
