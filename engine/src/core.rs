@@ -145,7 +145,9 @@ impl Core {
         let turns = {
             let mut house = self.house.borrow_mut();
             if house.turns() == self.turns_seen.get() {
+                let mut turn = Unfinished(true);
                 house.turn(None, &mut |_, _| {});
+                turn.0 = false;
             }
             house.turns()
         };
@@ -282,7 +284,7 @@ struct Unfinished(bool);
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if self.0 {
-            eprintln!("a visitor panicked inside a shard's turn: aborting");
+            eprintln!("a panic inside a shard's turn, of a visitor or its own: aborting");
             std::process::abort();
         }
     }

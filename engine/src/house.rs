@@ -1,6 +1,6 @@
 //! A core's house: its shard, the lanes that end and begin there, and the clients that live there.
 //!
-//! Single-threaded. One `turn` serves marked lanes, advances the shard, publishes answers and collects the answers of
+//! Single-threaded. One `turn` serves lanes with news, advances the shard, publishes answers and collects the answers of
 //! other shards. Whoever runs on the core calls it: the service task, or a client that polls.
 
 #![allow(unsafe_code)] // requests are served straight from the lanes' rings
@@ -155,7 +155,7 @@ impl House {
         &mut self.exits
     }
 
-    /// True if there is nothing to do until somebody rings.
+    /// True if there is nothing to do until somebody has news.
     pub(crate) fn is_quiet(&self) -> bool {
         self.staged.is_empty()
             && self.behind == [0; 4]

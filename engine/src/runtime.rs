@@ -325,6 +325,8 @@ async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: T
             // service ready all the time, the job would wait as long as it works.
             turns_seen = turns;
             idle_since = None;
+            // What was busy ends here.
+            house.borrow_mut().publish();
             nap(&post).await;
             continue;
         }
@@ -362,7 +364,8 @@ async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: T
         house.borrow_mut().park();
         sleep(&post, &house).await;
         house.borrow_mut().wake();
-        // One turn after waking; only work resets the idle time.
+        // One turn after waking; only work resets the idle time. Jobs come first, for it may be that there was no sleep.
+        yield_now().await;
     }
 }
 
@@ -385,12 +388,11 @@ async fn sleep(post: &Post, house: &RefCell<House>) {
     let mut timer = pin!(Timer::new(SLEEP_MAX));
     poll_fn(|context| {
         bell.waker.register(context.waker());
-        let news = !house.borrow().is_parked()
-            || bell.fall_asleep()
-            || house.borrow_mut().has_news()
-            || !post.jobs.is_empty()
-            || post.life.is_closing();
-        if news || timer.as_mut().poll(context).is_ready() {
+        let news =
+            || house.borrow_mut().has_news() || !post.jobs.is_empty() || post.life.is_closing();
+        // The fence interrupts all cores that run: not if it is known to be in vain.
+        let sleeps = house.borrow().is_parked() && !news() && bell.fall_asleep(news);
+        if !sleeps || timer.as_mut().poll(context).is_ready() {
             bell.wake_up();
             return Poll::Ready(());
         }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use atomic_waker::AtomicWaker;
 use farcore::{
     Answer, Config, EncryptionKey, Engine, Error, FaultPlan, Handle, LinkModel, Operation, Refused,
-    Swap,
+    Reporter, Swap,
 };
 
 fn cores(count: usize) -> Vec<usize> {
@@ -597,60 +597,123 @@ fn an_idle_engine_sleeps() {
     handle.put(b"a", b"awake at once").wait().unwrap();
 }
 
-/// A job that polls for a while, and then only yields, or waits for something else, until it is told to end.
-fn shard_is_served_beside(yields: bool) {
-    let engine = Engine::open(tiny()).unwrap();
-    let mut handle = engine.handle().unwrap();
-    let (polled, over) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    let waiting = Arc::new(AtomicWaker::new());
-    let task = {
-        let (polled, over, waiting) = (polled.clone(), over.clone(), waiting.clone());
-        let job = move |mut core: farcore::Core| async move {
-            for number in 0..1_000 {
-                core.put(&key(number), &value(number, 0)).await.unwrap();
-            }
-            polled.store(true, Ordering::SeqCst);
-            if yields {
-                while !over.load(Ordering::SeqCst) {
-                    core.yield_now().await;
-                }
-                return;
-            }
-            poll_fn(|context| {
-                waiting.register(context.waker());
-                if over.load(Ordering::SeqCst) {
-                    Poll::Ready(())
-                } else {
-                    Poll::Pending
-                }
-            })
-            .await;
-        };
-        engine.run_on_core(0, job).unwrap()
-    };
-    while !polled.load(Ordering::SeqCst) {
-        std::thread::yield_now();
+/// What a job and the test that started it tell each other.
+struct Signal {
+    given: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Signal {
+    const fn new() -> Self {
+        Self {
+            given: AtomicBool::new(false),
+            waker: AtomicWaker::new(),
+        }
     }
-    for number in 0..1_000 {
-        let read = handle.get(&key(number)).wait().unwrap().unwrap();
-        assert_eq!(&*read, value(number, 0), "{number}");
+
+    fn give(&self) {
+        self.given.store(true, Ordering::SeqCst);
+        self.waker.wake();
     }
-    over.store(true, Ordering::SeqCst);
-    waiting.wake();
-    task.join().unwrap();
+
+    fn is_given(&self) -> bool {
+        self.given.load(Ordering::SeqCst)
+    }
+
+    async fn wait(&self) {
+        poll_fn(|context| {
+            self.waker.register(context.waker());
+            if self.is_given() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    fn block(&self) {
+        while !self.is_given() {
+            std::thread::yield_now();
+        }
+    }
 }
 
 #[test]
 fn a_job_that_stops_polling_leaves_its_shard_to_the_service() {
-    shard_is_served_beside(false);
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    let signals = Arc::new([const { Signal::new() }; 2]);
+    let task = {
+        let signals = Arc::clone(&signals);
+        let job = move |mut core: farcore::Core| async move {
+            for number in 0..1_000 {
+                core.put(&key(number), &value(number, 0)).await.unwrap();
+            }
+            signals[0].give();
+            signals[1].wait().await;
+        };
+        engine.run_on_core(0, job).unwrap()
+    };
+    signals[0].block();
+    for number in 0..1_000 {
+        let read = handle.get(&key(number)).wait().unwrap().unwrap();
+        assert_eq!(&*read, value(number, 0), "{number}");
+    }
+    signals[1].give();
+    task.join().unwrap();
 }
 
 #[test]
 fn a_job_that_yields_serves_its_shard() {
-    shard_is_served_beside(true);
+    const YIELDS: u64 = 10_000;
+    let engine = Engine::open(tiny()).unwrap();
+    let reporter = engine.reporter();
+    let job = move |mut core: farcore::Core| async move {
+        let turns = || reporter.report().cores[0].counters.turns;
+        core.put(b"a", b"so that the service naps").await.unwrap();
+        let before = turns();
+        for _ in 0..YIELDS {
+            core.yield_now().await;
+        }
+        turns() - before
+    };
+    let turns = engine.run_on_core(0, job).unwrap().join().unwrap();
+    assert!(turns > YIELDS / 2, "{turns}");
+}
+
+#[test]
+fn a_client_that_polls_wakes_its_core() {
+    let engine = Engine::open(tiny()).unwrap();
+    let reporter = Arc::new(engine.reporter());
+    let sleeps = move || {
+        let counters = &reporter.report().cores[0].counters;
+        counters.parks - counters.wakes == 1
+    };
+    let mut woken = 0;
+    // The core wakes by its timer as well, so that one round does not tell.
+    for _ in 0..10 {
+        let signals = Arc::new([const { Signal::new() }; 2]);
+        let (told, asleep) = (Arc::clone(&signals), sleeps.clone());
+        let job = move |mut core: farcore::Core| async move {
+            told[0].give();
+            told[1].wait().await;
+            // Nobody else runs on this core between these two.
+            let was_asleep = asleep();
+            core.poll(|_, _| {});
+            (was_asleep, asleep())
+        };
+        let task = engine.run_on_core(0, job).unwrap();
+        signals[0].block();
+        while !sleeps() {
+            std::thread::yield_now();
+        }
+        signals[1].give();
+        let (before, after) = task.join().unwrap();
+        assert!(!after);
+        woken += u32::from(before);
+    }
+    assert!(woken > 0);
 }
 
 #[test]

@@ -256,6 +256,15 @@ impl Index {
         (first, candidates.buckets())
     }
 
+    /// True if no other slot of its bucket may stand for the same hash. Cost: a cache line that has been looked at.
+    #[inline]
+    pub(crate) fn is_alone(&self, hash: IndexHash, slot: Slot) -> bool {
+        let segment = self.segment(self.segment_of(hash));
+        let bucket = (Self::home_of(hash) + slot.displacement()) % BUCKETS;
+        let pattern = Slot::pattern(tag_of(hash), slot.displacement());
+        segment.having(bucket, pattern).is_power_of_two()
+    }
+
     /// The slot of a hash that holds an address.
     #[inline]
     pub(crate) fn find_address(&self, hash: IndexHash, address: Address) -> Option<Position> {

@@ -216,6 +216,14 @@ proptest! {
                 First::Further => prop_assert!(walk.buckets() > 1),
                 at_home => prop_assert_eq!(at_home, first),
             }
+            let mut buckets = HashMap::<usize, u32>::new();
+            for (_, slot) in index.candidates(IndexHash(hash)) {
+                *buckets.entry(slot.displacement()).or_default() += 1;
+            }
+            for (_, slot) in index.candidates(IndexHash(hash)).filter(|(_, slot)| slot.tag() != 0) {
+                let alone = buckets[&slot.displacement()] == 1;
+                prop_assert_eq!(index.is_alone(IndexHash(hash), slot), alone);
+            }
             for place in places {
                 let times = found.iter().filter(|&&other| other == place).count();
                 prop_assert_eq!(times, 1, "each slot is a candidate once");

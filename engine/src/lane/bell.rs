@@ -11,14 +11,20 @@ use atomic_waker::AtomicWaker;
 use crate::fence::Fence;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
-/// A bit for each lane with news, and whether the shard sleeps: on cache lines of its own, for everybody reads it all the time.
+/// A bit for each lane with news, and whether the shard sleeps.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    sleep: Sleep,
+    dirty: [AtomicU64; 4],
+    pub(crate) waker: AtomicWaker,
+}
+
+/// Whether a shard sleeps: on cache lines of its own, for all other cores read it all the time.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Bell {
+struct Sleep {
     fence: Fence,
-    dirty: [AtomicU64; 4],
     asleep: AtomicBool,
-    pub(crate) waker: AtomicWaker,
 }
 
 impl Bell {
@@ -33,7 +39,7 @@ impl Bell {
     /// Wakes the shard if it sleeps.
     #[inline]
     pub(crate) fn wake(&self) {
-        if self.asleep.load(Ordering::SeqCst) {
+        if self.sleep.asleep.load(Ordering::SeqCst) {
             self.waker.wake();
         }
     }
@@ -53,9 +59,10 @@ impl Bell {
 
     #[inline]
     fn is_asleep(&self) -> bool {
-        // ORDERING: this fence and the one in `fall_asleep`: either this sees the sleeper, or it sees the news.
-        self.fence.light();
-        self.asleep.load(Ordering::Relaxed)
+        // ORDERING: this fence and the one in `fall_asleep`: either this sees the sleeper, or it sees the news. Acquire: whoever
+        // sees it sees its waker.
+        self.sleep.fence.light();
+        self.sleep.asleep.load(Ordering::Acquire)
     }
 
     /// Takes the marks of 64 lanes.
@@ -67,21 +74,21 @@ impl Bell {
         self.dirty[word].swap(0, Ordering::SeqCst)
     }
 
-    /// Says that the shard is about to sleep, if it finds no news in the lanes that it polls after this; true if it must not,
-    /// because a lane is marked or nobody could be told.
-    pub(crate) fn fall_asleep(&self) -> bool {
-        self.asleep.store(true, Ordering::SeqCst);
-        let told = self.fence.heavy();
-        !told
-            || self
+    /// Says that the shard is about to sleep, and has `news` look for some where nobody rings; false if there are any, a lane is
+    /// marked, or nobody could be told: then it must not sleep.
+    pub(crate) fn fall_asleep(&self, news: impl FnOnce() -> bool) -> bool {
+        self.sleep.asleep.store(true, Ordering::SeqCst);
+        self.sleep.fence.heavy()
+            && self
                 .dirty
                 .iter()
-                .any(|word| word.load(Ordering::SeqCst) != 0)
+                .all(|word| word.load(Ordering::SeqCst) == 0)
+            && !news()
     }
 
     /// Says that the shard is awake.
     pub(crate) fn wake_up(&self) {
-        self.asleep.store(false, Ordering::SeqCst);
+        self.sleep.asleep.store(false, Ordering::SeqCst);
     }
 }
 
@@ -112,9 +119,10 @@ mod tests {
             count.0.load(Ordering::Relaxed) - before
         };
         assert_eq!((woken(&Bell::rouse), woken(&|bell| bell.ring(3))), (0, 0));
-        assert!(bell.fall_asleep(), "a lane is marked");
+        assert!(!bell.fall_asleep(|| false), "a lane is marked");
         assert_eq!(bell.take(0), 1 << 3);
-        assert!(!bell.fall_asleep());
+        assert!(!bell.fall_asleep(|| true), "there is news");
+        assert!(bell.fall_asleep(|| false));
         assert_eq!((woken(&Bell::rouse), woken(&|bell| bell.ring(3))), (1, 1));
         bell.wake_up();
         assert_eq!((woken(&Bell::rouse), woken(&Bell::wake_service)), (0, 1));
@@ -140,9 +148,9 @@ mod model {
                     bell.is_asleep()
                 })
             };
-            let seen = bell.fall_asleep() || consumer.has_news();
+            let sleeps = bell.fall_asleep(|| consumer.has_news());
             let woken = sender.join().unwrap();
-            assert!(seen || woken);
+            assert!(!sleeps || woken);
         });
     }
 }

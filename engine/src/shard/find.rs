@@ -289,13 +289,12 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// True if the record of a key is in a frame.
-    #[cold]
     pub(super) fn is_local(&self, hash: IndexHash, key: &[u8]) -> bool {
         matches!(self.find(hash, key, &Evidence::NONE), Found::Local(_))
     }
 
-    /// Where a far record is, if its address or a hint tells: without a look at others. Those that stand for the same hash are
-    /// looked at only if this record turns out to be another's, or cannot be read.
+    /// Where a far record is, if its address or a hint tells: without a look at other buckets. Slots there that stand for the same
+    /// hash are looked at only if this record turns out to be another's, or cannot be read.
     #[inline]
     fn find_at_once<'a>(
         &self,
@@ -319,6 +318,8 @@ impl<E: Endpoint> Shard<E> {
         let address = slot.address();
         let unread = self.index.slot(position) == slot
             && self.framed_of(address).is_far()
+            && self.index.is_alone(request.hash, slot)
+            && !self.namesakes.hold(request.hash)
             && !self.is_lost(address.page(self.shape));
         unread.then_some(Found::Unknown { position, slot })
     }

@@ -26,6 +26,7 @@ mod find;
 mod flight;
 mod flush;
 mod health;
+mod namesakes;
 mod pages;
 mod request;
 mod room;
@@ -51,6 +52,7 @@ use self::find::Seen;
 use self::flight::Flights;
 use self::flush::Flusher;
 use self::health::Health;
+use self::namesakes::Namesakes;
 use self::pages::{Framed, PageKind, PageState, PageTable};
 use self::stream::Streams;
 use self::tail::Tails;
@@ -152,6 +154,7 @@ pub(crate) struct Shard<E: Endpoint> {
     pages: PageTable,
     tails: Tails,
     seen: Seen,
+    namesakes: Namesakes,
     tally: Tally,
     landing: LandingPool,
     endpoint: E,
@@ -300,6 +303,7 @@ impl<E: Endpoint> Shard<E> {
             pages,
             tails: Tails::default(),
             seen: Seen::default(),
+            namesakes: Namesakes::default(),
             tally: Tally::default(),
             landing,
             endpoint: options.endpoint,

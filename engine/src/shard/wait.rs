@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::log::record::{RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::operation::{Answer, Demand, Kind};
+use crate::routing::IndexHash;
 
 /// A message longer than this takes a large landing block.
 const LONG_MESSAGE_BYTES: u32 = 8 << 10;
@@ -231,8 +232,7 @@ impl<E: Endpoint> Shard<E> {
         match &entry.state {
             FlightState::Failed(error) => {
                 let error = error.clone();
-                // What could not be read may be another's, of the same hash bits.
-                if !self.is_local(hash, demand.key) {
+                if !self.is_beside(hash, demand.key) {
                     return self.fail(lane, token, demand, error, answers);
                 }
             }
@@ -286,7 +286,7 @@ impl<E: Endpoint> Shard<E> {
                     }
                     _ => {
                         if self.index.find_address(hash, address).is_some()
-                            && !self.is_local(hash, demand.key)
+                            && !self.is_beside(hash, demand.key)
                         {
                             let sequence = self.pages.get(address.page(self.shape)).sequence;
                             let unit = address.unit(self.shape);
@@ -317,9 +317,21 @@ impl<E: Endpoint> Shard<E> {
         step
     }
 
+    /// True if what could not be read is another's: the key's own record is in a frame.
+    #[cold]
+    fn is_beside(&mut self, hash: IndexHash, key: &[u8]) -> bool {
+        let is_local = self.is_local(hash, key);
+        if is_local {
+            self.namesakes.note(hash);
+        }
+        is_local
+    }
+
     fn clear(&mut self, flight: u32, address: Address) {
         self.figures.counters.tag_false_matches.add(1);
-        let cleared = &mut self.flights.get(flight).cleared;
+        let entry = self.flights.get(flight);
+        self.namesakes.note(entry.hash);
+        let cleared = &mut entry.cleared;
         if !cleared.contains(&address) {
             cleared.push(address);
         }
