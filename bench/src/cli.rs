@@ -144,7 +144,7 @@ pub struct ContestSize {
     /// Requests of the hot mix, all threads together [default: a third of the keys]
     #[arg(long, value_name = "N")]
     pub hot_ops: Option<u64>,
-    /// Skew of the hot mix: the exponent of a Zipf distribution; 0 asks for all keys alike
+    /// Skew of the mixed phase: the exponent of a Zipf distribution; 0 asks for all keys alike
     #[arg(long, value_name = "EXPONENT", default_value_t = Skew::default().zipf)]
     pub zipf: f64,
     /// Let the hot mix ask for keys of the first core's shard only, where an engine has shards
@@ -164,9 +164,6 @@ pub struct YcsbSize {
     /// Bytes of each value
     #[arg(long, value_name = "N", default_value_t = VALUE_BYTES_MAX)]
     pub value_bytes: usize,
-    /// Skew of the transactions: the exponent of a Zipf distribution; 0 asks for all keys alike
-    #[arg(long, value_name = "EXPONENT", default_value_t = Skew::default().zipf)]
-    pub zipf: f64,
 }
 
 /// Flags of `contest`.
@@ -189,6 +186,9 @@ pub struct YcsbArgs {
     /// How much.
     #[command(flatten)]
     pub size: YcsbSize,
+    /// Skew of the mixed phase: the exponent of a Zipf distribution; 0 asks for all keys alike
+    #[arg(long, value_name = "EXPONENT", default_value_t = Skew::default().zipf)]
+    pub zipf: f64,
     /// The others.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -237,16 +237,19 @@ impl ContestSize {
 impl YcsbSize {
     /// The plan of this project's engine, not checked yet.
     #[must_use]
-    pub fn plan(&self, workload: Workload, machine: &Machine, setup: &SetupArgs) -> Plan {
+    pub fn plan(
+        &self,
+        workload: Workload,
+        skew: Skew,
+        machine: &Machine,
+        setup: &SetupArgs,
+    ) -> Plan {
         let cores = setup.cores(machine);
         let scenario = Scenario::Ycsb {
             workload,
             operations: self.operations,
             value_bytes: self.value_bytes,
-            skew: Skew {
-                zipf: self.zipf,
-                ..Skew::default()
-            },
+            skew,
         };
         let keys_per_core = self.records.div_ceil((cores.len() as u64).max(1));
         setup.plan(cores, keys_per_core, scenario)
@@ -271,7 +274,11 @@ impl YcsbArgs {
     /// A wish that this machine cannot grant.
     pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
         let setup = &self.common.setup;
-        let plan = self.size.plan(self.workload, machine, setup);
+        let skew = Skew {
+            zipf: self.zipf,
+            ..Skew::default()
+        };
+        let plan = self.size.plan(self.workload, skew, machine, setup);
         self.common.plans(machine, plan)
     }
 }

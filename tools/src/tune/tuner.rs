@@ -98,7 +98,10 @@ impl TunerArgs {
         let setup = &runs.setup;
         Ok(match &self.workload {
             Target::Contest => runs.contest.plan(machine, setup),
-            Target::Ycsb(workload) => self.ycsb.plan(*workload, machine, setup),
+            Target::Ycsb(workload) => {
+                self.ycsb
+                    .plan(*workload, runs.contest.skew(), machine, setup)
+            }
             Target::Trace(file) => self.trace.plan(file, machine, setup)?,
         })
     }
