@@ -688,7 +688,7 @@ fn a_client_that_polls_wakes_its_core() {
     let reporter = Arc::new(engine.reporter());
     let sleeps = move || {
         let counters = &reporter.report().cores[0].counters;
-        counters.parks - counters.wakes == 1
+        counters.parks.wrapping_sub(counters.wakes) == 1
     };
     let mut woken = 0;
     // The core wakes by its timer as well, so that one round does not tell.
@@ -725,7 +725,7 @@ fn a_core_that_sleeps_hears_another() {
                 .stats()
                 .shards
                 .iter()
-                .map(|shard| shard.parks - shard.wakes)
+                .map(|shard| shard.parks.wrapping_sub(shard.wakes))
                 .collect()
         };
         while parks(&engine) != [1, 1] {
