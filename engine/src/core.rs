@@ -140,7 +140,8 @@ impl Core {
         self.house.borrow().hardware()
     }
 
-    /// Lets other jobs of the core run, and serves its shard if no client has polled since the last time.
+    /// Lets other jobs of the core run, and serves its shard if no client has polled since the last time. Cost: a poll that finds
+    /// nothing, at least, if nobody did.
     pub async fn yield_now(&self) {
         let turns = {
             let mut house = self.house.borrow_mut();

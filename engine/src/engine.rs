@@ -290,7 +290,8 @@ impl Engine {
 
     /// Runs a job on a core, by its position in [`Config::cores`]. There it reaches its own shard by a plain call.
     ///
-    /// A job that runs long should `yield_now` now and then, so that other jobs of the core get on.
+    /// A job that runs long should `yield_now` now and then, so that other jobs of the core get on, and what others ask of its
+    /// shard is answered: while a job runs, nobody else serves that.
     ///
     /// # Errors
     /// [`Error::Core`] if there is no such position, [`Error::Closed`] after [`Engine::close`].

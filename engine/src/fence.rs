@@ -3,7 +3,8 @@
 //! Whoever shows news and then looks whether its reader sleeps, and the reader that says that it sleeps and then looks for
 //! news, need a fence in between, or each may miss what the other said. News is shown millions of times a second, sleep is
 //! rare: so the sleeper has the kernel put the fence into every thread of the process (`membarrier`, Linux 4.14), for some
-//! microseconds, and the others only keep the compiler from swapping the two. Where the kernel does not, both fence.
+//! microseconds and an interrupt of each that runs, and the others only keep the compiler from swapping the two. Where the
+//! kernel does not, both fence.
 
 use crate::sync::{Ordering, fence};
 

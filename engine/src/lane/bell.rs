@@ -33,12 +33,6 @@ impl Bell {
     pub(crate) fn ring(&self, lane: u8) {
         // ORDERING: SeqCst on both words: either the shard sees the mark before it sleeps, or this sees it asleep.
         self.dirty[usize::from(lane) / 64].fetch_or(1 << (lane % 64), Ordering::SeqCst);
-        self.wake();
-    }
-
-    /// Wakes the shard if it sleeps.
-    #[inline]
-    pub(crate) fn wake(&self) {
         if self.sleep.asleep.load(Ordering::SeqCst) {
             self.waker.wake();
         }
