@@ -328,6 +328,13 @@ impl Index {
         group.count == 4 && group.depth == DEPTH_MAX
     }
 
+    /// Asks for what the removal of a slot needs beside its own bucket.
+    #[inline]
+    pub(crate) fn prefetch_removal(&self, hash: IndexHash, slot: Slot) {
+        let bucket = (Self::home_of(hash) + slot.displacement()) % BUCKETS;
+        farcore_rdma::prefetch(self.segment(self.segment_of(hash)).past(bucket));
+    }
+
     /// Removes a slot of a hash and shifts back those that may move.
     pub(crate) fn remove(&mut self, hash: IndexHash, position: Position) {
         let number = self.segment_of(hash) as usize;

@@ -4,8 +4,9 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m128i, _mm_castps_si128, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_load_si128, _mm_movemask_ps,
-    _mm_or_si128, _mm_set1_epi32, _mm_setzero_si128, _mm_shuffle_ps, _mm_srli_epi32,
+    __m128i, _mm_and_si128, _mm_castps_si128, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_cmpgt_epi32,
+    _mm_load_si128, _mm_movemask_ps, _mm_or_si128, _mm_set1_epi32, _mm_setzero_si128,
+    _mm_shuffle_ps, _mm_srli_epi32,
 };
 use std::ptr::{self, NonNull};
 
@@ -15,6 +16,9 @@ use crate::log::{Address, SizeClass};
 
 /// Slots of a bucket: one cache line.
 pub(super) const SLOTS_A_BUCKET: usize = LINE_BYTES / size_of::<Slot>();
+/// Where the displacement begins in the upper half of a slot.
+#[cfg(target_arch = "x86_64")]
+const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
 /// Buckets of a segment.
 pub(super) const BUCKETS: usize = SEGMENT_BYTES / LINE_BYTES;
 
@@ -103,7 +107,6 @@ impl Segment {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn having(&self, bucket: usize, pattern: u64) -> u32 {
-        const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
         #[expect(clippy::cast_possible_truncation, reason = "a pattern has 20 bits")]
         let pattern = (pattern as u32).cast_signed();
         let mut having = 0;
@@ -137,6 +140,37 @@ impl Segment {
         empty
     }
 
+    /// The slots of a bucket that lie at least so many buckets past their homes, at least one, a bit each.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn displaced(&self, bucket: usize, least: usize) -> u32 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_possible_wrap,
+            reason = "a displacement has 6 bits"
+        )]
+        let (most, less) = (DISPLACEMENT_MAX as i32, least as i32 - 1);
+        let mut displaced = 0;
+        for last in [false, true] {
+            let (_, high) = self.halves(bucket, last);
+            // SAFETY: SSE2 is part of the target.
+            let found = unsafe {
+                let all = _mm_srli_epi32::<HIGH_SHIFT>(high);
+                let displacement = _mm_and_si128(all, _mm_set1_epi32(most));
+                let more = _mm_cmpgt_epi32(displacement, _mm_set1_epi32(less));
+                _mm_movemask_ps(_mm_castsi128_ps(more)).cast_unsigned()
+            };
+            displaced |= found << if last { 4 } else { 0 };
+        }
+        displaced
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline]
+    fn displaced(&self, bucket: usize, least: usize) -> u32 {
+        self.those(bucket, |slot| slot.displacement() >= least)
+    }
+
     #[cfg(not(target_arch = "x86_64"))]
     #[inline]
     pub(super) fn having(&self, bucket: usize, pattern: u64) -> u32 {
@@ -155,6 +189,13 @@ impl Segment {
         (0..SLOTS_A_BUCKET)
             .map(|within| u32::from(such(self.slot(bucket * SLOTS_A_BUCKET + within))) << within)
             .sum()
+    }
+
+    /// The bucket past a full one, or the bucket itself: what the removal of one of its slots looks at.
+    #[inline]
+    pub(super) fn past(&self, bucket: usize) -> *const u8 {
+        let ahead = usize::from(self.empty(bucket) == 0);
+        self.bucket_pointer((bucket + ahead) % BUCKETS)
     }
 
     /// Puts a slot into the first bucket from its home on that has room; false if none within reach has.
@@ -201,16 +242,13 @@ impl Segment {
     /// The nearest slot past a bucket whose home is this bucket or one before it.
     fn beyond(&self, bucket: usize) -> Option<(usize, Slot, usize)> {
         for ahead in 1..=DISPLACEMENT_MAX {
-            let start = (bucket + ahead) % BUCKETS * SLOTS_A_BUCKET;
-            let mut full = true;
-            for place in start..start + SLOTS_A_BUCKET {
-                let slot = self.slot(place);
-                full &= !slot.is_empty();
-                if !slot.is_empty() && slot.displacement() >= ahead {
-                    return Some((place, slot, ahead));
-                }
+            let next = (bucket + ahead) % BUCKETS;
+            let displaced = self.displaced(next, ahead);
+            if displaced != 0 {
+                let place = next * SLOTS_A_BUCKET + displaced.trailing_zeros() as usize;
+                return Some((place, self.slot(place), ahead));
             }
-            if !full {
+            if self.empty(next) != 0 {
                 return None;
             }
         }
@@ -292,6 +330,10 @@ mod tests {
             for pattern in [Slot::pattern(tag, displacement), any_word >> DISPLACEMENT_SHIFT] {
                 prop_assert_eq!(segment.having(bucket, pattern), segment.those(bucket, |slot| slot.has(pattern)));
                 prop_assert_eq!(segment.empty(bucket), segment.those(bucket, Slot::is_empty));
+                for least in [1, displacement.max(1), DISPLACEMENT_MAX] {
+                    let those = segment.those(bucket, |slot| slot.displacement() >= least);
+                    prop_assert_eq!(segment.displaced(bucket, least), those);
+                }
             }
         }
     }

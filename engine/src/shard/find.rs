@@ -208,6 +208,9 @@ impl<E: Endpoint> Shard<E> {
     /// Asks for what a request needs of the record that a slot leads to.
     #[inline(always)]
     fn ask_for(&self, request: &Request<'_>, position: Position, slot: Slot) -> Hint {
+        if request.demand.kind == Kind::Delete {
+            self.index.prefetch_removal(request.hash, slot);
+        }
         let framed = self.framed_of(slot.address());
         if !framed.is_far() {
             let pointer = framed.pointer();
