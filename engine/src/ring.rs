@@ -1,8 +1,11 @@
 //! A ring of messages from one thread to one other.
 //!
 //! ```text
-//! | length:4 | meta:4 | payload ... padded to 16 |   a message is contiguous; a length of 2^32-1 skips to the end of the ring
+//! | length:4 | meta:4 | payload ... padded to 16 |
 //! ```
+//!
+//! A message is contiguous: one that begins near the end of the ring goes on past it, in the *apron*, which is as long as the
+//! longest message. The bytes at the ring's start that it stands for stay unused meanwhile.
 //!
 //! - I1: `head <= tail <= head + capacity`, both count bytes and never wrap back.
 //! - I2: bytes in `head..tail` belong to the consumer, all others to the producer.
@@ -21,7 +24,6 @@ use crate::sync::{Arc, AtomicUsize, Ordering};
 
 const GRAIN: usize = 16;
 const HEADER: usize = 8;
-const SKIP: u32 = u32::MAX;
 /// Bytes that a consumer asks for ahead of where it reads.
 const AHEAD: usize = 1024;
 /// Bytes that a producer takes ahead of where it writes.
@@ -57,9 +59,18 @@ impl Tail {
     }
 }
 
+/// A piece of a ring, aligned so that no message of half a line lies in two.
+#[repr(align(64))]
+struct Line(#[expect(dead_code, reason = "reached by pointers")] [u8; LINE_BYTES]);
+
+const _: () = assert!(size_of::<Line>() == LINE_BYTES);
+
 struct Shared {
     head: Apart,
-    words: Box<[UnsafeCell<u128>]>,
+    /// The ring and its apron.
+    lines: Box<[UnsafeCell<Line>]>,
+    /// One less than the capacity.
+    mask: usize,
     /// Under the model checker, one cell a word: it notices two threads in one place.
     #[cfg(farcore_loom)]
     watched: Box<[loom::cell::UnsafeCell<()>]>,
@@ -88,12 +99,6 @@ impl Span {
     fn pointer(self, at: usize) -> *mut u8 {
         self.base.wrapping_add(at & self.mask)
     }
-
-    /// Bytes from a place to the end of the ring.
-    #[inline]
-    fn to_end(self, at: usize) -> usize {
-        self.capacity() - (at & self.mask)
-    }
 }
 
 /// What a message with this payload takes of the ring.
@@ -105,17 +110,17 @@ fn message_bytes(payload: usize) -> usize {
 impl Shared {
     fn span(&self) -> Span {
         Span {
-            // From the whole slice, not from one word: a message is longer than that.
-            base: UnsafeCell::raw_get(self.words.as_ptr()).cast::<u8>(),
-            mask: self.words.len() * GRAIN - 1,
+            // From the whole slice, not from one line: a message is longer than that.
+            base: UnsafeCell::raw_get(self.lines.as_ptr()).cast::<u8>(),
+            mask: self.mask,
         }
     }
 
     #[cfg(farcore_loom)]
     fn watch(&self, at: usize, bytes: usize, write: bool) {
-        let mask = self.words.len() * GRAIN - 1;
-        for place in (at..at + bytes).step_by(GRAIN) {
-            let cell = &self.watched[(place & mask) / GRAIN];
+        let start = at & self.mask;
+        for place in (start..start + bytes).step_by(GRAIN) {
+            let cell = &self.watched[place / GRAIN];
             if write {
                 cell.with_mut(|_| ());
             } else {
@@ -137,23 +142,32 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// A ring of a power of two of bytes, as its two halves.
-pub(crate) fn ring(bytes: usize) -> (Producer, Consumer) {
-    ring_with(bytes, &Tails::new(), 0)
+/// A ring of a power of two of bytes for payloads of at most `longest`, as its two halves.
+pub(crate) fn ring(bytes: usize, longest: usize) -> (Producer, Consumer) {
+    ring_with(bytes, longest, &Tails::new(), 0)
 }
 
 /// The same with one of two tails that are used by no other ring.
-pub(crate) fn ring_with(bytes: usize, tails: &Arc<Tails>, place: usize) -> (Producer, Consumer) {
+pub(crate) fn ring_with(
+    bytes: usize,
+    longest: usize,
+    tails: &Arc<Tails>,
+    place: usize,
+) -> (Producer, Consumer) {
     let tail = Tail {
         tails: Arc::clone(tails),
         place,
     };
     let bytes = bytes.next_power_of_two().max(2 * GRAIN);
+    let whole = bytes + message_bytes(longest);
     let shared = Arc::new(Shared {
         head: Apart(AtomicUsize::new(0)),
-        words: (0..bytes / GRAIN).map(|_| UnsafeCell::new(0)).collect(),
+        lines: (0..whole.div_ceil(LINE_BYTES))
+            .map(|_| UnsafeCell::new(Line([0; LINE_BYTES])))
+            .collect(),
+        mask: bytes - 1,
         #[cfg(farcore_loom)]
-        watched: (0..bytes / GRAIN)
+        watched: (0..whole / GRAIN)
             .map(|_| loom::cell::UnsafeCell::new(()))
             .collect(),
     });
@@ -165,6 +179,7 @@ pub(crate) fn ring_with(bytes: usize, tails: &Arc<Tails>, place: usize) -> (Prod
         tail: 0,
         published: 0,
         owned: 0,
+        longest,
         limit: Cell::new(span.capacity()),
     };
     (
@@ -190,6 +205,8 @@ pub(crate) struct Producer {
     published: usize,
     /// Up to where lines were taken.
     owned: usize,
+    /// Bytes of the longest payload.
+    longest: usize,
     /// Up to where the ring may be written, as far as was seen of the consumer.
     limit: Cell<usize>,
 }
@@ -198,19 +215,10 @@ pub(crate) struct Producer {
 unsafe impl Send for Producer {}
 
 impl Producer {
-    /// Bytes of the ring that a message takes, and those that must be skipped before it.
-    #[inline]
-    fn need(&self, payload: usize) -> (usize, usize) {
-        let bytes = message_bytes(payload);
-        let to_end = self.span.to_end(self.tail);
-        (bytes, if bytes > to_end { to_end } else { 0 })
-    }
-
     /// True if a message of this many bytes has room now.
     #[inline]
     pub(crate) fn fits(&self, payload: usize) -> bool {
-        let (bytes, skip) = self.need(payload);
-        self.has(bytes + skip)
+        payload <= self.longest && self.has(message_bytes(payload))
     }
 
     #[inline]
@@ -233,16 +241,13 @@ impl Producer {
         payload: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> bool {
-        let (bytes, skip) = self.need(payload);
-        if !self.has(bytes + skip) {
+        if !self.fits(payload) {
             return false;
         }
-        if skip > 0 {
-            self.skip(skip);
-        }
+        let bytes = message_bytes(payload);
         self.shared.watch(self.tail, bytes, true);
         let start = self.span.pointer(self.tail);
-        // SAFETY: by I2 these bytes are the producer's; `need` made sure that the message does not pass the ring's end.
+        // SAFETY: by I2 these bytes are the producer's; no message is longer than the apron that follows the ring.
         let place = unsafe {
             #[expect(clippy::cast_possible_truncation, reason = "less than the ring")]
             start.cast::<[u32; 2]>().write([payload as u32, meta]);
@@ -252,14 +257,6 @@ impl Producer {
         self.tail += bytes;
         self.own_ahead();
         true
-    }
-
-    #[cold]
-    fn skip(&mut self, bytes: usize) {
-        self.shared.watch(self.tail, GRAIN, true);
-        // SAFETY: by I2 these bytes are the producer's; a grain is aligned for a u32.
-        unsafe { self.span.pointer(self.tail).cast::<u32>().write(SKIP) };
-        self.tail += bytes;
     }
 
     /// Visits the messages that the consumer never took, and drops them.
@@ -400,13 +397,9 @@ impl Consumer {
             return None;
         }
         self.prefetch(cursor);
-        self.shared.watch(cursor, GRAIN, false);
         let start = self.span.pointer(cursor);
         // SAFETY: by I2 everything before `tail` is the consumer's.
         let [length, meta] = unsafe { start.cast::<[u32; 2]>().read() };
-        if length == SKIP {
-            return self.peek_past_end(cursor);
-        }
         let bytes = message_bytes(length as usize);
         self.shared.watch(cursor, bytes, false);
         // SAFETY: as above; the slice borrows this half, and only `release` gives the bytes back.
@@ -416,12 +409,6 @@ impl Consumer {
             payload,
             after: cursor + bytes,
         })
-    }
-
-    /// The message at the ring's start: what follows a skip is always a message.
-    #[cold]
-    fn peek_past_end(&mut self, cursor: usize) -> Option<Message<'_>> {
-        self.peek(cursor + self.span.to_end(cursor))
     }
 
     /// Gives everything before a cursor back to the producer.
@@ -445,7 +432,7 @@ mod tests {
     proptest! {
         #[test]
         fn messages_come_out_as_they_went_in(acts in prop::collection::vec((0u8..5, 0usize..300), 1..400)) {
-            let (mut producer, mut consumer) = ring(1024);
+            let (mut producer, mut consumer) = ring(1024, 290);
             let (mut model, mut shown, mut next) = (VecDeque::new(), 0usize, 0u8);
             for (act, size) in acts {
                 match act {
@@ -482,7 +469,7 @@ mod tests {
 
     #[test]
     fn two_threads_pass_a_million_messages() {
-        let (mut producer, mut consumer) = ring(4096);
+        let (mut producer, mut consumer) = ring(4096, 60);
         let sender = std::thread::spawn(move || {
             for number in 0..1_000_000u64 {
                 let bytes = 8 + (number % 50) as usize;
@@ -524,14 +511,14 @@ mod tests {
 mod model {
     use super::*;
 
-    #[test]
-    fn a_ring_of_two_messages_never_shares_a_byte() {
-        loom::model(|| {
-            let (mut producer, mut consumer) = ring(32);
+    /// Three messages over a ring that has room for two or one and a half, which then goes on in the apron.
+    fn never_shares_a_byte(capacity: usize, payload: usize) {
+        loom::model(move || {
+            let (mut producer, mut consumer) = ring(capacity, payload);
             let sender = loom::thread::spawn(move || {
                 let mut sent = 0u8;
                 for _ in 0..3 {
-                    if producer.push(7, 8, |place| place.fill(sent + 1)) {
+                    if producer.push(7, payload, |place| place.fill(sent + 1)) {
                         sent += 1;
                         producer.publish();
                     }
@@ -540,21 +527,35 @@ mod model {
             });
             let mut seen = 0u8;
             let mut cursor = consumer.cursor();
+            let mut take = |cursor: &mut usize, consumer: &mut Consumer| {
+                let Some(message) = consumer.peek(*cursor) else {
+                    return false;
+                };
+                seen += 1;
+                assert_eq!(
+                    (message.meta, message.payload),
+                    (7, &vec![seen; payload][..])
+                );
+                *cursor = message.after;
+                consumer.release(*cursor);
+                true
+            };
             for _ in 0..2 {
-                if let Some(message) = consumer.peek(cursor) {
-                    seen += 1;
-                    assert_eq!((message.meta, message.payload), (7, &[seen; 8][..]));
-                    cursor = message.after;
-                    consumer.release(cursor);
-                }
+                take(&mut cursor, &mut consumer);
             }
             let sent = sender.join().unwrap();
-            while let Some(message) = consumer.peek(cursor) {
-                seen += 1;
-                assert_eq!((message.meta, message.payload), (7, &[seen; 8][..]));
-                cursor = message.after;
-            }
+            while take(&mut cursor, &mut consumer) {}
             assert_eq!(seen, sent);
         });
+    }
+
+    #[test]
+    fn a_ring_of_two_messages_never_shares_a_byte() {
+        never_shares_a_byte(32, 8);
+    }
+
+    #[test]
+    fn a_message_past_the_end_shares_no_byte() {
+        never_shares_a_byte(64, 40);
     }
 }

@@ -133,7 +133,7 @@ mod model {
     fn news_is_seen_or_the_sleeper_is() {
         loom::model(|| {
             let bell = Arc::new(Bell::default());
-            let (mut producer, mut consumer) = ring(32);
+            let (mut producer, mut consumer) = ring(32, 8);
             let sender = {
                 let bell = Arc::clone(&bell);
                 loom::thread::spawn(move || {

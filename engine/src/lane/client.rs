@@ -142,17 +142,18 @@ impl LaneClient {
             self.shared.request_pocket.fill(value);
         }
         let meta = RequestMeta::new(slot, key.len(), kind, long);
-        self.requests
-            .push(meta.0, head + inline.len(), |mut place| {
-                for word in [Some(hash.0), expected].into_iter().flatten() {
-                    let (first, rest) = place.split_at_mut(WORD);
-                    first.copy_from_slice(&word.to_le_bytes());
-                    place = rest;
-                }
-                let (key_place, value_place) = place.split_at_mut(key.len());
-                copy(key_place, key);
-                value_place.copy_from_slice(inline);
-            })
+        self.requests.push(meta.0, head + inline.len(), |place| {
+            let (first, mut place) = place.split_at_mut(WORD);
+            first.copy_from_slice(&hash.0.to_le_bytes());
+            if let Some(expected) = expected {
+                let (second, rest) = place.split_at_mut(WORD);
+                second.copy_from_slice(&expected.to_le_bytes());
+                place = rest;
+            }
+            let (key_place, value_place) = place.split_at_mut(key.len());
+            copy(key_place, key);
+            value_place.copy_from_slice(inline);
+        })
     }
 
     /// Shows the shard what was sent; true if it must be told.

@@ -31,6 +31,7 @@ use std::sync::atomic::AtomicBool;
 use crossbeam_queue::SegQueue;
 
 use self::pocket::Pocket;
+use crate::constants::{KEY_BYTES_MAX, LINE_BYTES};
 use crate::error::Error;
 use crate::kept::Kept;
 use crate::ring::{Consumer, Producer, Tails, ring, ring_with};
@@ -66,14 +67,26 @@ fn outstanding_max(ring_bytes: usize) -> usize {
     (ring_bytes / BYTES_A_REQUEST).clamp(1, 1 << 15)
 }
 
+/// The longest value that travels in a ring.
+fn inline_max(ring_bytes: usize) -> usize {
+    ring_bytes / 8
+}
+
+/// The longest payload in a ring: hash, expected version, key and value.
+fn payload_max(ring_bytes: usize) -> usize {
+    2 * size_of::<u64>() + KEY_BYTES_MAX + inline_max(ring_bytes)
+}
+
 /// Bytes of a lane whose rings have this many each.
 pub(crate) fn lane_bytes(ring_bytes: usize) -> usize {
-    2 * ring_bytes + outstanding_max(ring_bytes) * client::OUTSTANDING_BYTES
+    let ring = ring_bytes + payload_max(ring_bytes) + LINE_BYTES;
+    2 * ring + outstanding_max(ring_bytes) * client::OUTSTANDING_BYTES
 }
 
 /// The two ends of a lane of a thread that is no core.
 pub(crate) fn lane(ring_bytes: usize, mailbox: Option<Arc<Mailbox>>) -> (LaneClient, LaneServer) {
-    ends(ring_bytes, ring(ring_bytes), ring(ring_bytes), mailbox)
+    let one = || ring(ring_bytes, payload_max(ring_bytes));
+    ends(ring_bytes, one(), one(), mailbox)
 }
 
 /// The lanes between two cores, there and back. Each core polls for requests and for answers of the other: how far both have
@@ -81,8 +94,9 @@ pub(crate) fn lane(ring_bytes: usize, mailbox: Option<Arc<Mailbox>>) -> (LaneCli
 pub(crate) fn lanes(ring_bytes: usize) -> [(LaneClient, LaneServer); 2] {
     let written = [Tails::new(), Tails::new()];
     [(0, 1), (1, 0)].map(|(from, to)| {
-        let requests = ring_with(ring_bytes, &written[from], 0);
-        let answers = ring_with(ring_bytes, &written[to], 1);
+        let longest = payload_max(ring_bytes);
+        let requests = ring_with(ring_bytes, longest, &written[from], 0);
+        let answers = ring_with(ring_bytes, longest, &written[to], 1);
         ends(ring_bytes, requests, answers, None)
     })
 }
@@ -101,7 +115,7 @@ fn ends(
         overflowed: AtomicBool::new(false),
         mailbox,
     });
-    let inline_max = ring_bytes / 8;
+    let inline_max = inline_max(ring_bytes);
     let client = LaneClient::new(
         request_producer,
         answer_consumer,

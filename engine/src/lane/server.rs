@@ -121,31 +121,50 @@ impl LaneServer {
     }
 
     /// Puts the answer to the request of a slot in; [`LaneServer::has_room`] was asked before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn answer(&mut self, slot: u16, waited: bool, answer: &Answer<'_>) {
         if self.closing {
-            let kept = Kept::of(answer);
-            self.shared.overflow.push((slot, waited, kept));
-            // ORDERING: Release pairs with the Acquire in `LaneClient::receive`.
-            return self.shared.overflowed.store(true, Ordering::Release);
+            return self.answer_late(slot, waited, answer);
         }
-        let (kind, version, value): (_, u64, &[u8]) = match answer {
-            Answer::Value { version, value } => (AnswerKind::Value, *version, value),
-            Answer::Absent => (AnswerKind::Absent, 0, &[]),
-            Answer::Stored { version } => (AnswerKind::Stored, *version, &[]),
-            Answer::Deleted => (AnswerKind::Deleted, 0, &[]),
-            Answer::Mismatch { current } => (AnswerKind::Mismatch, *current, &[]),
+        match answer {
+            Answer::Value { version, value } => self.push_value(slot, waited, *version, value),
+            Answer::Absent => self.push(slot, AnswerKind::Absent, waited, 0),
+            Answer::Stored { version } => self.push(slot, AnswerKind::Stored, waited, *version),
+            Answer::Deleted => self.push(slot, AnswerKind::Deleted, waited, 0),
+            Answer::Mismatch { current } => self.push(slot, AnswerKind::Mismatch, waited, *current),
             Answer::Failed(error) => {
                 self.shared.errors.push(error.clone());
-                (AnswerKind::Failed, 0, &[])
+                self.push(slot, AnswerKind::Failed, waited, 0);
             }
-        };
+        }
+    }
+
+    /// Where the ring may be full for ever.
+    #[cold]
+    fn answer_late(&mut self, slot: u16, waited: bool, answer: &Answer<'_>) {
+        self.shared.overflow.push((slot, waited, Kept::of(answer)));
+        // ORDERING: Release pairs with the Acquire in `LaneClient::receive`.
+        self.shared.overflowed.store(true, Ordering::Release);
+    }
+
+    /// An answer without a value.
+    #[inline]
+    fn push(&mut self, slot: u16, kind: AnswerKind, waited: bool, version: u64) {
+        let meta = AnswerMeta::new(slot, kind, false, waited);
+        let pushed = self.answers.push(meta.0, WORD, |place| {
+            place.copy_from_slice(&version.to_le_bytes());
+        });
+        debug_assert!(pushed, "room was promised");
+    }
+
+    #[inline]
+    fn push_value(&mut self, slot: u16, waited: bool, version: u64, value: &[u8]) {
         let long = value.len() > self.inline_max;
         let inline = if long { &[] } else { value };
         if long {
             self.shared.answer_pocket.fill(value);
         }
-        let meta = AnswerMeta::new(slot, kind, long, waited);
+        let meta = AnswerMeta::new(slot, AnswerKind::Value, long, waited);
         let pushed = self.answers.push(meta.0, WORD + inline.len(), |place| {
             let (first, rest) = place.split_at_mut(WORD);
             first.copy_from_slice(&version.to_le_bytes());
