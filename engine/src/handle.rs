@@ -220,6 +220,7 @@ impl Handle {
             if lane.publish() {
                 post.door.bell.ring(lanes.number);
             }
+            lane.glance();
             lane.receive(&mut receive);
             if stopped {
                 // SAFETY: the shard says that it has stopped.

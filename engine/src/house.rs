@@ -224,6 +224,7 @@ impl House {
             busy = true;
             // Meanwhile answers may have come, and whoever polls has room for more requests with them.
             if !alone {
+                self.glance_at_answers();
                 self.collect(polling, visit);
             }
         }
@@ -271,12 +272,17 @@ impl House {
             .any(|server| server.requests.has_news())
     }
 
-    /// Asks for what others have sent, all of it at once; answers the lanes that have requests, a bit each.
     #[inline]
-    fn glance(&mut self) -> [u64; 4] {
+    fn glance_at_answers(&mut self) {
         for Neighbour { lane, .. } in self.neighbours.iter_mut().flatten() {
             lane.glance();
         }
+    }
+
+    /// Asks for what others have sent, all of it at once; answers the lanes that have requests, a bit each.
+    #[inline]
+    fn glance(&mut self) -> [u64; 4] {
+        self.glance_at_answers();
         let mut marked = std::mem::take(&mut self.behind);
         // Those of other cores come first, and are few: polling them costs less than a mark that both sides write.
         for (lane, server) in self.servers_of_cores().enumerate() {

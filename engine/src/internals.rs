@@ -172,6 +172,7 @@ impl BareLane {
             }
         }
         self.client.publish();
+        self.server.requests.glance();
         let mut cursor = self.server.requests.cursor();
         // SAFETY: it is released after it was answered.
         while let Some(received) = unsafe { self.server.peek(cursor) } {
@@ -180,6 +181,7 @@ impl BareLane {
         }
         self.server.requests.release(cursor);
         self.server.publish();
+        self.client.glance();
         let count = self.client.receive(|_, token, answer| visit(token, answer));
         count == operations.len()
     }

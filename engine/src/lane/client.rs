@@ -184,7 +184,7 @@ impl LaneClient {
         }
     }
 
-    /// Visits the answers that have come: client, token, answer. Answers how many.
+    /// Visits the answers that [`LaneClient::glance`] has seen: client, token, answer. Answers how many.
     #[inline]
     pub(crate) fn receive(&mut self, mut visit: impl FnMut((u8, Mark), u64, Answer<'_>)) -> usize {
         let mut count = 0;

@@ -59,6 +59,7 @@ proptest! {
                         expected.insert(token, ((fill, mark), String::new()));
                     }
                     client.publish();
+                    server.requests.glance();
                     let mut cursor = server.requests.cursor();
                     // SAFETY: each is released after it was looked at.
                     while let Some(received) = unsafe { server.peek(cursor) } {
@@ -98,6 +99,7 @@ proptest! {
                 Act::Answer(..) => {}
                 Act::Receive => {
                     let mut wrong = Vec::new();
+                    client.glance();
                     client.receive(|client, token, answer| {
                         let seen = (client, shown(&answer));
                         if expected.remove(&token).as_ref() != Some(&seen) {
@@ -110,6 +112,7 @@ proptest! {
         }
         // Whatever was not answered is given back.
         let mut left = 0;
+        client.glance();
         client.receive(|_, token, _| {
             left += usize::from(expected.remove(&token).is_some());
         });
