@@ -125,34 +125,50 @@ impl LaneClient {
 
     #[inline]
     fn put_in(&mut self, slot: u16, hash: IndexHash, demand: &Demand<'_>) -> bool {
+        if demand.value.len() > self.inline_max {
+            return self.put_in_long(slot, hash, demand);
+        }
+        self.push(slot, hash, demand, false)
+    }
+
+    /// A value that is too long for the ring goes into the pocket.
+    #[cold]
+    fn put_in_long(&mut self, slot: u16, hash: IndexHash, demand: &Demand<'_>) -> bool {
+        let value = demand.value;
+        let without = Demand {
+            value: &[],
+            ..*demand
+        };
+        if !(self.shared.request_pocket.is_free() && self.push(slot, hash, &without, true)) {
+            return false;
+        }
+        // The shard is shown both at once.
+        self.shared.request_pocket.fill(value);
+        true
+    }
+
+    #[inline]
+    fn push(&mut self, slot: u16, hash: IndexHash, demand: &Demand<'_>, pocket: bool) -> bool {
         let Demand {
             kind,
             key,
             value,
             expected,
         } = *demand;
-        let expected = (kind == Kind::Swap).then_some(expected);
-        let head = WORD + if expected.is_some() { WORD } else { 0 } + key.len();
-        let long = value.len() > self.inline_max;
-        let inline = if long { &[] } else { value };
-        if long {
-            if !(self.shared.request_pocket.is_free() && self.requests.fits(head)) {
-                return false;
-            }
-            self.shared.request_pocket.fill(value);
-        }
-        let meta = RequestMeta::new(slot, key.len(), kind, long);
-        self.requests.push(meta.0, head + inline.len(), |place| {
+        let swap = kind == Kind::Swap;
+        let head = WORD + usize::from(swap) * WORD + key.len();
+        let meta = RequestMeta::new(slot, key.len(), kind, pocket);
+        self.requests.push(meta.0, head + value.len(), |place| {
             let (first, mut place) = place.split_at_mut(WORD);
             first.copy_from_slice(&hash.0.to_le_bytes());
-            if let Some(expected) = expected {
+            if swap {
                 let (second, rest) = place.split_at_mut(WORD);
                 second.copy_from_slice(&expected.to_le_bytes());
                 place = rest;
             }
             let (key_place, value_place) = place.split_at_mut(key.len());
             copy(key_place, key);
-            value_place.copy_from_slice(inline);
+            copy(value_place, value);
         })
     }
 

@@ -84,10 +84,14 @@ pub(super) struct AnswerMeta(pub(super) u32);
 
 impl AnswerMeta {
     #[inline]
-    pub(super) fn new(slot: u16, kind: AnswerKind, pocket: bool, waited: bool) -> Self {
-        let pocket = if pocket { POCKET } else { 0 };
+    pub(super) fn new(slot: u16, kind: AnswerKind, waited: bool) -> Self {
         let waited = if waited { WAITED } else { 0 };
-        Self(u32::from(slot) << SLOT_SHIFT | waited | pocket | kind as u32)
+        Self(u32::from(slot) << SLOT_SHIFT | waited | kind as u32)
+    }
+
+    /// The same with its value in the pocket.
+    pub(super) fn in_pocket(self) -> Self {
+        Self(self.0 | POCKET)
     }
 
     #[inline]

@@ -150,7 +150,7 @@ impl LaneServer {
     /// An answer without a value.
     #[inline]
     fn push(&mut self, slot: u16, kind: AnswerKind, waited: bool, version: u64) {
-        let meta = AnswerMeta::new(slot, kind, false, waited);
+        let meta = AnswerMeta::new(slot, kind, waited);
         let pushed = self.answers.push(meta.0, WORD, |place| {
             place.copy_from_slice(&version.to_le_bytes());
         });
@@ -159,16 +159,25 @@ impl LaneServer {
 
     #[inline]
     fn push_value(&mut self, slot: u16, waited: bool, version: u64, value: &[u8]) {
-        let long = value.len() > self.inline_max;
-        let inline = if long { &[] } else { value };
-        if long {
-            self.shared.answer_pocket.fill(value);
+        let meta = AnswerMeta::new(slot, AnswerKind::Value, waited);
+        if value.len() > self.inline_max {
+            return self.push_long(meta, version, value);
         }
-        let meta = AnswerMeta::new(slot, AnswerKind::Value, long, waited);
-        let pushed = self.answers.push(meta.0, WORD + inline.len(), |place| {
+        let pushed = self.answers.push(meta.0, WORD + value.len(), |place| {
             let (first, rest) = place.split_at_mut(WORD);
             first.copy_from_slice(&version.to_le_bytes());
-            rest.copy_from_slice(inline);
+            rest.copy_from_slice(value);
+        });
+        debug_assert!(pushed, "room was promised");
+    }
+
+    /// A value that is too long for the ring goes into the pocket.
+    #[cold]
+    fn push_long(&mut self, meta: AnswerMeta, version: u64, value: &[u8]) {
+        self.shared.answer_pocket.fill(value);
+        let meta = meta.in_pocket();
+        let pushed = self.answers.push(meta.0, WORD, |place| {
+            place.copy_from_slice(&version.to_le_bytes());
         });
         debug_assert!(pushed, "room was promised");
     }
