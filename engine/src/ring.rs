@@ -367,18 +367,15 @@ impl Consumer {
         self.tail - self.head
     }
 
-    /// Looks for more than was seen; false if there is none.
-    #[inline]
-    fn look(&mut self, cursor: usize) -> bool {
-        self.tail = self.shown.get().load(Ordering::Acquire);
-        self.ahead = cursor & !(LINE_BYTES - 1);
-        cursor != self.tail
-    }
-
-    /// Looks for news and asks for their first lines, which another core has: they come while something else is done.
+    /// Looks how far the producer has come, and asks for the first lines of what is new: they lie in another core's cache, and
+    /// come while something else is done.
     #[inline]
     pub(crate) fn glance(&mut self) {
-        if self.head == self.tail && self.look(self.head) {
+        let tail = self.shown.get().load(Ordering::Acquire);
+        if tail != self.tail {
+            // The line that the last message ended in was written again since it was asked for.
+            self.ahead = self.ahead.min(self.tail & !(LINE_BYTES - 1));
+            self.tail = tail;
             self.prefetch(self.head);
         }
     }
