@@ -329,7 +329,7 @@ impl Index {
     }
 
     /// Asks for what the removal of a slot needs beside its own bucket.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn prefetch_removal(&self, hash: IndexHash, slot: Slot) {
         let bucket = (Self::home_of(hash) + slot.displacement()) % BUCKETS;
         farcore_rdma::prefetch(self.segment(self.segment_of(hash)).past(bucket));
