@@ -1,0 +1,377 @@
+//! The whole engine against what a map would say, through every form of call.
+
+#![expect(clippy::cast_possible_truncation, reason = "test data wraps")]
+#![allow(unsafe_code)] // far memory is damaged on purpose
+
+mod closing;
+mod faults;
+mod jobs;
+mod support;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use farcore::{Answer, Config, EncryptionKey, Engine, Error, Operation, Refused, Swap};
+
+use crate::support::{answer_to, cores, key, tiny, value};
+
+#[test]
+fn blocking_calls_answer_as_a_map_does() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    assert_eq!(handle.get(b"a").wait().unwrap(), None);
+    let first = handle.put(b"a", b"one").wait().unwrap();
+    let read = handle.get(b"a").wait().unwrap().unwrap();
+    assert_eq!((&*read, read.version()), (&b"one"[..], first));
+    let swap = handle
+        .compare_and_swap(b"a", first + 1, b"x")
+        .wait()
+        .unwrap();
+    assert_eq!(swap, Swap::Mismatch(first));
+    let Swap::Stored(second) = handle.compare_and_swap(b"a", first, b"two").wait().unwrap() else {
+        panic!("the version was right");
+    };
+    assert!(second > first);
+    assert!(matches!(
+        handle.compare_and_swap(b"b", 0, b"").wait().unwrap(),
+        Swap::Stored(_)
+    ));
+    assert_eq!(&*handle.get(b"b").wait().unwrap().unwrap(), b"");
+    assert!(handle.delete(b"a").wait().unwrap());
+    assert!(!handle.delete(b"a").wait().unwrap());
+    assert_eq!(engine.stats().local_cap_bytes, 16 << 20);
+}
+
+#[test]
+fn much_more_than_fits_locally_reads_back() {
+    for encryption in [None, Some(EncryptionKey::Aes256([3; 32]))] {
+        let engine = Engine::open(Config {
+            encryption,
+            ..tiny()
+        })
+        .unwrap();
+        let mut handle = engine.handle().unwrap();
+        let count = 60_000;
+        for round in 0..2 {
+            let pairs: Vec<_> = (0..count).map(|n| (key(n), value(n, round))).collect();
+            let pairs: Vec<_> = pairs.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+            let stored = |_, answer: Answer<'_>| {
+                assert!(matches!(answer, Answer::Stored { .. }), "{answer:?}");
+            };
+            handle.put_many(&pairs, stored).unwrap();
+            let keys: Vec<_> = pairs.iter().map(|(k, _)| *k).collect();
+            let mut seen = 0;
+            handle
+                .get_many(&keys, |place, answer| {
+                    seen += 1;
+                    let Answer::Value { value, .. } = answer else {
+                        panic!("{place}: {answer:?}")
+                    };
+                    assert_eq!(value, pairs[place].1);
+                })
+                .unwrap();
+            assert_eq!(seen, count);
+        }
+        assert!(engine.stats().far_latency.count() > 100);
+        let stats = engine.stats().total;
+        assert!(
+            stats.far_reads > 1_000 && stats.pages_evicted > 10,
+            "{stats:?}"
+        );
+        let keys: Vec<_> = (0..count).map(key).collect();
+        let keys: Vec<_> = keys.iter().map(|k| &k[..]).collect();
+        handle
+            .delete_many(&keys, |_, answer| assert_eq!(answer, Answer::Deleted))
+            .unwrap();
+        engine.compact().unwrap();
+        assert_eq!(handle.get(keys[5]).wait().unwrap(), None);
+    }
+}
+
+#[test]
+fn long_values_pass_through_the_lanes() {
+    let config = Config {
+        local_bytes: 256 << 20,
+        far_bytes: 256 << 20,
+        page_bytes: None,
+        ..tiny()
+    };
+    let engine = Engine::open(config).unwrap();
+    let most = engine.value_bytes_max();
+    let mut handle = engine.handle().unwrap();
+    for round in 0..40u8 {
+        handle
+            .put(&[round], &vec![round; most - usize::from(round)])
+            .wait()
+            .unwrap();
+    }
+    engine.flush().unwrap();
+    for round in 0..40u8 {
+        let read = handle.get(&[round]).wait().unwrap().unwrap();
+        assert!(read.len() == most - usize::from(round) && read.iter().all(|&byte| byte == round));
+    }
+    let error = handle.put(b"k", &vec![0; most + 1]).wait().unwrap_err();
+    assert_eq!(
+        error,
+        Error::ValueTooLong {
+            bytes: most + 1,
+            max: most
+        }
+    );
+}
+
+#[test]
+fn callers_mistakes_are_typed_errors() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    assert_eq!(
+        handle.get(b"").wait().unwrap_err(),
+        Error::KeyEmpty { max: 1024 }
+    );
+    let long = vec![1; 1025];
+    let error = handle.put(&long, b"").wait().unwrap_err();
+    assert_eq!(
+        error,
+        Error::KeyTooLong {
+            bytes: 1025,
+            max: 1024
+        }
+    );
+    let refused = handle.submit(Operation::Get { key: b"" }, 1).unwrap_err();
+    assert_eq!(refused, Refused::Error(Error::KeyEmpty { max: 1024 }));
+    handle.put(&long[..1024], b"longest key").wait().unwrap();
+    let others: Vec<_> = (0..5).map(|_| engine.handle().unwrap()).collect();
+    assert_eq!(engine.handle().unwrap_err(), Error::Handles { limit: 6 });
+    drop(others);
+    engine.handle().unwrap();
+    assert!(matches!(
+        engine.run_on_core(7, |_| async {}),
+        Err(Error::Core { core: 7, .. })
+    ));
+}
+
+#[test]
+fn a_dropped_call_is_forgotten() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    handle.put(b"a", b"old").wait().unwrap();
+    for round in 0..200u64 {
+        let bytes = round.to_le_bytes();
+        {
+            let mut call = std::pin::pin!(handle.put(b"a", &bytes));
+            let mut context = Context::from_waker(Waker::noop());
+            let _: Poll<_> = call.as_mut().poll(&mut context);
+        }
+        // Its late answer is not taken for this one's.
+        assert!(handle.get(b"no such key").wait().unwrap().is_none());
+    }
+    assert_eq!(
+        &*handle.get(b"a").wait().unwrap().unwrap(),
+        199u64.to_le_bytes()
+    );
+}
+
+#[test]
+fn submitted_requests_are_answered_once_each() {
+    let engine = Engine::open(tiny()).unwrap();
+    let mut handle = engine.handle().unwrap();
+    let (mut next, mut seen) = (0u64, HashSet::new());
+    while seen.len() < 20_000 {
+        while next < 20_000 {
+            let name = key(next % 500);
+            let bytes = value(next, 1);
+            let operation = if next.is_multiple_of(3) {
+                Operation::Get { key: &name }
+            } else {
+                Operation::Put {
+                    key: &name,
+                    value: &bytes,
+                }
+            };
+            match handle.submit(operation, next) {
+                Ok(()) => next += 1,
+                Err(Refused::Full) => break,
+                Err(Refused::Error(error)) => panic!("{error}"),
+            }
+        }
+        handle.poll(|token, answer| {
+            assert!(!matches!(answer, Answer::Failed(_)), "{answer:?}");
+            assert!(seen.insert(token));
+        });
+    }
+    assert_eq!(handle.in_flight(), 0);
+}
+
+#[test]
+fn many_handles_keep_a_counter_by_compare_and_swap() {
+    let engine = Arc::new(Engine::open(tiny()).unwrap());
+    let count_up = |engine: Arc<Engine>| {
+        let mut handle = engine.handle().unwrap();
+        for _ in 0..500 {
+            loop {
+                let read = handle.get(b"counter").wait().unwrap();
+                let (version, count) = read.map_or((0, 0), |value| {
+                    let bytes: [u8; 8] = (*value).try_into().unwrap();
+                    (value.version(), u64::from_le_bytes(bytes))
+                });
+                let next = (count + 1).to_le_bytes();
+                let swap = handle.compare_and_swap(b"counter", version, &next).wait();
+                if matches!(swap.unwrap(), Swap::Stored(_)) {
+                    break;
+                }
+            }
+        }
+    };
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let engine = Arc::clone(&engine);
+            std::thread::spawn(move || count_up(engine))
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let mut handle = engine.handle().unwrap();
+    assert_eq!(
+        &*handle.get(b"counter").wait().unwrap().unwrap(),
+        2_000u64.to_le_bytes()
+    );
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let refused = |config: Config| Engine::open(config).unwrap_err();
+    let error = refused(Config {
+        cores: vec![4_000],
+        ..tiny()
+    });
+    assert!(matches!(error, Error::Core { core: 4_000, .. }), "{error}");
+    assert!(error.to_string().contains("4000"), "{error}");
+    for local_bytes in [0, 4096, 1 << 20] {
+        let error = refused(Config {
+            local_bytes,
+            ..tiny()
+        });
+        let Error::Config { field, limit, .. } = &error else {
+            panic!("{error}");
+        };
+        assert!(*field == "local_bytes" && !limit.is_empty(), "{error}");
+    }
+    let error = refused(Config {
+        local_bytes: 16 << 20,
+        keys_expected: 1 << 30,
+        ..tiny()
+    });
+    assert!(matches!(error, Error::Config { .. }), "{error}");
+    let field = |error: &Error| match error {
+        Error::Config { field, .. } => *field,
+        error => panic!("{error}"),
+    };
+    let huge = refused(Config {
+        keys_expected: u64::MAX,
+        ..tiny()
+    });
+    assert_eq!(field(&huge), "keys_expected");
+    let huge = refused(Config {
+        handles_max: usize::MAX,
+        ..tiny()
+    });
+    assert_eq!(field(&huge), "handles_max");
+    let huge = refused(Config {
+        far_bytes: u64::MAX,
+        ..tiny()
+    });
+    assert_eq!(field(&huge), "far_bytes");
+    let error = refused(Config {
+        far_bytes: 1 << 60,
+        ..tiny()
+    });
+    assert!(
+        matches!(error, Error::Memory { .. } | Error::Config { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn who_does_not_look_does_not_hold_up_others() {
+    let engine = Engine::open(Config {
+        cores: cores(1),
+        lane_bytes: 64 << 10,
+        ..tiny()
+    })
+    .unwrap();
+    let (mut one, mut other) = (engine.handle().unwrap(), engine.handle().unwrap());
+    for number in 0..40_000 {
+        one.put(&key(number), &value(number, 0)).wait().unwrap();
+    }
+    // Far keys in no order, so that nothing is read ahead; more than a shard has READs, and than a lane holds answers.
+    let mut sent = 0;
+    while one
+        .submit(
+            Operation::Get {
+                key: &key(sent * 7_919 % 15_000),
+            },
+            sent,
+        )
+        .is_ok()
+    {
+        sent += 1;
+    }
+    assert!(sent > 800, "{sent}");
+    // Shows what was sent, and does not look again until the shard takes no more of it.
+    let mut seen = one.poll(|_, _| {});
+    while engine.stats().total.back_pressure == 0 {
+        std::thread::sleep(std::time::Duration::from_micros(100));
+    }
+    for number in (0..4_000).step_by(13) {
+        let read = answer_to(other.get(&key(number))).unwrap().unwrap();
+        assert_eq!(&*read, value(number, 0), "{number}");
+    }
+    while one.in_flight() > 0 {
+        seen += one.poll(|_, _| {});
+    }
+    assert_eq!(seen as u64, sent);
+}
+
+#[test]
+fn a_visitor_that_panics_sees_no_answer_twice() {
+    let config = Config {
+        local_bytes: 64 << 20,
+        page_bytes: Some(256 << 10),
+        cores: cores(1),
+        ..tiny()
+    };
+    let engine = Engine::open(config).unwrap();
+    let mut handle = engine.handle().unwrap();
+    for number in 0..20u64 {
+        handle
+            .put(&key(number), &vec![number as u8; 50_000])
+            .wait()
+            .unwrap();
+    }
+    for number in 0..20u64 {
+        handle
+            .submit(Operation::Get { key: &key(number) }, number)
+            .unwrap();
+    }
+    let mut seen = Vec::new();
+    while handle.in_flight() > 0 {
+        let look = std::panic::AssertUnwindSafe(|| {
+            handle.poll(|token, answer| {
+                let Answer::Value { value, .. } = answer else {
+                    panic!("{answer:?}")
+                };
+                assert!(value.len() == 50_000 && value.iter().all(|&byte| byte == token as u8));
+                seen.push(token);
+                assert!(token % 5 != 4, "planted");
+            })
+        });
+        let _ = std::panic::catch_unwind(look);
+    }
+    assert_eq!(seen.len(), 20, "{seen:?}");
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 20);
+}

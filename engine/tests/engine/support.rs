@@ -1,0 +1,65 @@
+//! What the tests of the whole engine share.
+
+use std::future::Future;
+use std::io::Write;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use farcore::Config;
+
+pub(crate) fn cores(count: usize) -> Vec<usize> {
+    Config::default().cores.into_iter().take(count).collect()
+}
+
+/// Tiny limits: a few megabytes local, so that most data is far.
+pub(crate) fn tiny() -> Config {
+    Config {
+        cores: cores(2),
+        local_bytes: 16 << 20,
+        far_bytes: 64 << 20,
+        page_bytes: Some(64 << 10),
+        keys_expected: 2_000,
+        prefault: false,
+        huge_pages: false,
+        handles_max: 6,
+        lane_bytes: 16 << 10,
+        ..Config::default()
+    }
+}
+
+pub(crate) fn key(number: u64) -> Vec<u8> {
+    format!("key-{number:08}").into_bytes()
+}
+
+pub(crate) fn value(number: u64, round: u64) -> Vec<u8> {
+    let bytes = 40 + (number * 37 + round * 101) % 900;
+    (0..bytes)
+        .map(|at| (number * 31 + round * 7 + at) as u8)
+        .collect()
+}
+
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The answer to a call. One that is never answered ends the process: what holds it up may keep the engine from closing
+/// as well.
+pub(crate) fn answer_to<T>(call: impl Future<Output = T>) -> T {
+    let start = std::time::Instant::now();
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut call = std::pin::pin!(call);
+    loop {
+        if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return answer;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(10));
+        if start.elapsed().as_secs() >= 60 {
+            let _ = std::io::stderr().write_all(b"a call was never answered\n");
+            std::process::abort();
+        }
+    }
+}
