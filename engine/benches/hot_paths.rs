@@ -5,7 +5,9 @@ mod support;
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 
-use support::{REQUESTS, absent, cross, crossing, far, get, local, open, put, seal, sealing};
+use support::{
+    REQUESTS, absent, churn, cross, crossing, far, get, local, open, put, seal, sealing,
+};
 
 fn main() {
     divan::main();
@@ -41,6 +43,15 @@ fn put_local(bencher: Bencher<'_, '_>) {
     bencher
         .counter(ItemsCount::new(REQUESTS))
         .bench_local(|| put(&mut asked));
+}
+
+/// Two requests a key.
+#[divan::bench]
+fn insert_delete(bencher: Bencher<'_, '_>) {
+    let mut asked = absent();
+    bencher
+        .counter(ItemsCount::new(2 * REQUESTS))
+        .bench_local(|| churn(&mut asked));
 }
 
 #[divan::bench]

@@ -6,7 +6,7 @@ mod support;
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use support::{absent, cross, crossing, far, get, local, open, put, seal, sealing};
+use support::{absent, churn, cross, crossing, far, get, local, open, put, seal, sealing};
 
 /// What is counted; known by its name.
 #[inline(never)]
@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         "get_absent" => drop(measured(get, &mut absent())),
         "get_far" => drop(measured(get, &mut far())),
         "put_local" => drop(measured(put, &mut local())),
+        "insert_delete" => drop(measured(churn, &mut absent())),
         "cross_lane" => drop(measured(cross, &mut crossing())),
         "open_records" => drop(measured(open, &mut sealing())),
         "seal_page" => drop(measured(seal, &mut sealing())),

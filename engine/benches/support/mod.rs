@@ -117,6 +117,22 @@ pub(crate) fn put(asked: &mut Asked) -> u64 {
     last
 }
 
+/// New keys put and deleted again.
+pub(crate) fn churn(asked: &mut Asked) -> usize {
+    put(asked);
+    let deletes: Vec<_> = asked
+        .keys
+        .iter()
+        .map(|key| Operation::Delete { key })
+        .collect();
+    let mut deleted = 0;
+    asked.shard.serve(&deletes, &mut |_, answer| {
+        deleted += usize::from(answer == Answer::Deleted);
+    });
+    assert_eq!(deleted, asked.keys.len());
+    deleted
+}
+
 /// A lane, and the keys that cross it.
 pub(crate) struct Crossing {
     lane: BareLane,
