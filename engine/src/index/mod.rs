@@ -64,7 +64,7 @@ pub(crate) enum First {
     /// There is none.
     Nowhere,
     At(Position, Slot),
-    /// None in the home bucket, and that is full.
+    /// None in the home bucket, and some of its tag may lie past it.
     Further,
 }
 
@@ -237,7 +237,7 @@ impl Index {
             }
             return First::At(position, slot);
         }
-        if segment.empty(home) == 0 {
+        if segment.is_marked(home, tag_of(hash)) {
             farcore_rdma::prefetch(segment.bucket_pointer((home + 1) % BUCKETS));
             First::Further
         } else {
@@ -328,10 +328,12 @@ impl Index {
         group.count == 4 && group.depth == DEPTH_MAX
     }
 
-    /// Asks for what the removal of a slot needs beside its own bucket.
+    /// Asks for what a change beside the slot of a hash needs, or in its home if it has none: the next bucket if that is full,
+    /// where a removal finds whom to pull back and an insertion finds room.
     #[inline(never)]
-    pub(crate) fn prefetch_removal(&self, hash: IndexHash, slot: Slot) {
-        let bucket = (Self::home_of(hash) + slot.displacement()) % BUCKETS;
+    pub(crate) fn prefetch_change(&self, hash: IndexHash, slot: Option<Slot>) {
+        let displacement = slot.map_or(0, Slot::displacement);
+        let bucket = (Self::home_of(hash) + displacement) % BUCKETS;
         farcore_rdma::prefetch(self.segment(self.segment_of(hash)).past(bucket));
     }
 
@@ -546,7 +548,10 @@ impl Candidates<'_> {
         let pattern = Slot::pattern(self.tag, self.displacement);
         let (found, full) = self.segment.search(bucket, pattern);
         self.found = found;
-        self.last = !full || self.displacement == slot::DISPLACEMENT_MAX;
+        self.last = match self.displacement {
+            0 => !self.segment.is_marked(self.home, self.tag),
+            displacement => !full || displacement == slot::DISPLACEMENT_MAX,
+        };
     }
 }
 

@@ -23,6 +23,8 @@ const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
 pub(super) const BUCKETS: usize = SEGMENT_BYTES / LINE_BYTES;
 
 /// The slots of one segment, which it alone refers to.
+///
+/// - I1: a bucket has marks only while it is full, and one for each tag of a slot that lies past it and has it for its home.
 #[derive(Debug)]
 pub(super) struct Segment(NonNull<Slot>);
 
@@ -73,6 +75,18 @@ impl Segment {
     #[inline]
     pub(super) fn bucket_pointer(&self, bucket: usize) -> *const u8 {
         self.0.as_ptr().wrapping_add(bucket * SLOTS_A_BUCKET).cast()
+    }
+
+    /// Which place of a bucket has the mark for a tag.
+    #[inline]
+    fn mark_place(bucket: usize, tag: u16) -> usize {
+        bucket * SLOTS_A_BUCKET + usize::from(tag) % SLOTS_A_BUCKET
+    }
+
+    /// True if a slot of this tag may lie past its home bucket, which is full then.
+    #[inline]
+    pub(super) fn is_marked(&self, home: usize, tag: u16) -> bool {
+        self.slot(Self::mark_place(home, tag)).is_marked()
     }
 
     /// The slots of a bucket that match, a bit each, and whether the bucket is full.
@@ -191,7 +205,7 @@ impl Segment {
             .sum()
     }
 
-    /// The bucket past a full one, or the bucket itself: what the removal of one of its slots looks at.
+    /// The bucket past a full one, or the bucket itself: what a change to it looks at.
     #[inline]
     pub(super) fn past(&self, bucket: usize) -> *const u8 {
         let ahead = usize::from(self.empty(bucket) == 0);
@@ -212,6 +226,10 @@ impl Segment {
             if empty != 0 {
                 let place = bucket * SLOTS_A_BUCKET + empty.trailing_zeros() as usize;
                 self.set(place, Slot::new(tag, displacement, class, address));
+                if displacement > 0 {
+                    let mark = Self::mark_place(home, tag);
+                    self.set(mark, self.slot(mark).marked());
+                }
                 return true;
             }
         }
@@ -223,20 +241,27 @@ impl Segment {
         let mut hole = place;
         loop {
             let bucket = hole / SLOTS_A_BUCKET;
-            let empty = self.empty(bucket);
-            let was_full = empty == 0;
-            self.set(hole, Slot::EMPTY);
-            if !was_full {
-                return;
+            if self.empty(bucket) != 0 {
+                return self.set(hole, Slot::EMPTY);
             }
-            match self.beyond(bucket) {
-                Some((from, slot, back)) => {
-                    self.set(hole, slot.with_displacement(slot.displacement() - back));
-                    hole = from;
-                }
-                None => return,
-            }
+            let Some((from, slot, back)) = self.beyond(bucket) else {
+                return self.open(bucket, hole);
+            };
+            let slot = slot.unmarked();
+            let slot = slot.with_displacement(slot.displacement() - back);
+            // The mark stays where it is.
+            let marked = self.slot(hole).is_marked();
+            self.set(hole, if marked { slot.marked() } else { slot });
+            hole = from;
         }
+    }
+
+    /// Empties a slot of a full bucket that no other slot had to go past.
+    fn open(&mut self, bucket: usize, hole: usize) {
+        for place in bucket * SLOTS_A_BUCKET..(bucket + 1) * SLOTS_A_BUCKET {
+            self.set(place, self.slot(place).unmarked());
+        }
+        self.set(hole, Slot::EMPTY);
     }
 
     /// The nearest slot past a bucket whose home is this bucket or one before it.
@@ -285,6 +310,11 @@ impl Segment {
             let slot = self.slot(place);
             if slot.is_empty() {
                 continue;
+            }
+            assert!(!slot.is_marked() || self.empty(place / SLOTS_A_BUCKET) == 0);
+            if slot.displacement() > 0 {
+                let home = Self::home_of(place, slot);
+                assert!(self.is_marked(home, slot.tag()), "{slot:?} left no mark");
             }
             for back in 1..=slot.displacement() {
                 let bucket = (place / SLOTS_A_BUCKET + BUCKETS - back) % BUCKETS;

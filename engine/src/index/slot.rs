@@ -1,26 +1,29 @@
 //! A slot: one 8-byte entry of the index.
 //!
 //! ```text
-//! bit 63      50 49          44 43     38 37                      0
-//! |   tag:14   | displacement:6 | class:6 |      address:38        |
+//! bit 63      50 49          44    43    42     37 36                      0
+//! |   tag:14   | displacement:6 | mark:1 | class:6 |      address:37        |
 //! ```
 //!
 //! The displacement is how many buckets past its home bucket the slot lies, so a deletion can shift exactly those
-//! slots back that may move. The all-zero word is empty: no record lies in unit 0 of a page.
+//! slots back that may move. The all-zero word is empty: no record lies in unit 0 of a page. The mark belongs to the bucket and
+//! not to the slot: the eight of a bucket say which tags may have gone past it.
 
 use std::fmt;
 
-use crate::log::{Address, SizeClass};
+use crate::log::{ADDRESS_BITS, Address, SizeClass};
 use crate::routing::IndexHash;
 
 pub(super) const TAG_BITS: u32 = 14;
-const CLASS_SHIFT: u32 = 38;
+const CLASS_SHIFT: u32 = ADDRESS_BITS;
+pub(super) const MARK_SHIFT: u32 = 43;
 pub(super) const DISPLACEMENT_SHIFT: u32 = 44;
 const TAG_SHIFT: u32 = 50;
 /// The farthest that a slot may lie from its home bucket.
 pub(super) const DISPLACEMENT_MAX: usize = 63;
 
-const _: () = assert!(TAG_SHIFT + TAG_BITS == 64 && CLASS_SHIFT + 6 == DISPLACEMENT_SHIFT);
+const _: () = assert!(TAG_SHIFT + TAG_BITS == 64 && CLASS_SHIFT + 6 == MARK_SHIFT);
+const _: () = assert!(DISPLACEMENT_SHIFT == MARK_SHIFT + 1 && TAG_SHIFT == DISPLACEMENT_SHIFT + 6);
 
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -81,11 +84,24 @@ impl Slot {
 
     #[inline]
     pub(super) fn with_place(self, class: SizeClass, address: Address) -> Self {
-        Self(
-            self.0 >> DISPLACEMENT_SHIFT << DISPLACEMENT_SHIFT
-                | class.raw() << CLASS_SHIFT
-                | address.raw(),
-        )
+        Self(self.0 >> MARK_SHIFT << MARK_SHIFT | class.raw() << CLASS_SHIFT | address.raw())
+    }
+
+    /// True if the place carries a mark of its bucket.
+    #[inline]
+    pub(super) fn is_marked(self) -> bool {
+        self.0 >> MARK_SHIFT & 1 != 0
+    }
+
+    #[inline]
+    pub(super) fn marked(self) -> Self {
+        Self(self.0 | 1 << MARK_SHIFT)
+    }
+
+    /// The same without a mark: what belongs to the slot wherever it lies.
+    #[inline]
+    pub(super) fn unmarked(self) -> Self {
+        Self(self.0 & !(1 << MARK_SHIFT))
     }
 
     /// The size class of the record.

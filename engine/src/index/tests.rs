@@ -260,6 +260,34 @@ fn an_empty_slot_is_not_taken_for_one_of_tag_0() {
 }
 
 #[test]
+fn a_full_bucket_tells_which_tags_have_gone_past_it() {
+    let mut heap = Heap::default();
+    let mut index = Index::new(1_000, &mut heap).unwrap();
+    let hash = |tag: u64| IndexHash(tag << 8 | 5);
+    // Nine of one tag: the last lies past its home.
+    for number in 0..9 {
+        index
+            .insert(hash(3), SizeClass::for_units(9), address(number), &mut heap)
+            .unwrap();
+    }
+    assert_eq!(index.first(hash(4)), First::Nowhere);
+    // Of eight tags, one shares the mark.
+    assert_eq!(index.first(hash(3 + 8)), First::Further);
+    assert_eq!(index.first_anywhere(hash(3 + 8)), (First::Nowhere, 2));
+    index.check_invariants();
+    // The one that had gone past is pulled back, and leaves the bucket full and marked; then it opens.
+    for left in [8, 7] {
+        let First::At(position, _) = index.first(hash(3)) else {
+            panic!("{} slots are left", left + 1);
+        };
+        index.remove(hash(3), position);
+        index.check_invariants();
+        assert_eq!(index.candidates(hash(3)).count(), left);
+    }
+    assert_eq!(index.first(hash(3 + 8)), First::Nowhere);
+}
+
+#[test]
 fn hashes_that_never_part_end_growth_with_an_error() {
     let mut heap = Heap::default();
     let mut index = Index::new(10, &mut heap).unwrap();

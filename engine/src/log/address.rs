@@ -1,7 +1,7 @@
-//! Where a record lies: page number and unit within the page, in 38 bits.
+//! Where a record lies: page number and unit within the page, in 37 bits.
 //!
 //! ```text
-//! bit 37                unit_bits   0
+//! bit 36                unit_bits   0
 //! |     page number     |   unit    |     unit_bits = log2(page bytes / 16)
 //! ```
 
@@ -10,7 +10,7 @@ use std::fmt;
 use crate::constants::UNIT_BYTES;
 
 /// Bits of an address.
-pub(crate) const ADDRESS_BITS: u32 = 38;
+pub(crate) const ADDRESS_BITS: u32 = 37;
 
 /// How addresses of one engine split into page and unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ impl Address {
 
     /// The page number.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "at most 26 bits are left")]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 25 bits are left")]
     pub(crate) fn page(self, shape: PageShape) -> u32 {
         (self.0 >> shape.unit_bits) as u32
     }

@@ -8,5 +8,5 @@ mod class;
 pub(crate) mod page;
 pub(crate) mod record;
 
-pub(crate) use address::{Address, PageShape};
+pub(crate) use address::{ADDRESS_BITS, Address, PageShape};
 pub(crate) use class::SizeClass;

@@ -17,6 +17,7 @@ use std::slice;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::bytes::copy_to;
 use crate::constants::{KEY_BYTES_MAX, UNIT_BYTES, VALUE_BYTES_MAX};
 use crate::operation::Version;
 
@@ -164,7 +165,7 @@ impl<'a> RecordView<'a> {
 /// Writes a record without a checksum.
 ///
 /// # Safety
-/// `pointer` is the start of `units_for(key, value)` writable units that nothing refers to.
+/// `pointer` is the start of `units_for(key, value)` writable units, aligned to one, that nothing refers to.
 #[inline]
 pub(crate) unsafe fn write_at(
     pointer: *mut u8,
@@ -178,9 +179,9 @@ pub(crate) unsafe fn write_at(
     unsafe {
         let last = (units_for(key.len(), value.len()) - 1) as usize * UNIT_BYTES;
         ptr::write_bytes(pointer.add(last), 0, UNIT_BYTES);
-        ptr::copy_nonoverlapping(header.0.to_le_bytes().as_ptr(), pointer, UNIT_BYTES);
+        pointer.cast::<u128>().write(header.0.to_le());
         let body = pointer.add(UNIT_BYTES);
-        ptr::copy_nonoverlapping(key.as_ptr(), body, key.len());
+        copy_to(body, key);
         ptr::copy_nonoverlapping(value.as_ptr(), body.add(key.len()), value.len());
     }
 }

@@ -53,7 +53,7 @@ pub(super) enum Hint {
     None,
     /// No slot may stand for the key.
     Absent,
-    /// None in its home may, and that is full: the next bucket was asked for.
+    /// None in its home may, but some may lie past it: the next bucket was asked for.
     Further,
     /// The first slot that may, and where its record is.
     Slot(Position, Slot, Framed),
@@ -179,17 +179,22 @@ pub(super) enum Found<'a> {
 impl<E: Endpoint> Shard<E> {
     /// Finds the first slot that may stand for a request's key, and asks for what the request needs of its record; adds the
     /// buckets it looked at.
-    #[inline]
+    #[inline(always)]
     pub(super) fn look_ahead(&self, request: &Request<'_>, probes: &mut u64) -> Hint {
         *probes += 1;
         match self.index.first(request.hash) {
             First::At(position, slot) => self.ask_for(request, position, slot),
-            First::Nowhere => Hint::Absent,
+            First::Nowhere => {
+                if request.demand.kind == Kind::Put {
+                    self.index.prefetch_change(request.hash, None);
+                }
+                Hint::Absent
+            }
             First::Further => Hint::Further,
         }
     }
 
-    /// Looks once more for a request whose home was full, now that the next bucket has come. What is found holds as what the
+    /// Looks once more for a request whose home did not tell, now that the next bucket has come. What is found holds as what the
     /// first look finds does.
     #[inline]
     pub(super) fn look_further(&self, request: &Request<'_>, hint: &mut Hint, probes: &mut u64) {
@@ -209,7 +214,7 @@ impl<E: Endpoint> Shard<E> {
     #[inline(always)]
     fn ask_for(&self, request: &Request<'_>, position: Position, slot: Slot) -> Hint {
         if request.demand.kind == Kind::Delete {
-            self.index.prefetch_removal(request.hash, slot);
+            self.index.prefetch_change(request.hash, Some(slot));
         }
         let framed = self.framed_of(slot.address());
         if !framed.is_far() {
