@@ -276,11 +276,12 @@ fn load(bytes: &[u8]) -> u64 {
 /// 70 % of 80 to 128 bytes, 20 % of 129 to 256, 10 % of 257 to 1024.
 #[inline]
 fn draw_bytes(word: u64) -> usize {
-    let draw = below(word.rotate_left(32), 10);
-    // Without a branch, which nothing could predict: what a generator costs is taken from every engine alike.
-    let (least, choices) =
-        [(5, 4), (9, 8), (17, 48)][usize::from(draw > 6) + usize::from(draw > 8)];
-    grains(least, mix(word ^ 0x7369_7A65), choices)
+    let size = mix(word ^ 0x7369_7A65);
+    match below(word.rotate_left(32), 10) {
+        0..=6 => grains(5, size, 4),
+        7 | 8 => grains(9, size, 8),
+        _ => grains(17, size, 48),
+    }
 }
 
 #[inline]
