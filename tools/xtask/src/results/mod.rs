@@ -51,9 +51,10 @@ pub(crate) struct Results {
     /// The page.
     #[arg(long, value_name = "FILE", default_value = "docs/results.md")]
     out: PathBuf,
-    /// RocksDB as well: needs a C++ compiler and libclang-dev, and takes some minutes to build.
+    /// Farcore beside fjall and RocksDB as well, which keep files. RocksDB needs a C++ compiler and libclang-dev, and half an
+    /// hour of two cores to build.
     #[arg(long)]
-    rocksdb: bool,
+    file_stores: bool,
     /// With little local memory also `locked-lru`, the one other engine with a far tier; takes minutes a run.
     #[arg(long)]
     far_baseline: bool,
@@ -68,11 +69,10 @@ pub(crate) struct Results {
 impl Results {
     /// The engines, each once.
     fn engines(&self) -> Result<Vec<String>> {
-        let also = self.rocksdb.then(|| "rocksdb".to_owned());
         let mut engines: Vec<String> = Vec::new();
-        for engine in self.engines.iter().cloned().chain(also) {
-            if !engines.contains(&engine) {
-                engines.push(engine);
+        for engine in &self.engines {
+            if !engines.contains(engine) {
+                engines.push(engine.clone());
             }
         }
         if !engines.iter().any(|engine| engine == plan::OURS) {
@@ -115,14 +115,19 @@ fn measure_all(plan: &Plan) -> Result<BTreeMap<&'static str, Report>> {
 
 pub(crate) fn perform(results: &Results) -> Result<()> {
     let engines = results.engines()?;
-    let build = build_arguments(&engines);
-    let facts = Facts::here(&engines, format!("cargo {}", build.join(" ")), results.runs)?;
+    let mut built = engines.clone();
+    if results.file_stores {
+        built.extend(plan::FILE_STORES.map(str::to_owned));
+    }
+    let build = build_arguments(&built);
+    let facts = Facts::here(&built, format!("cargo {}", build.join(" ")), results.runs)?;
     let plan = plan::plan(&Wishes {
         cores: facts::cores(),
         keys_per_core: results.keys_per_core,
         runs: results.runs,
         engines,
         far_baseline: results.far_baseline,
+        file_stores: results.file_stores,
         largest: results.largest,
     })?;
     for note in &plan.notes {
@@ -174,9 +179,10 @@ mod tests {
             (engines.len(), rocksdb)
         };
         assert_eq!(with(""), (9, false));
-        assert_eq!(with("--rocksdb"), (10, true));
-        assert_eq!(with("--engines farcore,rocksdb --rocksdb"), (2, true));
+        assert_eq!(with("--engines farcore,rocksdb"), (2, true));
         assert_eq!(with("--engines farcore,moka,farcore"), (2, false));
+        let stores = plan::FILE_STORES.map(str::to_owned);
+        assert!(build_arguments(&stores).contains(&"rocksdb"));
     }
 
     #[test]

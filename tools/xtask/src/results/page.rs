@@ -199,6 +199,7 @@ mod tests {
             runs: 5,
             engines: ["farcore", "moka"].map(str::to_owned).to_vec(),
             far_baseline: false,
+            file_stores: false,
             largest: false,
         })?;
         let report = Report {
@@ -270,6 +271,7 @@ mod tests {
             runs: 1,
             engines: vec!["farcore".to_owned()],
             far_baseline: false,
+            file_stores: false,
             largest: false,
         })
         .unwrap();

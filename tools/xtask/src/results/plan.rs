@@ -11,6 +11,13 @@ use super::{BENCHMARK, FOLDER};
 pub(super) const OURS: &str = "farcore";
 /// The baseline with a far tier.
 const FAR_BASELINE: &str = "locked-lru";
+/// Engines that keep files.
+pub(super) const FILE_STORES: [&str; 2] = ["fjall", "rocksdb"];
+/// Keys of a core beside them, who take their time.
+const FILE_STORES_KEYS_PER_CORE: u64 = 200_000;
+/// Local memory of a core there, or the cache of as much, and requests of the hot mix of all cores.
+const FILE_STORES_LOCAL_MIB: u64 = 12;
+const FILE_STORES_HOT_OPS: &str = "400000";
 /// Keys of a core that the sizes of memory below are for.
 const KEYS_PER_CORE: u64 = 1_000_000;
 /// Requests in flight on a core.
@@ -52,6 +59,8 @@ pub(super) struct Wishes {
     pub(super) engines: Vec<String>,
     /// Whether the baseline runs with little local memory.
     pub(super) far_baseline: bool,
+    /// Whether the engines that keep files run.
+    pub(super) file_stores: bool,
     /// Whether an eighth of the full contest runs.
     pub(super) largest: bool,
 }
@@ -303,6 +312,42 @@ impl Planner<'_> {
         self.tell("Extreme skew", about, columns, contrast);
     }
 
+    /// Farcore beside engines that keep files, with memory for a quarter of the data.
+    fn file_stores(&mut self, cores: &[usize]) {
+        let local = size(FILE_STORES_LOCAL_MIB * cores.len() as u64, KEYS_PER_CORE, 0);
+        let far = size(FAR_MIB, KEYS_PER_CORE, 0);
+        let memory = ["--local", &local, "--far", &far];
+        let distant = [
+            "--far-latency",
+            FAR_LATENCY,
+            "--hot-ops",
+            FILE_STORES_HOT_OPS,
+        ];
+        let engines: Vec<_> = [OURS]
+            .into_iter()
+            .chain(FILE_STORES)
+            .map(str::to_owned)
+            .collect();
+        self.measure_at(
+            "file-stores",
+            cores,
+            FILE_STORES_KEYS_PER_CORE,
+            &[&memory[..], &distant].concat(),
+            WINDOW,
+            &engines,
+            self.wishes.runs,
+        );
+        let about = "200 thousand keys a core, and local memory, or a cache, of 12 MiB a core: about a quarter of the records. What is not \
+                     local is 2 us away for farcore, and in files in memory for the others.";
+        let title = "Beside stores that keep files";
+        self.tell(
+            title,
+            about,
+            columns("file-stores", &engines),
+            Contrast::Peers,
+        );
+    }
+
     /// An eighth of the full contest on two cores: keys, local memory and hot requests of a core are the same.
     fn largest(&mut self, cores: &[usize]) {
         let count = cores.len() as u64;
@@ -434,6 +479,9 @@ pub(super) fn plan(wishes: &Wishes) -> Result<Plan> {
     if two {
         planner.skew(cores);
     }
+    if wishes.file_stores {
+        planner.file_stores(cores);
+    }
     if two && wishes.largest {
         planner.largest(cores);
     }
@@ -458,6 +506,7 @@ mod tests {
             runs: 5,
             engines: ["dashmap", OURS].map(str::to_owned).to_vec(),
             far_baseline: false,
+            file_stores: false,
             largest: false,
         }
     }
@@ -505,6 +554,7 @@ mod tests {
     fn every_column_has_its_measurement() {
         let plan = plan(&Wishes {
             far_baseline: true,
+            file_stores: true,
             largest: true,
             ..wishes(&[0, 1])
         })
@@ -530,6 +580,27 @@ mod tests {
             largest.unwrap().command(),
             "target/release/farcore-bench contest --cores 0,1 --keys-per-core 12000000 --local 1GiB --far 8GiB --far-latency 2us \
              --encrypt --hot-ops 8000000 --window 64 --engines farcore --runs 1 --json target/results/largest.json"
+        );
+    }
+
+    #[test]
+    fn stores_that_keep_files_run_by_themselves() {
+        let plan = plan(&Wishes {
+            file_stores: true,
+            ..wishes(&[0, 1])
+        })
+        .unwrap();
+        let commands: Vec<String> = plan.measurements.iter().map(Measurement::command).collect();
+        let theirs: Vec<_> = commands
+            .iter()
+            .filter(|command| command.contains("rocksdb"))
+            .collect();
+        assert_eq!(
+            theirs,
+            [
+                "target/release/farcore-bench contest --cores 0,1 --keys-per-core 200000 --local 24MiB --far 1GiB --far-latency 2us \
+              --hot-ops 400000 --window 64 --engines farcore,fjall,rocksdb --runs 5 --json target/results/file-stores.json"
+            ]
         );
     }
 
