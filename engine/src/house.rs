@@ -291,8 +291,9 @@ impl House {
             }
         }
         for (word, mark) in marked.iter_mut().enumerate().take(self.words) {
-            *mark |= self.door.bell.take(word);
-            let mut left = *mark;
+            // Taken before the lanes are looked at (I2 of the bell).
+            let mut left = self.door.bell.take(word);
+            *mark |= left;
             while left != 0 {
                 let lane = word * 64 + left.trailing_zeros() as usize;
                 left &= left - 1;

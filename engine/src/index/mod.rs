@@ -13,7 +13,8 @@
 //! ```
 //!
 //! - I1: a slot lies at most 63 buckets past its home, and no bucket between home and it has an empty slot.
-//! - I2: the segment of a slot is the one that the directory names for its root and tag.
+//! - I2: the home bucket of a slot that lies past it has the mark of its tag; only a full bucket has marks.
+//! - I3: the segment of a slot is the one that the directory names for its root and tag.
 
 #![allow(unsafe_code)] // segments lie in the shard's arena
 
@@ -230,7 +231,8 @@ impl Index {
         let found = segment.having(home, Slot::pattern(tag_of(hash), 0));
         if found != 0 {
             let place = home * SLOTS_A_BUCKET + found.trailing_zeros() as usize;
-            let (position, slot) = (Position(segment.position(place)), segment.slot(place));
+            let slot = segment.slot(place).unmarked();
+            let position = Position(segment.position(place));
             if slot.is_empty() {
                 // Of tag 0, which empty slots have too.
                 return self.first_anywhere(hash).0;
@@ -277,13 +279,14 @@ impl Index {
     #[inline]
     pub(crate) fn slot(&self, position: Position) -> Slot {
         // SAFETY: a position is a place in one of the segments, which stay for good; the shard's thread alone gets here.
-        unsafe { position.0.read() }
+        unsafe { position.0.read() }.unmarked()
     }
 
     /// Points a slot at another place.
     #[inline]
     pub(crate) fn replace(&mut self, position: Position, class: SizeClass, address: Address) {
-        let slot = self.slot(position);
+        // SAFETY: as in `slot`. The mark stays.
+        let slot = unsafe { position.0.read() };
         debug_assert!(!slot.is_empty());
         // SAFETY: as in `slot`.
         unsafe { position.0.write(slot.with_place(class, address)) };
@@ -573,7 +576,7 @@ impl Iterator for Candidates<'_> {
         let place = bucket * SLOTS_A_BUCKET + within as usize;
         Some((
             Position(self.segment.position(place)),
-            self.segment.slot(place),
+            self.segment.slot(place).unmarked(),
         ))
     }
 }

@@ -16,6 +16,10 @@ use crate::log::{Address, SizeClass};
 
 /// Slots of a bucket: one cache line.
 pub(super) const SLOTS_A_BUCKET: usize = LINE_BYTES / size_of::<Slot>();
+/// The bits of a pattern that a mark stands for: the displacement, and of the tag as many as tell a bucket's slots apart.
+const MARK_BITS: u64 = SLOTS_A_BUCKET as u64 * (DISPLACEMENT_MAX as u64 + 1) - 1;
+/// Where the tag begins in a pattern.
+const TAG_IN_PATTERN: u32 = DISPLACEMENT_MAX.count_ones();
 /// Where the displacement begins in the upper half of a slot.
 #[cfg(target_arch = "x86_64")]
 const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
@@ -24,7 +28,8 @@ pub(super) const BUCKETS: usize = SEGMENT_BYTES / LINE_BYTES;
 
 /// The slots of one segment, which it alone refers to.
 ///
-/// - I1: a bucket has marks only while it is full, and one for each tag of a slot that lies past it and has it for its home.
+/// - I1: a bucket has the marks of the tags of those slots that have it for their home and lie past it, and no others: none, unless
+///   it is full.
 #[derive(Debug)]
 pub(super) struct Segment(NonNull<Slot>);
 
@@ -118,17 +123,23 @@ impl Segment {
     }
 
     /// The slots of a bucket whose upper bits are the pattern, a bit each; the empty slot's may be.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn having(&self, bucket: usize, pattern: u64) -> u32 {
+        self.having_of(bucket, u64::from(u32::MAX), pattern)
+    }
+
+    /// The same of some of the upper bits.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn having_of(&self, bucket: usize, bits: u64, pattern: u64) -> u32 {
         #[expect(clippy::cast_possible_truncation, reason = "a pattern has 20 bits")]
-        let pattern = (pattern as u32).cast_signed();
+        let (bits, pattern) = ((bits as u32).cast_signed(), (pattern as u32).cast_signed());
         let mut having = 0;
         for last in [false, true] {
             let (_, high) = self.halves(bucket, last);
             // SAFETY: SSE2 is part of the target.
             let found = unsafe {
-                let upper = _mm_srli_epi32::<HIGH_SHIFT>(high);
+                let upper = _mm_and_si128(_mm_srli_epi32::<HIGH_SHIFT>(high), _mm_set1_epi32(bits));
                 let equal = _mm_cmpeq_epi32(upper, _mm_set1_epi32(pattern));
                 _mm_movemask_ps(_mm_castsi128_ps(equal)).cast_unsigned()
             };
@@ -187,8 +198,10 @@ impl Segment {
 
     #[cfg(not(target_arch = "x86_64"))]
     #[inline]
-    pub(super) fn having(&self, bucket: usize, pattern: u64) -> u32 {
-        self.those(bucket, |slot| slot.has(pattern))
+    fn having_of(&self, bucket: usize, bits: u64, pattern: u64) -> u32 {
+        self.those(bucket, |slot| {
+            slot.0 >> DISPLACEMENT_SHIFT & bits == pattern
+        })
     }
 
     #[cfg(not(target_arch = "x86_64"))]
@@ -238,30 +251,54 @@ impl Segment {
 
     /// Empties a slot; while that opens a full bucket, pulls back a slot that had to go past it.
     pub(super) fn remove(&mut self, place: usize) {
+        let removed = self.slot(place);
+        if removed.displacement() > 0 {
+            self.unmark(Self::home_of(place, removed), removed.tag(), place);
+        }
         let mut hole = place;
         loop {
             let bucket = hole / SLOTS_A_BUCKET;
-            if self.empty(bucket) != 0 {
+            let past = if self.empty(bucket) == 0 {
+                self.beyond(bucket)
+            } else {
+                None
+            };
+            let Some((from, slot, back)) = past else {
+                // A bucket that nobody is past has no marks.
                 return self.set(hole, Slot::EMPTY);
-            }
-            let Some((from, slot, back)) = self.beyond(bucket) else {
-                return self.open(bucket, hole);
             };
             let slot = slot.unmarked();
             let slot = slot.with_displacement(slot.displacement() - back);
             // The mark stays where it is.
             let marked = self.slot(hole).is_marked();
             self.set(hole, if marked { slot.marked() } else { slot });
+            if slot.displacement() == 0 {
+                self.unmark(bucket, slot.tag(), from);
+            }
             hole = from;
         }
     }
 
-    /// Empties a slot of a full bucket that no other slot had to go past.
-    fn open(&mut self, bucket: usize, hole: usize) {
-        for place in bucket * SLOTS_A_BUCKET..(bucket + 1) * SLOTS_A_BUCKET {
-            self.set(place, self.slot(place).unmarked());
+    /// Takes back the mark of a home that the slot at a place was past, unless others are that have the same.
+    fn unmark(&mut self, home: usize, tag: u16, place: usize) {
+        let mark = Self::mark_place(home, tag);
+        for ahead in 1..=DISPLACEMENT_MAX {
+            let bucket = (home + ahead) % BUCKETS;
+            let tag = u64::from(tag) % SLOTS_A_BUCKET as u64;
+            let others = self.having_of(
+                bucket,
+                MARK_BITS,
+                Slot::pattern(0, ahead) | tag << TAG_IN_PATTERN,
+            );
+            let itself = u32::from(place / SLOTS_A_BUCKET == bucket) << (place % SLOTS_A_BUCKET);
+            if others & !itself != 0 {
+                return;
+            }
+            if self.empty(bucket) != 0 {
+                break;
+            }
         }
-        self.set(hole, Slot::EMPTY);
+        self.set(mark, self.slot(mark).unmarked());
     }
 
     /// The nearest slot past a bucket whose home is this bucket or one before it.
@@ -304,6 +341,17 @@ impl Segment {
             .count()
     }
 
+    /// True if a slot of this home lies past it whose tag has this mark.
+    #[cfg(test)]
+    fn has_past(&self, home: usize, mark: usize) -> bool {
+        (0..BUCKETS * SLOTS_A_BUCKET).any(|place| {
+            let slot = self.slot(place);
+            let past = !slot.is_empty() && slot.displacement() > 0;
+            past && Self::home_of(place, slot) == home
+                && usize::from(slot.tag()) % SLOTS_A_BUCKET == mark
+        })
+    }
+
     #[cfg(test)]
     pub(super) fn check_invariants(&self) {
         for place in 0..BUCKETS * SLOTS_A_BUCKET {
@@ -311,7 +359,12 @@ impl Segment {
             if slot.is_empty() {
                 continue;
             }
-            assert!(!slot.is_marked() || self.empty(place / SLOTS_A_BUCKET) == 0);
+            let bucket = place / SLOTS_A_BUCKET;
+            assert!(!slot.is_marked() || self.empty(bucket) == 0);
+            assert!(
+                !slot.is_marked() || self.has_past(bucket, place % SLOTS_A_BUCKET),
+                "{slot:?} carries a mark that nobody needs"
+            );
             if slot.displacement() > 0 {
                 let home = Self::home_of(place, slot);
                 assert!(self.is_marked(home, slot.tag()), "{slot:?} left no mark");
@@ -360,6 +413,9 @@ mod tests {
             for pattern in [Slot::pattern(tag, displacement), any_word >> DISPLACEMENT_SHIFT] {
                 prop_assert_eq!(segment.having(bucket, pattern), segment.those(bucket, |slot| slot.has(pattern)));
                 prop_assert_eq!(segment.empty(bucket), segment.those(bucket, Slot::is_empty));
+                let part = pattern & MARK_BITS;
+                let those = segment.those(bucket, |slot| slot.0 >> DISPLACEMENT_SHIFT & MARK_BITS == part);
+                prop_assert_eq!(segment.having_of(bucket, MARK_BITS, part), those);
                 for least in [1, displacement.max(1), DISPLACEMENT_MAX] {
                     let those = segment.those(bucket, |slot| slot.displacement() >= least);
                     prop_assert_eq!(segment.displaced(bucket, least), those);

@@ -125,6 +125,7 @@ impl fmt::Debug for Slot {
         f.debug_struct("Slot")
             .field("tag", &self.tag())
             .field("displacement", &self.displacement())
+            .field("marked", &self.is_marked())
             .field("class", &self.class())
             .field("address", &self.address())
             .finish()
@@ -166,6 +167,11 @@ mod tests {
             let shifted = slot.with_displacement(moved);
             prop_assert_eq!(parts(shifted), (tag, moved, class, address));
             let replaced = slot.with_place(new_class, new_address);
+            prop_assert!(!slot.is_marked() && slot.marked().is_marked());
+            prop_assert_eq!(parts(slot.marked()), parts(slot));
+            prop_assert_eq!(slot.marked().unmarked(), slot);
+            prop_assert_eq!(slot.marked().with_place(new_class, new_address), replaced.marked());
+            prop_assert_eq!(slot.marked().with_displacement(moved), shifted.marked());
             prop_assert_eq!(parts(replaced), (tag, displacement, new_class, new_address));
 
             for slot in [slot, replaced] {

@@ -271,11 +271,12 @@ fn a_full_bucket_tells_which_tags_have_gone_past_it() {
             .unwrap();
     }
     assert_eq!(index.first(hash(4)), First::Nowhere);
+    assert_eq!(index.first_anywhere(hash(4)), (First::Nowhere, 1));
     // Of eight tags, one shares the mark.
     assert_eq!(index.first(hash(3 + 8)), First::Further);
     assert_eq!(index.first_anywhere(hash(3 + 8)), (First::Nowhere, 2));
     index.check_invariants();
-    // The one that had gone past is pulled back, and leaves the bucket full and marked; then it opens.
+    // The one that had gone past is pulled back, which leaves the bucket full; then it opens.
     for left in [8, 7] {
         let First::At(position, _) = index.first(hash(3)) else {
             panic!("{} slots are left", left + 1);
@@ -283,8 +284,44 @@ fn a_full_bucket_tells_which_tags_have_gone_past_it() {
         index.remove(hash(3), position);
         index.check_invariants();
         assert_eq!(index.candidates(hash(3)).count(), left);
+        assert_eq!(index.first(hash(3 + 8)), First::Nowhere);
     }
-    assert_eq!(index.first(hash(3 + 8)), First::Nowhere);
+}
+
+#[test]
+fn most_absent_keys_are_known_from_their_home_bucket() {
+    const KEYS: u64 = 50_000;
+    let hasher = Hasher128::new(5);
+    let hash = |key: u64| hasher.hash(&key.to_le_bytes()).index;
+    let mut heap = Heap::default();
+    let mut index = Index::new(KEYS, &mut heap).unwrap();
+    let mut put = |index: &mut Index, key: u64| {
+        index
+            .insert(hash(key), SizeClass::for_units(9), address(key), &mut heap)
+            .unwrap();
+    };
+    // Of a thousand keys that were never put.
+    let known = |index: &Index| {
+        let absent = (0..1000).map(|key| hash(key + (1 << 40)));
+        absent
+            .filter(|&hash| index.first(hash) == First::Nowhere)
+            .count()
+    };
+    for key in 0..KEYS {
+        put(&mut index, key);
+    }
+    let fresh = known(&index);
+    // As many keys as ever, but all of them others, five times over: the oldest go, in no order.
+    for key in KEYS..6 * KEYS {
+        let old = (key - KEYS) / KEYS * KEYS + (key * 7919) % KEYS;
+        let position = index.find_address(hash(old), address(old)).unwrap();
+        index.remove(hash(old), position);
+        put(&mut index, key);
+    }
+    index.check_invariants();
+    let later = known(&index);
+    println!("{fresh} of 1000 absent keys, and {later} once all keys were replaced five times");
+    assert!(fresh >= 920 && later >= 880, "{fresh}, {later}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //!
 //! I1: whoever falls asleep looks for both kinds of news after it has said so; whoever has news looks for a sleeper after it has
 //! shown them.
+//! I2: a lane is looked at after its mark was taken: what comes later is marked again.
 
 use atomic_waker::AtomicWaker;
 
@@ -128,6 +129,27 @@ mod model {
     use super::*;
     use crate::ring::ring;
     use crate::sync::Arc;
+
+    #[test]
+    fn whoever_takes_a_mark_sees_its_news() {
+        loom::model(|| {
+            let bell = Arc::new(Bell::default());
+            let (mut producer, mut consumer) = ring(32, 8);
+            let sender = {
+                let bell = Arc::clone(&bell);
+                loom::thread::spawn(move || {
+                    assert!(producer.push(7, 8, |place| place.fill(1)));
+                    producer.publish();
+                    bell.ring(3);
+                })
+            };
+            let seen = bell.take(0) != 0 && consumer.has_news();
+            let sleeps = !seen && bell.fall_asleep(|| false);
+            sender.join().unwrap();
+            assert!(seen || bell.take(0) != 0);
+            assert!(!seen || !sleeps);
+        });
+    }
 
     #[test]
     fn news_is_seen_or_the_sleeper_is() {

@@ -134,17 +134,20 @@ impl LaneClient {
     /// A value that is too long for the ring goes into the pocket.
     #[cold]
     fn put_in_long(&mut self, slot: u16, hash: IndexHash, demand: &Demand<'_>) -> bool {
-        let value = demand.value;
+        if !self.shared.request_pocket.is_free() {
+            return false;
+        }
+        let value = demand.value.to_vec();
         let without = Demand {
             value: &[],
             ..*demand
         };
-        if !(self.shared.request_pocket.is_free() && self.push(slot, hash, &without, true)) {
-            return false;
+        let sent = self.push(slot, hash, &without, true);
+        if sent {
+            // The shard is shown both at once: nothing may fail in between.
+            self.shared.request_pocket.fill(value);
         }
-        // The shard is shown both at once.
-        self.shared.request_pocket.fill(value);
-        true
+        sent
     }
 
     #[inline]
@@ -247,7 +250,7 @@ impl LaneClient {
             count += 1;
         }
         drop(taken);
-        // ORDERING: Acquire pairs with the Release in `LaneServer::answer`.
+        // ORDERING: Acquire pairs with the Release in `LaneServer::answer_late`.
         if self.shared.overflowed.load(Ordering::Acquire) {
             // What came while the shard was closing found no room in the ring.
             while let Some((slot, waited, kept)) = self.shared.overflow.pop() {

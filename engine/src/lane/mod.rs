@@ -79,6 +79,7 @@ fn payload_max(ring_bytes: usize) -> usize {
 
 /// Bytes of a lane whose rings have this many each.
 pub(crate) fn lane_bytes(ring_bytes: usize) -> usize {
+    // A ring and its apron: the longest message with its header, in whole lines.
     let ring = ring_bytes + payload_max(ring_bytes) + LINE_BYTES;
     2 * ring + outstanding_max(ring_bytes) * client::OUTSTANDING_BYTES
 }

@@ -22,9 +22,9 @@ impl Pocket {
     }
 
     /// Called by the producer while the pocket is free.
-    pub(super) fn fill(&self, value: &[u8]) {
+    pub(super) fn fill(&self, value: Vec<u8>) {
         // SAFETY: the pocket is free, so it is the producer's.
-        unsafe { *self.value.get() = value.to_vec() };
+        unsafe { *self.value.get() = value };
         // ORDERING: pairs with the ring's publication, which comes after; Release for `is_free` of a later producer.
         self.full.store(true, Ordering::Release);
     }

@@ -121,6 +121,44 @@ proptest! {
 }
 
 #[test]
+fn the_longest_message_of_every_kind_has_room() {
+    let key = [7; KEY_BYTES_MAX];
+    for value_bytes in [inline_max(RING_BYTES), inline_max(RING_BYTES) + 1] {
+        let value = vec![9; value_bytes];
+        let (key, value) = (&key[..], &value[..]);
+        for operation in [
+            Operation::Get { key },
+            Operation::Put { key, value },
+            Operation::Delete { key },
+            Operation::CompareAndSwap {
+                key,
+                expected: 5,
+                value,
+            },
+        ] {
+            let (mut client, mut server) = lane(RING_BYTES, None);
+            assert!(client.send(1, (0, Mark::NONE), IndexHash(1), &operation.into()));
+            client.publish();
+            server.requests.glance();
+            // SAFETY: it is not released while it is used.
+            let received = unsafe { server.peek(server.requests.cursor()) }.unwrap();
+            assert_eq!(
+                format!("{:?}", received.demand),
+                format!("{:?}", Demand::from(operation))
+            );
+            assert!(server.has_room(value_bytes));
+            let answer = Answer::Value { version: 3, value };
+            server.answer(received.slot, false, &answer);
+            server.publish();
+            client.glance();
+            let mut seen = 0;
+            client.receive(|_, _, found| seen += usize::from(found == answer));
+            assert_eq!(seen, 1);
+        }
+    }
+}
+
+#[test]
 fn requests_beyond_the_table_are_refused() {
     let (mut client, _server) = lane(RING_BYTES, None);
     let operation = Operation::Get { key: b"k" };

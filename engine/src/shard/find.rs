@@ -185,7 +185,7 @@ impl<E: Endpoint> Shard<E> {
         match self.index.first(request.hash) {
             First::At(position, slot) => self.ask_for(request, position, slot),
             First::Nowhere => {
-                if request.demand.kind == Kind::Put {
+                if matches!(request.demand.kind, Kind::Put | Kind::Swap) {
                     self.index.prefetch_change(request.hash, None);
                 }
                 Hint::Absent
