@@ -16,10 +16,8 @@ use crate::log::{Address, SizeClass};
 
 /// Slots of a bucket: one cache line.
 pub(super) const SLOTS_A_BUCKET: usize = LINE_BYTES / size_of::<Slot>();
-/// The bits of a pattern that a mark stands for: the displacement, and of the tag as many as tell a bucket's slots apart.
-const MARK_BITS: u64 = SLOTS_A_BUCKET as u64 * (DISPLACEMENT_MAX as u64 + 1) - 1;
-/// Where the tag begins in a pattern.
-const TAG_IN_PATTERN: u32 = DISPLACEMENT_MAX.count_ones();
+/// The bits of a pattern by which slots share a mark: the displacement, and of the tag as many as tell a bucket's places apart.
+const MARK_BITS: u64 = Slot::pattern(SLOTS_A_BUCKET as u16 - 1, DISPLACEMENT_MAX);
 /// Where the displacement begins in the upper half of a slot.
 #[cfg(target_arch = "x86_64")]
 const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
@@ -284,12 +282,7 @@ impl Segment {
         let mark = Self::mark_place(home, tag);
         for ahead in 1..=DISPLACEMENT_MAX {
             let bucket = (home + ahead) % BUCKETS;
-            let tag = u64::from(tag) % SLOTS_A_BUCKET as u64;
-            let others = self.having_of(
-                bucket,
-                MARK_BITS,
-                Slot::pattern(0, ahead) | tag << TAG_IN_PATTERN,
-            );
+            let others = self.having_of(bucket, MARK_BITS, Slot::pattern(tag, ahead) & MARK_BITS);
             let itself = u32::from(place / SLOTS_A_BUCKET == bucket) << (place % SLOTS_A_BUCKET);
             if others & !itself != 0 {
                 return;

@@ -46,8 +46,8 @@ impl Slot {
 
     /// What a slot's upper bits must be for it to hold a tag at a displacement.
     #[inline]
-    pub(super) fn pattern(tag: u16, displacement: usize) -> u64 {
-        u64::from(tag) << (TAG_SHIFT - DISPLACEMENT_SHIFT) | displacement as u64
+    pub(super) const fn pattern(tag: u16, displacement: usize) -> u64 {
+        (tag as u64) << (TAG_SHIFT - DISPLACEMENT_SHIFT) | displacement as u64
     }
 
     /// True if the upper bits are those of a pattern, as those of the empty slot may be.

@@ -1,0 +1,117 @@
+use super::*;
+
+fn wishes(cores: &[usize]) -> Wishes {
+    Wishes {
+        cores: cores.to_vec(),
+        keys_per_core: KEYS_PER_CORE,
+        runs: 5,
+        engines: ["dashmap", OURS].map(str::to_owned).to_vec(),
+        far_baseline: false,
+        file_stores: false,
+        largest: false,
+    }
+}
+
+#[test]
+fn two_cores_run_everything() {
+    let plan = plan(&wishes(&[2, 5, 7])).unwrap();
+    let commands: Vec<String> = plan.measurements.iter().map(Measurement::command).collect();
+    assert_eq!(
+        commands[0],
+        "target/release/farcore-bench contest --cores 2,5 --keys-per-core 1000000 --local 2GiB --far 256MiB --window 64 \
+         --engines dashmap,farcore --runs 5 --json target/results/two-cores.json"
+    );
+    assert!(commands[1].contains("--cores 2 ") && commands[2].contains("--far-latency 2us"));
+    assert!(
+        commands[2].contains("--local 100MiB --far 1GiB"),
+        "{}",
+        commands[2]
+    );
+    assert_eq!((commands.len(), plan.sections.len()), (12, 9));
+    assert!(plan.notes.is_empty());
+    assert_eq!(plan.sections[0].columns[0].engine, OURS);
+}
+
+#[test]
+fn one_core_leaves_out_what_needs_two() {
+    let plan = plan(&wishes(&[3])).unwrap();
+    assert!(
+        plan.measurements
+            .iter()
+            .all(|run| run.command().contains(" --cores 3 "))
+    );
+    assert!(
+        plan.sections
+            .iter()
+            .all(|section| !section.title.contains("wo cores"))
+    );
+    assert_eq!((plan.measurements.len(), plan.sections.len()), (7, 5));
+    assert_eq!(plan.notes.len(), 1);
+    assert!(plan.measurements[1].command().contains("--local 50MiB"));
+    assert!(super::plan(&wishes(&[])).is_err());
+}
+
+#[test]
+fn every_column_has_its_measurement() {
+    let plan = plan(&Wishes {
+        far_baseline: true,
+        file_stores: true,
+        largest: true,
+        ..wishes(&[0, 1])
+    })
+    .unwrap();
+    let columns = plan.sections.iter().flat_map(|section| &section.columns);
+    for column in columns {
+        let known = plan.measurements.iter().any(|run| {
+            run.name == column.measurement && run.arguments.join(" ").contains(&column.engine)
+        });
+        assert!(known, "{column:?}");
+    }
+}
+
+#[test]
+fn the_largest_run_is_of_its_own_size() {
+    let plan = plan(&Wishes {
+        largest: true,
+        ..wishes(&[0, 1])
+    })
+    .unwrap();
+    let largest = plan.measurements.iter().find(|run| run.name == "largest");
+    assert_eq!(
+        largest.unwrap().command(),
+        "target/release/farcore-bench contest --cores 0,1 --keys-per-core 12000000 --local 1GiB --far 8GiB --far-latency 2us \
+         --encrypt --hot-ops 8000000 --window 64 --engines farcore --runs 1 --json target/results/largest.json"
+    );
+}
+
+#[test]
+fn stores_that_keep_files_run_by_themselves() {
+    let plan = plan(&Wishes {
+        file_stores: true,
+        ..wishes(&[0, 1])
+    })
+    .unwrap();
+    let commands: Vec<String> = plan.measurements.iter().map(Measurement::command).collect();
+    let theirs: Vec<_> = commands
+        .iter()
+        .filter(|command| command.contains("rocksdb"))
+        .collect();
+    assert_eq!(
+        theirs,
+        [
+            "target/release/farcore-bench contest --cores 0,1 --keys-per-core 200000 --local 24MiB --far 1GiB --far-latency 2us \
+          --hot-ops 400000 --window 64 --engines farcore,fjall,rocksdb --runs 5 --json target/results/file-stores.json"
+        ]
+    );
+}
+
+#[test]
+fn memory_grows_with_the_keys() {
+    assert_eq!(
+        all_local(2 * KEYS_PER_CORE),
+        ("4GiB".into(), "512MiB".into())
+    );
+    assert_eq!(all_local(10), ("512MiB".into(), "256MiB".into()));
+    assert_eq!(size(100, KEYS_PER_CORE / 2, 32), "50MiB");
+    assert_eq!(size(100, 10, 32), "32MiB");
+}
