@@ -16,8 +16,12 @@ use crate::log::{Address, SizeClass};
 
 /// Slots of a bucket: one cache line.
 pub(super) const SLOTS_A_BUCKET: usize = LINE_BYTES / size_of::<Slot>();
-/// The bits of a pattern by which slots share a mark: the displacement, and of the tag as many as tell a bucket's places apart.
-const MARK_BITS: u64 = Slot::pattern(SLOTS_A_BUCKET as u16 - 1, DISPLACEMENT_MAX);
+/// The bits of a tag that name a mark: as many as tell a bucket's places apart.
+const MARK_OF_TAG: u16 = 7;
+/// The bits of a pattern by which slots share a mark.
+const MARK_BITS: u64 = Slot::pattern(MARK_OF_TAG, DISPLACEMENT_MAX);
+
+const _: () = assert!(MARK_OF_TAG as usize + 1 == SLOTS_A_BUCKET);
 /// Where the displacement begins in the upper half of a slot.
 #[cfg(target_arch = "x86_64")]
 const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
@@ -83,7 +87,7 @@ impl Segment {
     /// Which place of a bucket has the mark for a tag.
     #[inline]
     fn mark_place(bucket: usize, tag: u16) -> usize {
-        bucket * SLOTS_A_BUCKET + usize::from(tag) % SLOTS_A_BUCKET
+        bucket * SLOTS_A_BUCKET + usize::from(tag & MARK_OF_TAG)
     }
 
     /// True if a slot of this tag may lie past its home bucket, which is full then.
@@ -341,7 +345,7 @@ impl Segment {
             let slot = self.slot(place);
             let past = !slot.is_empty() && slot.displacement() > 0;
             past && Self::home_of(place, slot) == home
-                && usize::from(slot.tag()) % SLOTS_A_BUCKET == mark
+                && usize::from(slot.tag() & MARK_OF_TAG) == mark
         })
     }
 
