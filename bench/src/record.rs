@@ -8,8 +8,8 @@
 //! A nonce with bit 63 clear names a [`Generation`]; with bit 63 set it is drawn by the hot mix, which also fixes
 //! the length. Cost: one xor for each eight bytes, which the compiler vectorises.
 //!
-//! Nothing predicts the length of a value, and a branch that is guessed wrong costs as much as a hundred bytes: lengths up to
-//! [`SHORT`] and up to [`MIDDLE`] cost the same each, whatever they are.
+//! Nothing predicts the length of a value, and a branch that is guessed wrong costs as much as a hundred bytes: what is done
+//! for the usual lengths is the same for each.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +23,8 @@ pub const VALUE_BYTES_MEAN: u64 = 178;
 pub const VALUE_GRAIN_BYTES: usize = 16;
 
 const GRAINS_MAX: usize = VALUE_BYTES_MAX / VALUE_GRAIN_BYTES;
-/// Grains of most values.
-const SHORT: usize = 8;
-/// Grains of most others.
-const MIDDLE: usize = 16;
+/// Grains of nine values in ten, at most.
+const USUAL: usize = 16;
 const HOT_BIT: u64 = 1 << 63;
 
 /// A piece of a value as two words.
@@ -219,14 +217,10 @@ impl Generator {
         let grains = shape.bytes.div_ceil(VALUE_GRAIN_BYTES);
         let (places, _) = value.as_chunks_mut();
         // Where fewer are asked for, the room behind them is written for nothing.
-        let (short, rest) = places.split_at_mut(SHORT);
-        write_grains(short, &TABLE, stream);
-        if grains > SHORT {
-            let (middle, long) = rest.split_at_mut(MIDDLE - SHORT);
-            write_grains(middle, &TABLE[SHORT..], stream);
-            if grains > MIDDLE {
-                write_grains(&mut long[..grains - MIDDLE], &TABLE[MIDDLE..], stream);
-            }
+        let (usual, rest) = places.split_at_mut(USUAL);
+        write_grains(usual, &TABLE, stream);
+        if grains > USUAL {
+            write_grains(&mut rest[..grains - USUAL], &TABLE[USUAL..], stream);
         }
         value[..8].copy_from_slice(&shape.nonce.to_le_bytes());
         &value[..shape.bytes]
@@ -247,13 +241,10 @@ impl Generator {
         let [nonce, second] = words_of(first);
         let differing = match grains.len() {
             1 => 0,
-            2..=SHORT => differing(grains, SHORT, stream),
-            0..=MIDDLE => differing(grains, MIDDLE, stream),
+            2..=USUAL => differing(grains, USUAL, stream),
             count => differing(grains, count, stream),
         };
-        rest.is_empty()
-            && nonce == shape.nonce
-            && (second ^ TABLE[0][1] ^ stream) | differing == 0
+        rest.is_empty() && nonce == shape.nonce && (second ^ TABLE[0][1] ^ stream) | differing == 0
     }
 
     /// Whether a value is intact and was written to this key by the hot mix, by whichever thread.
@@ -333,12 +324,15 @@ fn load(bytes: &[u8]) -> u64 {
 /// 70 % of 80 to 128 bytes, 20 % of 129 to 256, 10 % of 257 to 1024.
 #[inline]
 fn draw_bytes(word: u64) -> usize {
-    let size = mix(word ^ 0x7369_7A65);
-    match below(word.rotate_left(32), 10) {
-        0..=6 => grains(5, size, 4),
-        7 | 8 => grains(9, size, 8),
-        _ => grains(17, size, 48),
-    }
+    /// Least grains and how many choices, by tenth.
+    const SIZES: [(u64, u64); 10] = {
+        let (short, middle, long) = ((5, 4), (9, 8), (17, 48));
+        [
+            short, short, short, short, short, short, short, middle, middle, long,
+        ]
+    };
+    let (least, choices) = SIZES[below(word.rotate_left(32), 10) as usize];
+    grains(least, mix(word ^ 0x7369_7A65), choices)
 }
 
 #[inline]
