@@ -88,6 +88,8 @@ pub(crate) struct Index {
     group_of: Vec<u32>,
     groups: Vec<Group>,
     directory: Vec<u32>,
+    /// The segments that the directory names, in its order: one load less for those who only look.
+    named: Vec<Segment>,
     roots: u32,
     /// Cells a root: `12 << depth`.
     cells: usize,
@@ -124,7 +126,8 @@ impl Index {
             segments: Vec::new(),
             group_of: Vec::new(),
             groups: Vec::new(),
-            directory: vec![0; roots as usize * CELLS],
+            directory: Vec::new(),
+            named: Vec::new(),
             roots,
             cells: CELLS,
             keys: 0,
@@ -137,6 +140,9 @@ impl Index {
                 0,
                 0,
             ];
+            let first = segments[0];
+            index.directory.extend([first; CELLS]);
+            index.named.extend([index.segments[first as usize]; CELLS]);
             index.groups.push(Group {
                 root,
                 depth: 0,
@@ -169,26 +175,32 @@ impl Index {
         let cells = self.cells >> group.depth;
         let first = group.root as usize * self.cells + group.prefix as usize * cells;
         for cell in 0..cells {
-            self.directory[first + cell] = group.segments[cell * group.count / cells];
+            let number = group.segments[cell * group.count / cells];
+            self.directory[first + cell] = number;
+            self.named[first + cell] = self.segments[number as usize];
         }
     }
 
+    /// Where the directory names the segment of a hash.
     #[inline]
-    fn segment_of(&self, hash: IndexHash) -> u32 {
+    fn place_of(&self, hash: IndexHash) -> usize {
         let root = ((hash.0 >> 32) * u64::from(self.roots)) >> 32;
         let cell = (usize::from(tag_of(hash)) * self.cells) >> TAG_BITS;
-        let place = root as usize * self.cells + cell;
-        debug_assert!(place < self.directory.len());
-        // SAFETY: the directory has `cells` cells for each of the roots, and the tag's share of them is less than all.
-        unsafe { *self.directory.get_unchecked(place) }
+        root as usize * self.cells + cell
     }
 
-    /// A segment that the directory names.
+    /// The number of the segment of a hash.
     #[inline]
-    fn segment(&self, number: u32) -> &Segment {
-        debug_assert!((number as usize) < self.segments.len());
-        // SAFETY: it names segments that were added, and none is ever taken away.
-        unsafe { self.segments.get_unchecked(number as usize) }
+    fn number_of(&self, hash: IndexHash) -> usize {
+        self.directory[self.place_of(hash)] as usize
+    }
+
+    #[inline]
+    fn segment_of(&self, hash: IndexHash) -> &Segment {
+        let place = self.place_of(hash);
+        debug_assert!(place < self.named.len());
+        // SAFETY: there are `cells` cells for each of the roots, and the tag's share of them is less than all.
+        unsafe { self.named.get_unchecked(place) }
     }
 
     #[inline]
@@ -204,7 +216,7 @@ impl Index {
     /// Asks for the home bucket of a hash before it is needed.
     #[inline]
     pub(crate) fn prefetch(&self, hash: IndexHash) {
-        let segment = self.segment(self.segment_of(hash));
+        let segment = self.segment_of(hash);
         farcore_rdma::prefetch(segment.bucket_pointer(Self::home_of(hash)));
     }
 
@@ -212,7 +224,7 @@ impl Index {
     #[inline]
     pub(crate) fn candidates(&self, hash: IndexHash) -> Candidates<'_> {
         let mut candidates = Candidates {
-            segment: self.segment(self.segment_of(hash)),
+            segment: self.segment_of(hash),
             home: Self::home_of(hash),
             displacement: 0,
             tag: tag_of(hash),
@@ -226,7 +238,7 @@ impl Index {
     /// Looks for the first slot that may stand for a hash in its home bucket, and asks for the next if it may be there.
     #[inline]
     pub(crate) fn first(&self, hash: IndexHash) -> First {
-        let segment = self.segment(self.segment_of(hash));
+        let segment = self.segment_of(hash);
         let home = Self::home_of(hash);
         let found = segment.having(home, Slot::pattern(tag_of(hash), 0));
         if found != 0 {
@@ -261,7 +273,7 @@ impl Index {
     /// True if no other slot of its bucket may stand for the same hash. Cost: a cache line that has been looked at.
     #[inline]
     pub(crate) fn is_alone(&self, hash: IndexHash, slot: Slot) -> bool {
-        let segment = self.segment(self.segment_of(hash));
+        let segment = self.segment_of(hash);
         let bucket = (Self::home_of(hash) + slot.displacement()) % BUCKETS;
         let pattern = Slot::pattern(tag_of(hash), slot.displacement());
         segment.having(bucket, pattern).is_power_of_two()
@@ -305,7 +317,7 @@ impl Index {
     ) -> Result<(), NoSegment> {
         let (tag, home) = (tag_of(hash), Self::home_of(hash));
         loop {
-            let number = self.segment_of(hash) as usize;
+            let number = self.number_of(hash);
             let group = self.group_of[number] as usize;
             let crowded = {
                 let group = &self.groups[group];
@@ -315,7 +327,7 @@ impl Index {
             if crowded && self.grow(group, source).is_ok() {
                 continue;
             }
-            let number = self.segment_of(hash) as usize;
+            let number = self.number_of(hash);
             if self.segments[number].insert(home, tag, class, address) {
                 self.groups[group].keys += 1;
                 self.keys += 1;
@@ -327,7 +339,7 @@ impl Index {
 
     /// True if no memory could make room for another slot of this hash.
     pub(crate) fn is_at_its_limit(&self, hash: IndexHash) -> bool {
-        let group = &self.groups[self.group_of[self.segment_of(hash) as usize] as usize];
+        let group = &self.groups[self.group_of[self.number_of(hash)] as usize];
         group.count == 4 && group.depth == DEPTH_MAX
     }
 
@@ -337,12 +349,12 @@ impl Index {
     pub(crate) fn prefetch_change(&self, hash: IndexHash, slot: Option<Slot>) {
         let displacement = slot.map_or(0, Slot::displacement);
         let bucket = (Self::home_of(hash) + displacement) % BUCKETS;
-        farcore_rdma::prefetch(self.segment(self.segment_of(hash)).past(bucket));
+        farcore_rdma::prefetch(self.segment_of(hash).past(bucket));
     }
 
     /// Removes a slot of a hash and shifts back those that may move.
     pub(crate) fn remove(&mut self, hash: IndexHash, position: Position) {
-        let number = self.segment_of(hash) as usize;
+        let number = self.number_of(hash);
         let segment = &mut self.segments[number];
         segment.remove(segment.place_at(position.0));
         self.groups[self.group_of[number] as usize].keys -= 1;
@@ -445,11 +457,11 @@ impl Index {
     }
 
     fn double_directory(&mut self) {
-        self.directory = self
-            .directory
-            .iter()
-            .flat_map(|&segment| [segment; 2])
-            .collect();
+        fn twice<T: Copy>(cells: &[T]) -> Vec<T> {
+            cells.iter().flat_map(|&cell| [cell; 2]).collect()
+        }
+        self.directory = twice(&self.directory);
+        self.named = twice(&self.named);
         self.cells *= 2;
     }
 
@@ -461,7 +473,7 @@ impl Index {
     /// Bytes that the index takes: segments, directory and tables.
     pub(crate) fn bytes(&self) -> usize {
         self.segments.len() * (SEGMENT_BYTES + size_of::<Segment>() + size_of::<u32>())
-            + self.directory.len() * size_of::<u32>()
+            + self.directory.len() * (size_of::<u32>() + size_of::<Segment>())
             + self.groups.len() * size_of::<Group>()
     }
 
@@ -512,10 +524,9 @@ impl Index {
                 {
                     group_keys += 1;
                     let cell = (usize::from(slot.tag()) * self.cells) >> TAG_BITS;
-                    assert_eq!(
-                        self.directory[group.root as usize * self.cells + cell],
-                        number
-                    );
+                    let place = group.root as usize * self.cells + cell;
+                    assert_eq!(self.directory[place], number);
+                    assert_eq!(self.named[place], *segment);
                 }
             }
             assert_eq!(group.keys, group_keys);

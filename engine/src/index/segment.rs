@@ -32,7 +32,7 @@ pub(super) const BUCKETS: usize = SEGMENT_BYTES / LINE_BYTES;
 ///
 /// - I1: a bucket has the marks of the tags of those slots that have it for their home and lie past it, and no others: none, unless
 ///   it is full.
-#[derive(Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment(NonNull<Slot>);
 
 impl Segment {
