@@ -35,7 +35,7 @@ pub(crate) use self::slot::Slot;
 const SLOTS: usize = BUCKETS * SLOTS_A_BUCKET;
 /// Keys a segment is meant for when the index is sized for its keys.
 const KEYS_A_SEGMENT: u64 = SLOTS as u64 * 82 / 100;
-/// Keys in a group's segment, on average, at which the group grows.
+/// Keys in a segment at which its group grows.
 const GROWS_AT: usize = SLOTS * 90 / 100;
 /// Directory cells of a group with a whole root to itself.
 const CELLS: usize = 12;
@@ -77,13 +77,19 @@ struct Group {
     prefix: u32,
     segments: [u32; 4],
     count: usize,
-    keys: usize,
 }
+
+/// What the tables hold of a segment.
+const ENTRY_BYTES: usize = size_of::<Segment>() + size_of::<usize>() + size_of::<u32>();
+/// What the directory holds of a cell.
+const CELL_BYTES: usize = size_of::<u32>() + size_of::<Segment>();
 
 /// From hash to candidates for a record.
 #[derive(Debug)]
 pub(crate) struct Index {
     segments: Vec<Segment>,
+    /// The keys in each segment.
+    keys_in: Vec<usize>,
     /// The group of each segment.
     group_of: Vec<u32>,
     groups: Vec<Group>,
@@ -106,7 +112,8 @@ impl Index {
     /// Bytes beside the segments that an index may need which takes at most half of the local memory.
     pub(crate) fn table_bytes_for(local_bytes: u64) -> u64 {
         let segments = local_bytes / 2 / SEGMENT_BYTES as u64;
-        segments * (size_of::<Segment>() + 2 * size_of::<u32>() + size_of::<Group>()) as u64
+        // A group has two segments at least; its cells are twelve, or twice as many where another root is deeper.
+        segments * (ENTRY_BYTES + CELLS * CELL_BYTES + size_of::<Group>() / 2) as u64
     }
 
     fn roots_for(keys: u64) -> u64 {
@@ -124,6 +131,7 @@ impl Index {
         let roots = u32::try_from(Self::roots_for(keys_expected)).map_err(|_| NoSegment)?;
         let mut index = Self {
             segments: Vec::new(),
+            keys_in: Vec::new(),
             group_of: Vec::new(),
             groups: Vec::new(),
             directory: Vec::new(),
@@ -149,7 +157,6 @@ impl Index {
                 prefix: 0,
                 segments,
                 count: 2,
-                keys: 0,
             });
             index.publish(root as usize);
         }
@@ -165,6 +172,7 @@ impl Index {
         let memory = source.allocate().ok_or(NoSegment)?;
         // SAFETY: the source promises the memory for good, and to nobody else.
         self.segments.push(unsafe { Segment::new(memory) });
+        self.keys_in.push(0);
         self.group_of.push(group);
         Ok(number)
     }
@@ -317,23 +325,19 @@ impl Index {
     ) -> Result<(), NoSegment> {
         let (tag, home) = (tag_of(hash), Self::home_of(hash));
         loop {
-            let number = self.number_of(hash);
-            let group = self.group_of[number] as usize;
-            let crowded = {
-                let group = &self.groups[group];
-                group.keys >= GROWS_AT * group.count
-            };
+            let place = self.place_of(hash);
+            let number = self.directory[place] as usize;
+            let crowded = self.keys_in[number] >= GROWS_AT;
             // A crowded group grows when it can; a place within reach will do when it cannot.
-            if crowded && self.grow(group, source).is_ok() {
+            if crowded && self.grow(number, source).is_ok() {
                 continue;
             }
-            let number = self.number_of(hash);
-            if self.segments[number].insert(home, tag, class, address) {
-                self.groups[group].keys += 1;
+            if self.named[place].insert(home, tag, class, address) {
+                self.keys_in[number] += 1;
                 self.keys += 1;
                 return Ok(());
             }
-            self.grow(group, source)?;
+            self.grow(number, source)?;
         }
     }
 
@@ -354,21 +358,22 @@ impl Index {
 
     /// Removes a slot of a hash and shifts back those that may move.
     pub(crate) fn remove(&mut self, hash: IndexHash, position: Position) {
-        let number = self.number_of(hash);
-        let segment = &mut self.segments[number];
+        let place = self.place_of(hash);
+        let segment = &mut self.named[place];
         segment.remove(segment.place_at(position.0));
-        self.groups[self.group_of[number] as usize].keys -= 1;
+        self.keys_in[self.directory[place] as usize] -= 1;
         self.keys -= 1;
     }
 
-    /// One step of growth of a group.
+    /// One step of growth of the group of a segment.
     #[cold]
-    fn grow(&mut self, id: usize, source: &mut impl SegmentSource) -> Result<(), NoSegment> {
+    fn grow(&mut self, number: usize, source: &mut impl SegmentSource) -> Result<(), NoSegment> {
+        let group = self.group_of[number];
+        let id = group as usize;
         if self.groups[id].count == 4 {
             return self.split(id);
         }
-        let number = u32::try_from(id).map_err(|_| NoSegment)?;
-        let added = self.add_segment(number, source)?;
+        let added = self.add_segment(group, source)?;
         let group = &mut self.groups[id];
         group.segments[group.count] = added;
         group.count += 1;
@@ -404,6 +409,7 @@ impl Index {
             );
             if let Some(place) = place {
                 from.remove(place);
+                self.keys_in[number as usize] -= 1;
             }
             let to = &mut self.segments[target as usize];
             let placed = to.insert(home, slot.tag(), slot.class(), slot.address());
@@ -411,6 +417,7 @@ impl Index {
                 placed,
                 "a slot found no place in a segment that grew emptier"
             );
+            self.keys_in[target as usize] += 1;
         }
     }
 
@@ -428,11 +435,6 @@ impl Index {
             [group.segments[0], group.segments[1]],
             [group.segments[2], group.segments[3]],
         ];
-        let counts = halves.map(|half| {
-            half.iter()
-                .map(|&s| self.segments[s as usize].count())
-                .sum()
-        });
         for (side, half) in halves.iter().enumerate() {
             let made = Group {
                 root: group.root,
@@ -440,7 +442,6 @@ impl Index {
                 prefix: group.prefix * 2 + u32::from(side == 1),
                 segments: [half[0], half[1], 0, 0],
                 count: 2,
-                keys: counts[side],
             };
             if side == 0 {
                 self.groups[id] = made;
@@ -472,8 +473,8 @@ impl Index {
 
     /// Bytes that the index takes: segments, directory and tables.
     pub(crate) fn bytes(&self) -> usize {
-        self.segments.len() * (SEGMENT_BYTES + size_of::<Segment>() + size_of::<u32>())
-            + self.directory.len() * (size_of::<u32>() + size_of::<Segment>())
+        self.segments.len() * (SEGMENT_BYTES + ENTRY_BYTES)
+            + self.directory.len() * CELL_BYTES
             + self.groups.len() * size_of::<Group>()
     }
 
@@ -513,24 +514,22 @@ impl Index {
     fn check_invariants(&self) {
         let mut keys = 0;
         for (id, group) in self.groups.iter().enumerate() {
-            let mut group_keys = 0;
             for &number in &group.segments[..group.count] {
                 assert_eq!(self.group_of[number as usize] as usize, id);
                 let segment = &self.segments[number as usize];
                 segment.check_invariants();
+                assert_eq!(self.keys_in[number as usize], segment.count());
+                keys += segment.count();
                 for slot in (0..SLOTS)
                     .map(|place| segment.slot(place))
                     .filter(|slot| !slot.is_empty())
                 {
-                    group_keys += 1;
                     let cell = (usize::from(slot.tag()) * self.cells) >> TAG_BITS;
                     let place = group.root as usize * self.cells + cell;
                     assert_eq!(self.directory[place], number);
                     assert_eq!(self.named[place], *segment);
                 }
             }
-            assert_eq!(group.keys, group_keys);
-            keys += group_keys;
         }
         assert_eq!(self.keys, keys);
     }

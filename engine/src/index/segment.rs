@@ -332,6 +332,7 @@ impl Segment {
     }
 
     /// Slots in use.
+    #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         (0..BUCKETS * SLOTS_A_BUCKET)
             .filter(|&place| !self.slot(place).is_empty())
