@@ -8,8 +8,11 @@
 //! memory grows by half and by a third, never by doubling, and one step touches four segments at most.
 //!
 //! ```text
-//! root = hash bits 63..32 x roots >> 32      cell = tag x (12 << depth) >> 14
-//! directory[root x (12 << depth) + cell] = segment          12 is divisible by 2, 3 and 4
+//! root = hash bits 63..32 x roots >> 32      cell = tag x cells >> 14
+//! directory[root x cells + cell] = segment
+//!
+//! cells: 2 while no group has grown, which keeps the directory in the first cache; then 12 << depth, for 12 is divisible by
+//! 2, 3 and 4
 //! ```
 //!
 //! - I1: a slot lies at most 63 buckets past its home, and no bucket between home and it has an empty slot.
@@ -21,6 +24,7 @@
 mod segment;
 mod slot;
 
+use std::iter;
 use std::ptr::NonNull;
 
 use self::segment::{BUCKETS, SLOTS_A_BUCKET, Segment};
@@ -37,7 +41,9 @@ const SLOTS: usize = BUCKETS * SLOTS_A_BUCKET;
 const KEYS_A_SEGMENT: u64 = SLOTS as u64 * 82 / 100;
 /// Keys in a segment at which its group grows.
 const GROWS_AT: usize = SLOTS * 90 / 100;
-/// Directory cells of a group with a whole root to itself.
+/// Directory cells of a root while every group has its first two segments.
+const CELLS_AT_FIRST: usize = 2;
+/// Directory cells of a group with a whole root to itself, from the first growth on.
 const CELLS: usize = 12;
 /// Times that a group can be split.
 const DEPTH_MAX: u32 = 8;
@@ -97,7 +103,7 @@ pub(crate) struct Index {
     /// The segments that the directory names, in its order: one load less for those who only look.
     named: Vec<Segment>,
     roots: u32,
-    /// Cells a root: `12 << depth`.
+    /// Cells a root: [`CELLS_AT_FIRST`], or [`CELLS`] `<< depth` of the deepest group.
     cells: usize,
     keys: usize,
     growth_steps: u64,
@@ -137,7 +143,7 @@ impl Index {
             directory: Vec::new(),
             named: Vec::new(),
             roots,
-            cells: CELLS,
+            cells: CELLS_AT_FIRST,
             keys: 0,
             growth_steps: 0,
         };
@@ -149,8 +155,10 @@ impl Index {
                 0,
             ];
             let first = segments[0];
-            index.directory.extend([first; CELLS]);
-            index.named.extend([index.segments[first as usize]; CELLS]);
+            index.directory.extend([first; CELLS_AT_FIRST]);
+            index
+                .named
+                .extend([index.segments[first as usize]; CELLS_AT_FIRST]);
             index.groups.push(Group {
                 root,
                 depth: 0,
@@ -374,6 +382,9 @@ impl Index {
             return self.split(id);
         }
         let added = self.add_segment(group, source)?;
+        if self.cells < CELLS {
+            self.widen(CELLS / CELLS_AT_FIRST);
+        }
         let group = &mut self.groups[id];
         group.segments[group.count] = added;
         group.count += 1;
@@ -428,7 +439,7 @@ impl Index {
             return Err(NoSegment);
         }
         if CELLS << group.depth == self.cells {
-            self.double_directory();
+            self.widen(2);
         }
         let right = u32::try_from(self.groups.len()).map_err(|_| NoSegment)?;
         let halves = [
@@ -457,13 +468,15 @@ impl Index {
         Ok(())
     }
 
-    fn double_directory(&mut self) {
-        fn twice<T: Copy>(cells: &[T]) -> Vec<T> {
-            cells.iter().flat_map(|&cell| [cell; 2]).collect()
+    /// Gives each root so many times as many cells.
+    fn widen(&mut self, times: usize) {
+        fn repeated<T: Copy>(cells: &[T], times: usize) -> Vec<T> {
+            let each = cells.iter().map(|&cell| iter::repeat_n(cell, times));
+            each.flatten().collect()
         }
-        self.directory = twice(&self.directory);
-        self.named = twice(&self.named);
-        self.cells *= 2;
+        self.directory = repeated(&self.directory, times);
+        self.named = repeated(&self.named, times);
+        self.cells *= times;
     }
 
     /// Keys in the index.
