@@ -7,7 +7,7 @@
 //!   [`child`] each run in its own process · [`compare`] all engines
 //! - who answers: [`store`] the traits · [`engines`] the engines
 //! - what is shown: [`report`] · [`table`] · [`plot`] · [`progress`] · [`resident`] measured memory · [`machine`] ·
-//!   [`watch`] the running engine's figures · [`events`] of the processor
+//!   [`watch`] the running engine's figures · [`events`] of the processor · [`line_trip`] between its cores
 
 pub mod block_on;
 pub mod child;
@@ -16,6 +16,7 @@ pub mod compare;
 pub mod desk;
 pub mod engines;
 pub mod events;
+pub mod line_trip;
 pub mod load;
 pub mod machine;
 pub mod phase;

@@ -323,6 +323,7 @@ fn load(bytes: &[u8]) -> u64 {
 
 /// 70 % of 80 to 128 bytes, 20 % of 129 to 256, 10 % of 257 to 1024.
 #[inline]
+#[expect(clippy::cast_possible_truncation, reason = "a tenth is below ten")]
 fn draw_bytes(word: u64) -> usize {
     /// Least grains and how many choices, by tenth.
     const SIZES: [(u64, u64); 10] = {

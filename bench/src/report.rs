@@ -27,6 +27,9 @@ pub struct RunReport {
     pub trace: Option<Summary>,
     /// In the order they ran.
     pub phases: Vec<PhaseReport>,
+    /// Nanoseconds that a cache line took from the first core to the second and back, just before the run; 0 where there are no two.
+    #[serde(default)]
+    pub line_trip_ns: u64,
     /// Opening the engine, pre-faulting included.
     pub startup_seconds: f64,
     /// Sum of the phases.
@@ -165,6 +168,7 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
         trace: first.trace.clone(),
         hot_keys: first.hot_keys.clone(),
         phases: phases.collect(),
+        line_trip_ns: count(&|run| run.line_trip_ns),
         startup_seconds: number(&|run| run.startup_seconds),
         total_seconds: number(&|run| run.total_seconds),
         wrong_values: runs.iter().map(|run| run.wrong_values).sum(),
@@ -246,6 +250,7 @@ mod tests {
                 "far_write_bytes",
                 "far_writes",
                 "index_bytes_per_key",
+                "line_trip_ns",
                 "local_bytes_cap",
                 "local_bytes_peak",
                 "phases",

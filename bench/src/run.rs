@@ -14,6 +14,7 @@ use tracing::{info, info_span, warn};
 use crate::engines::peers;
 use crate::engines::{Dashmap, DirectStore, Farcore, LockedLru, Sharded};
 use crate::events::EventsPerOp;
+use crate::line_trip::line_trip_ns;
 use crate::phase::Phase;
 use crate::plan::{EngineName, Plan, Scenario};
 use crate::progress::PhaseBar;
@@ -91,6 +92,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
             .collect()
     });
     let scripts = trace::load(&plan)?;
+    let line_trip_ns = line_trip_ns(&plan.cores).unwrap_or(0);
     let base_bytes = resident_bytes();
     let start_ns = clock.now_ns();
     let store = Arc::new(
@@ -138,6 +140,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
         report: RunReport {
             engine: plan.engine.name().to_owned(),
             trace: plan.trace().cloned(),
+            line_trip_ns,
             startup_seconds,
             ..RunReport::default()
         },

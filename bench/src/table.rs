@@ -41,6 +41,9 @@ pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
         row.extend(runs.iter().map(show));
         table.add_row(row);
     };
+    line("line there and back", &|run| {
+        dash(run.line_trip_ns, nanoseconds)
+    });
     line("start-up s", &|run| format!("{:.2}", run.startup_seconds));
     line("total s", &|run| format!("{:.2}", run.total_seconds));
     line("last phase p50", &|run| latency(run, |phase| phase.p50_ns));

@@ -38,6 +38,8 @@ pub(super) struct Run {
     pub(super) phases: Vec<Phase>,
     /// Sum of the phases.
     pub(super) total_seconds: f64,
+    /// A cache line from one core to another and back; 0 where only one was used.
+    pub(super) line_trip_ns: f64,
     /// Opening the engine.
     pub(super) startup_seconds: f64,
     /// Bytes of the index for each key; 0 if the engine does not know.
@@ -115,6 +117,7 @@ fn run(value: &Value) -> Result<Run> {
         engine: text(value, "engine")?,
         phases: phases?,
         total_seconds: number(value, "total_seconds")?,
+        line_trip_ns: number(value, "line_trip_ns")?,
         startup_seconds: number(value, "startup_seconds")?,
         index_bytes_per_key: number(value, "index_bytes_per_key")?,
         wrong_values: count(value, "wrong_values")?,
@@ -161,7 +164,7 @@ mod tests {
             .iter()
             .map(|engine| {
                 json!({
-                    "engine": engine, "phases": [phase], "total_seconds": 2.5, "startup_seconds": 0.1,
+                    "engine": engine, "phases": [phase], "total_seconds": 2.5, "startup_seconds": 0.1, "line_trip_ns": 99,
                     "index_bytes_per_key": 9.8, "wrong_values": 0, "compaction": {},
                 })
             })

@@ -186,6 +186,10 @@ fn rows(runs: &[Option<&Run>], contrast: Contrast) -> Vec<Row> {
     rows.push(row("wrong values", Better::Neither, whole, &|run| {
         Some(run.wrong_values as f64)
     }));
+    let trips = |run: &Run| Some(run.line_trip_ns).filter(|&ns| ns > 0.0);
+    if runs.iter().flatten().any(|run| trips(run).is_some()) {
+        rows.push(row("line there and back", Better::Neither, latency, &trips));
+    }
     rows
 }
 
@@ -283,6 +287,7 @@ mod tests {
             phases: vec![phase],
             total_seconds: 6.0 / mops,
             startup_seconds,
+            line_trip_ns: 98.6,
             index_bytes_per_key: if engine == "farcore" { 9.84 } else { 0.0 },
             wrong_values: 0,
         }
@@ -328,6 +333,7 @@ mod tests {
                 "| start-up, s | 2.00 | **0.500** | 1.00 | 0.25 (we lose) |",
                 "| index, bytes a key | 9.8 |  |  |  |",
                 "| wrong values | 0 | 0 | 0 |  |",
+                "| line there and back | 99 ns | 99 ns | 99 ns |  |",
             ]
         );
         let loss = Loss {

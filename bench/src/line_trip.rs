@@ -1,0 +1,122 @@
+//! How long a cache line takes to another core and back: no request to another core's shard is answered faster, and on a virtual
+//! machine it is not the same from one minute to the next.
+
+use std::hint;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use core_affinity::CoreId;
+use farcore_tuning::Clock;
+
+/// Round trips that are timed as one.
+const TRIPS: u64 = 1000;
+/// Times that they are timed; the median counts.
+const TIMES: usize = 9;
+/// A line that has not come back by then never will: a core is not to be had.
+const LIMIT_NS: u64 = 100_000_000;
+/// Looks at a line between two looks at the clock.
+const LOOKS: u32 = 1 << 12;
+/// Sends the other core home.
+const END: u64 = u64::MAX;
+
+/// A line that one core writes and the other reads.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+/// Nanoseconds of a round trip between the first two cores, the median of some thousand; `None` if there are no two, or they are
+/// not to be had. Cost: a few milliseconds of both, 0.1 s at most.
+#[must_use]
+pub fn line_trip_ns(cores: &[usize]) -> Option<u64> {
+    let &[near, far, ..] = cores else {
+        return None;
+    };
+    let (there, back) = (Line::default(), Line::default());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            if pin(far) {
+                send_back(&there, &back);
+            }
+        });
+        let asker = scope.spawn(|| {
+            let median = pin(near).then(|| median_trip_ns(&there, &back)).flatten();
+            there.0.store(END, Ordering::Relaxed);
+            median
+        });
+        asker.join().ok().flatten()
+    })
+}
+
+fn pin(core: usize) -> bool {
+    core_affinity::set_for_current(CoreId { id: core })
+}
+
+// ORDERING: Relaxed throughout: nothing but the numbers themselves is read.
+
+fn send_back(there: &Line, back: &Line) {
+    let mut seen = 0;
+    loop {
+        match there.0.load(Ordering::Relaxed) {
+            END => return,
+            trip if trip == seen => hint::spin_loop(),
+            trip => {
+                seen = trip;
+                back.0.store(trip, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn median_trip_ns(there: &Line, back: &Line) -> Option<u64> {
+    let clock = Clock::new();
+    let limit_ns = clock.now_ns() + LIMIT_NS;
+    let mut trip = 0;
+    let mut took_ns = Vec::with_capacity(TIMES);
+    // The first time waits for the other thread as well.
+    for _ in 0..=TIMES {
+        let start_ns = clock.now_ns();
+        for _ in 0..TRIPS {
+            trip += 1;
+            there.0.store(trip, Ordering::Relaxed);
+            let mut looks = 0;
+            while back.0.load(Ordering::Relaxed) != trip {
+                hint::spin_loop();
+                looks += 1;
+                if looks % LOOKS == 0 && clock.now_ns() > limit_ns {
+                    return None;
+                }
+            }
+        }
+        took_ns.push((clock.now_ns() - start_ns) / TRIPS);
+    }
+    took_ns.remove(0);
+    took_ns.sort_unstable();
+    Some(took_ns[TIMES / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_takes_two_cores() {
+        assert_eq!(line_trip_ns(&[]), None);
+        assert_eq!(line_trip_ns(&[0]), None);
+        assert_eq!(line_trip_ns(&[0, 1000]), None);
+    }
+
+    #[test]
+    fn every_number_comes_back() {
+        let (there, back) = (Line::default(), Line::default());
+        thread::scope(|scope| {
+            scope.spawn(|| send_back(&there, &back));
+            for trip in [3, 1, 2] {
+                there.0.store(trip, Ordering::Relaxed);
+                while back.0.load(Ordering::Relaxed) != trip {
+                    thread::yield_now();
+                }
+            }
+            there.0.store(END, Ordering::Relaxed);
+        });
+    }
+}
