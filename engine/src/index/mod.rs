@@ -40,7 +40,8 @@ const SLOTS: usize = BUCKETS * SLOTS_A_BUCKET;
 /// Keys a segment is meant for when the index is sized for its keys.
 const KEYS_A_SEGMENT: u64 = SLOTS as u64 * 82 / 100;
 /// Keys in a segment at which its group grows.
-const GROWS_AT: usize = SLOTS * 90 / 100;
+#[expect(clippy::cast_possible_truncation, reason = "a segment has 2048 slots")]
+const GROWS_AT: u16 = (SLOTS * 90 / 100) as u16;
 /// Directory cells of a root while every group has its first two segments.
 const CELLS_AT_FIRST: usize = 2;
 /// Directory cells of a group with a whole root to itself, from the first growth on.
@@ -86,7 +87,7 @@ struct Group {
 }
 
 /// What the tables hold of a segment.
-const ENTRY_BYTES: usize = size_of::<Segment>() + size_of::<usize>() + size_of::<u32>();
+const ENTRY_BYTES: usize = size_of::<Segment>() + size_of::<u16>() + size_of::<u32>();
 /// What the directory holds of a cell.
 const CELL_BYTES: usize = size_of::<u32>() + size_of::<Segment>();
 
@@ -95,7 +96,7 @@ const CELL_BYTES: usize = size_of::<u32>() + size_of::<Segment>();
 pub(crate) struct Index {
     segments: Vec<Segment>,
     /// The keys in each segment.
-    keys_in: Vec<usize>,
+    keys_in: Vec<u16>,
     /// The group of each segment.
     group_of: Vec<u32>,
     groups: Vec<Group>,
@@ -531,7 +532,7 @@ impl Index {
                 assert_eq!(self.group_of[number as usize] as usize, id);
                 let segment = &self.segments[number as usize];
                 segment.check_invariants();
-                assert_eq!(self.keys_in[number as usize], segment.count());
+                assert_eq!(usize::from(self.keys_in[number as usize]), segment.count());
                 keys += segment.count();
                 for slot in (0..SLOTS)
                     .map(|place| segment.slot(place))
