@@ -14,6 +14,9 @@
 
 #![allow(unsafe_code)] // copies into and out of scratch memory that the fabric is done with
 
+mod batch;
+mod error;
+
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -21,13 +24,15 @@ use std::task::Poll;
 
 use farcore_tuning::Clock;
 
-use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
+use self::batch::{Add, Batch, Reads, Swaps, Write};
+use crate::endpoint::{Endpoint, PostError, QueuePairState};
 use crate::landing::{Landing, LandingOptions, LandingPool};
 use crate::memory;
-use crate::region::{Lock, Region, RegionError, RegionOptions};
-use crate::work::{
-    Completion, LocalKey, LocalSlice, RemoteSlice, Status, Work, WorkId, WorkRequest,
-};
+use crate::region::{Lock, Region, RegionOptions};
+use crate::work::{Completion, LocalKey, LocalSlice, RemoteSlice, Status, WorkId, WorkRequest};
+
+pub use self::batch::{CompareAndSwap, ReadInto};
+pub use self::error::{InitiatorError, ScratchError};
 
 const COMPLETIONS_PER_POLL: usize = 32;
 /// What is left for short buffers, at least.
@@ -53,83 +58,6 @@ impl Default for InitiatorOptions {
             lock: Lock::Try,
         }
     }
-}
-
-/// Why a call failed. Of a batch, other parts may have been done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum InitiatorError {
-    /// There is no such queue pair.
-    #[error("no queue pair {queue}: there are {queues}")]
-    NoQueue {
-        /// The index asked for.
-        queue: usize,
-        /// How many there are.
-        queues: usize,
-    },
-    /// One transfer is too long.
-    #[error("a transfer of {bytes} bytes: at most {limit}; split it, or raise `longest_bytes`")]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-        /// The longest.
-        limit: u32,
-    },
-    /// The queue pair takes no requests.
-    #[error("queue pair {queue} takes no requests ({state:?}); renew it once it is drained")]
-    Down {
-        /// Which one.
-        queue: usize,
-        /// Its state.
-        state: QueuePairState,
-    },
-    /// The request was not done, or not known to be.
-    #[error("a request on queue pair {queue} failed: {status}")]
-    Failed {
-        /// Which queue pair.
-        queue: usize,
-        /// How it ended.
-        status: Status,
-    },
-    /// The endpoint refuses such a request.
-    #[error("queue pair {queue} refuses the request: {reason}")]
-    Refused {
-        /// Which queue pair.
-        queue: usize,
-        /// What is wrong.
-        reason: &'static str,
-    },
-}
-
-/// An initiator has no memory to work with.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ScratchError {
-    /// It cannot be had.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// The endpoint cannot use it.
-    #[error(transparent)]
-    Register(#[from] RegisterError),
-}
-
-/// One READ of a batch.
-#[derive(Debug)]
-pub struct ReadInto<'a> {
-    /// Where from.
-    pub remote: RemoteSlice,
-    /// Where to; its length is what is read.
-    pub into: &'a mut [u8],
-}
-
-/// One compare-and-swap of a batch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CompareAndSwap {
-    /// The far word, aligned to 8.
-    pub remote: RemoteSlice,
-    /// What it must be.
-    pub expected: u64,
-    /// What it becomes.
-    pub desired: u64,
 }
 
 /// An endpoint for async calls of one thread.
@@ -165,15 +93,6 @@ enum State {
     Free,
     InFlight { buffer: Landing, wanted: bool },
     Done { buffer: Landing, status: Status },
-}
-
-/// What one call has the fabric do.
-trait Batch {
-    fn count(&self) -> usize;
-    fn bytes(&self, index: usize) -> usize;
-    fn work(&self, index: usize, local: LocalSlice) -> Work;
-    fn fill(&self, _index: usize, _scratch: &mut [u8]) {}
-    fn landed(&mut self, _index: usize, _scratch: &[u8]) {}
 }
 
 impl<E: Endpoint> Initiator<E> {
@@ -603,118 +522,6 @@ fn scratch(region: &Region, buffer: &Landing, bytes: u32) -> *mut [u8] {
     let place = memory::pointer(region, buffer.offset(), bytes);
     let place = place.expect("buffers are cut from the region");
     std::ptr::slice_from_raw_parts_mut(place, bytes as usize)
-}
-
-struct Reads<'a, 'b>(&'a mut [ReadInto<'b>]);
-
-impl Batch for Reads<'_, '_> {
-    fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    fn bytes(&self, index: usize) -> usize {
-        self.0[index].into.len()
-    }
-
-    fn work(&self, index: usize, local: LocalSlice) -> Work {
-        let remote = self.0[index].remote;
-        Work::Read { local, remote }
-    }
-
-    fn landed(&mut self, index: usize, scratch: &[u8]) {
-        self.0[index].into.copy_from_slice(scratch);
-    }
-}
-
-struct Write<'a> {
-    remote: RemoteSlice,
-    from: &'a [u8],
-}
-
-impl Batch for Write<'_> {
-    fn count(&self) -> usize {
-        1
-    }
-
-    fn bytes(&self, _index: usize) -> usize {
-        self.from.len()
-    }
-
-    fn work(&self, _index: usize, local: LocalSlice) -> Work {
-        let remote = self.remote;
-        Work::Write { local, remote }
-    }
-
-    fn fill(&self, _index: usize, scratch: &mut [u8]) {
-        scratch.copy_from_slice(self.from);
-    }
-}
-
-struct Swaps<'a> {
-    swaps: &'a [CompareAndSwap],
-    old: &'a mut [u64],
-}
-
-impl Batch for Swaps<'_> {
-    fn count(&self) -> usize {
-        self.swaps.len().min(self.old.len())
-    }
-
-    fn bytes(&self, _index: usize) -> usize {
-        8
-    }
-
-    fn work(&self, index: usize, local: LocalSlice) -> Work {
-        let CompareAndSwap {
-            remote,
-            expected,
-            desired,
-        } = self.swaps[index];
-        Work::CompareAndSwap {
-            local,
-            remote,
-            expected,
-            desired,
-        }
-    }
-
-    fn landed(&mut self, index: usize, scratch: &[u8]) {
-        self.old[index] = word(scratch);
-    }
-}
-
-struct Add<'a> {
-    remote: RemoteSlice,
-    addend: u64,
-    old: &'a mut u64,
-}
-
-impl Batch for Add<'_> {
-    fn count(&self) -> usize {
-        1
-    }
-
-    fn bytes(&self, _index: usize) -> usize {
-        8
-    }
-
-    fn work(&self, _index: usize, local: LocalSlice) -> Work {
-        Work::FetchAdd {
-            local,
-            remote: self.remote,
-            addend: self.addend,
-        }
-    }
-
-    fn landed(&mut self, _index: usize, scratch: &[u8]) {
-        *self.old = word(scratch);
-    }
-}
-
-fn word(scratch: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(scratch);
-    u64::from_le_bytes(bytes)
 }
 
 #[cfg(test)]

@@ -16,7 +16,9 @@ use super::ffi;
 use super::handle::{
     CompletionQueueToken, DomainToken, Handle, Kind, Named, QueuePairToken, RegionToken, Table,
 };
-use super::queue::{Mark, Piece, QUEUES_MAX, Queue};
+use super::chain::Piece;
+use super::mark::{Mark, QUEUES_MAX};
+use super::queue::Queue;
 use super::queue_pair::QueuePair;
 use super::status::status_of;
 use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};

@@ -11,12 +11,14 @@
 //! crate names `rdma_sys`.
 
 mod berth;
+mod chain;
 mod context;
 mod endpoint;
 mod error;
 mod exchange;
 mod ffi;
 mod handle;
+mod mark;
 mod queue;
 mod queue_pair;
 mod rdma_cm;

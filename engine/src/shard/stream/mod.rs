@@ -14,22 +14,21 @@
 //! - I1: a buffer is not used again while its READ is under way, or requests wait for it, or one is being served from it.
 //! - I2: `at`, `cursor` and `frontier.at` count the units that a stream has read, across pages; overlaps count once.
 
+mod chunk;
+mod walk;
+
 use farcore_rdma::{Endpoint, Status};
 
+use self::walk::{Frontier, GAP_UNITS, STREAK_MIN, Stream, USED_ONE_OF};
 use super::fetch::Posted;
 use super::flight::FlightState;
 use super::pages::PageState;
 use super::request::Answers;
 use super::tail::HEADER_UNITS;
 use super::{Errand, Shard};
+pub(crate) use self::chunk::{Chunk, ChunkId, ChunkState, Place};
 use crate::constants::{READ_AHEAD_CHUNKS_MAX, UNIT, UNIT_BYTES};
 
-/// Accesses in order before a walk is believed.
-const STREAK_MIN: u32 = 4;
-/// Accesses after which the share of used units is known well.
-const STREAK_SURE: u32 = 16;
-/// How far from the last access the next one of the same walk may lie, in units.
-const GAP_UNITS: u32 = 256;
 /// Walks and streams followed at once.
 const STREAMS: usize = 8;
 /// Buffers for chunks; all streams share them.
@@ -39,10 +38,6 @@ const FIRST_CHUNK_UNITS: u32 = 512;
 /// Chunks of a stream overlap by this, or by its longest record: one that lies across the end is whole in the next.
 const OVERLAP_UNITS: u32 = 64;
 const OVERLAP_UNITS_MAX: u32 = FIRST_CHUNK_UNITS / 2;
-/// Single records are cheaper when less than one unit of this many is used.
-const USED_ONE_OF: u32 = 4;
-/// Units over which the share of used ones is taken.
-const ACCOUNT_UNITS: u32 = 16 << 10;
 /// Units that must have been passed before a stream is judged.
 const JUDGED_UNITS: u32 = 1 << 10;
 /// Each stream that was not worth it makes the walk wait twice as long for the next; so often.
@@ -58,174 +53,6 @@ const NOBODY: usize = STREAMS;
 const _: () = assert!((READ_AHEAD_CHUNKS_MAX as usize) < CHUNKS && CHUNKS <= 1 << 8);
 const _: () =
     assert!(OVERLAP_UNITS <= OVERLAP_UNITS_MAX && OVERLAP_UNITS + GAP_UNITS < FIRST_CHUNK_UNITS);
-
-/// The state of a chunk's buffer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum ChunkState {
-    #[default]
-    Empty,
-    Reading,
-    Ready,
-}
-
-/// A run of units of one page in a buffer.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Chunk {
-    state: ChunkState,
-    /// The stream that reads it.
-    owner: usize,
-    pub(crate) page: u32,
-    start: u32,
-    end: u32,
-    /// Where `start` lies in the stream's own count.
-    at: u64,
-    /// Where its buffer lies in the arena's region, in bytes.
-    offset: u64,
-    /// Parked requests that need it.
-    pub(crate) waiters: u32,
-    /// Units of it that were asked for.
-    served: u32,
-    /// The walk came to it before it had arrived.
-    stalled: bool,
-    /// When it was used last.
-    stamp: u64,
-}
-
-impl Chunk {
-    fn covers(&self, place: Place) -> bool {
-        self.state != ChunkState::Empty
-            && self.page == place.page
-            && self.start <= place.unit
-            && place.end() <= self.end
-    }
-
-    fn units(&self) -> u32 {
-        self.end - self.start
-    }
-
-    fn end_at(&self) -> u64 {
-        self.at + u64::from(self.units())
-    }
-
-    /// True if its buffer may be used for something else.
-    fn is_free(&self) -> bool {
-        self.state != ChunkState::Reading && self.waiters == 0
-    }
-}
-
-/// Where a record lies.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) page: u32,
-    pub(crate) unit: u32,
-    pub(crate) units: u32,
-}
-
-impl Place {
-    fn end(self) -> u32 {
-        self.unit + self.units
-    }
-}
-
-/// Where the next chunk of a stream begins.
-#[derive(Clone, Copy, Debug)]
-struct Frontier {
-    page: u32,
-    unit: u32,
-    at: u64,
-}
-
-/// One walk, and how far it is read ahead once it is believed.
-#[derive(Clone, Copy, Debug, Default)]
-struct Stream {
-    /// The page and the end of the farthest access.
-    page: u32,
-    next: u32,
-    /// Units of that page, and the page after it; zero and `None` until an access misses there.
-    page_units: u32,
-    successor: Option<u32>,
-    streak: u32,
-    /// Units asked for, of `span` that were passed: by single records, or by chunks.
-    wanted: u32,
-    span: u32,
-    doubt: u32,
-    longest: u32,
-    stamp: u64,
-    /// `None` while nothing is read ahead.
-    frontier: Option<Frontier>,
-    cursor: u64,
-    chunk_units: u32,
-    /// Chunks that are kept ahead of the walk.
-    depth: u32,
-    /// Where the walk passes a chunk, and may have another; until then it has all that it may.
-    content_until: u64,
-}
-
-impl Stream {
-    fn begin(place: Place, doubt: u32) -> Self {
-        Self {
-            page: place.page,
-            next: place.end(),
-            streak: 1,
-            wanted: place.units,
-            span: place.units,
-            longest: place.units,
-            doubt,
-            ..Self::default()
-        }
-    }
-
-    /// Units that an access passes, or zero if it lies behind; `None` if it is not of this walk.
-    fn passed(&self, place: Place) -> Option<u32> {
-        if self.streak == 0 || self.frontier.is_some() {
-            return None;
-        }
-        let (from, end) = if self.page == place.page {
-            (self.next, place.end())
-        } else if self.successor == Some(place.page) {
-            let rest = self.page_units.saturating_sub(self.next);
-            (0, rest + place.end().saturating_sub(HEADER_UNITS))
-        } else {
-            return None;
-        };
-        let near = end <= from + GAP_UNITS + place.units && end + GAP_UNITS >= from;
-        near.then(|| end.saturating_sub(from))
-    }
-
-    fn note(&mut self, wanted: u32, span: u32) {
-        self.span += span;
-        self.wanted = (self.wanted + wanted).min(self.span);
-        if self.span > ACCOUNT_UNITS {
-            self.span /= 2;
-            self.wanted /= 2;
-        }
-    }
-
-    fn is_believed(&self) -> bool {
-        let one_of = if self.streak < STREAK_SURE {
-            2
-        } else {
-            USED_ONE_OF
-        };
-        self.streak >= STREAK_MIN << self.doubt && self.wanted * one_of >= self.span
-    }
-
-    /// The walk has come here by a chunk; what its page goes on to is learnt when it misses.
-    fn pass(&mut self, place: Place) {
-        if self.page != place.page {
-            (self.page, self.page_units, self.successor) = (place.page, 0, None);
-        }
-        self.next = place.end();
-    }
-
-    fn deepen(&mut self, ahead_max: u32) {
-        self.depth = (self.depth * 2).min(ahead_max);
-    }
-}
-
-/// Names one chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ChunkId(pub(crate) u8);
 
 /// Where a far record is, if a stream has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,0 +1,213 @@
+//! What a shard promises about bytes: exact accounts, what it reads and what it gives back, and that none lie far in the clear.
+
+use farcore_rdma::LinkModel;
+
+use super::{House, Owned, Random, Setting, value};
+use crate::operation::Operation;
+
+#[test]
+fn accounts_are_exact() {
+    let mut house = House::new(&Setting::default());
+    for round in 0..4u64 {
+        for key in 0..8_000u64 {
+            let value = vec![round as u8; 200 + (key % 300) as usize];
+            let name = key.to_le_bytes();
+            assert!(matches!(
+                house.call(Operation::Put {
+                    key: &name,
+                    value: &value
+                }),
+                Owned::Stored(_)
+            ));
+        }
+        house.check_accounts();
+        for key in (0..8_000u64).step_by(3) {
+            assert_eq!(
+                house.call(Operation::Delete {
+                    key: &key.to_le_bytes()
+                }),
+                Owned::Deleted
+            );
+        }
+        house.check_accounts();
+    }
+    assert!(house.shard.figures.counters.snapshot().compaction_pages > 0);
+}
+
+#[test]
+fn far_memory_holds_no_plaintext() {
+    let mut house = House::new(&Setting {
+        cipher: true,
+        ..Setting::default()
+    });
+    let secret = b"PLAINTEXT-THAT-MUST-NOT-BE-SEEN!";
+    for key in 0..8_000u64 {
+        let value = secret.repeat(8);
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &value,
+        });
+    }
+    house.shard.start_flush();
+    while house.shard.flush_done().is_none() {
+        house.advance();
+    }
+    assert!(house.shard.figures.counters.snapshot().pages_flushed > 10);
+    // SAFETY: nothing is under way.
+    let far = unsafe { house.nodes[0].copy_for_inspection() };
+    assert!(far.iter().any(|&byte| byte != 0), "far memory was written");
+    assert!(!far.windows(secret.len()).any(|window| window == secret));
+    // The same look finds it when nothing encrypts: the test can fail.
+    let mut open = House::new(&Setting::default());
+    for key in 0..8_000u64 {
+        let value = secret.repeat(8);
+        open.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &value,
+        });
+    }
+    open.shard.start_flush();
+    while open.shard.flush_done().is_none() {
+        open.advance();
+    }
+    // SAFETY: nothing is under way.
+    let far = unsafe { open.nodes[0].copy_for_inspection() };
+    assert!(far.windows(secret.len()).any(|window| window == secret));
+}
+
+#[test]
+fn a_log_order_scan_reads_ahead() {
+    let mut house = House::new(&Setting {
+        far_bytes: 32 << 20,
+        ..Setting::default()
+    });
+    let keys = 40_000u64;
+    for key in 0..keys {
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &[7; 200],
+        });
+    }
+    let before = house.shard.figures.counters.snapshot();
+    for key in 0..keys / 2 {
+        let answer = house.call(Operation::Get {
+            key: &key.to_le_bytes(),
+        });
+        assert!(matches!(answer, Owned::Value(_, bytes) if bytes == [7; 200]));
+    }
+    let after = house.shard.figures.counters.snapshot();
+    let reads = after.far_reads - before.far_reads;
+    assert!(
+        reads * 16 <= keys / 2,
+        "{reads} READs for {} records",
+        keys / 2
+    );
+}
+
+#[test]
+fn random_reads_move_little_more_than_the_records() {
+    let mut house = House::new(&Setting {
+        far_bytes: 32 << 20,
+        ..Setting::default()
+    });
+    let keys = 40_000u64;
+    let mut random = Random(3);
+    for key in 0..keys {
+        let bytes = 80 + random.below(400) as usize;
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &vec![7; bytes],
+        });
+    }
+    let before = house.shard.figures.counters.snapshot();
+    for _ in 0..20_000 {
+        let key = random.below(keys);
+        house.call(Operation::Get {
+            key: &key.to_le_bytes(),
+        });
+    }
+    let after = house.shard.figures.counters.snapshot();
+    let moved = after.far_read_bytes - before.far_read_bytes;
+    let wanted = after.far_wanted_bytes - before.far_wanted_bytes;
+    assert!(
+        moved > 0 && moved * 10 <= wanted * 12,
+        "{moved} bytes moved for {wanted}"
+    );
+}
+
+#[test]
+fn deleting_most_gives_far_memory_back() {
+    // Pages that are mostly dead, and pages that are mostly alive: neither may add up to much.
+    for kept_of_ten in [2, 6] {
+        deleting_gives_far_memory_back(kept_of_ten);
+    }
+}
+
+#[test]
+fn a_page_of_dead_bytes_keeps_the_shard_awake() {
+    let mut house = House::new(&Setting::default());
+    for key in 0..2_000u64 {
+        let key = key.to_le_bytes();
+        house.call(Operation::Put {
+            key: &key,
+            value: &[7; 200],
+        });
+    }
+    while !house.shard.is_quiet() {
+        house.advance();
+    }
+    for key in 0..600u64 {
+        let key = key.to_le_bytes();
+        assert!(house.offer(key[0].into(), Operation::Delete { key: &key }));
+    }
+    assert!(!house.shard.is_quiet());
+    while !house.shard.is_quiet() {
+        house.advance();
+    }
+}
+
+fn deleting_gives_far_memory_back(kept_of_ten: u64) {
+    let mut house = House::new(&Setting {
+        far_bytes: 32 << 20,
+        ..Setting::default()
+    });
+    let keys = 60_000u64;
+    for key in 0..keys {
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &[7; 200],
+        });
+    }
+    for key in (0..keys).filter(|key| key % 10 >= kept_of_ten) {
+        assert_eq!(
+            house.call(Operation::Delete {
+                key: &key.to_le_bytes()
+            }),
+            Owned::Deleted
+        );
+    }
+    for _ in 0..100_000 {
+        house.advance();
+        if house.shard.is_quiet() {
+            break;
+        }
+    }
+    let live: u64 = house
+        .shard
+        .pages
+        .iter()
+        .filter(|(_, page)| page.extent.is_some())
+        .map(|(_, page)| page.live_bytes)
+        .sum();
+    let used = house.shard.extents.used_bytes();
+    assert!(
+        used * 10 <= live * 13 && live > 20 * (64 << 10),
+        "{used} bytes in use for {live} alive"
+    );
+    for key in (0..keys).filter(|key| key % 10 < kept_of_ten) {
+        let answer = house.call(Operation::Get {
+            key: &key.to_le_bytes(),
+        });
+        assert!(matches!(answer, Owned::Value(..)), "{key}: {answer:?}");
+    }
+}

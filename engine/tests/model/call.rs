@@ -1,0 +1,125 @@
+//! What a client asks for and what it is given: keys, values, calls and answers.
+
+use farcore::{Answer, Error, Operation, Swap, Version};
+
+use crate::random::Random;
+
+/// What a value holds, in two words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Content {
+    pub(crate) seed: u64,
+    pub(crate) bytes: usize,
+}
+
+impl Content {
+    pub(crate) fn random(random: &mut Random) -> Self {
+        let bytes = match random.below(50) {
+            0 => 20_000 + random.below(10_000),
+            1 => 0,
+            _ => random.below(1_501),
+        };
+        Self {
+            seed: random.next(),
+            bytes: bytes as usize,
+        }
+    }
+
+    pub(crate) fn make(self) -> Vec<u8> {
+        let mut random = Random(self.seed);
+        let words = (0..self.bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes());
+        words.take(self.bytes).collect()
+    }
+}
+
+/// The key of a number: 1 to 200 bytes, no two alike.
+pub(crate) fn key_of(client: u8, number: u16) -> Vec<u8> {
+    let [low, high] = number.to_le_bytes();
+    let mut key = vec![client];
+    match number {
+        0 => {}
+        1..10 => key.push(low),
+        _ => {
+            key.extend([low, high]);
+            let mut random = Random(u64::from(number));
+            let padding = random.below(198);
+            key.extend((0..padding).map(|_| random.next() as u8));
+        }
+    }
+    key
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Call {
+    Get,
+    Put(Content),
+    Delete,
+    Swap(Version, Content),
+}
+
+impl Call {
+    pub(crate) fn value(self) -> Vec<u8> {
+        match self {
+            Self::Put(content) | Self::Swap(_, content) => content.make(),
+            Self::Get | Self::Delete => Vec::new(),
+        }
+    }
+
+    pub(crate) fn operation<'a>(self, key: &'a [u8], value: &'a [u8]) -> Operation<'a> {
+        match self {
+            Self::Get => Operation::Get { key },
+            Self::Put(_) => Operation::Put { key, value },
+            Self::Delete => Operation::Delete { key },
+            Self::Swap(expected, _) => Operation::CompareAndSwap {
+                key,
+                expected,
+                value,
+            },
+        }
+    }
+}
+
+/// An answer, owned.
+#[derive(Debug)]
+pub(crate) enum Given {
+    Value(Version, Vec<u8>),
+    Absent,
+    Stored(Version),
+    Deleted,
+    Mismatch(Version),
+    Failed(Error),
+}
+
+impl Given {
+    pub(crate) fn of(answer: &Answer<'_>) -> Self {
+        match answer {
+            Answer::Value { version, value } => Self::Value(*version, value.to_vec()),
+            Answer::Absent => Self::Absent,
+            Answer::Stored { version } => Self::Stored(*version),
+            Answer::Deleted => Self::Deleted,
+            Answer::Mismatch { current } => Self::Mismatch(*current),
+            Answer::Failed(error) => Self::Failed(error.clone()),
+        }
+    }
+
+    pub(crate) fn deleted(found: bool) -> Self {
+        if found { Self::Deleted } else { Self::Absent }
+    }
+
+    pub(crate) fn swapped(swap: Swap) -> Self {
+        match swap {
+            Swap::Stored(version) => Self::Stored(version),
+            Swap::Mismatch(current) => Self::Mismatch(current),
+        }
+    }
+
+    pub(crate) fn short(&self) -> String {
+        match self {
+            Self::Value(version, bytes) => format!(
+                "Value({version}, {} bytes {:?}..)",
+                bytes.len(),
+                &bytes[..bytes.len().min(8)]
+            ),
+            other => format!("{other:?}"),
+        }
+    }
+}
