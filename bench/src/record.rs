@@ -58,10 +58,10 @@ fn write_grains(place: &mut [[u8; VALUE_GRAIN_BYTES]], table: &[Grain], stream: 
     }
 }
 
-/// The bits in which the second of `count` grains and those after it differ from a stream's. If there are fewer, the last one is
-/// looked at more than once.
+/// The bits in which the second of `count` grains and those after it differ from a stream's, by word of a grain. If there are fewer,
+/// the last one is looked at more than once.
 #[inline(always)]
-fn differing(grains: &[[u8; VALUE_GRAIN_BYTES]], count: usize, stream: u64) -> u64 {
+fn differing(grains: &[[u8; VALUE_GRAIN_BYTES]], count: usize, stream: u64) -> Grain {
     let last = grains.len() - 1;
     let mut sum = [0; 2];
     for place in 1..count {
@@ -70,7 +70,7 @@ fn differing(grains: &[[u8; VALUE_GRAIN_BYTES]], count: usize, stream: u64) -> u
         sum[0] |= one ^ TABLE[place][0] ^ stream;
         sum[1] |= other ^ TABLE[place][1] ^ stream;
     }
-    sum[0] | sum[1]
+    sum
 }
 
 /// A bijection of 64-bit words whose output looks random (the finaliser of SplitMix64).
@@ -205,7 +205,7 @@ impl Generator {
         }
     }
 
-    /// Writes a value and returns the bytes in use.
+    /// Writes a value and returns the bytes in use, whole grains.
     #[inline]
     pub fn fill<'a>(
         &self,
@@ -213,8 +213,9 @@ impl Generator {
         shape: Shape,
         value: &'a mut [u8; VALUE_BYTES_MAX],
     ) -> &'a [u8] {
+        debug_assert!(shape.bytes > 0 && shape.bytes.is_multiple_of(VALUE_GRAIN_BYTES));
         let stream = self.stream(key_word, shape.nonce);
-        let grains = shape.bytes.div_ceil(VALUE_GRAIN_BYTES);
+        let grains = shape.bytes / VALUE_GRAIN_BYTES;
         let (places, _) = value.as_chunks_mut();
         // Where fewer are asked for, the room behind them is written for nothing.
         let (usual, rest) = places.split_at_mut(USUAL);
@@ -239,12 +240,14 @@ impl Generator {
             return false;
         };
         let [nonce, second] = words_of(first);
-        let differing = match grains.len() {
-            1 => 0,
-            2..=USUAL => differing(grains, USUAL, stream),
+        let [ones, others] = match grains.len() {
+            1..=USUAL => differing(grains, USUAL, stream),
             count => differing(grains, count, stream),
         };
-        rest.is_empty() && nonce == shape.nonce && (second ^ TABLE[0][1] ^ stream) | differing == 0
+        // The only grain is looked at as the last one: its nonce is no word of the stream.
+        let ones = if grains.len() == 1 { 0 } else { ones };
+        let differing = ones | others | second ^ TABLE[0][1] ^ stream;
+        rest.is_empty() && nonce == shape.nonce && differing == 0
     }
 
     /// Whether a value is intact and was written to this key by the hot mix, by whichever thread.
@@ -411,6 +414,74 @@ mod tests {
                 assert!(!generator.is_long(5, 2, &value), "blocks in another order");
             }
         }
+    }
+
+    /// What a value must be, word by word.
+    fn expected(generator: &Generator, word: u64, shape: Shape) -> Vec<u8> {
+        let stream = generator.stream(word, shape.nonce);
+        let table =
+            (1..=shape.bytes as u64 / 8).map(|n| mix(n.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let mut value: Vec<u8> = table.flat_map(|one| (one ^ stream).to_le_bytes()).collect();
+        value[..8].copy_from_slice(&shape.nonce.to_le_bytes());
+        value
+    }
+
+    #[test]
+    fn values_of_every_length_are_exact() {
+        let generator = Generator::new(11);
+        let mut room = [0xAA; VALUE_BYTES_MAX];
+        for grains in (1..=GRAINS_MAX).rev() {
+            let (word, bytes) = (
+                generator.key_word(grains as u64),
+                grains * VALUE_GRAIN_BYTES,
+            );
+            let shape = Shape { nonce: 77, bytes };
+            let mut value = generator.fill(word, shape, &mut room).to_vec();
+            assert_eq!(value, expected(&generator, word, shape));
+            assert!(generator.is(word, shape, &value));
+            for at in 0..bytes {
+                value[at] ^= 1;
+                assert!(!generator.is(word, shape, &value), "byte {at} of {bytes}");
+                value[at] ^= 1;
+            }
+            for other in [
+                bytes - 16,
+                bytes - 8,
+                bytes - 1,
+                bytes + 1,
+                bytes + 8,
+                bytes + 16,
+            ] {
+                let mut longer = value.clone();
+                longer.resize(other, 0);
+                assert!(!generator.is(word, shape, &longer), "{other} for {bytes}");
+                let wrong = Shape {
+                    bytes: other,
+                    ..shape
+                };
+                assert!(!generator.is(word, wrong, &value), "{bytes} for {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_and_values_are_those_of_earlier_runs() {
+        let generator = Generator::new(5);
+        let (mut room, mut digest) = ([0; VALUE_BYTES_MAX], 0_u64);
+        for index in 0..2000 {
+            let word = generator.key_word(index);
+            for shape in [
+                generator.shape(word, Generation::Written),
+                generator.shape(word, Generation::Updated),
+                generator.shape(word, Generation::Reinserted),
+                generator.hot_shape(word),
+            ] {
+                for bytes in generator.fill(word, shape, &mut room).chunks_exact(8) {
+                    digest = mix(digest ^ load(bytes));
+                }
+            }
+        }
+        assert_eq!(digest, 17_243_192_160_106_649_703);
     }
 
     #[test]

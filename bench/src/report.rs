@@ -27,9 +27,10 @@ pub struct RunReport {
     pub trace: Option<Summary>,
     /// In the order they ran.
     pub phases: Vec<PhaseReport>,
-    /// Nanoseconds that a cache line took from the first core to the second and back, just before the run; 0 where there are no two.
-    #[serde(default)]
-    pub line_trip_ns: u64,
+    /// Nanoseconds that a cache line took from the first core to the second and back, just before the run; left out where there are
+    /// no two, or they were not to be had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_trip_ns: Option<u64>,
     /// Opening the engine, pre-faulting included.
     pub startup_seconds: f64,
     /// Sum of the phases.
@@ -139,11 +140,11 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
     };
-    let count = |of: &dyn Fn(&RunReport) -> u64| {
-        let mut values: Vec<u64> = runs.iter().map(of).collect();
+    let median = |mut values: Vec<u64>| {
         values.sort_unstable();
-        values[values.len() / 2]
+        values.get(values.len() / 2).copied()
     };
+    let count = |of: &dyn Fn(&RunReport) -> u64| median(runs.iter().map(of).collect()).unwrap_or(0);
     let phases = first.phases.iter().enumerate().map(|(at, phase)| {
         let seconds = number(&|run| run.phases[at].seconds);
         PhaseReport {
@@ -168,7 +169,7 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
         trace: first.trace.clone(),
         hot_keys: first.hot_keys.clone(),
         phases: phases.collect(),
-        line_trip_ns: count(&|run| run.line_trip_ns),
+        line_trip_ns: median(runs.iter().filter_map(|run| run.line_trip_ns).collect()),
         startup_seconds: number(&|run| run.startup_seconds),
         total_seconds: number(&|run| run.total_seconds),
         wrong_values: runs.iter().map(|run| run.wrong_values).sum(),
@@ -220,6 +221,17 @@ mod tests {
         assert_eq!((median.total_seconds, median.phases[0].seconds), (2.0, 2.0));
         assert_eq!((median.wrong_values, median.local_bytes_peak), (3, 9));
         assert_eq!(median.phases[0].mops, 5e-6);
+        assert_eq!(median.line_trip_ns, None);
+    }
+
+    #[test]
+    fn a_trip_that_was_not_measured_counts_for_nothing() {
+        let run = |line_trip_ns| RunReport {
+            line_trip_ns,
+            ..Default::default()
+        };
+        let median = medians(&[run(None), run(Some(90)), run(Some(110))]);
+        assert_eq!(median.line_trip_ns, Some(110));
     }
 
     #[test]
@@ -250,7 +262,6 @@ mod tests {
                 "far_write_bytes",
                 "far_writes",
                 "index_bytes_per_key",
-                "line_trip_ns",
                 "local_bytes_cap",
                 "local_bytes_peak",
                 "phases",

@@ -92,7 +92,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
             .collect()
     });
     let scripts = trace::load(&plan)?;
-    let line_trip_ns = line_trip_ns(&plan.cores).unwrap_or(0);
+    let line_trip_ns = line_trip_ns(&plan.cores);
     let base_bytes = resident_bytes();
     let start_ns = clock.now_ns();
     let store = Arc::new(

@@ -42,7 +42,7 @@ pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
         table.add_row(row);
     };
     line("line there and back", &|run| {
-        dash(run.line_trip_ns, nanoseconds)
+        run.line_trip_ns.map_or_else(|| "-".to_owned(), nanoseconds)
     });
     line("start-up s", &|run| format!("{:.2}", run.startup_seconds));
     line("total s", &|run| format!("{:.2}", run.total_seconds));

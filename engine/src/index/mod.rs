@@ -5,7 +5,8 @@
 //!
 //! Growth never needs the keys, which may be far away: the 14 tag bits in each slot say where it moves. A *group* of 2
 //! segments divides its share of the tags by 2, then by 3, then by 4; a group of 4 becomes two groups of 2. So
-//! memory grows by half and by a third, never by doubling, and one step touches four segments at most.
+//! memory grows by half and by a third, never by doubling, and one step touches four segments at most; and the directory, when that
+//! becomes wider.
 //!
 //! ```text
 //! root = hash bits 63..32 x roots >> 32      cell = tag x cells >> 14
@@ -18,6 +19,7 @@
 //! - I1: a slot lies at most 63 buckets past its home, and no bucket between home and it has an empty slot.
 //! - I2: the home bucket of a slot that lies past it has the mark of its tag; only a full bucket has marks.
 //! - I3: the segment of a slot is the one that the directory names for its root and tag.
+//! - I4: the directory has `cells` cells for each root, by number and by segment alike; a segment is changed through the index only.
 
 #![allow(unsafe_code)] // segments lie in the shard's arena
 
@@ -39,7 +41,7 @@ pub(crate) use self::slot::Slot;
 const SLOTS: usize = BUCKETS * SLOTS_A_BUCKET;
 /// Keys a segment is meant for when the index is sized for its keys.
 const KEYS_A_SEGMENT: u64 = SLOTS as u64 * 82 / 100;
-/// Keys in a segment at which its group grows.
+/// Keys in a segment, on average, at which a group grows.
 #[expect(clippy::cast_possible_truncation, reason = "a segment has 2048 slots")]
 const GROWS_AT: u16 = (SLOTS * 90 / 100) as u16;
 /// Directory cells of a root while every group has its first two segments.
@@ -119,7 +121,8 @@ impl Index {
     /// Bytes beside the segments that an index may need which takes at most half of the local memory.
     pub(crate) fn table_bytes_for(local_bytes: u64) -> u64 {
         let segments = local_bytes / 2 / SEGMENT_BYTES as u64;
-        // A group has two segments at least; its cells are twelve, or twice as many where another root is deeper.
+        // A group has two segments at least; its cells are twelve, and twice as many where another root is a level deeper, as hashes
+        // that spread evenly have it.
         segments * (ENTRY_BYTES + CELLS * CELL_BYTES + size_of::<Group>() / 2) as u64
     }
 
@@ -141,8 +144,8 @@ impl Index {
             keys_in: Vec::new(),
             group_of: Vec::new(),
             groups: Vec::new(),
-            directory: Vec::new(),
-            named: Vec::new(),
+            directory: Vec::with_capacity(roots as usize * CELLS_AT_FIRST),
+            named: Vec::with_capacity(roots as usize * CELLS_AT_FIRST),
             roots,
             cells: CELLS_AT_FIRST,
             keys: 0,
@@ -324,7 +327,7 @@ impl Index {
     /// Adds a slot, growing if need be.
     ///
     /// # Errors
-    /// [`NoSegment`] if there is no place for it and no memory to make one; nothing has changed then.
+    /// [`NoSegment`] if there is no place for it and no memory to make one; every slot is found as before then.
     pub(crate) fn insert(
         &mut self,
         hash: IndexHash,
@@ -336,9 +339,9 @@ impl Index {
         loop {
             let place = self.place_of(hash);
             let number = self.directory[place] as usize;
-            let crowded = self.keys_in[number] >= GROWS_AT;
-            // A crowded group grows when it can; a place within reach will do when it cannot.
-            if crowded && self.grow(number, source).is_ok() {
+            let full = self.keys_in[number] >= GROWS_AT;
+            // A crowded group grows when it can; a place within reach will do when it cannot, and the directory is as it was then.
+            if full && self.is_crowded(number) && self.grow(number, source).is_ok() {
                 continue;
             }
             if self.named[place].insert(home, tag, class, address) {
@@ -348,6 +351,15 @@ impl Index {
             }
             self.grow(number, source)?;
         }
+    }
+
+    /// True if the segments of the group that one belongs to are as full as they should be.
+    #[cold]
+    fn is_crowded(&self, number: usize) -> bool {
+        let group = &self.groups[self.group_of[number] as usize];
+        let segments = &group.segments[..group.count];
+        let keys = segments.iter().map(|&one| self.keys_in[one as usize]);
+        keys.map(usize::from).sum::<usize>() >= usize::from(GROWS_AT) * group.count
     }
 
     /// True if no memory could make room for another slot of this hash.
@@ -439,10 +451,10 @@ impl Index {
         if group.depth == DEPTH_MAX {
             return Err(NoSegment);
         }
+        let right = u32::try_from(self.groups.len()).map_err(|_| NoSegment)?;
         if CELLS << group.depth == self.cells {
             self.widen(2);
         }
-        let right = u32::try_from(self.groups.len()).map_err(|_| NoSegment)?;
         let halves = [
             [group.segments[0], group.segments[1]],
             [group.segments[2], group.segments[3]],
@@ -472,8 +484,11 @@ impl Index {
     /// Gives each root so many times as many cells.
     fn widen(&mut self, times: usize) {
         fn repeated<T: Copy>(cells: &[T], times: usize) -> Vec<T> {
-            let each = cells.iter().map(|&cell| iter::repeat_n(cell, times));
-            each.flatten().collect()
+            let mut wider = Vec::with_capacity(cells.len() * times);
+            for &cell in cells {
+                wider.extend(iter::repeat_n(cell, times));
+            }
+            wider
         }
         self.directory = repeated(&self.directory, times);
         self.named = repeated(&self.named, times);
@@ -526,6 +541,12 @@ impl Index {
 
     #[cfg(test)]
     fn check_invariants(&self) {
+        assert_eq!(self.directory.len(), self.roots as usize * self.cells);
+        let named = self
+            .directory
+            .iter()
+            .map(|&one| self.segments[one as usize]);
+        assert!(self.named.iter().copied().eq(named));
         let mut keys = 0;
         for (id, group) in self.groups.iter().enumerate() {
             for &number in &group.segments[..group.count] {
@@ -541,7 +562,6 @@ impl Index {
                     let cell = (usize::from(slot.tag()) * self.cells) >> TAG_BITS;
                     let place = group.root as usize * self.cells + cell;
                     assert_eq!(self.directory[place], number);
-                    assert_eq!(self.named[place], *segment);
                 }
             }
         }

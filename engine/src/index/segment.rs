@@ -28,7 +28,7 @@ const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
 /// Buckets of a segment.
 pub(super) const BUCKETS: usize = SEGMENT_BYTES / LINE_BYTES;
 
-/// The slots of one segment, which it alone refers to.
+/// The slots of one segment, by where they lie: a handle, of which the index has several; it alone reads and writes through them.
 ///
 /// - I1: a bucket has the marks of the tags of those slots that have it for their home and lie past it, and no others: none, unless
 ///   it is full.

@@ -58,6 +58,35 @@ fn bytes_a_key_stay_within_their_bounds() {
 }
 
 #[test]
+fn the_directory_widens_when_a_group_first_grows() {
+    let hasher = Hasher128::new(4);
+    let mut heap = Heap::default();
+    let expected = 20_000;
+    let mut index = Index::new(expected, &mut heap).unwrap();
+    heap.limit = Some(heap.pieces.len());
+    let mut keys = 0u64..;
+    let mut insert = |index: &mut Index, heap: &mut Heap| {
+        let key = keys.next().unwrap();
+        let hash = hasher.hash(&key.to_le_bytes()).index;
+        index.insert(hash, SizeClass::for_units(9), address(key), heap)
+    };
+    for _ in 0..expected {
+        insert(&mut index, &mut heap).unwrap();
+    }
+    assert_eq!(index.cells, CELLS_AT_FIRST);
+    // Growth that fails leaves it as it is.
+    while insert(&mut index, &mut heap).is_ok() {}
+    assert_eq!(index.cells, CELLS_AT_FIRST);
+    index.check_invariants();
+    heap.limit = None;
+    while index.cells == CELLS_AT_FIRST {
+        insert(&mut index, &mut heap).unwrap();
+    }
+    assert_eq!(index.cells, CELLS);
+    index.check_invariants();
+}
+
+#[test]
 fn a_source_that_runs_dry_is_an_error_and_loses_nothing() {
     let hasher = Hasher128::new(3);
     let mut heap = Heap {

@@ -11,6 +11,8 @@ use crate::random::Random;
 pub(crate) const KEYS: u16 = 6_000;
 /// Keys of each client that a third of the calls go to.
 pub(crate) const HOT: u16 = 12;
+/// Calls in a batch, at most.
+const BATCH: u64 = 64;
 /// Keys that all clients count in.
 pub(crate) const COUNTERS: usize = 6;
 

@@ -3,15 +3,13 @@
 use std::sync::mpsc::Sender;
 use std::thread;
 
-use farcore::{Answer, Config, Core, Engine, Error, Handle, Operation, Refused, Swap, Version};
+use farcore::{Answer, Core, Error, Handle, Refused};
 
 use crate::call::{Call, Content, Given, key_of};
 use crate::client::{COUNTERS, Client, KEYS};
 
 /// Requests that a client has in flight.
 const WINDOW: usize = 32;
-/// Calls in a batch, at most.
-const BATCH: u64 = 64;
 /// Times that a call is made again when requests fail at random.
 const TRIES: usize = 50;
 /// Times that the main thread disturbs the clients.

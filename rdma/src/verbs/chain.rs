@@ -172,7 +172,6 @@ pub(super) struct Piece {
     pub(super) inline: bool,
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

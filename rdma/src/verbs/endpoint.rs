@@ -10,13 +10,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::berth::{Adapter, Berth, Connected, Line};
+use super::chain::Piece;
 use super::context::{Access, CompletionQueue, Context, Domain, MemoryRegion};
 use super::error::VerbsError;
 use super::ffi;
 use super::handle::{
     CompletionQueueToken, DomainToken, Handle, Kind, Named, QueuePairToken, RegionToken, Table,
 };
-use super::chain::Piece;
 use super::mark::{Mark, QUEUES_MAX};
 use super::queue::Queue;
 use super::queue_pair::QueuePair;

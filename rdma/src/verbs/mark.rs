@@ -11,7 +11,7 @@ pub(super) enum Side {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark(u64);
 
-pub(super) const NUMBER_BITS: u32 = 48;
+const NUMBER_BITS: u32 = 48;
 pub(super) const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 /// Queue pairs that an endpoint can have.
 pub(super) const QUEUES_MAX: usize = 1 << 15;

@@ -19,14 +19,14 @@ mod walk;
 
 use farcore_rdma::{Endpoint, Status};
 
-use self::walk::{Frontier, GAP_UNITS, STREAK_MIN, Stream, USED_ONE_OF};
+pub(crate) use self::chunk::{Chunk, ChunkId, ChunkState, Place};
+use self::walk::{Frontier, GAP_UNITS, Stream, USED_ONE_OF};
 use super::fetch::Posted;
 use super::flight::FlightState;
 use super::pages::PageState;
 use super::request::Answers;
 use super::tail::HEADER_UNITS;
 use super::{Errand, Shard};
-pub(crate) use self::chunk::{Chunk, ChunkId, ChunkState, Place};
 use crate::constants::{READ_AHEAD_CHUNKS_MAX, UNIT, UNIT_BYTES};
 
 /// Walks and streams followed at once.

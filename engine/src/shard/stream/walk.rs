@@ -4,15 +4,15 @@ use super::chunk::Place;
 use crate::shard::tail::HEADER_UNITS;
 
 /// Accesses in order before a walk is believed.
-pub(super) const STREAK_MIN: u32 = 4;
+const STREAK_MIN: u32 = 4;
 /// Accesses after which the share of used units is known well.
-pub(super) const STREAK_SURE: u32 = 16;
+const STREAK_SURE: u32 = 16;
 /// How far from the last access the next one of the same walk may lie, in units.
 pub(super) const GAP_UNITS: u32 = 256;
 /// Single records are cheaper when less than one unit of this many is used.
 pub(super) const USED_ONE_OF: u32 = 4;
 /// Units over which the share of used ones is taken.
-pub(super) const ACCOUNT_UNITS: u32 = 16 << 10;
+const ACCOUNT_UNITS: u32 = 16 << 10;
 
 /// Where the next chunk of a stream begins.
 #[derive(Clone, Copy, Debug)]

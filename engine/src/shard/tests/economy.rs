@@ -1,8 +1,6 @@
 //! What a shard promises about bytes: exact accounts, what it reads and what it gives back, and that none lie far in the clear.
 
-use farcore_rdma::LinkModel;
-
-use super::{House, Owned, Random, Setting, value};
+use super::{House, Owned, Random, Setting};
 use crate::operation::Operation;
 
 #[test]

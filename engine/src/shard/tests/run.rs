@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::{House, Owned, Random, Setting, value};
+use crate::error::Error;
 use crate::operation::Operation;
 
 /// Runs random operations, several in flight, against the model; each answer must be one that order allows.

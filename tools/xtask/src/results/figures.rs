@@ -38,8 +38,8 @@ pub(super) struct Run {
     pub(super) phases: Vec<Phase>,
     /// Sum of the phases.
     pub(super) total_seconds: f64,
-    /// A cache line from one core to another and back; 0 where only one was used.
-    pub(super) line_trip_ns: f64,
+    /// A cache line from one core to another and back; `None` where only one was used.
+    pub(super) line_trip_ns: Option<f64>,
     /// Opening the engine.
     pub(super) startup_seconds: f64,
     /// Bytes of the index for each key; 0 if the engine does not know.
@@ -117,7 +117,7 @@ fn run(value: &Value) -> Result<Run> {
         engine: text(value, "engine")?,
         phases: phases?,
         total_seconds: number(value, "total_seconds")?,
-        line_trip_ns: number(value, "line_trip_ns")?,
+        line_trip_ns: value["line_trip_ns"].as_f64(),
         startup_seconds: number(value, "startup_seconds")?,
         index_bytes_per_key: number(value, "index_bytes_per_key")?,
         wrong_values: count(value, "wrong_values")?,

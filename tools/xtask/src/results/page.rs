@@ -17,8 +17,8 @@ down, and below 1 we lose. An empty cell is a figure that there is not.
 
 Latency is from submission to answer, so that of farcore includes the wait in its window. The others answer at once, on the
 thread that asks, whatever the window. They keep everything in local memory, but for `locked-lru`, which has a cap and a far
-tier too, and stores that keep files. The last row tells the machine's state when each column was measured: how long a cache line
-took from one core to the other and back. Start-up of farcore includes touching all of its memory, local and far.
+tier too, and stores that keep files. The last row of those that ran on two cores tells the machine's state then: how long a cache
+line took from one core to the other and back. Start-up of farcore includes touching all of its memory, local and far.
 ";
 
 /// Writes the page.
@@ -176,7 +176,7 @@ mod tests {
             }],
             total_seconds: 1.0,
             startup_seconds: 1.0,
-            line_trip_ns: 100.0,
+            line_trip_ns: Some(100.0),
             index_bytes_per_key: 0.0,
             wrong_values,
         }

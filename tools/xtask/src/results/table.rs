@@ -124,6 +124,21 @@ fn rounded_down(ratio: f64) -> String {
 type Quantile = fn(&Phase) -> f64;
 
 fn rows(runs: &[Option<&Run>], contrast: Contrast) -> Vec<Row> {
+    let mut rows = figures(runs, contrast);
+    let trips = runs.iter().map(|run| run.and_then(|run| run.line_trip_ns));
+    let trips = Row {
+        name: "line there and back".to_owned(),
+        cells: trips.collect(),
+        show: latency,
+        better: Better::Neither,
+    };
+    if trips.cells.iter().any(Option::is_some) {
+        rows.push(trips);
+    }
+    rows
+}
+
+fn figures(runs: &[Option<&Run>], contrast: Contrast) -> Vec<Row> {
     let row = |name: &str, better, show, of: &dyn Fn(&Run) -> Option<f64>| Row {
         name: name.to_owned(),
         cells: runs.iter().map(|run| run.and_then(of)).collect(),
@@ -186,10 +201,6 @@ fn rows(runs: &[Option<&Run>], contrast: Contrast) -> Vec<Row> {
     rows.push(row("wrong values", Better::Neither, whole, &|run| {
         Some(run.wrong_values as f64)
     }));
-    let trips = |run: &Run| Some(run.line_trip_ns).filter(|&ns| ns > 0.0);
-    if runs.iter().flatten().any(|run| trips(run).is_some()) {
-        rows.push(row("line there and back", Better::Neither, latency, &trips));
-    }
     rows
 }
 
@@ -287,7 +298,7 @@ mod tests {
             phases: vec![phase],
             total_seconds: 6.0 / mops,
             startup_seconds,
-            line_trip_ns: 98.6,
+            line_trip_ns: Some(98.6),
             index_bytes_per_key: if engine == "farcore" { 9.84 } else { 0.0 },
             wrong_values: 0,
         }
@@ -401,13 +412,14 @@ mod tests {
             &section(&["farcore", "farcore"], Contrast::Rates("b / a")),
             &runs,
         );
-        assert_eq!(lines(&table).len(), 3);
+        assert_eq!(lines(&table).len(), 4);
         assert_eq!(lines(&table)[2], "| hot | 4.00 | **6.00** | 1.50 |");
+        assert_eq!(lines(&table)[3], "| line there and back | 99 ns | 99 ns |  |");
         let table = render(
             &section(&["farcore", "farcore"], Contrast::Last("b / a")),
             &runs,
         );
-        assert_eq!(lines(&table).len(), 6);
+        assert_eq!(lines(&table).len(), 7);
         assert!(!table.text.contains("total") && table.text.contains("p50 of hot"));
     }
 }
