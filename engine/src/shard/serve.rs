@@ -22,7 +22,7 @@ use crate::routing::IndexHash;
 
 /// Requests that are looked ahead of the one that is served: as many cache misses as the processor overlaps, and no more, or
 /// it waits for room for the next while there is work to do.
-const LOOK_AHEAD: usize = 8;
+const LOOK_AHEAD: usize = 12;
 
 /// As many are looked at once more whose home bucket did not tell.
 const LOOK_FURTHER: usize = LOOK_AHEAD / 2;
