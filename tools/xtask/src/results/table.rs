@@ -414,7 +414,10 @@ mod tests {
         );
         assert_eq!(lines(&table).len(), 4);
         assert_eq!(lines(&table)[2], "| hot | 4.00 | **6.00** | 1.50 |");
-        assert_eq!(lines(&table)[3], "| line there and back | 99 ns | 99 ns |  |");
+        assert_eq!(
+            lines(&table)[3],
+            "| line there and back | 99 ns | 99 ns |  |"
+        );
         let table = render(
             &section(&["farcore", "farcore"], Contrast::Last("b / a")),
             &runs,
