@@ -1,0 +1,167 @@
+//! A process's sessions with all nodes, and what it finds there.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use farcore_rdma::node::NodeStatistics;
+use farcore_rdma::{
+    Claims, ConnectOptions, FabricAddress, FabricEndpoint, FabricOptions, Initiator,
+    InitiatorOptions, Lock, NodeConnections, NodeMap, PoolNode, VerbsOptions,
+};
+use glommio::timer::Timer;
+
+use crate::role::random;
+use crate::{EXTENTS, LIMIT, NODE_COUNT, TICK};
+
+/// A process's sessions and its claims on all nodes.
+pub(crate) struct Member {
+    pub(crate) connections: Vec<NodeConnections>,
+    pub(crate) claims: Claims<FabricEndpoint>,
+    pub(crate) maps: Vec<NodeMap>,
+    pub(crate) owners: Vec<u64>,
+}
+
+impl Member {
+    pub(crate) async fn open(addresses: &[FabricAddress]) -> Result<Self, String> {
+        let silence_ns = 20_000_000_000;
+        let fabric = FabricOptions {
+            queues: addresses.len(),
+            depth: 256,
+            limit_ns: silence_ns,
+            verbs: VerbsOptions::default(),
+        };
+        let endpoint = FabricEndpoint::open(addresses, &fabric).await;
+        let endpoint = endpoint.map_err(|error| error.to_string())?;
+        let (mut connections, mut nodes) = (Vec::new(), Vec::new());
+        for (queue, address) in addresses.iter().enumerate() {
+            let opened = NodeConnections::open(address.clone(), ConnectOptions::default()).await;
+            let mut node = opened.map_err(|error| error.to_string())?;
+            node.keep(
+                endpoint
+                    .berth(queue)
+                    .ok_or("a fabric without connections")?,
+            );
+            node.connect().await.map_err(|error| error.to_string())?;
+            nodes.push(PoolNode {
+                queue,
+                owner: node.session().owner(),
+                map: node.session().map().clone(),
+            });
+            connections.push(node);
+        }
+        let options = InitiatorOptions {
+            lock: Lock::Off,
+            ..InitiatorOptions::default()
+        };
+        let initiator = Initiator::new(endpoint, options).map_err(|error| error.to_string())?;
+        for queue in 0..addresses.len() {
+            initiator.renew(queue);
+        }
+        let maps = nodes.iter().map(|node| node.map.clone()).collect();
+        let owners: Vec<u64> = nodes.iter().map(|node| node.owner.get()).collect();
+        let claims = Claims::new(Rc::new(initiator), nodes, random(u64::MAX));
+        Ok(Self {
+            connections,
+            claims: claims.map_err(|error| error.to_string())?,
+            maps,
+            owners,
+        })
+    }
+}
+
+/// What of a node is not free, read from afar; none if all is.
+pub(crate) async fn left_over(
+    member: &mut Member,
+    node: usize,
+) -> (NodeStatistics, Option<String>) {
+    let session = member.connections[node].session();
+    let figures = session.statistics().await.expect("figures");
+    let map = &member.maps[node];
+    let read = async |slice| {
+        let mut bytes = [0; 8];
+        let initiator = member.claims.initiator();
+        initiator
+            .read(node, slice, &mut bytes)
+            .await
+            .expect("a word of the table");
+        u64::from_le_bytes(bytes)
+    };
+    let mut left = Vec::new();
+    for word in 0..map.bitmap_words() {
+        let past = map.extents().saturating_sub(word * 64);
+        let valid = if past >= 64 {
+            u64::MAX
+        } else {
+            (1 << past) - 1
+        };
+        let bits = read(map.bitmap_slice(word)).await & valid;
+        if bits != 0 {
+            left.push(format!("bits {bits:#x} of word {word}"));
+        }
+    }
+    for extent in 0..map.extents() {
+        let owner = read(map.owner_slice(extent)).await;
+        if owner != 0 {
+            left.push(format!("extent {extent} of {owner}"));
+        }
+    }
+    if figures.extents_free != figures.extents {
+        left.push(format!(
+            "{} of {} extents free",
+            figures.extents_free, figures.extents
+        ));
+    }
+    (figures, (!left.is_empty()).then(|| left.join(", ")))
+}
+
+/// Waits until all nodes are free, and claims them whole; answers how many extents were taken back from the dead.
+pub(crate) async fn look_after_all(nodes: &str) -> Result<u64, String> {
+    let addresses: Vec<FabricAddress> = nodes
+        .split(',')
+        .map(|one| one.parse().expect("an address"))
+        .collect();
+    let mut member = Member::open(&addresses).await?;
+    let (since, mut reclaimed) = (Instant::now(), 0);
+    for node in 0..NODE_COUNT {
+        loop {
+            let (figures, left) = left_over(&mut member, node).await;
+            match left {
+                None => {
+                    reclaimed += figures.extents_reclaimed;
+                    break;
+                }
+                Some(left) if since.elapsed() > LIMIT => {
+                    return Err(format!("node {node}: {left}"));
+                }
+                Some(_) => {
+                    for connection in &mut member.connections {
+                        connection.tend().await;
+                    }
+                    Timer::new(TICK).await;
+                }
+            }
+        }
+    }
+    member
+        .claims
+        .refresh()
+        .await
+        .map_err(|error| error.to_string())?;
+    let mut got = 0;
+    while let Some(claim) = member
+        .claims
+        .claim(1)
+        .await
+        .map_err(|error| error.to_string())?
+    {
+        got += u64::from(claim.run().count());
+    }
+    for connection in member.connections {
+        connection.close().await;
+    }
+    let wanted = EXTENTS * NODE_COUNT as u64;
+    if got != wanted {
+        return Err(format!("{got} of {wanted} extents could be claimed"));
+    }
+    Ok(reclaimed)
+}

@@ -1,0 +1,47 @@
+//! What every role shares: its name and its nodes by the environment, orders that come in and news that go out.
+
+use std::sync::mpsc;
+use std::thread;
+
+use farcore_rdma::FabricAddress;
+
+pub(crate) const ROLE: &str = "FARCORE_CROWD_ROLE";
+pub(crate) const NODES: &str = "FARCORE_CROWD_NODES";
+/// Begins each line of news.
+pub(crate) const NEWS: &str = "@crowd ";
+
+pub(crate) fn random(below: u64) -> u64 {
+    getrandom::u64().expect("random numbers") % below
+}
+
+pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
+    farcore_rdma::run_local(work).expect("an executor")
+}
+
+pub(crate) fn role(name: &str) -> bool {
+    std::env::var(ROLE).is_ok_and(|role| role == name)
+}
+
+pub(crate) fn news(what: &str) {
+    println!("\n{NEWS}{what}");
+}
+
+/// Reads orders; the process ends with its parent.
+pub(crate) fn orders() -> mpsc::Receiver<String> {
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || {
+        for line in std::io::stdin().lines() {
+            let Ok(line) = line else { break };
+            // Whoever is on its way out listens no more.
+            let _ = send.send(line);
+        }
+        std::process::exit(1);
+    });
+    receive
+}
+
+pub(crate) fn addresses() -> Vec<FabricAddress> {
+    let all = std::env::var(NODES).expect("addresses of the nodes");
+    let parse = |one: &str| one.parse().expect("an address");
+    all.split(',').map(parse).collect()
+}
