@@ -87,6 +87,26 @@ fn the_directory_widens_when_a_group_first_grows() {
 }
 
 #[test]
+fn a_group_grows_when_its_segments_are_full_on_average() {
+    let mut heap = Heap::default();
+    let mut index = Index::new(1, &mut heap).unwrap();
+    // Homes in turn, and tags of the first or of the second half.
+    let mut fill = |index: &mut Index, half: u64| {
+        for key in 0..GROWS_AT as u64 + 8 {
+            let hash = IndexHash((key % BUCKETS as u64) | ((half << (TAG_BITS - 1) | key) << 8));
+            index
+                .insert(hash, SizeClass::for_units(9), address(key), &mut heap)
+                .unwrap();
+        }
+    };
+    fill(&mut index, 0);
+    assert_eq!((index.growth_steps(), index.cells), (0, CELLS_AT_FIRST));
+    fill(&mut index, 1);
+    assert_eq!((index.growth_steps(), index.cells), (1, CELLS));
+    index.check_invariants();
+}
+
+#[test]
 fn a_source_that_runs_dry_is_an_error_and_loses_nothing() {
     let hasher = Hasher128::new(3);
     let mut heap = Heap {
