@@ -460,6 +460,12 @@ mod tests {
                     ..shape
                 };
                 assert!(!generator.is(word, wrong, &value), "{bytes} for {other}");
+                if other % VALUE_GRAIN_BYTES != 0 {
+                    assert!(
+                        !generator.is(word, wrong, &longer),
+                        "{other} is no length of a value"
+                    );
+                }
             }
         }
     }

@@ -217,8 +217,9 @@ impl Worker {
         };
         report(0);
         let steps = load.steps();
-        let start_cpu_ns = thread_cpu_ns();
+        // Processor time is read within the time that passed, so that it is the shorter one.
         let start_ns = self.clock.now_ns();
+        let start_cpu_ns = thread_cpu_ns();
         let mut step = 0;
         while step < steps && !self.gate.is_aborted() {
             let end = steps.min(step + SLICE);
@@ -235,10 +236,11 @@ impl Worker {
             session.poll(&mut |token, answer| settle(&mut load, &mut desk, token, &answer));
             session.rest().await;
         }
+        let cpu_ns = thread_cpu_ns() - start_cpu_ns;
         Part {
             start_ns,
             end_ns: self.clock.now_ns(),
-            cpu_ns: thread_cpu_ns() - start_cpu_ns,
+            cpu_ns,
             ops: step,
             wrong: desk.wrong(),
             digest: desk.digest(),

@@ -283,8 +283,9 @@ fn every_engine_runs_every_phase_with_the_same_result() {
                 phase.p50_ns <= phase.p99_ns && phase.p99_ns <= phase.p999_ns,
                 "{phase:?}"
             );
+            // Two threads; a hundredth for two clocks that are not set to one another.
             assert!(
-                (0.0..=phase.seconds * 2.0).contains(&phase.cpu_seconds),
+                (0.0..=phase.seconds * 2.0 * 1.01).contains(&phase.cpu_seconds),
                 "{phase:?}"
             );
         }
