@@ -24,7 +24,9 @@ pub const VALUE_GRAIN_BYTES: usize = 16;
 
 const GRAINS_MAX: usize = VALUE_BYTES_MAX / VALUE_GRAIN_BYTES;
 /// Grains of nine values in ten, at most.
-const USUAL: usize = 16;
+const USUAL: usize = 2 * SHORT;
+/// Grains of seven in ten, and of all that the hot mix writes, at most.
+const SHORT: usize = 8;
 const HOT_BIT: u64 = 1 << 63;
 
 /// A piece of a value as two words.
@@ -58,17 +60,25 @@ fn write_grains(place: &mut [[u8; VALUE_GRAIN_BYTES]], table: &[Grain], stream: 
     }
 }
 
-/// The bits in which the second of `count` grains and those after it differ from a stream's, by word of a grain. If there are fewer,
-/// the last one is looked at more than once.
+/// The bits in which the second grain of a value and those after it differ from a stream's, by word of a grain.
 #[inline(always)]
-fn differing(grains: &[[u8; VALUE_GRAIN_BYTES]], count: usize, stream: u64) -> Grain {
-    let last = grains.len() - 1;
+fn differing(grains: &[[u8; VALUE_GRAIN_BYTES]], stream: u64) -> Grain {
     let mut sum = [0; 2];
-    for place in 1..count {
-        let place = place.min(last);
+    let mut look = |place: usize| {
         let [one, other] = words_of(&grains[place]);
         sum[0] |= one ^ TABLE[place][0] ^ stream;
         sum[1] |= other ^ TABLE[place][1] ^ stream;
+    };
+    let count = grains.len();
+    match count {
+        // The last one more than once, if there are fewer.
+        ..=SHORT => (1..SHORT).for_each(|place| look(place.min(count - 1))),
+        // Some in the middle twice, if there are fewer than twice as many.
+        ..=USUAL => {
+            (1..SHORT).for_each(&mut look);
+            (count - SHORT..count).for_each(look);
+        }
+        _ => (1..count).for_each(look),
     }
     sum
 }
@@ -240,10 +250,7 @@ impl Generator {
             return false;
         };
         let [nonce, second] = words_of(first);
-        let [ones, others] = match grains.len() {
-            1..=USUAL => differing(grains, USUAL, stream),
-            count => differing(grains, count, stream),
-        };
+        let [ones, others] = differing(grains, stream);
         // The only grain is looked at as the last one: its nonce is no word of the stream.
         let ones = if grains.len() == 1 { 0 } else { ones };
         let differing = ones | others | second ^ TABLE[0][1] ^ stream;

@@ -134,8 +134,15 @@ impl Exits {
     ) {
         if polling == Some(client) {
             visit(token, answer);
-        } else if let Some(Some(inbox)) = self.inboxes.get_mut(usize::from(client)) {
-            inbox.push_back((token, Kept::of(&answer)));
+        } else {
+            self.keep(client, token, &answer);
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, client: u8, token: u64, answer: &Answer<'_>) {
+        if let Some(Some(inbox)) = self.inboxes.get_mut(usize::from(client)) {
+            inbox.push_back((token, Kept::of(answer)));
         }
     }
 
@@ -179,7 +186,7 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for Turn<'_, V> {
             }
             (lane, _, mark) => {
                 if let Some(server) = &mut self.exits.servers[usize::from(lane)] {
-                    server.answer(slot_of(token), mark.has_waited(), &answer);
+                    server.answer(slot_of(token), mark.has_waited(), answer);
                     self.exits.touch(usize::from(lane));
                 }
             }
@@ -196,7 +203,7 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for OwnExit<'_, V> {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn answer(&mut self, _: LaneId, token: u64, answer: Answer<'_>) {
         (self.0)(token, answer);
     }
@@ -211,9 +218,14 @@ impl Answers for LaneExit<'_> {
         self.0.has_room(value_bytes)
     }
 
-    #[inline]
+    #[inline(always)]
     fn answer(&mut self, _: LaneId, token: u64, answer: Answer<'_>) {
-        self.0.answer(slot_of(token), false, &answer);
+        self.0.answer(slot_of(token), false, answer);
+    }
+
+    #[inline(always)]
+    fn try_answer(&mut self, _: LaneId, token: u64, answer: Answer<'_>) -> bool {
+        self.0.try_answer(slot_of(token), false, answer)
     }
 }
 

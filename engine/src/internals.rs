@@ -176,7 +176,7 @@ impl BareLane {
         let mut cursor = self.server.requests.cursor();
         // SAFETY: it is released after it was answered.
         while let Some(received) = unsafe { self.server.peek(cursor) } {
-            self.server.answer(received.slot, false, answer);
+            self.server.answer(received.slot, false, *answer);
             cursor = received.after;
         }
         self.server.requests.release(cursor);

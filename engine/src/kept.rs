@@ -22,7 +22,7 @@ impl Kept {
             Answer::Stored { version } => Self::Stored(*version),
             Answer::Deleted => Self::Deleted,
             Answer::Mismatch { current } => Self::Mismatch(*current),
-            Answer::Failed(error) => Self::Failed(error.clone()),
+            Answer::Failed(error) => Self::Failed((*error).clone()),
         }
     }
 
@@ -36,7 +36,7 @@ impl Kept {
             Self::Stored(version) => Answer::Stored { version: *version },
             Self::Deleted => Answer::Deleted,
             Self::Mismatch(current) => Answer::Mismatch { current: *current },
-            Self::Failed(error) => Answer::Failed(error.clone()),
+            Self::Failed(error) => Answer::Failed(error),
         }
     }
 }

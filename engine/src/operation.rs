@@ -1,7 +1,7 @@
 //! What a client asks of a shard and what the shard answers.
 //!
-//! Both borrow: an [`Operation`] from the caller or from a lane, an [`Answer`] from a frame, a landing buffer
-//! or a lane. Nothing here owns memory. Allocated is only what must outlive its place: a value answered to a call, and
+//! Both borrow: an [`Operation`] from the caller or from a lane, an [`Answer`] from a frame, a landing buffer,
+//! a lane, or whoever met an error. Nothing here owns memory. Allocated is only what must outlive its place: a value answered to a call, and
 //! one too long for a lane's ring.
 
 use crate::error::Error;
@@ -106,7 +106,7 @@ impl<'a> From<Operation<'a>> for Demand<'a> {
 }
 
 /// The answer to one [`Operation`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// A get found the key.
     Value {
@@ -130,5 +130,17 @@ pub enum Answer<'a> {
         current: Version,
     },
     /// The operation failed and changed nothing that was stored.
-    Failed(Error),
+    Failed(&'a Error),
+}
+
+impl<'a> Answer<'a> {
+    /// The value that the answer carries; empty where it carries none.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> &'a [u8] {
+        match *self {
+            Answer::Value { value, .. } => value,
+            _ => &[],
+        }
+    }
 }

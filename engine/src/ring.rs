@@ -238,16 +238,12 @@ impl Producer {
         self.tail + bytes <= self.limit.get()
     }
 
-    /// Puts a message in; false if there is no room. The consumer sees it after [`Producer::publish`].
-    #[inline]
-    pub(crate) fn push(
-        &mut self,
-        meta: u32,
-        payload: usize,
-        write: impl FnOnce(&mut [u8]),
-    ) -> bool {
+    /// Puts a message in and answers where its payload goes, or nothing if there is no room. The consumer sees it after
+    /// [`Producer::publish`], by when it is written.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, meta: u32, payload: usize) -> Option<&mut [u8]> {
         if !self.fits(payload) {
-            return false;
+            return None;
         }
         let bytes = message_bytes(payload);
         self.shared.watch(self.tail, bytes, true);
@@ -260,10 +256,11 @@ impl Producer {
             start.cast::<[u32; 2]>().write([payload as u32, meta]);
             std::slice::from_raw_parts_mut(start.add(HEADER), payload)
         };
-        write(place);
         self.tail += bytes;
-        self.own_ahead();
-        true
+        if self.tail + OWNED_AHEAD / 2 > self.owned {
+            self.own_ahead();
+        }
+        Some(place)
     }
 
     /// Visits the messages that the consumer never took, and drops them.
@@ -298,16 +295,15 @@ impl Producer {
 
     /// Takes the lines that will be written next away from the consumer's cache, which read them last; several at once, so
     /// that most messages need not look.
-    #[inline]
+    #[inline(never)]
     fn own_ahead(&mut self) {
-        if self.tail + OWNED_AHEAD / 2 > self.owned {
-            let end = (self.tail + OWNED_AHEAD).min(self.limit.get());
-            self.owned = self.owned.max(self.tail & !(LINE_BYTES - 1));
-            while self.owned < end {
-                prefetch_to_write(self.span.pointer(self.owned));
-                self.owned += LINE_BYTES;
-            }
+        let end = (self.tail + OWNED_AHEAD).min(self.limit.get());
+        let mut owned = self.owned.max(self.tail & !(LINE_BYTES - 1));
+        while owned < end {
+            prefetch_to_write(self.span.pointer(owned));
+            owned += LINE_BYTES;
         }
+        self.owned = owned;
     }
 
     /// Shows the consumer what was put in; true if that was anything.
@@ -446,7 +442,7 @@ mod tests {
                         next = next.wrapping_add(1);
                         let fits = producer.fits(size);
                         prop_assert!(size <= 290 || !fits);
-                        let pushed = producer.push(u32::from(next), size, |place| place.fill(next));
+                        let pushed = producer.push(u32::from(next), size).map(|place| place.fill(next)).is_some();
                         prop_assert_eq!(fits, pushed);
                         if pushed {
                             model.push_back((u32::from(next), vec![next; size]));
@@ -481,9 +477,11 @@ mod tests {
         let sender = std::thread::spawn(move || {
             for number in 0..1_000_000u64 {
                 let bytes = 8 + (number % 50) as usize;
-                while !producer.push(0, bytes, |place| {
-                    place[..8].copy_from_slice(&number.to_le_bytes());
-                }) {
+                loop {
+                    if let Some(place) = producer.push(0, bytes) {
+                        place[..8].copy_from_slice(&number.to_le_bytes());
+                        break;
+                    }
                     producer.publish();
                     std::thread::yield_now();
                 }
@@ -529,7 +527,8 @@ mod model {
                 let mut sent = 0usize;
                 for _ in payloads {
                     let fill = sent as u8 + 1;
-                    if producer.push(7, payloads[sent], |place| place.fill(fill)) {
+                    if let Some(place) = producer.push(7, payloads[sent]) {
+                        place.fill(fill);
                         sent += 1;
                         producer.publish();
                     }

@@ -74,10 +74,10 @@ impl<D: Direct> Store for DirectStore<D> {
 }
 
 #[cold]
-fn failed(error: &anyhow::Error) -> Answer<'static> {
-    Answer::Failed(farcore::Error::Memory {
+fn failed(error: &anyhow::Error) -> farcore::Error {
+    farcore::Error::Memory {
         reason: format!("{error:#}"),
-    })
+    }
 }
 
 impl<D: Direct> Session for DirectSession<D> {
@@ -110,12 +110,12 @@ impl<D: Direct> Session for DirectSession<D> {
                 );
             }),
             Operation::CompareAndSwap { .. } => {
-                sink(token, unsupported());
+                sink(token, Answer::Failed(&unsupported()));
                 Ok(())
             }
         };
         if let Err(error) = done {
-            sink(token, failed(&error));
+            sink(token, Answer::Failed(&failed(&error)));
         }
     }
 

@@ -234,7 +234,7 @@ impl Session for FarcoreSession {
         while let Err(refused) = self.core.submit(operation, token) {
             match refused {
                 Refused::Full => self.turn(sink),
-                Refused::Error(error) => return sink(token, Answer::Failed(error)),
+                Refused::Error(error) => return sink(token, Answer::Failed(&error)),
             }
         }
         while self.core.in_flight() >= self.window {

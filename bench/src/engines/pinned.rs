@@ -36,10 +36,10 @@ pub fn start_pinned<S: Session + Send + 'static>(
 }
 
 /// What a baseline answers to a request that it does not know.
-pub(crate) fn unsupported() -> farcore::Answer<'static> {
-    farcore::Answer::Failed(farcore::Error::Config {
+pub(crate) fn unsupported() -> farcore::Error {
+    farcore::Error::Config {
         field: "operation",
         value: "compare-and-swap".into(),
         limit: "this engine keeps no versions".into(),
-    })
+    }
 }

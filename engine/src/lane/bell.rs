@@ -140,7 +140,7 @@ mod model {
         let sender = {
             let bell = Arc::clone(&bell);
             loom::thread::spawn(move || {
-                assert!(producer.push(7, 8, |place| place.fill(1)));
+                producer.push(7, 8).expect("there is room").fill(1);
                 producer.publish();
                 tell(&bell)
             })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Shared;
-use super::message::{AnswerKind, AnswerMeta, RequestMeta};
+use super::message::{AnswerKind, AnswerMeta, RequestMeta, WORD, split_word};
 use super::pocket::Pocket;
 use crate::bytes::copy;
 use crate::error::Error;
@@ -15,7 +15,6 @@ use crate::ring::{Consumer, Message, Producer};
 use crate::routing::IndexHash;
 use crate::shard::Mark;
 
-const WORD: usize = 8;
 /// What one outstanding request takes.
 pub(super) const OUTSTANDING_BYTES: usize = size_of::<Outstanding>();
 /// No slot.
@@ -75,6 +74,9 @@ impl Table {
     }
 }
 
+/// Who is shown answers: client, token, answer.
+type Visit<'a> = dyn FnMut((u8, Mark), u64, Answer<'_>) + 'a;
+
 /// The client's end.
 #[derive(Debug)]
 pub(crate) struct LaneClient {
@@ -83,6 +85,8 @@ pub(crate) struct LaneClient {
     shared: Arc<Shared>,
     inline_max: usize,
     outstanding: Table,
+    /// Why the last request that failed did.
+    failed: Option<Error>,
 }
 
 impl LaneClient {
@@ -99,6 +103,7 @@ impl LaneClient {
             shared,
             inline_max,
             outstanding: Table::new(outstanding_max),
+            failed: None,
         }
     }
 
@@ -150,7 +155,7 @@ impl LaneClient {
         sent
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, slot: u16, hash: IndexHash, demand: &Demand<'_>, pocket: bool) -> bool {
         let Demand {
             kind,
@@ -161,18 +166,20 @@ impl LaneClient {
         let swap = kind == Kind::Swap;
         let head = WORD + usize::from(swap) * WORD + key.len();
         let meta = RequestMeta::new(slot, key.len(), kind, pocket);
-        self.requests.push(meta.0, head + value.len(), |place| {
-            let (first, mut place) = place.split_at_mut(WORD);
-            first.copy_from_slice(&hash.0.to_le_bytes());
-            if swap {
-                let (second, rest) = place.split_at_mut(WORD);
-                second.copy_from_slice(&expected.to_le_bytes());
-                place = rest;
-            }
-            let (key_place, value_place) = place.split_at_mut(key.len());
-            copy(key_place, key);
-            copy(value_place, value);
-        })
+        let Some(place) = self.requests.push(meta.0, head + value.len()) else {
+            return false;
+        };
+        let (first, mut place) = place.split_at_mut(WORD);
+        first.copy_from_slice(&hash.0.to_le_bytes());
+        if swap {
+            let (second, rest) = place.split_at_mut(WORD);
+            second.copy_from_slice(&expected.to_le_bytes());
+            place = rest;
+        }
+        let (key_place, value_place) = place.split_at_mut(key.len());
+        copy(key_place, key);
+        copy(value_place, value);
+        true
     }
 
     /// Shows the shard what was sent; true if it must be told.
@@ -198,7 +205,7 @@ impl LaneClient {
             self.requests.take_back(|message| {
                 let request = table.take(RequestMeta(message.meta).slot());
                 let client = (request.client, request.mark);
-                visit(client, request.token, Answer::Failed(Error::Closed));
+                visit(client, request.token, Answer::Failed(&Error::Closed));
             });
         }
     }
@@ -207,7 +214,7 @@ impl LaneClient {
     #[inline]
     pub(crate) fn receive(&mut self, mut visit: impl FnMut((u8, Mark), u64, Answer<'_>)) -> usize {
         let mut count = 0;
-        let table = &mut self.outstanding;
+        let (shared, table) = (&*self.shared, &mut self.outstanding);
         let mut taken = Taken {
             cursor: self.answers.cursor(),
             answers: &mut self.answers,
@@ -225,11 +232,10 @@ impl LaneClient {
             let meta = AnswerMeta(meta);
             let request = table.take(meta.slot());
             taken.cursor = after;
-            let (version, inline) = payload.split_first_chunk().unwrap_or((&[0; WORD], &[]));
-            let version = u64::from_le_bytes(*version);
+            let (version, inline) = split_word(payload);
             let value = if meta.is_in_pocket() {
-                taken.pocket = Some(&self.shared.answer_pocket);
-                self.shared.answer_pocket.value()
+                taken.pocket = Some(&shared.answer_pocket);
+                shared.answer_pocket.value()
             } else {
                 inline
             };
@@ -239,9 +245,7 @@ impl LaneClient {
                 AnswerKind::Stored => Answer::Stored { version },
                 AnswerKind::Deleted => Answer::Deleted,
                 AnswerKind::Mismatch => Answer::Mismatch { current: version },
-                AnswerKind::Failed => {
-                    Answer::Failed(self.shared.errors.pop().unwrap_or(Error::Closed))
-                }
+                AnswerKind::Failed => Answer::Failed(shared.take_error(&mut self.failed)),
             };
             visit(request.answered(meta.has_waited()), request.token, answer);
             if let Some(pocket) = taken.pocket.take() {
@@ -251,13 +255,20 @@ impl LaneClient {
         }
         drop(taken);
         // ORDERING: Acquire pairs with the Release in `LaneServer::answer_late`.
-        if self.shared.overflowed.load(Ordering::Acquire) {
-            // What came while the shard was closing found no room in the ring.
-            while let Some((slot, waited, kept)) = self.shared.overflow.pop() {
-                let request = table.take(slot);
-                visit(request.answered(waited), request.token, kept.answer());
-                count += 1;
-            }
+        if shared.overflowed.load(Ordering::Acquire) {
+            count += self.receive_late(&mut visit);
+        }
+        count
+    }
+
+    /// Visits the answers that found no room in the ring, because they came while the shard was closing.
+    #[cold]
+    fn receive_late(&mut self, visit: &mut Visit<'_>) -> usize {
+        let mut count = 0;
+        while let Some((slot, waited, kept)) = self.shared.overflow.pop() {
+            let request = self.outstanding.take(slot);
+            visit(request.answered(waited), request.token, kept.answer());
+            count += 1;
         }
         count
     }

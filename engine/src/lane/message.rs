@@ -23,6 +23,21 @@ const WAITED: u32 = 0x20;
 
 const _: () = assert!(KEY_SHIFT + KEY_BITS == SLOT_SHIFT && KEY_BYTES_MAX < 1 << KEY_BITS);
 
+/// Bytes of a hash, and of a version.
+pub(super) const WORD: usize = 8;
+
+/// A payload's first word, and what follows it.
+///
+/// # Panics
+/// If it is shorter, which none is.
+#[inline]
+pub(super) fn split_word(payload: &[u8]) -> (u64, &[u8]) {
+    let Some((word, rest)) = payload.split_first_chunk() else {
+        unreachable!("a message has a word at least");
+    };
+    (u64::from_le_bytes(*word), rest)
+}
+
 /// Of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct RequestMeta(pub(super) u32);

@@ -62,6 +62,14 @@ struct Shared {
     mailbox: Option<Arc<Mailbox>>,
 }
 
+impl Shared {
+    /// The error of the next answer that failed.
+    #[cold]
+    fn take_error<'a>(&self, place: &'a mut Option<Error>) -> &'a Error {
+        place.insert(self.errors.pop().unwrap_or(Error::Closed))
+    }
+}
+
 /// Requests that may be outstanding on a lane with rings of this many bytes.
 fn outstanding_max(ring_bytes: usize) -> usize {
     (ring_bytes / BYTES_A_REQUEST).clamp(1, 1 << 15)

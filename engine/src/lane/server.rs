@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Shared;
-use super::message::{AnswerKind, AnswerMeta, RequestMeta};
+use super::message::{AnswerKind, AnswerMeta, RequestMeta, WORD, split_word};
+use crate::error::Error;
 use crate::kept::Kept;
-use crate::operation::{Answer, Demand, Kind};
+use crate::operation::{Answer, Demand, Kind, Version};
 use crate::ring::{Consumer, Message, Producer};
 use crate::routing::IndexHash;
 
-const WORD: usize = 8;
+const EMPTY: &[u8] = &[];
 
 /// One request as it lies in a lane.
 pub(crate) struct Received<'a> {
@@ -68,10 +69,10 @@ impl LaneServer {
         let payload: &'a [u8] = unsafe { &*payload };
         let meta = RequestMeta(meta);
         let pocket = meta.is_in_pocket();
-        let (hash, mut rest) = Self::word(payload);
+        let (hash, mut rest) = split_word(payload);
         let mut expected = 0;
         if meta.kind() == Kind::Swap {
-            (expected, rest) = Self::word(rest);
+            (expected, rest) = split_word(rest);
         }
         let (key, inline) = rest.split_at(meta.key_bytes());
         let value = if pocket {
@@ -92,12 +93,6 @@ impl LaneServer {
             pocket,
             after,
         })
-    }
-
-    #[inline]
-    fn word(bytes: &[u8]) -> (u64, &[u8]) {
-        let (word, rest) = bytes.split_first_chunk().unwrap_or((&[0; WORD], &[]));
-        (u64::from_le_bytes(*word), rest)
     }
 
     /// Gives the request pocket back.
@@ -122,64 +117,73 @@ impl LaneServer {
 
     /// Puts the answer to the request of a slot in; [`LaneServer::has_room`] was asked before.
     #[inline(always)]
-    pub(crate) fn answer(&mut self, slot: u16, waited: bool, answer: &Answer<'_>) {
+    pub(crate) fn answer(&mut self, slot: u16, waited: bool, answer: Answer<'_>) {
+        let has_room = self.try_answer(slot, waited, answer);
+        assert!(has_room, "room for an answer was promised");
+    }
+
+    /// Puts the answer to the request of a slot in; false if there is no room.
+    ///
+    /// Inlined where the kind of the answer is known, so that only its part is left.
+    #[inline(always)]
+    pub(crate) fn try_answer(&mut self, slot: u16, waited: bool, answer: Answer<'_>) -> bool {
         if self.closing {
             return self.answer_late(slot, waited, answer);
         }
-        match answer {
-            Answer::Value { version, value } => self.push_value(slot, waited, *version, value),
-            Answer::Absent => self.push(slot, AnswerKind::Absent, waited, 0),
-            Answer::Stored { version } => self.push(slot, AnswerKind::Stored, waited, *version),
-            Answer::Deleted => self.push(slot, AnswerKind::Deleted, waited, 0),
-            Answer::Mismatch { current } => self.push(slot, AnswerKind::Mismatch, waited, *current),
-            Answer::Failed(error) => {
-                self.shared.errors.push(error.clone());
-                self.push(slot, AnswerKind::Failed, waited, 0);
-            }
+        let (kind, version, value) = match answer {
+            Answer::Value { version, value } => (AnswerKind::Value, version, value),
+            Answer::Absent => (AnswerKind::Absent, 0, EMPTY),
+            Answer::Stored { version } => (AnswerKind::Stored, version, EMPTY),
+            Answer::Deleted => (AnswerKind::Deleted, 0, EMPTY),
+            Answer::Mismatch { current } => (AnswerKind::Mismatch, current, EMPTY),
+            Answer::Failed(_) => (AnswerKind::Failed, 0, EMPTY),
+        };
+        let meta = AnswerMeta::new(slot, kind, waited);
+        if value.len() > self.inline_max {
+            return self.answer_long(meta, version, value);
         }
+        let pushed = self.push(meta, version, value);
+        if pushed && let Answer::Failed(error) = answer {
+            self.keep_error(error);
+        }
+        pushed
+    }
+
+    /// Puts what an answer that is in the ring failed with beside it, before both are shown.
+    #[cold]
+    fn keep_error(&self, error: &Error) {
+        self.shared.errors.push(error.clone());
     }
 
     /// Where the ring may be full for ever.
     #[cold]
-    fn answer_late(&mut self, slot: u16, waited: bool, answer: &Answer<'_>) {
-        self.shared.overflow.push((slot, waited, Kept::of(answer)));
+    fn answer_late(&mut self, slot: u16, waited: bool, answer: Answer<'_>) -> bool {
+        self.shared.overflow.push((slot, waited, Kept::of(&answer)));
         // ORDERING: Release pairs with the Acquire in `LaneClient::receive`.
         self.shared.overflowed.store(true, Ordering::Release);
-    }
-
-    /// An answer without a value.
-    #[inline]
-    fn push(&mut self, slot: u16, kind: AnswerKind, waited: bool, version: u64) {
-        let meta = AnswerMeta::new(slot, kind, waited);
-        let pushed = self.answers.push(meta.0, WORD, |place| {
-            place.copy_from_slice(&version.to_le_bytes());
-        });
-        was_promised(pushed);
-    }
-
-    #[inline]
-    fn push_value(&mut self, slot: u16, waited: bool, version: u64, value: &[u8]) {
-        let meta = AnswerMeta::new(slot, AnswerKind::Value, waited);
-        if value.len() > self.inline_max {
-            return self.push_long(meta, version, value);
-        }
-        let pushed = self.answers.push(meta.0, WORD + value.len(), |place| {
-            let (first, rest) = place.split_at_mut(WORD);
-            first.copy_from_slice(&version.to_le_bytes());
-            rest.copy_from_slice(value);
-        });
-        was_promised(pushed);
+        true
     }
 
     /// A value that is too long for the ring goes into the pocket.
     #[cold]
-    fn push_long(&mut self, meta: AnswerMeta, version: u64, value: &[u8]) {
-        self.shared.answer_pocket.fill(value.to_vec());
-        let meta = meta.in_pocket();
-        let pushed = self.answers.push(meta.0, WORD, |place| {
-            place.copy_from_slice(&version.to_le_bytes());
-        });
-        was_promised(pushed);
+    fn answer_long(&mut self, meta: AnswerMeta, version: Version, value: &[u8]) -> bool {
+        let has_room = self.has_room(value.len());
+        if has_room {
+            self.shared.answer_pocket.fill(value.to_vec());
+            self.push(meta.in_pocket(), version, EMPTY);
+        }
+        has_room
+    }
+
+    #[inline(always)]
+    fn push(&mut self, meta: AnswerMeta, version: Version, value: &[u8]) -> bool {
+        let Some(place) = self.answers.push(meta.0, WORD + value.len()) else {
+            return false;
+        };
+        let (first, rest) = place.split_at_mut(WORD);
+        first.copy_from_slice(&version.to_le_bytes());
+        rest.copy_from_slice(value);
+        true
     }
 
     /// Shows the client its answers.
@@ -190,12 +194,6 @@ impl LaneServer {
             mailbox.notify();
         }
     }
-}
-
-/// A shard asks for room before it acts: an answer that finds none would be lost.
-#[inline]
-fn was_promised(pushed: bool) {
-    assert!(pushed, "room for an answer was promised");
 }
 
 impl Drop for LaneServer {

@@ -78,18 +78,19 @@ proptest! {
                     let place = place.index(waiting.len());
                     let (slot, token) = waiting[place];
                     let value = vec![7; bytes];
+                    let error = Error::ValueTooLong { bytes, max: 1 };
                     let answer = match token % 6 {
                         0 => Answer::Value { version: token, value: &value },
                         1 => Answer::Absent,
                         2 => Answer::Stored { version: token },
                         3 => Answer::Deleted,
                         4 => Answer::Mismatch { current: token },
-                        _ => Answer::Failed(Error::ValueTooLong { bytes, max: 1 }),
+                        _ => Answer::Failed(&error),
                     };
                     let room = if let Answer::Value { value, .. } = &answer { value.len() } else { 0 };
                     if server.has_room(room) {
                         waiting.swap_remove(place);
-                        server.answer(slot, waited, &answer);
+                        server.answer(slot, waited, answer);
                         server.publish();
                         let entry = expected.get_mut(&token).unwrap();
                         entry.0.1 = entry.0.1.waited_if(waited);
@@ -148,7 +149,7 @@ fn the_longest_message_of_every_kind_has_room() {
             );
             assert!(server.has_room(value_bytes));
             let answer = Answer::Value { version: 3, value };
-            server.answer(received.slot, false, &answer);
+            server.answer(received.slot, false, answer);
             server.publish();
             client.glance();
             let mut seen = 0;
@@ -182,7 +183,7 @@ fn what_a_stopped_shard_left_is_handed_back() {
     // SAFETY: there is no shard any more.
     unsafe {
         client.abandon(|(client, _), token, answer| {
-            assert_eq!(answer, Answer::Failed(Error::Closed));
+            assert_eq!(answer, Answer::Failed(&Error::Closed));
             seen.push((client, token));
         });
     }

@@ -187,7 +187,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn get_local(
         &mut self,
         lane: LaneId,
@@ -195,8 +195,11 @@ impl<E: Endpoint> Shard<E> {
         local: &Local,
         answers: &mut impl Answers,
     ) -> Step {
-        let header = local.record.header();
-        if !answers.has_room(lane, header.value_bytes() as usize) {
+        let answer = Answer::Value {
+            version: local.record.header().version(),
+            value: local.record.value(),
+        };
+        if !answers.try_answer(lane, request.token, answer) {
             return Step::Blocked;
         }
         if local.framed.is_cached() {
@@ -206,27 +209,21 @@ impl<E: Endpoint> Shard<E> {
             self.tally.local_hits += 1;
         }
         self.tally.gets += 1;
-        let answer = Answer::Value {
-            version: header.version(),
-            value: local.record.value(),
-        };
-        answers.answer(lane, request.token, answer);
         Step::Done
     }
 
-    #[inline]
+    #[inline(always)]
     fn get_absent(
         &mut self,
         lane: LaneId,
         request: &Request<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        if !answers.has_room(lane, 0) {
+        if !answers.try_answer(lane, request.token, Answer::Absent) {
             return Step::Blocked;
         }
         self.tally.gets += 1;
         self.tally.gets_absent += 1;
-        answers.answer(lane, request.token, Answer::Absent);
         Step::Done
     }
 
@@ -259,17 +256,16 @@ impl<E: Endpoint> Shard<E> {
         let Some(view) = record::RecordView::parse(bytes) else {
             return Step::Blocked;
         };
-        if !answers.has_room(lane, view.value().len()) {
+        let answer = Answer::Value {
+            version: view.version(),
+            value: view.value(),
+        };
+        if !answers.try_answer(lane, request.token, answer) {
             return Step::Blocked;
         }
         self.tally.gets += 1;
         self.figures.counters.far_hits.add(1);
         self.note_served(&far);
-        let answer = Answer::Value {
-            version: view.version(),
-            value: view.value(),
-        };
-        answers.answer(lane, request.token, answer);
         if evidence
             .confirmed
             .is_some_and(|known| known.record.is_some())
@@ -368,33 +364,46 @@ impl<E: Endpoint> Shard<E> {
         swap: bool,
         answers: &mut impl Answers,
     ) -> Step {
-        let counters = &self.figures.counters;
-        let answer = match stored {
-            Ok(version) => {
-                self.version = version;
-                if swap {
-                    counters.swaps.add(1);
-                } else {
-                    self.tally.puts += 1;
-                }
-                Answer::Stored { version }
-            }
-            Err(NoRoom::Wait) => {
+        let version = match stored {
+            Ok(version) => version,
+            Err(refusal) => return self.refuse_put(lane, request, refusal, swap, answers),
+        };
+        self.version = version;
+        if swap {
+            self.figures.counters.swaps.add(1);
+        } else {
+            self.tally.puts += 1;
+        }
+        answers.answer(lane, request.token, Answer::Stored { version });
+        Step::Done
+    }
+
+    #[cold]
+    fn refuse_put(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        refusal: NoRoom,
+        swap: bool,
+        answers: &mut impl Answers,
+    ) -> Step {
+        match refusal {
+            NoRoom::Wait => {
                 self.stirred = true;
-                return Step::Blocked;
+                Step::Blocked
             }
-            Err(NoRoom::Never(error)) => {
+            NoRoom::Never(error) => {
+                let counters = &self.figures.counters;
                 let count = if swap {
                     &counters.swaps_failed
                 } else {
                     &counters.puts_failed
                 };
                 count.add(1);
-                Answer::Failed(error)
+                answers.answer(lane, request.token, Answer::Failed(&error));
+                Step::Done
             }
-        };
-        answers.answer(lane, request.token, answer);
-        Step::Done
+        }
     }
 
     /// Stores a value over a local record: in place where that may be changed and is long enough.

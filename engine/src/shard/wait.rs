@@ -356,7 +356,7 @@ impl<E: Endpoint> Shard<E> {
             Kind::Swap => &counters.swaps_failed,
         };
         failed.add(1);
-        answers.answer(lane, token, Answer::Failed(error));
+        answers.answer(lane, token, Answer::Failed(&error));
         Step::Done
     }
 

@@ -111,7 +111,7 @@ fn closing_does_not_wait_for_who_does_not_look() {
                 values += 1;
             }
             answer => {
-                assert_eq!(answer, Answer::Failed(Error::Closed));
+                assert_eq!(answer, Answer::Failed(&Error::Closed));
                 closed += 1;
             }
         }) as u64;

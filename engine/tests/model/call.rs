@@ -97,7 +97,7 @@ impl Given {
             Answer::Stored { version } => Self::Stored(*version),
             Answer::Deleted => Self::Deleted,
             Answer::Mismatch { current } => Self::Mismatch(*current),
-            Answer::Failed(error) => Self::Failed(error.clone()),
+            Answer::Failed(error) => Self::Failed((*error).clone()),
         }
     }
 

@@ -220,7 +220,7 @@ impl LockedLruSession {
                         Answer::Absent
                     }
                 }
-                Operation::CompareAndSwap { .. } => unsupported(),
+                Operation::CompareAndSwap { .. } => return Err(unsupported()),
             }
         };
         if half_dead {
@@ -240,7 +240,7 @@ impl Session for LockedLruSession {
     ) {
         match self.serve(operation) {
             Ok(answer) => sink(token, answer),
-            Err(error) => sink(token, Answer::Failed(error)),
+            Err(error) => sink(token, Answer::Failed(&error)),
         }
     }
 

@@ -84,7 +84,7 @@ impl Answers for &Inbox {
             Answer::Stored { version } => Owned::Stored(version),
             Answer::Deleted => Owned::Deleted,
             Answer::Mismatch { current } => Owned::Mismatch(current),
-            Answer::Failed(error) => Owned::Failed(error),
+            Answer::Failed(error) => Owned::Failed(error.clone()),
         };
         self.answers.borrow_mut().push((token, owned));
     }
