@@ -70,15 +70,15 @@ fn differing(grains: &[[u8; VALUE_GRAIN_BYTES]], stream: u64) -> Grain {
         sum[1] |= other ^ TABLE[place][1] ^ stream;
     };
     let count = grains.len();
-    match count {
+    if count <= SHORT {
         // The last one more than once, if there are fewer.
-        ..=SHORT => (1..SHORT).for_each(|place| look(place.min(count - 1))),
-        // Some in the middle twice, if there are fewer than twice as many.
-        ..=USUAL => {
-            (1..SHORT).for_each(&mut look);
-            (count - SHORT..count).for_each(look);
-        }
-        _ => (1..count).for_each(look),
+        (1..SHORT).for_each(|place| look(place.min(count - 1)));
+    } else if count <= USUAL {
+        // Some in the middle twice, if there are fewer.
+        (1..SHORT).for_each(&mut look);
+        (count - SHORT..count).for_each(look);
+    } else {
+        (1..count).for_each(look);
     }
     sum
 }
