@@ -59,7 +59,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Refused::Full`] when there is no room before the next poll; [`Refused::Error`] for a caller's mistake.
-    #[inline]
+    #[inline(always)]
     pub fn submit(
         &mut self,
         operation: Operation<'_>,
@@ -81,6 +81,7 @@ impl Core {
         Ok(())
     }
 
+    #[inline(always)]
     fn take(
         &mut self,
         token: u64,

@@ -282,12 +282,28 @@ impl Index {
     /// The first slot that may stand for a hash in its home or behind it, and how many buckets were looked at.
     #[inline(never)]
     pub(crate) fn first_anywhere(&self, hash: IndexHash) -> (First, u64) {
-        let mut candidates = self.candidates(hash);
-        let first = match candidates.next() {
-            Some((position, slot)) => First::At(position, slot),
-            None => First::Nowhere,
+        let segment = self.segment_of(hash);
+        let (home, tag) = (Self::home_of(hash), tag_of(hash));
+        let mut displacement = 0;
+        let first = loop {
+            let bucket = (home + displacement) % BUCKETS;
+            let found = segment.matching(bucket, Slot::pattern(tag, displacement));
+            if found != 0 {
+                let place = bucket * SLOTS_A_BUCKET + found.trailing_zeros() as usize;
+                let slot = segment.slot(place).unmarked();
+                break First::At(Position(segment.position(place)), slot);
+            }
+            let last = match displacement {
+                0 => !segment.is_marked(home, tag),
+                slot::DISPLACEMENT_MAX => true,
+                _ => segment.empty(bucket) != 0,
+            };
+            if last {
+                break First::Nowhere;
+            }
+            displacement += 1;
         };
-        (first, candidates.buckets())
+        (first, displacement as u64 + 1)
     }
 
     /// True if no other slot of its bucket may stand for the same hash. Cost: a cache line that has been looked at.
@@ -369,6 +385,7 @@ impl Index {
     }
 
     /// Removes a slot of a hash and shifts back those that may move.
+    #[inline]
     pub(crate) fn remove(&mut self, hash: IndexHash, position: Position) {
         let place = self.place_of(hash);
         let segment = &mut self.named[place];

@@ -99,9 +99,18 @@ impl Segment {
     /// The slots of a bucket that match, a bit each, and whether the bucket is full.
     #[inline]
     pub(super) fn search(&self, bucket: usize, pattern: u64) -> (u32, bool) {
-        let empty = self.empty(bucket);
-        // An empty slot has the pattern of tag 0 at its home.
-        (self.having(bucket, pattern) & !empty, empty == 0)
+        (self.matching(bucket, pattern), self.empty(bucket) == 0)
+    }
+
+    /// The slots of a bucket that match, a bit each.
+    #[inline]
+    pub(super) fn matching(&self, bucket: usize, pattern: u64) -> u32 {
+        let having = self.having(bucket, pattern);
+        if pattern == Slot::pattern(0, 0) {
+            // An empty slot has it too.
+            return having & !self.empty(bucket);
+        }
+        having
     }
 
     /// The lower and the upper halves of four slots of a bucket, its first or its last.
@@ -252,7 +261,16 @@ impl Segment {
     }
 
     /// Empties a slot; while that opens a full bucket, pulls back a slot that had to go past it.
+    #[inline]
     pub(super) fn remove(&mut self, place: usize) {
+        if self.slot(place).displacement() == 0 && self.empty(place / SLOTS_A_BUCKET) != 0 {
+            return self.set(place, Slot::EMPTY);
+        }
+        self.remove_beside_others(place);
+    }
+
+    /// The same where others may be past the bucket, or the slot is itself past another.
+    fn remove_beside_others(&mut self, place: usize) {
         let removed = self.slot(place);
         if removed.displacement() > 0 {
             self.unmark(Self::home_of(place, removed), removed.tag(), place);

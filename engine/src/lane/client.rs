@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 
 use super::Shared;
 use super::message::{AnswerKind, AnswerMeta, RequestMeta, WORD, split_word};
-use super::pocket::Pocket;
 use crate::bytes::copy;
 use crate::error::Error;
 use crate::operation::{Answer, Demand, Kind};
@@ -75,7 +74,7 @@ impl Table {
 }
 
 /// Who is shown answers: client, token, answer.
-type Visit<'a> = dyn FnMut((u8, Mark), u64, Answer<'_>) + 'a;
+pub(super) type Visit<'a> = dyn FnMut((u8, Mark), u64, Answer<'_>) + 'a;
 
 /// The client's end.
 #[derive(Debug)]
@@ -218,7 +217,6 @@ impl LaneClient {
         let mut taken = Taken {
             cursor: self.answers.cursor(),
             answers: &mut self.answers,
-            pocket: None,
         };
         while let Some(Message {
             meta,
@@ -228,17 +226,16 @@ impl LaneClient {
         {
             let payload: *const [u8] = payload;
             // SAFETY: the message is released only when `taken` goes, after it was visited.
-            let payload = unsafe { &*payload };
+            let (version, value) = split_word(unsafe { &*payload });
             let meta = AnswerMeta(meta);
             let request = table.take(meta.slot());
+            let client = request.answered(meta.has_waited());
             taken.cursor = after;
-            let (version, inline) = split_word(payload);
-            let value = if meta.is_in_pocket() {
-                taken.pocket = Some(&shared.answer_pocket);
-                shared.answer_pocket.value()
-            } else {
-                inline
-            };
+            count += 1;
+            if meta.is_in_pocket() {
+                shared.show_long(client, request.token, version, &mut visit);
+                continue;
+            }
             let answer = match meta.kind() {
                 AnswerKind::Value => Answer::Value { version, value },
                 AnswerKind::Absent => Answer::Absent,
@@ -247,11 +244,7 @@ impl LaneClient {
                 AnswerKind::Mismatch => Answer::Mismatch { current: version },
                 AnswerKind::Failed => Answer::Failed(shared.take_error(&mut self.failed)),
             };
-            visit(request.answered(meta.has_waited()), request.token, answer);
-            if let Some(pocket) = taken.pocket.take() {
-                pocket.clear();
-            }
-            count += 1;
+            visit(client, request.token, answer);
         }
         drop(taken);
         // ORDERING: Acquire pairs with the Release in `LaneServer::answer_late`.
@@ -286,15 +279,10 @@ impl Outstanding {
 struct Taken<'a> {
     answers: &'a mut Consumer,
     cursor: usize,
-    /// The pocket that the message being visited came with.
-    pocket: Option<&'a Pocket>,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        if let Some(pocket) = self.pocket {
-            pocket.clear();
-        }
         self.answers.release(self.cursor);
     }
 }

@@ -30,11 +30,14 @@ use std::sync::atomic::AtomicBool;
 
 use crossbeam_queue::SegQueue;
 
-use self::pocket::Pocket;
+use self::client::Visit;
+use self::pocket::{Emptied, Pocket};
 use crate::constants::{KEY_BYTES_MAX, LINE_BYTES};
 use crate::error::Error;
 use crate::kept::Kept;
+use crate::operation::{Answer, Version};
 use crate::ring::{Consumer, Producer, Tails, ring, ring_with};
+use crate::shard::Mark;
 
 pub(crate) use self::bell::Bell;
 pub(crate) use self::client::LaneClient;
@@ -67,6 +70,14 @@ impl Shared {
     #[cold]
     fn take_error<'a>(&self, place: &'a mut Option<Error>) -> &'a Error {
         place.insert(self.errors.pop().unwrap_or(Error::Closed))
+    }
+
+    /// Shows the value that lies in the pocket, and gives that back, also when the visitor panics.
+    #[cold]
+    fn show_long(&self, client: (u8, Mark), token: u64, version: Version, visit: &mut Visit<'_>) {
+        let pocket = Emptied(&self.answer_pocket);
+        let value = pocket.0.value();
+        visit(client, token, Answer::Value { version, value });
     }
 }
 

@@ -42,3 +42,12 @@ impl Pocket {
         self.full.store(false, Ordering::Release);
     }
 }
+
+/// A pocket whose value was received: given back when this goes.
+pub(super) struct Emptied<'a>(pub(super) &'a Pocket);
+
+impl Drop for Emptied<'_> {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}

@@ -32,7 +32,8 @@ const UNITS: [u16; 64] = {
     units
 };
 
-const _: () = assert!(UNITS[8] == 8 && UNITS[9] == 9 && UNITS[16] == 16 && UNITS[17] == 18);
+const _: () = assert!(UNITS[8] == 8 && UNITS[9] == 9 && UNITS[17] == 18);
+const _: () = assert!(UNITS[2 * LINEAR as usize] as u32 == 2 * LINEAR);
 const _: () = assert!(UNITS[63] as u32 == CLASS_UNITS_MAX);
 
 impl SizeClass {
@@ -43,7 +44,8 @@ impl SizeClass {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a class has 6 bits")]
     pub(crate) fn for_units(units: u32) -> Self {
-        if units <= LINEAR {
+        // The first octave's steps are single units too, and so most records are told without a second look.
+        if units <= 2 * LINEAR {
             return Self(units as u8);
         }
         if units > CLASS_UNITS_MAX {

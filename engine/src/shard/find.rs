@@ -120,23 +120,29 @@ impl Evidence<'_> {
 
 /// The keys inserted while one batch is served, as far as their hashes tell: a key that was absent when the batch was
 /// looked ahead is absent still unless it is one of them.
+///
+/// A bit for each of 512 values of some of a hash's bits: a batch of 64 has one in eighteen looked at again for nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Inserted(u64);
+pub(super) struct Inserted([u64; 8]);
 
 impl Inserted {
+    /// The word of a hash, and its bit there.
     #[inline]
-    fn bit(hash: IndexHash) -> u64 {
-        1 << (hash.0 >> 26 & 63)
+    fn place(hash: IndexHash) -> (usize, u64) {
+        let word = (hash.0 >> 32) as usize % 8;
+        (word, 1 << (hash.0 >> 26 & 63))
     }
 
     #[inline]
     pub(super) fn note(&mut self, hash: IndexHash) {
-        self.0 |= Self::bit(hash);
+        let (word, bit) = Self::place(hash);
+        self.0[word] |= bit;
     }
 
     #[inline]
-    fn may_hold(self, hash: IndexHash) -> bool {
-        self.0 & Self::bit(hash) != 0
+    fn may_hold(&self, hash: IndexHash) -> bool {
+        let (word, bit) = Self::place(hash);
+        self.0[word] & bit != 0
     }
 }
 

@@ -525,6 +525,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Counts a record dead whose slot holds its address no longer.
+    #[inline]
     fn retire(&mut self, address: Address, bytes: u64) {
         let page = address.page(self.shape);
         if page == self.pages.limbo() {

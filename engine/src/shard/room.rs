@@ -13,6 +13,8 @@ use crate::routing::IndexHash;
 
 /// Bytes from where a record is written to the lines that are taken for later ones.
 const OWNED_AHEAD: usize = 768;
+/// As many of them as most records are long.
+const OWNED_LINES: usize = 4;
 /// As many of them at a time: what follows a long record is taken when it is written.
 const OWNED_LINES_MAX: usize = 6;
 
@@ -29,10 +31,13 @@ pub(super) enum NoRoom {
 /// when a later one is. Beyond the page's end that is for nothing, but does no harm.
 #[inline]
 fn own_ahead(place: *const u8, units: u32) {
-    let lines = (units as usize).div_ceil(LINE_BYTES / UNIT_BYTES);
     let ahead = place.wrapping_add(OWNED_AHEAD);
-    for line in 0..lines.min(OWNED_LINES_MAX) {
-        prefetch_to_write(ahead.wrapping_add(line * LINE_BYTES));
+    let last = (units as usize * UNIT_BYTES).saturating_sub(1);
+    let take = |line: usize| prefetch_to_write(ahead.wrapping_add((line * LINE_BYTES).min(last)));
+    // Without a branch on the usual lengths, which nothing can predict: a line taken twice costs nothing.
+    (0..OWNED_LINES).for_each(take);
+    if last >= OWNED_LINES * LINE_BYTES {
+        (OWNED_LINES..OWNED_LINES_MAX).for_each(take);
     }
 }
 
