@@ -207,11 +207,12 @@ impl House {
         if self.is_parked {
             self.wake_for_client();
         }
-        // Others first, for they wait for a trip across as well; the own requests are served while that is under way.
+        // What others ask for first, for they wait for a trip across as well; then what they have answered, with which whoever polls
+        // may ask for more; the own requests are served while that is under way.
         let marked = self.glance();
         self.publish_requests();
         let alone = self.shards == 1;
-        let mut busy = !alone && self.collect(polling, visit);
+        let mut busy = false;
         for (word, mut marked) in marked.into_iter().enumerate().take(self.words) {
             while marked != 0 {
                 let lane = word * 64 + marked.trailing_zeros() as usize;
@@ -220,6 +221,7 @@ impl House {
             }
         }
         self.exits.publish();
+        busy |= !alone && self.collect(polling, visit);
         if !self.staged.is_empty() && self.serve_staged(polling, visit) {
             busy = true;
             // Meanwhile answers may have come, and whoever polls has room for more requests with them.
