@@ -19,7 +19,7 @@ use crate::operation::{Answer, Demand};
 use crate::order::Door;
 use crate::routing::Hasher128;
 use crate::shard::{Mark, Request, Shard};
-use crate::staging::Staging;
+use crate::staging::{Origin, Staging};
 
 /// Turns after which the clock is read, whether or not anything waits for the fabric, and orders are looked for.
 const TURNS_A_READING: u64 = 8;
@@ -27,8 +27,6 @@ const TURNS_A_READING: u64 = 8;
 const BATCHES_A_VISIT: usize = 2;
 /// Requests in as many of the largest.
 const GATHERED_MAX: usize = BATCH_MAX * BATCHES_A_VISIT;
-/// Messages to another shard after which they are published.
-const PUBLISH_EVERY: u32 = 32;
 
 /// This core's end of its lane to another shard.
 #[derive(Debug)]
@@ -172,23 +170,17 @@ impl House {
         let hash = self.hasher.hash(demand.key);
         let shard = hash.shard(self.shards);
         let timed = self.exits.sampler.starts();
-        let client = (client, Mark::timed(timed));
-        if shard == self.own {
+        let origin = Origin::new(shard, client, Mark::timed(timed));
+        // A house that stands alone knows whose the request is before its hash is there.
+        let staged = if self.shards == 1 {
             self.shard.prefetch(hash.index);
-            return self.staged.stage(client, token, hash.index, demand) || self.refuse(timed);
-        }
-        let Some(Some(neighbour)) = self.neighbours.get_mut(usize::from(shard)) else {
-            return self.refuse(timed);
+            self.staged.stage(true, origin, token, hash.index, demand)
+        } else {
+            let own = shard == self.own;
+            self.shard.prefetch_if(own, hash.index);
+            self.staged.stage(own, origin, token, hash.index, demand)
         };
-        if !neighbour.lane.send(token, client, hash.index, demand) {
-            neighbour.publish(&self.figures);
-            return self.refuse(timed);
-        }
-        neighbour.unpublished += 1;
-        if neighbour.unpublished >= PUBLISH_EVERY {
-            neighbour.publish(&self.figures);
-        }
-        true
+        staged || self.refuse(timed)
     }
 
     /// A request was not taken.
@@ -210,7 +202,7 @@ impl House {
         // What others ask for first, for they wait for a trip across as well; then what they have answered, with which whoever polls
         // may ask for more; the own requests are served while that is under way.
         let marked = self.glance();
-        self.publish_requests();
+        self.send_away();
         let alone = self.shards == 1;
         let mut busy = false;
         for (word, mut marked) in marked.into_iter().enumerate().take(self.words) {
@@ -222,7 +214,7 @@ impl House {
         }
         self.exits.publish();
         busy |= !alone && self.collect(polling, visit);
-        if !self.staged.is_empty() && self.serve_staged(polling, visit) {
+        if self.staged.has_own() && self.serve_staged(polling, visit) {
             busy = true;
             // Meanwhile answers may have come, and whoever polls has room for more requests with them.
             if !alone {
@@ -370,9 +362,28 @@ impl House {
         self.door.bell.wake_service();
     }
 
-    /// Shows other shards what was sent to them.
+    /// Sends what clients on this core staged for other shards, and shows it to them. What finds no room waits, with all that came
+    /// after it.
     #[inline]
-    fn publish_requests(&mut self) {
+    fn send_away(&mut self) {
+        let mut sent = 0;
+        for (origin, request) in self.staged.away() {
+            let neighbour = self.neighbours.get_mut(origin.shard());
+            let Some(neighbour) = neighbour.and_then(Option::as_mut) else {
+                unreachable!("there is a lane to each other shard");
+            };
+            let Request {
+                token,
+                hash,
+                demand,
+            } = request;
+            if !neighbour.lane.send(*token, origin.client(), *hash, demand) {
+                break;
+            }
+            neighbour.unpublished += 1;
+            sent += 1;
+        }
+        self.staged.sent(sent);
         for neighbour in self.neighbours.iter_mut().flatten() {
             neighbour.publish(&self.figures);
         }

@@ -12,7 +12,7 @@ use crate::config::{Config, available_cores};
 use crate::error::{Error, Result};
 use crate::figures::CoreFigures;
 use crate::lane::{LaneClient, LaneServer, lane};
-use crate::operation::{Answer, Operation};
+use crate::operation::{Answer, Operation, Version};
 use crate::routing::Hasher128;
 use crate::shard::{Answers, LaneId, Mark, Request, Shard, ShardOptions};
 
@@ -157,11 +157,11 @@ impl BareLane {
         }
     }
 
-    /// Sends requests over, answers each with `answer`, and takes the answers back; false if they found no room.
+    /// Sends requests over, answers each with a value, and takes the answers back; false if they found no room.
     pub fn round_trip(
         &mut self,
         operations: &[Operation<'_>],
-        answer: &Answer<'_>,
+        (version, value): (Version, &[u8]),
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> bool {
         for (operation, token) in operations.iter().zip(0..) {
@@ -176,7 +176,11 @@ impl BareLane {
         let mut cursor = self.server.requests.cursor();
         // SAFETY: it is released after it was answered.
         while let Some(received) = unsafe { self.server.peek(cursor) } {
-            self.server.answer(received.slot, false, *answer);
+            // Of a kind that is known here, as where a shard serves gets.
+            let answer = Answer::Value { version, value };
+            if !self.server.try_answer(received.slot, false, answer) {
+                return false;
+            }
             cursor = received.after;
         }
         self.server.requests.release(cursor);

@@ -1,7 +1,7 @@
 //! What a client asks of a shard and what the shard answers.
 //!
-//! Both borrow: an [`Operation`] from the caller or from a lane, an [`Answer`] from a frame, a landing buffer,
-//! a lane, or whoever met an error. Nothing here owns memory. Allocated is only what must outlive its place: a value answered to a call, and
+//! Both borrow: an [`Operation`] from the caller or from a lane, an [`Answer`] from a frame, a landing buffer, a lane, or
+//! whoever met an error. Nothing here owns memory. Allocated is only what must outlive its place: a value answered to a call, and
 //! one too long for a lane's ring.
 
 use crate::error::Error;
@@ -105,7 +105,7 @@ impl<'a> From<Operation<'a>> for Demand<'a> {
     }
 }
 
-/// The answer to one [`Operation`].
+/// The answer to one [`Operation`]. What it borrows is there until the visitor that was handed it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// A get found the key.
@@ -132,6 +132,8 @@ pub enum Answer<'a> {
     /// The operation failed and changed nothing that was stored.
     Failed(&'a Error),
 }
+
+const _: () = assert!(size_of::<Answer<'_>>() == 4 * size_of::<u64>());
 
 impl<'a> Answer<'a> {
     /// The value that the answer carries; empty where it carries none.

@@ -8,7 +8,7 @@
 //! longest message. The bytes at the ring's start that it stands for stay unused meanwhile.
 //!
 //! - I1: `head <= tail <= head + capacity`, both count bytes and never wrap back.
-//! - I2: bytes in `head..tail` belong to the consumer, all others to the producer.
+//! - I2: bytes from `head` to the `tail` that was shown belong to the consumer, all others to the producer.
 //!
 //! ORDERING: the producer's Release store of `tail` pairs with the consumer's Acquire load; the consumer's Release
 //! store of `head` pairs with the producer's Acquire load. Each side publishes once a batch.
@@ -240,6 +240,7 @@ impl Producer {
 
     /// Puts a message in and answers where its payload goes, or nothing if there is no room. The consumer sees it after
     /// [`Producer::publish`], by when it is written.
+    #[must_use = "the payload is written there"]
     #[inline(always)]
     pub(crate) fn push(&mut self, meta: u32, payload: usize) -> Option<&mut [u8]> {
         if !self.fits(payload) {

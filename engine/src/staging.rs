@@ -1,7 +1,9 @@
-//! Requests of clients on the shard's own core, copied until the next turn serves them as one batch.
+//! Requests of a core's clients, copied until its next turn sends or serves them.
 
 #![allow(unsafe_code)] // requests refer to the bytes beside them
 
+use std::fmt;
+use std::mem::MaybeUninit;
 use std::slice;
 
 use crate::bytes::copy_to;
@@ -12,66 +14,170 @@ use crate::shard::{Mark, Request};
 /// Bytes that are kept for them.
 const STAGED_BYTES: usize = 64 << 10;
 
-/// One client's requests that follow one another, and the mark that they carry.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    client: (u8, Mark),
-    /// The number of its first request.
-    start: usize,
+/// Where a request goes and whom its answer is for.
+///
+/// ```text
+/// bit 31  24 23    16 15     0
+/// | mark:8 | client:8 | shard:16 |
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin(u32);
+
+impl Origin {
+    #[inline]
+    pub(crate) fn new(shard: u16, client: u8, mark: Mark) -> Self {
+        Self(u32::from(shard) | u32::from(client) << 16 | u32::from(mark.0) << 24)
+    }
+
+    #[inline]
+    pub(crate) fn shard(self) -> usize {
+        (self.0 & 0xFFFF) as usize
+    }
+
+    /// The client, and its mark.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "takes apart what `new` packed"
+    )]
+    pub(crate) fn client(self) -> (u8, Mark) {
+        ((self.0 >> 16) as u8, Mark((self.0 >> 24) as u8))
+    }
 }
 
-/// Requests for the own shard, copied and waiting to be served as one batch.
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (client, mark) = self.client();
+        f.debug_struct("Origin")
+            .field("shard", &self.shard())
+            .field("client", &client)
+            .field("mark", &mark)
+            .finish()
+    }
+}
+
+/// Requests that wait, with their origins beside them. It lies apart, so that one list or the other is a shift and no branch.
+///
+/// - I1: the first `count` of both are written, and `done <= count`.
+#[derive(Debug)]
+#[repr(align(64))]
+struct List {
+    requests: Box<[MaybeUninit<Request<'static>>]>,
+    origins: Box<[MaybeUninit<Origin>]>,
+    count: usize,
+    /// Those at the front that are done with.
+    done: usize,
+}
+
+impl List {
+    fn new(limit: usize) -> Self {
+        Self {
+            requests: Box::new_uninit_slice(limit),
+            origins: Box::new_uninit_slice(limit),
+            count: 0,
+            done: 0,
+        }
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.count == self.requests.len()
+    }
+
+    /// Those that wait.
+    #[inline]
+    fn waiting(&self) -> (&[Origin], &[Request<'static>]) {
+        let (origins, requests) = (
+            &self.origins[self.done..self.count],
+            &self.requests[self.done..self.count],
+        );
+        // SAFETY: by I1.
+        unsafe { (origins.assume_init_ref(), requests.assume_init_ref()) }
+    }
+
+    /// The first so many are done with.
+    #[inline]
+    fn let_go(&mut self, count: usize) {
+        self.done += count;
+        debug_assert!(self.done <= self.count);
+        if self.done == self.count {
+            (self.count, self.done) = (0, 0);
+        }
+    }
+}
+
+/// How many at the front are the same.
+#[inline]
+fn run(origins: &[Origin]) -> usize {
+    const AT_ONCE: usize = 8;
+    let Some(&first) = origins.first() else {
+        return 0;
+    };
+    let alike =
+        |eight: &[Origin; AT_ONCE]| eight.iter().fold(0, |sum, one| sum | (one.0 ^ first.0)) == 0;
+    let (eights, _) = origins.as_chunks();
+    let start = eights.iter().take_while(|eight| alike(eight)).count() * AT_ONCE;
+    let rest = origins[start..].iter().take_while(|&&one| one == first);
+    start + rest.count()
+}
+
+/// Requests of this core's clients, copied: those for its own shard until they are served as one batch, those for others until
+/// they are sent.
+///
+/// Which of the two a request is depends on its key's hash, and nothing predicts that. So both are staged alike, without a branch, and
+/// told apart by the list that they are in.
 ///
 /// - I1: bytes that a request refers to neither move nor change while it is staged.
-/// - I2: `runs` cover all staged requests, in order.
 #[derive(Debug)]
 pub(crate) struct Staging {
-    /// Never longer than its capacity at the start, which is the number of requests that can wait.
-    requests: Vec<Request<'static>>,
-    runs: Vec<Run>,
-    /// Whose run the last one is.
-    client: Option<(u8, Mark)>,
+    /// For others, and for the own shard.
+    lists: [List; 2],
     /// Room for keys and values; none of it counts as initialised.
     room: Vec<u8>,
     /// Bytes of it in use.
     used: usize,
-    /// Requests at the front that were served.
-    served: usize,
 }
+
+const AWAY: usize = 0;
+const OWN: usize = 1;
 
 impl Staging {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            requests: Vec::with_capacity(limit),
-            runs: Vec::with_capacity(limit),
-            client: None,
+            lists: [List::new(limit), List::new(limit)],
             room: Vec::with_capacity(STAGED_BYTES),
             used: 0,
-            served: 0,
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.requests.is_empty()
+        self.lists[AWAY].count + self.lists[OWN].count == 0
     }
 
+    /// True if there are requests for the own shard.
     #[inline]
+    pub(crate) fn has_own(&self) -> bool {
+        self.lists[OWN].count > 0
+    }
+
+    /// Copies a request into one list or the other; false if there is no room.
+    #[inline(always)]
     pub(crate) fn stage(
         &mut self,
-        client: (u8, Mark),
+        own: bool,
+        origin: Origin,
         token: u64,
         hash: IndexHash,
         demand: &Demand<'_>,
     ) -> bool {
         let Demand { key, value, .. } = *demand;
         let bytes = key.len() + value.len();
-        if self.requests.len() == self.requests.capacity()
-            || (bytes > self.room.capacity() - self.used && !self.make_room(bytes))
-        {
+        if bytes > self.room.capacity() - self.used && !self.make_room(bytes) {
             return false;
         }
-        if self.client != Some(client) {
-            self.begin_run(client);
+        let list = &mut self.lists[usize::from(own)];
+        if list.is_full() {
+            return false;
         }
         // SAFETY: there is room for both, and what is written there nobody refers to yet; by I1 it stays for as long as the
         // request does.
@@ -83,7 +189,8 @@ impl Staging {
             )
         };
         self.used += bytes;
-        self.requests.push(Request {
+        list.origins[list.count].write(origin);
+        list.requests[list.count].write(Request {
             hash,
             token,
             demand: Demand {
@@ -93,15 +200,8 @@ impl Staging {
                 expected: demand.expected,
             },
         });
+        list.count += 1;
         true
-    }
-
-    /// Another client's turn to ask, or another mark.
-    #[cold]
-    fn begin_run(&mut self, client: (u8, Mark)) {
-        let start = self.requests.len();
-        self.runs.push(Run { client, start });
-        self.client = Some(client);
     }
 
     /// Makes room for a request that is longer than what is left; false if others have to go first.
@@ -114,29 +214,37 @@ impl Staging {
         fits
     }
 
-    /// The requests of the client whose turn it is.
+    /// The requests for other shards, in order, with their origins.
+    #[inline]
+    pub(crate) fn away(&self) -> impl Iterator<Item = (&Origin, &Request<'static>)> {
+        let (origins, requests) = self.lists[AWAY].waiting();
+        origins.iter().zip(requests)
+    }
+
+    /// The first of those that [`Staging::away`] showed were sent.
+    pub(crate) fn sent(&mut self, count: usize) {
+        self.let_go(AWAY, count);
+    }
+
+    /// The requests for the own shard of the client whose turn it is, which have one mark.
+    #[inline]
     pub(crate) fn next(&self) -> Option<((u8, Mark), &[Request<'static>])> {
-        if self.is_empty() {
-            return None;
-        }
-        let place = self.runs.iter().rposition(|run| run.start <= self.served)?;
-        let end = self
-            .runs
-            .get(place + 1)
-            .map_or(self.requests.len(), |run| run.start);
-        Some((self.runs[place].client, &self.requests[self.served..end]))
+        let (origins, requests) = self.lists[OWN].waiting();
+        let client = origins.first()?.client();
+        Some((client, &requests[..run(origins)]))
     }
 
     /// The first of those that [`Staging::next`] showed were served.
     pub(crate) fn consume(&mut self, served: usize) {
-        self.served += served;
-        if self.served < self.requests.len() {
+        self.let_go(OWN, served);
+    }
+
+    fn let_go(&mut self, list: usize, count: usize) {
+        self.lists[list].let_go(count);
+        if !self.is_empty() {
             return;
         }
-        self.requests.clear();
-        self.runs.clear();
-        self.client = None;
-        (self.used, self.served) = (0, 0);
+        self.used = 0;
         // What a long value needed is given back.
         if self.room.capacity() > 2 * STAGED_BYTES {
             self.room = Vec::with_capacity(STAGED_BYTES);
@@ -166,62 +274,100 @@ mod tests {
     use super::*;
     use crate::operation::Kind;
 
-    const LIMIT: usize = 16;
+    const LIMIT: usize = 24;
 
     #[derive(Clone, Debug)]
     enum Act {
-        /// Client, mark, bytes of key and value.
-        Stage(u8, bool, usize, usize),
+        /// For the own shard or not, client, mark, bytes of key and value.
+        Stage(bool, u8, bool, usize, usize),
         /// So many of the next run, at most.
         Consume(usize),
+        /// So many of those for others, at most.
+        Send(usize),
     }
 
     fn act() -> impl Strategy<Value = Act> {
         let value = prop_oneof![9 => 0usize..400, 1 => 30_000usize..200_000];
+        // Mostly of one client, so that there are long runs.
+        let client = prop_oneof![20 => Just(0u8), 1 => 0u8..3];
+        let mark = prop::bool::weighted(0.05);
         prop_oneof![
-            3 => (0u8..3, any::<bool>(), 1usize..40, value)
-                .prop_map(|(client, timed, key, value)| Act::Stage(client, timed, key, value)),
+            8 => (any::<bool>(), client, mark, 1usize..40, value)
+                .prop_map(|(own, client, timed, key, value)| Act::Stage(own, client, timed, key, value)),
             1 => (0usize..LIMIT + 1).prop_map(Act::Consume),
+            1 => (0usize..LIMIT + 1).prop_map(Act::Send),
         ]
+    }
+
+    type Expected = (Origin, u64, Vec<u8>, Vec<u8>);
+
+    fn check(
+        request: &Request<'_>,
+        (_, token, key, value): &Expected,
+    ) -> Result<(), TestCaseError> {
+        let Demand {
+            key: seen,
+            value: found,
+            expected,
+            ..
+        } = request.demand;
+        let (seen_token, hash) = (request.token, request.hash.0);
+        prop_assert_eq!((seen_token, hash, expected), (*token, token * 7, token * 3));
+        prop_assert!(seen == key && found == value);
+        Ok(())
     }
 
     proptest! {
         #[test]
         fn what_was_staged_comes_out_in_order(acts in prop::collection::vec(act(), 1..200)) {
             let mut staging = Staging::new(LIMIT);
-            let mut model = VecDeque::new();
+            let (mut own, mut away) = (VecDeque::<Expected>::new(), VecDeque::<Expected>::new());
             for (token, act) in (0u64..).zip(acts) {
                 match act {
-                    Act::Stage(client, timed, key_bytes, value_bytes) => {
-                        let client = (client, Mark::timed(timed));
+                    Act::Stage(is_own, client, timed, key_bytes, value_bytes) => {
+                        let origin = Origin::new(if is_own { 1 } else { 700 }, client, Mark::timed(timed));
+                        prop_assert_eq!(origin.client(), (client, Mark::timed(timed)));
                         let fill = token.to_le_bytes()[0];
                         let (key, value) = (vec![fill; key_bytes], vec![!fill; value_bytes]);
                         let demand = Demand { kind: Kind::Swap, key: &key, value: &value, expected: token * 3 };
-                        let staged = staging.stage(client, token, IndexHash(token * 7), &demand);
+                        let staged = staging.stage(is_own, origin, token, IndexHash(token * 7), &demand);
                         // One that is alone always finds room.
-                        prop_assert!(staged || !model.is_empty());
+                        prop_assert!(staged || !(own.is_empty() && away.is_empty()));
                         if staged {
-                            model.push_back((client, token, key, value));
+                            let list = if is_own { &mut own } else { &mut away };
+                            list.push_back((origin, token, key, value));
                         }
+                        prop_assert!(own.len() <= LIMIT && away.len() <= LIMIT);
                     }
                     Act::Consume(most) => {
                         let Some((client, requests)) = staging.next() else {
-                            prop_assert!(model.is_empty() && staging.is_empty());
+                            prop_assert!(own.is_empty());
                             continue;
                         };
-                        let run = model.iter().take_while(|other| other.0 == client).count();
+                        let first = own[0].0;
+                        prop_assert_eq!(client, first.client());
+                        let run = own.iter().take_while(|other| other.0 == first).count();
                         prop_assert_eq!(requests.len(), run);
-                        for (request, (_, token, key, value)) in requests.iter().zip(&model) {
-                            let Demand { key: seen, value: found, expected, .. } = request.demand;
-                            prop_assert_eq!((request.token, request.hash.0, expected), (*token, token * 7, token * 3));
-                            prop_assert!(seen == key && found == value);
+                        for (request, expected) in requests.iter().zip(&own) {
+                            check(request, expected)?;
                         }
                         let served = most.min(run);
                         staging.consume(served);
-                        model.drain(..served);
-                        prop_assert_eq!(staging.is_empty(), model.is_empty());
+                        own.drain(..served);
+                    }
+                    Act::Send(most) => {
+                        prop_assert_eq!(staging.away().count(), away.len());
+                        for ((origin, request), expected) in staging.away().zip(&away) {
+                            prop_assert_eq!((*origin, origin.shard()), (expected.0, 700));
+                            check(request, expected)?;
+                        }
+                        let sent = most.min(away.len());
+                        staging.sent(sent);
+                        away.drain(..sent);
                     }
                 }
+                prop_assert_eq!(staging.has_own(), !own.is_empty());
+                prop_assert_eq!(staging.is_empty(), own.is_empty() && away.is_empty());
             }
         }
     }

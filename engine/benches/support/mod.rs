@@ -149,18 +149,16 @@ pub(crate) fn crossing() -> Crossing {
 /// Requests over, values back.
 pub(crate) fn cross(crossing: &mut Crossing) -> usize {
     let value = [7; VALUE_BYTES];
-    let answer = Answer::Value {
-        version: 1,
-        value: &value,
-    };
     let mut bytes = 0;
     for keys in crossing.keys.chunks(64) {
         let gets: Vec<_> = keys.iter().map(|key| Operation::Get { key }).collect();
-        let took = crossing.lane.round_trip(&gets, &answer, &mut |_, answer| {
-            if let Answer::Value { value, .. } = answer {
-                bytes += value.len();
-            }
-        });
+        let took = crossing
+            .lane
+            .round_trip(&gets, (1, &value), &mut |_, answer| {
+                if let Answer::Value { value, .. } = answer {
+                    bytes += value.len();
+                }
+            });
         assert!(took);
     }
     bytes

@@ -27,6 +27,7 @@ mod growth;
 mod segment;
 mod slot;
 
+use std::hint::select_unpredictable;
 use std::ptr::NonNull;
 
 use self::segment::{BUCKETS, SLOTS_A_BUCKET, Segment};
@@ -238,6 +239,14 @@ impl Index {
     pub(crate) fn prefetch(&self, hash: IndexHash) {
         let segment = self.segment_of(hash);
         farcore_rdma::prefetch(segment.bucket_pointer(Self::home_of(hash)));
+    }
+
+    /// The same if `wanted`, which nothing predicts: else for a line that is at hand.
+    #[inline]
+    pub(crate) fn prefetch_if(&self, wanted: bool, hash: IndexHash) {
+        let bucket = self.segment_of(hash).bucket_pointer(Self::home_of(hash));
+        let at_hand = std::ptr::from_ref(self).cast();
+        farcore_rdma::prefetch(select_unpredictable(wanted, bucket, at_hand));
     }
 
     /// The slots that may stand for a hash, in probing order. Cost: usually one cache line.

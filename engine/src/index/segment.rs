@@ -264,6 +264,8 @@ impl Segment {
     #[inline]
     pub(super) fn remove(&mut self, place: usize) {
         if self.slot(place).displacement() == 0 && self.empty(place / SLOTS_A_BUCKET) != 0 {
+            // A bucket with room has nobody past it, and no marks.
+            debug_assert!(!self.slot(place).is_marked());
             return self.set(place, Slot::EMPTY);
         }
         self.remove_beside_others(place);
@@ -428,6 +430,7 @@ mod tests {
             segment.set(bucket * SLOTS_A_BUCKET + 3, Slot(any_word));
             for pattern in [Slot::pattern(tag, displacement), any_word >> DISPLACEMENT_SHIFT] {
                 prop_assert_eq!(segment.having(bucket, pattern), segment.those(bucket, |slot| slot.has(pattern)));
+                prop_assert_eq!(segment.matching(bucket, pattern), segment.those(bucket, |slot| slot.matches(pattern)));
                 prop_assert_eq!(segment.empty(bucket), segment.those(bucket, Slot::is_empty));
                 let part = pattern & MARK_BITS;
                 let those = segment.those(bucket, |slot| slot.0 >> DISPLACEMENT_SHIFT & MARK_BITS == part);

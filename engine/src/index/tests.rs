@@ -388,6 +388,10 @@ fn hashes_that_never_part_end_growth_with_an_error() {
     }
     index.check_invariants();
     assert_eq!(index.candidates(hash).count() as u64, stored);
+    // One that there is not, of the same home, mark and segment: as far as any can lie.
+    let other = IndexHash(hash.0 ^ 8 << 8);
+    assert_eq!(index.candidates(other).count(), 0);
+    assert_eq!(index.first_anywhere(other), (First::Nowhere, 64));
     println!("{stored} identical hashes, {} segments", heap.pieces.len());
 }
 

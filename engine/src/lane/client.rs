@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 
 use super::Shared;
 use super::message::{AnswerKind, AnswerMeta, RequestMeta, WORD, split_word};
+use super::pocket::Emptied;
 use crate::bytes::copy;
 use crate::error::Error;
-use crate::operation::{Answer, Demand, Kind};
+use crate::operation::{Answer, Demand, Kind, Version};
 use crate::ring::{Consumer, Message, Producer};
 use crate::routing::IndexHash;
 use crate::shard::Mark;
@@ -74,7 +75,7 @@ impl Table {
 }
 
 /// Who is shown answers: client, token, answer.
-pub(super) type Visit<'a> = dyn FnMut((u8, Mark), u64, Answer<'_>) + 'a;
+type Visit<'a> = dyn FnMut((u8, Mark), u64, Answer<'_>) + 'a;
 
 /// The client's end.
 #[derive(Debug)]
@@ -84,7 +85,7 @@ pub(crate) struct LaneClient {
     shared: Arc<Shared>,
     inline_max: usize,
     outstanding: Table,
-    /// Why the last request that failed did.
+    /// Why the last request that failed did: here, so that taking answers has nothing to drop.
     failed: Option<Error>,
 }
 
@@ -264,6 +265,22 @@ impl LaneClient {
             count += 1;
         }
         count
+    }
+}
+
+impl Shared {
+    /// The error of the next answer that failed.
+    #[cold]
+    fn take_error<'a>(&self, place: &'a mut Option<Error>) -> &'a Error {
+        place.insert(self.errors.pop().unwrap_or(Error::Closed))
+    }
+
+    /// Shows the value that lies in the pocket, and gives that back, also when the visitor panics.
+    #[cold]
+    fn show_long(&self, client: (u8, Mark), token: u64, version: Version, visit: &mut Visit<'_>) {
+        let pocket = Emptied(&self.answer_pocket);
+        let value = pocket.0.value();
+        visit(client, token, Answer::Value { version, value });
     }
 }
 

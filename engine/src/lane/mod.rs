@@ -30,14 +30,11 @@ use std::sync::atomic::AtomicBool;
 
 use crossbeam_queue::SegQueue;
 
-use self::client::Visit;
-use self::pocket::{Emptied, Pocket};
+use self::pocket::Pocket;
 use crate::constants::{KEY_BYTES_MAX, LINE_BYTES};
 use crate::error::Error;
 use crate::kept::Kept;
-use crate::operation::{Answer, Version};
 use crate::ring::{Consumer, Producer, Tails, ring, ring_with};
-use crate::shard::Mark;
 
 pub(crate) use self::bell::Bell;
 pub(crate) use self::client::LaneClient;
@@ -63,22 +60,6 @@ struct Shared {
     overflowed: AtomicBool,
     /// Where the client waits, unless it polls for ever, as a core does.
     mailbox: Option<Arc<Mailbox>>,
-}
-
-impl Shared {
-    /// The error of the next answer that failed.
-    #[cold]
-    fn take_error<'a>(&self, place: &'a mut Option<Error>) -> &'a Error {
-        place.insert(self.errors.pop().unwrap_or(Error::Closed))
-    }
-
-    /// Shows the value that lies in the pocket, and gives that back, also when the visitor panics.
-    #[cold]
-    fn show_long(&self, client: (u8, Mark), token: u64, version: Version, visit: &mut Visit<'_>) {
-        let pocket = Emptied(&self.answer_pocket);
-        let value = pocket.0.value();
-        visit(client, token, Answer::Value { version, value });
-    }
 }
 
 /// Requests that may be outstanding on a lane with rings of this many bytes.

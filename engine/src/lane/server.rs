@@ -115,7 +115,10 @@ impl LaneServer {
         self.answers.fits(WORD + value_bytes) || self.closing
     }
 
-    /// Puts the answer to the request of a slot in; [`LaneServer::has_room`] was asked before.
+    /// Puts the answer to the request of a slot in.
+    ///
+    /// # Panics
+    /// If there is no room: a shard asks [`LaneServer::has_room`] before it acts, for an answer that finds none would be lost.
     #[inline(always)]
     pub(crate) fn answer(&mut self, slot: u16, waited: bool, answer: Answer<'_>) {
         let has_room = self.try_answer(slot, waited, answer);
@@ -167,12 +170,16 @@ impl LaneServer {
     /// A value that is too long for the ring goes into the pocket.
     #[cold]
     fn answer_long(&mut self, meta: AnswerMeta, version: Version, value: &[u8]) -> bool {
-        let has_room = self.has_room(value.len());
-        if has_room {
-            self.shared.answer_pocket.fill(value.to_vec());
-            self.push(meta.in_pocket(), version, EMPTY);
+        if !self.has_room(value.len()) {
+            return false;
         }
-        has_room
+        let value = value.to_vec();
+        let pushed = self.push(meta.in_pocket(), version, EMPTY);
+        if pushed {
+            // The client is shown both at once: nothing may fail in between.
+            self.shared.answer_pocket.fill(value);
+        }
+        pushed
     }
 
     #[inline(always)]

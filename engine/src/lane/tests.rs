@@ -19,15 +19,18 @@ enum Act {
     /// Answers the waiting request of this place, and a value of this length for a get.
     Answer(prop::sample::Index, usize, bool),
     Receive,
+    /// From now on answers find room beside the ring.
+    Close,
 }
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        4 => (0u8..4, any::<u8>(), 1usize..=1024, 0usize..700)
+        40 => (0u8..4, any::<u8>(), 1usize..=1024, 0usize..700)
             .prop_map(|(kind, fill, key, value)| Act::Send(kind, fill, key % 40 + 1 + key / 1000 * 900, value)),
-        3 => (any::<prop::sample::Index>(), 0usize..700, any::<bool>())
+        30 => (any::<prop::sample::Index>(), 0usize..700, any::<bool>())
             .prop_map(|(place, bytes, waited)| Act::Answer(place, bytes, waited)),
-        2 => Just(Act::Receive),
+        20 => Just(Act::Receive),
+        1 => Just(Act::Close),
     ]
 }
 
@@ -87,10 +90,10 @@ proptest! {
                         4 => Answer::Mismatch { current: token },
                         _ => Answer::Failed(&error),
                     };
-                    let room = if let Answer::Value { value, .. } = &answer { value.len() } else { 0 };
-                    if server.has_room(room) {
+                    let has_room = server.has_room(answer.value().len());
+                    prop_assert_eq!(server.try_answer(slot, waited, answer), has_room);
+                    if has_room {
                         waiting.swap_remove(place);
-                        server.answer(slot, waited, answer);
                         server.publish();
                         let entry = expected.get_mut(&token).unwrap();
                         entry.0.1 = entry.0.1.waited_if(waited);
@@ -98,6 +101,7 @@ proptest! {
                     }
                 }
                 Act::Answer(..) => {}
+                Act::Close => server.close(),
                 Act::Receive => {
                     let mut wrong = Vec::new();
                     client.glance();
@@ -157,6 +161,61 @@ fn the_longest_message_of_every_kind_has_room() {
             assert_eq!(seen, 1);
         }
     }
+}
+
+#[test]
+fn a_visitor_that_panics_is_shown_no_answer_twice() {
+    let (mut client, mut server) = lane(RING_BYTES, None);
+    let (short, long) = (vec![1; 100], vec![2; inline_max(RING_BYTES) + 1]);
+    let error = Error::Closed;
+    let answers = [
+        Answer::Absent,
+        Answer::Value {
+            version: 7,
+            value: &long,
+        },
+        Answer::Failed(&error),
+        Answer::Value {
+            version: 8,
+            value: &short,
+        },
+        Answer::Failed(&error),
+        Answer::Deleted,
+    ];
+    for token in 0..6 {
+        let operation = Operation::Get { key: b"key" };
+        assert!(client.send(token, (0, Mark::NONE), IndexHash(token), &operation.into()));
+    }
+    client.publish();
+    server.requests.glance();
+    let mut cursor = server.requests.cursor();
+    for (place, answer) in answers.iter().enumerate() {
+        // SAFETY: it is released after all were looked at.
+        let received = unsafe { server.peek(cursor) }.unwrap();
+        cursor = received.after;
+        if place == 4 {
+            // The last two find room beside the ring.
+            server.close();
+        }
+        assert!(server.try_answer(received.slot, false, *answer));
+    }
+    server.requests.release(cursor);
+    server.publish();
+    let mut seen = Vec::new();
+    while seen.len() < answers.len() {
+        let before = seen.len();
+        let shown_one = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            client.glance();
+            client.receive(|_, token, found| {
+                seen.push((token, shown(&found)));
+                panic!("a visitor");
+            });
+        }));
+        assert!(shown_one.is_err() && seen.len() == before + 1);
+    }
+    let expected: Vec<_> = (0u64..).zip(answers.iter().map(shown)).collect();
+    assert_eq!(seen, expected);
+    assert!(server.has_room(long.len()) && client.receive(|_, _, _| {}) == 0);
 }
 
 #[test]

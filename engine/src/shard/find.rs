@@ -121,7 +121,7 @@ impl Evidence<'_> {
 /// The keys inserted while one batch is served, as far as their hashes tell: a key that was absent when the batch was
 /// looked ahead is absent still unless it is one of them.
 ///
-/// A bit for each of 512 values of some of a hash's bits: a batch of 64 has one in eighteen looked at again for nothing.
+/// A bit for each of 512 values of some of a hash's bits: a batch of 64 has one in seventeen looked at again for nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Inserted([u64; 8]);
 

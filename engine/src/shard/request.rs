@@ -76,7 +76,7 @@ pub(crate) trait Answers {
     fn has_room(&self, lane: LaneId, value_bytes: usize) -> bool;
     /// Delivers the answer to one request. The value is copied or visited before this returns.
     fn answer(&mut self, lane: LaneId, token: u64, answer: Answer<'_>);
-    /// Both in one, for an answer that nothing was done for yet; false if there is no room.
+    /// Both in one, for an answer that nothing was done for yet; false if there is no room, as `has_room` would say.
     #[inline]
     fn try_answer(&mut self, lane: LaneId, token: u64, answer: Answer<'_>) -> bool {
         let has_room = self.has_room(lane, answer.value().len());

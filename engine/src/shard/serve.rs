@@ -131,6 +131,12 @@ impl<E: Endpoint> Shard<E> {
         self.index.prefetch(hash);
     }
 
+    /// The same if `own`, which is no branch.
+    #[inline]
+    pub(crate) fn prefetch_if(&self, own: bool, hash: IndexHash) {
+        self.index.prefetch_if(own, hash);
+    }
+
     #[inline]
     fn serve_one(
         &mut self,
