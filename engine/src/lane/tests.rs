@@ -164,6 +164,46 @@ fn the_longest_message_of_every_kind_has_room() {
 }
 
 #[test]
+fn an_answer_that_is_refused_leaves_nothing_behind() {
+    let (mut client, mut server) = lane(RING_BYTES, None);
+    let slots = outstanding_max(RING_BYTES) as u64;
+    for token in 0..slots {
+        let operation = Operation::Delete { key: b"key" };
+        assert!(client.send(token, (0, Mark::NONE), IndexHash(token), &operation.into()));
+    }
+    client.publish();
+    server.requests.glance();
+    let (mut cursor, mut asked) = (server.requests.cursor(), Vec::new());
+    // SAFETY: it is released after all were looked at.
+    while let Some(received) = unsafe { server.peek(cursor) } {
+        cursor = received.after;
+        asked.push(received.slot);
+    }
+    server.requests.release(cursor);
+    let mut asked = asked.into_iter();
+    let mut slot = asked.next().unwrap();
+    let value = vec![5; inline_max(RING_BYTES)];
+    let full = Answer::Value {
+        version: 1,
+        value: &value,
+    };
+    for answer in [full, Answer::Deleted] {
+        while server.try_answer(slot, false, answer) {
+            slot = asked.next().unwrap();
+        }
+    }
+    let (refused, other) = (Error::KeyEmpty { max: 1 }, Error::Closed);
+    assert!(!server.try_answer(slot, false, Answer::Failed(&refused)));
+    server.publish();
+    client.glance();
+    assert_eq!(client.receive(|_, _, _| {}), usize::from(slot));
+    assert!(server.try_answer(slot, false, Answer::Failed(&other)));
+    server.publish();
+    client.glance();
+    client.receive(|_, _, answer| assert_eq!(answer, Answer::Failed(&other)));
+}
+
+#[test]
 fn a_visitor_that_panics_is_shown_no_answer_twice() {
     let (mut client, mut server) = lane(RING_BYTES, None);
     let (short, long) = (vec![1; 100], vec![2; inline_max(RING_BYTES) + 1]);
