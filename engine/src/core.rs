@@ -54,8 +54,8 @@ impl Core {
         })
     }
 
-    /// Takes a request; its answer comes with `token` through [`Core::poll`]. Requests for the own shard are served as
-    /// a batch at the next poll, so that their cache misses overlap.
+    /// Takes a request, copied; its answer comes with `token` through [`Core::poll`]. The next poll, or the core's own next turn, sends
+    /// it to the shard of its key, or serves those for the own shard as a batch, so that their cache misses overlap.
     ///
     /// # Errors
     /// [`Refused::Full`] when there is no room before the next poll; [`Refused::Error`] for a caller's mistake.

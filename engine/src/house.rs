@@ -1,7 +1,8 @@
 //! A core's house: its shard, the lanes that end and begin there, and the clients that live there.
 //!
-//! Single-threaded. One `turn` serves lanes with news, advances the shard, publishes answers and collects the answers of
-//! other shards. Whoever runs on the core calls it: the service task, or a client that polls.
+//! Single-threaded. One `turn` sends what clients here ask of other shards, serves the lanes with news and shows the answers, collects
+//! those of other shards, serves what clients here ask of the own one, and advances it. Whoever runs on the core calls it: the service
+//! task, or a client that polls.
 
 #![allow(unsafe_code)] // requests are served straight from the lanes' rings
 
@@ -71,7 +72,7 @@ pub(crate) struct House {
     /// The other shards, by number.
     neighbours: Vec<Option<Neighbour>>,
     staged: Staging,
-    /// Requests that are taken from a lane in one visit, or wait in `staged`, at most.
+    /// Requests that are taken from a lane in one visit, or wait in a list of `staged`, at most.
     gathered: usize,
     /// Words of marks that there are lanes for.
     words: usize,
@@ -171,7 +172,7 @@ impl House {
         let shard = hash.shard(self.shards);
         let timed = self.exits.sampler.starts();
         let origin = Origin::new(shard, client, Mark::timed(timed));
-        // A house that stands alone knows whose the request is before its hash is there.
+        // A house that stands alone knows whose the request is before the hash is there.
         let staged = if self.shards == 1 {
             self.shard.prefetch(hash.index);
             self.staged.stage(true, origin, token, hash.index, demand)
