@@ -20,7 +20,7 @@ use crate::log::PageShape;
 use crate::nodes::{FarPlan, QUEUE_DEPTH};
 use crate::shard::{Knobs, NODES_MAX, QUEUES_PER_NODE, Shard};
 
-/// Memory of one core that no shard uses: its executor, counters and stacks, in bytes.
+/// Memory of one core that no shard uses: its executor, counters, stacks and staged requests, in bytes.
 const CORE_BYTES: u64 = 1 << 20;
 
 /// The shortest time for one try to connect.

@@ -29,6 +29,9 @@ const BATCHES_A_VISIT: usize = 2;
 /// Requests in as many of the largest.
 const GATHERED_MAX: usize = BATCH_MAX * BATCHES_A_VISIT;
 
+/// Requests that wait for a turn to be sent to other shards, at most: as many for each as one of its visits takes.
+const AWAY_MAX: usize = 1024;
+
 /// This core's end of its lane to another shard.
 #[derive(Debug)]
 pub(crate) struct Neighbour {
@@ -37,6 +40,8 @@ pub(crate) struct Neighbour {
     door: Arc<Door>,
     /// Requests that the shard was not shown yet.
     unpublished: u32,
+    /// Its lane had no room in this turn: what comes later may not pass what waits.
+    is_full: bool,
 }
 
 impl Neighbour {
@@ -45,6 +50,7 @@ impl Neighbour {
             lane,
             door,
             unpublished: 0,
+            is_full: false,
         }
     }
 
@@ -72,7 +78,7 @@ pub(crate) struct House {
     /// The other shards, by number.
     neighbours: Vec<Option<Neighbour>>,
     staged: Staging,
-    /// Requests that are taken from a lane in one visit, or wait in a list of `staged`, at most.
+    /// Requests that are taken from a lane in one visit, or wait in `staged` for the own shard, at most.
     gathered: usize,
     /// Words of marks that there are lanes for.
     words: usize,
@@ -105,6 +111,7 @@ impl House {
     ) -> Self {
         let words = servers.len().div_ceil(64);
         let gathered = shard.batch() * BATCHES_A_VISIT;
+        let away = gathered * usize::from(shards.saturating_sub(1)).max(1);
         let clock = Clock::new();
         let sampler = Sampler::new(clock.clone());
         let served_ns = clock.now_ns();
@@ -117,7 +124,7 @@ impl House {
             door,
             exits: Exits::new(servers, sampler, Arc::clone(&figures)),
             neighbours,
-            staged: Staging::new(gathered),
+            staged: Staging::new(away.min(AWAY_MAX), gathered),
             gathered,
             words,
             behind: [0; 4],
@@ -364,12 +371,12 @@ impl House {
     }
 
     /// Sends what clients on this core staged for other shards, and shows it to them. What finds no room waits, with all that came
-    /// after it.
+    /// after it for the same shard.
     #[inline]
     fn send_away(&mut self) {
-        let mut sent = 0;
-        for (origin, request) in self.staged.away() {
-            let neighbour = self.neighbours.get_mut(origin.shard());
+        let neighbours = &mut self.neighbours;
+        self.staged.send(|origin, request| {
+            let neighbour = neighbours.get_mut(origin.shard());
             let Some(neighbour) = neighbour.and_then(Option::as_mut) else {
                 unreachable!("there is a lane to each other shard");
             };
@@ -378,15 +385,15 @@ impl House {
                 hash,
                 demand,
             } = request;
-            if !neighbour.lane.send(*token, origin.client(), *hash, demand) {
-                break;
-            }
-            neighbour.unpublished += 1;
-            sent += 1;
-        }
-        self.staged.sent(sent);
+            let client = origin.client();
+            let sent = !neighbour.is_full && neighbour.lane.send(*token, client, *hash, demand);
+            neighbour.unpublished += u32::from(sent);
+            neighbour.is_full = !sent;
+            sent
+        });
         for neighbour in self.neighbours.iter_mut().flatten() {
             neighbour.publish(&self.figures);
+            neighbour.is_full = false;
         }
     }
 

@@ -58,15 +58,20 @@ impl fmt::Debug for Origin {
 
 /// Requests that wait, with their origins beside them. It lies apart, so that one list or the other is a shift and no branch.
 ///
-/// - I1: the first `count` of both are written, and `done <= count`.
+/// - I1: bytes that a request refers to neither move nor change while it waits.
+/// - I2: the first `count` of both are written, and `done <= count`.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(align(128))]
 struct List {
     requests: Box<[MaybeUninit<Request<'static>>]>,
     origins: Box<[MaybeUninit<Origin>]>,
     count: usize,
     /// Those at the front that are done with.
     done: usize,
+    /// Room for keys and values; none of it counts as initialised.
+    room: Vec<u8>,
+    /// Bytes of it in use.
+    used: usize,
 }
 
 impl List {
@@ -76,6 +81,8 @@ impl List {
             origins: Box::new_uninit_slice(limit),
             count: 0,
             done: 0,
+            room: Vec::with_capacity(STAGED_BYTES),
+            used: 0,
         }
     }
 
@@ -91,7 +98,7 @@ impl List {
             &self.origins[self.done..self.count],
             &self.requests[self.done..self.count],
         );
-        // SAFETY: by I1.
+        // SAFETY: by I2.
         unsafe { (origins.assume_init_ref(), requests.assume_init_ref()) }
     }
 
@@ -100,9 +107,51 @@ impl List {
     fn let_go(&mut self, count: usize) {
         self.done += count;
         debug_assert!(self.done <= self.count);
-        if self.done == self.count {
-            (self.count, self.done) = (0, 0);
+        self.clear_if_done();
+    }
+
+    /// Lets go of all that `send` takes; the others wait on, in their order.
+    #[inline]
+    fn let_go_of(&mut self, mut send: impl FnMut(Origin, &Request<'static>) -> bool) {
+        let mut kept = 0;
+        for place in self.done..self.count {
+            // SAFETY: by I2.
+            let (origin, request) = unsafe {
+                (
+                    self.origins[place].assume_init(),
+                    self.requests[place].assume_init(),
+                )
+            };
+            if !send(origin, &request) {
+                self.origins[kept].write(origin);
+                self.requests[kept].write(request);
+                kept += 1;
+            }
         }
+        (self.count, self.done) = (kept, 0);
+        self.clear_if_done();
+    }
+
+    #[inline]
+    fn clear_if_done(&mut self) {
+        if self.done < self.count {
+            return;
+        }
+        (self.count, self.done, self.used) = (0, 0, 0);
+        // What a long value needed is given back.
+        if self.room.capacity() > 2 * STAGED_BYTES {
+            self.room = Vec::with_capacity(STAGED_BYTES);
+        }
+    }
+
+    /// Makes room for a request that is longer than what is left; false if others have to go first.
+    #[cold]
+    fn make_room(&mut self, bytes: usize) -> bool {
+        let fits = self.count == 0;
+        if fits {
+            self.room = Vec::with_capacity(bytes);
+        }
+        fits
     }
 }
 
@@ -125,28 +174,21 @@ fn run(origins: &[Origin]) -> usize {
 /// they are sent.
 ///
 /// Which of the two a request is depends on its key's hash, and nothing predicts that. So both are staged alike, without a branch, and
-/// told apart by the list that they are in.
-///
-/// - I1: bytes that a request refers to neither move nor change while it is staged.
+/// told apart by the list that they are in. Neither waits for the other.
 #[derive(Debug)]
 pub(crate) struct Staging {
     /// For others, and for the own shard.
     lists: [List; 2],
-    /// Room for keys and values; none of it counts as initialised.
-    room: Vec<u8>,
-    /// Bytes of it in use.
-    used: usize,
 }
 
 const AWAY: usize = 0;
 const OWN: usize = 1;
 
 impl Staging {
-    pub(crate) fn new(limit: usize) -> Self {
+    /// Room for so many requests for others, and so many for the own shard.
+    pub(crate) fn new(away: usize, own: usize) -> Self {
         Self {
-            lists: [List::new(limit), List::new(limit)],
-            room: Vec::with_capacity(STAGED_BYTES),
-            used: 0,
+            lists: [List::new(away), List::new(own)],
         }
     }
 
@@ -172,23 +214,21 @@ impl Staging {
     ) -> bool {
         let Demand { key, value, .. } = *demand;
         let bytes = key.len() + value.len();
-        if bytes > self.room.capacity() - self.used && !self.make_room(bytes) {
-            return false;
-        }
         let list = &mut self.lists[usize::from(own)];
-        if list.is_full() {
+        let is_long = bytes > list.room.capacity() - list.used;
+        if list.is_full() || (is_long && !list.make_room(bytes)) {
             return false;
         }
         // SAFETY: there is room for both, and what is written there nobody refers to yet; by I1 it stays for as long as the
         // request does.
         let (key, value): (&'static [u8], &'static [u8]) = unsafe {
-            let start = self.room.as_mut_ptr().add(self.used);
+            let start = list.room.as_mut_ptr().add(list.used);
             (
                 place(start, key),
                 place(start.wrapping_add(key.len()), value),
             )
         };
-        self.used += bytes;
+        list.used += bytes;
         list.origins[list.count].write(origin);
         list.requests[list.count].write(Request {
             hash,
@@ -204,26 +244,10 @@ impl Staging {
         true
     }
 
-    /// Makes room for a request that is longer than what is left; false if others have to go first.
-    #[cold]
-    fn make_room(&mut self, bytes: usize) -> bool {
-        let fits = self.is_empty();
-        if fits {
-            self.room = Vec::with_capacity(bytes);
-        }
-        fits
-    }
-
-    /// The requests for other shards, in order, with their origins.
+    /// Shows the requests for other shards to `send`, in order; those that it does not take wait on.
     #[inline]
-    pub(crate) fn away(&self) -> impl Iterator<Item = (&Origin, &Request<'static>)> {
-        let (origins, requests) = self.lists[AWAY].waiting();
-        origins.iter().zip(requests)
-    }
-
-    /// The first of those that [`Staging::away`] showed were sent.
-    pub(crate) fn sent(&mut self, count: usize) {
-        self.let_go(AWAY, count);
+    pub(crate) fn send(&mut self, send: impl FnMut(Origin, &Request<'static>) -> bool) {
+        self.lists[AWAY].let_go_of(send);
     }
 
     /// The requests for the own shard of the client whose turn it is, which have one mark.
@@ -236,19 +260,7 @@ impl Staging {
 
     /// The first of those that [`Staging::next`] showed were served.
     pub(crate) fn consume(&mut self, served: usize) {
-        self.let_go(OWN, served);
-    }
-
-    fn let_go(&mut self, list: usize, count: usize) {
-        self.lists[list].let_go(count);
-        if !self.is_empty() {
-            return;
-        }
-        self.used = 0;
-        // What a long value needed is given back.
-        if self.room.capacity() > 2 * STAGED_BYTES {
-            self.room = Vec::with_capacity(STAGED_BYTES);
-        }
+        self.lists[OWN].let_go(served);
     }
 }
 
@@ -282,8 +294,8 @@ mod tests {
         Stage(bool, u8, bool, usize, usize),
         /// So many of the next run, at most.
         Consume(usize),
-        /// So many of those for others, at most.
-        Send(usize),
+        /// Those for others, but for one shard that takes so many.
+        Send(u16, usize),
     }
 
     fn act() -> impl Strategy<Value = Act> {
@@ -295,7 +307,7 @@ mod tests {
             8 => (any::<bool>(), client, mark, 1usize..40, value)
                 .prop_map(|(own, client, timed, key, value)| Act::Stage(own, client, timed, key, value)),
             1 => (0usize..LIMIT + 1).prop_map(Act::Consume),
-            1 => (0usize..LIMIT + 1).prop_map(Act::Send),
+            1 => (700u16..703, 0usize..LIMIT).prop_map(|(shard, most)| Act::Send(shard, most)),
         ]
     }
 
@@ -320,21 +332,21 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_staged_comes_out_in_order(acts in prop::collection::vec(act(), 1..200)) {
-            let mut staging = Staging::new(LIMIT);
+            let mut staging = Staging::new(LIMIT, LIMIT);
             let (mut own, mut away) = (VecDeque::<Expected>::new(), VecDeque::<Expected>::new());
             for (token, act) in (0u64..).zip(acts) {
                 match act {
                     Act::Stage(is_own, client, timed, key_bytes, value_bytes) => {
-                        let origin = Origin::new(if is_own { 1 } else { 700 }, client, Mark::timed(timed));
+                        let origin = Origin::new(if is_own { 1 } else { 700 + (token % 2) as u16 }, client, Mark::timed(timed));
                         prop_assert_eq!(origin.client(), (client, Mark::timed(timed)));
                         let fill = token.to_le_bytes()[0];
                         let (key, value) = (vec![fill; key_bytes], vec![!fill; value_bytes]);
                         let demand = Demand { kind: Kind::Swap, key: &key, value: &value, expected: token * 3 };
                         let staged = staging.stage(is_own, origin, token, IndexHash(token * 7), &demand);
-                        // One that is alone always finds room.
-                        prop_assert!(staged || !(own.is_empty() && away.is_empty()));
+                        let list = if is_own { &mut own } else { &mut away };
+                        // One that is alone in its list always finds room.
+                        prop_assert!(staged || !list.is_empty());
                         if staged {
-                            let list = if is_own { &mut own } else { &mut away };
                             list.push_back((origin, token, key, value));
                         }
                         prop_assert!(own.len() <= LIMIT && away.len() <= LIMIT);
@@ -355,15 +367,23 @@ mod tests {
                         staging.consume(served);
                         own.drain(..served);
                     }
-                    Act::Send(most) => {
-                        prop_assert_eq!(staging.away().count(), away.len());
-                        for ((origin, request), expected) in staging.away().zip(&away) {
-                            prop_assert_eq!((*origin, origin.shard()), (expected.0, 700));
-                            check(request, expected)?;
+                    Act::Send(slow, most) => {
+                        let (mut shown, mut taken) = (Vec::new(), 0);
+                        staging.send(|origin, request| {
+                            let takes = origin.shard() != usize::from(slow) || taken < most;
+                            taken += usize::from(origin.shard() == usize::from(slow));
+                            shown.push((origin, format!("{request:?}"), takes));
+                            takes
+                        });
+                        prop_assert_eq!(shown.len(), away.len());
+                        for ((origin, request, _), (expected, token, key, value)) in shown.iter().zip(&away) {
+                            prop_assert_eq!(origin, expected);
+                            let demand = Demand { kind: Kind::Swap, key, value, expected: token * 3 };
+                            let whole = Request { hash: IndexHash(token * 7), token: *token, demand };
+                            prop_assert_eq!(request, &format!("{whole:?}"));
                         }
-                        let sent = most.min(away.len());
-                        staging.sent(sent);
-                        away.drain(..sent);
+                        let mut takes = shown.iter().map(|shown| shown.2);
+                        away.retain(|_| !takes.next().unwrap_or(false));
                     }
                 }
                 prop_assert_eq!(staging.has_own(), !own.is_empty());
