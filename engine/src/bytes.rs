@@ -10,7 +10,8 @@ use std::ptr;
 /// If their lengths differ.
 #[inline]
 pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
-    assert_eq!(to.len(), from.len());
+    // Not `assert_eq`, which stores both on the way.
+    assert!(to.len() == from.len(), "of the same length");
     // SAFETY: both are as long, and a slice that may be changed overlaps no other.
     unsafe { copy_to(to.as_mut_ptr(), from) };
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use farcore_tuning::HardwareSnapshot;
 
 use crate::error::{Error, Result};
+use crate::exits::NOBODY;
 use crate::handle::{Refused, Swap, check};
 use crate::house::House;
 use crate::kept::Kept;
@@ -148,7 +149,7 @@ impl Core {
             let mut house = self.house.borrow_mut();
             if house.turns() == self.turns_seen.get() {
                 let mut turn = Unfinished(true);
-                house.turn(None, &mut |_, _| {});
+                house.turn(NOBODY, &mut |_, _| {});
                 turn.0 = false;
             }
             house.turns()
@@ -272,7 +273,7 @@ fn poll_for(house: &RefCell<House>, client: u8, visit: &mut impl FnMut(u64, Answ
         count += 1;
         visit(token, kept.answer());
     }
-    house.turn(Some(client), &mut |token, answer: Answer<'_>| {
+    house.turn(client, &mut |token, answer: Answer<'_>| {
         count += 1;
         visit(token, answer);
     });

@@ -13,6 +13,8 @@ use crate::shard::{Answers, LaneId, Mark};
 
 /// The lane number of clients on the shard's own core.
 pub(crate) const OWN: u8 = 255;
+/// The number of no client.
+pub(crate) const NOBODY: u8 = 255;
 
 pub(crate) fn lane_id(lane: u8, client: u8, mark: Mark) -> LaneId {
     LaneId(u32::from(lane) | u32::from(client) << 8 | u32::from(mark.0) << 16)
@@ -80,7 +82,9 @@ impl Exits {
                 self.inboxes.len() - 1
             }
         };
-        let client = u8::try_from(place).ok().filter(|&client| client < OWN)?;
+        let client = u8::try_from(place)
+            .ok()
+            .filter(|&client| client != NOBODY)?;
         self.inboxes[place] = Some(Inbox::new());
         Some(client)
     }
@@ -126,23 +130,24 @@ impl Exits {
     #[inline]
     pub(crate) fn deliver(
         &mut self,
-        polling: Option<u8>,
+        polling: u8,
         visit: &mut impl FnMut(u64, Answer<'_>),
         client: u8,
         token: u64,
         answer: Answer<'_>,
     ) {
-        if polling == Some(client) {
+        if client == polling {
             visit(token, answer);
         } else {
-            self.keep(client, token, &answer);
+            // Made here, so that the answer need not lie in memory for those that are visited.
+            self.keep(client, token, Kept::of(&answer));
         }
     }
 
     #[cold]
-    fn keep(&mut self, client: u8, token: u64, answer: &Answer<'_>) {
+    fn keep(&mut self, client: u8, token: u64, kept: Kept) {
         if let Some(Some(inbox)) = self.inboxes.get_mut(usize::from(client)) {
-            inbox.push_back((token, Kept::of(answer)));
+            inbox.push_back((token, kept));
         }
     }
 
@@ -159,7 +164,7 @@ impl Exits {
 /// there.
 pub(crate) struct Turn<'a, V> {
     pub(crate) exits: &'a mut Exits,
-    pub(crate) polling: Option<u8>,
+    pub(crate) polling: u8,
     pub(crate) visit: &'a mut V,
 }
 

@@ -173,7 +173,7 @@ impl House {
     }
 
     /// Takes a request of a client on this core; false if it must poll first.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn submit(&mut self, client: u8, token: u64, demand: &Demand<'_>) -> bool {
         let hash = self.hasher.hash(demand.key);
         let shard = hash.shard(self.shards);
@@ -199,11 +199,7 @@ impl House {
     }
 
     /// One round of everything; answers for `polling` go to `visit`. True if anything was done.
-    pub(crate) fn turn(
-        &mut self,
-        polling: Option<u8>,
-        visit: &mut impl FnMut(u64, Answer<'_>),
-    ) -> bool {
+    pub(crate) fn turn(&mut self, polling: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         if self.is_parked {
             self.wake_for_client();
         }
@@ -386,10 +382,12 @@ impl House {
                 demand,
             } = request;
             let client = origin.client();
-            let sent = !neighbour.is_full && neighbour.lane.send(*token, client, *hash, demand);
-            neighbour.unpublished += u32::from(sent);
-            neighbour.is_full = !sent;
-            sent
+            if neighbour.is_full || !neighbour.lane.send(*token, client, *hash, demand) {
+                neighbour.is_full = true;
+                return false;
+            }
+            neighbour.unpublished += 1;
+            true
         });
         for neighbour in self.neighbours.iter_mut().flatten() {
             neighbour.publish(&self.figures);
@@ -398,16 +396,12 @@ impl House {
     }
 
     /// Serves what clients on this core staged.
-    fn serve_staged(
-        &mut self,
-        polling: Option<u8>,
-        visit: &mut impl FnMut(u64, Answer<'_>),
-    ) -> bool {
+    fn serve_staged(&mut self, polling: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         let mut busy = false;
         while let Some((client, requests)) = self.staged.next() {
             let count = requests.len();
             let from = lane_id(OWN, client.0, client.1);
-            let served = if polling == Some(client.0) && !client.1.is_timed() {
+            let served = if client.0 == polling && !client.1.is_timed() {
                 self.shard.serve(from, requests, &mut OwnExit(visit))
             } else {
                 let mut exits = Turn {
@@ -435,21 +429,26 @@ impl House {
         let mut batch = [const { MaybeUninit::<Request<'static>>::uninit() }; GATHERED_MAX];
         let mut cursors = [const { MaybeUninit::<usize>::uninit() }; GATHERED_MAX];
         let (mut count, mut cursor, mut pocket) = (0, server.requests.cursor(), false);
-        // A long value ends the batch: its pocket is cleared with it.
-        while count < self.gathered && !pocket {
+        let places = batch.iter_mut().zip(&mut cursors).take(self.gathered);
+        for (request, after) in places {
             // SAFETY: the requests are released below, after they were served.
             let Some(received) = (unsafe { server.peek(cursor) }) else {
                 break;
             };
             self.shard.prefetch(received.hash);
-            (cursor, pocket) = (received.after, received.pocket);
-            batch[count].write(Request {
+            request.write(Request {
                 hash: received.hash,
                 token: u64::from(received.slot),
                 demand: received.demand,
             });
-            cursors[count].write(cursor);
+            after.write(received.after);
+            cursor = received.after;
             count += 1;
+            // A long value ends the batch: its pocket is cleared with it.
+            pocket = received.pocket;
+            if pocket {
+                break;
+            }
         }
         if count == 0 {
             return false;
@@ -510,7 +509,7 @@ impl House {
 
     /// Takes the answers of other shards.
     #[inline]
-    fn collect(&mut self, polling: Option<u8>, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
+    fn collect(&mut self, polling: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         let Self {
             neighbours, exits, ..
         } = self;

@@ -15,6 +15,7 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
+    #[inline(always)]
     pub(crate) fn of(answer: &Answer<'_>) -> Self {
         match answer {
             Answer::Value { version, value } => Self::Value(*version, value.to_vec()),
@@ -26,6 +27,7 @@ impl Kept {
         }
     }
 
+    #[inline]
     pub(crate) fn answer(&self) -> Answer<'_> {
         match self {
             Self::Value(version, value) => Answer::Value {

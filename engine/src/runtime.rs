@@ -19,6 +19,7 @@ use glommio::{
 };
 
 use crate::error::{Error, Result};
+use crate::exits::NOBODY;
 use crate::house::House;
 use crate::nodes::Keeper;
 use crate::order::Door;
@@ -330,7 +331,7 @@ async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: T
             nap(&post).await;
             continue;
         }
-        busy |= turns != turns_seen || house.borrow_mut().turn(None, &mut |_, _| {});
+        busy |= turns != turns_seen || house.borrow_mut().turn(NOBODY, &mut |_, _| {});
         turns_seen = house.borrow().turns();
         if busy {
             idle_since = None;

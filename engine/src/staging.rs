@@ -119,17 +119,23 @@ impl List {
             let (origin, request) = unsafe {
                 (
                     self.origins[place].assume_init(),
-                    self.requests[place].assume_init(),
+                    self.requests[place].assume_init_ref(),
                 )
             };
-            if !send(origin, &request) {
-                self.origins[kept].write(origin);
-                self.requests[kept].write(request);
+            if !send(origin, request) {
+                self.keep(place, kept);
                 kept += 1;
             }
         }
         (self.count, self.done) = (kept, 0);
         self.clear_if_done();
+    }
+
+    /// A request waits on, at a place further to the front.
+    #[cold]
+    fn keep(&mut self, place: usize, kept: usize) {
+        self.origins[kept] = self.origins[place];
+        self.requests[kept] = self.requests[place];
     }
 
     #[inline]

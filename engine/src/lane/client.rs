@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 
 use super::Shared;
 use super::message::{AnswerKind, AnswerMeta, RequestMeta, WORD, split_word};
-use super::pocket::Emptied;
 use crate::bytes::copy;
 use crate::error::Error;
+use crate::kept::Kept;
 use crate::operation::{Answer, Demand, Kind, Version};
-use crate::ring::{Consumer, Message, Producer};
+use crate::ring::{Consumer, Producer};
 use crate::routing::IndexHash;
 use crate::shard::Mark;
 
@@ -74,9 +74,6 @@ impl Table {
     }
 }
 
-/// Who is shown answers: client, token, answer.
-type Visit<'a> = dyn FnMut((u8, Mark), u64, Answer<'_>) + 'a;
-
 /// The client's end.
 #[derive(Debug)]
 pub(crate) struct LaneClient {
@@ -85,8 +82,8 @@ pub(crate) struct LaneClient {
     shared: Arc<Shared>,
     inline_max: usize,
     outstanding: Table,
-    /// Why the last request that failed did: here, so that taking answers has nothing to drop.
-    failed: Option<Error>,
+    /// The last answer that did not lie in the ring: here, so that taking the others has nothing to drop.
+    held: Option<Kept>,
 }
 
 impl LaneClient {
@@ -103,7 +100,7 @@ impl LaneClient {
             shared,
             inline_max,
             outstanding: Table::new(outstanding_max),
-            failed: None,
+            held: None,
         }
     }
 
@@ -214,55 +211,48 @@ impl LaneClient {
     #[inline]
     pub(crate) fn receive(&mut self, mut visit: impl FnMut((u8, Mark), u64, Answer<'_>)) -> usize {
         let mut count = 0;
-        let (shared, table) = (&*self.shared, &mut self.outstanding);
+        let Self {
+            shared,
+            outstanding,
+            answers,
+            held,
+            ..
+        } = self;
         let mut taken = Taken {
-            cursor: self.answers.cursor(),
-            answers: &mut self.answers,
+            cursor: answers.cursor(),
+            answers,
         };
-        while let Some(Message {
-            meta,
-            payload,
-            after,
-        }) = taken.answers.peek(taken.cursor)
-        {
-            let payload: *const [u8] = payload;
-            // SAFETY: the message is released only when `taken` goes, after it was visited.
-            let (version, value) = split_word(unsafe { &*payload });
-            let meta = AnswerMeta(meta);
-            let request = table.take(meta.slot());
-            let client = request.answered(meta.has_waited());
-            taken.cursor = after;
-            count += 1;
-            if meta.is_in_pocket() {
-                shared.show_long(client, request.token, version, &mut visit);
-                continue;
-            }
-            let answer = match meta.kind() {
-                AnswerKind::Value => Answer::Value { version, value },
-                AnswerKind::Absent => Answer::Absent,
-                AnswerKind::Stored => Answer::Stored { version },
-                AnswerKind::Deleted => Answer::Deleted,
-                AnswerKind::Mismatch => Answer::Mismatch { current: version },
-                AnswerKind::Failed => Answer::Failed(shared.take_error(&mut self.failed)),
+        // One visit for all, so that it is inlined and nothing that it needs has to lie in memory.
+        loop {
+            let (client, token, answer) = if let Some(message) = taken.answers.peek(taken.cursor) {
+                let payload: *const [u8] = message.payload;
+                let (meta, after) = (AnswerMeta(message.meta), message.after);
+                // SAFETY: the message is released only when `taken` goes, after it was visited.
+                let (version, value) = split_word(unsafe { &*payload });
+                let request = outstanding.take(meta.slot());
+                taken.cursor = after;
+                let answer = match meta.kind() {
+                    _ if meta.is_in_pocket() => shared.take_long(version, held).answer(),
+                    AnswerKind::Value => Answer::Value { version, value },
+                    AnswerKind::Absent => Answer::Absent,
+                    AnswerKind::Stored => Answer::Stored { version },
+                    AnswerKind::Deleted => Answer::Deleted,
+                    AnswerKind::Mismatch => Answer::Mismatch { current: version },
+                    AnswerKind::Failed => shared.take_error(held).answer(),
+                };
+                (request.answered(meta.has_waited()), request.token, answer)
+            } else if let Some((slot, waited, late)) = shared.take_late(held) {
+                let request = outstanding.take(slot);
+                (request.answered(waited), request.token, late.answer())
+            } else {
+                break;
             };
-            visit(client, request.token, answer);
-        }
-        drop(taken);
-        // ORDERING: Acquire pairs with the Release in `LaneServer::answer_late`.
-        if shared.overflowed.load(Ordering::Acquire) {
-            count += self.receive_late(&mut visit);
-        }
-        count
-    }
-
-    /// Visits the answers that found no room in the ring, because they came while the shard was closing.
-    #[cold]
-    fn receive_late(&mut self, visit: &mut Visit<'_>) -> usize {
-        let mut count = 0;
-        while let Some((slot, waited, kept)) = self.shared.overflow.pop() {
-            let request = self.outstanding.take(slot);
-            visit(request.answered(waited), request.token, kept.answer());
             count += 1;
+            visit(client, token, answer);
+        }
+        // It may be long.
+        if held.is_some() {
+            *held = None;
         }
         count
     }
@@ -271,16 +261,28 @@ impl LaneClient {
 impl Shared {
     /// The error of the next answer that failed.
     #[cold]
-    fn take_error<'a>(&self, place: &'a mut Option<Error>) -> &'a Error {
-        place.insert(self.errors.pop().unwrap_or(Error::Closed))
+    fn take_error<'a>(&self, held: &'a mut Option<Kept>) -> &'a Kept {
+        let error = self.errors.pop().unwrap_or(Error::Closed);
+        held.insert(Kept::Failed(error))
     }
 
-    /// Shows the value that lies in the pocket, and gives that back, also when the visitor panics.
+    /// The value that lies in the pocket, which is empty then.
     #[cold]
-    fn show_long(&self, client: (u8, Mark), token: u64, version: Version, visit: &mut Visit<'_>) {
-        let pocket = Emptied(&self.answer_pocket);
-        let value = pocket.0.value();
-        visit(client, token, Answer::Value { version, value });
+    fn take_long<'a>(&self, version: Version, held: &'a mut Option<Kept>) -> &'a Kept {
+        let value = self.answer_pocket.take();
+        held.insert(Kept::Value(version, value))
+    }
+
+    /// The next of the answers that found no room in the ring, because they came while the shard was closing: its slot, whether it
+    /// waited, and itself.
+    #[inline]
+    fn take_late<'a>(&self, held: &'a mut Option<Kept>) -> Option<(u16, bool, &'a Kept)> {
+        // ORDERING: Acquire pairs with the Release in `LaneServer::answer_late`.
+        if !self.overflowed.load(Ordering::Acquire) {
+            return None;
+        }
+        let (slot, waited, kept) = self.overflow.pop()?;
+        Some((slot, waited, held.insert(kept)))
     }
 }
 

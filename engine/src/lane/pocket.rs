@@ -36,18 +36,15 @@ impl Pocket {
     }
 
     pub(super) fn clear(&self) {
+        drop(self.take());
+    }
+
+    /// Empties the pocket; called as [`Pocket::value`] is.
+    pub(super) fn take(&self) -> Vec<u8> {
         // SAFETY: as in `value`.
-        unsafe { *self.value.get() = Vec::new() };
+        let value = std::mem::take(unsafe { &mut *self.value.get() });
         // ORDERING: pairs with the Acquire in `is_free`.
         self.full.store(false, Ordering::Release);
-    }
-}
-
-/// A pocket whose value was received: given back when this goes.
-pub(super) struct Emptied<'a>(pub(super) &'a Pocket);
-
-impl Drop for Emptied<'_> {
-    fn drop(&mut self) {
-        self.0.clear();
+        value
     }
 }
