@@ -292,3 +292,44 @@ impl Drop for Unfinished {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use glommio::timer::sleep;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::engine::Engine;
+
+    #[test]
+    fn a_submission_wakes_the_service() {
+        let config = Config {
+            cores: vec![0],
+            local_bytes: 64 << 20,
+            far_bytes: 64 << 20,
+            prefault: false,
+            ..Config::default()
+        };
+        let engine = Engine::open(config).unwrap();
+        let job = engine.run_on_core(0, |mut core: Core| async move {
+            while !core.house.borrow().is_parked() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            let operation = Operation::Put {
+                key: b"key",
+                value: b"value",
+            };
+            core.submit(operation, 7).unwrap();
+            let woken = !core.house.borrow().is_parked();
+            // Nobody polls: it is the service that serves it.
+            while !core.house.borrow().is_quiet() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            woken
+        });
+        assert!(job.unwrap().join().unwrap());
+        engine.close();
+    }
+}

@@ -175,6 +175,10 @@ impl House {
     /// Takes a request of a client on this core; false if it must poll first.
     #[inline(always)]
     pub(crate) fn submit(&mut self, client: u8, token: u64, demand: &Demand<'_>) -> bool {
+        // The service has to take it if the client does not poll.
+        if self.is_parked {
+            self.wake_for_client();
+        }
         let hash = self.hasher.hash(demand.key);
         let shard = hash.shard(self.shards);
         let timed = self.exits.sampler.starts();
@@ -357,8 +361,8 @@ impl House {
         self.shard.stir();
     }
 
-    /// A client polls while the service sleeps. That has to take over when the client stops; and until it is said that the core
-    /// is awake, all the others would wake it each time they have news.
+    /// A client submits or polls while the service sleeps. That has to take over when the client stops; and until it is said that
+    /// the core is awake, all the others would wake it each time they have news.
     #[cold]
     fn wake_for_client(&mut self) {
         self.wake();
