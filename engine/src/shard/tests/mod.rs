@@ -12,6 +12,7 @@
 mod ahead;
 mod economy;
 mod model;
+mod namesakes;
 mod nodes;
 mod run;
 mod wire;

@@ -11,9 +11,9 @@ use crate::shard::flush::Shortfall;
 use crate::shard::pages::PageState;
 
 const KEYS: u64 = 20_000;
-const BOTH: [Outages; 2] = [Outages::Mute, Outages::Cut];
+pub(super) const BOTH: [Outages; 2] = [Outages::Mute, Outages::Cut];
 
-fn setting() -> Setting {
+pub(super) fn setting() -> Setting {
     Setting {
         nodes: 3,
         far_bytes: 48 << 20,
@@ -21,7 +21,7 @@ fn setting() -> Setting {
     }
 }
 
-fn link() -> LinkModel {
+pub(super) fn link() -> LinkModel {
     LinkModel {
         latency_ns: 3_000,
         jitter_ns: 4_000,
@@ -29,20 +29,20 @@ fn link() -> LinkModel {
     }
 }
 
-fn put(house: &mut House, key: u64, fill: u8) -> Owned {
+pub(super) fn put(house: &mut House, key: u64, fill: u8) -> Owned {
     house.call(Operation::Put {
         key: &key.to_le_bytes(),
         value: &[fill; 400],
     })
 }
 
-fn get(house: &mut House, key: u64) -> Owned {
+pub(super) fn get(house: &mut House, key: u64) -> Owned {
     house.call(Operation::Get {
         key: &key.to_le_bytes(),
     })
 }
 
-fn assert_holds(house: &mut House, key: u64, fill: u8) {
+pub(super) fn assert_holds(house: &mut House, key: u64, fill: u8) {
     let answer = get(house, key);
     assert!(
         matches!(&answer, Owned::Value(_, read) if read == &[fill; 400]),
@@ -51,7 +51,7 @@ fn assert_holds(house: &mut House, key: u64, fill: u8) {
 }
 
 /// A house with more in it than local memory holds.
-fn filled(setting: &Setting) -> House {
+pub(super) fn filled(setting: &Setting) -> House {
     let mut house = House::new(setting);
     for key in 0..KEYS {
         assert!(matches!(put(&mut house, key, 1), Owned::Stored(_)));
@@ -60,7 +60,7 @@ fn filled(setting: &Setting) -> House {
 }
 
 /// The keys of a range that are far, on a node.
-fn far_keys(house: &House, node: usize) -> Vec<u64> {
+pub(super) fn far_keys(house: &House, node: usize) -> Vec<u64> {
     let on = |key: &u64| house.far_nodes(&key.to_le_bytes()) == [node];
     (0..KEYS).filter(on).collect()
 }
@@ -82,7 +82,7 @@ fn until_quiet(house: &mut House) {
 
 impl House {
     /// Has all far pages looked for on another node.
-    fn misplace_far_pages(&mut self) {
+    pub(super) fn misplace_far_pages(&mut self) {
         let far: Vec<u32> = {
             let pages = self.shard.pages.iter();
             let far = pages.filter(|(_, page)| page.state() == PageState::Far);
@@ -97,7 +97,7 @@ impl House {
     }
 }
 
-fn is_unavailable(answer: &Owned, nodes: &[usize]) -> bool {
+pub(super) fn is_unavailable(answer: &Owned, nodes: &[usize]) -> bool {
     let names: Vec<_> = nodes.iter().map(|&node| node_name(node)).collect();
     matches!(answer, Owned::Failed(Error::Unavailable { node, .. }) if **node == *names.join(", "))
 }
@@ -167,92 +167,6 @@ fn a_lost_node_is_an_error_on_its_pages_and_nothing_else() {
         }
         house.check_accounts();
     }
-}
-
-fn namesake(key: u64) -> u64 {
-    key | 1 << 40
-}
-
-/// A house, some keys on its second node, and for each of them a local key of the same hash.
-fn with_namesakes(cipher: bool) -> (House, Vec<u64>) {
-    let mut house = filled(&Setting {
-        link: link(),
-        cipher,
-        ..setting()
-    });
-    let far: Vec<u64> = far_keys(&house, 1).into_iter().take(200).collect();
-    for &key in &far {
-        let name = |key: u64| key.to_le_bytes().to_vec();
-        house.namesakes.insert(name(namesake(key)), name(key));
-        let stored = put(&mut house, namesake(key), 2);
-        assert!(matches!(stored, Owned::Stored(_)));
-    }
-    (house, far)
-}
-
-/// Has every namesake read, written and removed while the records of the same hash cannot be read.
-fn assert_namesakes_are_served(
-    house: &mut House,
-    far: &[u64],
-    may_be_told: impl Fn(&Owned) -> bool,
-) {
-    let mut told = 0;
-    for &key in far {
-        assert_holds(house, namesake(key), 2);
-        let stored = put(house, namesake(key), 3);
-        assert!(matches!(stored, Owned::Stored(_)));
-        assert_holds(house, namesake(key), 3);
-        let answer = get(house, key);
-        let cached = matches!(&answer, Owned::Value(_, read) if read == &[1; 400]);
-        assert!(cached || may_be_told(&answer), "{key}: {answer:?}");
-        told += usize::from(!cached);
-    }
-    assert!(told > far.len() / 2, "{told}");
-    for &key in far {
-        let deleted = house.call(Operation::Delete {
-            key: &namesake(key).to_le_bytes(),
-        });
-        assert_eq!(deleted, Owned::Deleted, "{key}");
-    }
-}
-
-#[test]
-fn a_local_record_is_found_beside_one_of_the_same_hash_that_cannot_be_read() {
-    for outages in BOTH {
-        let (mut house, far) = with_namesakes(false);
-        house.lose(1, outages);
-        assert_namesakes_are_served(&mut house, &far, |answer| is_unavailable(answer, &[1]));
-        house.restore(1);
-        for &key in &far {
-            assert_holds(&mut house, key, 1);
-            assert_eq!(get(&mut house, namesake(key)), Owned::Absent, "{key}");
-        }
-        house.check_accounts();
-    }
-}
-
-#[test]
-fn a_local_record_is_found_beside_one_of_the_same_hash_that_is_damaged() {
-    // Encrypted, so that what lies in another page is no record.
-    let (mut house, far) = with_namesakes(true);
-    house.misplace_far_pages();
-    let is_damaged = |answer: &Owned| matches!(answer, Owned::Failed(Error::Damaged { .. }));
-    assert_namesakes_are_served(&mut house, &far, is_damaged);
-}
-
-#[test]
-fn a_local_record_costs_one_read_of_one_of_the_same_hash_and_no_more() {
-    let (mut house, far) = with_namesakes(false);
-    let mut reads = || {
-        let before = house.shard.figures.counters.far_reads.get();
-        for &key in &far[..50] {
-            assert_holds(&mut house, namesake(key), 2);
-        }
-        house.shard.figures.counters.far_reads.get() - before
-    };
-    let (first, second) = (reads(), reads());
-    // None where the two lie in one bucket; and a few forget each other.
-    assert!(first < 50 && second < 10, "{first}, {second}");
 }
 
 #[test]

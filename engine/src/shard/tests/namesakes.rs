@@ -1,0 +1,92 @@
+//! Records of one hash: one that is local is found beside one on a node that is lost.
+
+use super::nodes::{BOTH, assert_holds, far_keys, filled, get, is_unavailable, link, put, setting};
+use super::{House, Owned, Setting};
+use crate::error::Error;
+use crate::operation::Operation;
+
+fn namesake(key: u64) -> u64 {
+    key | 1 << 40
+}
+
+/// A house, some keys on its second node, and for each of them a local key of the same hash.
+fn with_namesakes(cipher: bool) -> (House, Vec<u64>) {
+    let mut house = filled(&Setting {
+        link: link(),
+        cipher,
+        ..setting()
+    });
+    let far: Vec<u64> = far_keys(&house, 1).into_iter().take(200).collect();
+    for &key in &far {
+        let name = |key: u64| key.to_le_bytes().to_vec();
+        house.namesakes.insert(name(namesake(key)), name(key));
+        let stored = put(&mut house, namesake(key), 2);
+        assert!(matches!(stored, Owned::Stored(_)));
+    }
+    (house, far)
+}
+
+/// Has every namesake read, written and removed while the records of the same hash cannot be read.
+fn assert_namesakes_are_served(
+    house: &mut House,
+    far: &[u64],
+    may_be_told: impl Fn(&Owned) -> bool,
+) {
+    let mut told = 0;
+    for &key in far {
+        assert_holds(house, namesake(key), 2);
+        let stored = put(house, namesake(key), 3);
+        assert!(matches!(stored, Owned::Stored(_)));
+        assert_holds(house, namesake(key), 3);
+        let answer = get(house, key);
+        let cached = matches!(&answer, Owned::Value(_, read) if read == &[1; 400]);
+        assert!(cached || may_be_told(&answer), "{key}: {answer:?}");
+        told += usize::from(!cached);
+    }
+    assert!(told > far.len() / 2, "{told}");
+    for &key in far {
+        let deleted = house.call(Operation::Delete {
+            key: &namesake(key).to_le_bytes(),
+        });
+        assert_eq!(deleted, Owned::Deleted, "{key}");
+    }
+}
+
+#[test]
+fn a_local_record_is_found_beside_one_of_the_same_hash_that_cannot_be_read() {
+    for outages in BOTH {
+        let (mut house, far) = with_namesakes(false);
+        house.lose(1, outages);
+        assert_namesakes_are_served(&mut house, &far, |answer| is_unavailable(answer, &[1]));
+        house.restore(1);
+        for &key in &far {
+            assert_holds(&mut house, key, 1);
+            assert_eq!(get(&mut house, namesake(key)), Owned::Absent, "{key}");
+        }
+        house.check_accounts();
+    }
+}
+
+#[test]
+fn a_local_record_is_found_beside_one_of_the_same_hash_that_is_damaged() {
+    // Encrypted, so that what lies in another page is no record.
+    let (mut house, far) = with_namesakes(true);
+    house.misplace_far_pages();
+    let is_damaged = |answer: &Owned| matches!(answer, Owned::Failed(Error::Damaged { .. }));
+    assert_namesakes_are_served(&mut house, &far, is_damaged);
+}
+
+#[test]
+fn a_local_record_costs_one_read_of_one_of_the_same_hash_and_no_more() {
+    let (mut house, far) = with_namesakes(false);
+    let mut reads = || {
+        let before = house.shard.figures.counters.far_reads.get();
+        for &key in &far[..50] {
+            assert_holds(&mut house, namesake(key), 2);
+        }
+        house.shard.figures.counters.far_reads.get() - before
+    };
+    let (first, second) = (reads(), reads());
+    // None where the two lie in one bucket; and a few forget each other.
+    assert!(first < 50 && second < 10, "{first}, {second}");
+}
