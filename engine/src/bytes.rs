@@ -11,7 +11,7 @@ use std::ptr;
 #[inline]
 pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
     // Not `assert_eq`, which stores both on the way.
-    assert!(to.len() == from.len(), "of the same length");
+    assert!(to.len() == from.len(), "the lengths differ");
     // SAFETY: both are as long, and a slice that may be changed overlaps no other.
     unsafe { copy_to(to.as_mut_ptr(), from) };
 }

@@ -341,7 +341,7 @@ impl House {
         self.is_parked = true;
     }
 
-    /// True from [`House::park`] to [`House::wake`], or the next turn.
+    /// True from [`House::park`] to [`House::wake`], or the next submission or turn.
     pub(crate) fn is_parked(&self) -> bool {
         self.is_parked
     }

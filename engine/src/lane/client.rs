@@ -82,7 +82,7 @@ pub(crate) struct LaneClient {
     shared: Arc<Shared>,
     inline_max: usize,
     outstanding: Table,
-    /// The last answer that did not lie in the ring: here, so that taking the others has nothing to drop.
+    /// What the answer that is visited borrows, where that does not lie in the ring.
     held: Option<Kept>,
 }
 
@@ -221,6 +221,7 @@ impl LaneClient {
         let mut taken = Taken {
             cursor: answers.cursor(),
             answers,
+            held,
         };
         // One visit for all, so that it is inlined and nothing that it needs has to lie in memory.
         loop {
@@ -232,16 +233,16 @@ impl LaneClient {
                 let request = outstanding.take(meta.slot());
                 taken.cursor = after;
                 let answer = match meta.kind() {
-                    _ if meta.is_in_pocket() => shared.take_long(version, held).answer(),
+                    _ if meta.is_in_pocket() => shared.take_long(version, taken.held).answer(),
                     AnswerKind::Value => Answer::Value { version, value },
                     AnswerKind::Absent => Answer::Absent,
                     AnswerKind::Stored => Answer::Stored { version },
                     AnswerKind::Deleted => Answer::Deleted,
                     AnswerKind::Mismatch => Answer::Mismatch { current: version },
-                    AnswerKind::Failed => shared.take_error(held).answer(),
+                    AnswerKind::Failed => shared.take_error(taken.held).answer(),
                 };
                 (request.answered(meta.has_waited()), request.token, answer)
-            } else if let Some((slot, waited, late)) = shared.take_late(held) {
+            } else if let Some((slot, waited, late)) = shared.take_late(taken.held) {
                 let request = outstanding.take(slot);
                 (request.answered(waited), request.token, late.answer())
             } else {
@@ -249,10 +250,6 @@ impl LaneClient {
             };
             count += 1;
             visit(client, token, answer);
-        }
-        // It may be long.
-        if held.is_some() {
-            *held = None;
         }
         count
     }
@@ -278,9 +275,14 @@ impl Shared {
     #[inline]
     fn take_late<'a>(&self, held: &'a mut Option<Kept>) -> Option<(u16, bool, &'a Kept)> {
         // ORDERING: Acquire pairs with the Release in `LaneServer::answer_late`.
-        if !self.overflowed.load(Ordering::Acquire) {
-            return None;
+        if self.overflowed.load(Ordering::Acquire) {
+            return self.pop_late(held);
         }
+        None
+    }
+
+    #[cold]
+    fn pop_late<'a>(&self, held: &'a mut Option<Kept>) -> Option<(u16, bool, &'a Kept)> {
         let (slot, waited, kept) = self.overflow.pop()?;
         Some((slot, waited, held.insert(kept)))
     }
@@ -294,14 +296,19 @@ impl Outstanding {
     }
 }
 
-/// Gives back the messages that were visited, also when a visitor panics: none is seen twice.
+/// Gives back the messages that were visited, and what was held for them, also when a visitor panics: none is seen twice.
 struct Taken<'a> {
     answers: &'a mut Consumer,
+    held: &'a mut Option<Kept>,
     cursor: usize,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.answers.release(self.cursor);
+        // It may be long.
+        if self.held.is_some() {
+            *self.held = None;
+        }
     }
 }

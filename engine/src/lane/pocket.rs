@@ -17,7 +17,7 @@ unsafe impl Sync for Pocket {}
 
 impl Pocket {
     pub(super) fn is_free(&self) -> bool {
-        // ORDERING: pairs with the Release in `clear`.
+        // ORDERING: pairs with the Release in `take`.
         !self.full.load(Ordering::Acquire)
     }
 
@@ -31,7 +31,7 @@ impl Pocket {
 
     /// Called by the consumer while it handles the message that came with the pocket.
     pub(super) fn value(&self) -> &[u8] {
-        // SAFETY: the pocket is full and the message was received, so it is the consumer's until `clear`.
+        // SAFETY: the pocket is full and the message was received, so it is the consumer's until `take`.
         unsafe { &*self.value.get() }
     }
 

@@ -162,7 +162,7 @@ impl LaneServer {
     #[cold]
     fn answer_late(&mut self, slot: u16, waited: bool, answer: Answer<'_>) -> bool {
         self.shared.overflow.push((slot, waited, Kept::of(&answer)));
-        // ORDERING: Release pairs with the Acquire in `LaneClient::receive`.
+        // ORDERING: Release pairs with the Acquire in `Shared::take_late`.
         self.shared.overflowed.store(true, Ordering::Release);
         true
     }

@@ -4,11 +4,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
-use farcore::{Answer, Engine, Error, Operation, Reporter};
+use farcore::{Answer, Config, Engine, Error, Operation, Reporter};
+use glommio::timer::sleep;
 
-use crate::support::{key, tiny, value};
+use crate::support::{cores, key, tiny, value};
 
 #[test]
 fn jobs_on_cores_see_one_store() {
@@ -210,6 +212,55 @@ fn a_client_that_polls_wakes_its_core() {
         let (before, after) = task.join().unwrap();
         assert!(!after);
         woken += u32::from(before);
+    }
+    assert!(woken > 0);
+}
+
+#[test]
+fn what_is_submitted_to_a_sleeping_core_is_served_without_a_poll() {
+    let engine = Engine::open(Config {
+        cores: cores(1),
+        ..tiny()
+    })
+    .unwrap();
+    let reporter = Arc::new(engine.reporter());
+    // Whether the core sleeps, and what it has stored.
+    let seen = move || {
+        let counters = &reporter.report().cores[0].counters;
+        (
+            counters.parks.wrapping_sub(counters.wakes) == 1,
+            counters.puts,
+        )
+    };
+    let mut woken = 0;
+    // The core wakes by its timer as well, so that one round does not tell.
+    for round in 0..10 {
+        let signals = Arc::new([const { Signal::new() }; 2]);
+        let (told, seen_there) = (Arc::clone(&signals), seen.clone());
+        let job = move |mut core: farcore::Core| async move {
+            told[0].give();
+            told[1].wait().await;
+            let (was_asleep, _) = seen_there();
+            let operation = Operation::Put {
+                key: &key(round),
+                value: &value(round, 0),
+            };
+            core.submit(operation, round).unwrap();
+            // Each lets every task of the core run that is ready; all together are a fraction of the timer.
+            for _ in 0..10 {
+                sleep(Duration::from_millis(1)).await;
+            }
+            (was_asleep, seen_there().1)
+        };
+        let task = engine.run_on_core(0, job).unwrap();
+        signals[0].block();
+        while !seen().0 {
+            std::thread::yield_now();
+        }
+        signals[1].give();
+        let (was_asleep, puts) = task.join().unwrap();
+        assert_eq!(puts, round + 1);
+        woken += u32::from(was_asleep);
     }
     assert!(woken > 0);
 }
