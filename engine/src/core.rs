@@ -56,7 +56,8 @@ impl Core {
     }
 
     /// Takes a request, copied; its answer comes with `token` through [`Core::poll`]. The next poll, or the core's own next turn, sends
-    /// it to the shard of its key, or serves those for the own shard as a batch, so that their cache misses overlap.
+    /// it to the shard of its key, or serves those for the own shard as a batch, so that their cache misses overlap. Cost: a hash of the
+    /// key and a copy of key and value; where the core sleeps, also that its service is woken.
     ///
     /// # Errors
     /// [`Refused::Full`] when there is no room before the next poll; [`Refused::Error`] for a caller's mistake.

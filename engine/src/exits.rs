@@ -139,7 +139,6 @@ impl Exits {
         if client == polling {
             visit(token, answer);
         } else {
-            // Made here, so that the answer need not lie in memory for those that are visited.
             self.keep(client, token, Kept::of(&answer));
         }
     }

@@ -15,6 +15,7 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
+    // Inlined, so that an answer that is not kept need not lie in memory.
     #[inline(always)]
     pub(crate) fn of(answer: &Answer<'_>) -> Self {
         match answer {

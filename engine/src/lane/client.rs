@@ -82,8 +82,6 @@ pub(crate) struct LaneClient {
     shared: Arc<Shared>,
     inline_max: usize,
     outstanding: Table,
-    /// What the answer that is visited borrows, where that does not lie in the ring.
-    held: Option<Kept>,
 }
 
 impl LaneClient {
@@ -100,7 +98,6 @@ impl LaneClient {
             shared,
             inline_max,
             outstanding: Table::new(outstanding_max),
-            held: None,
         }
     }
 
@@ -215,13 +212,13 @@ impl LaneClient {
             shared,
             outstanding,
             answers,
-            held,
             ..
         } = self;
+        // What the answer that is visited borrows, where that does not lie in the ring.
+        let mut held = None;
         let mut taken = Taken {
             cursor: answers.cursor(),
             answers,
-            held,
         };
         // One visit for all, so that it is inlined and nothing that it needs has to lie in memory.
         loop {
@@ -233,16 +230,16 @@ impl LaneClient {
                 let request = outstanding.take(meta.slot());
                 taken.cursor = after;
                 let answer = match meta.kind() {
-                    _ if meta.is_in_pocket() => shared.take_long(version, taken.held).answer(),
+                    _ if meta.is_in_pocket() => shared.take_long(version, &mut held).answer(),
                     AnswerKind::Value => Answer::Value { version, value },
                     AnswerKind::Absent => Answer::Absent,
                     AnswerKind::Stored => Answer::Stored { version },
                     AnswerKind::Deleted => Answer::Deleted,
                     AnswerKind::Mismatch => Answer::Mismatch { current: version },
-                    AnswerKind::Failed => shared.take_error(taken.held).answer(),
+                    AnswerKind::Failed => shared.take_error(&mut held).answer(),
                 };
                 (request.answered(meta.has_waited()), request.token, answer)
-            } else if let Some((slot, waited, late)) = shared.take_late(taken.held) {
+            } else if let Some((slot, waited, late)) = shared.take_late(&mut held) {
                 let request = outstanding.take(slot);
                 (request.answered(waited), request.token, late.answer())
             } else {
@@ -296,19 +293,14 @@ impl Outstanding {
     }
 }
 
-/// Gives back the messages that were visited, and what was held for them, also when a visitor panics: none is seen twice.
+/// Gives back the messages that were visited, also when a visitor panics: none is seen twice.
 struct Taken<'a> {
     answers: &'a mut Consumer,
-    held: &'a mut Option<Kept>,
     cursor: usize,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.answers.release(self.cursor);
-        // It may be long.
-        if self.held.is_some() {
-            *self.held = None;
-        }
     }
 }

@@ -1,13 +1,13 @@
 //! Jobs on the cores, and who serves a shard while they run.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
-use farcore::{Answer, Config, Engine, Error, Operation, Reporter};
+use farcore::{Answer, Config, Engine, Error, Operation, Reporter, Result};
 use glommio::timer::sleep;
 
 use crate::support::{cores, key, tiny, value};
@@ -182,6 +182,32 @@ fn a_job_that_yields_serves_its_shard() {
     assert!(turns > YIELDS / 2, "{turns}");
 }
 
+/// Starts a job on the first core, and has it go on once that sleeps.
+fn on_a_sleeping_core<T, F>(
+    engine: &Engine,
+    sleeps: impl Fn() -> bool,
+    job: impl FnOnce(farcore::Core) -> F + Send + 'static,
+) -> Result<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    let signals = Arc::new([const { Signal::new() }; 2]);
+    let told = Arc::clone(&signals);
+    let waiting = move |core: farcore::Core| async move {
+        told[0].give();
+        told[1].wait().await;
+        job(core).await
+    };
+    let task = engine.run_on_core(0, waiting)?;
+    signals[0].block();
+    while !sleeps() {
+        std::thread::yield_now();
+    }
+    signals[1].give();
+    task.join()
+}
+
 #[test]
 fn a_client_that_polls_wakes_its_core() {
     let engine = Engine::open(tiny()).unwrap();
@@ -193,23 +219,14 @@ fn a_client_that_polls_wakes_its_core() {
     let mut woken = 0;
     // The core wakes by its timer as well, so that one round does not tell.
     for _ in 0..10 {
-        let signals = Arc::new([const { Signal::new() }; 2]);
-        let (told, asleep) = (Arc::clone(&signals), sleeps.clone());
+        let asleep = sleeps.clone();
         let job = move |mut core: farcore::Core| async move {
-            told[0].give();
-            told[1].wait().await;
             // Nobody else runs on this core between these two.
             let was_asleep = asleep();
             core.poll(|_, _| {});
             (was_asleep, asleep())
         };
-        let task = engine.run_on_core(0, job).unwrap();
-        signals[0].block();
-        while !sleeps() {
-            std::thread::yield_now();
-        }
-        signals[1].give();
-        let (before, after) = task.join().unwrap();
+        let (before, after) = on_a_sleeping_core(&engine, &sleeps, job).unwrap();
         assert!(!after);
         woken += u32::from(before);
     }
@@ -227,19 +244,14 @@ fn what_is_submitted_to_a_sleeping_core_is_served_without_a_poll() {
     // Whether the core sleeps, and what it has stored.
     let seen = move || {
         let counters = &reporter.report().cores[0].counters;
-        (
-            counters.parks.wrapping_sub(counters.wakes) == 1,
-            counters.puts,
-        )
+        let sleeps = counters.parks.wrapping_sub(counters.wakes) == 1;
+        (sleeps, counters.puts)
     };
     let mut woken = 0;
     // The core wakes by its timer as well, so that one round does not tell.
     for round in 0..10 {
-        let signals = Arc::new([const { Signal::new() }; 2]);
-        let (told, seen_there) = (Arc::clone(&signals), seen.clone());
+        let seen_there = seen.clone();
         let job = move |mut core: farcore::Core| async move {
-            told[0].give();
-            told[1].wait().await;
             let (was_asleep, _) = seen_there();
             let operation = Operation::Put {
                 key: &key(round),
@@ -252,13 +264,7 @@ fn what_is_submitted_to_a_sleeping_core_is_served_without_a_poll() {
             }
             (was_asleep, seen_there().1)
         };
-        let task = engine.run_on_core(0, job).unwrap();
-        signals[0].block();
-        while !seen().0 {
-            std::thread::yield_now();
-        }
-        signals[1].give();
-        let (was_asleep, puts) = task.join().unwrap();
+        let (was_asleep, puts) = on_a_sleeping_core(&engine, || seen().0, job).unwrap();
         assert_eq!(puts, round + 1);
         woken += u32::from(was_asleep);
     }

@@ -107,6 +107,12 @@ impl<F: Fixture> Bench<F> {
         self.try_post(queue, id, work).expect("posted");
     }
 
+    /// Posts at the far end.
+    pub(crate) fn post_far(&mut self, queue: usize, id: u64, work: Work) {
+        let request = Self::request(id, work);
+        self.fixture.far().post(queue, request).expect("posted");
+    }
+
     pub(crate) fn ring(&mut self, queue: usize) {
         let now_ns = self.now_ns;
         self.fixture.near().ring_doorbell(queue, now_ns);

@@ -1,6 +1,6 @@
 //! Messages, and words that come with a write.
 
-use farcore_rdma::{Endpoint, QueuePairState, Status, Work, WorkId, WorkRequest};
+use farcore_rdma::{Endpoint, QueuePairState, Status, Work, WorkId};
 
 use super::pattern;
 use crate::fixture::{Bench, Fixture};
@@ -10,12 +10,7 @@ pub(crate) async fn a_write_with_immediate_hands_over_its_word<F: Fixture>(mut b
     bench.set(&local, 0, &pattern(5_000, 9));
     let room = bench.peers(1 << 20, 0);
     for id in [1, 2] {
-        let receive = WorkRequest {
-            id: WorkId(id),
-            work: Work::Receive { local: room },
-            signalled: true,
-        };
-        bench.fixture.far().post(0, receive).unwrap();
+        bench.post_far(0, id, Work::Receive { local: room });
     }
     for (id, word) in [(11, 7), (12, u32::MAX)] {
         let work = Work::WriteImmediate {
@@ -46,18 +41,7 @@ pub(crate) async fn messages_arrive_in_order<F: Fixture>(mut bench: Bench<F>) {
         let receive = Work::Receive {
             local: bench.peers(4096 * place, 4096),
         };
-        bench
-            .fixture
-            .far()
-            .post(
-                0,
-                WorkRequest {
-                    id: WorkId(place),
-                    work: receive,
-                    signalled: true,
-                },
-            )
-            .unwrap();
+        bench.post_far(0, place, receive);
     }
     for (place, bytes) in [(0, 10), (1, 4096), (2, 0), (3, 333)] {
         bench.set(
@@ -95,18 +79,7 @@ pub(crate) async fn messages_arrive_in_order<F: Fixture>(mut bench: Bench<F>) {
     let send = Work::Send {
         local: bench.peers(9, 6),
     };
-    bench
-        .fixture
-        .far()
-        .post(
-            1,
-            WorkRequest {
-                id: WorkId(21),
-                work: send,
-                signalled: true,
-            },
-        )
-        .unwrap();
+    bench.post_far(1, 21, send);
     let (near, far) = bench.wait(1, 1);
     assert_eq!(
         (near[0].id, near[0].bytes, far[0].id),
@@ -131,18 +104,7 @@ pub(crate) async fn a_message_waits_for_its_receive<F: Fixture>(mut bench: Bench
     let receive = Work::Receive {
         local: bench.peers(0, 8),
     };
-    bench
-        .fixture
-        .far()
-        .post(
-            0,
-            WorkRequest {
-                id: WorkId(3),
-                work: receive,
-                signalled: true,
-            },
-        )
-        .unwrap();
+    bench.post_far(0, 3, receive);
     let (near, far) = bench.wait(2, 1);
     assert!(near.iter().map(|done| done.id.0).eq([1, 2]));
     assert_eq!(far[0].id, WorkId(3));
@@ -154,18 +116,7 @@ pub(crate) async fn a_message_that_is_too_long_fails_at_both_ends<F: Fixture>(mu
     let receive = Work::Receive {
         local: bench.peers(0, 8),
     };
-    bench
-        .fixture
-        .far()
-        .post(
-            0,
-            WorkRequest {
-                id: WorkId(1),
-                work: receive,
-                signalled: true,
-            },
-        )
-        .unwrap();
+    bench.post_far(0, 1, receive);
     let work = Work::Send {
         local: bench.local(0, 9),
     };

@@ -1,6 +1,8 @@
 //! What is refused: keys, bounds, alignment.
 
-use farcore_rdma::{Endpoint, PostError, QueuePairState, RemoteKey, RemoteSlice, Status, Work};
+use farcore_rdma::{
+    Endpoint, LocalSlice, PostError, QueuePairState, RemoteKey, RemoteSlice, Status, Work,
+};
 
 use super::END;
 use crate::fixture::{Bench, Fixture};
@@ -50,6 +52,22 @@ async fn refused<F: Fixture>(
     }
 }
 
+/// One atomic of each kind.
+fn atomics(local: LocalSlice, remote: RemoteSlice) -> [Work; 2] {
+    let add = Work::FetchAdd {
+        local,
+        remote,
+        addend: 1,
+    };
+    let swap = Work::CompareAndSwap {
+        local,
+        remote,
+        expected: 0,
+        desired: 1,
+    };
+    [add, swap]
+}
+
 pub(crate) async fn a_wrong_key_is_refused<F: Fixture>(bench: Bench<F>) {
     let works = |bench: &Bench<F>| {
         let local = bench.local(0, 8);
@@ -57,20 +75,12 @@ pub(crate) async fn a_wrong_key_is_refused<F: Fixture>(bench: Bench<F>) {
             key: RemoteKey(bench.fixture.key().0 ^ 1),
             offset: 0,
         };
+        let [add, swap] = atomics(local, remote);
         vec![
             Work::Read { local, remote },
             Work::Write { local, remote },
-            Work::FetchAdd {
-                local,
-                remote,
-                addend: 1,
-            },
-            Work::CompareAndSwap {
-                local,
-                remote,
-                expected: 0,
-                desired: 1,
-            },
+            add,
+            swap,
         ]
     };
     refused(bench, works, &[Status::RemoteAccess]).await;
@@ -85,11 +95,7 @@ pub(crate) async fn out_of_bounds_is_refused<F: Fixture>(bench: Bench<F>) {
             works.push(Work::Write { local, remote });
         }
         let (local, remote) = (bench.local(0, 8), bench.at(END));
-        works.push(Work::FetchAdd {
-            local,
-            remote,
-            addend: 1,
-        });
+        works.extend(atomics(local, remote));
         works
     };
     refused(bench, works, &[Status::RemoteAccess]).await;
@@ -98,19 +104,7 @@ pub(crate) async fn out_of_bounds_is_refused<F: Fixture>(bench: Bench<F>) {
 pub(crate) async fn an_unaligned_atomic_is_refused<F: Fixture>(bench: Bench<F>) {
     let works = |bench: &Bench<F>| {
         let (local, remote) = (bench.local(0, 8), bench.at(12));
-        vec![
-            Work::FetchAdd {
-                local,
-                remote,
-                addend: 1,
-            },
-            Work::CompareAndSwap {
-                local,
-                remote,
-                expected: 0,
-                desired: 1,
-            },
-        ]
+        atomics(local, remote).to_vec()
     };
     // Soft-RoCE does not even answer, or ends the queue pair first.
     let statuses = [
