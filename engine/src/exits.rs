@@ -7,26 +7,14 @@ use farcore_tuning::Sampler;
 
 use crate::figures::CoreFigures;
 use crate::kept::Kept;
-use crate::lane::LaneServer;
+use crate::lane::{Answering, LaneServer};
 use crate::operation::Answer;
-use crate::shard::{Answers, LaneId, Mark};
+use crate::shard::{Answers, LaneId, Mark, Origin};
 
 /// The lane number of clients on the shard's own core.
 pub(crate) const OWN: u8 = 255;
 /// The number of no client.
 pub(crate) const NOBODY: u8 = 255;
-
-pub(crate) fn lane_id(lane: u8, client: u8, mark: Mark) -> LaneId {
-    LaneId(u32::from(lane) | u32::from(client) << 8 | u32::from(mark.0) << 16)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "takes apart what `lane_id` packed"
-)]
-fn parts(id: LaneId) -> (u8, u8, Mark) {
-    (id.0 as u8, (id.0 >> 8) as u8, Mark((id.0 >> 16) as u8))
-}
 
 /// Answers that came while their client was not polling.
 type Inbox = VecDeque<(u64, Kept)>;
@@ -97,7 +85,7 @@ impl Exits {
     /// From now on no answer waits for its client to make room.
     pub(crate) fn close(&mut self) {
         for server in self.servers.iter_mut().flatten() {
-            server.close();
+            server.answers.close();
         }
     }
 
@@ -120,27 +108,51 @@ impl Exits {
                 let lane = word * 64 + touched.trailing_zeros() as usize;
                 touched &= touched - 1;
                 if let Some(server) = &mut self.servers[lane] {
-                    server.publish();
+                    server.answers.publish();
                 }
             }
         }
     }
 
-    /// Hands an answer to a client on this core: visited at once if it is polling, kept if not.
-    #[inline]
-    pub(crate) fn deliver(
+    /// Sends an answer where it goes, or says that it is the polling client's to visit.
+    #[cold]
+    pub(crate) fn route(
         &mut self,
         polling: u8,
-        visit: &mut impl FnMut(u64, Answer<'_>),
-        client: u8,
+        id: LaneId,
         token: u64,
-        answer: Answer<'_>,
-    ) {
-        if client == polling {
-            visit(token, answer);
-        } else {
-            self.keep(client, token, Kept::of(&answer));
+        answer: &Answer<'_>,
+    ) -> bool {
+        let (lane, origin) = (id.number(), id.origin());
+        if lane == usize::from(OWN) {
+            return self.is_for(polling, origin, true, token, answer);
         }
+        if let Some(server) = &mut self.servers[lane] {
+            server.answers.answer(origin, token, *answer);
+            self.touch(lane);
+        }
+        false
+    }
+
+    /// True if an answer to a client on this core is the polling one's, which visits it; it is kept if not.
+    #[cold]
+    pub(crate) fn is_for(
+        &mut self,
+        polling: u8,
+        origin: Origin,
+        own: bool,
+        token: u64,
+        answer: &Answer<'_>,
+    ) -> bool {
+        let mark = origin.mark();
+        if mark.is_timed() {
+            self.note_latency(mark, own);
+        }
+        let client = origin.client();
+        if client != polling {
+            self.keep(client, token, Kept::of(answer));
+        }
+        client == polling
     }
 
     #[cold]
@@ -159,47 +171,48 @@ impl Exits {
     }
 }
 
-/// The exits during a turn, with the client that is polling. The token of a request that came over a lane is its slot
-/// there.
+/// The exits during a turn, with the client that is polling.
 pub(crate) struct Turn<'a, V> {
-    pub(crate) exits: &'a mut Exits,
-    pub(crate) polling: u8,
-    pub(crate) visit: &'a mut V,
+    exits: &'a mut Exits,
+    polling: u8,
+    /// What answers to it are mostly for: nothing but a visit is due.
+    own: LaneId,
+    visit: &'a mut V,
+}
+
+impl<'a, V: FnMut(u64, Answer<'_>)> Turn<'a, V> {
+    #[inline]
+    pub(crate) fn new(exits: &'a mut Exits, polling: u8, visit: &'a mut V) -> Self {
+        Self {
+            exits,
+            polling,
+            own: LaneId::new(OWN).of(Origin::new(polling, Mark::NONE)),
+            visit,
+        }
+    }
 }
 
 impl<V: FnMut(u64, Answer<'_>)> Answers for Turn<'_, V> {
     #[inline]
     fn has_room(&self, id: LaneId, value_bytes: usize) -> bool {
-        match parts(id) {
-            (OWN, _, _) => true,
-            (lane, _, _) => self.exits.servers[usize::from(lane)]
+        let lane = id.number();
+        lane == usize::from(OWN)
+            || self.exits.servers[lane]
                 .as_ref()
-                .is_none_or(|server| server.has_room(value_bytes)),
-        }
+                .is_none_or(|server| server.answers.has_room(value_bytes))
     }
 
-    #[inline]
+    #[inline(always)]
     fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
-        match parts(id) {
-            (OWN, client, mark) => {
-                if mark.is_timed() {
-                    self.exits.note_latency(mark, true);
-                }
-                self.exits
-                    .deliver(self.polling, self.visit, client, token, answer);
-            }
-            (lane, _, mark) => {
-                if let Some(server) = &mut self.exits.servers[usize::from(lane)] {
-                    server.answer(slot_of(token), mark.has_waited(), answer);
-                    self.exits.touch(usize::from(lane));
-                }
-            }
+        // One visit, so that it is inlined.
+        if id == self.own || self.exits.route(self.polling, id, token, &answer) {
+            (self.visit)(token, answer);
         }
     }
 }
 
-/// The exit of the client that is polling, for its own requests that are answered at once.
-pub(crate) struct OwnExit<'a, V>(pub(crate) &'a mut V);
+/// The exits while requests of this core's own clients are served: most answers are the polling one's.
+pub(crate) struct OwnExit<'a, V>(pub(crate) Turn<'a, V>);
 
 impl<V: FnMut(u64, Answer<'_>)> Answers for OwnExit<'_, V> {
     #[inline]
@@ -208,13 +221,19 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for OwnExit<'_, V> {
     }
 
     #[inline(always)]
-    fn answer(&mut self, _: LaneId, token: u64, answer: Answer<'_>) {
-        (self.0)(token, answer);
+    fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
+        self.0.answer(id, token, answer);
+    }
+
+    #[inline(always)]
+    fn try_answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) -> bool {
+        self.0.answer(id, token, answer);
+        true
     }
 }
 
 /// The exit of one lane, for requests that came over it and are answered at once.
-pub(crate) struct LaneExit<'a>(pub(crate) &'a mut LaneServer);
+pub(crate) struct LaneExit<'a>(pub(crate) &'a mut Answering);
 
 impl Answers for LaneExit<'_> {
     #[inline]
@@ -223,19 +242,12 @@ impl Answers for LaneExit<'_> {
     }
 
     #[inline(always)]
-    fn answer(&mut self, _: LaneId, token: u64, answer: Answer<'_>) {
-        self.0.answer(slot_of(token), false, answer);
+    fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
+        self.0.answer(id.origin(), token, answer);
     }
 
     #[inline(always)]
-    fn try_answer(&mut self, _: LaneId, token: u64, answer: Answer<'_>) -> bool {
-        self.0.try_answer(slot_of(token), false, answer)
+    fn try_answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) -> bool {
+        self.0.try_answer(id.origin(), token, answer)
     }
-}
-
-/// The slot that is the token of a lane's request.
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "it was made from a slot")]
-fn slot_of(token: u64) -> u16 {
-    token as u16
 }

@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::kept::Kept;
 use crate::operation::{Answer, Demand, Operation, Version};
 use crate::recorder::{Recorder, Tap};
-use crate::shard::Mark;
+use crate::shard::{Mark, Origin};
 
 /// The client number of submitted requests.
 const SUBMITTED: u8 = 0;
@@ -163,8 +163,9 @@ impl Handle {
             return Err(Error::Closed.into());
         };
         let timed = self.sampler.starts();
-        let client = (client, Mark::timed(timed));
-        if !lanes.lanes[shard].send(token, client, hash.index, &demand) {
+        let origin = Origin::new(client, Mark::timed(timed));
+        let outbox = &mut lanes.lanes[shard].requests;
+        if !outbox.push(hash.index, token, origin, &demand) {
             self.sampler.refused(timed);
             return Err(Refused::Full);
         }
@@ -197,15 +198,15 @@ impl Handle {
         let latency = &lanes.latency;
         let mut count = 0;
         let closing = shared.life.is_closing();
-        let mut receive = |(client, mark): (u8, Mark), token: u64, answer: Answer<'_>| {
-            if mark.is_timed()
+        let mut receive = |origin: Origin, token: u64, answer: Answer<'_>| {
+            if origin.mark().is_timed()
                 && let Some(took_ns) = sampler.answered()
             {
                 latency.record(took_ns);
             }
             // Before the visit, which may panic.
             *outstanding -= 1;
-            if client == SUBMITTED {
+            if origin.client() == SUBMITTED {
                 *submitted -= 1;
                 count += 1;
                 visit(token, answer);
@@ -217,11 +218,11 @@ impl Handle {
         for (lane, post) in lanes.lanes.iter_mut().zip(&shared.posts) {
             // Asked before the last look: what a shard answered before it stopped is there.
             let stopped = closing && post.closed.load(Ordering::Acquire);
-            if lane.publish() {
+            if lane.requests.publish() > 0 {
                 post.door.bell.ring(lanes.number);
             }
-            lane.glance();
-            lane.receive(&mut receive);
+            lane.answers.glance();
+            lane.answers.receive(&mut receive);
             if stopped {
                 // SAFETY: the shard says that it has stopped.
                 unsafe { lane.abandon(&mut receive) };

@@ -4,65 +4,44 @@
 //! those of other shards, serves what clients here ask of the own one, and advances it. Whoever runs on the core calls it: the service
 //! task, or a client that polls.
 
-#![allow(unsafe_code)] // requests are served straight from the lanes' rings
-
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use farcore_rdma::FabricEndpoint;
+use farcore_rdma::{FabricEndpoint, prefetch};
 use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler};
 
-use crate::constants::BATCH_MAX;
-use crate::exits::{Exits, LaneExit, OWN, OwnExit, Turn, lane_id};
+use crate::exits::{Exits, LaneExit, OWN, OwnExit, Turn};
 use crate::figures::CoreFigures;
-use crate::lane::{LaneClient, LaneServer};
+use crate::lane::{Answered, LaneClient, LaneServer};
 use crate::operation::{Answer, Demand};
 use crate::order::Door;
+use crate::queue::{Intake, Outbox, own_queue};
 use crate::routing::Hasher128;
-use crate::shard::{Mark, Request, Shard};
-use crate::staging::{Origin, Staging};
+use crate::shard::{LaneId, Mark, Origin, Shard};
 
 /// Turns after which the clock is read, whether or not anything waits for the fabric, and orders are looked for.
 const TURNS_A_READING: u64 = 8;
 /// Batches that are gathered before they are served.
 const BATCHES_A_VISIT: usize = 2;
-/// Requests in as many of the largest.
-const GATHERED_MAX: usize = BATCH_MAX * BATCHES_A_VISIT;
 
-/// Requests that wait for a turn to be sent to other shards, at most: as many for each as one of its visits takes.
-const AWAY_MAX: usize = 1024;
-
-/// This core's end of its lane to another shard.
+/// Where requests for another shard go, and its answers come from.
 #[derive(Debug)]
 pub(crate) struct Neighbour {
     lane: LaneClient,
     /// Where its bell hangs.
     door: Arc<Door>,
-    /// Requests that the shard was not shown yet.
-    unpublished: u32,
-    /// Its lane had no room in this turn: what comes later may not pass what waits.
-    is_full: bool,
 }
 
 impl Neighbour {
     pub(crate) fn new(lane: LaneClient, door: Arc<Door>) -> Self {
-        Self {
-            lane,
-            door,
-            unpublished: 0,
-            is_full: false,
-        }
+        Self { lane, door }
     }
+}
 
-    /// Shows the shard what was sent to it.
-    #[inline]
-    fn publish(&mut self, figures: &CoreFigures) {
-        if self.unpublished > 0 && self.lane.publish() {
-            self.door.bell.rouse();
-            let sent = std::mem::take(&mut self.unpublished);
-            figures.counters.requests_sent.add(u64::from(sent));
-        }
-    }
+/// This core's end of its lane to another shard, without the way there.
+#[derive(Debug)]
+struct Peer {
+    answers: Answered,
+    door: Arc<Door>,
 }
 
 /// All that one core owns.
@@ -75,10 +54,13 @@ pub(crate) struct House {
     clock: Clock,
     door: Arc<Door>,
     exits: Exits,
+    /// What clients here ask, by shard. The own one's way is like the others', so that which of them it is takes no branch.
+    outboxes: Vec<Outbox>,
+    /// Where what they ask of the own one comes in.
+    own_requests: Intake,
     /// The other shards, by number.
-    neighbours: Vec<Option<Neighbour>>,
-    staged: Staging,
-    /// Requests that are taken from a lane in one visit, or wait in `staged` for the own shard, at most.
+    peers: Vec<Option<Peer>>,
+    /// Requests that are taken from a lane in one visit, at most.
     gathered: usize,
     /// Words of marks that there are lanes for.
     words: usize,
@@ -107,11 +89,26 @@ impl House {
         door: Arc<Door>,
         servers: Vec<Option<LaneServer>>,
         neighbours: Vec<Option<Neighbour>>,
+        lane_bytes: usize,
         figures: Arc<CoreFigures>,
     ) -> Self {
         let words = servers.len().div_ceil(64);
         let gathered = shard.batch() * BATCHES_A_VISIT;
-        let away = gathered * usize::from(shards.saturating_sub(1)).max(1);
+        let (own_outbox, own_requests) = own_queue(lane_bytes);
+        let mut own_outbox = Some(own_outbox);
+        let (mut outboxes, mut peers) = (Vec::new(), Vec::new());
+        for neighbour in neighbours {
+            let (outbox, peer) = match neighbour {
+                Some(Neighbour { lane, door }) => {
+                    let LaneClient { requests, answers } = lane;
+                    (Some(requests), Some(Peer { answers, door }))
+                }
+                None => (own_outbox.take(), None),
+            };
+            outboxes.extend(outbox);
+            peers.push(peer);
+        }
+        debug_assert_eq!(outboxes.len(), usize::from(shards));
         let clock = Clock::new();
         let sampler = Sampler::new(clock.clone());
         let served_ns = clock.now_ns();
@@ -123,8 +120,9 @@ impl House {
             clock,
             door,
             exits: Exits::new(servers, sampler, Arc::clone(&figures)),
-            neighbours,
-            staged: Staging::new(away.min(AWAY_MAX), gathered),
+            outboxes,
+            own_requests,
+            peers,
             gathered,
             words,
             behind: [0; 4],
@@ -163,7 +161,8 @@ impl House {
 
     /// True if there is nothing to do until somebody has news.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.staged.is_empty()
+        self.outboxes.iter().all(Outbox::is_published)
+            && !self.own_requests.has_waiting()
             && self.behind == [0; 4]
             && self.shard.is_quiet()
             && self.compacting == self.door.compact.asked()
@@ -182,17 +181,17 @@ impl House {
         let hash = self.hasher.hash(demand.key);
         let shard = hash.shard(self.shards);
         let timed = self.exits.sampler.starts();
-        let origin = Origin::new(shard, client, Mark::timed(timed));
+        let origin = Origin::new(client, Mark::timed(timed));
         // A house that stands alone knows whose the request is before the hash is there.
-        let staged = if self.shards == 1 {
+        let place = if self.shards == 1 {
             self.shard.prefetch(hash.index);
-            self.staged.stage(true, origin, token, hash.index, demand)
+            0
         } else {
-            let own = shard == self.own;
-            self.shard.prefetch_if(own, hash.index);
-            self.staged.stage(own, origin, token, hash.index, demand)
+            self.shard.prefetch_if(shard == self.own, hash.index);
+            usize::from(shard)
         };
-        staged || self.refuse(timed)
+        let taken = self.outboxes[place].push(hash.index, token, origin, demand);
+        taken || self.refuse(timed)
     }
 
     /// A request was not taken.
@@ -210,7 +209,7 @@ impl House {
         // What others ask for first, for they wait for a trip across as well; then what they have answered, with which whoever polls
         // may ask for more; the own requests are served while that is under way.
         let marked = self.glance();
-        self.send_away();
+        self.send();
         let alone = self.shards == 1;
         let mut busy = false;
         for (word, mut marked) in marked.into_iter().enumerate().take(self.words) {
@@ -222,7 +221,7 @@ impl House {
         }
         self.exits.publish();
         busy |= !alone && self.collect(polling, visit);
-        if self.staged.has_own() && self.serve_staged(polling, visit) {
+        if self.own_requests.has_waiting() && self.serve_own(polling, visit) {
             busy = true;
             // Meanwhile answers may have come, and whoever polls has room for more requests with them.
             if !alone {
@@ -241,11 +240,7 @@ impl House {
             self.read_clock();
         }
         let now_ns = self.served_ns;
-        let mut exits = Turn {
-            exits: &mut self.exits,
-            polling,
-            visit,
-        };
+        let mut exits = Turn::new(&mut self.exits, polling, visit);
         busy |= self.shard.advance(now_ns, &mut exits);
         self.exits.publish();
         self.was_busy |= busy;
@@ -276,8 +271,8 @@ impl House {
 
     #[inline]
     fn glance_at_answers(&mut self) {
-        for Neighbour { lane, .. } in self.neighbours.iter_mut().flatten() {
-            lane.glance();
+        for Peer { answers, .. } in self.peers.iter_mut().flatten() {
+            answers.glance();
         }
     }
 
@@ -370,110 +365,66 @@ impl House {
         self.door.bell.wake_service();
     }
 
-    /// Sends what clients on this core staged for other shards, and shows it to them. What finds no room waits, with all that came
-    /// after it for the same shard.
+    /// Shows each shard what clients on this core ask of it.
     #[inline]
-    fn send_away(&mut self) {
-        let neighbours = &mut self.neighbours;
-        self.staged.send(|origin, request| {
-            let neighbour = neighbours.get_mut(origin.shard());
-            let Some(neighbour) = neighbour.and_then(Option::as_mut) else {
-                unreachable!("there is a lane to each other shard");
-            };
-            let Request {
-                token,
-                hash,
-                demand,
-            } = request;
-            let client = origin.client();
-            if neighbour.is_full || !neighbour.lane.send(*token, client, *hash, demand) {
-                neighbour.is_full = true;
-                return false;
+    fn send(&mut self) {
+        for (outbox, peer) in self.outboxes.iter_mut().zip(&self.peers) {
+            let sent = outbox.publish();
+            if sent > 0
+                && let Some(peer) = peer
+            {
+                peer.door.bell.rouse();
+                self.figures.counters.requests_sent.add(sent as u64);
             }
-            neighbour.unpublished += 1;
-            true
-        });
-        for neighbour in self.neighbours.iter_mut().flatten() {
-            neighbour.publish(&self.figures);
-            neighbour.is_full = false;
         }
+        self.own_requests.glance();
     }
 
-    /// Serves what clients on this core staged.
-    fn serve_staged(&mut self, polling: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
-        let mut busy = false;
-        while let Some((client, requests)) = self.staged.next() {
+    /// Serves what clients on this core ask of its shard.
+    fn serve_own(&mut self, polling: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
+        let mut exits = OwnExit(Turn::new(&mut self.exits, polling, visit));
+        let mut total = 0;
+        loop {
+            let requests = self.own_requests.waiting(self.gathered);
             let count = requests.len();
-            let from = lane_id(OWN, client.0, client.1);
-            let served = if client.0 == polling && !client.1.is_timed() {
-                self.shard.serve(from, requests, &mut OwnExit(visit))
-            } else {
-                let mut exits = Turn {
-                    exits: &mut self.exits,
-                    polling,
-                    visit,
-                };
-                self.shard.serve(from, requests, &mut exits)
-            };
-            self.staged.consume(served);
-            self.figures.counters.requests_own.add(served as u64);
-            busy |= served > 0;
+            if count == 0 {
+                break;
+            }
+            let served = self.shard.serve(LaneId::new(OWN), requests, &mut exits);
+            self.own_requests.release(served);
+            total += served;
             if served < count {
                 break;
             }
         }
-        busy
+        self.outboxes[usize::from(self.own)].rewind(&mut self.own_requests);
+        self.figures.counters.requests_own.add(total as u64);
+        total > 0
     }
 
-    /// Serves requests of one lane, straight from its ring.
+    /// Serves requests of one lane, where they lie.
     fn serve_lane(&mut self, lane: usize) -> bool {
-        let Some(server) = self.exits.servers.get_mut(lane).and_then(Option::as_mut) else {
+        let Some(LaneServer { requests, answers }) =
+            self.exits.servers.get_mut(lane).and_then(Option::as_mut)
+        else {
             return false;
         };
-        let mut batch = [const { MaybeUninit::<Request<'static>>::uninit() }; GATHERED_MAX];
-        let mut cursors = [const { MaybeUninit::<usize>::uninit() }; GATHERED_MAX];
-        let (mut count, mut cursor, mut pocket) = (0, server.requests.cursor(), false);
-        let places = batch.iter_mut().zip(&mut cursors).take(self.gathered);
-        for (request, after) in places {
-            // SAFETY: the requests are released below, after they were served.
-            let Some(received) = (unsafe { server.peek(cursor) }) else {
-                break;
-            };
-            self.shard.prefetch(received.hash);
-            request.write(Request {
-                hash: received.hash,
-                token: u64::from(received.slot),
-                demand: received.demand,
-            });
-            after.write(received.after);
-            cursor = received.after;
-            count += 1;
-            // A long value ends the batch: its pocket is cleared with it.
-            pocket = received.pocket;
-            if pocket {
-                break;
-            }
-        }
+        let batch = requests.waiting(self.gathered);
+        let count = batch.len();
         if count == 0 {
             return false;
         }
+        for request in batch {
+            self.shard.prefetch(request.hash);
+            prefetch(request.key().as_ptr());
+        }
         let counters = &self.figures.counters;
         counters.lane_looks.add(1);
-        let waiting = server.requests.waiting_bytes();
-        counters.lane_bytes_waiting.add(waiting as u64);
-        // SAFETY: the first `count` were written.
-        let requests = unsafe { batch[..count].assume_init_ref() };
-        let from = lane_id(u8::try_from(lane).unwrap_or(OWN), 0, Mark::NONE);
-        let served = self.shard.serve(from, requests, &mut LaneExit(server));
-        if served > 0 {
-            if pocket && served == count {
-                server.clear_pocket();
-            }
-            // SAFETY: as above.
-            let after = unsafe { cursors[served - 1].assume_init() };
-            server.requests.release(after);
-        }
-        if served < count || server.requests.peek(cursor).is_some() {
+        counters.lane_requests_waiting.add(requests.count() as u64);
+        let from = LaneId::new(u8::try_from(lane).unwrap_or(OWN));
+        let served = self.shard.serve(from, batch, &mut LaneExit(answers));
+        requests.release(served);
+        if requests.has_waiting() {
             self.behind[lane / 64] |= 1 << (lane % 64);
         }
         if served > 0 {
@@ -514,16 +465,16 @@ impl House {
     /// Takes the answers of other shards.
     #[inline]
     fn collect(&mut self, polling: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
-        let Self {
-            neighbours, exits, ..
-        } = self;
+        let Self { peers, exits, .. } = self;
+        // What answers are mostly for: nothing but a visit is due.
+        let polled = Origin::new(polling, Mark::NONE);
         let mut busy = false;
-        for Neighbour { lane, .. } in neighbours.iter_mut().flatten() {
-            let received = lane.receive(|(client, mark), token, answer| {
-                if mark.is_timed() {
-                    exits.note_latency(mark, false);
+        for Peer { answers, .. } in peers.iter_mut().flatten() {
+            let received = answers.receive(|origin, token, answer| {
+                // One visit, so that it is inlined.
+                if origin == polled || exits.is_for(polling, origin, false, token, &answer) {
+                    visit(token, answer);
                 }
-                exits.deliver(polling, visit, client, token, answer);
             });
             busy |= received > 0;
         }

@@ -1,8 +1,6 @@
 //! The parts of the engine by themselves, for benchmarks of them: a shard without its core, a lane without its threads, the
 //! cipher. Behind the feature `internals`; nothing here is stable.
 
-#![allow(unsafe_code)] // a lane's messages are served where they lie
-
 use std::sync::Arc;
 
 use farcore_rdma::{EmbeddedNode, FabricEndpoint, Lock, Region, RegionOptions};
@@ -13,11 +11,14 @@ use crate::error::{Error, Result};
 use crate::figures::CoreFigures;
 use crate::lane::{LaneClient, LaneServer, lane};
 use crate::operation::{Answer, Operation, Version};
+use crate::queue::{Intake, Outbox, queue};
 use crate::routing::Hasher128;
-use crate::shard::{Answers, LaneId, Mark, Request, Shard, ShardOptions};
+use crate::shard::{Answers, LaneId, Origin, Shard, ShardOptions};
 
 /// Requests that are offered at once.
 pub const BATCH: usize = 32;
+/// Bytes of the queue that they come over.
+const QUEUE_BYTES: usize = 256 << 10;
 /// Time that passes between two rounds, in nanoseconds.
 const ROUND_NS: u64 = 1_000;
 
@@ -57,6 +58,8 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for Visit<'_, V> {
 #[derive(Debug)]
 pub struct BareShard {
     shard: Shard<FabricEndpoint>,
+    outbox: Outbox,
+    intake: Intake,
     hasher: Hasher128,
     now_ns: u64,
 }
@@ -92,8 +95,11 @@ impl BareShard {
             figures: Arc::new(CoreFigures::new(1)),
             knobs: config.knobs(),
         })?;
+        let (outbox, intake) = queue(QUEUE_BYTES);
         Ok(Self {
             shard,
+            outbox,
+            intake,
             hasher: Hasher128::new(1),
             now_ns: 0,
         })
@@ -101,30 +107,24 @@ impl BareShard {
 
     /// Serves requests, in batches, until all are answered; each answer comes with its place.
     pub fn serve(&mut self, operations: &[Operation<'_>], visit: &mut impl FnMut(u64, Answer<'_>)) {
-        let lane = LaneId(0);
+        let lane = LaneId::new(0);
         let mut answers = Visit { visit, answered: 0 };
         let (mut taken, mut first) = (0, 0);
         for batch in operations.chunks(BATCH) {
-            let empty = Request {
-                hash: self.hasher.hash(&[]).index,
-                token: 0,
-                demand: Operation::Get { key: &[] }.into(),
-            };
-            let mut requests = [empty; BATCH];
-            for ((request, operation), token) in requests.iter_mut().zip(batch).zip(first..) {
+            for (operation, token) in batch.iter().zip(first..) {
                 let hash = self.hasher.hash(operation.key()).index;
                 self.shard.prefetch(hash);
-                *request = Request {
-                    hash,
-                    token,
-                    demand: (*operation).into(),
-                };
+                let demand = (*operation).into();
+                let taken = self.outbox.push(hash, token, Origin::default(), &demand);
+                assert!(taken, "a batch has room");
             }
+            self.outbox.publish();
+            self.intake.glance();
             first += batch.len() as u64;
-            let mut rest = &requests[..batch.len()];
-            while !rest.is_empty() {
-                let served = self.shard.serve(lane, rest, &mut answers);
-                rest = &rest[served..];
+            while self.intake.has_waiting() {
+                let requests = self.intake.waiting(BATCH);
+                let served = self.shard.serve(lane, requests, &mut answers);
+                self.intake.release(served);
                 taken += served;
                 self.now_ns += ROUND_NS;
                 self.shard.advance(self.now_ns, &mut answers);
@@ -166,27 +166,39 @@ impl BareLane {
     ) -> bool {
         for (operation, token) in operations.iter().zip(0..) {
             let hash = self.hasher.hash(operation.key()).index;
-            let client = (0, Mark::NONE);
-            if !self.client.send(token, client, hash, &(*operation).into()) {
+            let demand = (*operation).into();
+            if !self
+                .client
+                .requests
+                .push(hash, token, Origin::default(), &demand)
+            {
                 return false;
             }
         }
-        self.client.publish();
-        self.server.requests.glance();
-        let mut cursor = self.server.requests.cursor();
-        // SAFETY: it is released after it was answered.
-        while let Some(received) = unsafe { self.server.peek(cursor) } {
-            // Of a kind that is known here, as where a shard serves gets.
-            let answer = Answer::Value { version, value };
-            if !self.server.try_answer(received.slot, false, answer) {
-                return false;
+        self.client.requests.publish();
+        let LaneServer { requests, answers } = &mut self.server;
+        requests.glance();
+        loop {
+            let waiting = requests.waiting(BATCH);
+            let count = waiting.len();
+            for request in waiting {
+                // Of a kind that is known here, as where a shard serves gets.
+                let answer = Answer::Value { version, value };
+                if !answers.try_answer(request.origin, request.token, answer) {
+                    return false;
+                }
             }
-            cursor = received.after;
+            requests.release(count);
+            if count == 0 {
+                break;
+            }
         }
-        self.server.requests.release(cursor);
-        self.server.publish();
-        self.client.glance();
-        let count = self.client.receive(|_, token, answer| visit(token, answer));
+        answers.publish();
+        self.client.answers.glance();
+        let count = self
+            .client
+            .answers
+            .receive(|_, token, answer| visit(token, answer));
         count == operations.len()
     }
 }

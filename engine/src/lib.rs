@@ -29,12 +29,13 @@ mod log;
 mod nodes;
 mod operation;
 mod order;
+mod queue;
 mod recorder;
 mod ring;
 mod routing;
 mod runtime;
 mod shard;
-mod staging;
+
 pub mod statistics;
 mod sync;
 

@@ -30,11 +30,18 @@ const AHEAD: usize = 1024;
 const OWNED_AHEAD: usize = 512;
 
 /// A counter on cache lines of its own (two, because lines are fetched in pairs).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(128))]
-struct Apart(AtomicUsize);
+pub(crate) struct Apart(AtomicUsize);
 
-/// How far one thread has written two rings that one other reads, side by side: whoever polls both looks at one line.
+impl Apart {
+    #[inline]
+    pub(crate) fn get(&self) -> &AtomicUsize {
+        &self.0
+    }
+}
+
+/// How far one thread has written a queue and a ring that one other reads, side by side: whoever polls both looks at one line.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Tails([AtomicUsize; 2]);
@@ -47,21 +54,34 @@ impl Tails {
 
 /// One of two tails.
 #[derive(Clone, Debug)]
-struct Tail {
+pub(crate) struct Tail {
     tails: Arc<Tails>,
     place: usize,
 }
 
 impl Tail {
+    pub(crate) fn new(tails: &Arc<Tails>, place: usize) -> Self {
+        Self {
+            tails: Arc::clone(tails),
+            place,
+        }
+    }
+
     #[inline]
-    fn get(&self) -> &AtomicUsize {
+    pub(crate) fn get(&self) -> &AtomicUsize {
         &self.tails.0[self.place % 2]
     }
 }
 
 /// A piece of a ring, aligned so that of messages that are all half a line long none lies in two.
 #[repr(align(64))]
-struct Line(#[expect(dead_code, reason = "reached by pointers")] [u8; LINE_BYTES]);
+pub(crate) struct Line(#[expect(dead_code, reason = "reached by pointers")] [u8; LINE_BYTES]);
+
+impl Default for Line {
+    fn default() -> Self {
+        Self([0; LINE_BYTES])
+    }
+}
 
 const _: () = assert!(size_of::<Line>() == LINE_BYTES);
 
@@ -159,16 +179,13 @@ pub(crate) fn ring_with(
     tails: &Arc<Tails>,
     place: usize,
 ) -> (Producer, Consumer) {
-    let tail = Tail {
-        tails: Arc::clone(tails),
-        place,
-    };
+    let tail = Tail::new(tails, place);
     let bytes = bytes.next_power_of_two().max(2 * GRAIN);
     let whole = bytes + message_bytes(longest);
     let shared = Arc::new(Shared {
-        head: Apart(AtomicUsize::new(0)),
+        head: Apart::default(),
         lines: (0..whole.div_ceil(LINE_BYTES))
-            .map(|_| UnsafeCell::new(Line([0; LINE_BYTES])))
+            .map(|_| UnsafeCell::new(Line::default()))
             .collect(),
         mask: bytes - 1,
         #[cfg(farcore_loom)]
@@ -264,36 +281,6 @@ impl Producer {
         Some(place)
     }
 
-    /// Visits the messages that the consumer never took, and drops them.
-    ///
-    /// # Safety
-    /// The consumer's thread has stopped, and that has been seen.
-    pub(crate) unsafe fn take_back(&mut self, mut visit: impl FnMut(Message<'_>)) {
-        self.publish();
-        let mut consumer = Consumer {
-            shared: Arc::clone(&self.shared),
-            shown: self.shown.clone(),
-            span: self.span,
-            head: self.shared.head.0.load(Ordering::Acquire),
-            tail: self.tail,
-            ahead: self.tail,
-        };
-        let mut cursor = consumer.cursor();
-        while let Some(message) = consumer.peek(cursor) {
-            let Message { meta, after, .. } = message;
-            let payload: *const [u8] = message.payload;
-            // Before the visit, which may panic.
-            consumer.release(after);
-            cursor = after;
-            visit(Message {
-                meta,
-                // SAFETY: only this half writes, and not before this returns.
-                payload: unsafe { &*payload },
-                after,
-            });
-        }
-    }
-
     /// Takes the lines that will be written next away from the consumer's cache, which read them last; several at once, so
     /// that most messages need not look.
     #[inline(never)]
@@ -365,12 +352,6 @@ impl Consumer {
         self.head
     }
 
-    /// Bytes that wait, as far as was seen.
-    #[inline]
-    pub(crate) fn waiting_bytes(&self) -> usize {
-        self.tail - self.head
-    }
-
     /// Looks how far the producer has come, and asks for the first lines of what is new: they lie in another core's cache, and
     /// come while something else is done.
     #[inline]
@@ -382,13 +363,6 @@ impl Consumer {
             self.tail = tail;
             self.prefetch(self.head);
         }
-    }
-
-    /// [`Consumer::glance`], and true if there are any.
-    #[inline]
-    pub(crate) fn has_news(&mut self) -> bool {
-        self.glance();
-        self.head != self.tail
     }
 
     /// The message at a cursor, of those that a glance has seen: looking again after each batch would cost a trip to the

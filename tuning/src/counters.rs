@@ -221,8 +221,8 @@ counters! {
     requests_sent: Counter,
     /// Requests that came over lanes.
     requests_received: Counter,
-    /// Bytes that waited in lanes each time that one was looked at.
-    lane_bytes_waiting: Counter,
+    /// Requests that waited in lanes each time that one was looked at.
+    lane_requests_waiting: Counter,
     /// Times that a lane with requests was looked at.
     lane_looks: Counter,
     /// Times that a request had to be offered again.

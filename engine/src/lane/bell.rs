@@ -127,34 +127,39 @@ mod tests {
 #[cfg(all(test, farcore_loom))]
 mod model {
     use super::*;
-    use crate::ring::{Consumer, ring};
+    use crate::operation::Operation;
+    use crate::queue::{Intake, queue};
+    use crate::routing::IndexHash;
+    use crate::shard::Origin;
     use crate::sync::Arc;
 
-    /// One thread shows a message and tells of it, while another looks. What came of both, and the bell after that.
+    /// One thread shows a request and tells of it, while another looks. What came of both, and the bell after that.
     fn meet<T: 'static, L>(
         tell: fn(&Bell) -> T,
-        look: fn(&Bell, &mut Consumer) -> L,
+        look: fn(&Bell, &mut Intake) -> L,
     ) -> (T, L, Arc<Bell>) {
         let bell = Arc::new(Bell::default());
-        let (mut producer, mut consumer) = ring(32, 8);
+        let (mut outbox, mut intake) = queue(64);
         let sender = {
             let bell = Arc::clone(&bell);
             loom::thread::spawn(move || {
-                producer.push(7, 8).expect("there is room").fill(1);
-                producer.publish();
+                let demand = Operation::Get { key: b"key" }.into();
+                let pushed = outbox.push(IndexHash(7), 1, Origin::default(), &demand);
+                assert!(pushed, "there is room");
+                outbox.publish();
                 tell(&bell)
             })
         };
-        let looked = look(&bell, &mut consumer);
+        let looked = look(&bell, &mut intake);
         (sender.join().unwrap(), looked, bell)
     }
 
     #[test]
     fn whoever_takes_a_mark_sees_its_news() {
         loom::model(|| {
-            let look = |bell: &Bell, consumer: &mut Consumer| {
+            let look = |bell: &Bell, intake: &mut Intake| {
                 let taken = bell.take(0) != 0;
-                let seen = taken && consumer.has_news();
+                let seen = taken && intake.has_news();
                 assert_eq!(taken, seen);
                 seen
             };
@@ -166,8 +171,7 @@ mod model {
     #[test]
     fn news_is_seen_or_the_sleeper_is() {
         loom::model(|| {
-            let look =
-                |bell: &Bell, consumer: &mut Consumer| bell.fall_asleep(|| consumer.has_news());
+            let look = |bell: &Bell, intake: &mut Intake| bell.fall_asleep(|| intake.has_news());
             let (woken, sleeps, _) = meet(Bell::is_asleep, look);
             assert!(!sleeps || woken);
         });

@@ -1,20 +1,15 @@
-//! A lane: the pair of rings between one client and one shard.
+//! A lane: the queue of requests from one client to one shard, and the ring of its answers back.
 //!
-//! Owns its two rings, a pocket for each direction and the client's table of outstanding requests. What is said of a
-//! request lies in the ring's own header beside the length; the client's token stays in its table, and only the *slot*
-//! there goes over and comes back:
+//! A request lies in the queue until it was served. Whom it is for, its token and the client's marks go over with it and come back:
 //!
 //! ```text
-//! request:  | length:4 | slot:16 key bytes:11 kind:5 | hash:8 | expected version:8, if it swaps | key | value |
-//! answer:   | length:4 | slot:16 0:8          kind:8 | version:8                                      | value |
+//! answer:   | length:4 | origin:16 kind:8 0:8 | token:8 | version:8, if there is one | value |
 //! ```
 //!
-//! So a get of a 16-byte key is 32 bytes, and an answer without a value 16: two and four to a cache line.
+//! So an answer without a version is 16 bytes, and one without a value 32: four and two to a cache line.
 //!
-//! - I1: a slot is used by one request from its sending to its answer.
-//! - I2: a value longer than an eighth of the ring travels in the lane's pocket, one at a time and direction.
-//!
-//! What a lane holds stays valid when its client goes away.
+//! A value longer than an eighth of the ring travels beside it, one at a time and direction. What a lane holds stays valid when
+//! its client goes away.
 
 mod bell;
 mod client;
@@ -31,40 +26,35 @@ use std::sync::atomic::AtomicBool;
 use crossbeam_queue::SegQueue;
 
 use self::pocket::Pocket;
-use crate::constants::{KEY_BYTES_MAX, LINE_BYTES};
+use crate::constants::LINE_BYTES;
 use crate::error::Error;
 use crate::kept::Kept;
+use crate::queue::{Intake, Outbox, queue, queue_bytes, queue_with};
 use crate::ring::{Consumer, Producer, Tails, ring, ring_with};
+use crate::shard::Origin;
 
 pub(crate) use self::bell::Bell;
-pub(crate) use self::client::LaneClient;
+pub(crate) use self::client::{Answered, LaneClient};
 pub(crate) use self::mailbox::Mailbox;
-pub(crate) use self::server::LaneServer;
+pub(crate) use self::server::{Answering, LaneServer};
 
 /// Lanes that one shard can have.
 pub(crate) const LANES_MAX: usize = 255;
-/// Bytes of a ring for each request that may be outstanding on it.
-const BYTES_A_REQUEST: usize = 64;
 
 /// What both ends of a lane reach.
 #[derive(Debug)]
 struct Shared {
-    request_pocket: Pocket,
-    answer_pocket: Pocket,
+    /// The one answer's value that is too long for the ring.
+    pocket: Pocket,
     /// The errors of failed answers, in their order: as many as requests at most.
     errors: SegQueue<Error>,
     /// Answers that found no room while the shard was closing: then nobody is made to wait for a client that does not
     /// look.
-    overflow: SegQueue<(u16, bool, Kept)>,
+    overflow: SegQueue<(Origin, u64, Kept)>,
     /// There are such.
     overflowed: AtomicBool,
     /// Where the client waits, unless it polls for ever, as a core does.
     mailbox: Option<Arc<Mailbox>>,
-}
-
-/// Requests that may be outstanding on a lane with rings of this many bytes.
-fn outstanding_max(ring_bytes: usize) -> usize {
-    (ring_bytes / BYTES_A_REQUEST).clamp(1, 1 << 15)
 }
 
 /// The longest value that travels in a ring.
@@ -72,58 +62,55 @@ fn inline_max(ring_bytes: usize) -> usize {
     ring_bytes / 8
 }
 
-/// The longest payload in a ring: hash, expected version, key and value.
+/// The longest payload in a ring: token, version and value.
 fn payload_max(ring_bytes: usize) -> usize {
-    2 * size_of::<u64>() + KEY_BYTES_MAX + inline_max(ring_bytes)
+    2 * size_of::<u64>() + inline_max(ring_bytes)
 }
 
-/// Bytes of a lane whose rings have this many each.
-pub(crate) fn lane_bytes(ring_bytes: usize) -> usize {
+/// Bytes of a lane with this many each way.
+pub(crate) fn lane_bytes(each_way: usize) -> usize {
     // A ring and its apron: the longest message with its header, in whole lines.
-    let ring = ring_bytes + payload_max(ring_bytes) + LINE_BYTES;
-    2 * ring + outstanding_max(ring_bytes) * client::OUTSTANDING_BYTES
+    let ring = each_way + payload_max(each_way) + LINE_BYTES;
+    queue_bytes(each_way) + ring
 }
 
 /// The two ends of a lane of a thread that is no core.
-pub(crate) fn lane(ring_bytes: usize, mailbox: Option<Arc<Mailbox>>) -> (LaneClient, LaneServer) {
-    let one = || ring(ring_bytes, payload_max(ring_bytes));
-    ends(ring_bytes, one(), one(), mailbox)
+pub(crate) fn lane(each_way: usize, mailbox: Option<Arc<Mailbox>>) -> (LaneClient, LaneServer) {
+    let answers = ring(each_way, payload_max(each_way));
+    ends(each_way, queue(each_way), answers, mailbox)
 }
 
 /// The lanes between two cores, there and back. Each core polls for requests and for answers of the other: how far both have
 /// come lies in one line.
-pub(crate) fn lanes(ring_bytes: usize) -> [(LaneClient, LaneServer); 2] {
+pub(crate) fn lanes(each_way: usize) -> [(LaneClient, LaneServer); 2] {
     let written = [Tails::new(), Tails::new()];
     [(0, 1), (1, 0)].map(|(from, to)| {
-        let longest = payload_max(ring_bytes);
-        let requests = ring_with(ring_bytes, longest, &written[from], 0);
-        let answers = ring_with(ring_bytes, longest, &written[to], 1);
-        ends(ring_bytes, requests, answers, None)
+        let requests = queue_with(each_way, &written[from], 0);
+        let answers = ring_with(each_way, payload_max(each_way), &written[to], 1);
+        ends(each_way, requests, answers, None)
     })
 }
 
 fn ends(
-    ring_bytes: usize,
-    (request_producer, request_consumer): (Producer, Consumer),
-    (answer_producer, answer_consumer): (Producer, Consumer),
+    each_way: usize,
+    (outbox, intake): (Outbox, Intake),
+    (producer, consumer): (Producer, Consumer),
     mailbox: Option<Arc<Mailbox>>,
 ) -> (LaneClient, LaneServer) {
     let shared = Arc::new(Shared {
-        request_pocket: Pocket::default(),
-        answer_pocket: Pocket::default(),
+        pocket: Pocket::default(),
         errors: SegQueue::new(),
         overflow: SegQueue::new(),
         overflowed: AtomicBool::new(false),
         mailbox,
     });
-    let inline_max = inline_max(ring_bytes);
-    let client = LaneClient::new(
-        request_producer,
-        answer_consumer,
-        Arc::clone(&shared),
-        inline_max,
-        outstanding_max(ring_bytes),
-    );
-    let server = LaneServer::new(request_consumer, answer_producer, shared, inline_max);
+    let client = LaneClient {
+        requests: outbox,
+        answers: Answered::new(consumer, Arc::clone(&shared)),
+    };
+    let server = LaneServer {
+        requests: intake,
+        answers: Answering::new(producer, shared, inline_max(each_way)),
+    };
     (client, server)
 }

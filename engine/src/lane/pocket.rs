@@ -29,19 +29,9 @@ impl Pocket {
         self.full.store(true, Ordering::Release);
     }
 
-    /// Called by the consumer while it handles the message that came with the pocket.
-    pub(super) fn value(&self) -> &[u8] {
-        // SAFETY: the pocket is full and the message was received, so it is the consumer's until `take`.
-        unsafe { &*self.value.get() }
-    }
-
-    pub(super) fn clear(&self) {
-        drop(self.take());
-    }
-
-    /// Empties the pocket; called as [`Pocket::value`] is.
+    /// Empties the pocket; called by the consumer while it handles the message that came with it.
     pub(super) fn take(&self) -> Vec<u8> {
-        // SAFETY: as in `value`.
+        // SAFETY: the pocket is full and the message was received, so it is the consumer's.
         let value = std::mem::take(unsafe { &mut *self.value.get() });
         // ORDERING: pairs with the Acquire in `is_free`.
         self.full.store(false, Ordering::Release);

@@ -1,17 +1,16 @@
 //! What goes over a lane comes out as it went in.
 
-#![allow(unsafe_code)] // a lane is peeked as its shard does
-
 use std::collections::HashMap;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::constants::KEY_BYTES_MAX;
 use crate::operation::{Answer, Demand, Operation};
 use crate::routing::IndexHash;
-use crate::shard::Mark;
+use crate::shard::{LaneId, Mark};
 
-const RING_BYTES: usize = 4096;
+const EACH_WAY: usize = 8192;
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -24,10 +23,11 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
+    let bytes = || 0..EACH_WAY / 5;
     prop_oneof![
-        40 => (0u8..4, any::<u8>(), 1usize..=1024, 0usize..700)
+        40 => (0u8..4, any::<u8>(), 1usize..=1024, bytes())
             .prop_map(|(kind, fill, key, value)| Act::Send(kind, fill, key % 40 + 1 + key / 1000 * 900, value)),
-        30 => (any::<prop::sample::Index>(), 0usize..700, any::<bool>())
+        30 => (any::<prop::sample::Index>(), bytes(), any::<bool>())
             .prop_map(|(place, bytes, waited)| Act::Answer(place, bytes, waited)),
         20 => Just(Act::Receive),
         1 => Just(Act::Close),
@@ -39,12 +39,59 @@ fn shown(answer: &Answer<'_>) -> String {
     format!("{answer:?}")
 }
 
+/// Sends a request of the first client.
+fn send(client: &mut LaneClient, token: u64, operation: Operation<'_>) -> bool {
+    let demand = operation.into();
+    let origin = Origin::new(3, Mark::NONE);
+    client
+        .requests
+        .push(IndexHash(token * 7), token, origin, &demand)
+}
+
+/// What has come to the shard: hash, token, whom for, what is asked.
+fn taken(client: &mut LaneClient, server: &mut LaneServer) -> Vec<(u64, u64, Origin, String)> {
+    client.requests.publish();
+    server.requests.glance();
+    let mut taken = Vec::new();
+    while server.requests.has_waiting() {
+        let waiting = server.requests.waiting(3);
+        let count = waiting.len();
+        taken.extend(waiting.iter().map(|request| {
+            let demand = Demand {
+                kind: request.kind(),
+                key: request.key(),
+                value: request.value(),
+                expected: request.expected(),
+            };
+            (
+                request.hash.0,
+                request.token,
+                request.origin,
+                format!("{demand:?}"),
+            )
+        }));
+        server.requests.release(count);
+    }
+    taken
+}
+
+/// Takes what was answered.
+fn receive(
+    client: &mut LaneClient,
+    server: &mut LaneServer,
+    visit: impl FnMut(Origin, u64, Answer<'_>),
+) -> usize {
+    server.answers.publish();
+    client.answers.glance();
+    client.answers.receive(visit)
+}
+
 proptest! {
     #[test]
     fn answers_find_their_requests(acts in prop::collection::vec(act(), 1..300)) {
-        let (mut client, mut server) = lane(RING_BYTES, None);
-        // At the shard, by slot; what each client is to see, by token.
-        let (mut waiting, mut expected) = (Vec::<(u16, u64)>::new(), HashMap::new());
+        let (mut client, mut server) = lane(EACH_WAY, None);
+        // At the shard, and what each client is to see, by token.
+        let (mut waiting, mut expected) = (Vec::<(Origin, u64)>::new(), HashMap::new());
         let mut sent = HashMap::new();
         for (token, act) in (1u64..).zip(acts) {
             match act {
@@ -56,30 +103,22 @@ proptest! {
                         2 => Operation::Delete { key: &key },
                         _ => Operation::CompareAndSwap { key: &key, expected: token * 3, value: &value },
                     };
-                    let mark = Mark::timed(fill % 2 == 0);
-                    if client.send(token, (fill, mark), IndexHash(token * 7), &operation.into()) {
-                        sent.insert(token * 7, (format!("{:?}", Demand::from(operation)), token));
-                        expected.insert(token, ((fill, mark), String::new()));
+                    let origin = Origin::new(fill, Mark::timed(fill % 2 == 0));
+                    let demand = Demand::from(operation);
+                    // There is always room: all were taken.
+                    prop_assert!(client.requests.push(IndexHash(token * 7), token, origin, &demand));
+                    sent.insert(token, (token * 7, token, origin, format!("{demand:?}")));
+                    expected.insert(token, (origin, String::new()));
+                    for seen in taken(&mut client, &mut server) {
+                        prop_assert_eq!(Some(&seen), sent.get(&seen.1));
+                        waiting.push((seen.2, seen.1));
                     }
-                    client.publish();
-                    server.requests.glance();
-                    let mut cursor = server.requests.cursor();
-                    // SAFETY: each is released after it was looked at.
-                    while let Some(received) = unsafe { server.peek(cursor) } {
-                        cursor = received.after;
-                        let (demand, token) = &sent[&received.hash.0];
-                        prop_assert_eq!(&format!("{:?}", received.demand), demand);
-                        prop_assert!(waiting.iter().all(|&(slot, _)| slot != received.slot));
-                        waiting.push((received.slot, *token));
-                        if received.pocket {
-                            server.clear_pocket();
-                        }
-                    }
-                    server.requests.release(cursor);
                 }
                 Act::Answer(place, bytes, waited) if !waiting.is_empty() => {
                     let place = place.index(waiting.len());
-                    let (slot, token) = waiting[place];
+                    let (origin, token) = waiting[place];
+                    let lane = LaneId::new(9).of(origin);
+                    let origin = if waited { lane.waiting() } else { lane }.origin();
                     let value = vec![7; bytes];
                     let error = Error::ValueTooLong { bytes, max: 1 };
                     let answer = match token % 6 {
@@ -90,23 +129,22 @@ proptest! {
                         4 => Answer::Mismatch { current: token },
                         _ => Answer::Failed(&error),
                     };
-                    let has_room = server.has_room(answer.value().len());
-                    prop_assert_eq!(server.try_answer(slot, waited, answer), has_room);
-                    if has_room {
+                    let has_room = server.answers.has_room(answer.value().len());
+                    let answered = server.answers.try_answer(origin, token, answer);
+                    // Room for an answer without a value is asked for as if it had a version.
+                    prop_assert!(answered || !has_room);
+                    if answered {
                         waiting.swap_remove(place);
-                        server.publish();
-                        let entry = expected.get_mut(&token).unwrap();
-                        entry.0.1 = entry.0.1.waited_if(waited);
-                        entry.1 = shown(&answer);
+                        prop_assert_eq!(origin.mark().has_waited(), waited);
+                        expected.insert(token, (origin, shown(&answer)));
                     }
                 }
                 Act::Answer(..) => {}
-                Act::Close => server.close(),
+                Act::Close => server.answers.close(),
                 Act::Receive => {
                     let mut wrong = Vec::new();
-                    client.glance();
-                    client.receive(|client, token, answer| {
-                        let seen = (client, shown(&answer));
+                    receive(&mut client, &mut server, |origin, token, answer| {
+                        let seen = (origin, shown(&answer));
                         if expected.remove(&token).as_ref() != Some(&seen) {
                             wrong.push((token, seen));
                         }
@@ -115,10 +153,9 @@ proptest! {
                 }
             }
         }
-        // Whatever was not answered is given back.
+        // Whatever was not answered is left.
         let mut left = 0;
-        client.glance();
-        client.receive(|_, token, _| {
+        receive(&mut client, &mut server, |_, token, _| {
             left += usize::from(expected.remove(&token).is_some());
         });
         prop_assert_eq!(expected.len(), waiting.len());
@@ -128,7 +165,7 @@ proptest! {
 #[test]
 fn the_longest_message_of_every_kind_has_room() {
     let key = [7; KEY_BYTES_MAX];
-    for value_bytes in [inline_max(RING_BYTES), inline_max(RING_BYTES) + 1] {
+    for value_bytes in [inline_max(EACH_WAY), inline_max(EACH_WAY) + 1] {
         let value = vec![9; value_bytes];
         let (key, value) = (&key[..], &value[..]);
         for operation in [
@@ -141,73 +178,64 @@ fn the_longest_message_of_every_kind_has_room() {
                 value,
             },
         ] {
-            let (mut client, mut server) = lane(RING_BYTES, None);
-            assert!(client.send(1, (0, Mark::NONE), IndexHash(1), &operation.into()));
-            client.publish();
-            server.requests.glance();
-            // SAFETY: it is not released while it is used.
-            let received = unsafe { server.peek(server.requests.cursor()) }.unwrap();
-            assert_eq!(
-                format!("{:?}", received.demand),
-                format!("{:?}", Demand::from(operation))
-            );
-            assert!(server.has_room(value_bytes));
+            let (mut client, mut server) = lane(EACH_WAY, None);
+            assert!(send(&mut client, 1, operation));
+            let seen = taken(&mut client, &mut server);
+            let demand = Demand::from(operation);
+            assert_eq!(seen[0].3, format!("{demand:?}"));
+            assert!(server.answers.has_room(value_bytes));
             let answer = Answer::Value { version: 3, value };
-            server.answer(received.slot, false, answer);
-            server.publish();
-            client.glance();
+            server.answers.answer(seen[0].2, 1, answer);
             let mut seen = 0;
-            client.receive(|_, _, found| seen += usize::from(found == answer));
+            receive(&mut client, &mut server, |_, _, found| {
+                seen += usize::from(found == answer);
+            });
             assert_eq!(seen, 1);
-            assert!(server.has_room(value_bytes), "what it took was given back");
+            assert!(
+                server.answers.has_room(value_bytes),
+                "what it took was given back"
+            );
         }
     }
 }
 
 #[test]
 fn an_answer_that_is_refused_leaves_nothing_behind() {
-    let (mut client, mut server) = lane(RING_BYTES, None);
-    let slots = outstanding_max(RING_BYTES) as u64;
-    for token in 0..slots {
-        let operation = Operation::Delete { key: b"key" };
-        assert!(client.send(token, (0, Mark::NONE), IndexHash(token), &operation.into()));
-    }
-    client.publish();
-    server.requests.glance();
-    let (mut cursor, mut asked) = (server.requests.cursor(), Vec::new());
-    // SAFETY: it is released after all were looked at.
-    while let Some(received) = unsafe { server.peek(cursor) } {
-        cursor = received.after;
-        asked.push(received.slot);
-    }
-    server.requests.release(cursor);
-    let mut asked = asked.into_iter();
-    let mut slot = asked.next().unwrap();
-    let value = vec![5; inline_max(RING_BYTES)];
+    let (mut client, mut server) = lane(EACH_WAY, None);
+    let origin = Origin::new(3, Mark::NONE);
+    let value = vec![5; inline_max(EACH_WAY)];
     let full = Answer::Value {
         version: 1,
         value: &value,
     };
+    let mut answered = 0;
     for answer in [full, Answer::Deleted] {
-        while server.try_answer(slot, false, answer) {
-            slot = asked.next().unwrap();
+        while server.answers.try_answer(origin, answered, answer) {
+            answered += 1;
         }
     }
     let (refused, other) = (Error::KeyEmpty { max: 1 }, Error::Closed);
-    assert!(!server.try_answer(slot, false, Answer::Failed(&refused)));
-    server.publish();
-    client.glance();
-    assert_eq!(client.receive(|_, _, _| {}), usize::from(slot));
-    assert!(server.try_answer(slot, false, Answer::Failed(&other)));
-    server.publish();
-    client.glance();
-    client.receive(|_, _, answer| assert_eq!(answer, Answer::Failed(&other)));
+    assert!(
+        !server
+            .answers
+            .try_answer(origin, 0, Answer::Failed(&refused))
+    );
+    let mut seen = 0;
+    receive(&mut client, &mut server, |_, token, _| {
+        assert_eq!(token, seen);
+        seen += 1;
+    });
+    assert_eq!(seen, answered);
+    assert!(server.answers.try_answer(origin, 0, Answer::Failed(&other)));
+    receive(&mut client, &mut server, |_, _, answer| {
+        assert_eq!(answer, Answer::Failed(&other));
+    });
 }
 
 #[test]
 fn a_visitor_that_panics_is_shown_no_answer_twice() {
-    let (mut client, mut server) = lane(RING_BYTES, None);
-    let (short, long) = (vec![1; 100], vec![2; inline_max(RING_BYTES) + 1]);
+    let (mut client, mut server) = lane(EACH_WAY, None);
+    let (short, long) = (vec![1; 100], vec![2; inline_max(EACH_WAY) + 1]);
     let error = Error::Closed;
     let answers = [
         Answer::Absent,
@@ -223,31 +251,19 @@ fn a_visitor_that_panics_is_shown_no_answer_twice() {
         Answer::Failed(&error),
         Answer::Deleted,
     ];
-    for token in 0..6 {
-        let operation = Operation::Get { key: b"key" };
-        assert!(client.send(token, (0, Mark::NONE), IndexHash(token), &operation.into()));
-    }
-    client.publish();
-    server.requests.glance();
-    let mut cursor = server.requests.cursor();
-    for (place, answer) in answers.iter().enumerate() {
-        // SAFETY: it is released after all were looked at.
-        let received = unsafe { server.peek(cursor) }.unwrap();
-        cursor = received.after;
-        if place == 4 {
+    for (token, answer) in (0..).zip(&answers) {
+        if token == 4 {
             // The last two find room beside the ring.
-            server.close();
+            server.answers.close();
         }
-        assert!(server.try_answer(received.slot, false, *answer));
+        let origin = Origin::new(3, Mark::NONE);
+        assert!(server.answers.try_answer(origin, token, *answer));
     }
-    server.requests.release(cursor);
-    server.publish();
     let mut seen = Vec::new();
     while seen.len() < answers.len() {
         let before = seen.len();
         let shown_one = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            client.glance();
-            client.receive(|_, token, found| {
+            receive(&mut client, &mut server, |_, token, found| {
                 seen.push((token, shown(&found)));
                 panic!("a visitor");
             });
@@ -256,35 +272,24 @@ fn a_visitor_that_panics_is_shown_no_answer_twice() {
     }
     let expected: Vec<_> = (0u64..).zip(answers.iter().map(shown)).collect();
     assert_eq!(seen, expected);
-    assert_eq!(client.receive(|_, _, _| {}), 0);
+    assert_eq!(receive(&mut client, &mut server, |_, _, _| {}), 0);
 }
 
 #[test]
-fn requests_beyond_the_table_are_refused() {
-    let (mut client, _server) = lane(RING_BYTES, None);
-    let operation = Operation::Get { key: b"k" };
-    let room = outstanding_max(RING_BYTES);
-    for token in 0..room as u64 {
-        assert!(client.send(token, (0, Mark::NONE), IndexHash(1), &operation.into()));
-    }
-    assert!(!client.send(0, (0, Mark::NONE), IndexHash(1), &operation.into()));
-}
-
-#[test]
+#[allow(unsafe_code)] // the shard's end is dropped before what it left is taken back
 fn what_a_stopped_shard_left_is_handed_back() {
-    let (mut client, server) = lane(RING_BYTES, None);
+    let (mut client, server) = lane(EACH_WAY, None);
     for token in 5..8 {
-        let operation = Operation::Get { key: b"key" };
-        assert!(client.send(token, (3, Mark::NONE), IndexHash(1), &operation.into()));
+        assert!(send(&mut client, token, Operation::Get { key: b"key" }));
     }
-    client.publish();
+    client.requests.publish();
     drop(server);
     let mut seen = Vec::new();
     // SAFETY: there is no shard any more.
     unsafe {
-        client.abandon(|(client, _), token, answer| {
+        client.abandon(|origin, token, answer| {
             assert_eq!(answer, Answer::Failed(&Error::Closed));
-            seen.push((client, token));
+            seen.push((origin.client(), token));
         });
     }
     assert_eq!(seen, [(3, 5), (3, 6), (3, 7)]);

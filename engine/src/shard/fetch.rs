@@ -146,7 +146,7 @@ impl<E: Endpoint> Shard<E> {
     /// Plans the READ that a flight's first request needs, and posts it if it can.
     pub(super) fn fetch(&mut self, flight: u32, address: Address, class: SizeClass, whole: bool) {
         let (kind, key_bytes) = match self.flights.first(flight) {
-            Some(first) => (first.kind, first.key_bytes as usize),
+            Some(first) => (first.shape.kind(), first.shape.key_bytes()),
             None => return,
         };
         let whole = whole || matches!(kind, Kind::Get | Kind::Swap);

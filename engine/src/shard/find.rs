@@ -191,7 +191,7 @@ impl<E: Endpoint> Shard<E> {
         match self.index.first(request.hash) {
             First::At(position, slot) => self.ask_for(request, position, slot),
             First::Nowhere => {
-                if matches!(request.demand.kind, Kind::Put | Kind::Swap) {
+                if matches!(request.kind(), Kind::Put | Kind::Swap) {
                     self.index.prefetch_change(request.hash, None);
                 }
                 Hint::Absent
@@ -219,14 +219,14 @@ impl<E: Endpoint> Shard<E> {
     /// Asks for what a request needs of the record that a slot leads to.
     #[inline(always)]
     fn ask_for(&self, request: &Request<'_>, position: Position, slot: Slot) -> Hint {
-        if request.demand.kind == Kind::Delete {
+        if request.kind() == Kind::Delete {
             self.index.prefetch_change(request.hash, Some(slot));
         }
         let framed = self.framed_of(slot.address());
         if !framed.is_far() {
             let pointer = framed.pointer();
             // A delete needs header and key only.
-            let ahead = &BYTES_AHEAD[usize::from(request.demand.kind == Kind::Delete)];
+            let ahead = &BYTES_AHEAD[usize::from(request.kind() == Kind::Delete)];
             let last = pointer.wrapping_add(usize::from(ahead[slot.class().place()]));
             // Without a branch on the length, which nothing can predict: a line asked for twice costs nothing.
             for line in 0..LINES_AHEAD {
@@ -253,7 +253,7 @@ impl<E: Endpoint> Shard<E> {
                 }
                 // SAFETY: a slot's address names a whole record in its page's frame, and that is where the frame is now.
                 let local = unsafe { Local::new(position, slot, framed) };
-                if equal(local.record.key(), request.demand.key) {
+                if equal(local.record.key(), request.key()) {
                     Hinted::Local(local)
                 } else {
                     Hinted::Unknown
@@ -358,7 +358,7 @@ impl<E: Endpoint> Shard<E> {
         hint: &Hint,
         evidence: &Evidence<'a>,
     ) -> Result<Found<'a>, Step> {
-        let key = request.demand.key;
+        let key = request.key();
         let found = self
             .find_at_once(request, hint, evidence)
             .unwrap_or_else(|| self.find(request.hash, key, evidence));

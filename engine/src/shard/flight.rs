@@ -12,11 +12,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use farcore_rdma::Landing;
 
-use super::request::{LaneId, Request};
+use super::request::{LaneId, Request, Shape};
 use super::stream::ChunkId;
 use crate::error::Error;
 use crate::log::Address;
-use crate::operation::{Demand, Kind, Version};
 use crate::routing::IndexHash;
 
 const NONE: u32 = u32::MAX;
@@ -41,37 +40,24 @@ impl Hasher for PassThrough {
     }
 }
 
-/// One parked request: its key and value lie in a landing buffer until it is answered.
+/// One parked request: its parts lie in a landing buffer until it is answered.
 #[derive(Debug)]
 pub(crate) struct Parked {
     pub(crate) lane: LaneId,
     pub(crate) token: u64,
-    pub(crate) kind: Kind,
-    /// What a swap expects.
-    pub(crate) expected: Version,
+    pub(crate) shape: Shape,
     pub(crate) message: Landing,
-    pub(crate) key_bytes: u32,
-    pub(crate) value_bytes: u32,
     next: u32,
 }
 
 impl Parked {
-    /// A request whose key and value were copied to `message`; its lane is told that it waits.
+    /// A request whose parts were copied to `message`; its lane is told that it waits.
     pub(crate) fn new(lane: LaneId, request: &Request<'_>, message: Landing) -> Self {
-        let Demand {
-            kind,
-            key,
-            value,
-            expected,
-        } = request.demand;
         Self {
             lane: lane.waiting(),
             token: request.token,
-            kind,
-            expected,
+            shape: request.shape(),
             message,
-            key_bytes: u32::try_from(key.len()).unwrap_or(u32::MAX),
-            value_bytes: u32::try_from(value.len()).unwrap_or(u32::MAX),
             next: NONE,
         }
     }

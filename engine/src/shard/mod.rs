@@ -68,7 +68,7 @@ use crate::operation::Version;
 
 pub(crate) use self::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
 pub(crate) use self::flush::Shortfall;
-pub(crate) use self::request::{Answers, LaneId, Mark, Request};
+pub(crate) use self::request::{Answers, LaneId, Mark, Origin, Request, Shape};
 
 /// Completions taken from the fabric at once.
 const COMPLETIONS: usize = 64;

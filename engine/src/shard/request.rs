@@ -1,6 +1,15 @@
 //! What reaches a shard and how its answers leave it.
 
-use crate::operation::{Answer, Demand};
+#![allow(unsafe_code)] // requests refer to the bytes of their queue
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::slice;
+
+use crate::bytes::copy_to;
+use crate::constants::{KEY_BYTES_MAX, LINE_BYTES};
+use crate::operation::{Answer, Demand, Kind, Version};
 use crate::routing::IndexHash;
 
 /// A lane of one shard: where a request came from and where its answer goes, and how it got on meanwhile.
@@ -8,9 +17,31 @@ use crate::routing::IndexHash;
 pub(crate) struct LaneId(pub(crate) u32);
 
 impl LaneId {
+    /// A lane of this number; the clients on it are those of its requests.
+    #[inline]
+    pub(crate) const fn new(number: u8) -> Self {
+        Self(number as u32)
+    }
+
+    /// The same, with a client on it and its mark.
+    #[inline]
+    pub(crate) fn of(self, origin: Origin) -> Self {
+        Self(self.0 | u32::from(origin.0) << 8)
+    }
+
+    /// The client on it, and its mark.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the origin is the two bytes beside the lane"
+    )]
+    pub(crate) fn origin(self) -> Origin {
+        Origin((self.0 >> 8) as u16)
+    }
+
     /// The same, for a request that waits for far memory.
     #[inline]
-    pub(super) fn waiting(self) -> Self {
+    pub(crate) fn waiting(self) -> Self {
         Self(self.0 | u32::from(Mark::WAITED.0) << 16)
     }
 
@@ -42,12 +73,6 @@ impl Mark {
         if timed { Self::TIMED } else { Self::NONE }
     }
 
-    /// The same, and that it waited for far memory if it did.
-    #[inline]
-    pub(crate) fn waited_if(self, waited: bool) -> Self {
-        Self(self.0 | if waited { Self::WAITED.0 } else { 0 })
-    }
-
     #[inline]
     pub(crate) fn is_timed(self) -> bool {
         self.0 & Self::TIMED.0 != 0
@@ -59,15 +84,244 @@ impl Mark {
     }
 }
 
-/// One request, borrowed from a lane or from a client on the shard's own core.
-#[derive(Clone, Copy, Debug)]
+/// Whom an answer is for beside its token: the client on a lane, and what its request carries along.
+///
+/// ```text
+/// bit 15   8 7      0
+/// | mark:8 | client:8 |
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Origin(pub(crate) u16);
+
+impl Origin {
+    #[inline]
+    pub(crate) fn new(client: u8, mark: Mark) -> Self {
+        Self(u16::from(client) | u16::from(mark.0) << 8)
+    }
+
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "takes apart what `new` packed"
+    )]
+    pub(crate) fn client(self) -> u8 {
+        self.0 as u8
+    }
+
+    #[inline]
+    pub(crate) fn mark(self) -> Mark {
+        Mark((self.0 >> 8) as u8)
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin")
+            .field("client", &self.client())
+            .field("mark", &self.mark())
+            .finish()
+    }
+}
+
+/// One request, half a cache line: what it borrows lies in one piece in the queue that it came over, or where it was copied to.
+///
+/// ```text
+/// | expected version:8, if it swaps | key | value |
+///                                   ^ what is borrowed is known by where its key begins
+/// ```
+#[derive(Clone, Copy)]
+#[repr(C)]
 pub(crate) struct Request<'a> {
     /// The index half of the key's hash.
     pub(crate) hash: IndexHash,
     /// The client's mark, handed back with the answer.
     pub(crate) token: u64,
-    /// What is asked.
-    pub(crate) demand: Demand<'a>,
+    key: NonNull<u8>,
+    // A shape by its parts: as a whole it would take the place of the origin as well.
+    value_bytes: u32,
+    key_bytes_and_kind: u16,
+    pub(crate) origin: Origin,
+    borrowed: PhantomData<&'a [u8]>,
+}
+
+const _: () = assert!(2 * size_of::<Request<'_>>() == LINE_BYTES);
+
+/// What is asked, and how long its parts are.
+///
+/// ```text
+/// bit 47       16 15       2 1    0
+/// | value bytes:32 | key bytes:14 | kind:2 |
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    value_bytes: u32,
+    key_bytes_and_kind: u16,
+}
+
+impl Shape {
+    #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "keys and values are checked against their limits before"
+    )]
+    pub(crate) fn of(demand: &Demand<'_>) -> Self {
+        debug_assert!(demand.key.len() <= KEY_BYTES_MAX);
+        Self {
+            value_bytes: demand.value.len() as u32,
+            key_bytes_and_kind: (demand.key.len() as u16) << 2 | demand.kind as u16,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn kind(self) -> Kind {
+        // All of its values are taken, so that this is no more than a mask.
+        match self.key_bytes_and_kind & 3 {
+            0 => Kind::Get,
+            1 => Kind::Put,
+            2 => Kind::Delete,
+            _ => Kind::Swap,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn key_bytes(self) -> usize {
+        usize::from(self.key_bytes_and_kind >> 2)
+    }
+
+    #[inline]
+    fn value_bytes(self) -> usize {
+        self.value_bytes as usize
+    }
+
+    /// Bytes before the key.
+    #[inline]
+    fn head_bytes(self) -> usize {
+        if self.kind() == Kind::Swap {
+            size_of::<Version>()
+        } else {
+            0
+        }
+    }
+
+    /// Bytes of all that a request borrows.
+    #[inline(always)]
+    pub(crate) fn bytes(self) -> usize {
+        self.head_bytes() + self.key_bytes() + self.value_bytes()
+    }
+}
+
+impl<'a> Request<'a> {
+    /// A request whose parts are copied to `place`.
+    ///
+    /// # Safety
+    /// There is room for all bytes of its shape there, which belong to nobody else and stay as they are for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn copied(
+        place: NonNull<u8>,
+        hash: IndexHash,
+        token: u64,
+        origin: Origin,
+        demand: &Demand<'_>,
+    ) -> Self {
+        let shape = Shape::of(demand);
+        // SAFETY: by this function's contract.
+        unsafe {
+            if demand.kind == Kind::Swap {
+                place.cast::<Version>().write_unaligned(demand.expected);
+            }
+            let key = place.add(shape.head_bytes());
+            copy_to(key.as_ptr(), demand.key);
+            copy_to(key.as_ptr().add(demand.key.len()), demand.value);
+            Self::at(place, shape, hash, token, origin)
+        }
+    }
+
+    /// A request whose parts lie at `place`.
+    ///
+    /// # Safety
+    /// They do, as [`Request::parts`] of one of the same shape, for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn at(
+        place: NonNull<u8>,
+        shape: Shape,
+        hash: IndexHash,
+        token: u64,
+        origin: Origin,
+    ) -> Self {
+        Self {
+            hash,
+            token,
+            // SAFETY: by this function's contract the key follows.
+            key: unsafe { place.add(shape.head_bytes()) },
+            value_bytes: shape.value_bytes,
+            key_bytes_and_kind: shape.key_bytes_and_kind,
+            origin,
+            borrowed: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        self.shape().kind()
+    }
+
+    #[inline]
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            value_bytes: self.value_bytes,
+            key_bytes_and_kind: self.key_bytes_and_kind,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &'a [u8] {
+        // SAFETY: whoever made it promised the bytes.
+        unsafe { slice::from_raw_parts(self.key.as_ptr(), self.shape().key_bytes()) }
+    }
+
+    /// Empty where the kind has none.
+    #[inline]
+    pub(crate) fn value(&self) -> &'a [u8] {
+        // SAFETY: as in `key`, which they follow.
+        unsafe {
+            let start = self.key.as_ptr().add(self.shape().key_bytes());
+            slice::from_raw_parts(start, self.shape().value_bytes())
+        }
+    }
+
+    /// What a swap expects; `0` otherwise.
+    #[inline]
+    pub(crate) fn expected(&self) -> Version {
+        if self.kind() != Kind::Swap {
+            return 0;
+        }
+        // SAFETY: as in `key`, which it lies before.
+        unsafe { self.key.cast::<Version>().sub(1).read_unaligned() }
+    }
+
+    /// All that it borrows, in one piece.
+    #[inline]
+    pub(crate) fn parts(&self) -> &'a [u8] {
+        // SAFETY: as for its parts.
+        unsafe {
+            let start = self.key.as_ptr().sub(self.shape().head_bytes());
+            slice::from_raw_parts(start, self.shape().bytes())
+        }
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("hash", &self.hash)
+            .field("token", &self.token)
+            .field("kind", &self.kind())
+            .field("key", &self.key())
+            .field("value", &self.value())
+            .field("expected", &self.expected())
+            .field("origin", &self.origin)
+            .finish()
+    }
 }
 
 /// Where answers go. A shard asks for room before it acts, so an answer is never refused.

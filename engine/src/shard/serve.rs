@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::index::{Position, Slot};
 use crate::log::record;
 use crate::log::{Address, SizeClass};
-use crate::operation::{Answer, Demand, Kind, Version};
+use crate::operation::{Answer, Kind, Version};
 use crate::routing::IndexHash;
 
 /// Requests that are looked ahead of the one that is served: as many cache misses as the processor overlaps, and no more, or
@@ -121,7 +121,7 @@ impl<E: Endpoint> Shard<E> {
         self.figures.batches.record(batch.len() as u64);
         if let Some(place) = self.hot_keys.sample(batch.len()) {
             let request = &batch[place];
-            self.hot_keys.note(request.hash.0, request.demand.key);
+            self.hot_keys.note(request.hash.0, request.key());
         }
     }
 
@@ -145,6 +145,7 @@ impl<E: Endpoint> Shard<E> {
         hint: &Hint,
         answers: &mut impl Answers,
     ) -> bool {
+        let lane = lane.of(request.origin);
         if let Some(flight) = self.flights.of_hash(request.hash) {
             return self.park_behind(flight, lane, request);
         }
@@ -170,14 +171,14 @@ impl<E: Endpoint> Shard<E> {
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        match request.demand.kind {
+        match request.kind() {
             Kind::Get => self.get(lane, request, hint, evidence, answers),
             Kind::Put | Kind::Swap => self.put(lane, request, hint, evidence, answers),
             Kind::Delete => self.delete(lane, request, hint, evidence, answers),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn get(
         &mut self,
         lane: LaneId,
@@ -291,9 +292,7 @@ impl<E: Endpoint> Shard<E> {
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        let Demand {
-            kind, key, value, ..
-        } = request.demand;
+        let (kind, key, value) = (request.kind(), request.key(), request.value());
         if !answers.has_room(lane, 0) {
             return Step::Blocked;
         }
@@ -317,9 +316,7 @@ impl<E: Endpoint> Shard<E> {
         evidence: &Evidence<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        let Demand {
-            kind, key, value, ..
-        } = request.demand;
+        let (kind, key, value) = (request.kind(), request.key(), request.value());
         let (hash, swap) = (request.hash, kind == Kind::Swap);
         let found = match self.find_or_step(request, hint, evidence) {
             Ok(found) => found,
@@ -332,7 +329,7 @@ impl<E: Endpoint> Shard<E> {
                 Found::Confirmed { far, .. } => far.header.version(),
                 Found::Unknown { slot, .. } => return Step::fetch(*slot),
             };
-            if current != request.demand.expected {
+            if current != request.expected() {
                 self.figures.counters.swaps.add(1);
                 self.figures.counters.swaps_mismatched.add(1);
                 answers.answer(lane, request.token, Answer::Mismatch { current });

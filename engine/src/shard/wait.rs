@@ -1,5 +1,7 @@
 //! Requests that wait: parking them, and going on where each flight stopped.
 
+use std::ptr::NonNull;
+
 use farcore_rdma::{Endpoint, Landing};
 
 use super::Shard;
@@ -12,11 +14,11 @@ use crate::constants::UNIT_BYTES;
 use crate::error::Error;
 use crate::log::record::{RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
-use crate::operation::{Answer, Demand, Kind};
+use crate::operation::{Answer, Kind};
 use crate::routing::IndexHash;
 
 /// A message longer than this takes a large landing block.
-const LONG_MESSAGE_BYTES: u32 = 8 << 10;
+const LONG_MESSAGE_BYTES: usize = 8 << 10;
 /// Large landing blocks that messages may hold at once.
 const LONG_MESSAGES_MAX: usize = 1;
 
@@ -35,10 +37,10 @@ impl<E: Endpoint> Shard<E> {
         if !self.flights.has_parking(lane) {
             return false;
         }
-        let Some(message) = self.copy_message(&request.demand) else {
+        let Some(message) = self.copy_message(request) else {
             return false;
         };
-        if request.demand.kind == Kind::Get {
+        if request.kind() == Kind::Get {
             self.figures.counters.reads_shared.add(1);
         }
         self.park(flight, lane, request, message)
@@ -58,25 +60,23 @@ impl<E: Endpoint> Shard<E> {
     }
 
     fn free_message(&mut self, parked: Parked) {
-        let bytes = parked.key_bytes + parked.value_bytes;
-        self.long_messages -= usize::from(bytes > LONG_MESSAGE_BYTES);
+        self.long_messages -= usize::from(parked.shape.bytes() > LONG_MESSAGE_BYTES);
         self.landing.free(parked.message);
     }
 
-    fn copy_message(&mut self, demand: &Demand<'_>) -> Option<Landing> {
-        let Demand { key, value, .. } = *demand;
-        let bytes = u32::try_from(key.len() + value.len()).ok()?;
+    fn copy_message(&mut self, request: &Request<'_>) -> Option<Landing> {
+        let parts = request.parts();
+        let bytes = u32::try_from(parts.len()).ok()?;
         // Long messages share the few large blocks with READs of long records, which must not run out of them.
-        let long = bytes > LONG_MESSAGE_BYTES;
+        let long = parts.len() > LONG_MESSAGE_BYTES;
         if long && self.long_messages >= LONG_MESSAGES_MAX {
             return None;
         }
         let landing = self.landing.allocate(bytes)?;
         self.long_messages += usize::from(long);
-        // SAFETY: the buffer was just allocated, so nothing else refers to it, and it has room for both.
+        // SAFETY: the buffer was just allocated, so nothing else refers to it, and it has room for all.
         let target = unsafe { self.landed_mut(landing.offset(), bytes) };
-        target[..key.len()].copy_from_slice(key);
-        target[key.len()..].copy_from_slice(value);
+        target.copy_from_slice(parts);
         Some(landing)
     }
 
@@ -95,7 +95,7 @@ impl<E: Endpoint> Shard<E> {
         if matches!(from, Source::Read(_)) && !self.has_read_room(page) {
             return false;
         }
-        let Some(message) = self.copy_message(&request.demand) else {
+        let Some(message) = self.copy_message(request) else {
             return false;
         };
         let Some(flight) = self.flights.start(request.hash, self.now_ns) else {
@@ -109,7 +109,7 @@ impl<E: Endpoint> Shard<E> {
         match from {
             Source::Chunk(chunk) => self.await_chunk(flight, address, chunk),
             Source::Read(class) => {
-                if request.demand.kind == Kind::Get {
+                if request.kind() == Kind::Get {
                     self.cache.expect(address);
                 }
                 self.fetch(flight, address, class, false);
@@ -162,25 +162,30 @@ impl<E: Endpoint> Shard<E> {
                 return self.try_later(flight);
             }
             let (lane, token) = (first.lane, first.token);
-            let (kind, expected) = (first.kind, first.expected);
             let (word, bit) = (lane.number() / 64, 1 << (lane.number() % 64));
             if blocked[word] & bit != 0 {
                 self.flights.rotate(flight);
                 (left, stayed) = (left - 1, stayed + 1);
                 continue;
             }
-            let (offset, key_bytes, value_bytes) =
-                (first.message.offset(), first.key_bytes, first.value_bytes);
+            let (offset, shape) = (first.message.offset(), first.shape);
+            let hash = self.flights.get(flight).hash;
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "it fitted when it was copied"
+            )]
             // SAFETY: the message was copied in by `copy_message` and is freed only when the request is popped.
-            let message = unsafe { self.landed(offset, key_bytes + value_bytes) };
-            let (key, value) = message.split_at(key_bytes as usize);
-            let demand = Demand {
-                kind,
-                key,
-                value,
-                expected,
+            let request = unsafe {
+                let message = self.landed(offset, shape.bytes() as u32);
+                Request::at(
+                    NonNull::from(message).cast(),
+                    shape,
+                    hash,
+                    token,
+                    lane.origin(),
+                )
             };
-            let step = self.step(flight, lane, token, &demand, answers);
+            let step = self.step(flight, lane, &request, answers);
             match step {
                 Step::Done => {
                     left -= 1;
@@ -221,19 +226,18 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         flight: u32,
         lane: LaneId,
-        token: u64,
-        demand: &Demand<'_>,
+        request: &Request<'_>,
         answers: &mut impl Answers,
     ) -> Step {
-        let hash = self.flights.get(flight).hash;
+        let (hash, key) = (request.hash, request.key());
         let entry = self.flights.get(flight);
         let (address, bytes, whole) = (entry.address, entry.bytes, entry.whole);
         let mut confirmed = None;
         match &entry.state {
             FlightState::Failed(error) => {
                 let error = error.clone();
-                if !self.is_beside(hash, demand.key) {
-                    return self.fail(lane, token, demand, error, answers);
+                if !self.is_beside(hash, key) {
+                    return self.fail(lane, request, error, answers);
                 }
             }
             FlightState::Landed(landing) => {
@@ -242,7 +246,6 @@ impl<E: Endpoint> Shard<E> {
                 let read = unsafe { self.landed(offset, bytes) };
                 let header = RecordHeader::decode_from(read);
                 let view = RecordView::parse(read).filter(|_| whole);
-                let key = demand.key;
                 match (header, view) {
                     (_, Some(view)) if view.verify() => {
                         if view.key() == key {
@@ -286,7 +289,7 @@ impl<E: Endpoint> Shard<E> {
                     }
                     _ => {
                         if self.index.find_address(hash, address).is_some()
-                            && !self.is_beside(hash, demand.key)
+                            && !self.is_beside(hash, key)
                         {
                             let sequence = self.pages.get(address.page(self.shape)).sequence;
                             let unit = address.unit(self.shape);
@@ -295,7 +298,7 @@ impl<E: Endpoint> Shard<E> {
                                 sequence,
                                 unit,
                             };
-                            return self.fail(lane, token, demand, error, answers);
+                            return self.fail(lane, request, error, answers);
                         }
                     }
                 }
@@ -303,16 +306,11 @@ impl<E: Endpoint> Shard<E> {
             _ => {}
         }
         let cleared = std::mem::take(&mut self.flights.get(flight).cleared);
-        let request = Request {
-            hash,
-            token,
-            demand: *demand,
-        };
         let evidence = Evidence {
             confirmed,
             cleared: &cleared,
         };
-        let step = self.execute(lane, &request, &Hint::None, &evidence, answers);
+        let step = self.execute(lane, request, &Hint::None, &evidence, answers);
         self.flights.get(flight).cleared = cleared;
         step
     }
@@ -340,8 +338,7 @@ impl<E: Endpoint> Shard<E> {
     fn fail(
         &mut self,
         lane: LaneId,
-        token: u64,
-        demand: &Demand<'_>,
+        request: &Request<'_>,
         error: Error,
         answers: &mut impl Answers,
     ) -> Step {
@@ -349,14 +346,14 @@ impl<E: Endpoint> Shard<E> {
             return Step::Blocked;
         }
         let counters = &self.figures.counters;
-        let failed = match demand.kind {
+        let failed = match request.kind() {
             Kind::Get => &counters.gets_failed,
             Kind::Put => &counters.puts_failed,
             Kind::Delete => &counters.deletes_failed,
             Kind::Swap => &counters.swaps_failed,
         };
         failed.add(1);
-        answers.answer(lane, token, Answer::Failed(&error));
+        answers.answer(lane, request.token, Answer::Failed(&error));
         Step::Done
     }
 

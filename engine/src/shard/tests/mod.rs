@@ -31,15 +31,16 @@ use self::run::{run, seeds};
 use self::wire::Wire;
 use super::pages::{PageKind, PageState};
 use super::{
-    Answers, Extents, Knobs, LaneId, NodeId, QUEUES_PER_NODE, Request, Shard, ShardOptions,
+    Answers, Extents, Knobs, LaneId, NodeId, Origin, QUEUES_PER_NODE, Shard, ShardOptions,
 };
 use crate::cipher::{EncryptionKey, PageCipher};
 use crate::config::Config;
 use crate::error::Error;
 use crate::operation::{Answer, Operation};
+use crate::queue::{Intake, Outbox, queue};
 use crate::routing::{Hasher128, IndexHash};
 
-const LANE: LaneId = LaneId(1);
+const LANE: LaneId = LaneId::new(1);
 
 /// A small generator with good bits, so that a seed says everything.
 #[derive(Clone)]
@@ -104,6 +105,9 @@ struct House {
     hasher: Hasher128,
     /// Keys that have another's hash.
     namesakes: HashMap<Vec<u8>, Vec<u8>>,
+    /// What is asked.
+    outbox: Outbox,
+    intake: Intake,
     inbox: Inbox,
     now_ns: u64,
 }
@@ -200,8 +204,11 @@ impl House {
             knobs: setting.knobs,
         })
         .unwrap();
+        let (outbox, intake) = queue(1 << 20);
         Self {
             shard,
+            outbox,
+            intake,
             back_ns: vec![Some(0); nodes.len()],
             nodes,
             cut,
@@ -218,16 +225,28 @@ impl House {
     }
 
     fn offer(&mut self, token: u64, operation: Operation<'_>) -> bool {
+        self.ask(token, operation);
+        self.serve_asked() == 1
+    }
+
+    /// A request for the next batch.
+    fn ask(&mut self, token: u64, operation: Operation<'_>) {
         let hash = self.hash(operation.key());
-        self.shard.serve(
-            LANE,
-            &[Request {
-                hash,
-                token,
-                demand: operation.into(),
-            }],
-            &mut &self.inbox,
-        ) == 1
+        let demand = operation.into();
+        let taken = self.outbox.push(hash, token, Origin::default(), &demand);
+        assert!(taken, "the batch is too long for its queue");
+    }
+
+    /// Offers the batch; what is not taken is forgotten. Answers how many were.
+    fn serve_asked(&mut self) -> usize {
+        self.outbox.publish();
+        self.intake.glance();
+        let batch = self.intake.waiting(usize::MAX);
+        let count = batch.len();
+        let served = self.shard.serve(LANE, batch, &mut &self.inbox);
+        self.intake.release(count);
+        self.outbox.rewind(&mut self.intake);
+        served
     }
 
     fn lose(&mut self, node: usize, outages: Outages) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use farcore_rdma::{FaultPlan, LinkModel};
 
-use super::{House, Knobs, LANE, Owned, Random, Request, Setting, run, seeds, value};
+use super::{House, Knobs, Owned, Random, Setting, run, seeds, value};
 use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX};
 use crate::index::{Position, Slot};
 use crate::log::record::LocalRecord;
@@ -60,15 +60,10 @@ fn a_batch_is_at_most_what_the_knob_says() {
             ..Setting::default()
         });
         let names: Vec<[u8; 8]> = (0..200u64).map(u64::to_le_bytes).collect();
-        let requests: Vec<_> = (0u64..)
-            .zip(&names)
-            .map(|(token, key)| Request {
-                hash: house.hasher.hash(key).index,
-                token,
-                demand: Operation::Put { key, value: b"v" }.into(),
-            })
-            .collect();
-        let served = house.shard.serve(LANE, &requests, &mut &house.inbox);
+        for (token, key) in (0u64..).zip(&names) {
+            house.ask(token, Operation::Put { key, value: b"v" });
+        }
+        let served = house.serve_asked();
         let batches = house.shard.figures.batches.snapshot();
         assert_eq!(served, 200);
         assert_eq!(batches.count(), 200usize.div_ceil(batch) as u64);
@@ -113,7 +108,6 @@ fn requests_of_one_batch_see_those_before_them() {
                     )
                 })
                 .collect();
-            let mut requests = Vec::new();
             let mut expected = Vec::new();
             for (token, kind, key, value) in &asked {
                 let number = u64::from_le_bytes(*key);
@@ -128,16 +122,10 @@ fn requests_of_one_batch_see_those_before_them() {
                         (Operation::Put { key, value }, Some(vec![]))
                     }
                 };
-                let hash = house.hasher.hash(key).index;
-                requests.push(Request {
-                    hash,
-                    token: *token,
-                    demand: operation.into(),
-                });
+                house.ask(*token, operation);
                 expected.push((*token, answer));
             }
-            let served = house.shard.serve(LANE, &requests, &mut &house.inbox);
-            assert_eq!(served, requests.len());
+            assert_eq!(house.serve_asked(), asked.len());
             let answers = house
                 .inbox
                 .answers
@@ -169,24 +157,23 @@ fn a_hint_does_not_outlive_its_page() {
             value: b"v"
         }
     ));
-    let request = Request {
-        hash: house.hasher.hash(&key).index,
-        token: 1,
-        demand: Operation::Get { key: &key }.into(),
-    };
+    house.ask(1, Operation::Get { key: &key });
+    house.outbox.publish();
+    house.intake.glance();
+    let request = &house.intake.waiting(1)[0];
     let shard = &mut house.shard;
     shard.seen = Seen {
         moves: shard.pages.moves(),
         ..Seen::default()
     };
-    let hint = shard.look_ahead(&request, &mut 0);
-    assert!(matches!(shard.hinted(&request, &hint), Hinted::Local(_)));
+    let hint = shard.look_ahead(request, &mut 0);
+    assert!(matches!(shard.hinted(request, &hint), Hinted::Local(_)));
     let Hint::Slot(_, slot, _) = hint else {
         panic!("{hint:?}");
     };
     // The slot stays as it is, and leads to nothing local.
     shard.pages.evict(slot.address().page(shard.shape));
-    assert!(matches!(shard.hinted(&request, &hint), Hinted::Unknown));
+    assert!(matches!(shard.hinted(request, &hint), Hinted::Unknown));
 }
 
 #[test]
