@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::figures::CoreFigures;
 use crate::lane::{LaneClient, LaneServer, lane};
 use crate::operation::{Answer, Operation, Version};
-use crate::queue::{Intake, Outbox, queue};
+use crate::queue::{Intake, Outbox, own_queue};
 use crate::routing::Hasher128;
 use crate::shard::{Answers, LaneId, Origin, Shard, ShardOptions};
 
@@ -95,7 +95,7 @@ impl BareShard {
             figures: Arc::new(CoreFigures::new(1)),
             knobs: config.knobs(),
         })?;
-        let (outbox, intake) = queue(QUEUE_BYTES);
+        let (outbox, intake) = own_queue(QUEUE_BYTES);
         Ok(Self {
             shard,
             outbox,
@@ -125,6 +125,7 @@ impl BareShard {
                 let requests = self.intake.waiting(BATCH);
                 let served = self.shard.serve(lane, requests, &mut answers);
                 self.intake.release(served);
+                self.outbox.rewind(&mut self.intake);
                 taken += served;
                 self.now_ns += ROUND_NS;
                 self.shard.advance(self.now_ns, &mut answers);

@@ -384,13 +384,13 @@ impl Index {
         group.count == 4 && group.depth == DEPTH_MAX
     }
 
-    /// Asks for what a change beside the slot of a hash needs, or in its home if it has none: the next bucket if that is full,
-    /// where a removal finds whom to pull back and an insertion finds room.
-    #[inline(never)]
+    /// Asks for what a change beside the slot of a hash may need, or in its home if it has none: the next bucket, where a removal finds
+    /// whom to pull back and an insertion finds room. Whether the bucket is full, so that it is needed, costs more to say than it saves.
+    #[inline]
     pub(crate) fn prefetch_change(&self, hash: IndexHash, slot: Option<Slot>) {
         let displacement = slot.map_or(0, Slot::displacement);
-        let bucket = (Self::home_of(hash) + displacement) % BUCKETS;
-        farcore_rdma::prefetch(self.segment_of(hash).past(bucket));
+        let bucket = (Self::home_of(hash) + displacement + 1) % BUCKETS;
+        farcore_rdma::prefetch(self.segment_of(hash).bucket_pointer(bucket));
     }
 
     /// Removes a slot of a hash and shifts back those that may move.

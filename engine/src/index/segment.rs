@@ -229,13 +229,6 @@ impl Segment {
             .sum()
     }
 
-    /// The bucket past a full one, or the bucket itself: what a change to it looks at.
-    #[inline]
-    pub(super) fn past(&self, bucket: usize) -> *const u8 {
-        let ahead = usize::from(self.empty(bucket) == 0);
-        self.bucket_pointer((bucket + ahead) % BUCKETS)
-    }
-
     /// Puts a slot into the first bucket from its home on that has room; false if none within reach has.
     pub(super) fn insert(
         &mut self,
@@ -263,16 +256,17 @@ impl Segment {
     /// Empties a slot; while that opens a full bucket, pulls back a slot that had to go past it.
     #[inline]
     pub(super) fn remove(&mut self, place: usize) {
-        if self.slot(place).displacement() == 0 && self.empty(place / SLOTS_A_BUCKET) != 0 {
+        let is_full = self.empty(place / SLOTS_A_BUCKET) == 0;
+        if self.slot(place).displacement() == 0 && !is_full {
             // A bucket with room has nobody past it, and no marks.
             debug_assert!(!self.slot(place).is_marked());
             return self.set(place, Slot::EMPTY);
         }
-        self.remove_beside_others(place);
+        self.remove_beside_others(place, is_full);
     }
 
     /// The same where others may be past the bucket, or the slot is itself past another.
-    fn remove_beside_others(&mut self, place: usize) {
+    fn remove_beside_others(&mut self, place: usize, mut is_full: bool) {
         let removed = self.slot(place);
         if removed.displacement() > 0 {
             self.unmark(Self::home_of(place, removed), removed.tag(), place);
@@ -280,11 +274,7 @@ impl Segment {
         let mut hole = place;
         loop {
             let bucket = hole / SLOTS_A_BUCKET;
-            let past = if self.empty(bucket) == 0 {
-                self.beyond(bucket)
-            } else {
-                None
-            };
+            let past = if is_full { self.beyond(bucket) } else { None };
             let Some((from, slot, back)) = past else {
                 // A bucket that nobody is past has no marks.
                 return self.set(hole, Slot::EMPTY);
@@ -298,6 +288,7 @@ impl Segment {
                 self.unmark(bucket, slot.tag(), from);
             }
             hole = from;
+            is_full = self.empty(hole / SLOTS_A_BUCKET) == 0;
         }
     }
 

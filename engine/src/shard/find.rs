@@ -80,9 +80,11 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// The slot, and the units that it stands for.
-    pub(super) fn place(&self) -> (Position, Slot, u32) {
-        (self.position, self.slot, self.record.header().units())
+    /// The slot, where it leads to, and the units that it stands for.
+    #[inline]
+    pub(super) fn place(&self) -> (Position, Slot, Framed, u32) {
+        let units = self.record.header().units();
+        (self.position, self.slot, self.framed, units)
     }
 
     /// The record that a slot leads to.

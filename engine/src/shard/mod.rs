@@ -531,10 +531,7 @@ impl<E: Endpoint> Shard<E> {
         if page == self.pages.limbo() {
             return;
         }
-        let entry = self.pages.get_mut(page);
-        debug_assert!(entry.live_bytes >= bytes, "more bytes died than lived");
-        entry.live_bytes = entry.live_bytes.saturating_sub(bytes);
-        let emptied = entry.live_bytes == 0;
+        let emptied = self.pages.lose(page, bytes);
         self.victims.died(&mut self.pages, page, bytes);
         if emptied {
             self.free_if_dead(page);

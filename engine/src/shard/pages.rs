@@ -194,6 +194,15 @@ impl PageTable {
         }
     }
 
+    /// Bytes of a page's records have died; true if none is alive any more.
+    #[inline]
+    pub(crate) fn lose(&mut self, page: u32, bytes: u64) -> bool {
+        let entry = self.get_mut(page);
+        debug_assert!(entry.live_bytes >= bytes, "more bytes died than lived");
+        entry.live_bytes = entry.live_bytes.saturating_sub(bytes);
+        entry.live_bytes == 0
+    }
+
     /// The page that stands for everything that is lost: far, with no extent.
     #[inline]
     pub(crate) fn limbo(&self) -> u32 {

@@ -7,6 +7,7 @@ use farcore_tuning::COUNTED;
 
 use super::Shard;
 use super::find::{Evidence, Found, Hint, Hinted, Inserted, Local, Seen};
+use super::pages::Framed;
 use super::request::{Answers, LaneId, Request};
 use super::room::NoRoom;
 use super::stream::ChunkId;
@@ -461,7 +462,7 @@ impl<E: Endpoint> Shard<E> {
         unsafe { record::write_at(pointer, version, 0, key, value) };
         self.commit(TailKind::Log, hash, address, class, units);
         self.index.replace(position, class, address);
-        self.retire_slot(slot, old_units);
+        self.retire_slot(slot, self.framed_of(slot.address()), old_units);
         Ok(version)
     }
 
@@ -484,11 +485,25 @@ impl<E: Endpoint> Shard<E> {
         Ok(version)
     }
 
-    /// Counts the record of a slot dead, and its home if it is a cached copy.
-    pub(super) fn retire_slot(&mut self, slot: Slot, units: u32) {
+    /// Counts the record of a slot, which is there, dead.
+    #[inline]
+    fn retire_slot(&mut self, slot: Slot, framed: Framed, units: u32) {
         let address = slot.address();
         let bytes = Self::account_bytes(slot.class(), units);
-        if self.framed_of(address).is_cached() {
+        if !framed.is_mutable() {
+            return self.retire_immutable(address, framed, bytes);
+        }
+        // No copy, and no victim.
+        if self.pages.lose(address.page(self.shape), bytes) {
+            self.free_if_dead(address.page(self.shape));
+        }
+        self.compactor.note_dead(bytes);
+    }
+
+    /// The same where the record may not be changed: its home dies with it if it is a cached copy.
+    #[inline(never)]
+    fn retire_immutable(&mut self, address: Address, framed: Framed, bytes: u64) {
+        if framed.is_cached() {
             let home = self.home_of(address);
             self.retire(home, bytes);
         }
@@ -537,7 +552,9 @@ impl<E: Endpoint> Shard<E> {
                 far,
             } => {
                 self.note_served(&far);
-                self.remove(lane, request, (position, slot, far.header.units()), answers)
+                let framed = self.framed_of(slot.address());
+                let place = (position, slot, framed, far.header.units());
+                self.remove(lane, request, place, answers)
             }
         }
     }
@@ -559,11 +576,11 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         lane: LaneId,
         request: &Request<'_>,
-        (position, slot, units): (Position, Slot, u32),
+        (position, slot, framed, units): (Position, Slot, Framed, u32),
         answers: &mut impl Answers,
     ) -> Step {
         self.index.remove(request.hash, position);
-        self.retire_slot(slot, units);
+        self.retire_slot(slot, framed, units);
         self.tally.deletes += 1;
         answers.answer(lane, request.token, Answer::Deleted);
         Step::Done
