@@ -18,9 +18,10 @@ use crate::error::{Error, Result};
 use crate::lane::{self, LANES_MAX};
 use crate::log::PageShape;
 use crate::nodes::{FarPlan, QUEUE_DEPTH};
+use crate::queue::queue_bytes;
 use crate::shard::{Knobs, NODES_MAX, QUEUES_PER_NODE, Shard};
 
-/// Memory of one core that no shard uses: its executor, counters, stacks and staged requests, in bytes.
+/// Memory of one core that no shard uses: its executor, counters and stacks, in bytes.
 const CORE_BYTES: u64 = 1 << 20;
 
 /// The shortest time for one try to connect.
@@ -64,7 +65,7 @@ pub struct Config {
     pub lock: Lock,
     /// Handles that can be in use at once. Default 4.
     pub handles_max: usize,
-    /// One direction of a lane in bytes, a power of two. A request can be outstanding on it for each 64 of them. Default 64 KiB.
+    /// One direction of a lane in bytes, a power of two. A request can wait in it for each 64 of them. Default 64 KiB.
     pub lane_bytes: usize,
     /// How long an idle core spins before it sleeps, in nanoseconds: at most 1 s. Default 50 us.
     pub spin_ns: u64,
@@ -352,14 +353,16 @@ impl Config {
         // Half a page, less what a record and its page say of themselves.
         let value_bytes_max = VALUE_BYTES_MAX.min(page_bytes as usize / 2 - KEY_BYTES_MAX - 256);
         let lanes = cores * (cores - 1 + self.handles_max as u64);
+        // What is too long for a lane lies beside it, one each way, with its key.
         let long = if value_bytes_max > self.lane_bytes / 8 {
-            value_bytes_max
+            value_bytes_max + 2 * KEY_BYTES_MAX
         } else {
             0
         };
+        let own_queue = (queue_bytes(self.lane_bytes) + long) as u64;
         let lane_bytes = lanes * (lane::lane_bytes(self.lane_bytes) + 2 * long) as u64;
         let tables = Shard::<FabricEndpoint>::table_bytes(share, page_bytes, extents);
-        let fixed = lane_bytes / cores + CORE_BYTES + tables + self.fabric_bytes();
+        let fixed = lane_bytes / cores + own_queue + CORE_BYTES + tables + self.fabric_bytes();
         let least =
             Shard::<FabricEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);
         let arena = share.saturating_sub(fixed) / u64::from(page_bytes) * u64::from(page_bytes);

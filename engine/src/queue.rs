@@ -89,9 +89,9 @@ struct Shared {
     room: Box<[UnsafeCell<Line>]>,
     /// Key and value of the one request that is too long for the room.
     long: UnsafeCell<Vec<u8>>,
-    /// Under the model checker, one cell an entry: it notices two threads in one place.
+    /// Under the model checker, a cell for each entry and one for each byte of the room: it notices two threads in one place.
     #[cfg(farcore_loom)]
-    watched: Box<[loom::cell::UnsafeCell<()>]>,
+    watched: [Box<[loom::cell::UnsafeCell<()>]>; 2],
 }
 
 // SAFETY: by I2 nothing is reachable for both halves at once, and each half belongs to one thread.
@@ -109,20 +109,24 @@ impl Shared {
         NonNull::from(&*self.room).cast()
     }
 
-    /// An entry, and with it what it refers to, is looked at or changed.
+    /// An entry and what it refers to in the room are looked at or changed.
     #[cfg(farcore_loom)]
-    fn watch(&self, at: usize, write: bool) {
-        let cell = &self.watched[at % self.watched.len()];
-        if write {
-            cell.with_mut(|_| ());
-        } else {
-            cell.with(|_| ());
+    fn watch(&self, entry: usize, start: *const u8, bytes: usize, write: bool) {
+        let [entries, room] = &self.watched;
+        let from = start.addr().wrapping_sub(self.room().addr().get());
+        let entry = entries.iter().skip(entry).take(1);
+        for cell in entry.chain(room.iter().skip(from).take(bytes)) {
+            if write {
+                cell.with_mut(|_| ());
+            } else {
+                cell.with(|_| ());
+            }
         }
     }
 
     #[cfg(not(farcore_loom))]
     #[inline]
-    fn watch(&self, _: usize, _: bool) {}
+    fn watch(&self, _: usize, _: *const u8, _: usize, _: bool) {}
 }
 
 impl std::fmt::Debug for Shared {
@@ -156,9 +160,11 @@ pub(crate) fn queue_with(bytes: usize, tails: &Arc<Tails>, place: usize) -> (Out
         room: lines(size.room_lines()),
         long: UnsafeCell::default(),
         #[cfg(farcore_loom)]
-        watched: (0..size.entries)
-            .map(|_| loom::cell::UnsafeCell::new(()))
-            .collect(),
+        watched: [size.entries, size.room_lines() * LINE_BYTES].map(|count| {
+            (0..count)
+                .map(|_| loom::cell::UnsafeCell::new(()))
+                .collect()
+        }),
     });
     let outbox = Outbox {
         entries: shared.entries(),
@@ -246,7 +252,7 @@ impl Outbox {
             }
         };
         let place = self.tail & self.mask;
-        self.shared.watch(self.tail, true);
+        self.shared.watch(place, start.as_ptr(), bytes, true);
         // SAFETY: by I2 entry and bytes are the outbox's. There are as many as both take: in the room, and its apron is as long as the
         // longest key and value of those; or beside it. They stay as they are until the intake is done with the entry.
         unsafe {
@@ -448,11 +454,15 @@ impl Intake {
     pub(crate) fn waiting(&self, most: usize) -> &[Request<'_>] {
         let place = self.head & self.mask;
         let count = self.count().min(most).min(self.mask + 1 - place);
-        for at in self.head..self.head + count {
-            self.shared.watch(at, false);
-        }
         // SAFETY: by I2 everything before `tail` is written and the intake's, and only `release` gives it back.
-        unsafe { slice::from_raw_parts(self.entries.add(place), count) }
+        let waiting = unsafe { slice::from_raw_parts(self.entries.add(place), count) };
+        if cfg!(farcore_loom) {
+            for (at, request) in (place..).zip(waiting) {
+                let parts = request.parts();
+                self.shared.watch(at, parts.as_ptr(), parts.len(), false);
+            }
+        }
+        waiting
     }
 
     /// Gives the first so many back to the outbox.
@@ -656,15 +666,14 @@ mod model {
     use super::*;
     use crate::operation::Kind;
 
-    #[test]
-    fn a_queue_of_two_requests_never_shares_an_entry() {
-        loom::model(|| {
-            // Two entries, and room for little more than one request.
+    /// Requests with keys and values of so many bytes over a queue of two entries and 64 bytes of room, while another thread takes them.
+    fn never_shares_a_byte(key_bytes: usize, value_bytes: usize) {
+        loom::model(move || {
             let (mut outbox, mut intake) = queue(4 * ENTRY);
             let sender = loom::thread::spawn(move || {
                 let mut sent = 0u8;
                 for _ in 0..3 {
-                    let (key, value) = ([sent; 20], [sent; 12]);
+                    let (key, value) = (vec![sent; key_bytes], vec![sent; value_bytes]);
                     let demand = Demand {
                         kind: Kind::Put,
                         key: &key,
@@ -686,8 +695,8 @@ mod model {
                 let count = waiting.len();
                 for request in waiting {
                     assert_eq!(request.hash.0, u64::from(seen));
-                    assert_eq!(request.key(), [seen; 20]);
-                    assert_eq!(request.value(), [seen; 12]);
+                    assert_eq!(request.key(), vec![seen; key_bytes]);
+                    assert_eq!(request.value(), vec![seen; value_bytes]);
                     seen += 1;
                 }
                 intake.release(count);
@@ -700,5 +709,16 @@ mod model {
             while take(&mut intake) {}
             assert_eq!(seen, sent);
         });
+    }
+
+    #[test]
+    fn a_queue_of_two_requests_never_shares_an_entry() {
+        never_shares_a_byte(4, 4);
+    }
+
+    #[test]
+    fn a_room_for_one_request_never_shares_a_byte() {
+        // The second goes past the end, the third finds room only once the first was served.
+        never_shares_a_byte(24, 16);
     }
 }

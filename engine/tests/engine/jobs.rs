@@ -273,8 +273,12 @@ fn what_is_submitted_to_a_sleeping_core_is_served_without_a_poll() {
 
 #[test]
 fn a_core_that_sleeps_hears_another() {
+    const ROUNDS: u64 = 20;
     let engine = Engine::open(tiny()).unwrap();
-    for round in 0..20 {
+    let there = (0..).map(key).find(|key| engine.shard_of(key) == 1);
+    let there = there.unwrap();
+    let mut heard_at_once = 0;
+    for round in 0..ROUNDS {
         let parks = |engine: &Engine| -> Vec<u64> {
             engine
                 .stats()
@@ -286,15 +290,26 @@ fn a_core_that_sleeps_hears_another() {
         while parks(&engine) != [1, 1] {
             std::thread::yield_now();
         }
+        let there = there.clone();
         let job = move |mut core: farcore::Core| async move {
+            core.submit(Operation::Get { key: &there }, 0).unwrap();
+            // All together are a fraction of the other's timer.
+            for _ in 0..10 {
+                core.poll(|_, _| {});
+                sleep(Duration::from_millis(1)).await;
+            }
+            let is_heard = core.poll(|_, _| {}) > 0 || core.in_flight() == 0;
             for number in 0..10 {
                 core.put(&key(number), &value(number, round)).await.unwrap();
                 let (_, read) = core.get(&key(number)).await.unwrap().unwrap();
                 assert_eq!(read, value(number, round));
             }
+            is_heard
         };
-        engine.run_on_core(0, job).unwrap().join().unwrap();
+        heard_at_once += u64::from(engine.run_on_core(0, job).unwrap().join().unwrap());
     }
+    // The timer alone does that in one of twenty.
+    assert!(heard_at_once > ROUNDS / 2, "{heard_at_once}");
 }
 
 #[test]
