@@ -34,7 +34,7 @@ const KEYS_EXPECTED_MAX: u64 = 1 << 40;
 pub struct Config {
     /// The cores, one shard each. Default: every core that this process may use.
     pub cores: Vec<usize>,
-    /// The cap on local memory in bytes: index, frames, rings, landing buffers and counters. Default 1 GiB.
+    /// The cap on local memory in bytes: index, frames, lanes, landing buffers and counters. Default 1 GiB.
     pub local_bytes: u64,
     /// Far memory in bytes. Default 4 GiB.
     pub far_bytes: u64,
@@ -65,7 +65,8 @@ pub struct Config {
     pub lock: Lock,
     /// Handles that can be in use at once. Default 4.
     pub handles_max: usize,
-    /// One direction of a lane in bytes, a power of two. A request can wait in it for each 64 of them. Default 64 KiB.
+    /// One direction of a lane in bytes, a power of two. Half of those to a shard are
+    /// for keys and values, and a request can wait for each 64 of them at most. Default 64 KiB.
     pub lane_bytes: usize,
     /// How long an idle core spins before it sleeps, in nanoseconds: at most 1 s. Default 50 us.
     pub spin_ns: u64,

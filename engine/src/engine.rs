@@ -23,7 +23,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::figures::{CoreFigures, EngineReporter, Figures, Stats};
 use crate::handle::Handle;
-use crate::house::{House, Neighbour};
+use crate::house::House;
 use crate::lane::{LaneClient, LaneServer, Mailbox, lane, lanes};
 use crate::order::{Door, Order};
 use crate::routing::Hasher128;
@@ -444,7 +444,7 @@ impl Drop for Engine {
 }
 
 type Servers = Vec<Option<LaneServer>>;
-type Neighbours = Vec<Option<Neighbour>>;
+type Neighbours = Vec<Option<(LaneClient, Arc<Door>)>>;
 
 /// So many places that nobody has yet.
 fn nobody<T>(count: usize) -> Vec<Option<T>> {
@@ -462,7 +462,7 @@ fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Neighbours>,
             for (from, to, (client, server)) in [(first, second, there), (second, first, back)] {
                 servers[to][from] = Some(server);
                 let door = Arc::clone(&posts[to].door);
-                neighbours[from][to] = Some(Neighbour::new(client, door));
+                neighbours[from][to] = Some((client, door));
             }
         }
     }

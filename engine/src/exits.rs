@@ -115,7 +115,7 @@ impl Exits {
     }
 
     /// Sends an answer where it goes, or says that it is the polling client's to visit.
-    #[cold]
+    #[inline(never)]
     pub(crate) fn route(
         &mut self,
         polling: u8,
@@ -135,7 +135,7 @@ impl Exits {
     }
 
     /// True if an answer to a client on this core is the polling one's, which visits it; it is kept if not.
-    #[cold]
+    #[inline(never)]
     pub(crate) fn is_for(
         &mut self,
         polling: u8,

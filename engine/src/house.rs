@@ -23,23 +23,9 @@ const TURNS_A_READING: u64 = 8;
 /// Batches that are gathered before they are served.
 const BATCHES_A_VISIT: usize = 2;
 
-/// Where requests for another shard go, and its answers come from.
+/// Another shard: where its answers come in, and where its bell hangs.
 #[derive(Debug)]
-pub(crate) struct Neighbour {
-    lane: LaneClient,
-    /// Where its bell hangs.
-    door: Arc<Door>,
-}
-
-impl Neighbour {
-    pub(crate) fn new(lane: LaneClient, door: Arc<Door>) -> Self {
-        Self { lane, door }
-    }
-}
-
-/// This core's end of its lane to another shard, without the way there.
-#[derive(Debug)]
-struct Peer {
+struct Neighbour {
     answers: Answered,
     door: Arc<Door>,
 }
@@ -59,8 +45,8 @@ pub(crate) struct House {
     /// Where what they ask of the own one comes in.
     own_requests: Intake,
     /// The other shards, by number.
-    peers: Vec<Option<Peer>>,
-    /// Requests that are taken from a lane in one visit, at most.
+    neighbours: Vec<Option<Neighbour>>,
+    /// Requests that are taken from a lane, or from the core's own queue, in one visit, at most.
     gathered: usize,
     /// Words of marks that there are lanes for.
     words: usize,
@@ -88,7 +74,7 @@ impl House {
         hasher: Hasher128,
         door: Arc<Door>,
         servers: Vec<Option<LaneServer>>,
-        neighbours: Vec<Option<Neighbour>>,
+        lanes: Vec<Option<(LaneClient, Arc<Door>)>>,
         lane_bytes: usize,
         figures: Arc<CoreFigures>,
     ) -> Self {
@@ -96,19 +82,23 @@ impl House {
         let gathered = shard.batch() * BATCHES_A_VISIT;
         let (own_outbox, own_requests) = own_queue(lane_bytes);
         let mut own_outbox = Some(own_outbox);
-        let (mut outboxes, mut peers) = (Vec::new(), Vec::new());
-        for neighbour in neighbours {
-            let (outbox, peer) = match neighbour {
-                Some(Neighbour { lane, door }) => {
-                    let LaneClient { requests, answers } = lane;
-                    (Some(requests), Some(Peer { answers, door }))
+        let (mut outboxes, mut neighbours) = (Vec::new(), Vec::new());
+        for (place, lane) in lanes.into_iter().enumerate() {
+            let (outbox, neighbour) = match lane {
+                Some((LaneClient { requests, answers }, door)) => {
+                    (Some(requests), Some(Neighbour { answers, door }))
                 }
-                None => (own_outbox.take(), None),
+                None if place == usize::from(own) => (own_outbox.take(), None),
+                None => (None, None),
             };
             outboxes.extend(outbox);
-            peers.push(peer);
+            neighbours.push(neighbour);
         }
-        debug_assert_eq!(outboxes.len(), usize::from(shards));
+        assert_eq!(
+            outboxes.len(),
+            usize::from(shards),
+            "there is a lane to each other shard"
+        );
         let clock = Clock::new();
         let sampler = Sampler::new(clock.clone());
         let served_ns = clock.now_ns();
@@ -122,7 +112,7 @@ impl House {
             exits: Exits::new(servers, sampler, Arc::clone(&figures)),
             outboxes,
             own_requests,
-            peers,
+            neighbours,
             gathered,
             words,
             behind: [0; 4],
@@ -271,7 +261,7 @@ impl House {
 
     #[inline]
     fn glance_at_answers(&mut self) {
-        for Peer { answers, .. } in self.peers.iter_mut().flatten() {
+        for Neighbour { answers, .. } in self.neighbours.iter_mut().flatten() {
             answers.glance();
         }
     }
@@ -368,12 +358,12 @@ impl House {
     /// Shows each shard what clients on this core ask of it.
     #[inline]
     fn send(&mut self) {
-        for (outbox, peer) in self.outboxes.iter_mut().zip(&self.peers) {
+        for (outbox, neighbour) in self.outboxes.iter_mut().zip(&self.neighbours) {
             let sent = outbox.publish();
             if sent > 0
-                && let Some(peer) = peer
+                && let Some(neighbour) = neighbour
             {
-                peer.door.bell.rouse();
+                neighbour.door.bell.rouse();
                 self.figures.counters.requests_sent.add(sent as u64);
             }
         }
@@ -383,23 +373,12 @@ impl House {
     /// Serves what clients on this core ask of its shard.
     fn serve_own(&mut self, polling: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         let mut exits = OwnExit(Turn::new(&mut self.exits, polling, visit));
-        let mut total = 0;
-        loop {
-            let requests = self.own_requests.waiting(self.gathered);
-            let count = requests.len();
-            if count == 0 {
-                break;
-            }
-            let served = self.shard.serve(LaneId::new(OWN), requests, &mut exits);
-            self.own_requests.release(served);
-            total += served;
-            if served < count {
-                break;
-            }
-        }
+        let requests = self.own_requests.waiting(self.gathered);
+        let served = self.shard.serve(LaneId::new(OWN), requests, &mut exits);
+        self.own_requests.release(served);
         self.outboxes[usize::from(self.own)].rewind(&mut self.own_requests);
-        self.figures.counters.requests_own.add(total as u64);
-        total > 0
+        self.figures.counters.requests_own.add(served as u64);
+        served > 0
     }
 
     /// Serves requests of one lane, where they lie.
@@ -465,11 +444,13 @@ impl House {
     /// Takes the answers of other shards.
     #[inline]
     fn collect(&mut self, polling: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
-        let Self { peers, exits, .. } = self;
+        let Self {
+            neighbours, exits, ..
+        } = self;
         // What answers are mostly for: nothing but a visit is due.
         let polled = Origin::new(polling, Mark::NONE);
         let mut busy = false;
-        for Peer { answers, .. } in peers.iter_mut().flatten() {
+        for Neighbour { answers, .. } in neighbours.iter_mut().flatten() {
             let received = answers.receive(|origin, token, answer| {
                 // One visit, so that it is inlined.
                 if origin == polled || exits.is_for(polling, origin, false, token, &answer) {

@@ -106,6 +106,9 @@ impl BareShard {
     }
 
     /// Serves requests, in batches, until all are answered; each answer comes with its place.
+    ///
+    /// # Panics
+    /// If the keys and values of a batch take more than 128 KiB.
     pub fn serve(&mut self, operations: &[Operation<'_>], visit: &mut impl FnMut(u64, Answer<'_>)) {
         let lane = LaneId::new(0);
         let mut answers = Visit { visit, answered: 0 };
@@ -115,8 +118,8 @@ impl BareShard {
                 let hash = self.hasher.hash(operation.key()).index;
                 self.shard.prefetch(hash);
                 let demand = (*operation).into();
-                let taken = self.outbox.push(hash, token, Origin::default(), &demand);
-                assert!(taken, "a batch has room");
+                let has_room = self.outbox.push(hash, token, Origin::default(), &demand);
+                assert!(has_room, "the values of a batch are too long");
             }
             self.outbox.publish();
             self.intake.glance();

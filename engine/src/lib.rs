@@ -35,7 +35,6 @@ mod ring;
 mod routing;
 mod runtime;
 mod shard;
-
 pub mod statistics;
 mod sync;
 

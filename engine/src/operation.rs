@@ -2,7 +2,7 @@
 //!
 //! Both borrow: an [`Operation`] from the caller or from a lane, an [`Answer`] from a frame, a landing buffer, a lane, or
 //! whoever met an error. Nothing here owns memory. Allocated is only what must outlive its place: a value answered to a call, and
-//! one too long for a lane's ring.
+//! one too long for a lane.
 
 use crate::error::Error;
 

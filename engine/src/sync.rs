@@ -1,4 +1,4 @@
-//! The atomics of rings and bells, which the model checker swaps for its own.
+//! The atomics of queues, rings and bells, which the model checker swaps for its own.
 
 #[cfg(farcore_loom)]
 pub(crate) use loom::sync::{

@@ -60,6 +60,7 @@ impl Answered {
         let Self { shared, ring } = self;
         // What the answer that is visited borrows, where that does not lie in the ring.
         let mut held = None;
+        let mut has_looked = false;
         let mut taken = Taken {
             cursor: ring.cursor(),
             ring,
@@ -93,7 +94,14 @@ impl Answered {
                     AnswerKind::Failed => shared.take_error(&mut held).answer(),
                 };
                 (meta.origin(), token, answer)
-            } else if let Some((origin, token, late)) = shared.take_late(&mut held) {
+            } else if !shared.has_late() {
+                break;
+            } else if !has_looked {
+                // What lies in the ring is older, and was shown before those.
+                has_looked = true;
+                taken.ring.glance();
+                continue;
+            } else if let Some((origin, token, late)) = shared.pop_late(&mut held) {
                 (origin, token, late.answer())
             } else {
                 break;
@@ -120,17 +128,14 @@ impl Shared {
         held.insert(Kept::Value(version, value))
     }
 
-    /// The next of the answers that found no room in the ring, because they came while the shard was closing: whom it is for, its
-    /// token, and itself.
+    /// True if some answers found no room in the ring, because they came while the shard was closing.
     #[inline]
-    fn take_late<'a>(&self, held: &'a mut Option<Kept>) -> Option<(Origin, u64, &'a Kept)> {
+    fn has_late(&self) -> bool {
         // ORDERING: Acquire pairs with the Release in `Answering::answer_late`.
-        if self.overflowed.load(Ordering::Acquire) {
-            return self.pop_late(held);
-        }
-        None
+        self.overflowed.load(Ordering::Acquire)
     }
 
+    /// The next of those: whom it is for, its token, and itself.
     #[cold]
     fn pop_late<'a>(&self, held: &'a mut Option<Kept>) -> Option<(Origin, u64, &'a Kept)> {
         let (origin, token, kept) = self.overflow.pop()?;

@@ -8,7 +8,7 @@
 //!
 //! So an answer without a version is 16 bytes, and one without a value 32: four and two to a cache line.
 //!
-//! A value longer than an eighth of the ring travels beside it, one at a time and direction. What a lane holds stays valid when
+//! A value longer than an eighth of one direction travels beside it, one at a time and direction. What a lane holds stays valid when
 //! its client goes away.
 
 mod bell;
@@ -46,7 +46,7 @@ pub(crate) const LANES_MAX: usize = 255;
 struct Shared {
     /// The one answer's value that is too long for the ring.
     pocket: Pocket,
-    /// The errors of failed answers, in their order: as many as requests at most.
+    /// The errors of failed answers, in their order: no more than the ring has room for.
     errors: SegQueue<Error>,
     /// Answers that found no room while the shard was closing: then nobody is made to wait for a client that does not
     /// look.

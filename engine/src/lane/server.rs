@@ -38,9 +38,12 @@ impl Answering {
         }
     }
 
-    /// From now on there is room for every answer.
+    /// From now on there is room for every answer: beside the ring, which is shown as it is.
     pub(crate) fn close(&mut self) {
-        self.closing = true;
+        if !self.closing {
+            self.ring.publish();
+            self.closing = true;
+        }
     }
 
     /// True if an answer with a value of this many bytes has room.

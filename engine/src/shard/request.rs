@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::slice;
 
 use crate::bytes::copy_to;
-use crate::constants::{KEY_BYTES_MAX, LINE_BYTES};
+use crate::constants::{KEY_BYTES_MAX, LINE_BYTES, VALUE_BYTES_MAX};
 use crate::operation::{Answer, Demand, Kind, Version};
 use crate::routing::IndexHash;
 
@@ -145,6 +145,7 @@ pub(crate) struct Request<'a> {
 }
 
 const _: () = assert!(2 * size_of::<Request<'_>>() == LINE_BYTES);
+const _: () = assert!(KEY_BYTES_MAX < 1 << 14 && VALUE_BYTES_MAX <= u32::MAX as usize);
 
 /// What is asked, and how long its parts are.
 ///

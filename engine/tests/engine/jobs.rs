@@ -1,5 +1,6 @@
 //! Jobs on the cores, and who serves a shard while they run.
 
+use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
-use farcore::{Answer, Config, Engine, Error, Operation, Reporter, Result};
+use farcore::{Answer, Config, Engine, Error, LinkModel, Operation, Refused, Reporter, Result};
 use glommio::timer::sleep;
 
 use crate::support::{cores, key, tiny, value};
@@ -345,4 +346,126 @@ fn a_dropped_call_on_a_core_is_forgotten() {
         }
     };
     engine.run_on_core(0, job).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_full_lane_holds_up_no_other() {
+    let engine = Engine::open(tiny()).unwrap();
+    let [own, away] = [0, 1].map(|shard| {
+        let mut keys = (0..).map(key);
+        keys.find(|key| engine.shard_of(key) == shard).unwrap()
+    });
+    let signals = Arc::new([const { Signal::new() }; 2]);
+    let told = Arc::clone(&signals);
+    let busy = async move |_| {
+        told[0].give();
+        told[1].block();
+    };
+    let busy = engine.run_on_core(1, busy).unwrap();
+    signals[0].block();
+    let job = async move |mut core: farcore::Core| {
+        let mut sent = 0;
+        while core.submit(Operation::Get { key: &away }, sent).is_ok() {
+            sent += 1;
+        }
+        assert!(
+            (1..1024).contains(&sent),
+            "the lane is full, not the client"
+        );
+        for number in 0..100 {
+            let put = Operation::Put {
+                key: &own,
+                value: b"value",
+            };
+            core.submit(put, number).unwrap();
+            let mut seen = Vec::new();
+            core.poll(|token, answer| {
+                assert!(matches!(answer, Answer::Stored { .. }));
+                seen.push(token);
+            });
+            assert_eq!(seen, [number]);
+        }
+        let refused = core.submit(Operation::Get { key: &away }, sent);
+        assert_eq!(refused, Err(Refused::Full));
+        signals[1].give();
+        let mut seen = Vec::new();
+        while core.in_flight() > 0 {
+            core.poll(|token, _| seen.push(token));
+            core.yield_now().await;
+        }
+        assert!(seen.into_iter().eq(0..sent));
+    };
+    engine.run_on_core(0, job).unwrap().join().unwrap();
+    busy.join().unwrap();
+}
+
+#[test]
+fn what_a_shard_cannot_take_yet_waits_in_its_order() {
+    const KEYS: u64 = 50_000;
+    let engine = Engine::open(Config {
+        cores: cores(1),
+        lane_bytes: 256 << 10,
+        link: LinkModel {
+            latency_ns: 200_000,
+            ..LinkModel::default()
+        },
+        ..tiny()
+    })
+    .unwrap();
+    let job = async move |mut core: farcore::Core| {
+        for number in 0..KEYS {
+            let put = |core: &mut farcore::Core| {
+                let (key, value) = (key(number), value(number, 0));
+                let (key, value) = (&key[..], &value[..]);
+                core.submit(Operation::Put { key, value }, number)
+            };
+            while put(&mut core).is_err() {
+                core.poll(|_, _| {});
+                core.yield_now().await;
+            }
+        }
+        while core.in_flight() > 0 {
+            core.poll(|_, _| {});
+            core.yield_now().await;
+        }
+        // Most of these are far, and more than may wait for far memory at once.
+        let asked: Vec<u64> = (0..80).map(|place| place * 601 % KEYS).collect();
+        for step in 0..3 {
+            for &number in &asked {
+                let (key, value) = (key(number), value(number, 1));
+                let (key, value) = (&key[..], &value[..]);
+                let operation = match step {
+                    1 => Operation::Put { key, value },
+                    _ => Operation::Get { key },
+                };
+                core.submit(operation, number << 2 | step).unwrap();
+            }
+        }
+        let mut steps = HashMap::new();
+        while core.in_flight() > 0 {
+            core.poll(|token, answer| {
+                let (number, step) = (token >> 2, token & 3);
+                let done = steps.entry(number).or_insert(0);
+                assert_eq!(step, *done, "key {number}");
+                *done += 1;
+                match answer {
+                    Answer::Value { value: read, .. } => assert_eq!(read, value(number, step / 2)),
+                    answer => assert!(step == 1 && matches!(answer, Answer::Stored { .. })),
+                }
+            });
+            core.yield_now().await;
+        }
+        assert!(asked.iter().all(|number| steps[number] == 3));
+    };
+    let before = engine.stats().total.back_pressure;
+    engine.run_on_core(0, job).unwrap().join().unwrap();
+    let total = engine.stats().total;
+    assert!(
+        total.far_reads > 0 && total.back_pressure > before,
+        "{total:?}"
+    );
+    // Nothing is left that keeps it awake.
+    while engine.stats().total.parks == engine.stats().total.wakes {
+        std::thread::yield_now();
+    }
 }

@@ -21,7 +21,7 @@ struct Arguments {
 enum Task {
     /// All that must hold before a change lands: format, lints, model check, tests.
     Ci,
-    /// The model checks of rings and bells under loom.
+    /// The model checks of queues, rings and bells under loom.
     Loom,
     /// The contest at its default size; further arguments go to it.
     Bench {
