@@ -276,6 +276,22 @@ fn a_visitor_that_panics_is_shown_no_answer_twice() {
 }
 
 #[test]
+fn late_answers_come_after_those_in_the_ring() {
+    let (mut client, mut server) = lane(EACH_WAY, None);
+    for token in 0..4 {
+        if token == 2 {
+            server.answers.close();
+        }
+        let origin = Origin::new(3, Mark::NONE);
+        assert!(server.answers.try_answer(origin, token, Answer::Absent));
+    }
+    let mut seen = Vec::new();
+    // Its last look was before any of them.
+    client.answers.receive(|_, token, _| seen.push(token));
+    assert_eq!(seen, [0, 1, 2, 3]);
+}
+
+#[test]
 #[allow(unsafe_code)] // the shard's end is dropped before what it left is taken back
 fn what_a_stopped_shard_left_is_handed_back() {
     let (mut client, server) = lane(EACH_WAY, None);
