@@ -18,10 +18,10 @@ use crate::error::{Error, Result};
 use crate::lane::{self, LANES_MAX};
 use crate::log::PageShape;
 use crate::nodes::{FarPlan, QUEUE_DEPTH};
-use crate::queue::queue_bytes;
+use crate::queue::OWN_INLINE_MAX;
 use crate::shard::{Knobs, NODES_MAX, QUEUES_PER_NODE, Shard};
 
-/// Memory of one core that no shard uses: its executor, counters and stacks, in bytes.
+/// Memory of one core that no shard uses: its executor, counters, stacks and the queue of its own requests, in bytes.
 const CORE_BYTES: u64 = 1 << 20;
 
 /// The shortest time for one try to connect.
@@ -354,16 +354,19 @@ impl Config {
         // Half a page, less what a record and its page say of themselves.
         let value_bytes_max = VALUE_BYTES_MAX.min(page_bytes as usize / 2 - KEY_BYTES_MAX - 256);
         let lanes = cores * (cores - 1 + self.handles_max as u64);
-        // What is too long for a lane lies beside it, one each way, with its key.
-        let long = if value_bytes_max > self.lane_bytes / 8 {
-            value_bytes_max + 2 * KEY_BYTES_MAX
-        } else {
-            0
+        // What is too long for a lane lies beside it, one each way, with its key; and so for a core's own queue.
+        let beside = |inline_max: usize| {
+            if value_bytes_max > inline_max {
+                value_bytes_max + 2 * KEY_BYTES_MAX
+            } else {
+                0
+            }
         };
-        let own_queue = (queue_bytes(self.lane_bytes) + long) as u64;
+        let long = beside(self.lane_bytes / 8);
+        let own_long = beside(OWN_INLINE_MAX) as u64;
         let lane_bytes = lanes * (lane::lane_bytes(self.lane_bytes) + 2 * long) as u64;
         let tables = Shard::<FabricEndpoint>::table_bytes(share, page_bytes, extents);
-        let fixed = lane_bytes / cores + own_queue + CORE_BYTES + tables + self.fabric_bytes();
+        let fixed = lane_bytes / cores + own_long + CORE_BYTES + tables + self.fabric_bytes();
         let least =
             Shard::<FabricEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);
         let arena = share.saturating_sub(fixed) / u64::from(page_bytes) * u64::from(page_bytes);

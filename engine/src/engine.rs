@@ -205,7 +205,6 @@ impl Engine {
             let cipher = cipher.map(|key| PageCipher::new(key, epoch, shard));
             let (far, knobs) = (far.clone(), config.knobs());
             let keys_expected = config.keys_expected / u64::from(shards);
-            let lane_bytes = config.lane_bytes;
             let build = async move || {
                 figures.count_events_here();
                 let far = far.open(&sizes, shard, shards).await?;
@@ -223,7 +222,7 @@ impl Engine {
                     knobs,
                 })?;
                 let house = House::new(
-                    shard_of, shard, shards, hasher, door, servers, neighbours, lane_bytes, figures,
+                    shard_of, shard, shards, hasher, door, servers, neighbours, figures,
                 );
                 Ok((house, far.keepers))
             };

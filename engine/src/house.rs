@@ -75,12 +75,11 @@ impl House {
         door: Arc<Door>,
         servers: Vec<Option<LaneServer>>,
         lanes: Vec<Option<(LaneClient, Arc<Door>)>>,
-        lane_bytes: usize,
         figures: Arc<CoreFigures>,
     ) -> Self {
         let words = servers.len().div_ceil(64);
         let gathered = shard.batch() * BATCHES_A_VISIT;
-        let (own_outbox, own_requests) = own_queue(lane_bytes);
+        let (own_outbox, own_requests) = own_queue();
         let mut own_outbox = Some(own_outbox);
         let (mut outboxes, mut neighbours) = (Vec::new(), Vec::new());
         for (place, lane) in lanes.into_iter().enumerate() {

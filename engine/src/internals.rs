@@ -17,8 +17,6 @@ use crate::shard::{Answers, LaneId, Origin, Shard, ShardOptions};
 
 /// Requests that are offered at once.
 pub const BATCH: usize = 32;
-/// Bytes of the queue that they come over.
-const QUEUE_BYTES: usize = 256 << 10;
 /// Time that passes between two rounds, in nanoseconds.
 const ROUND_NS: u64 = 1_000;
 
@@ -95,7 +93,7 @@ impl BareShard {
             figures: Arc::new(CoreFigures::new(1)),
             knobs: config.knobs(),
         })?;
-        let (outbox, intake) = own_queue(QUEUE_BYTES);
+        let (outbox, intake) = own_queue();
         Ok(Self {
             shard,
             outbox,

@@ -62,7 +62,7 @@ impl Size {
     }
 
     /// The longest value that lies in the room.
-    fn inline_max(self) -> usize {
+    const fn inline_max(self) -> usize {
         self.room / 4
     }
 
@@ -70,6 +70,14 @@ impl Size {
         (self.room + BESIDE_VALUE + self.inline_max()).div_ceil(LINE_BYTES)
     }
 }
+
+/// Of a core to its own shard: a turn empties it.
+const OWN: Size = Size {
+    entries: 256,
+    room: 128 << 10,
+};
+/// The longest value that lies in its room.
+pub(crate) const OWN_INLINE_MAX: usize = OWN.inline_max();
 
 /// Bytes that a queue of this many takes with its apron and all else.
 pub(crate) fn queue_bytes(bytes: usize) -> usize {
@@ -150,9 +158,9 @@ pub(crate) fn queue(bytes: usize) -> (Outbox, Intake) {
     queue_with(bytes, &Tails::new(), 0)
 }
 
-/// The same for one thread alone.
-pub(crate) fn own_queue(bytes: usize) -> (Outbox, Intake) {
-    let (mut outbox, intake) = queue(bytes);
+/// A queue for one thread alone, of a core to its own shard.
+pub(crate) fn own_queue() -> (Outbox, Intake) {
+    let (mut outbox, intake) = queue_of(OWN, &Tails::new(), 0);
     // Nobody takes its lines away.
     (outbox.owned, outbox.room_owned) = (usize::MAX, usize::MAX);
     (outbox, intake)
@@ -160,11 +168,14 @@ pub(crate) fn own_queue(bytes: usize) -> (Outbox, Intake) {
 
 /// The same with one of two tails that are used by nothing else.
 pub(crate) fn queue_with(bytes: usize, tails: &Arc<Tails>, place: usize) -> (Outbox, Intake) {
-    let size = Size::of(bytes);
+    queue_of(Size::of(bytes), tails, place)
+}
+
+fn queue_of(size: Size, tails: &Arc<Tails>, place: usize) -> (Outbox, Intake) {
     // Else a long key would be refused for ever. The model checker needs less.
     assert!(
         cfg!(farcore_loom) || BESIDE_VALUE + size.inline_max() <= size.room,
-        "a queue of {bytes} bytes is too short for the longest key"
+        "{size:?} is too short for the longest key"
     );
     let shown = Tail::new(tails, place);
     let shared = Arc::new(Shared {
@@ -554,9 +565,9 @@ mod tests {
     proptest! {
         #[test]
         fn requests_come_out_as_they_went_in(own: bool, acts in prop::collection::vec(act(), 1..400)) {
-            let (mut outbox, mut intake) = if own { own_queue(BYTES) } else { queue(BYTES) };
+            let (mut outbox, mut intake) = if own { own_queue() } else { queue(BYTES) };
             let (mut model, mut shown) = (VecDeque::<Asked>::new(), 0);
-            let size = Size::of(BYTES);
+            let size = if own { OWN } else { Size::of(BYTES) };
             for (token, act) in (0u64..).zip(acts) {
                 match act {
                     Act::Push(kind, key_bytes, value_bytes) => {
