@@ -32,7 +32,7 @@ use std::ptr::NonNull;
 
 use self::segment::{BUCKETS, SLOTS_A_BUCKET, Segment};
 use self::slot::{TAG_BITS, tag_of};
-use crate::constants::SEGMENT_BYTES;
+use crate::constants::{LINE_BYTES, SEGMENT_BYTES};
 use crate::log::{Address, SizeClass};
 use crate::routing::IndexHash;
 
@@ -75,7 +75,7 @@ pub(crate) enum First {
     /// There is none.
     Nowhere,
     At(Position, Slot),
-    /// None in the home bucket, and some of its tag may lie past it.
+    /// None in the home bucket or the next, and some of its tag may lie past them.
     Further,
 }
 
@@ -234,19 +234,24 @@ impl Index {
         home
     }
 
-    /// Asks for the home bucket of a hash before it is needed.
+    /// Asks for the home bucket of a hash and the next before they are needed: where a slot past its home lies most often, a
+    /// removal finds whom to pull back, and an insertion room. Cost: two instructions after the address; whether the next is
+    /// needed at all costs more to say.
     #[inline]
     pub(crate) fn prefetch(&self, hash: IndexHash) {
-        let segment = self.segment_of(hash);
-        farcore_rdma::prefetch(segment.bucket_pointer(Self::home_of(hash)));
+        let bucket = self.segment_of(hash).bucket_pointer(Self::home_of(hash));
+        farcore_rdma::prefetch(bucket);
+        farcore_rdma::prefetch(bucket.wrapping_add(LINE_BYTES));
     }
 
-    /// The same if `wanted`, which nothing predicts: else for a line that is at hand.
+    /// The same if `wanted`, which nothing predicts: else for lines that are at hand.
     #[inline]
     pub(crate) fn prefetch_if(&self, wanted: bool, hash: IndexHash) {
         let bucket = self.segment_of(hash).bucket_pointer(Self::home_of(hash));
         let at_hand = std::ptr::from_ref(self).cast();
-        farcore_rdma::prefetch(select_unpredictable(wanted, bucket, at_hand));
+        let bucket = select_unpredictable(wanted, bucket, at_hand);
+        farcore_rdma::prefetch(bucket);
+        farcore_rdma::prefetch(bucket.wrapping_add(LINE_BYTES));
     }
 
     /// The slots that may stand for a hash, in probing order. Cost: usually one cache line.
@@ -264,28 +269,36 @@ impl Index {
         candidates
     }
 
-    /// Looks for the first slot that may stand for a hash in its home bucket, and asks for the next if it may be there.
+    /// Looks for the first slot that may stand for a hash in its home bucket and the next, and asks for the one behind if it may be
+    /// there; adds the buckets that it looked at.
     #[inline]
-    pub(crate) fn first(&self, hash: IndexHash) -> First {
+    pub(crate) fn first(&self, hash: IndexHash, probes: &mut u64) -> First {
         let segment = self.segment_of(hash);
-        let home = Self::home_of(hash);
-        let found = segment.having(home, Slot::pattern(tag_of(hash), 0));
+        let (home, tag) = (Self::home_of(hash), tag_of(hash));
+        *probes += 1;
+        let found = segment.having(home, Slot::pattern(tag, 0));
         if found != 0 {
-            let place = home * SLOTS_A_BUCKET + found.trailing_zeros() as usize;
-            let slot = segment.slot(place).unmarked();
-            let position = Position(segment.position(place));
+            let (position, slot) = segment.first_of(home, found);
             if slot.is_empty() {
                 // Of tag 0, which empty slots have too.
-                return self.first_anywhere(hash).0;
+                let (first, buckets) = self.first_anywhere(hash);
+                *probes += buckets - 1;
+                return first;
             }
             return First::At(position, slot);
         }
-        if segment.is_marked(home, tag_of(hash)) {
-            farcore_rdma::prefetch(segment.bucket_pointer((home + 1) % BUCKETS));
-            First::Further
-        } else {
-            First::Nowhere
+        if !segment.is_marked(home, tag) {
+            return First::Nowhere;
         }
+        *probes += 1;
+        let next = (home + 1) % BUCKETS;
+        let found = segment.having(next, Slot::pattern(tag, 1));
+        if found != 0 {
+            let (position, slot) = segment.first_of(next, found);
+            return First::At(position, slot);
+        }
+        farcore_rdma::prefetch(segment.bucket_pointer((home + 2) % BUCKETS));
+        First::Further
     }
 
     /// The first slot that may stand for a hash in its home or behind it, and how many buckets were looked at.
@@ -298,9 +311,8 @@ impl Index {
             let bucket = (home + displacement) % BUCKETS;
             let found = segment.matching(bucket, Slot::pattern(tag, displacement));
             if found != 0 {
-                let place = bucket * SLOTS_A_BUCKET + found.trailing_zeros() as usize;
-                let slot = segment.slot(place).unmarked();
-                break First::At(Position(segment.position(place)), slot);
+                let (position, slot) = segment.first_of(bucket, found);
+                break First::At(position, slot);
             }
             let last = match displacement {
                 0 => !segment.is_marked(home, tag),
@@ -382,15 +394,6 @@ impl Index {
     pub(crate) fn is_at_its_limit(&self, hash: IndexHash) -> bool {
         let group = &self.groups[self.group_of[self.number_of(hash)] as usize];
         group.count == 4 && group.depth == DEPTH_MAX
-    }
-
-    /// Asks for what a change beside the slot of a hash may need, or in its home if it has none: the next bucket, where a removal finds
-    /// whom to pull back and an insertion finds room. Whether the bucket is full, so that it is needed, costs more to say than it saves.
-    #[inline]
-    pub(crate) fn prefetch_change(&self, hash: IndexHash, slot: Option<Slot>) {
-        let displacement = slot.map_or(0, Slot::displacement);
-        let bucket = (Self::home_of(hash) + displacement + 1) % BUCKETS;
-        farcore_rdma::prefetch(self.segment_of(hash).bucket_pointer(bucket));
     }
 
     /// Removes a slot of a hash and shifts back those that may move.

@@ -10,6 +10,7 @@ use std::arch::x86_64::{
 };
 use std::ptr::{self, NonNull};
 
+use super::Position;
 use super::slot::{DISPLACEMENT_MAX, DISPLACEMENT_SHIFT, Slot};
 use crate::constants::{LINE_BYTES, SEGMENT_BYTES};
 use crate::log::{Address, SizeClass};
@@ -59,6 +60,13 @@ impl Segment {
         debug_assert!(place < BUCKETS * SLOTS_A_BUCKET);
         // SAFETY: as in `slot`.
         unsafe { self.0.add(place) }
+    }
+
+    /// The first of some slots of a bucket, a bit each, and where it lies.
+    #[inline]
+    pub(super) fn first_of(&self, bucket: usize, those: u32) -> (Position, Slot) {
+        let place = bucket * SLOTS_A_BUCKET + those.trailing_zeros() as usize;
+        (Position(self.position(place)), self.slot(place).unmarked())
     }
 
     /// Which slot lies there.

@@ -53,7 +53,7 @@ pub(super) enum Hint {
     None,
     /// No slot may stand for the key.
     Absent,
-    /// None in its home may, but some may lie past it: the next bucket was asked for.
+    /// None in its home or the next bucket may, but some may lie past them: the third was asked for.
     Further,
     /// The first slot that may, and where its record is.
     Slot(Position, Slot, Framed),
@@ -189,28 +189,22 @@ impl<E: Endpoint> Shard<E> {
     /// buckets it looked at.
     #[inline(always)]
     pub(super) fn look_ahead(&self, request: &Request<'_>, probes: &mut u64) -> Hint {
-        *probes += 1;
-        match self.index.first(request.hash) {
+        match self.index.first(request.hash, probes) {
             First::At(position, slot) => self.ask_for(request, position, slot),
-            First::Nowhere => {
-                if matches!(request.kind(), Kind::Put | Kind::Swap) {
-                    self.index.prefetch_change(request.hash, None);
-                }
-                Hint::Absent
-            }
+            First::Nowhere => Hint::Absent,
             First::Further => Hint::Further,
         }
     }
 
-    /// Looks once more for a request whose home did not tell, now that the next bucket has come. What is found holds as what the
-    /// first look finds does.
+    /// Looks once more for a request whose first two buckets did not tell, now that the third has come. What is found holds as what
+    /// the first look finds does.
     #[inline]
     pub(super) fn look_further(&self, request: &Request<'_>, hint: &mut Hint, probes: &mut u64) {
         if !matches!(hint, Hint::Further) {
             return;
         }
         let (first, buckets) = self.index.first_anywhere(request.hash);
-        *probes += buckets - 1;
+        *probes += buckets;
         *hint = match first {
             First::At(position, slot) => self.ask_for(request, position, slot),
             First::Nowhere => Hint::Absent,
@@ -221,9 +215,6 @@ impl<E: Endpoint> Shard<E> {
     /// Asks for what a request needs of the record that a slot leads to.
     #[inline(always)]
     fn ask_for(&self, request: &Request<'_>, position: Position, slot: Slot) -> Hint {
-        if request.kind() == Kind::Delete {
-            self.index.prefetch_change(request.hash, Some(slot));
-        }
         let framed = self.framed_of(slot.address());
         if !framed.is_far() {
             let pointer = framed.pointer();

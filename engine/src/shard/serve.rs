@@ -25,7 +25,7 @@ use crate::routing::IndexHash;
 /// it waits for room for the next while there is work to do.
 const LOOK_AHEAD: usize = 12;
 
-/// As many are looked at once more whose home bucket did not tell.
+/// As many are looked at once more whose first two buckets did not tell.
 const LOOK_FURTHER: usize = LOOK_AHEAD / 2;
 
 /// What became of a request.
@@ -126,7 +126,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Asks for the index bucket of a request that will be served soon.
+    /// Asks for the index buckets of a request that will be served soon.
     #[inline]
     pub(crate) fn prefetch(&self, hash: IndexHash) {
         self.index.prefetch(hash);
