@@ -17,7 +17,7 @@
 //! ```
 //!
 //! - I1: a slot lies at most 63 buckets past its home, and no bucket between home and it has an empty slot.
-//! - I2: the home bucket of a slot that lies past it has the mark of its tag; only a full bucket has marks.
+//! - I2: each bucket that a slot lies past has a mark of its tag; only a full bucket has marks.
 //! - I3: the segment of a slot is the one that the directory names for its root and tag.
 //! - I4: the directory has `cells` cells for each root, by number and by segment alike; a segment is changed through the index only.
 
@@ -75,7 +75,7 @@ pub(crate) enum First {
     /// There is none.
     Nowhere,
     At(Position, Slot),
-    /// None in the home bucket or the next, and some of its tag may lie past them.
+    /// None in the home bucket or the next, and some of its tag may lie past the home.
     Further,
 }
 
@@ -287,7 +287,7 @@ impl Index {
             }
             return First::At(position, slot);
         }
-        if !segment.is_marked(home, tag) {
+        if !segment.may_be_past(home, tag, 0) {
             return First::Nowhere;
         }
         *probes += 1;
@@ -314,12 +314,9 @@ impl Index {
                 let (position, slot) = segment.first_of(bucket, found);
                 break First::At(position, slot);
             }
-            let last = match displacement {
-                0 => !segment.is_marked(home, tag),
-                slot::DISPLACEMENT_MAX => true,
-                _ => segment.empty(bucket) != 0,
-            };
-            if last {
+            if displacement == slot::DISPLACEMENT_MAX
+                || !segment.may_be_past(bucket, tag, displacement)
+            {
                 break First::Nowhere;
             }
             displacement += 1;
@@ -504,12 +501,11 @@ impl Candidates<'_> {
     fn look(&mut self) {
         let bucket = (self.home + self.displacement) % BUCKETS;
         let pattern = Slot::pattern(self.tag, self.displacement);
-        let (found, full) = self.segment.search(bucket, pattern);
-        self.found = found;
-        self.last = match self.displacement {
-            0 => !self.segment.is_marked(self.home, self.tag),
-            displacement => !full || displacement == slot::DISPLACEMENT_MAX,
-        };
+        self.found = self.segment.matching(bucket, pattern);
+        self.last = self.displacement == slot::DISPLACEMENT_MAX
+            || !self
+                .segment
+                .may_be_past(bucket, self.tag, self.displacement);
     }
 }
 

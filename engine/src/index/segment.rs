@@ -6,23 +6,24 @@
 use std::arch::x86_64::{
     __m128i, _mm_and_si128, _mm_castps_si128, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_cmpgt_epi32,
     _mm_load_si128, _mm_movemask_ps, _mm_or_si128, _mm_set1_epi32, _mm_setzero_si128,
-    _mm_shuffle_ps, _mm_srli_epi32,
+    _mm_shuffle_ps, _mm_slli_epi32, _mm_srli_epi32,
 };
 use std::ptr::{self, NonNull};
 
 use super::Position;
-use super::slot::{DISPLACEMENT_MAX, DISPLACEMENT_SHIFT, Slot};
+use super::slot::{DISPLACEMENT_MAX, DISPLACEMENT_SHIFT, MARK_SHIFT, Slot};
 use crate::constants::{LINE_BYTES, SEGMENT_BYTES};
 use crate::log::{Address, SizeClass};
 
 /// Slots of a bucket: one cache line.
 pub(super) const SLOTS_A_BUCKET: usize = LINE_BYTES / size_of::<Slot>();
-/// The bits of a tag that name a mark: as many as tell a bucket's places apart.
+/// The place of the mark that says that a slot lies past the bucket which came from one before; the others are for tags of those whose
+/// home it is.
+const PASSED: usize = SLOTS_A_BUCKET - 1;
+/// The bits of a tag that name its mark; the last two values share one.
 const MARK_OF_TAG: u16 = 7;
-/// The bits of a pattern by which slots share a mark.
-const MARK_BITS: u64 = Slot::pattern(MARK_OF_TAG, DISPLACEMENT_MAX);
 
-const _: () = assert!(MARK_OF_TAG as usize + 1 == SLOTS_A_BUCKET);
+const _: () = assert!(MARK_OF_TAG as usize == PASSED);
 /// Where the displacement begins in the upper half of a slot.
 #[cfg(target_arch = "x86_64")]
 const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
@@ -31,8 +32,8 @@ pub(super) const BUCKETS: usize = SEGMENT_BYTES / LINE_BYTES;
 
 /// The slots of one segment, by where they lie: a handle, of which the index has several; it alone reads and writes through them.
 ///
-/// - I1: a bucket has the marks of the tags of those slots that have it for their home and lie past it, and no others: none, unless
-///   it is full.
+/// - I1: a bucket has the marks of the tags of those slots that lie past it and whose home it is, one mark if any came past it from a
+///   bucket before, and no others: none, unless it is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment(NonNull<Slot>);
 
@@ -92,22 +93,42 @@ impl Segment {
         self.0.as_ptr().wrapping_add(bucket * SLOTS_A_BUCKET).cast()
     }
 
-    /// Which place of a bucket has the mark for a tag.
+    /// Where a slot past a bucket leaves its mark there.
     #[inline]
-    fn mark_place(bucket: usize, tag: u16) -> usize {
-        bucket * SLOTS_A_BUCKET + usize::from(tag & MARK_OF_TAG)
+    fn mark_place(bucket: usize, tag: u16, displacement: usize) -> usize {
+        let within = if displacement == 0 {
+            usize::from(tag & MARK_OF_TAG).min(PASSED - 1)
+        } else {
+            PASSED
+        };
+        bucket * SLOTS_A_BUCKET + within
     }
 
-    /// True if a slot of this tag may lie past its home bucket, which is full then.
+    /// True if a slot of this tag may lie past the bucket, which is so many past its home, and full then.
     #[inline]
-    pub(super) fn is_marked(&self, home: usize, tag: u16) -> bool {
-        self.slot(Self::mark_place(home, tag)).is_marked()
+    pub(super) fn may_be_past(&self, bucket: usize, tag: u16, displacement: usize) -> bool {
+        self.slot(Self::mark_place(bucket, tag, displacement))
+            .is_marked()
     }
 
-    /// The slots of a bucket that match, a bit each, and whether the bucket is full.
+    /// True if some slot lies past the bucket.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn is_passed(&self, bucket: usize) -> bool {
+        let (_, first) = self.halves(bucket, false);
+        let (_, last) = self.halves(bucket, true);
+        // SAFETY: SSE2 is part of the target.
+        unsafe {
+            let both = _mm_or_si128(first, last);
+            let marks = _mm_slli_epi32::<{ 63 - MARK_SHIFT.cast_signed() }>(both);
+            _mm_movemask_ps(_mm_castsi128_ps(marks)) != 0
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
     #[inline]
-    pub(super) fn search(&self, bucket: usize, pattern: u64) -> (u32, bool) {
-        (self.matching(bucket, pattern), self.empty(bucket) == 0)
+    fn is_passed(&self, bucket: usize) -> bool {
+        self.those(bucket, Slot::is_marked) != 0
     }
 
     /// The slots of a bucket that match, a bit each.
@@ -144,15 +165,18 @@ impl Segment {
     /// The slots of a bucket whose upper bits are the pattern, a bit each; the empty slot's may be.
     #[inline(always)]
     pub(super) fn having(&self, bucket: usize, pattern: u64) -> u32 {
-        self.having_of(bucket, u64::from(u32::MAX), pattern)
+        self.alike(bucket, u64::from(u32::MAX), pattern)
     }
 
-    /// The same of some of the upper bits.
+    /// The same of some of the upper bits: those that agree with the pattern there.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn having_of(&self, bucket: usize, bits: u64, pattern: u64) -> u32 {
+    fn alike(&self, bucket: usize, bits: u64, pattern: u64) -> u32 {
         #[expect(clippy::cast_possible_truncation, reason = "a pattern has 20 bits")]
-        let (bits, pattern) = ((bits as u32).cast_signed(), (pattern as u32).cast_signed());
+        let (bits, pattern) = (
+            (bits as u32).cast_signed(),
+            ((pattern & bits) as u32).cast_signed(),
+        );
         let mut having = 0;
         for last in [false, true] {
             let (_, high) = self.halves(bucket, last);
@@ -217,9 +241,9 @@ impl Segment {
 
     #[cfg(not(target_arch = "x86_64"))]
     #[inline]
-    fn having_of(&self, bucket: usize, bits: u64, pattern: u64) -> u32 {
+    fn alike(&self, bucket: usize, bits: u64, pattern: u64) -> u32 {
         self.those(bucket, |slot| {
-            slot.0 >> DISPLACEMENT_SHIFT & bits == pattern
+            (slot.0 >> DISPLACEMENT_SHIFT ^ pattern) & bits == 0
         })
     }
 
@@ -251,8 +275,8 @@ impl Segment {
             if empty != 0 {
                 let place = bucket * SLOTS_A_BUCKET + empty.trailing_zeros() as usize;
                 self.set(place, Slot::new(tag, displacement, class, address));
-                if displacement > 0 {
-                    let mark = Self::mark_place(home, tag);
+                for passed in 0..displacement {
+                    let mark = Self::mark_place((home + passed) % BUCKETS, tag, passed);
                     self.set(mark, self.slot(mark).marked());
                 }
                 return true;
@@ -261,73 +285,82 @@ impl Segment {
         false
     }
 
-    /// Empties a slot; while that opens a full bucket, pulls back a slot that had to go past it.
+    /// Empties a slot; while that opens a bucket that others went past, pulls back one of them.
     #[inline]
     pub(super) fn remove(&mut self, place: usize) {
-        let is_full = self.empty(place / SLOTS_A_BUCKET) == 0;
-        if self.slot(place).displacement() == 0 && !is_full {
-            // A bucket with room has nobody past it, and no marks.
-            debug_assert!(!self.slot(place).is_marked());
+        if self.slot(place).displacement() == 0 && !self.is_passed(place / SLOTS_A_BUCKET) {
             return self.set(place, Slot::EMPTY);
         }
-        self.remove_beside_others(place, is_full);
+        self.remove_beside_others(place);
     }
 
-    /// The same where others may be past the bucket, or the slot is itself past another.
-    fn remove_beside_others(&mut self, place: usize, mut is_full: bool) {
+    /// The same where others lie past the bucket, or the slot is itself past another.
+    fn remove_beside_others(&mut self, place: usize) {
         let removed = self.slot(place);
-        if removed.displacement() > 0 {
-            self.unmark(Self::home_of(place, removed), removed.tag(), place);
-        }
+        self.unmark(place, removed, removed.displacement());
         let mut hole = place;
-        loop {
-            let bucket = hole / SLOTS_A_BUCKET;
-            let past = if is_full { self.beyond(bucket) } else { None };
-            let Some((from, slot, back)) = past else {
-                // A bucket that nobody is past has no marks.
-                return self.set(hole, Slot::EMPTY);
-            };
-            let slot = slot.unmarked();
-            let slot = slot.with_displacement(slot.displacement() - back);
+        while let Some((from, slot, back)) = self.beyond(hole / SLOTS_A_BUCKET) {
+            let moved = slot.with_displacement(slot.displacement() - back);
             // The mark stays where it is.
-            let marked = self.slot(hole).is_marked();
-            self.set(hole, if marked { slot.marked() } else { slot });
-            if slot.displacement() == 0 {
-                self.unmark(bucket, slot.tag(), from);
-            }
+            let is_marked = self.slot(hole).is_marked();
+            let moved = moved.unmarked();
+            self.set(hole, if is_marked { moved.marked() } else { moved });
+            self.unmark(from, slot, back);
             hole = from;
-            is_full = self.empty(hole / SLOTS_A_BUCKET) == 0;
+        }
+        // A bucket that nobody is past has no marks.
+        self.set(hole, Slot::EMPTY);
+    }
+
+    /// Takes back the marks of a slot, which leaves its place, in so many buckets before it, unless others need them.
+    #[inline]
+    fn unmark(&mut self, place: usize, slot: Slot, buckets: usize) {
+        // From the last on: the look for others ends sooner where those behind have been taken back.
+        for back in 1..=buckets {
+            let bucket = (place / SLOTS_A_BUCKET + BUCKETS - back) % BUCKETS;
+            let displacement = slot.displacement() - back;
+            if !self.is_mark_needed(bucket, slot.tag(), displacement, place) {
+                let mark = Self::mark_place(bucket, slot.tag(), displacement);
+                self.set(mark, self.slot(mark).unmarked());
+            }
         }
     }
 
-    /// Takes back the mark of a home that the slot at a place was past, unless others are that have the same.
-    fn unmark(&mut self, home: usize, tag: u16, place: usize) {
-        let mark = Self::mark_place(home, tag);
+    /// True if a slot lies past the bucket, other than the one at a place, that has the same mark there as a slot of this tag if
+    /// the bucket is so many past its home.
+    fn is_mark_needed(&self, bucket: usize, tag: u16, displacement: usize, place: usize) -> bool {
+        let shared = usize::from(tag & MARK_OF_TAG) >= PASSED - 1;
+        let bits = Slot::pattern(MARK_OF_TAG - u16::from(shared), DISPLACEMENT_MAX);
         for ahead in 1..=DISPLACEMENT_MAX {
-            let bucket = (home + ahead) % BUCKETS;
-            let others = self.having_of(bucket, MARK_BITS, Slot::pattern(tag, ahead) & MARK_BITS);
-            let itself = u32::from(place / SLOTS_A_BUCKET == bucket) << (place % SLOTS_A_BUCKET);
-            if others & !itself != 0 {
-                return;
+            let next = (bucket + ahead) % BUCKETS;
+            let those = if displacement == 0 {
+                self.alike(next, bits, Slot::pattern(tag, ahead))
+            } else {
+                self.displaced(next, ahead + 1)
+            };
+            let itself = u32::from(place / SLOTS_A_BUCKET == next) << (place % SLOTS_A_BUCKET);
+            if those & !itself != 0 {
+                return true;
             }
-            if self.empty(bucket) != 0 {
-                break;
+            if !self.slot(next * SLOTS_A_BUCKET + PASSED).is_marked() {
+                return false;
             }
         }
-        self.set(mark, self.slot(mark).unmarked());
+        false
     }
 
     /// The nearest slot past a bucket whose home is this bucket or one before it.
+    #[inline]
     fn beyond(&self, bucket: usize) -> Option<(usize, Slot, usize)> {
+        if !self.is_passed(bucket) {
+            return None;
+        }
         for ahead in 1..=DISPLACEMENT_MAX {
             let next = (bucket + ahead) % BUCKETS;
             let displaced = self.displaced(next, ahead);
             if displaced != 0 {
                 let place = next * SLOTS_A_BUCKET + displaced.trailing_zeros() as usize;
                 return Some((place, self.slot(place), ahead));
-            }
-            if self.empty(next) != 0 {
-                return None;
             }
         }
         None
@@ -358,14 +391,15 @@ impl Segment {
             .count()
     }
 
-    /// True if a slot of this home lies past it whose tag has this mark.
+    /// True if a slot lies past the bucket that has its mark there at a place.
     #[cfg(test)]
-    fn has_past(&self, home: usize, mark: usize) -> bool {
-        (0..BUCKETS * SLOTS_A_BUCKET).any(|place| {
-            let slot = self.slot(place);
-            let past = !slot.is_empty() && slot.displacement() > 0;
-            past && Self::home_of(place, slot) == home
-                && usize::from(slot.tag() & MARK_OF_TAG) == mark
+    fn has_past(&self, bucket: usize, mark: usize) -> bool {
+        (1..=DISPLACEMENT_MAX).any(|ahead| {
+            let next = (bucket + ahead) % BUCKETS;
+            self.those(next, |slot| {
+                slot.displacement() >= ahead
+                    && Self::mark_place(bucket, slot.tag(), slot.displacement() - ahead) == mark
+            }) != 0
         })
     }
 
@@ -377,19 +411,12 @@ impl Segment {
                 continue;
             }
             let bucket = place / SLOTS_A_BUCKET;
-            assert!(!slot.is_marked() || self.empty(bucket) == 0);
-            assert!(
-                !slot.is_marked() || self.has_past(bucket, place % SLOTS_A_BUCKET),
-                "{slot:?} carries a mark that nobody needs"
-            );
-            if slot.displacement() > 0 {
-                let home = Self::home_of(place, slot);
-                assert!(self.is_marked(home, slot.tag()), "{slot:?} left no mark");
-            }
+            let needed = self.has_past(bucket, place);
+            assert_eq!(slot.is_marked(), needed, "{slot:?} in {bucket}");
             for back in 1..=slot.displacement() {
-                let bucket = (place / SLOTS_A_BUCKET + BUCKETS - back) % BUCKETS;
+                let bucket = (bucket + BUCKETS - back) % BUCKETS;
                 assert!(
-                    self.search(bucket, 0).1,
+                    self.empty(bucket) == 0,
                     "a bucket on the way to {slot:?} has room"
                 );
             }
@@ -431,13 +458,15 @@ mod tests {
                 prop_assert_eq!(segment.having(bucket, pattern), segment.those(bucket, |slot| slot.has(pattern)));
                 prop_assert_eq!(segment.matching(bucket, pattern), segment.those(bucket, |slot| slot.matches(pattern)));
                 prop_assert_eq!(segment.empty(bucket), segment.those(bucket, Slot::is_empty));
-                let part = pattern & MARK_BITS;
-                let those = segment.those(bucket, |slot| slot.0 >> DISPLACEMENT_SHIFT & MARK_BITS == part);
-                prop_assert_eq!(segment.having_of(bucket, MARK_BITS, part), those);
+                for bits in [Slot::pattern(MARK_OF_TAG, DISPLACEMENT_MAX), Slot::pattern(1, 2)] {
+                    let those = segment.those(bucket, |slot| slot.0 >> DISPLACEMENT_SHIFT & bits == pattern & bits);
+                    prop_assert_eq!(segment.alike(bucket, bits, pattern), those);
+                }
                 for least in [1, displacement.max(1), DISPLACEMENT_MAX] {
                     let those = segment.those(bucket, |slot| slot.displacement() >= least);
                     prop_assert_eq!(segment.displaced(bucket, least), those);
                 }
+                prop_assert_eq!(segment.is_passed(bucket), segment.those(bucket, Slot::is_marked) != 0);
             }
         }
     }

@@ -53,7 +53,7 @@ pub(super) enum Hint {
     None,
     /// No slot may stand for the key.
     Absent,
-    /// None in its home or the next bucket may, but some may lie past them: the third was asked for.
+    /// None in its home or the next bucket may, but some may lie past its home: the third was asked for.
     Further,
     /// The first slot that may, and where its record is.
     Slot(Position, Slot, Framed),
