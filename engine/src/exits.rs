@@ -115,20 +115,23 @@ impl Exits {
     }
 
     /// Sends an answer where it goes, or says that it is the polling client's to visit.
+    ///
+    /// By value, as below: an answer whose address is taken lies in memory and is copied once more for its visit, before what was stored
+    /// can be forwarded.
     #[inline(never)]
     pub(crate) fn route(
         &mut self,
         polling: u8,
         id: LaneId,
         token: u64,
-        answer: &Answer<'_>,
+        answer: Answer<'_>,
     ) -> bool {
         let (lane, origin) = (id.number(), id.origin());
         if lane == usize::from(OWN) {
             return self.is_for(polling, origin, true, token, answer);
         }
         if let Some(server) = &mut self.servers[lane] {
-            server.answers.answer(origin, token, *answer);
+            server.answers.answer(origin, token, answer);
             self.touch(lane);
         }
         false
@@ -142,7 +145,7 @@ impl Exits {
         origin: Origin,
         own: bool,
         token: u64,
-        answer: &Answer<'_>,
+        answer: Answer<'_>,
     ) -> bool {
         let mark = origin.mark();
         if mark.is_timed() {
@@ -150,7 +153,7 @@ impl Exits {
         }
         let client = origin.client();
         if client != polling {
-            self.keep(client, token, Kept::of(answer));
+            self.keep(client, token, Kept::of(&answer));
         }
         client == polling
     }
@@ -205,7 +208,7 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for Turn<'_, V> {
     #[inline(always)]
     fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
         // One visit, so that it is inlined.
-        if id == self.own || self.exits.route(self.polling, id, token, &answer) {
+        if id == self.own || self.exits.route(self.polling, id, token, answer) {
             (self.visit)(token, answer);
         }
     }

@@ -23,6 +23,15 @@ const TURNS_A_READING: u64 = 8;
 /// Batches that are gathered before they are served.
 const BATCHES_A_VISIT: usize = 2;
 
+/// Takes the first of some lanes, of which there is a bit each.
+#[inline]
+fn pop_lane(marked: &mut [u64; 4]) -> Option<usize> {
+    let word = marked.iter().position(|&bits| bits != 0)?;
+    let lane = word * 64 + marked[word].trailing_zeros() as usize;
+    marked[word] &= marked[word] - 1;
+    Some(lane)
+}
+
 /// Another shard: where its answers come in, and where its bell hangs.
 #[derive(Debug)]
 struct Neighbour {
@@ -50,8 +59,8 @@ pub(crate) struct House {
     gathered: usize,
     /// Words of marks that there are lanes for.
     words: usize,
-    /// Lanes with requests that could not be served yet.
-    behind: [u64; 4],
+    /// Lanes with requests that were not served yet, a bit each.
+    marked: [u64; 4],
     compacting: u64,
     flushing: u64,
     served_ns: u64,
@@ -114,7 +123,7 @@ impl House {
             neighbours,
             gathered,
             words,
-            behind: [0; 4],
+            marked: [0; 4],
             compacting: 0,
             flushing: 0,
             served_ns,
@@ -152,7 +161,7 @@ impl House {
     pub(crate) fn is_quiet(&self) -> bool {
         self.outboxes.iter().all(Outbox::is_published)
             && !self.own_requests.has_waiting()
-            && self.behind == [0; 4]
+            && self.marked == [0; 4]
             && self.shard.is_quiet()
             && self.compacting == self.door.compact.asked()
             && self.door.compact.is_done(self.compacting)
@@ -195,21 +204,21 @@ impl House {
         if self.is_parked {
             self.wake_for_client();
         }
-        // What others ask for first, for they wait for a trip across as well; then what they have answered, with which whoever polls
-        // may ask for more; the own requests are served while that is under way.
-        let marked = self.glance();
+        // What others ask for before the own requests, for they wait for a trip across as well; its buckets come while answers are taken,
+        // with which whoever polls may ask for more.
+        self.glance();
         self.send();
         let alone = self.shards == 1;
-        let mut busy = false;
-        for (word, mut marked) in marked.into_iter().enumerate().take(self.words) {
-            while marked != 0 {
-                let lane = word * 64 + marked.trailing_zeros() as usize;
-                marked &= marked - 1;
-                busy |= self.serve_lane(lane);
-            }
+        let mut marked = self.marked;
+        while let Some(lane) = pop_lane(&mut marked) {
+            self.ask(lane);
+        }
+        let mut busy = !alone && self.collect(polling, visit);
+        let mut marked = std::mem::take(&mut self.marked);
+        while let Some(lane) = pop_lane(&mut marked) {
+            busy |= self.serve_lane(lane);
         }
         self.exits.publish();
-        busy |= !alone && self.collect(polling, visit);
         if self.own_requests.has_waiting() && self.serve_own(polling, visit) {
             busy = true;
             // Meanwhile answers may have come, and whoever polls has room for more requests with them.
@@ -240,22 +249,11 @@ impl House {
         busy
     }
 
-    /// The ends here of the lanes of other cores, by core.
-    #[inline]
-    fn servers_of_cores(&mut self) -> impl Iterator<Item = Option<&mut LaneServer>> {
-        let cores = usize::from(self.shards);
-        self.exits
-            .servers
-            .iter_mut()
-            .take(cores)
-            .map(Option::as_mut)
-    }
-
     /// True if another core has sent requests that were not taken. Asked before the core sleeps.
     pub(crate) fn has_news(&mut self) -> bool {
-        self.servers_of_cores()
-            .flatten()
-            .any(|server| server.requests.has_news())
+        let cores = usize::from(self.shards);
+        let mut servers = self.exits.servers.iter_mut().take(cores).flatten();
+        servers.any(|server| server.requests.has_news())
     }
 
     #[inline]
@@ -265,18 +263,20 @@ impl House {
         }
     }
 
-    /// Asks for what others have sent, all of it at once; answers the lanes that have requests, a bit each.
+    /// Asks for what others have sent, all of it at once, and marks the lanes that have requests.
     #[inline]
-    fn glance(&mut self) -> [u64; 4] {
+    fn glance(&mut self) {
         self.glance_at_answers();
-        let mut marked = std::mem::take(&mut self.behind);
         // Those of other cores come first, and are few: polling them costs less than a mark that both sides write.
-        for (lane, server) in self.servers_of_cores().enumerate() {
-            if server.is_some_and(|server| server.requests.has_news()) {
-                marked[lane / 64] |= 1 << (lane % 64);
+        let cores = usize::from(self.shards);
+        for (lane, server) in self.exits.servers.iter_mut().take(cores).enumerate() {
+            if let Some(server) = server
+                && server.requests.has_news()
+            {
+                self.marked[lane / 64] |= 1 << (lane % 64);
             }
         }
-        for (word, mark) in marked.iter_mut().enumerate().take(self.words) {
+        for (word, mark) in self.marked.iter_mut().enumerate().take(self.words) {
             // Taken before the lanes are looked at (I2 of the bell).
             let mut left = self.door.bell.take(word);
             *mark |= left;
@@ -288,7 +288,6 @@ impl House {
                 }
             }
         }
-        marked
     }
 
     /// Reads the clock, and counts the time since the last reading as busy if any turn since then was.
@@ -380,6 +379,17 @@ impl House {
         served > 0
     }
 
+    /// Asks for the buckets and the keys of the requests of one lane that will be served next.
+    #[inline]
+    fn ask(&mut self, lane: usize) {
+        if let Some(Some(LaneServer { requests, .. })) = self.exits.servers.get(lane) {
+            for request in requests.waiting(self.gathered) {
+                self.shard.prefetch(request.hash);
+                prefetch(request.key().as_ptr());
+            }
+        }
+    }
+
     /// Serves requests of one lane, where they lie.
     fn serve_lane(&mut self, lane: usize) -> bool {
         let Some(LaneServer { requests, answers }) =
@@ -392,10 +402,6 @@ impl House {
         if count == 0 {
             return false;
         }
-        for request in batch {
-            self.shard.prefetch(request.hash);
-            prefetch(request.key().as_ptr());
-        }
         let counters = &self.figures.counters;
         counters.lane_looks.add(1);
         counters.lane_requests_waiting.add(requests.count() as u64);
@@ -403,7 +409,7 @@ impl House {
         let served = self.shard.serve(from, batch, &mut LaneExit(answers));
         requests.release(served);
         if requests.has_waiting() {
-            self.behind[lane / 64] |= 1 << (lane % 64);
+            self.marked[lane / 64] |= 1 << (lane % 64);
         }
         if served > 0 {
             self.figures.counters.requests_received.add(served as u64);
@@ -452,7 +458,7 @@ impl House {
         for Neighbour { answers, .. } in neighbours.iter_mut().flatten() {
             let received = answers.receive(|origin, token, answer| {
                 // One visit, so that it is inlined.
-                if origin == polled || exits.is_for(polling, origin, false, token, &answer) {
+                if origin == polled || exits.is_for(polling, origin, false, token, answer) {
                     visit(token, answer);
                 }
             });

@@ -33,9 +33,9 @@ use crate::sync::{Arc, Ordering};
 /// Entries that an intake asks for when it learns of them.
 const AHEAD: usize = 32;
 /// Entries that an outbox takes at once ahead of where it writes.
-const OWNED_AHEAD: usize = 16;
+const OWNED_AHEAD: usize = 48;
 /// Bytes of the room that it takes so.
-const ROOM_OWNED_AHEAD: usize = 512;
+const ROOM_OWNED_AHEAD: usize = 1024;
 
 /// Bytes of an entry.
 const ENTRY: usize = size_of::<Request<'static>>();
