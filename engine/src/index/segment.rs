@@ -11,7 +11,9 @@ use std::arch::x86_64::{
 use std::ptr::{self, NonNull};
 
 use super::Position;
-use super::slot::{DISPLACEMENT_MAX, DISPLACEMENT_SHIFT, MARK_SHIFT, Slot};
+#[cfg(target_arch = "x86_64")]
+use super::slot::MARK_SHIFT;
+use super::slot::{DISPLACEMENT_MAX, DISPLACEMENT_SHIFT, Slot};
 use crate::constants::{LINE_BYTES, SEGMENT_BYTES};
 use crate::log::{Address, SizeClass};
 
