@@ -1,7 +1,7 @@
 //! A core's house: its shard, the lanes that end and begin there, and the clients that live there.
 //!
-//! Single-threaded. One `turn` sends what clients here ask of other shards, serves the lanes with news and shows the answers, collects
-//! those of other shards, serves what clients here ask of the own one, and advances it. Whoever runs on the core calls it: the service
+//! Single-threaded. One `turn` sends what clients here ask of other shards, collects the answers of those, serves the lanes with news and
+//! shows the answers, serves what clients here ask of the own one, and advances it. Whoever runs on the core calls it: the service
 //! task, or a client that polls.
 
 use std::sync::Arc;
@@ -204,8 +204,8 @@ impl House {
         if self.is_parked {
             self.wake_for_client();
         }
-        // What others ask for before the own requests, for they wait for a trip across as well; its buckets come while answers are taken,
-        // with which whoever polls may ask for more.
+        // What others ask is served before the own requests, for they wait for a trip across as well. The buckets that it needs come while
+        // answers are taken.
         self.glance();
         self.send();
         let alone = self.shards == 1;

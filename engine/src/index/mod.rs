@@ -17,7 +17,7 @@
 //! ```
 //!
 //! - I1: a slot lies at most 63 buckets past its home, and no bucket between home and it has an empty slot.
-//! - I2: each bucket that a slot lies past has a mark of its tag; only a full bucket has marks.
+//! - I2: each bucket that a slot lies past has a mark, at its home one of its tag; only a full bucket has marks.
 //! - I3: the segment of a slot is the one that the directory names for its root and tag.
 //! - I4: the directory has `cells` cells for each root, by number and by segment alike; a segment is changed through the index only.
 

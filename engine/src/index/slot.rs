@@ -7,7 +7,7 @@
 //!
 //! The displacement is how many buckets past its home bucket the slot lies, so a deletion can shift exactly those
 //! slots back that may move. The all-zero word is empty: no record lies in unit 0 of a page. The mark belongs to the bucket and
-//! not to the slot: the eight of a bucket say which tags may have gone past it.
+//! not to the slot: seven of a bucket's eight say which tags may have gone past their home, the last whether one came past from before.
 
 use std::fmt;
 

@@ -326,7 +326,7 @@ fn a_full_bucket_tells_which_tags_have_gone_past_it() {
     }
     assert_eq!(first(&index, hash(4)), First::Nowhere);
     assert_eq!(index.first_anywhere(hash(4)), (First::Nowhere, 1));
-    // Of eight tags, one shares the mark.
+    // This tag shares the mark.
     assert_eq!(first(&index, hash(3 + 8)), First::Further);
     assert_eq!(index.first_anywhere(hash(3 + 8)), (First::Nowhere, 2));
     index.check_invariants();
