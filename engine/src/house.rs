@@ -22,6 +22,9 @@ use crate::shard::{LaneId, Mark, Origin, Shard};
 const TURNS_A_READING: u64 = 8;
 /// Batches that are gathered before they are served.
 const BATCHES_A_VISIT: usize = 2;
+/// Requests of lanes for which a turn asks before it serves the first. With two buckets and a key each they take 48 KiB, a core's first
+/// cache; more would push the first out again.
+const ASKED_A_TURN: usize = 256;
 
 /// Takes the first of some lanes, of which there is a bit each.
 #[inline]
@@ -209,9 +212,11 @@ impl House {
         self.glance();
         self.send();
         let alone = self.shards == 1;
-        let mut marked = self.marked;
-        while let Some(lane) = pop_lane(&mut marked) {
-            self.ask(lane);
+        let (mut marked, mut asked) = (self.marked, 0);
+        while asked < ASKED_A_TURN
+            && let Some(lane) = pop_lane(&mut marked)
+        {
+            asked += self.ask(lane);
         }
         let mut busy = !alone && self.collect(polling, visit);
         let mut marked = std::mem::take(&mut self.marked);
@@ -379,19 +384,24 @@ impl House {
         served > 0
     }
 
-    /// Asks for the buckets and the keys of the requests of one lane that will be served next.
+    /// Asks for the buckets and the keys of those requests of one lane that will be served next, and for which nobody asked before;
+    /// answers how many they are.
     #[inline]
-    fn ask(&mut self, lane: usize) {
-        if let Some(Some(LaneServer { requests, .. })) = self.exits.servers.get(lane) {
-            for request in requests.waiting(self.gathered) {
-                self.shard.prefetch(request.hash);
-                prefetch(request.key().as_ptr());
-            }
+    fn ask(&mut self, lane: usize) -> usize {
+        let Some(Some(LaneServer { requests, .. })) = self.exits.servers.get_mut(lane) else {
+            return 0;
+        };
+        let ahead = requests.ahead(self.gathered);
+        for request in ahead {
+            self.shard.prefetch(request.hash);
+            prefetch(request.key().as_ptr());
         }
+        ahead.len()
     }
 
     /// Serves requests of one lane, where they lie.
     fn serve_lane(&mut self, lane: usize) -> bool {
+        self.ask(lane);
         let Some(LaneServer { requests, answers }) =
             self.exits.servers.get_mut(lane).and_then(Option::as_mut)
         else {
