@@ -21,11 +21,11 @@ use crate::log::{Address, SizeClass};
 pub(super) const SLOTS_A_BUCKET: usize = LINE_BYTES / size_of::<Slot>();
 /// The place of the mark that says that a slot lies past the bucket which came from one before; the others are for tags of those whose
 /// home it is.
-const PASSED: usize = SLOTS_A_BUCKET - 1;
+const TRANSIT: usize = SLOTS_A_BUCKET - 1;
 /// The bits of a tag that name its mark; the last two values share one.
-const MARK_OF_TAG: u16 = 7;
+const TAG_MARK_BITS: u16 = 7;
 
-const _: () = assert!(MARK_OF_TAG as usize == PASSED);
+const _: () = assert!(TAG_MARK_BITS as usize == TRANSIT);
 /// Where the displacement begins in the upper half of a slot.
 #[cfg(target_arch = "x86_64")]
 const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
@@ -99,9 +99,9 @@ impl Segment {
     #[inline]
     fn mark_place(bucket: usize, tag: u16, displacement: usize) -> usize {
         let within = if displacement == 0 {
-            usize::from(tag & MARK_OF_TAG).min(PASSED - 1)
+            usize::from(tag & TAG_MARK_BITS).min(TRANSIT - 1)
         } else {
-            PASSED
+            TRANSIT
         };
         bucket * SLOTS_A_BUCKET + within
     }
@@ -113,10 +113,10 @@ impl Segment {
             .is_marked()
     }
 
-    /// True if some slot lies past the bucket.
+    /// True if the bucket has any mark: some slot lies past it.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn is_passed(&self, bucket: usize) -> bool {
+    fn has_marks(&self, bucket: usize) -> bool {
         let (_, first) = self.halves(bucket, false);
         let (_, last) = self.halves(bucket, true);
         // SAFETY: SSE2 is part of the target.
@@ -129,7 +129,7 @@ impl Segment {
 
     #[cfg(not(target_arch = "x86_64"))]
     #[inline]
-    fn is_passed(&self, bucket: usize) -> bool {
+    fn has_marks(&self, bucket: usize) -> bool {
         self.those(bucket, Slot::is_marked) != 0
     }
 
@@ -290,7 +290,7 @@ impl Segment {
     /// Empties a slot; while that opens a bucket that others went past, pulls back one of them.
     #[inline]
     pub(super) fn remove(&mut self, place: usize) {
-        if self.slot(place).displacement() == 0 && !self.is_passed(place / SLOTS_A_BUCKET) {
+        if self.slot(place).displacement() == 0 && !self.has_marks(place / SLOTS_A_BUCKET) {
             return self.set(place, Slot::EMPTY);
         }
         self.remove_beside_others(place);
@@ -331,8 +331,8 @@ impl Segment {
     /// True if a slot lies past the bucket, other than the one at a place, that has the same mark there as a slot of this tag if
     /// the bucket is so many past its home.
     fn is_mark_needed(&self, bucket: usize, tag: u16, displacement: usize, place: usize) -> bool {
-        let shared = usize::from(tag & MARK_OF_TAG) >= PASSED - 1;
-        let bits = Slot::pattern(MARK_OF_TAG - u16::from(shared), DISPLACEMENT_MAX);
+        let shared = usize::from(tag & TAG_MARK_BITS) >= TRANSIT - 1;
+        let bits = Slot::pattern(TAG_MARK_BITS - u16::from(shared), DISPLACEMENT_MAX);
         for ahead in 1..=DISPLACEMENT_MAX {
             let next = (bucket + ahead) % BUCKETS;
             let those = if displacement == 0 {
@@ -344,7 +344,7 @@ impl Segment {
             if those & !itself != 0 {
                 return true;
             }
-            if !self.slot(next * SLOTS_A_BUCKET + PASSED).is_marked() {
+            if !self.slot(next * SLOTS_A_BUCKET + TRANSIT).is_marked() {
                 return false;
             }
         }
@@ -354,7 +354,7 @@ impl Segment {
     /// The nearest slot past a bucket whose home is this bucket or one before it.
     #[inline]
     fn beyond(&self, bucket: usize) -> Option<(usize, Slot, usize)> {
-        if !self.is_passed(bucket) {
+        if !self.has_marks(bucket) {
             return None;
         }
         for ahead in 1..=DISPLACEMENT_MAX {
@@ -460,7 +460,7 @@ mod tests {
                 prop_assert_eq!(segment.having(bucket, pattern), segment.those(bucket, |slot| slot.has(pattern)));
                 prop_assert_eq!(segment.matching(bucket, pattern), segment.those(bucket, |slot| slot.matches(pattern)));
                 prop_assert_eq!(segment.empty(bucket), segment.those(bucket, Slot::is_empty));
-                for bits in [Slot::pattern(MARK_OF_TAG, DISPLACEMENT_MAX), Slot::pattern(1, 2)] {
+                for bits in [Slot::pattern(TAG_MARK_BITS, DISPLACEMENT_MAX), Slot::pattern(1, 2)] {
                     let those = segment.those(bucket, |slot| slot.0 >> DISPLACEMENT_SHIFT & bits == pattern & bits);
                     prop_assert_eq!(segment.alike(bucket, bits, pattern), those);
                 }
@@ -468,7 +468,7 @@ mod tests {
                     let those = segment.those(bucket, |slot| slot.displacement() >= least);
                     prop_assert_eq!(segment.displaced(bucket, least), those);
                 }
-                prop_assert_eq!(segment.is_passed(bucket), segment.those(bucket, Slot::is_marked) != 0);
+                prop_assert_eq!(segment.has_marks(bucket), segment.those(bucket, Slot::is_marked) != 0);
             }
         }
     }
