@@ -2,6 +2,9 @@
 
 #![allow(unsafe_code)] // the slots lie in the shard's arena
 
+#[cfg(test)]
+mod tests;
+
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
     __m128i, _mm_and_si128, _mm_castps_si128, _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_cmpgt_epi32,
@@ -421,54 +424,6 @@ impl Segment {
                     self.empty(bucket) == 0,
                     "a bucket on the way to {slot:?} has room"
                 );
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[repr(C, align(64))]
-    struct Memory([u8; SEGMENT_BYTES]);
-
-    proptest! {
-        #[test]
-        fn both_ways_of_looking_agree(
-            words in prop::collection::vec(
-                (0u64..3, 0u64..3, 0u64..3).prop_map(|(tag, displacement, address)| {
-                    tag << 50 | displacement << DISPLACEMENT_SHIFT | address << 31
-                }),
-                SLOTS_A_BUCKET,
-            ),
-            any_word: u64,
-            bucket in 0..BUCKETS,
-            tag in 0u16..3,
-            displacement in 0usize..3,
-        ) {
-            let mut memory = Box::new(Memory([0; SEGMENT_BYTES]));
-            // SAFETY: the memory is a segment's size and alignment, and outlives it.
-            let mut segment = unsafe { Segment::new(NonNull::from(&mut *memory).cast()) };
-            for (within, word) in words.into_iter().enumerate() {
-                segment.set(bucket * SLOTS_A_BUCKET + within, Slot(word));
-            }
-            segment.set(bucket * SLOTS_A_BUCKET + 3, Slot(any_word));
-            for pattern in [Slot::pattern(tag, displacement), any_word >> DISPLACEMENT_SHIFT] {
-                prop_assert_eq!(segment.having(bucket, pattern), segment.those(bucket, |slot| slot.has(pattern)));
-                prop_assert_eq!(segment.matching(bucket, pattern), segment.those(bucket, |slot| slot.matches(pattern)));
-                prop_assert_eq!(segment.empty(bucket), segment.those(bucket, Slot::is_empty));
-                for bits in [Slot::pattern(TAG_MARK_BITS, DISPLACEMENT_MAX), Slot::pattern(1, 2)] {
-                    let those = segment.those(bucket, |slot| slot.0 >> DISPLACEMENT_SHIFT & bits == pattern & bits);
-                    prop_assert_eq!(segment.alike(bucket, bits, pattern), those);
-                }
-                for least in [1, displacement.max(1), DISPLACEMENT_MAX] {
-                    let those = segment.those(bucket, |slot| slot.displacement() >= least);
-                    prop_assert_eq!(segment.displaced(bucket, least), those);
-                }
-                prop_assert_eq!(segment.has_marks(bucket), segment.those(bucket, Slot::is_marked) != 0);
             }
         }
     }
