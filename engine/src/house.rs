@@ -208,7 +208,7 @@ impl House {
             self.wake_for_client();
         }
         // What others ask is served before the own requests, for they wait for a trip across as well. The buckets that it needs come while
-        // answers are taken.
+        // answers are taken; a visitor that takes its time over those holds others up by it.
         self.glance();
         self.send();
         let alone = self.shards == 1;
