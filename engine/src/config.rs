@@ -70,8 +70,7 @@ pub struct Config {
     pub lane_bytes: usize,
     /// How long an idle core spins before it sleeps, in nanoseconds: at most 1 s. Default 50 us.
     pub spin_ns: u64,
-    /// Requests that are served together, so that their cache misses overlap, 1 to 64; twice as many are taken from a lane in
-    /// one visit. Default 32.
+    /// Requests that are taken from a lane and served together, so that their cache misses overlap, 1 to 128. Default 64.
     pub batch: usize,
     /// The most page frames that the read cache may take, in percent: 0 to 90, where 0 is no read cache. Within it
     /// the split between log and cache follows the hits. Default 75.
@@ -104,7 +103,7 @@ impl Default for Config {
             handles_max: 4,
             lane_bytes: 64 << 10,
             spin_ns: 50_000,
-            batch: 32,
+            batch: 64,
             cache_percent: 75,
             read_ahead_chunks: READ_AHEAD_CHUNKS_MAX,
             seed: None,
@@ -481,15 +480,15 @@ mod tests {
                     ..good.clone()
                 },
                 "batch",
-                "is 0: 1 to 64",
+                "is 0: 1 to 128",
             ),
             (
                 Config {
-                    batch: 65,
+                    batch: 129,
                     ..good.clone()
                 },
                 "batch",
-                "65",
+                "129",
             ),
             (
                 Config {

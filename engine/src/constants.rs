@@ -13,7 +13,7 @@ pub const PAGE_BYTES_MIN: usize = 64 << 10;
 /// Largest page, in bytes.
 pub const PAGE_BYTES_MAX: usize = 2 << 20;
 /// Most requests whose cache misses are overlapped.
-pub const BATCH_MAX: usize = 64;
+pub const BATCH_MAX: usize = 128;
 /// The largest share of the page frames that the read cache can be given, in percent.
 pub const CACHE_PERCENT_MAX: u8 = 90;
 /// Most chunks that are kept ahead of all walks of a shard together.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use farcore_rdma::{FabricEndpoint, prefetch};
+use farcore_rdma::{FabricEndpoint, prefetch_burst};
 use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler};
 
 use crate::exits::{Exits, LaneExit, OWN, OwnExit, Turn};
@@ -20,8 +20,6 @@ use crate::shard::{LaneId, Mark, Origin, Shard};
 
 /// Turns after which the clock is read, whether or not anything waits for the fabric, and orders are looked for.
 const TURNS_A_READING: u64 = 8;
-/// Batches that are gathered before they are served.
-const BATCHES_A_VISIT: usize = 2;
 /// Requests of lanes for which a turn asks before it serves the first. With two buckets and a key each they take 48 KiB, a core's first
 /// cache; more would push the first out again.
 const ASKED_A_TURN: usize = 256;
@@ -59,7 +57,7 @@ pub(crate) struct House {
     /// The other shards, by number.
     neighbours: Vec<Option<Neighbour>>,
     /// Requests that are taken from a lane, or from the core's own queue, in one visit, at most.
-    gathered: usize,
+    batch: usize,
     /// Words of marks that there are lanes for.
     words: usize,
     /// Lanes with requests that were not served yet, a bit each.
@@ -90,7 +88,7 @@ impl House {
         figures: Arc<CoreFigures>,
     ) -> Self {
         let words = servers.len().div_ceil(64);
-        let gathered = shard.batch() * BATCHES_A_VISIT;
+        let batch = shard.batch();
         let (own_outbox, own_requests) = own_queue();
         let mut own_outbox = Some(own_outbox);
         let (mut outboxes, mut neighbours) = (Vec::new(), Vec::new());
@@ -124,7 +122,7 @@ impl House {
             outboxes,
             own_requests,
             neighbours,
-            gathered,
+            batch,
             words,
             marked: [0; 4],
             compacting: 0,
@@ -376,7 +374,7 @@ impl House {
     /// Serves what clients on this core ask of its shard.
     fn serve_own(&mut self, polling: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         let mut exits = OwnExit(Turn::new(&mut self.exits, polling, visit));
-        let requests = self.own_requests.waiting(self.gathered);
+        let requests = self.own_requests.waiting(self.batch);
         let served = self.shard.serve(LaneId::new(OWN), requests, &mut exits);
         self.own_requests.release(served);
         self.outboxes[usize::from(self.own)].rewind(&mut self.own_requests);
@@ -391,10 +389,10 @@ impl House {
         let Some(Some(LaneServer { requests, .. })) = self.exits.servers.get_mut(lane) else {
             return 0;
         };
-        let ahead = requests.ahead(self.gathered);
+        let ahead = requests.ahead(self.batch);
         for request in ahead {
-            self.shard.prefetch(request.hash);
-            prefetch(request.key().as_ptr());
+            self.shard.prefetch_burst(request.hash);
+            prefetch_burst(request.key().as_ptr());
         }
         ahead.len()
     }
@@ -407,7 +405,7 @@ impl House {
         else {
             return false;
         };
-        let batch = requests.waiting(self.gathered);
+        let batch = requests.waiting(self.batch);
         let count = batch.len();
         if count == 0 {
             return false;

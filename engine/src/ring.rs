@@ -17,7 +17,7 @@
 
 use std::cell::{Cell, UnsafeCell};
 
-use farcore_rdma::{prefetch, prefetch_to_write};
+use farcore_rdma::{prefetch_burst, prefetch_to_write};
 
 use crate::constants::LINE_BYTES;
 use crate::sync::{Arc, AtomicUsize, Ordering};
@@ -341,7 +341,7 @@ impl Consumer {
             let end = self.tail.min(cursor + AHEAD);
             self.ahead = self.ahead.max(cursor & !(LINE_BYTES - 1));
             while self.ahead < end {
-                prefetch(self.span.pointer(self.ahead));
+                prefetch_burst(self.span.pointer(self.ahead));
                 self.ahead += LINE_BYTES;
             }
         }

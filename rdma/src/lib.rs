@@ -51,7 +51,7 @@ pub use pool::{
     ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, Piece, PoolNode, RegionDescriptor, Table,
     TableError,
 };
-pub use prefetch::{prefetch, prefetch_to_write};
+pub use prefetch::{prefetch, prefetch_burst, prefetch_to_write};
 pub use pulse::Pulse;
 pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
 pub use remote_allocator::{

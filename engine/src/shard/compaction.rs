@@ -378,7 +378,7 @@ impl<E: Endpoint> Shard<E> {
     /// Asks for the buckets of some of a victim's records before they are looked at.
     fn prefetch_entries(&self, victim: &Victim, entries: Range<u32>) {
         for entry in entries.start..entries.end.min(victim.records) {
-            self.prefetch(self.directory_entry(victim, entry).hash);
+            self.prefetch_burst(self.directory_entry(victim, entry).hash);
         }
     }
 

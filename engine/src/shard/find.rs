@@ -1,7 +1,7 @@
 //! Finding the record that a request means: among the slots of its hash, in frames, in what was read ahead, or with
 //! what an earlier READ has shown.
 
-use farcore_rdma::{Endpoint, prefetch};
+use farcore_rdma::{Endpoint, prefetch, prefetch_burst};
 
 use super::Shard;
 use super::pages::Framed;
@@ -188,9 +188,13 @@ impl<E: Endpoint> Shard<E> {
     /// Finds the first slot that may stand for a request's key, and asks for what the request needs of its record; adds the
     /// buckets it looked at.
     #[inline(always)]
-    pub(super) fn look_ahead(&self, request: &Request<'_>, probes: &mut u64) -> Hint {
+    pub(super) fn look_ahead<const BURST: bool>(
+        &self,
+        request: &Request<'_>,
+        probes: &mut u64,
+    ) -> Hint {
         match self.index.first(request.hash, probes) {
-            First::At(position, slot) => self.ask_for(request, position, slot),
+            First::At(position, slot) => self.ask_for::<BURST>(request, position, slot),
             First::Nowhere => Hint::Absent,
             First::Further => Hint::Further,
         }
@@ -206,15 +210,20 @@ impl<E: Endpoint> Shard<E> {
         let (first, buckets) = self.index.first_anywhere(request.hash);
         *probes += buckets;
         *hint = match first {
-            First::At(position, slot) => self.ask_for(request, position, slot),
+            First::At(position, slot) => self.ask_for::<false>(request, position, slot),
             First::Nowhere => Hint::Absent,
             First::Further => Hint::Further,
         };
     }
 
-    /// Asks for what a request needs of the record that a slot leads to.
+    /// Asks for what a request needs of the record that a slot leads to, in a burst with others or by itself.
     #[inline(always)]
-    fn ask_for(&self, request: &Request<'_>, position: Position, slot: Slot) -> Hint {
+    fn ask_for<const BURST: bool>(
+        &self,
+        request: &Request<'_>,
+        position: Position,
+        slot: Slot,
+    ) -> Hint {
         let framed = self.framed_of(slot.address());
         if !framed.is_far() {
             let pointer = framed.pointer();
@@ -223,7 +232,12 @@ impl<E: Endpoint> Shard<E> {
             let last = pointer.wrapping_add(usize::from(ahead[slot.class().place()]));
             // Without a branch on the length, which nothing can predict: a line asked for twice costs nothing.
             for line in 0..LINES_AHEAD {
-                prefetch(pointer.wrapping_add(line * LINE_BYTES).min(last));
+                let line = pointer.wrapping_add(line * LINE_BYTES).min(last);
+                if BURST {
+                    prefetch_burst(line);
+                } else {
+                    prefetch(line);
+                }
             }
         }
         Hint::Slot(position, slot, framed)

@@ -13,7 +13,6 @@ use super::room::NoRoom;
 use super::stream::ChunkId;
 use super::tail::TailKind;
 use super::wait::Source;
-use crate::constants::BATCH_MAX;
 use crate::error::Error;
 use crate::index::{Position, Slot};
 use crate::log::record;
@@ -24,6 +23,11 @@ use crate::routing::IndexHash;
 /// Requests that are looked ahead of the one that is served: as many cache misses as the processor overlaps, and no more, or
 /// it waits for room for the next while there is work to do.
 const LOOK_AHEAD: usize = 12;
+
+/// Places for what was found so, in turn.
+const HINTS: usize = 16;
+
+const _: () = assert!(LOOK_AHEAD < HINTS);
 
 /// As many are looked at once more whose first two buckets did not tell.
 const LOOK_FURTHER: usize = LOOK_AHEAD / 2;
@@ -62,7 +66,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl Answers,
     ) -> usize {
         let mut consumed = 0;
-        let mut hints = [const { MaybeUninit::uninit() }; BATCH_MAX];
+        let mut hints = [const { MaybeUninit::uninit() }; HINTS];
         for batch in requests.chunks(self.knobs.batch) {
             let mut probes = 0;
             self.seen = Seen {
@@ -70,7 +74,7 @@ impl<E: Endpoint> Shard<E> {
                 moves: self.pages.moves(),
             };
             for (request, hint) in batch.iter().zip(&mut hints).take(LOOK_AHEAD) {
-                hint.write(self.look_ahead(request, &mut probes));
+                hint.write(self.look_ahead::<true>(request, &mut probes));
             }
             for (request, hint) in batch.iter().zip(&mut hints).take(LOOK_FURTHER) {
                 // SAFETY: it was written just now.
@@ -79,16 +83,16 @@ impl<E: Endpoint> Shard<E> {
             let mut served = 0;
             for (place, request) in batch.iter().enumerate() {
                 if let Some(coming) = batch.get(place + LOOK_AHEAD) {
-                    hints[(place + LOOK_AHEAD) % BATCH_MAX]
-                        .write(self.look_ahead(coming, &mut probes));
+                    hints[(place + LOOK_AHEAD) % HINTS]
+                        .write(self.look_ahead::<false>(coming, &mut probes));
                 }
                 if let Some(coming) = batch.get(place + LOOK_FURTHER) {
-                    let hint = &mut hints[(place + LOOK_FURTHER) % BATCH_MAX];
+                    let hint = &mut hints[(place + LOOK_FURTHER) % HINTS];
                     // SAFETY: it was written `LOOK_AHEAD` requests ahead, which is before this.
                     self.look_further(coming, unsafe { hint.assume_init_mut() }, &mut probes);
                 }
                 // SAFETY: it was written above, now or `LOOK_AHEAD` requests ago.
-                let hint = unsafe { hints[place % BATCH_MAX].assume_init_ref() };
+                let hint = unsafe { hints[place % HINTS].assume_init_ref() };
                 if !self.serve_one(lane, request, hint, answers) {
                     self.figures.counters.back_pressure.add(1);
                     break;
@@ -130,6 +134,12 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     pub(crate) fn prefetch(&self, hash: IndexHash) {
         self.index.prefetch(hash);
+    }
+
+    /// The same for one of many requests at once.
+    #[inline]
+    pub(crate) fn prefetch_burst(&self, hash: IndexHash) {
+        self.index.prefetch_burst(hash);
     }
 
     /// The same if `own`, which is no branch.

@@ -176,7 +176,7 @@ mod tests {
             }
         }
         assert_eq!(Knob::Window.values(64, 1), [16, 32, 64, 128, 256, 512]);
-        assert_eq!(Knob::Batch.values(32, 1), [8, 16, 32, 64]);
+        assert_eq!(Knob::Batch.values(64, 1), [16, 32, 64, 128]);
         assert_eq!(Knob::LaneBytes.values(64 << 10, 1), [64 << 10]);
     }
 }

@@ -204,7 +204,7 @@ impl House {
             knobs: setting.knobs,
         })
         .unwrap();
-        let (outbox, intake) = queue(1 << 20);
+        let (outbox, intake) = queue(2 << 20);
         Self {
             shard,
             outbox,

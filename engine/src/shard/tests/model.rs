@@ -166,7 +166,7 @@ fn a_hint_does_not_outlive_its_page() {
         moves: shard.pages.moves(),
         ..Seen::default()
     };
-    let hint = shard.look_ahead(request, &mut 0);
+    let hint = shard.look_ahead::<false>(request, &mut 0);
     assert!(matches!(shard.hinted(request, &hint), Hinted::Local(_)));
     let Hint::Slot(_, slot, _) = hint else {
         panic!("{hint:?}");
