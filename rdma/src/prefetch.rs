@@ -47,11 +47,11 @@ pub fn prefetch_to_write(pointer: *const u8) {
     let _ = pointer;
 }
 
-/// Asks for all cache lines of a range.
+/// Asks for all cache lines of a range, in a burst.
 pub(crate) fn prefetch_range(start: *const u8, bytes: usize) {
     // From the line that it begins in to the one that it ends in.
     let before = start.addr() % LINE_BYTES;
     for offset in (0..before + bytes).step_by(LINE_BYTES) {
-        prefetch(start.wrapping_sub(before).wrapping_add(offset));
+        prefetch_burst(start.wrapping_sub(before).wrapping_add(offset));
     }
 }

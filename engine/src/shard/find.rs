@@ -314,25 +314,10 @@ impl<E: Endpoint> Shard<E> {
         matches!(self.find(hash, key, &Evidence::NONE), Found::Local(_))
     }
 
-    /// Where a far record is, if its address or a hint tells: without a look at other buckets. Slots there that stand for the same
+    /// The far record that a hint names, if it is to be read without a look at other buckets. Slots there that stand for the same
     /// hash are looked at only if this record turns out to be another's, or cannot be read.
     #[inline]
-    fn find_at_once<'a>(
-        &self,
-        request: &Request<'_>,
-        hint: &Hint,
-        evidence: &Evidence<'a>,
-    ) -> Option<Found<'a>> {
-        if let Some(far) = evidence.confirmed {
-            // All that changes this key's slot waits behind the request, or has moved the record.
-            let position = self.index.find_address(request.hash, far.address)?;
-            let slot = self.index.slot(position);
-            return Some(Found::Confirmed {
-                position,
-                slot,
-                far,
-            });
-        }
+    fn far_at_once(&self, request: &Request<'_>, hint: &Hint) -> Option<(Position, Slot)> {
         let Hint::Slot(position, slot, _) = *hint else {
             return None;
         };
@@ -342,7 +327,7 @@ impl<E: Endpoint> Shard<E> {
             && self.index.is_alone(request.hash, slot)
             && !self.namesakes.hold(request.hash)
             && !self.is_lost(address.page(self.shape));
-        unread.then_some(Found::Unknown { position, slot })
+        unread.then_some((position, slot))
     }
 
     /// Counts what a request needed of far memory.
@@ -365,11 +350,21 @@ impl<E: Endpoint> Shard<E> {
         hint: &Hint,
         evidence: &Evidence<'a>,
     ) -> Result<Found<'a>, Step> {
+        // Each way out writes its answer where it belongs: handed on from one to the next it would be copied out of parts just stored.
         let key = request.key();
-        let found = self
-            .find_at_once(request, hint, evidence)
-            .unwrap_or_else(|| self.find(request.hash, key, evidence));
-        match found {
+        if let Some(far) = evidence.confirmed {
+            // All that changes this key's slot waits behind the request, or has moved the record.
+            if let Some(position) = self.index.find_address(request.hash, far.address) {
+                return Ok(Found::Confirmed {
+                    position,
+                    slot: self.index.slot(position),
+                    far,
+                });
+            }
+        } else if let Some((position, slot)) = self.far_at_once(request, hint) {
+            return self.find_far(key, position, slot);
+        }
+        match self.find(request.hash, key, evidence) {
             Found::Unknown { position, slot } if !self.is_lost(slot.address().page(self.shape)) => {
                 self.find_far(key, position, slot)
             }
