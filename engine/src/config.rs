@@ -70,7 +70,8 @@ pub struct Config {
     pub lane_bytes: usize,
     /// How long an idle core spins before it sleeps, in nanoseconds: at most 1 s. Default 50 us.
     pub spin_ns: u64,
-    /// Requests that are taken from a lane and served together, so that their cache misses overlap, 1 to 128. Default 64.
+    /// Requests that are taken from a lane, or from the core's own queue, and served together, so that their cache misses overlap,
+    /// 1 to 128. Default 64.
     pub batch: usize,
     /// The most page frames that the read cache may take, in percent: 0 to 90, where 0 is no read cache. Within it
     /// the split between log and cache follows the hits. Default 75.

@@ -12,7 +12,7 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 pub const PAGE_BYTES_MIN: usize = 64 << 10;
 /// Largest page, in bytes.
 pub const PAGE_BYTES_MAX: usize = 2 << 20;
-/// Most requests whose cache misses are overlapped.
+/// Most requests that a core takes from a lane at once.
 pub const BATCH_MAX: usize = 128;
 /// The largest share of the page frames that the read cache can be given, in percent.
 pub const CACHE_PERCENT_MAX: u8 = 90;

@@ -16,7 +16,7 @@ use crate::routing::Hasher128;
 use crate::shard::{Answers, LaneId, Origin, Shard, ShardOptions};
 
 /// Requests that are offered at once.
-pub const BATCH: usize = 32;
+pub const BATCH: usize = 64;
 /// Time that passes between two rounds, in nanoseconds.
 const ROUND_NS: u64 = 1_000;
 

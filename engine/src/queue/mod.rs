@@ -70,7 +70,7 @@ impl Size {
     }
 }
 
-/// Of a core to its own shard: a turn empties it.
+/// Of a core to its own shard, which takes a batch from it each turn.
 const OWN: Size = Size {
     entries: 256,
     room: 128 << 10,

@@ -28,6 +28,7 @@ fn never_shares_a_byte(requests: &'static [(usize, usize)]) {
         let mut seen = 0;
         let mut take = |intake: &mut Intake| {
             intake.glance();
+            assert!(intake.ahead(1).len() <= 1);
             let waiting = intake.waiting(1);
             let count = waiting.len();
             for request in waiting {

@@ -101,7 +101,7 @@ pub(crate) struct ShardOptions<E> {
 /// Settings that change how a shard works and nothing that it answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Knobs {
-    /// Requests whose cache misses are overlapped, 1 to [`BATCH_MAX`].
+    /// Requests of one lane that are served together, 1 to [`BATCH_MAX`].
     pub(crate) batch: usize,
     /// The most page frames that the read cache may take, in percent; 0 is no read cache.
     pub(crate) cache_percent: u8,

@@ -20,8 +20,8 @@ use crate::log::{Address, SizeClass};
 use crate::operation::{Answer, Kind, Version};
 use crate::routing::IndexHash;
 
-/// Requests that are looked ahead of the one that is served: as many cache misses as the processor overlaps, and no more, or
-/// it waits for room for the next while there is work to do.
+/// Requests that are looked ahead of the one that is served: as many cache misses as the processor overlaps, and no more, or there is
+/// no room for the next.
 const LOOK_AHEAD: usize = 12;
 
 /// Places for what was found so, in turn.
@@ -56,9 +56,9 @@ impl Step {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Serves requests of one lane in order, for which [`Shard::prefetch`] was called; returns how many were consumed
-    /// (answered or parked). Fewer than given means back-pressure: the rest is to be offered again later. All answers
-    /// that come of it are this lane's.
+    /// Serves requests of one lane in order, whose buckets were asked for, in batches; a core offers one batch at a time. Returns how
+    /// many were consumed (answered or parked). Fewer than given means back-pressure: the rest is to be offered again later. All
+    /// answers that come of it are this lane's.
     pub(crate) fn serve(
         &mut self,
         lane: LaneId,

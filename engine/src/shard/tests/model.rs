@@ -23,17 +23,17 @@ fn model_at_zero_latency() {
 }
 
 #[test]
-fn model_with_every_knob_at_an_end() {
-    for (seed, batch) in seeds().into_iter().zip([1, 2, BATCH_MAX]) {
+fn model_with_cache_and_read_ahead_at_their_ends() {
+    for seed in seeds() {
         let low = Knobs {
-            batch,
             cache_percent: 0,
             read_ahead_chunks: 0,
+            ..Setting::default().knobs
         };
         let high = Knobs {
-            batch,
             cache_percent: CACHE_PERCENT_MAX,
             read_ahead_chunks: 1,
+            ..Setting::default().knobs
         };
         let with = |knobs| Setting {
             knobs,
@@ -83,8 +83,19 @@ fn sharing_a_bucket(house: &House) -> impl Iterator<Item = u64> {
 
 #[test]
 fn requests_of_one_batch_see_those_before_them() {
-    for seed in seeds() {
-        let mut house = House::new(&Setting::default());
+    // Of one, of fewer than are looked ahead, of one more than those, of the usual and of the most.
+    let batches = [1, 7, 13, 64, BATCH_MAX];
+    for (seed, batch) in seeds()
+        .into_iter()
+        .flat_map(|seed| batches.map(|batch| (seed, batch)))
+    {
+        let mut house = House::new(&Setting {
+            knobs: Knobs {
+                batch,
+                ..Setting::default().knobs
+            },
+            ..Setting::default()
+        });
         let mut random = Random(seed);
         let mut model: HashMap<u64, Vec<u8>> = HashMap::new();
         // Pages come and go within a batch where values are long.
@@ -141,7 +152,7 @@ fn requests_of_one_batch_see_those_before_them() {
                     (token, answer)
                 })
                 .collect::<Vec<_>>();
-            assert_eq!(answers, expected, "seed {seed}");
+            assert_eq!(answers, expected, "seed {seed}, batches of {batch}");
         }
     }
 }

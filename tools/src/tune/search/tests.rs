@@ -79,7 +79,7 @@ fn ranges() -> Vec<Range> {
     };
     vec![
         range(Knob::Window, 64, &[16, 32, 64, 128, 256]),
-        range(Knob::Batch, 32, &[8, 16, 32, 64]),
+        range(Knob::Batch, 64, &[16, 32, 64, 128]),
         range(Knob::CachePercent, 75, &[0, 25, 50, 75, 90]),
         range(Knob::SpinNs, 50_000, &[0, 10_000, 50_000]),
     ]
@@ -101,12 +101,12 @@ fn log2(value: Option<u32>, default: u32) -> f64 {
     f64::from(value.unwrap_or(default).max(1)).log2()
 }
 
-/// Best at a window of 128 and a batch of 8; the others are at their best by default.
+/// Best at a window of 128 and a batch of 16; the others are at their best by default.
 fn hill(profile: &Profile) -> f64 {
     let off = |distance: f64| 0.05 * distance * distance;
     let cache = f64::from(profile.cache_percent.unwrap_or(75)) - 75.0;
     1.0 - off(log2(profile.window, 64) - 7.0)
-        - off(log2(profile.batch, 32) - 3.0) / 2.0
+        - off(log2(profile.batch, 64) - 4.0) / 2.0
         - off(cache / 50.0)
 }
 
@@ -136,7 +136,7 @@ fn the_optimum_is_found_through_noise_and_drift() {
         let findings = found(&mut Fake::new(hill, 0.02, seed), seed);
         let expected = Profile {
             window: Some(128),
-            batch: Some(8),
+            batch: Some(16),
             ..Profile::default()
         };
         assert_eq!(findings.profile, expected, "seed {seed}: {findings:#?}");
@@ -272,7 +272,7 @@ fn what_the_engine_does_not_take_is_not_tried() {
     assert!(fake.runs.iter().all(fake.allowed));
     assert_eq!(
         (findings.profile.window, findings.profile.batch),
-        (None, Some(8))
+        (None, Some(16))
     );
     fake.allowed = Profile::is_empty;
     assert!(found(&mut fake, 1).sweeps.is_empty());
