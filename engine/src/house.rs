@@ -21,7 +21,8 @@ use crate::shard::{LaneId, Mark, Origin, Shard};
 /// Turns after which the clock is read, whether or not anything waits for the fabric, and orders are looked for.
 const TURNS_A_READING: u64 = 8;
 /// Requests of lanes after which a turn asks for no other lane's before it serves the first: with two buckets and a key each they take
-/// 192 KiB of a core's second-level cache, and many more would push the first out of it again. The rest are asked for as their lanes come.
+/// 192 KiB, a fifth of a second-level cache of 1 MiB; the rest of it is left to records and answers. Others are asked for as their
+/// lanes come.
 const ASKED_A_TURN: usize = 1024;
 
 /// Takes the first of some lanes, of which there is a bit each.

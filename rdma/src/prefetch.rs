@@ -4,7 +4,7 @@
 
 const LINE_BYTES: usize = 64;
 
-/// Asks for the cache line at an address, any address, before it is read; for a few at a time, see [`prefetch_burst`]. Cost: an
+/// Asks for the cache line at an address, any address, before it is read; for many at once see [`prefetch_burst`]. Cost: an
 /// instruction.
 #[inline]
 pub fn prefetch(pointer: *const u8) {

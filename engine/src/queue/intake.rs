@@ -99,8 +99,8 @@ impl Intake {
         self.between(self.head, self.tail.min(self.head + most))
     }
 
-    /// Of the first so many that wait, those that were not shown here before, also if they were not taken since: a look at what will be
-    /// served soon. Fewer where the circle ends.
+    /// Of the first so many that wait, those that were not shown here before: a look at what will be served soon. Each is shown once,
+    /// even if it is not taken afterwards. Fewer where the circle ends.
     #[inline]
     pub(crate) fn ahead(&mut self, most: usize) -> &[Request<'_>] {
         let from = self.ahead.max(self.head);

@@ -350,7 +350,7 @@ impl<E: Endpoint> Shard<E> {
         hint: &Hint,
         evidence: &Evidence<'a>,
     ) -> Result<Found<'a>, Step> {
-        // Each way out writes its answer where it belongs: handed on from one to the next it would be copied out of parts just stored.
+        // What is far is returned directly: handed on through an option it would be copied out of parts just stored.
         let key = request.key();
         if let Some(far) = evidence.confirmed {
             // All that changes this key's slot waits behind the request, or has moved the record.

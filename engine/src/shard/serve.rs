@@ -20,8 +20,7 @@ use crate::log::{Address, SizeClass};
 use crate::operation::{Answer, Kind, Version};
 use crate::routing::IndexHash;
 
-/// Requests that are looked ahead of the one that is served: as many cache misses as the processor overlaps, and no more, or there is
-/// no room for the next.
+/// Requests that are looked ahead of the one that is served. Source: measured; with 8 deletes are slower, and 16 are no better.
 const LOOK_AHEAD: usize = 12;
 
 /// Places for what was found so, in turn.
@@ -56,9 +55,9 @@ impl Step {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Serves requests of one lane in order, whose buckets were asked for, in batches; a core offers one batch at a time. Returns how
-    /// many were consumed (answered or parked). Fewer than given means back-pressure: the rest is to be offered again later. All
-    /// answers that come of it are this lane's.
+    /// Serves requests of one lane in order; their buckets were asked for. A core offers one batch at a time; more are served as
+    /// several. Returns how many were consumed (answered or parked). Fewer than given means back-pressure: the rest is to be offered
+    /// again later. All answers that come of it are this lane's.
     pub(crate) fn serve(
         &mut self,
         lane: LaneId,
