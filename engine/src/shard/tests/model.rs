@@ -105,7 +105,7 @@ fn requests_of_one_batch_see_those_before_them() {
         } else {
             sharing_a_bucket(&house).take(12).collect()
         };
-        for _ in 0..2_000 {
+        for _ in 0..500 {
             let count = 1 + random.below(BATCH_MAX as u64);
             // Few keys, so that one is put, found, removed and put again within a batch.
             let asked: Vec<_> = (0..count)
