@@ -145,12 +145,7 @@ impl Shared {
     fn watch(&self, at: usize, bytes: usize, write: bool) {
         let start = at & self.mask;
         for place in (start..start + bytes).step_by(GRAIN) {
-            let cell = &self.watched[place / GRAIN];
-            if write {
-                cell.with_mut(|_| ());
-            } else {
-                cell.with(|_| ());
-            }
+            crate::sync::touch(&self.watched[place / GRAIN], write);
         }
     }
 

@@ -4,18 +4,28 @@
 
 const LINE_BYTES: usize = 64;
 
+/// Asks for a line, into the first-level cache or the second.
+#[inline(always)]
+fn ask<const SECOND_LEVEL: bool>(pointer: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        if SECOND_LEVEL {
+            _mm_prefetch::<_MM_HINT_T1>(pointer.cast());
+        } else {
+            _mm_prefetch::<_MM_HINT_T0>(pointer.cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = pointer;
+}
+
 /// Asks for the cache line at an address, any address, before it is read; for many at once see [`prefetch_burst`]. Cost: an
 /// instruction.
 #[inline]
 pub fn prefetch(pointer: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(pointer.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = pointer;
+    ask::<false>(pointer);
 }
 
 /// As [`prefetch`], for one of many lines that are asked for at once: into the second-level cache. Cost: an instruction, and that
@@ -26,21 +36,14 @@ pub fn prefetch(pointer: *const u8) {
 /// level seems to drop what it has no room to wait for. Other processors were not measured.
 #[inline]
 pub fn prefetch_burst(pointer: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: as in `prefetch`.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T1>(pointer.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = pointer;
+    ask::<true>(pointer);
 }
 
 /// As [`prefetch`], for a line that is about to be written. Cost: an instruction.
 #[inline]
 pub fn prefetch_to_write(pointer: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as in `prefetch`; a processor that does not know the instruction ignores it.
+    // SAFETY: as in `ask`; a processor that does not know the instruction ignores it.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) pointer, options(nostack, preserves_flags));
     }

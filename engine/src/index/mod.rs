@@ -234,12 +234,18 @@ impl Index {
         home
     }
 
+    /// Where the home bucket of a hash lies.
+    #[inline]
+    fn bucket_of(&self, hash: IndexHash) -> *const u8 {
+        self.segment_of(hash).bucket_pointer(Self::home_of(hash))
+    }
+
     /// Asks for the home bucket of a hash and the next before they are needed: where a slot past its home lies most often, a
     /// removal finds whom to pull back, and an insertion room. Cost: two instructions after the address; whether the next is
     /// needed at all costs more to say.
     #[inline]
     pub(crate) fn prefetch(&self, hash: IndexHash) {
-        let bucket = self.segment_of(hash).bucket_pointer(Self::home_of(hash));
+        let bucket = self.bucket_of(hash);
         farcore_rdma::prefetch(bucket);
         farcore_rdma::prefetch(bucket.wrapping_add(LINE_BYTES));
     }
@@ -247,7 +253,7 @@ impl Index {
     /// The same for one of many hashes at once.
     #[inline]
     pub(crate) fn prefetch_burst(&self, hash: IndexHash) {
-        let bucket = self.segment_of(hash).bucket_pointer(Self::home_of(hash));
+        let bucket = self.bucket_of(hash);
         farcore_rdma::prefetch_burst(bucket);
         farcore_rdma::prefetch_burst(bucket.wrapping_add(LINE_BYTES));
     }
@@ -255,7 +261,7 @@ impl Index {
     /// The same if `wanted`, which nothing predicts: else for lines that are at hand.
     #[inline]
     pub(crate) fn prefetch_if(&self, wanted: bool, hash: IndexHash) {
-        let bucket = self.segment_of(hash).bucket_pointer(Self::home_of(hash));
+        let bucket = self.bucket_of(hash);
         let at_hand = std::ptr::from_ref(self).cast();
         let bucket = select_unpredictable(wanted, bucket, at_hand);
         farcore_rdma::prefetch(bucket);

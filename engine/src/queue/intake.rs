@@ -96,7 +96,7 @@ impl Intake {
     /// cost a trip to the outbox's cache, for whatever came meanwhile.
     #[inline]
     pub(crate) fn waiting(&self, most: usize) -> &[Request<'_>] {
-        self.between(self.head, self.tail.min(self.head + most))
+        self.between(self.head, self.end_of(most))
     }
 
     /// Of the first so many that wait, those that were not shown here before: a look at what will be served soon. Each is shown once,
@@ -104,20 +104,25 @@ impl Intake {
     #[inline]
     pub(crate) fn ahead(&mut self, most: usize) -> &[Request<'_>] {
         let from = self.ahead.max(self.head);
-        let end = self.tail.min(self.head + most).max(from);
-        let count = (end - from).min(self.mask + 1 - (from & self.mask));
-        self.ahead = from + count;
-        self.between(from, from + count)
+        self.ahead = self.end_of(most).max(from);
+        self.between(from, self.ahead)
     }
 
-    /// Requests that wait; fewer where the circle ends.
+    /// Where the first so many that wait end, or the circle does behind the first of them.
+    #[inline]
+    fn end_of(&self, most: usize) -> usize {
+        let circle_end = (self.head | self.mask) + 1;
+        (self.head + self.count().min(most)).min(circle_end)
+    }
+
+    /// Requests that wait, all in one piece.
     #[inline]
     fn between(&self, from: usize, end: usize) -> &[Request<'_>] {
         debug_assert!(self.head <= from && from <= end && end <= self.tail);
         let place = from & self.mask;
-        let count = (end - from).min(self.mask + 1 - place);
+        debug_assert!(place + (end - from) <= self.mask + 1);
         // SAFETY: by I2 everything before `tail` is written and the intake's, and only `release` gives it back.
-        let waiting = unsafe { slice::from_raw_parts(self.entries.add(place), count) };
+        let waiting = unsafe { slice::from_raw_parts(self.entries.add(place), end - from) };
         if cfg!(farcore_loom) {
             for (at, request) in (place..).zip(waiting) {
                 let parts = request.parts();

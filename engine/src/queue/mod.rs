@@ -131,11 +131,7 @@ impl Shared {
         };
         let entry = entries.iter().skip(entry).take(1);
         for cell in entry.chain(room.iter().skip(from).take(bytes)) {
-            if write {
-                cell.with_mut(|_| ());
-            } else {
-                cell.with(|_| ());
-            }
+            crate::sync::touch(cell, write);
         }
     }
 

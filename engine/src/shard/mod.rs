@@ -18,6 +18,7 @@
 
 mod arena;
 mod cache;
+mod change;
 mod compaction;
 mod extents;
 mod far;
