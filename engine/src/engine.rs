@@ -457,7 +457,7 @@ fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Neighbours>,
     let mut neighbours: Vec<Neighbours> = (0..cores).map(|_| nobody(cores)).collect();
     for second in 0..cores {
         for first in 0..second {
-            let [there, back] = lanes(config.lane_bytes);
+            let [there, back] = lanes(config.lane_bytes_used());
             for (from, to, (client, server)) in [(first, second, there), (second, first, back)] {
                 servers[to][from] = Some(server);
                 let door = Arc::clone(&posts[to].door);
@@ -471,7 +471,7 @@ fn wire(config: &Config, posts: &[Arc<Post>]) -> (Vec<Servers>, Vec<Neighbours>,
         let number = u8::try_from(cores + handle).unwrap_or(u8::MAX);
         let mut lanes = Vec::new();
         for row in &mut servers {
-            let (client, server) = lane(config.lane_bytes, Some(Arc::clone(&mailbox)));
+            let (client, server) = lane(config.handle_lane_bytes(), Some(Arc::clone(&mailbox)));
             lanes.push(client);
             row.push(Some(server));
         }

@@ -58,7 +58,7 @@ struct Shared {
 }
 
 /// The longest value that travels in a ring.
-fn inline_max(ring_bytes: usize) -> usize {
+pub(crate) fn inline_max(ring_bytes: usize) -> usize {
     ring_bytes / 8
 }
 

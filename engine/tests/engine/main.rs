@@ -298,7 +298,7 @@ fn what_cannot_be_opened_says_why() {
 fn who_does_not_look_does_not_hold_up_others() {
     let engine = Engine::open(Config {
         cores: cores(1),
-        lane_bytes: 64 << 10,
+        lane_bytes: Some(64 << 10),
         ..tiny()
     })
     .unwrap();

@@ -93,7 +93,7 @@ impl Knob {
             Self::CachePercent => config.cache_percent.into(),
             Self::PageBytes => config.page_bytes_used().into(),
             Self::ReadAheadChunks => config.read_ahead_chunks.into(),
-            Self::LaneBytes => config.lane_bytes as u64,
+            Self::LaneBytes => config.lane_bytes_used() as u64,
             Self::SpinNs => config.spin_ns,
         };
         u32::try_from(value).unwrap_or(u32::MAX)
@@ -159,6 +159,7 @@ mod tests {
             let default = match knob {
                 Knob::Window => 64,
                 Knob::PageBytes => config.page_bytes_used(),
+                Knob::LaneBytes => u32::try_from(config.lane_bytes_used()).unwrap(),
                 _ => {
                     let text = format!("{config:?}");
                     let (_, rest) = text.split_once(&format!("{}: ", knob.name())).unwrap();
