@@ -27,7 +27,7 @@ const HEADER: usize = 8;
 /// Bytes that a consumer asks for ahead of where it reads.
 const AHEAD: usize = 1024;
 /// Bytes that a producer takes ahead of where it writes.
-const OWNED_AHEAD: usize = 2048;
+const OWNED_AHEAD: usize = 4096;
 
 /// A counter on cache lines of its own (two, because lines are fetched in pairs).
 #[derive(Debug, Default)]

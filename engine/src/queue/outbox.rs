@@ -15,7 +15,7 @@ use crate::sync::{Arc, Ordering};
 /// Entries that are taken at once ahead of where they are written.
 const OWNED_AHEAD: usize = 48;
 /// Bytes of the room that are taken so.
-const ROOM_OWNED_AHEAD: usize = 1024;
+const ROOM_OWNED_AHEAD: usize = 2048;
 
 /// The half that puts requests in.
 #[derive(Debug)]
