@@ -47,7 +47,8 @@ pub struct Config {
     pub far_bytes: u64,
     /// A page of the log in bytes, a power of two from 64 KiB to 2 MiB. Default: a 64th of a shard's local memory.
     pub page_bytes: Option<u32>,
-    /// Keys that the index is sized for at the start; it grows beyond. Default 1 million.
+    /// Keys that the index is sized for at the start, at 10 bytes each, or up to 20 where that is no more than a 32nd of the local
+    /// memory; it grows beyond. Default 1 million.
     pub keys_expected: u64,
     /// The memory nodes that far memory lies on, as `tcp://host:port`. Default: none; far memory is in this process.
     pub nodes: Vec<FabricAddress>,

@@ -45,6 +45,8 @@ const KEYS_A_SEGMENT: u64 = SLOTS as u64 * 82 / 100;
 /// Keys in a segment, on average, at which a group grows.
 #[expect(clippy::cast_possible_truncation, reason = "a segment has 2048 slots")]
 const GROWS_AT: u16 = (SLOTS * 90 / 100) as u16;
+/// Keys for each segment from which on the bucket behind a home is asked for with it: one home in ten is full then.
+const CLOSE_AT: usize = SLOTS * 60 / 100;
 /// Directory cells of a root while every group has its first two segments.
 const CELLS_AT_FIRST: usize = 2;
 /// Directory cells of a group with a whole root to itself, from the first growth on.
@@ -110,10 +112,17 @@ pub(crate) struct Index {
     /// Cells a root: [`CELLS_AT_FIRST`], or [`CELLS`] `<< depth` of the deepest group.
     cells: usize,
     keys: usize,
+    /// Keys from which on the index is so full that the bucket behind a home is often needed.
+    close_at: usize,
     growth_steps: u64,
 }
 
 impl Index {
+    /// Keys that an index of so many bytes is sized for.
+    pub(crate) fn keys_within(bytes: u64) -> u64 {
+        bytes / SEGMENT_BYTES as u64 * KEYS_A_SEGMENT
+    }
+
     /// Segments of an index that is sized for this many keys.
     pub(crate) fn segments_for(keys: u64) -> u64 {
         2 * Self::roots_for(keys)
@@ -150,6 +159,7 @@ impl Index {
             roots,
             cells: CELLS_AT_FIRST,
             keys: 0,
+            close_at: 0,
             growth_steps: 0,
         };
         for root in 0..roots {
@@ -187,6 +197,7 @@ impl Index {
         self.segments.push(unsafe { Segment::new(memory) });
         self.keys_in.push(0);
         self.group_of.push(group);
+        self.close_at += CLOSE_AT;
         Ok(number)
     }
 
@@ -240,14 +251,22 @@ impl Index {
         self.segment_of(hash).bucket_pointer(Self::home_of(hash))
     }
 
-    /// Asks for the home bucket of a hash and the next before they are needed: where a slot past its home lies most often, a
-    /// removal finds whom to pull back, and an insertion room. Cost: two instructions after the address; whether the next is
-    /// needed at all costs more to say.
+    /// True if the bucket behind a home is needed so often that it is asked for with it: where a slot past its home lies most
+    /// often, a removal finds whom to pull back, and an insertion room. Which hash needs it costs more to say.
+    #[inline]
+    fn is_close(&self) -> bool {
+        self.keys > self.close_at
+    }
+
+    /// Asks for the home bucket of a hash before it is needed, and for the next in an index that is full enough. Cost: two
+    /// instructions after the address, or four.
     #[inline]
     pub(crate) fn prefetch(&self, hash: IndexHash) {
         let bucket = self.bucket_of(hash);
         farcore_rdma::prefetch(bucket);
-        farcore_rdma::prefetch(bucket.wrapping_add(LINE_BYTES));
+        if self.is_close() {
+            farcore_rdma::prefetch(bucket.wrapping_add(LINE_BYTES));
+        }
     }
 
     /// The same for one of many hashes at once.
@@ -255,7 +274,9 @@ impl Index {
     pub(crate) fn prefetch_burst(&self, hash: IndexHash) {
         let bucket = self.bucket_of(hash);
         farcore_rdma::prefetch_burst(bucket);
-        farcore_rdma::prefetch_burst(bucket.wrapping_add(LINE_BYTES));
+        if self.is_close() {
+            farcore_rdma::prefetch_burst(bucket.wrapping_add(LINE_BYTES));
+        }
     }
 
     /// The same if `wanted`, which nothing predicts: else for lines that are at hand.
@@ -265,7 +286,9 @@ impl Index {
         let at_hand = std::ptr::from_ref(self).cast();
         let bucket = select_unpredictable(wanted, bucket, at_hand);
         farcore_rdma::prefetch(bucket);
-        farcore_rdma::prefetch(bucket.wrapping_add(LINE_BYTES));
+        if self.is_close() {
+            farcore_rdma::prefetch(bucket.wrapping_add(LINE_BYTES));
+        }
     }
 
     /// The slots that may stand for a hash, in probing order. Cost: usually one cache line.

@@ -81,6 +81,8 @@ const PARKED: u32 = 1024;
 pub(crate) const FRAMES_MIN: usize = 16;
 /// Frames that only compaction may take.
 const FRAMES_RESERVED: usize = 2;
+/// The share of local memory that the index may take beyond what its keys need.
+const INDEX_SPARE_SHARE: u64 = 32;
 
 /// What a shard is made of.
 #[derive(Debug)]
@@ -232,6 +234,16 @@ impl<E: Endpoint> Shard<E> {
             + page * (FRAMES_MIN + FRAMES_RESERVED) as u64
     }
 
+    /// Keys that the index of a shard is sized for: those that are expected, and up to twice as many where that takes no more than
+    /// a 32nd of its local memory. In an index that is half as full, nearly every key lies in its home bucket.
+    fn keys_sized_for(local_bytes: u64, page_bytes: u32, keys: u64) -> u64 {
+        if local_bytes / 2 < Self::local_bytes_min(page_bytes, keys) {
+            return keys;
+        }
+        let spare = Index::keys_within(local_bytes / INDEX_SPARE_SHARE);
+        keys.max(spare.min(2 * keys))
+    }
+
     /// Bytes of the tables that a shard keeps beside its arena.
     pub(crate) fn table_bytes(local_bytes: u64, page_bytes: u32, extents: u64) -> u64 {
         let frames = local_bytes / u64::from(page_bytes);
@@ -279,7 +291,12 @@ impl<E: Endpoint> Shard<E> {
                 options.keys_expected
             ),
         };
-        let index = Index::new(options.keys_expected, &mut arena).map_err(|_| too_small(0))?;
+        let keys = Self::keys_sized_for(
+            options.local_bytes,
+            options.page_bytes,
+            options.keys_expected,
+        );
+        let index = Index::new(keys, &mut arena).map_err(|_| too_small(0))?;
         if arena.page_frames() < FRAMES_MIN + FRAMES_RESERVED {
             return Err(too_small(arena.page_frames()));
         }

@@ -1,7 +1,9 @@
 //! What a shard promises about bytes: exact accounts, what it reads and what it gives back, and that none lie far in the clear.
 
+use super::wire::Wire;
 use super::{House, Owned, Random, Setting};
 use crate::operation::Operation;
+use crate::shard::Shard;
 
 #[test]
 fn accounts_are_exact() {
@@ -208,4 +210,26 @@ fn deleting_gives_far_memory_back(kept_of_ten: u64) {
         });
         assert!(matches!(answer, Owned::Value(..)), "{key}: {answer:?}");
     }
+}
+
+#[test]
+fn the_index_takes_spare_memory_and_no_other() {
+    /// Index bytes for each expected key of a new shard.
+    fn bytes_a_key(local_bytes: usize, keys: u64) -> f64 {
+        let house = House::new(&Setting {
+            local_bytes,
+            keys_expected: keys,
+            ..Setting::default()
+        });
+        house.shard.index.bytes() as f64 / keys as f64
+    }
+    let keys = 200_000;
+    let [none, some, all] = [300, 480, 700].map(|each| bytes_a_key(keys as usize * each, keys));
+    assert!(none <= 10.0, "{none}: a 32nd is less than what they need");
+    assert!((12.0..=16.0).contains(&some), "{some}: a 32nd is 15 bytes");
+    assert!((19.0..=20.0).contains(&all), "{all}: twice what they need");
+    // The least shard has none to spare, and works.
+    let least = Shard::<Wire>::local_bytes_min(64 << 10, 1_000);
+    assert_eq!(Shard::<Wire>::keys_sized_for(least, 64 << 10, 1_000), 1_000);
+    assert!(bytes_a_key(usize::try_from(least).unwrap(), 1_000) > 0.0);
 }
