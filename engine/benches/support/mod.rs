@@ -64,19 +64,19 @@ fn filled(keys: u64, local_bytes: u64, asked: Vec<Key>) -> Asked {
     ready
 }
 
-/// Gets of keys that lie in frames.
+/// Gets of keys that lie in frames, in an index that memory is plentiful for.
 pub(crate) fn local() -> Asked {
     filled(KEYS_LOCAL, 64 << 20, some_keys(KEYS_LOCAL))
 }
 
-/// Gets of keys that there are not.
+/// Gets of keys that there are not, in an index as full as may be.
 pub(crate) fn absent() -> Asked {
     let keys = some_keys(KEYS_LOCAL);
     let other = keys.into_iter().map(|mut key| {
         key[KEY_BYTES - 1] = 1;
         key
     });
-    filled(KEYS_LOCAL, 64 << 20, other.collect())
+    filled(KEYS_LOCAL, 28 << 20, other.collect())
 }
 
 /// Gets of keys most of which lie in far memory.
