@@ -18,7 +18,7 @@ pub(super) struct Facts {
     pub(super) versions: Vec<(String, String)>,
     /// The command that builds the benchmark.
     pub(super) build: String,
-    /// Runs of each engine.
+    /// Runs of each command.
     pub(super) runs: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What `farcore-bench --json` writes, as figures: medians already where there were several runs.
+//! What `farcore-bench --json` writes, as figures, and the medians of several runs.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -69,21 +69,34 @@ impl Report {
     /// Reads the form that the benchmark writes.
     ///
     /// # Errors
-    /// A figure is not there, or an engine is there twice: then no entry is the median.
+    /// A figure is not there, or an engine is there twice.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let value: Value = serde_json::from_str(text)?;
         let runs: Result<Vec<Run>> = list(&value, "runs")?.iter().map(run).collect();
         let runs = runs?;
         for (place, run) in runs.iter().enumerate() {
             if runs[..place].iter().any(|other| other.engine == run.engine) {
-                bail!(
-                    "{} is there twice, but one entry holds the medians",
-                    run.engine
-                );
+                bail!("{} is there twice", run.engine);
             }
         }
         let machine = machine(&value["machine"])?;
         Ok(Self { machine, runs })
+    }
+
+    /// The medians of several runs of one command: each figure by itself, and the wrong values of all together.
+    ///
+    /// # Errors
+    /// There is none, or they are not of the same engines and phases.
+    pub(super) fn medians(reports: &[Self]) -> Result<Self> {
+        let first = reports.first().context("nothing was measured")?;
+        let runs = (0..first.runs.len()).map(|place| {
+            let runs: Option<Vec<&Run>> = reports.iter().map(|one| one.runs.get(place)).collect();
+            Run::medians(&runs.context("an engine did not run each time")?)
+        });
+        Ok(Self {
+            machine: first.machine.clone(),
+            runs: runs.collect::<Result<_>>()?,
+        })
     }
 
     /// The figures of an engine.
@@ -92,10 +105,59 @@ impl Report {
     }
 }
 
+/// The middle of some figures, at least one, or the mean of the two that are.
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_unstable_by(f64::total_cmp);
+    let (low, high) = ((figures.len() - 1) / 2, figures.len() / 2);
+    f64::midpoint(figures[low], figures[high])
+}
+
 impl Run {
+    fn medians(runs: &[&Self]) -> Result<Self> {
+        let first = runs[0];
+        if runs.iter().any(|run| run.engine != first.engine) {
+            bail!("{} did not run each time", first.engine);
+        }
+        let of = |figure: fn(&Self) -> f64| median(runs.iter().map(|run| figure(run)));
+        let trips: Vec<f64> = runs.iter().filter_map(|run| run.line_trip_ns).collect();
+        let phases = (0..first.phases.len()).map(|place| {
+            let phases: Option<Vec<&Phase>> =
+                runs.iter().map(|run| run.phases.get(place)).collect();
+            Phase::medians(&phases.context("a phase did not run each time")?)
+        });
+        Ok(Self {
+            engine: first.engine.clone(),
+            phases: phases.collect::<Result<_>>()?,
+            total_seconds: of(|run| run.total_seconds),
+            line_trip_ns: (!trips.is_empty()).then(|| median(trips.into_iter())),
+            startup_seconds: of(|run| run.startup_seconds),
+            index_bytes_per_key: of(|run| run.index_bytes_per_key),
+            wrong_values: runs.iter().map(|run| run.wrong_values).sum(),
+        })
+    }
+
     /// The figures of a phase.
     pub(super) fn phase(&self, name: &str) -> Option<&Phase> {
         self.phases.iter().find(|phase| phase.name == name)
+    }
+}
+
+impl Phase {
+    fn medians(phases: &[&Self]) -> Result<Self> {
+        let first = phases[0];
+        if phases.iter().any(|phase| phase.name != first.name) {
+            bail!("{} did not run each time", first.name);
+        }
+        let of = |figure: fn(&Self) -> f64| median(phases.iter().map(|phase| figure(phase)));
+        Ok(Self {
+            name: first.name.clone(),
+            mops: of(|phase| phase.mops),
+            p50_ns: of(|phase| phase.p50_ns),
+            p99_ns: of(|phase| phase.p99_ns),
+            p999_ns: of(|phase| phase.p999_ns),
+            far_reads_per_op: of(|phase| phase.far_reads_per_op),
+        })
     }
 }
 
@@ -199,7 +261,37 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_is_there_twice_is_no_median() {
+    fn medians_are_of_each_figure_by_itself() {
+        let round = |mops: f64, p50: f64, trip: Option<u64>, wrong: u64| {
+            let mut value = report(&["farcore", "scc"]);
+            let run = &mut value["runs"][1];
+            run["phases"][0]["mops"] = json!(mops);
+            run["phases"][0]["p50_ns"] = json!(p50);
+            run["line_trip_ns"] = json!(trip);
+            run["wrong_values"] = json!(wrong);
+            Report::parse(&value.to_string()).unwrap()
+        };
+        let rounds = [
+            round(3.0, 7.0, Some(90), 0),
+            round(1.0, 9.0, None, 2),
+            round(2.0, 5.0, Some(110), 1),
+        ];
+        let of = |rounds: &[Report]| Report::medians(rounds).unwrap().runs[1].clone();
+        let scc = of(&rounds);
+        assert_eq!((scc.phases[0].mops, scc.phases[0].p50_ns), (2.0, 7.0));
+        assert_eq!((scc.line_trip_ns, scc.wrong_values), (Some(100.0), 3));
+        assert_eq!(of(&rounds[..2]).phases[0].mops, 2.0);
+        assert_eq!(of(&rounds[1..2]).line_trip_ns, None);
+        let other = Report::parse(&report(&["farcore", "moka"]).to_string()).unwrap();
+        for (lacks, other) in [("scc", other), ("engine", Report::default())] {
+            let error = Report::medians(&[rounds[0].clone(), other]).unwrap_err();
+            assert!(error.to_string().contains(lacks), "{error}");
+        }
+        assert!(Report::medians(&[]).is_err());
+    }
+
+    #[test]
+    fn an_engine_that_is_there_twice_is_refused() {
         let error = Report::parse(&report(&["scc", "scc"]).to_string()).unwrap_err();
         assert!(error.to_string().contains("scc is there twice"), "{error}");
     }

@@ -39,7 +39,7 @@ const ENGINES: &str = "farcore,dashmap,sharded,locked-lru,scc,papaya,quick-cache
 
 #[derive(Debug, Args)]
 pub(crate) struct Results {
-    /// Runs of each engine in each configuration; medians are published.
+    /// Runs of each configuration, in turn with all the others; medians are published.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// Keys of each core; local and far memory grow with them.
@@ -102,15 +102,26 @@ fn measure(arguments: &[String], json: &Path) -> Result<Report> {
     Report::parse(&text).with_context(|| format!("{} is not understood", json.display()))
 }
 
+/// Runs everything once, and again, so that each measurement has its share of the machine's better and worse minutes.
 fn measure_all(plan: &Plan) -> Result<BTreeMap<&'static str, Report>> {
-    let count = plan.measurements.len();
-    let mut reports = BTreeMap::new();
-    for (place, measurement) in plan.measurements.iter().enumerate() {
-        println!("\n== {} of {count}: {}", place + 1, measurement.command());
-        let report = measure(&measurement.arguments, &measurement.json)?;
-        reports.insert(measurement.name, report);
+    let all = &plan.measurements;
+    let rounds = all.iter().map(|one| one.rounds).max().unwrap_or(0);
+    let count: u32 = all.iter().map(|one| one.rounds).sum();
+    let mut seen = 0;
+    let mut reports = BTreeMap::<_, Vec<Report>>::new();
+    for round in 0..rounds {
+        for measurement in all.iter().filter(|one| round < one.rounds) {
+            seen += 1;
+            println!("\n== {seen} of {count}: {}", measurement.command());
+            let report = measure(&measurement.arguments, &measurement.json)?;
+            reports.entry(measurement.name).or_default().push(report);
+        }
     }
-    Ok(reports)
+    let medians = |(name, rounds): (&'static str, Vec<Report>)| {
+        let median = Report::medians(&rounds).with_context(|| format!("the rounds of {name}"))?;
+        Ok((name, median))
+    };
+    reports.into_iter().map(medians).collect()
 }
 
 pub(crate) fn perform(results: &Results) -> Result<()> {

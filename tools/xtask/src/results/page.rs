@@ -74,7 +74,10 @@ fn check(reports: &BTreeMap<&'static str, Report>) -> Result<()> {
 fn head(facts: &Facts, machine: &Machine) -> String {
     let runs = match facts.runs {
         1 => "Figures are of one run.".to_owned(),
-        runs => format!("Figures are medians of {runs} runs, each figure by itself."),
+        runs => format!(
+            "Figures are medians of {runs} rounds, each figure by itself; in a round every command below runs once, so that a \
+             machine with better and worse minutes gives each its share."
+        ),
     };
     let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
     let rows = [
@@ -223,7 +226,7 @@ mod tests {
     fn the_page_tells_where_when_and_how() {
         let page = page(6.0, 0).unwrap();
         for fact in [
-            "medians of 5 runs",
+            "medians of 5 rounds",
             "AMD EPYC",
             "1.5 GiB",
             "Debian 12",
@@ -231,7 +234,7 @@ mod tests {
             "`abc1234-dirty`",
             "| moka | moka 0.12.16 |",
             "```sh\ncargo build\n```",
-            "--runs 5 --json target/results/two-cores.json\n```",
+            " --json target/results/two-cores.json\n```",
             "## From one core to two\n\nNo runs of its own",
         ] {
             assert!(page.contains(fact), "{fact} in:\n{page}");

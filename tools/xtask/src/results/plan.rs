@@ -77,6 +77,8 @@ pub(super) struct Measurement {
     pub(super) arguments: Vec<String>,
     /// Where it writes its figures.
     pub(super) json: PathBuf,
+    /// How often it is to run.
+    pub(super) rounds: u32,
 }
 
 impl Measurement {
@@ -193,8 +195,8 @@ impl Planner<'_> {
         window: u32,
         engines: &[String],
     ) {
-        let (keys, runs) = (self.wishes.keys_per_core, self.wishes.runs);
-        self.measure_at(name, cores, keys, memory, window, engines, runs);
+        let (keys, rounds) = (self.wishes.keys_per_core, self.wishes.runs);
+        self.measure_at(name, cores, keys, memory, window, engines, rounds);
     }
 
     #[expect(
@@ -209,22 +211,23 @@ impl Planner<'_> {
         memory: &[&str],
         window: u32,
         engines: &[String],
-        runs: u32,
+        rounds: u32,
     ) {
         let json = Path::new(FOLDER).join(name).with_extension("json");
         let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
         let (cores, engines) = (cores.join(","), engines.join(","));
         let (keys, window) = (keys_per_core.to_string(), window.to_string());
-        let (runs, file) = (runs.to_string(), json.display().to_string());
+        let file = json.display().to_string();
         let mut arguments = vec!["contest", "--cores", &cores, "--keys-per-core", &keys];
         arguments.extend(memory);
         arguments.extend(["--window", &window, "--engines", &engines]);
-        arguments.extend(["--runs", &runs, "--json", &file]);
+        arguments.extend(["--json", &file]);
         let arguments = arguments.into_iter().map(str::to_owned).collect();
         self.plan.measurements.push(Measurement {
             name,
             arguments,
             json,
+            rounds,
         });
     }
 
@@ -268,22 +271,19 @@ impl Planner<'_> {
             size(FAR_MIB, keys, FAR_MIB),
         );
         let json = Path::new(FOLDER).join("uniform-reads.json");
-        let (core, keys, runs) = (
-            core.to_string(),
-            keys.to_string(),
-            self.wishes.runs.to_string(),
-        );
+        let (core, keys) = (core.to_string(), keys.to_string());
         let (window, file) = (WINDOW.to_string(), json.display().to_string());
         let mut arguments = vec!["ycsb", "--workload", "c", "--zipf", "0", "--cores", &core];
         arguments.extend(["--records", &keys, "--operations", UNIFORM_READS]);
         arguments.extend(["--value-bytes", "128", "--local", &local, "--far", &far]);
         arguments.extend(["--far-latency", FAR_LATENCY, "--window", &window]);
-        arguments.extend(["--engines", OURS, "--runs", &runs, "--json", &file]);
+        arguments.extend(["--engines", OURS, "--json", &file]);
         let arguments = arguments.into_iter().map(str::to_owned).collect();
         self.plan.measurements.push(Measurement {
             name: "uniform-reads",
             arguments,
             json,
+            rounds: self.wishes.runs,
         });
         let about = "Records of 160 bytes, about an eighth of them local: all other reads go to far memory, one READ each.";
         let columns = columns("uniform-reads", &[OURS.to_owned()]);

@@ -19,7 +19,7 @@ fn two_cores_run_everything() {
     assert_eq!(
         commands[0],
         "target/release/farcore-bench contest --cores 2,5 --keys-per-core 1000000 --local 2GiB --far 256MiB --window 64 \
-         --engines dashmap,farcore --runs 5 --json target/results/two-cores.json"
+         --engines dashmap,farcore --json target/results/two-cores.json"
     );
     assert!(commands[1].contains("--cores 2 ") && commands[2].contains("--far-latency 2us"));
     assert!(
@@ -28,6 +28,7 @@ fn two_cores_run_everything() {
         commands[2]
     );
     assert_eq!((commands.len(), plan.sections.len()), (12, 9));
+    assert!(plan.measurements.iter().all(|one| one.rounds == 5));
     assert!(plan.notes.is_empty());
     assert_eq!(plan.sections[0].columns[0].engine, OURS);
 }
@@ -77,10 +78,11 @@ fn the_largest_run_is_of_its_own_size() {
     })
     .unwrap();
     let largest = plan.measurements.iter().find(|run| run.name == "largest");
+    assert_eq!(largest.unwrap().rounds, 1);
     assert_eq!(
         largest.unwrap().command(),
         "target/release/farcore-bench contest --cores 0,1 --keys-per-core 12000000 --local 1GiB --far 8GiB --far-latency 2us \
-         --encrypt --hot-ops 8000000 --window 64 --engines farcore --runs 1 --json target/results/largest.json"
+         --encrypt --hot-ops 8000000 --window 64 --engines farcore --json target/results/largest.json"
     );
 }
 
@@ -100,7 +102,7 @@ fn stores_that_keep_files_run_by_themselves() {
         theirs,
         [
             "target/release/farcore-bench contest --cores 0,1 --keys-per-core 200000 --local 24MiB --far 1GiB --far-latency 2us \
-          --hot-ops 400000 --window 64 --engines farcore,fjall,rocksdb --runs 5 --json target/results/file-stores.json"
+          --hot-ops 400000 --window 64 --engines farcore,fjall,rocksdb --json target/results/file-stores.json"
         ]
     );
 }
