@@ -109,6 +109,13 @@ impl Post {
             closed: AtomicBool::new(false),
         }
     }
+
+    /// Says that the shard has stopped. The lanes' ends, dropped after that, wake who waits.
+    fn stop(&self) {
+        self.closed.store(true, Ordering::Release);
+        // Jobs that never ran: whoever waits for them hears of it.
+        while self.jobs.pop().is_some() {}
+    }
 }
 
 /// Lets others on the core run.
@@ -200,27 +207,28 @@ where
             let executor = match made {
                 Ok(executor) => executor,
                 Err(error) => {
-                    post.closed.store(true, Ordering::Release);
+                    post.stop();
                     return ready(Err(Error::IoUring {
                         reason: error.to_string(),
                     }));
                 }
             };
+            let _lifeline = Lifeline;
             executor.run(async {
                 match or(build(), pulse.beat()).await {
                     Ok((house, keepers)) => {
                         ready(Ok(()));
                         let house = Rc::new(RefCell::new(house));
-                        let stopped = Stopped(&post);
                         let service =
                             live(Rc::clone(&house), &post, spin_ns, keepers, &pulse).await;
                         // Nobody waits for what is left to do.
-                        drop((stopped, house));
+                        post.stop();
+                        drop(house);
                         or(service.close(), pulse.beat()).await;
                     }
                     Err(error) => {
-                        let _stopped = Stopped(&post);
                         ready(Err(error));
+                        post.stop();
                     }
                 }
             });
@@ -230,18 +238,16 @@ where
         })
 }
 
-/// Says that the shard has stopped, however it did. The lanes' ends, dropped after it, wake who waits.
-struct Stopped<'a>(&'a Post);
+/// Held by a core's thread for as long as it has its executor. Should that unwind, its tasks are not dropped, and nobody else can answer
+/// what the shard was asked.
+struct Lifeline;
 
-impl Drop for Stopped<'_> {
+impl Drop for Lifeline {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The engine cannot go on without one of its shards.
-            self.0.life.close();
+            eprintln!("a panic on a core outside of its jobs: aborting");
+            std::process::abort();
         }
-        self.0.closed.store(true, Ordering::Release);
-        // Jobs that never ran: whoever waits for them hears of it.
-        while self.0.jobs.pop().is_some() {}
     }
 }
 

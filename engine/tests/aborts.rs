@@ -1,0 +1,90 @@
+//! Panics that leave a shard without anybody to answer for it end the process, and say so: nobody waits for ever.
+//!
+//! Each test runs itself again in a process of its own, which is the one that dies.
+
+use std::process::{Command, Output};
+use std::sync::mpsc;
+
+use farcore::{Config, Engine, Operation};
+
+/// Names the case that a process is to play.
+const CASE: &str = "FARCORE_ABORT_CASE";
+
+fn is_played(case: &str) -> bool {
+    std::env::var(CASE).is_ok_and(|played| played == case)
+}
+
+/// Has another process play the case.
+fn play(case: &str) -> Output {
+    let program = std::env::current_exe().expect("a test knows its program");
+    Command::new(program)
+        .args(["--exact", case, "--nocapture"])
+        .env(CASE, case)
+        .output()
+        .expect("a process can be started")
+}
+
+fn assert_aborted(output: &Output, said: &str) {
+    use std::os::unix::process::ExitStatusExt;
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
+    assert!(text.contains(said), "{text}");
+}
+
+fn open() -> Engine {
+    let config = Config {
+        cores: vec![0],
+        local_bytes: 32 << 20,
+        far_bytes: 32 << 20,
+        ..Config::default()
+    };
+    Engine::open(config).expect("an engine of one core opens")
+}
+
+#[test]
+fn a_visitor_that_panics() {
+    let case = "a_visitor_that_panics";
+    if is_played(case) {
+        let job = |mut core: farcore::Core| async move {
+            let request = Operation::Get { key: b"key" };
+            core.submit(request, 1).expect("there is room for one");
+            while core.poll(|_, _| panic!("a visitor's panic")) == 0 {}
+        };
+        let ended = open().run_on_core(0, job).expect("there is a core").join();
+        unreachable!("the job has ended: {ended:?}");
+    }
+    let output = play(case);
+    assert_aborted(&output, "a panic inside a shard's turn");
+    assert_aborted(&output, "a visitor's panic");
+}
+
+/// What a job answers, which nobody takes.
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("a result's panic");
+    }
+}
+
+#[test]
+fn a_core_that_panics_outside_of_its_jobs() {
+    let case = "a_core_that_panics_outside_of_its_jobs";
+    if is_played(case) {
+        let engine = open();
+        let mut handle = engine.handle().expect("there is a handle");
+        let (let_go, waits) = mpsc::channel::<()>();
+        let job = move |_: farcore::Core| async move {
+            let _ = waits.recv();
+            PanicsWhenDropped
+        };
+        drop(engine.run_on_core(0, job).expect("there is a core"));
+        // Nobody but the core has the result now.
+        drop(let_go);
+        while handle.get(b"key").wait().is_ok() {}
+        unreachable!("the core has answered: it lives, or it is only closed");
+    }
+    let output = play(case);
+    assert_aborted(&output, "a panic on a core outside of its jobs");
+    assert_aborted(&output, "a result's panic");
+}
