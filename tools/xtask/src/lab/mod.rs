@@ -57,6 +57,9 @@ pub(crate) enum Lab {
         /// Only suites whose name contains this.
         #[arg(long, default_value = "")]
         only: String,
+        /// Features beside `verbs`, as cargo takes them: with those of a build that is there, little is built again.
+        #[arg(long, default_value = "")]
+        features: String,
     },
     /// A shell in a guest; without --time-limit it may take as long as you like.
     Shell {
@@ -186,8 +189,12 @@ fn attempt(lab: Lab) -> Result<u8> {
             let shell = Work::Terminal(vec!["bash".into(), "-i".into()]);
             boot(&cache, &options, None, devices, shell)
         }
-        Lab::Test { options, only } => {
-            let command = suites::command(&only)?;
+        Lab::Test {
+            options,
+            only,
+            features,
+        } => {
+            let command = suites::command(&only, &features)?;
             boot(&cache, &options, Some(600), 2, Work::Relayed(command))
         }
     }

@@ -89,9 +89,9 @@ impl Suite {
     }
 }
 
-/// What cargo is asked for: all suites at once, with the features that the workspace's tests are built with, so that nothing
-/// is built twice.
-fn build_arguments() -> Vec<&'static str> {
+/// What cargo is asked for: all suites at once, as parts of the whole workspace, so that a build of its tests with the same features
+/// is not done twice.
+fn build_arguments(features: &str) -> Vec<&str> {
     let mut arguments = vec![
         "test",
         "--no-run",
@@ -99,6 +99,8 @@ fn build_arguments() -> Vec<&'static str> {
         "--workspace",
         "--features",
         "verbs",
+        "--features",
+        features,
     ];
     let mut targets: Vec<_> = SUITES.iter().map(|suite| suite.target).collect();
     targets.sort_unstable();
@@ -109,8 +111,8 @@ fn build_arguments() -> Vec<&'static str> {
     arguments
 }
 
-fn build(workspace: &Path) -> Result<Vec<Built>> {
-    let mut command = cargo(&build_arguments());
+fn build(workspace: &Path, features: &str) -> Result<Vec<Built>> {
+    let mut command = cargo(&build_arguments(features));
     let output = command
         .current_dir(workspace)
         .stderr(Stdio::inherit())
@@ -158,8 +160,8 @@ fn built(messages: &str) -> Result<Vec<Built>> {
     Ok(found)
 }
 
-/// Builds the suites whose name contains `only`: the command that runs them in the guest.
-pub(super) fn command(only: &str) -> Result<Vec<OsString>> {
+/// Builds the suites whose name contains `only`, with `features` beside `verbs`: the command that runs them in the guest.
+pub(super) fn command(only: &str, features: &str) -> Result<Vec<OsString>> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
@@ -189,7 +191,7 @@ pub(super) fn command(only: &str) -> Result<Vec<OsString>> {
     let all = if wanted.is_empty() {
         Vec::new()
     } else {
-        build(workspace)?
+        build(workspace, features)?
     };
     for suite in wanted {
         let built = suite.find(workspace, &all)?;
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn cargo_is_asked_for_each_target_once() {
-        let arguments = build_arguments();
+        let arguments = build_arguments("");
         for suite in &SUITES {
             let wanted = ["--test", suite.target];
             let named = arguments.windows(2).filter(|pair| **pair == wanted);
