@@ -4,11 +4,14 @@
 
 use std::process::{Command, Output};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use farcore::{Config, Engine, Operation};
 
 /// Names the case that a process is to play.
 const CASE: &str = "FARCORE_ABORT_CASE";
+/// What a process that waits for ever ends itself after.
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn is_played(case: &str) -> bool {
     std::env::var(CASE).is_ok_and(|played| played == case)
@@ -31,9 +34,15 @@ fn assert_aborted(output: &Output, said: &str) {
     assert!(text.contains(said), "{text}");
 }
 
+/// The engine of a process that plays a case.
 fn open() -> Engine {
+    std::thread::spawn(|| {
+        std::thread::sleep(LIMIT);
+        eprintln!("nothing ends this process");
+        std::process::exit(1);
+    });
     let config = Config {
-        cores: vec![0],
+        cores: Config::default().cores.into_iter().take(1).collect(),
         local_bytes: 32 << 20,
         far_bytes: 32 << 20,
         ..Config::default()

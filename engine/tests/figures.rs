@@ -243,6 +243,7 @@ fn work(faults: FaultPlan) -> (Vec<Client>, Report) {
         embedded_nodes: 2,
         prefault: false,
         huge_pages: false,
+        handle_lane_bytes: 16 << 10,
         lane_bytes: Some(16 << 10),
         read_ahead_chunks: 0,
         link: LinkModel {

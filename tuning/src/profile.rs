@@ -34,7 +34,7 @@ pub struct Profile {
     /// Chunks that are read ahead of all walks of a shard together; 0 is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_ahead_chunks: Option<u32>,
-    /// One direction of a lane, in bytes.
+    /// One direction of a lane between two cores, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane_bytes: Option<u32>,
     /// How long an idle core spins before it sleeps, in nanoseconds.

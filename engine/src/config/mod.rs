@@ -33,8 +33,11 @@ const CONNECT_MIN: Duration = Duration::from_secs(2);
 const KEYS_EXPECTED_MAX: u64 = 1 << 40;
 /// One direction of a handle's lane, and the least that is derived for one between cores.
 const LANE_BYTES: usize = 64 << 10;
-/// One direction of a core's lanes to all the others. Source: measured on two cores, see *Crossings* in ARCHITECTURE.md.
+/// One direction of a core's lanes to all the others, before each is rounded up to a power of two. Source: measured on two cores,
+/// see *Crossings* in ARCHITECTURE.md.
 const CORE_LANES_BYTES: usize = 1 << 20;
+/// The share of local memory that lanes between cores may take where they are longer than the least.
+const CORE_LANES_SHARE: u64 = 32;
 
 /// How to open an engine. Every field has a default that suits a small machine.
 #[derive(Clone, Debug)]
@@ -73,9 +76,10 @@ pub struct Config {
     pub lock: Lock,
     /// Handles that can be in use at once. Default 4.
     pub handles_max: usize,
-    /// One direction of a lane in bytes, a power of two from 16 KiB to 16 MiB. Half of those to a shard are for keys and values, and
-    /// a request can wait for each 64 of them, up to 1024. Default: 64 KiB from a handle, [`Config::lane_bytes_used`] from core to
-    /// core.
+    /// One direction of a lane from a handle to a shard in bytes, a power of two from 16 KiB to 16 MiB. Half of those to the shard
+    /// are for keys and values, and a request can wait for each 64 of them, up to 1024. Default 64 KiB.
+    pub handle_lane_bytes: usize,
+    /// The same of a lane between two cores. Default: what [`Config::lane_bytes_used`] tells.
     pub lane_bytes: Option<usize>,
     /// How long an idle core spins before it sleeps, in nanoseconds: at most 1 s. Default 50 us.
     pub spin_ns: u64,
@@ -111,6 +115,7 @@ impl Default for Config {
             huge_pages: true,
             lock: Lock::Try,
             handles_max: 4,
+            handle_lane_bytes: LANE_BYTES,
             lane_bytes: None,
             spin_ns: 50_000,
             batch: 64,
@@ -134,6 +139,8 @@ pub(crate) fn available_cores() -> Vec<usize> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) page_bytes: u32,
+    /// One direction of a lane between two cores.
+    pub(crate) lane_bytes: usize,
     /// The arena of one shard.
     pub(crate) arena_bytes: u64,
     /// What each memory node lends, in whole pages.
@@ -141,6 +148,23 @@ pub(crate) struct Sizes {
     /// The most extents of one shard.
     pub(crate) extents_max: usize,
     pub(crate) value_bytes_max: usize,
+}
+
+/// What so much local memory is divided into, enough or not.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    lane_bytes: usize,
+    /// Pages that each memory node lends.
+    pages_of_node: u64,
+    /// The most extents of one shard.
+    extents: u64,
+    value_bytes_max: usize,
+    /// One core's share.
+    share: u64,
+    /// The least share that will do.
+    share_min: u64,
+    /// What lanes, tables and connections leave of the share, in whole pages.
+    arena_bytes: u64,
 }
 
 fn wrong(field: &'static str, value: impl ToString, limit: impl Into<String>) -> Error {
@@ -181,8 +205,12 @@ impl Config {
     /// The bytes of a page that [`Config::page_bytes`] gives, or that follow from local memory and cores.
     #[must_use]
     pub fn page_bytes_used(&self) -> u32 {
+        self.page_bytes_of(self.local_bytes)
+    }
+
+    fn page_bytes_of(&self, local_bytes: u64) -> u32 {
         self.page_bytes.unwrap_or_else(|| {
-            let share = self.local_bytes / (self.cores.len() as u64).max(1);
+            let share = local_bytes / (self.cores.len() as u64).max(1);
             let derived = usize::try_from(share / 64).unwrap_or(usize::MAX);
             let derived = 1usize << derived.max(1).ilog2();
             let derived = derived.clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
@@ -192,36 +220,86 @@ impl Config {
 
     /// The bytes of one direction of a lane between two cores that [`Config::lane_bytes`] gives. Or else those that let what a core
     /// writes for the others have left both caches when it is written again, for that costs less than taking it back from the other
-    /// one (measured): 1 MiB divided among the others, no less than 64 KiB each, and where that is more than a 32nd of a core's local
-    /// memory, less.
-    #[must_use]
-    pub fn lane_bytes_used(&self) -> usize {
-        self.lane_bytes.unwrap_or_else(|| {
-            let others = self.cores.len().saturating_sub(1).max(1);
-            let most = self.local_bytes / (others as u64 + 1) / 32;
-            let mut bytes = (CORE_LANES_BYTES / others).next_power_of_two();
-            while bytes > LANE_BYTES && (others * lane::lane_bytes(bytes)) as u64 > most {
-                bytes /= 2;
-            }
-            bytes.max(LANE_BYTES)
-        })
+    /// one (measured): 1 MiB divided among the others and rounded up to a power of two, 64 KiB at least. Less, down to as little,
+    /// where all of a core's are more than a 32nd of its local memory, or the engine would not fit. There is no such lane on one
+    /// core, and those of two are told.
+    ///
+    /// # Errors
+    /// As [`Config::validate`].
+    pub fn lane_bytes_used(&self) -> Result<usize> {
+        self.sizes().map(|sizes| sizes.lane_bytes)
     }
 
-    /// The same of a lane from a handle.
-    pub(crate) fn handle_lane_bytes(&self) -> usize {
-        self.lane_bytes.unwrap_or(LANE_BYTES)
+    /// The longest lanes between cores that so much local memory may have.
+    fn lane_bytes_most(&self, local_bytes: u64) -> usize {
+        let others = self.cores.len().saturating_sub(1).max(1);
+        let most = local_bytes / (others as u64 + 1) / CORE_LANES_SHARE;
+        let mut bytes = (CORE_LANES_BYTES / others).next_power_of_two();
+        while bytes > LANE_BYTES && (others * lane::lane_bytes(bytes)) as u64 > most {
+            bytes /= 2;
+        }
+        bytes.max(LANE_BYTES)
     }
 
-    /// Bytes of all lanes, and of the values that are too long for one: they lie beside it, one each way, with their keys.
-    fn lanes_bytes(&self, value_bytes_max: usize) -> u64 {
+    /// Bytes of the lanes to one shard, and of the values that are too long for one: they lie beside it, one each way, with their
+    /// keys.
+    fn lanes_bytes(&self, lane_bytes: usize, value_bytes_max: usize) -> u64 {
         let one = |bytes: usize| {
             let beside = 2 * bytes_beside(lane::inline_max(bytes), value_bytes_max);
             (lane::lane_bytes(bytes) + beside) as u64
         };
         let others = self.cores.len().saturating_sub(1) as u64;
-        let to_one = others * one(self.lane_bytes_used())
-            + self.handles_max as u64 * one(self.handle_lane_bytes());
-        to_one * self.cores.len() as u64
+        others * one(lane_bytes) + self.handles_max as u64 * one(self.handle_lane_bytes)
+    }
+
+    /// Divides so much local memory. What is divided has been checked before, but for whether it is enough.
+    fn budget(&self, local_bytes: u64, nodes: u64) -> Budget {
+        let cores = self.cores.len() as u64;
+        let share = local_bytes / cores;
+        let page_bytes = self.page_bytes_of(local_bytes);
+        let page = u64::from(page_bytes);
+        let pages_of_node = self.far_bytes / nodes / page;
+        // Those that are left over go round, so that no shard has more than one of each node more than another.
+        let extents = pages_of_node.div_ceil(cores).saturating_mul(nodes);
+        // Half a page, less what a record and its page say of themselves.
+        let value_bytes_max = VALUE_BYTES_MAX.min(page_bytes as usize / 2 - KEY_BYTES_MAX - 256);
+        let others = CORE_BYTES
+            + bytes_beside(OWN_INLINE_MAX, value_bytes_max) as u64
+            + Shard::<FabricEndpoint>::table_bytes(share, page_bytes, extents)
+            + self.fabric_bytes();
+        let least =
+            Shard::<FabricEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);
+        let most = self.lane_bytes_most(local_bytes);
+        let mut lane_bytes = self.lane_bytes.unwrap_or(most);
+        loop {
+            let fixed = others + self.lanes_bytes(lane_bytes, value_bytes_max);
+            let share_min = fixed + least;
+            if share < share_min && self.lane_bytes.is_none() && lane_bytes > LANE_BYTES {
+                lane_bytes /= 2;
+                continue;
+            }
+            return Budget {
+                lane_bytes,
+                pages_of_node,
+                extents,
+                value_bytes_max,
+                share,
+                share_min,
+                arena_bytes: share.saturating_sub(fixed) / page * page,
+            };
+        }
+    }
+
+    /// The least local memory that will do, where what there is will not: tables grow with it, and pages may.
+    fn local_bytes_min(&self, nodes: u64) -> u64 {
+        let mut bytes = self.local_bytes;
+        loop {
+            let budget = self.budget(bytes, nodes);
+            if budget.share >= budget.share_min {
+                return bytes;
+            }
+            bytes = budget.share_min * self.cores.len() as u64;
+        }
     }
 
     /// What a shard is told of them.
@@ -359,18 +437,23 @@ impl Config {
             let limit = format!("with {cores} cores at most {lanes_left}");
             return Err(wrong("handles_max", self.handles_max, limit));
         }
-        if let Some(bytes) = self.lane_bytes
-            && !(bytes.is_power_of_two() && (16 << 10..=16 << 20).contains(&bytes))
-        {
-            let limit = "a power of two from 16 KiB to 16 MiB";
-            return Err(wrong("lane_bytes", bytes, limit));
+        let of_handles = Some(self.handle_lane_bytes);
+        for (field, bytes) in [
+            ("handle_lane_bytes", of_handles),
+            ("lane_bytes", self.lane_bytes),
+        ] {
+            if let Some(bytes) = bytes
+                && !(bytes.is_power_of_two() && (16 << 10..=16 << 20).contains(&bytes))
+            {
+                let limit = "a power of two from 16 KiB to 16 MiB";
+                return Err(wrong(field, bytes, limit));
+            }
         }
         if self.keys_expected > KEYS_EXPECTED_MAX {
             let limit = format!("at most {KEYS_EXPECTED_MAX}");
             return Err(wrong("keys_expected", self.keys_expected, limit));
         }
         self.check_knobs()?;
-        let share = self.local_bytes / cores;
         let page_bytes = self.page_bytes_used();
         let range = PAGE_BYTES_MIN..=PAGE_BYTES_MAX;
         if !page_bytes.is_power_of_two() || !range.contains(&(page_bytes as usize)) {
@@ -382,37 +465,26 @@ impl Config {
         }
         let nodes = self.nodes_checked()? as u64;
         let page = u64::from(page_bytes);
-        let pages_of_node = self.far_bytes / nodes / page;
-        if pages_of_node < cores {
+        let budget = self.budget(self.local_bytes, nodes);
+        if budget.pages_of_node < cores {
             let limit = format!(
                 "at least {}, a page of {page} for each of {cores} cores on each of {nodes} nodes",
                 nodes * cores * page
             );
             return Err(wrong("far_bytes", self.far_bytes, limit));
         }
-        // Those that are left over go round, so that no shard has more than one of each node more than another.
-        let extents = pages_of_node.div_ceil(cores).saturating_mul(nodes);
         let pages_max = PageShape::new(page_bytes).pages_max();
-        if extents.saturating_add(share / page) + 2 > pages_max {
+        if budget.extents.saturating_add(budget.share / page) + 2 > pages_max {
             let limit = format!(
                 "with pages of {page_bytes} at most {} for each core, its local memory included; raise `page_bytes`",
                 pages_max.saturating_mul(page)
             );
             return Err(wrong("far_bytes", self.far_bytes, limit));
         }
-        // Half a page, less what a record and its page say of themselves.
-        let value_bytes_max = VALUE_BYTES_MAX.min(page_bytes as usize / 2 - KEY_BYTES_MAX - 256);
-        let lane_bytes = self.lanes_bytes(value_bytes_max);
-        let own_long = bytes_beside(OWN_INLINE_MAX, value_bytes_max) as u64;
-        let tables = Shard::<FabricEndpoint>::table_bytes(share, page_bytes, extents);
-        let fixed = lane_bytes / cores + own_long + CORE_BYTES + tables + self.fabric_bytes();
-        let least =
-            Shard::<FabricEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);
-        let arena = share.saturating_sub(fixed) / u64::from(page_bytes) * u64::from(page_bytes);
-        if arena < least {
+        if budget.share < budget.share_min {
             let limit = format!(
-                "at least {} for {cores} cores, {} keys, pages of {page_bytes} and {} of far memory: raise it, or lower `keys_expected`, `far_bytes`, `handles_max` or `lane_bytes`",
-                (least + fixed) * cores,
+                "at least {} for {cores} cores, {} keys and {} of far memory: raise it, or lower `keys_expected`, `far_bytes`, `page_bytes`, `handles_max`, `handle_lane_bytes` or `lane_bytes`",
+                self.local_bytes_min(nodes),
                 self.keys_expected,
                 self.far_bytes
             );
@@ -420,10 +492,11 @@ impl Config {
         }
         Ok(Sizes {
             page_bytes,
-            arena_bytes: arena,
-            node_bytes: pages_of_node * page,
-            extents_max: usize::try_from(extents).unwrap_or(usize::MAX),
-            value_bytes_max,
+            lane_bytes: budget.lane_bytes,
+            arena_bytes: budget.arena_bytes,
+            node_bytes: budget.pages_of_node * page,
+            extents_max: usize::try_from(budget.extents).unwrap_or(usize::MAX),
+            value_bytes_max: budget.value_bytes_max,
         })
     }
 }

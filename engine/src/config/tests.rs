@@ -7,7 +7,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
         ..Config::default()
     };
     good.validate().unwrap();
-    let table: [(Config, &str, &str); 16] = [
+    let table: [(Config, &str, &str); 17] = [
         (
             Config {
                 cores: vec![],
@@ -84,6 +84,14 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
         ),
         (
             Config {
+                handle_lane_bytes: 32 << 20,
+                ..good.clone()
+            },
+            "handle_lane_bytes",
+            "33554432",
+        ),
+        (
+            Config {
                 batch: 0,
                 ..good.clone()
             },
@@ -144,6 +152,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
         assert!(error.contains(field) && error.contains(value), "{error}");
     }
 }
+
 #[test]
 fn a_profile_sets_what_it_names_and_nothing_else() {
     let plain = format!("{:?}", Config::default());
@@ -173,24 +182,124 @@ fn a_profile_sets_what_it_names_and_nothing_else() {
 /// The lanes between cores are as long as pays, and shorter where there are many or little memory.
 #[test]
 fn lanes_between_cores_follow_from_cores_and_memory() {
-    let used = |cores: usize, local_bytes| {
+    let most = |cores: usize, local_bytes| {
         let config = Config {
             cores: (0..cores).collect(),
-            local_bytes,
             ..Config::default()
         };
-        config.lane_bytes_used() >> 10
+        config.lane_bytes_most(local_bytes) >> 10
     };
-    let of_cores = [1, 2, 3, 4, 5, 6, 16, 64].map(|cores| used(cores, 64 << 30));
+    let of_cores = [1, 2, 3, 4, 5, 6, 16, 64].map(|cores| most(cores, 64 << 30));
     assert_eq!(of_cores, [1024, 1024, 512, 512, 256, 256, 128, 64]);
-    let of_memory = [16, 32, 64, 128, 1024].map(|mebibytes| used(2, mebibytes << 20));
+    let of_memory = [16, 32, 64, 128, 1024].map(|mebibytes| most(2, mebibytes << 20));
     assert_eq!(of_memory, [64, 256, 512, 1024, 1024]);
-    let set = Config {
+}
+
+/// Two cores, or as many as there are.
+fn few_cores() -> Vec<usize> {
+    available_cores().into_iter().take(2).collect()
+}
+
+#[test]
+fn lanes_that_are_set_are_as_set() {
+    let config = Config {
+        cores: few_cores(),
+        handle_lane_bytes: 16 << 10,
         lane_bytes: Some(32 << 10),
         ..Config::default()
     };
-    assert_eq!(
-        (set.lane_bytes_used(), set.handle_lane_bytes()),
-        (32 << 10, 32 << 10)
-    );
+    assert_eq!(config.lane_bytes_used().unwrap(), 32 << 10);
+    // A profile is about cores; those of handles are many.
+    let profile = Profile::parse("lane_bytes = 2097152\n").unwrap();
+    let config = Config::from_profile(&profile);
+    assert_eq!(config.handle_lane_bytes, LANE_BYTES);
+}
+
+/// The least local memory that is taken, by trying.
+fn least(config: &Config) -> u64 {
+    let fits = |local_bytes| {
+        let config = Config {
+            local_bytes,
+            ..config.clone()
+        };
+        config.validate().is_ok()
+    };
+    let (mut no, mut yes) = (0, 64 << 30);
+    assert!(fits(yes));
+    while yes - no > 1 {
+        let middle = no.midpoint(yes);
+        *(if fits(middle) { &mut yes } else { &mut no }) = middle;
+    }
+    yes
+}
+
+/// Long lanes are only for who has the memory: they keep no engine from opening, and the least that is named is the least.
+#[test]
+fn more_memory_is_never_too_little() {
+    for keys_expected in [0, 1_000, 800_000, 5_000_000, 40_000_000] {
+        for page_bytes in [64 << 10, 2 << 20] {
+            let config = Config {
+                cores: few_cores(),
+                keys_expected,
+                page_bytes: Some(page_bytes),
+                ..Config::default()
+            };
+            let least = least(&config);
+            let with = |local_bytes, lane_bytes| Config {
+                local_bytes,
+                lane_bytes,
+                ..config.clone()
+            };
+            for more in (0..200).map(|step| step * 37_777) {
+                with(least + more, None).validate().unwrap();
+            }
+            // The shortest lanes are what decides.
+            let short = with(least - 1, Some(LANE_BYTES));
+            let error = short.validate().unwrap_err().to_string();
+            let named = format!("at least {least} ");
+            assert!(error.contains(&named), "{error}: {least}");
+            with(least, Some(LANE_BYTES)).validate().unwrap();
+        }
+    }
+}
+
+/// Pages that follow from local memory grow with it, and what they need as well.
+#[test]
+fn the_local_memory_that_an_error_names_is_enough() {
+    for keys_expected in (0..40).map(|step| step * 150_000) {
+        let config = Config {
+            cores: few_cores(),
+            keys_expected,
+            local_bytes: 1 << 20,
+            ..Config::default()
+        };
+        let error = config.validate().unwrap_err().to_string();
+        let (_, rest) = error.split_once("at least ").unwrap();
+        let named = rest.split(' ').next().unwrap();
+        let enough = Config {
+            local_bytes: named.parse().unwrap(),
+            ..config
+        };
+        enough.validate().unwrap();
+    }
+}
+
+#[test]
+fn absurd_sizes_are_refused() {
+    for (local_bytes, far_bytes) in [
+        (u64::MAX, 1 << 30),
+        (1 << 30, u64::MAX),
+        (u64::MAX, u64::MAX),
+    ] {
+        for page_bytes in [None, Some(64 << 10)] {
+            let config = Config {
+                local_bytes,
+                far_bytes,
+                page_bytes,
+                keys_expected: KEYS_EXPECTED_MAX,
+                ..Config::default()
+            };
+            config.validate().unwrap_err();
+        }
+    }
 }

@@ -81,7 +81,7 @@ const PARKED: u32 = 1024;
 pub(crate) const FRAMES_MIN: usize = 16;
 /// Frames that only compaction may take.
 const FRAMES_RESERVED: usize = 2;
-/// The share of local memory that the index may take beyond what its keys need.
+/// The share of local memory up to which the index may be larger than its keys need.
 const INDEX_SPARE_SHARE: u64 = 32;
 
 /// What a shard is made of.
@@ -199,7 +199,7 @@ pub(crate) struct Shard<E: Endpoint> {
     long_messages: usize,
 }
 
-/// How the local memory of a shard is laid out.
+/// How the local memory of a shard is laid out before its page frames.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     landing_bytes: usize,
@@ -208,6 +208,7 @@ struct Layout {
 }
 
 impl Layout {
+    /// As suits so much local memory.
     fn of(local_bytes: u64, page_bytes: u32) -> Self {
         let local = usize::try_from(local_bytes).unwrap_or(usize::MAX);
         let chunk_bytes = (local / 512).next_power_of_two().clamp(8 << 10, 64 << 10);
@@ -220,18 +221,37 @@ impl Layout {
             large_blocks: 3,
         }
     }
+
+    /// As suits so much local memory, or less where that leaves no room for so many bytes of index and page frames.
+    fn beside(needed_bytes: u64, local_bytes: u64, page_bytes: u32) -> Self {
+        let mut suits = local_bytes;
+        loop {
+            let layout = Self::of(suits, page_bytes);
+            if suits == 0 || layout.head_bytes(page_bytes) + needed_bytes <= local_bytes {
+                return layout;
+            }
+            suits /= 2;
+        }
+    }
+
+    /// In whole pages.
+    fn head_bytes(&self, page_bytes: u32) -> u64 {
+        let bytes = self.landing_bytes + Streams::bytes(self.chunk_bytes);
+        (bytes as u64).next_multiple_of(page_bytes.into())
+    }
 }
 
 impl<E: Endpoint> Shard<E> {
+    /// What the index of so many keys and the fewest page frames take, in bytes.
+    fn needed_bytes(page_bytes: u32, keys: u64) -> u64 {
+        let page = u64::from(page_bytes);
+        let index = Index::segments_for(keys) * SEGMENT_BYTES as u64;
+        index.next_multiple_of(page) + page * (FRAMES_MIN + FRAMES_RESERVED) as u64
+    }
+
     /// The least arena that a shard with this page size and this many keys works in, in bytes.
     pub(crate) fn local_bytes_min(page_bytes: u32, keys: u64) -> u64 {
-        let page = u64::from(page_bytes);
-        let layout = Layout::of(page * 64, page_bytes);
-        let head = layout.landing_bytes + Streams::bytes(layout.chunk_bytes);
-        let index = Index::segments_for(keys) * SEGMENT_BYTES as u64;
-        (head as u64).next_multiple_of(page)
-            + index.next_multiple_of(page)
-            + page * (FRAMES_MIN + FRAMES_RESERVED) as u64
+        Layout::of(0, page_bytes).head_bytes(page_bytes) + Self::needed_bytes(page_bytes, keys)
     }
 
     /// Keys that the index of a shard is sized for: those that are expected, and up to twice as many where that takes no more than
@@ -270,7 +290,8 @@ impl<E: Endpoint> Shard<E> {
     /// if the device does not register it.
     pub(crate) fn new(mut options: ShardOptions<E>) -> Result<Self, Error> {
         let page_bytes = options.page_bytes as usize;
-        let layout = Layout::of(options.local_bytes, options.page_bytes);
+        let needed = Self::needed_bytes(options.page_bytes, options.keys_expected);
+        let layout = Layout::beside(needed, options.local_bytes, options.page_bytes);
         assert!(
             (1..=BATCH_MAX).contains(&options.knobs.batch),
             "the configuration was checked"

@@ -404,7 +404,6 @@ fn what_a_shard_cannot_take_yet_waits_in_its_order() {
     const KEYS: u64 = 50_000;
     let engine = Engine::open(Config {
         cores: cores(1),
-        lane_bytes: Some(256 << 10),
         link: LinkModel {
             latency_ns: 200_000,
             ..LinkModel::default()

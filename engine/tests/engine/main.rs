@@ -294,11 +294,42 @@ fn what_cannot_be_opened_says_why() {
     );
 }
 
+/// What an error names as enough opens, serves and evicts, and so does more.
+#[test]
+fn the_least_local_memory_is_enough() {
+    for keys_expected in [0, 150_000, 700_000, 3_200_000] {
+        let config = Config {
+            local_bytes: 1 << 20,
+            keys_expected,
+            lane_bytes: None,
+            ..tiny()
+        };
+        let error = config.validate().unwrap_err().to_string();
+        let (_, rest) = error.split_once("at least ").unwrap();
+        let named: u64 = rest.split(' ').next().unwrap().parse().unwrap();
+        for more in (0..6).map(|step| step * 300_000) {
+            let engine = Engine::open(Config {
+                local_bytes: named + more,
+                ..config.clone()
+            });
+            let engine = engine.unwrap();
+            let mut handle = engine.handle().unwrap();
+            for number in 0..10_000 {
+                handle.put(&key(number), &value(number, 0)).wait().unwrap();
+            }
+            for number in (0..10_000).step_by(7) {
+                let read = answer_to(handle.get(&key(number))).unwrap().unwrap();
+                assert_eq!(&*read, value(number, 0), "{number}");
+            }
+        }
+    }
+}
+
 #[test]
 fn who_does_not_look_does_not_hold_up_others() {
     let engine = Engine::open(Config {
         cores: cores(1),
-        lane_bytes: Some(64 << 10),
+        handle_lane_bytes: 64 << 10,
         ..tiny()
     })
     .unwrap();

@@ -22,6 +22,7 @@ pub(crate) fn tiny() -> Config {
         prefault: false,
         huge_pages: false,
         handles_max: 6,
+        handle_lane_bytes: 16 << 10,
         lane_bytes: Some(16 << 10),
         ..Config::default()
     }

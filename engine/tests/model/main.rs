@@ -30,6 +30,7 @@ fn tiny() -> Config {
         prefault: false,
         huge_pages: false,
         handles_max: 4,
+        handle_lane_bytes: 16 << 10,
         lane_bytes: Some(16 << 10),
         ..Config::default()
     }

@@ -86,17 +86,20 @@ impl Knob {
     }
 
     /// Its default, for a plan and the configuration that follows from it.
-    pub(super) fn default_of(self, plan: &Plan, config: &Config) -> u32 {
+    ///
+    /// # Errors
+    /// The configuration is refused.
+    pub(super) fn default_of(self, plan: &Plan, config: &Config) -> farcore::Result<u32> {
         let value = match self {
             Self::Window => plan.window as u64,
             Self::Batch => config.batch as u64,
             Self::CachePercent => config.cache_percent.into(),
             Self::PageBytes => config.page_bytes_used().into(),
             Self::ReadAheadChunks => config.read_ahead_chunks.into(),
-            Self::LaneBytes => config.lane_bytes_used() as u64,
+            Self::LaneBytes => config.lane_bytes_used()? as u64,
             Self::SpinNs => config.spin_ns,
         };
-        u32::try_from(value).unwrap_or(u32::MAX)
+        Ok(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
     /// What is worth a try, in order, the default included: near it by factors, or the whole range where that is short.
@@ -159,7 +162,7 @@ mod tests {
             let default = match knob {
                 Knob::Window => 64,
                 Knob::PageBytes => config.page_bytes_used(),
-                Knob::LaneBytes => u32::try_from(config.lane_bytes_used()).unwrap(),
+                Knob::LaneBytes => u32::try_from(config.lane_bytes_used().unwrap()).unwrap(),
                 _ => {
                     let text = format!("{config:?}");
                     let (_, rest) = text.split_once(&format!("{}: ", knob.name())).unwrap();

@@ -137,7 +137,7 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> anyhow::Result<Ended> {
     let knobs = knobs.unwrap_or(Knob::value_variants());
     let mut ranges: Vec<Range> = Vec::new();
     for &knob in knobs {
-        let default = knob.default_of(&plan, &config);
+        let default = knob.default_of(&plan, &config)?;
         let values = knob.values(default, plan.cores.len());
         if !ranges.iter().any(|range| range.knob == knob) {
             ranges.push(Range {
