@@ -1,4 +1,4 @@
-//! What `farcore-bench --json` writes, as figures, and the medians of several runs.
+//! What `farcore-bench --json` writes, as figures, and that of several rounds together.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -44,7 +44,7 @@ pub(super) struct Run {
     pub(super) startup_seconds: f64,
     /// Bytes of the index for each key; 0 if the engine does not know.
     pub(super) index_bytes_per_key: f64,
-    /// Of all runs together.
+    /// Answers that were not what had been written.
     pub(super) wrong_values: u64,
 }
 
@@ -83,20 +83,8 @@ impl Report {
         Ok(Self { machine, runs })
     }
 
-    /// The medians of several runs of one command: each figure by itself, and the wrong values of all together.
-    ///
-    /// # Errors
-    /// There is none, or they are not of the same engines and phases.
-    pub(super) fn medians(reports: &[Self]) -> Result<Self> {
-        let first = reports.first().context("nothing was measured")?;
-        let runs = (0..first.runs.len()).map(|place| {
-            let runs: Option<Vec<&Run>> = reports.iter().map(|one| one.runs.get(place)).collect();
-            Run::medians(&runs.context("an engine did not run each time")?)
-        });
-        Ok(Self {
-            machine: first.machine.clone(),
-            runs: runs.collect::<Result<_>>()?,
-        })
+    fn engines(&self) -> Vec<&str> {
+        self.runs.iter().map(|run| &*run.engine).collect()
     }
 
     /// The figures of an engine.
@@ -105,59 +93,75 @@ impl Report {
     }
 }
 
-/// The middle of some figures, at least one, or the mean of the two that are.
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
+/// One command's figures of several rounds, at least one.
+#[derive(Clone, Debug)]
+pub(super) struct Rounds(Vec<Report>);
+
+impl Rounds {
+    /// The rounds of one command.
+    ///
+    /// # Errors
+    /// There is none, or they are not of the same engines and phases.
+    pub(super) fn new(reports: Vec<Report>) -> Result<Self> {
+        let first = reports.first().context("nothing was measured")?;
+        for other in &reports[1..] {
+            let (was, is) = (first.engines(), other.engines());
+            if was != is {
+                bail!(
+                    "one round is of {}, another of {}",
+                    was.join(", "),
+                    is.join(", ")
+                );
+            }
+            for (was, is) in first.runs.iter().zip(&other.runs) {
+                let (was_of, is_of) = (was.phase_names(), is.phase_names());
+                if was_of != is_of {
+                    let (was_of, is_of) = (was_of.join(", "), is_of.join(", "));
+                    bail!(
+                        "{} has the phases {was_of} in one round, {is_of} in another",
+                        was.engine
+                    );
+                }
+            }
+        }
+        Ok(Self(reports))
+    }
+
+    /// Where.
+    pub(super) fn machine(&self) -> &Machine {
+        &self.0[0].machine
+    }
+
+    /// An engine's figures, one for each round; none if it did not run.
+    pub(super) fn of(&self, engine: &str) -> Vec<&Run> {
+        self.0
+            .iter()
+            .filter_map(|report| report.run(engine))
+            .collect()
+    }
+
+    /// Of every engine and round.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Run> {
+        self.0.iter().flat_map(|report| &report.runs)
+    }
+}
+
+/// The middle of some figures, or the mean of the two that are.
+pub(super) fn median(figures: impl Iterator<Item = f64>) -> Option<f64> {
     let mut figures: Vec<f64> = figures.collect();
     figures.sort_unstable_by(f64::total_cmp);
-    let (low, high) = ((figures.len() - 1) / 2, figures.len() / 2);
-    f64::midpoint(figures[low], figures[high])
+    let low = figures.get(figures.len().checked_sub(1)? / 2)?;
+    Some(f64::midpoint(*low, figures[figures.len() / 2]))
 }
 
 impl Run {
-    fn medians(runs: &[&Self]) -> Result<Self> {
-        let first = runs[0];
-        if runs.iter().any(|run| run.engine != first.engine) {
-            bail!("{} did not run each time", first.engine);
-        }
-        let of = |figure: fn(&Self) -> f64| median(runs.iter().map(|run| figure(run)));
-        let trips: Vec<f64> = runs.iter().filter_map(|run| run.line_trip_ns).collect();
-        let phases = (0..first.phases.len()).map(|place| {
-            let phases: Option<Vec<&Phase>> =
-                runs.iter().map(|run| run.phases.get(place)).collect();
-            Phase::medians(&phases.context("a phase did not run each time")?)
-        });
-        Ok(Self {
-            engine: first.engine.clone(),
-            phases: phases.collect::<Result<_>>()?,
-            total_seconds: of(|run| run.total_seconds),
-            line_trip_ns: (!trips.is_empty()).then(|| median(trips.into_iter())),
-            startup_seconds: of(|run| run.startup_seconds),
-            index_bytes_per_key: of(|run| run.index_bytes_per_key),
-            wrong_values: runs.iter().map(|run| run.wrong_values).sum(),
-        })
+    fn phase_names(&self) -> Vec<&str> {
+        self.phases.iter().map(|phase| &*phase.name).collect()
     }
 
     /// The figures of a phase.
     pub(super) fn phase(&self, name: &str) -> Option<&Phase> {
         self.phases.iter().find(|phase| phase.name == name)
-    }
-}
-
-impl Phase {
-    fn medians(phases: &[&Self]) -> Result<Self> {
-        let first = phases[0];
-        if phases.iter().any(|phase| phase.name != first.name) {
-            bail!("{} did not run each time", first.name);
-        }
-        let of = |figure: fn(&Self) -> f64| median(phases.iter().map(|phase| figure(phase)));
-        Ok(Self {
-            name: first.name.clone(),
-            mops: of(|phase| phase.mops),
-            p50_ns: of(|phase| phase.p50_ns),
-            p99_ns: of(|phase| phase.p99_ns),
-            p999_ns: of(|phase| phase.p999_ns),
-            far_reads_per_op: of(|phase| phase.far_reads_per_op),
-        })
     }
 }
 
@@ -261,33 +265,35 @@ mod tests {
     }
 
     #[test]
-    fn medians_are_of_each_figure_by_itself() {
-        let round = |mops: f64, p50: f64, trip: Option<u64>, wrong: u64| {
-            let mut value = report(&["farcore", "scc"]);
-            let run = &mut value["runs"][1];
-            run["phases"][0]["mops"] = json!(mops);
-            run["phases"][0]["p50_ns"] = json!(p50);
-            run["line_trip_ns"] = json!(trip);
-            run["wrong_values"] = json!(wrong);
-            Report::parse(&value.to_string()).unwrap()
-        };
-        let rounds = [
-            round(3.0, 7.0, Some(90), 0),
-            round(1.0, 9.0, None, 2),
-            round(2.0, 5.0, Some(110), 1),
-        ];
-        let of = |rounds: &[Report]| Report::medians(rounds).unwrap().runs[1].clone();
-        let scc = of(&rounds);
-        assert_eq!((scc.phases[0].mops, scc.phases[0].p50_ns), (2.0, 7.0));
-        assert_eq!((scc.line_trip_ns, scc.wrong_values), (Some(100.0), 3));
-        assert_eq!(of(&rounds[..2]).phases[0].mops, 2.0);
-        assert_eq!(of(&rounds[1..2]).line_trip_ns, None);
-        let other = Report::parse(&report(&["farcore", "moka"]).to_string()).unwrap();
-        for (lacks, other) in [("scc", other), ("engine", Report::default())] {
-            let error = Report::medians(&[rounds[0].clone(), other]).unwrap_err();
-            assert!(error.to_string().contains(lacks), "{error}");
+    fn the_median_is_the_middle_or_between_the_two_that_are() {
+        let of = |figures: &[f64]| median(figures.iter().copied());
+        assert_eq!(of(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(of(&[9.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!((of(&[7.0]), of(&[])), (Some(7.0), None));
+    }
+
+    #[test]
+    fn rounds_are_of_the_same_engines_and_phases() {
+        let parse = |value: &Value| Report::parse(&value.to_string()).unwrap();
+        let [one, two] = [&["farcore"][..], &["farcore", "scc"]].map(|names| parse(&report(names)));
+        let mut value = report(&["farcore"]);
+        let phases = value["runs"][0]["phases"].as_array_mut().unwrap();
+        phases.push(phases[0].clone());
+        let longer = parse(&value);
+        let rounds = Rounds::new(vec![two.clone(), two.clone()]).unwrap();
+        assert_eq!((rounds.of("scc").len(), rounds.all().count()), (2, 4));
+        assert!(rounds.of("moka").is_empty());
+        for (other, named) in [
+            (two, "scc"),
+            (longer, "hot, hot"),
+            (Report::default(), "farcore"),
+        ] {
+            for rounds in [[one.clone(), other.clone()], [other.clone(), one.clone()]] {
+                let error = Rounds::new(rounds.to_vec()).unwrap_err().to_string();
+                assert!(error.contains(named), "{error}");
+            }
         }
-        assert!(Report::medians(&[]).is_err());
+        assert!(Rounds::new(Vec::new()).is_err());
     }
 
     #[test]

@@ -25,14 +25,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use self::facts::Facts;
-use self::figures::Report;
+use self::figures::{Report, Rounds};
 use self::plan::{Plan, Wishes};
 
 /// Where the build goes, whatever the environment says: the page names it.
 const TARGET: &str = "target";
 /// The benchmark in it.
 const BENCHMARK: &str = "target/release/farcore-bench";
-/// Where the runs leave their JSON.
+/// Where the rounds leave their JSON, each in a file of its own.
 const FOLDER: &str = "target/results";
 /// The engines of the published page.
 const ENGINES: &str = "farcore,dashmap,sharded,locked-lru,scc,papaya,quick-cache,moka,foyer";
@@ -103,7 +103,7 @@ fn measure(arguments: &[String], json: &Path) -> Result<Report> {
 }
 
 /// Runs everything once, and again, so that each measurement has its share of the machine's better and worse minutes.
-fn measure_all(plan: &Plan) -> Result<BTreeMap<&'static str, Report>> {
+fn measure_all(plan: &Plan) -> Result<BTreeMap<&'static str, Rounds>> {
     let all = &plan.measurements;
     let rounds = all.iter().map(|one| one.rounds).max().unwrap_or(0);
     let count: u32 = all.iter().map(|one| one.rounds).sum();
@@ -112,16 +112,21 @@ fn measure_all(plan: &Plan) -> Result<BTreeMap<&'static str, Report>> {
     for round in 0..rounds {
         for measurement in all.iter().filter(|one| round < one.rounds) {
             seen += 1;
-            println!("\n== {seen} of {count}: {}", measurement.command());
-            let report = measure(&measurement.arguments, &measurement.json)?;
+            let json = measurement.json(round + 1);
+            let arguments = measurement.arguments_into(&json);
+            println!(
+                "\n== {seen} of {count}: {BENCHMARK} {}",
+                arguments.join(" ")
+            );
+            let report = measure(&arguments, &json)?;
             reports.entry(measurement.name).or_default().push(report);
         }
     }
-    let medians = |(name, rounds): (&'static str, Vec<Report>)| {
-        let median = Report::medians(&rounds).with_context(|| format!("the rounds of {name}"))?;
-        Ok((name, median))
+    let rounds = |(name, reports): (&'static str, Vec<Report>)| {
+        let rounds = Rounds::new(reports).with_context(|| format!("the rounds of {name}"))?;
+        Ok((name, rounds))
     };
-    reports.into_iter().map(medians).collect()
+    reports.into_iter().map(rounds).collect()
 }
 
 pub(crate) fn perform(results: &Results) -> Result<()> {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use anyhow::{Context, Result, bail};
 
 use super::facts::Facts;
-use super::figures::{Machine, Report, Run};
+use super::figures::{Machine, Rounds, Run};
 use super::plan::{Plan, Section};
 use super::table::{self, Loss};
 
@@ -28,22 +28,18 @@ line took from one core to the other and back. Start-up of farcore includes touc
 pub(super) fn render(
     facts: &Facts,
     plan: &Plan,
-    reports: &BTreeMap<&'static str, Report>,
+    measured: &BTreeMap<&'static str, Rounds>,
 ) -> Result<String> {
-    check(reports)?;
-    let machine = &reports
-        .values()
-        .next()
-        .context("nothing was measured")?
-        .machine;
-    let mut page = head(facts, machine);
+    check(measured)?;
+    let any = measured.values().next().context("nothing was measured")?;
+    let mut page = head(facts, any.machine());
     for note in &plan.notes {
         page += &format!("\n{note}\n");
     }
     let mut shown = Vec::new();
     let mut losses = Vec::new();
     for section in &plan.sections {
-        let runs = runs(section, reports)?;
+        let runs = runs(section, measured)?;
         let table = table::render(section, &runs);
         page += &format!("\n## {}\n", section.title);
         page += &commands(plan, section, &mut shown);
@@ -58,9 +54,9 @@ pub(super) fn render(
 }
 
 /// Refuses figures of an engine that gave a wrong value.
-fn check(reports: &BTreeMap<&'static str, Report>) -> Result<()> {
-    for (name, report) in reports {
-        if let Some(run) = report.runs.iter().find(|run| run.wrong_values > 0) {
+fn check(measured: &BTreeMap<&'static str, Rounds>) -> Result<()> {
+    for (name, rounds) in measured {
+        if let Some(run) = rounds.all().find(|run| run.wrong_values > 0) {
             bail!(
                 "{} gave {} wrong values in {name}: such figures are not published",
                 run.engine,
@@ -75,8 +71,8 @@ fn head(facts: &Facts, machine: &Machine) -> String {
     let runs = match facts.runs {
         1 => "Figures are of one run.".to_owned(),
         runs => format!(
-            "Figures are medians of {runs} rounds, each figure by itself; in a round every command below runs once, so that a \
-             machine with better and worse minutes gives each its share."
+            "Figures are medians of {runs} rounds, each figure by itself, and ratios those of the rounds' ratios; in a round every \
+             command below runs once, but for one that says so, so that a machine with better and worse minutes gives each its share."
         ),
     };
     let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
@@ -131,15 +127,15 @@ fn commands(plan: &Plan, section: &Section, shown: &mut Vec<&'static str>) -> St
     }
 }
 
-/// The figures of each column.
+/// The rounds of each column.
 fn runs<'a>(
     section: &Section,
-    reports: &'a BTreeMap<&'static str, Report>,
-) -> Result<Vec<Option<&'a Run>>> {
+    measured: &'a BTreeMap<&'static str, Rounds>,
+) -> Result<Vec<Vec<&'a Run>>> {
     let of = |column: &super::plan::Column| {
-        let report = reports.get(column.measurement);
-        let report = report.with_context(|| format!("{} was not measured", column.measurement))?;
-        Ok(report.run(&column.engine))
+        let rounds = measured.get(column.measurement);
+        let rounds = rounds.with_context(|| format!("{} was not measured", column.measurement))?;
+        Ok(rounds.of(&column.engine))
     };
     section.columns.iter().map(of).collect()
 }
@@ -162,7 +158,7 @@ fn where_we_lose(sections: &[(&str, Vec<Loss>)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::Phase;
+    use super::super::figures::{Phase, Report};
     use super::super::plan::{Wishes, plan};
     use super::*;
 
@@ -215,11 +211,12 @@ mod tests {
             },
             runs: vec![run("farcore", ours, 0), run("moka", 4.0, wrong_values)],
         };
-        let reports = plan
+        let rounds = Rounds::new(vec![report])?;
+        let measured = plan
             .measurements
             .iter()
-            .map(|run| (run.name, report.clone()));
-        render(&facts(), &plan, &reports.collect())
+            .map(|run| (run.name, rounds.clone()));
+        render(&facts(), &plan, &measured.collect())
     }
 
     #[test]
@@ -280,8 +277,9 @@ mod tests {
             largest: false,
         })
         .unwrap();
-        let reports = BTreeMap::from([("one-core", Report::default())]);
-        let error = render(&facts(), &plan, &reports).unwrap_err().to_string();
+        let rounds = Rounds::new(vec![Report::default()]).unwrap();
+        let measured = BTreeMap::from([("one-core", rounds)]);
+        let error = render(&facts(), &plan, &measured).unwrap_err().to_string();
         assert_eq!(error, "far was not measured");
     }
 }

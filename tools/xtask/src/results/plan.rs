@@ -73,10 +73,8 @@ pub(super) struct Wishes {
 pub(super) struct Measurement {
     /// Its name, and its file's.
     pub(super) name: &'static str,
-    /// Arguments of the benchmark.
+    /// Arguments of the benchmark, but for where it writes its figures.
     pub(super) arguments: Vec<String>,
-    /// Where it writes its figures.
-    pub(super) json: PathBuf,
     /// How often it is to run.
     pub(super) rounds: u32,
 }
@@ -84,7 +82,19 @@ pub(super) struct Measurement {
 impl Measurement {
     /// The command as one would type it.
     pub(super) fn command(&self) -> String {
-        format!("{BENCHMARK} {}", self.arguments.join(" "))
+        let json = Path::new(FOLDER).join(self.name).with_extension("json");
+        format!("{BENCHMARK} {}", self.arguments_into(&json).join(" "))
+    }
+
+    /// Where a round writes its figures.
+    pub(super) fn json(&self, round: u32) -> PathBuf {
+        Path::new(FOLDER).join(format!("{}.{round}.json", self.name))
+    }
+
+    /// The arguments that write the figures into a file.
+    pub(super) fn arguments_into(&self, json: &Path) -> Vec<String> {
+        let json = ["--json".to_owned(), json.display().to_string()];
+        self.arguments.iter().cloned().chain(json).collect()
     }
 }
 
@@ -213,20 +223,16 @@ impl Planner<'_> {
         engines: &[String],
         rounds: u32,
     ) {
-        let json = Path::new(FOLDER).join(name).with_extension("json");
         let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
         let (cores, engines) = (cores.join(","), engines.join(","));
         let (keys, window) = (keys_per_core.to_string(), window.to_string());
-        let file = json.display().to_string();
         let mut arguments = vec!["contest", "--cores", &cores, "--keys-per-core", &keys];
         arguments.extend(memory);
         arguments.extend(["--window", &window, "--engines", &engines]);
-        arguments.extend(["--json", &file]);
         let arguments = arguments.into_iter().map(str::to_owned).collect();
         self.plan.measurements.push(Measurement {
             name,
             arguments,
-            json,
             rounds,
         });
     }
@@ -270,19 +276,16 @@ impl Planner<'_> {
             size(UNIFORM_LOCAL_MIB, keys, UNIFORM_LOCAL_MIB / 2),
             size(FAR_MIB, keys, FAR_MIB),
         );
-        let json = Path::new(FOLDER).join("uniform-reads.json");
-        let (core, keys) = (core.to_string(), keys.to_string());
-        let (window, file) = (WINDOW.to_string(), json.display().to_string());
+        let (core, keys, window) = (core.to_string(), keys.to_string(), WINDOW.to_string());
         let mut arguments = vec!["ycsb", "--workload", "c", "--zipf", "0", "--cores", &core];
         arguments.extend(["--records", &keys, "--operations", UNIFORM_READS]);
         arguments.extend(["--value-bytes", "128", "--local", &local, "--far", &far]);
         arguments.extend(["--far-latency", FAR_LATENCY, "--window", &window]);
-        arguments.extend(["--engines", OURS, "--json", &file]);
+        arguments.extend(["--engines", OURS]);
         let arguments = arguments.into_iter().map(str::to_owned).collect();
         self.plan.measurements.push(Measurement {
             name: "uniform-reads",
             arguments,
-            json,
             rounds: self.wishes.runs,
         });
         let about = "Records of 160 bytes, about an eighth of them local: all other reads go to far memory, one READ each.";

@@ -3,10 +3,11 @@
 //! Invariants:
 //! I1. A ratio above 1 is to farcore's credit, whether more of the figure is better or less.
 //! I2. Ratios are rounded down, so a loss never reads as 1.00.
+//! I3. A ratio is the median of those within each round: what the machine did between two rounds is in none of them.
 
 use std::fmt::Write;
 
-use super::figures::{Phase, Run};
+use super::figures::{Phase, Run, median};
 use super::plan::{Column, Contrast, Section};
 
 /// What is better.
@@ -21,7 +22,8 @@ enum Better {
 #[derive(Clone, Debug)]
 struct Row {
     name: String,
-    cells: Vec<Option<f64>>,
+    /// Of each round that has it.
+    cells: Vec<Vec<f64>>,
     show: fn(f64) -> String,
     better: Better,
 }
@@ -47,10 +49,16 @@ pub(super) struct Table {
 }
 
 impl Row {
+    /// The median of each column that has figures.
+    fn medians(&self) -> Vec<Option<f64>> {
+        let of = |rounds: &Vec<f64>| median(rounds.iter().copied());
+        self.cells.iter().map(of).collect()
+    }
+
     /// The best of some columns, with its place.
     fn best(&self, among: impl Fn(usize) -> bool) -> Option<(usize, f64)> {
-        let cells = self.cells.iter().enumerate();
-        let known = cells.filter_map(|(place, cell)| Some((place, (*cell)?)));
+        let cells = self.medians().into_iter().enumerate();
+        let known = cells.filter_map(|(place, cell)| Some((place, cell?)));
         let known = known.filter(|&(place, _)| among(place));
         let order = |one: &(usize, f64), other: &(usize, f64)| one.1.total_cmp(&other.1);
         match self.better {
@@ -61,26 +69,28 @@ impl Row {
         }
     }
 
-    /// How much better the one figure is than the other.
-    fn ratio(&self, ours: f64, theirs: f64) -> Option<f64> {
-        let ratio = match self.better {
+    /// How much better the one column is than the other: the median of the rounds.
+    fn ratio(&self, ours: usize, theirs: usize) -> Option<f64> {
+        let [ours, theirs] = [self.cells.get(ours)?, self.cells.get(theirs)?];
+        let ratio = |(ours, theirs): (&f64, &f64)| match self.better {
             Better::More => ours / theirs,
             Better::Less => theirs / ours,
-            Better::Neither => return None,
+            Better::Neither => f64::NAN,
         };
-        ratio.is_finite().then_some(ratio)
+        median(ours.iter().zip(theirs).map(ratio)).filter(|ratio| ratio.is_finite())
     }
 
     /// What stands in each column: the best is bold where there is something to choose from.
     fn shown(&self) -> Vec<String> {
-        let several = self.cells.iter().flatten().count() > 1;
+        let medians = self.medians();
+        let several = medians.iter().flatten().count() > 1;
         let best = self.best(|_| several).map(|(_, best)| best);
-        let cell = |cell: &Option<f64>| match *cell {
+        let cell = |cell: Option<f64>| match cell {
             None => String::new(),
             Some(figure) if best == Some(figure) => format!("**{}**", (self.show)(figure)),
             Some(figure) => (self.show)(figure),
         };
-        self.cells.iter().map(cell).collect()
+        medians.into_iter().map(cell).collect()
     }
 }
 
@@ -123,25 +133,30 @@ fn rounded_down(ratio: f64) -> String {
 /// Picks a latency.
 type Quantile = fn(&Phase) -> f64;
 
-fn rows(runs: &[Option<&Run>], contrast: Contrast) -> Vec<Row> {
+/// The rounds of a figure in every column.
+fn cells(runs: &[Vec<&Run>], of: &dyn Fn(&Run) -> Option<f64>) -> Vec<Vec<f64>> {
+    let rounds = |runs: &Vec<&Run>| runs.iter().filter_map(|run| of(run)).collect();
+    runs.iter().map(rounds).collect()
+}
+
+fn rows(runs: &[Vec<&Run>], contrast: Contrast) -> Vec<Row> {
     let mut rows = figures(runs, contrast);
-    let trips = runs.iter().map(|run| run.and_then(|run| run.line_trip_ns));
     let trips = Row {
         name: "line there and back".to_owned(),
-        cells: trips.collect(),
+        cells: cells(runs, &|run| run.line_trip_ns),
         show: latency,
         better: Better::Neither,
     };
-    if trips.cells.iter().any(Option::is_some) {
+    if trips.cells.iter().any(|rounds| !rounds.is_empty()) {
         rows.push(trips);
     }
     rows
 }
 
-fn figures(runs: &[Option<&Run>], contrast: Contrast) -> Vec<Row> {
+fn figures(runs: &[Vec<&Run>], contrast: Contrast) -> Vec<Row> {
     let row = |name: &str, better, show, of: &dyn Fn(&Run) -> Option<f64>| Row {
         name: name.to_owned(),
-        cells: runs.iter().map(|run| run.and_then(of)).collect(),
+        cells: cells(runs, of),
         show,
         better,
     };
@@ -220,17 +235,12 @@ fn heading(section: &Section) -> Option<&'static str> {
 
 /// What the last column says of a row, and what that is against farcore.
 fn verdict(section: &Section, row: &Row) -> (String, Option<Loss>) {
-    let cell = |place: usize| row.cells.get(place).copied().flatten();
     if section.contrast != Contrast::Peers {
-        let ratio = cell(1)
-            .zip(cell(0))
-            .and_then(|(second, first)| row.ratio(second, first));
+        let ratio = row.ratio(1, 0);
         return (ratio.map_or_else(String::new, rounded_down), None);
     }
     let best = row.best(|place| section.columns[place].is_peer());
-    let compared = cell(0)
-        .zip(best)
-        .and_then(|(ours, (place, theirs))| Some((place, row.ratio(ours, theirs)?)));
+    let compared = best.and_then(|(place, _)| Some((place, row.ratio(0, place)?)));
     let Some((place, ratio)) = compared else {
         return (String::new(), None);
     };
@@ -246,8 +256,8 @@ fn verdict(section: &Section, row: &Row) -> (String, Option<Loss>) {
     (format!("{shown} (we lose)"), Some(loss))
 }
 
-/// The table of a section; `runs` has an entry for each of its columns, `None` where there are no figures.
-pub(super) fn render(section: &Section, runs: &[Option<&Run>]) -> Table {
+/// The table of a section; `runs` has the rounds of each of its columns, none where there are no figures.
+pub(super) fn render(section: &Section, runs: &[Vec<&Run>]) -> Table {
     let heading = heading(section);
     let labels = section.columns.iter().map(|column| column.label.as_str());
     let headings: Vec<&str> = ["Mops/s"]
@@ -330,7 +340,7 @@ mod tests {
             run("scc", 4.0, 1.0),
         );
         let section = section(&["farcore", "moka", "scc"], Contrast::Peers);
-        let table = render(&section, &[Some(&ours), Some(&moka), Some(&scc)]);
+        let table = render(&section, &[vec![&ours], vec![&moka], vec![&scc]]);
         assert_eq!(
             lines(&table),
             [
@@ -359,7 +369,7 @@ mod tests {
     fn a_close_loss_does_not_read_as_a_draw() {
         let (ours, scc) = (run("farcore", 3.999, 1.0), run("scc", 4.0, 1.0));
         let section = section(&["farcore", "scc"], Contrast::Peers);
-        let table = render(&section, &[Some(&ours), Some(&scc)]);
+        let table = render(&section, &[vec![&ours], vec![&scc]]);
         assert!(
             lines(&table)[2].ends_with("| 0.99 (we lose) |"),
             "{}",
@@ -374,13 +384,32 @@ mod tests {
         );
     }
 
+    /// The medians are 3 and 4, but in two rounds of three farcore is the better one.
+    #[test]
+    fn a_ratio_is_of_rounds_not_of_medians() {
+        let ours = [2.0, 3.0, 9.0].map(|mops| run("farcore", mops, 1.0));
+        let theirs = [1.0, 4.0, 6.0].map(|mops| run("scc", mops, 1.0));
+        let section = section(&["farcore", "scc"], Contrast::Peers);
+        let runs = [ours.iter().collect(), theirs.iter().collect()];
+        let table = render(&section, &runs);
+        assert_eq!(lines(&table)[2], "| hot | 3.00 | **4.00** | 1.50 |");
+        let hot = |table: &Table| table.losses.iter().any(|loss| loss.row == "hot");
+        assert!(!hot(&table));
+        let swapped = render(&section, &[runs[1].clone(), runs[0].clone()]);
+        assert_eq!(
+            lines(&swapped)[2],
+            "| hot | **4.00** | 3.00 | 0.66 (we lose) |"
+        );
+        assert!(hot(&swapped));
+    }
+
     #[test]
     fn a_missing_engine_leaves_its_cells_empty() {
         let (ours, scc) = (run("farcore", 6.0, 1.0), run("scc", 4.0, 1.0));
         let section = section(&["farcore", "moka", "scc"], Contrast::Peers);
-        let table = render(&section, &[Some(&ours), None, Some(&scc)]);
+        let table = render(&section, &[vec![&ours], vec![], vec![&scc]]);
         assert_eq!(lines(&table)[2], "| hot | **6.00** |  | 4.00 | 1.50 |");
-        let table = render(&section, &[None, None, Some(&scc)]);
+        let table = render(&section, &[vec![], vec![], vec![&scc]]);
         assert_eq!(lines(&table)[2], "| hot |  |  | 4.00 |  |");
         assert!(table.losses.is_empty());
     }
@@ -389,7 +418,7 @@ mod tests {
     fn without_peers_there_is_no_ratio() {
         let ours = run("farcore", 6.0, 1.0);
         let section = section(&["farcore"], Contrast::Peers);
-        let table = render(&section, &[Some(&ours)]);
+        let table = render(&section, &[vec![&ours]]);
         assert_eq!(lines(&table)[0], "| Mops/s | farcore |");
         assert_eq!(lines(&table)[2], "| hot | 6.00 |");
     }
@@ -397,7 +426,7 @@ mod tests {
     #[test]
     fn a_pair_is_compared_with_its_first() {
         let (one, two) = (run("farcore", 4.0, 1.0), run("farcore", 6.0, 2.0));
-        let runs = [Some(&one), Some(&two)];
+        let runs = [vec![&one], vec![&two]];
         let table = render(
             &section(&["farcore", "farcore"], Contrast::Pair("b / a")),
             &runs,
