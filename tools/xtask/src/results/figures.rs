@@ -87,6 +87,12 @@ impl Report {
         self.runs.iter().map(|run| &*run.engine).collect()
     }
 
+    /// How long a cache line took from one core to another and back, of all runs the longest; `None` where only one core was used.
+    pub(super) fn line_trip_ns(&self) -> Option<f64> {
+        let trips = self.runs.iter().filter_map(|run| run.line_trip_ns);
+        trips.max_by(f64::total_cmp)
+    }
+
     /// The figures of an engine.
     pub(super) fn run(&self, engine: &str) -> Option<&Run> {
         self.runs.iter().find(|run| run.engine == engine)

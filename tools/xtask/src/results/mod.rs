@@ -4,6 +4,7 @@
 //! plan     what is run, and which columns of which table it fills
 //! figures  what the benchmark writes as JSON
 //! facts    where, when and with which versions
+//! near     which figures are taken, by how near the cores were
 //! table    rows, the best of each, ratios, losses
 //! page     the Markdown page
 //! ```
@@ -12,6 +13,7 @@
 
 mod facts;
 mod figures;
+mod near;
 mod page;
 mod plan;
 mod table;
@@ -26,6 +28,7 @@ use clap::Args;
 
 use self::facts::Facts;
 use self::figures::{Report, Rounds};
+use self::near::Near;
 use self::plan::{Plan, Wishes};
 
 /// Where the build goes, whatever the environment says: the page names it.
@@ -61,6 +64,10 @@ pub(crate) struct Results {
     /// An eighth of the full contest as well, 24 million keys on two cores: takes 10 GiB of memory and minutes.
     #[arg(long)]
     largest: bool,
+    /// Run commands again whose cores were further apart than this, by how long a cache line takes from one to the other and back: a
+    /// virtual machine's may be on one processor now and on two in a minute.
+    #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u64).range(1..))]
+    line_trip_max: Option<u64>,
     /// Print the commands only.
     #[arg(long)]
     dry_run: bool,
@@ -103,7 +110,7 @@ fn measure(arguments: &[String], json: &Path) -> Result<Report> {
 }
 
 /// Runs everything once, and again, so that each measurement has its share of the machine's better and worse minutes.
-fn measure_all(plan: &Plan) -> Result<BTreeMap<&'static str, Rounds>> {
+fn measure_all(plan: &Plan, mut near: Option<&mut Near>) -> Result<BTreeMap<&'static str, Rounds>> {
     let all = &plan.measurements;
     let rounds = all.iter().map(|one| one.rounds).max().unwrap_or(0);
     let count: u32 = all.iter().map(|one| one.rounds).sum();
@@ -118,7 +125,10 @@ fn measure_all(plan: &Plan) -> Result<BTreeMap<&'static str, Rounds>> {
                 "\n== {seen} of {count}: {BENCHMARK} {}",
                 arguments.join(" ")
             );
-            let report = measure(&arguments, &json)?;
+            let report = match &mut near {
+                Some(near) => near.measure(|| measure(&arguments, &json))?,
+                None => measure(&arguments, &json)?,
+            };
             reports.entry(measurement.name).or_default().push(report);
         }
     }
@@ -136,7 +146,7 @@ pub(crate) fn perform(results: &Results) -> Result<()> {
         built.extend(plan::FILE_STORES.map(str::to_owned));
     }
     let build = build_arguments(&built);
-    let facts = Facts::here(&built, format!("cargo {}", build.join(" ")), results.runs)?;
+    let mut facts = Facts::here(&built, format!("cargo {}", build.join(" ")), results.runs)?;
     let plan = plan::plan(&Wishes {
         cores: facts::cores(),
         keys_per_core: results.keys_per_core,
@@ -162,7 +172,8 @@ pub(crate) fn perform(results: &Results) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("no folder {}", folder.display()))?;
     }
     super::run(super::cargo(&build).env_remove("RUSTFLAGS"))?;
-    let reports = measure_all(&plan)?;
+    facts.near = results.line_trip_max.map(Near::new);
+    let reports = measure_all(&plan, facts.near.as_mut())?;
     let page = page::render(&facts, &plan, &reports)?;
     let out = &results.out;
     fs::write(out, page).with_context(|| format!("{} cannot be written", out.display()))?;

@@ -103,6 +103,13 @@ fn head(facts: &Facts, machine: &Machine) -> String {
         let _ = writeln!(page, "| {engine} | {version} |");
     }
     page += &format!("\n```sh\n{}\n```\n\n{HOW_TO_READ}", facts.build);
+    if let Some(near) = &facts.near {
+        page += &format!(
+            "\nThe cores of this machine are nearer each other in some minutes than in others. Figures of two cores are of runs in which \
+             that line took at most {} ns; {} runs of a command took longer and were made again.\n",
+            near.limit_ns, near.dropped
+        );
+    }
     page
 }
 
@@ -159,6 +166,7 @@ fn where_we_lose(sections: &[(&str, Vec<Loss>)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::figures::{Phase, Report};
+    use super::super::near::Near;
     use super::super::plan::{Wishes, plan};
     use super::*;
 
@@ -189,6 +197,7 @@ mod tests {
             versions: vec![("moka".to_owned(), "moka 0.12.16".to_owned())],
             build: "cargo build".to_owned(),
             runs: 5,
+            near: None,
         }
     }
 
@@ -237,6 +246,20 @@ mod tests {
             assert!(page.contains(fact), "{fact} in:\n{page}");
         }
         assert_eq!(page.matches("results/two-cores.json").count(), 1);
+    }
+
+    #[test]
+    fn what_was_left_out_is_told() {
+        let machine = Machine::default();
+        let told = |facts: &Facts| head(facts, &machine).contains("at most 200 ns; 3 runs");
+        assert!(!told(&facts()));
+        let mut near = Near::new(200);
+        near.dropped = 3;
+        let facts = Facts {
+            near: Some(near),
+            ..facts()
+        };
+        assert!(told(&facts));
     }
 
     #[test]
