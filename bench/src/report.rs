@@ -28,7 +28,7 @@ pub struct RunReport {
     /// In the order they ran.
     pub phases: Vec<PhaseReport>,
     /// Nanoseconds that a cache line took from the first core to the second and back, just before the run or right after it, whichever
-    /// was more; left out where there are no two, or they were not to be had.
+    /// was more; left out where there are no two, or they were not to be had both times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_trip_ns: Option<u64>,
     /// Opening the engine, pre-faulting included.

@@ -140,7 +140,6 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
         report: RunReport {
             engine: plan.engine.name().to_owned(),
             trace: plan.trace().cloned(),
-            line_trip_ns: trip_before_ns,
             startup_seconds,
             ..RunReport::default()
         },
@@ -159,11 +158,15 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     let report = &mut outcome.report;
     report.local_bytes_peak = sampler.stop();
     finish(report, &store.usage());
-    if let Ok(store) = Arc::try_unwrap(store).map_err(|_| warn!("the engine is still in use")) {
-        store.close()?;
+    match Arc::try_unwrap(store) {
+        Ok(store) => {
+            store.close()?;
+            let trip_after_ns = line_trip_ns(&plan.cores);
+            let both = trip_before_ns.zip(trip_after_ns);
+            outcome.report.line_trip_ns = both.map(|(before, after)| before.max(after));
+        }
+        Err(_) => warn!("the engine is still in use"),
     }
-    // Cores that were near each other at both ends of the run were so, most likely, all the while.
-    outcome.report.line_trip_ns = trip_before_ns.max(line_trip_ns(&plan.cores));
     Ok(outcome)
 }
 

@@ -5,8 +5,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::near::Near;
-
 /// What stands above the tables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
@@ -22,8 +20,6 @@ pub(super) struct Facts {
     pub(super) build: String,
     /// Runs of each command.
     pub(super) runs: u32,
-    /// What was taken and what was not, if the cores had to be near each other.
-    pub(super) near: Option<Near>,
 }
 
 impl Facts {
@@ -50,7 +46,6 @@ impl Facts {
             versions: versions.collect(),
             build,
             runs,
-            near: None,
         })
     }
 }

@@ -4,7 +4,7 @@
 //! plan     what is run, and which columns of which table it fills
 //! figures  what the benchmark writes as JSON
 //! facts    where, when and with which versions
-//! near     which figures are taken, by how near the cores were
+//! trip     up to which way between the cores figures are taken
 //! table    rows, the best of each, ratios, losses
 //! page     the Markdown page
 //! ```
@@ -13,10 +13,10 @@
 
 mod facts;
 mod figures;
-mod near;
 mod page;
 mod plan;
 mod table;
+mod trip;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,8 +28,9 @@ use clap::Args;
 
 use self::facts::Facts;
 use self::figures::{Report, Rounds};
-use self::near::Near;
-use self::plan::{Plan, Wishes};
+use self::page::Refused;
+use self::plan::{Measurement, Plan, Wishes};
+use self::trip::TripLimit;
 
 /// Where the build goes, whatever the environment says: the page names it.
 const TARGET: &str = "target";
@@ -64,10 +65,10 @@ pub(crate) struct Results {
     /// An eighth of the full contest as well, 24 million keys on two cores: takes 10 GiB of memory and minutes.
     #[arg(long)]
     largest: bool,
-    /// Run commands again whose cores were further apart than this, by how long a cache line takes from one to the other and back: a
-    /// virtual machine's may be on one processor now and on two in a minute.
+    /// Run commands on two cores again, 20 times at most, if a cache line took longer from one to the other and back just before or
+    /// right after: a virtual machine's cores can be near each other in one minute and not in the next. The page tells how many were.
     #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u64).range(1..))]
-    line_trip_max: Option<u64>,
+    line_trip_ns_max: Option<u64>,
     /// Print the commands only.
     #[arg(long)]
     dry_run: bool,
@@ -109,34 +110,56 @@ fn measure(arguments: &[String], json: &Path) -> Result<Report> {
     Report::parse(&text).with_context(|| format!("{} is not understood", json.display()))
 }
 
-/// Runs everything once, and again, so that each measurement has its share of the machine's better and worse minutes.
-fn measure_all(plan: &Plan, mut near: Option<&mut Near>) -> Result<BTreeMap<&'static str, Rounds>> {
+/// Runs a measurement until its figures are taken; with them how many were not, which stay in files of their own.
+fn measure_within(
+    limit: Option<TripLimit>,
+    measurement: &Measurement,
+    round: u32,
+) -> Result<(Report, u32)> {
+    let json = measurement.json(round);
+    let arguments = measurement.arguments_into(&json);
+    let Some(limit) = limit.filter(|_| measurement.cores > 1) else {
+        return Ok((measure(&arguments, &json)?, 0));
+    };
+    limit.measure(|refused| {
+        if refused > 0 {
+            let kept = json.with_extension(format!("refused-{refused}.json"));
+            fs::rename(&json, &kept).with_context(|| format!("no {}", kept.display()))?;
+        }
+        measure(&arguments, &json)
+    })
+}
+
+/// Runs everything once, and again, so that each measurement has its share of the machine's better and worse minutes, as far as their
+/// figures are taken.
+fn measure_all(
+    plan: &Plan,
+    limit: Option<TripLimit>,
+) -> Result<(BTreeMap<&'static str, Rounds>, Option<Refused>)> {
     let all = &plan.measurements;
     let rounds = all.iter().map(|one| one.rounds).max().unwrap_or(0);
     let count: u32 = all.iter().map(|one| one.rounds).sum();
-    let mut seen = 0;
+    let (mut seen, mut refusals) = (0, 0);
     let mut reports = BTreeMap::<_, Vec<Report>>::new();
     for round in 0..rounds {
         for measurement in all.iter().filter(|one| round < one.rounds) {
             seen += 1;
-            let json = measurement.json(round + 1);
-            let arguments = measurement.arguments_into(&json);
-            println!(
-                "\n== {seen} of {count}: {BENCHMARK} {}",
-                arguments.join(" ")
-            );
-            let report = match &mut near {
-                Some(near) => near.measure(|| measure(&arguments, &json))?,
-                None => measure(&arguments, &json)?,
-            };
+            println!("\n== {seen} of {count}: {}", measurement.command());
+            let (report, refused) = measure_within(limit, measurement, round + 1)?;
             reports.entry(measurement.name).or_default().push(report);
+            refusals += refused;
         }
     }
     let rounds = |(name, reports): (&'static str, Vec<Report>)| {
         let rounds = Rounds::new(reports).with_context(|| format!("the rounds of {name}"))?;
         Ok((name, rounds))
     };
-    reports.into_iter().map(rounds).collect()
+    let refused = limit.map(|limit| Refused {
+        limit_ns: limit.ns,
+        runs: refusals,
+    });
+    let reports: Result<_> = reports.into_iter().map(rounds).collect();
+    Ok((reports?, refused))
 }
 
 pub(crate) fn perform(results: &Results) -> Result<()> {
@@ -146,7 +169,7 @@ pub(crate) fn perform(results: &Results) -> Result<()> {
         built.extend(plan::FILE_STORES.map(str::to_owned));
     }
     let build = build_arguments(&built);
-    let mut facts = Facts::here(&built, format!("cargo {}", build.join(" ")), results.runs)?;
+    let facts = Facts::here(&built, format!("cargo {}", build.join(" ")), results.runs)?;
     let plan = plan::plan(&Wishes {
         cores: facts::cores(),
         keys_per_core: results.keys_per_core,
@@ -172,9 +195,9 @@ pub(crate) fn perform(results: &Results) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("no folder {}", folder.display()))?;
     }
     super::run(super::cargo(&build).env_remove("RUSTFLAGS"))?;
-    facts.near = results.line_trip_max.map(Near::new);
-    let reports = measure_all(&plan, facts.near.as_mut())?;
-    let page = page::render(&facts, &plan, &reports)?;
+    let limit = results.line_trip_ns_max.map(TripLimit::new);
+    let (reports, refused) = measure_all(&plan, limit)?;
+    let page = page::render(&facts, &plan, &reports, refused)?;
     let out = &results.out;
     fs::write(out, page).with_context(|| format!("{} cannot be written", out.display()))?;
     println!("\nwritten: {}", out.display());

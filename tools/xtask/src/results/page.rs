@@ -21,6 +21,31 @@ tier too, and stores that keep files. The last row of those that ran on two core
 line took from one core to the other and back. Start-up of farcore includes touching all of its memory, local and far.
 ";
 
+/// Runs whose figures were not taken, for a cache line took too long between their cores.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    /// Longer than this.
+    pub(super) limit_ns: u64,
+    /// How many, of all commands together.
+    pub(super) runs: u32,
+}
+
+impl Refused {
+    fn told(self) -> String {
+        let Self { limit_ns, runs } = self;
+        let taken = format!(
+            "Figures of two cores are taken only of runs just before and right after which that line took at most {limit_ns} ns"
+        );
+        match runs {
+            0 => taken + ", which all did.",
+            1 => taken + "; one run was made again for that.",
+            _ => format!(
+                "{taken}; {runs} runs were made again for that: the machine's worse minutes in this respect have no share in them."
+            ),
+        }
+    }
+}
+
 /// Writes the page.
 ///
 /// # Errors
@@ -29,10 +54,11 @@ pub(super) fn render(
     facts: &Facts,
     plan: &Plan,
     measured: &BTreeMap<&'static str, Rounds>,
+    refused: Option<Refused>,
 ) -> Result<String> {
     check(measured)?;
     let any = measured.values().next().context("nothing was measured")?;
-    let mut page = head(facts, any.machine());
+    let mut page = head(facts, any.machine(), refused);
     for note in &plan.notes {
         page += &format!("\n{note}\n");
     }
@@ -67,7 +93,7 @@ fn check(measured: &BTreeMap<&'static str, Rounds>) -> Result<()> {
     Ok(())
 }
 
-fn head(facts: &Facts, machine: &Machine) -> String {
+fn head(facts: &Facts, machine: &Machine, refused: Option<Refused>) -> String {
     let runs = match facts.runs {
         1 => "Figures are of one run.".to_owned(),
         runs => format!(
@@ -103,12 +129,8 @@ fn head(facts: &Facts, machine: &Machine) -> String {
         let _ = writeln!(page, "| {engine} | {version} |");
     }
     page += &format!("\n```sh\n{}\n```\n\n{HOW_TO_READ}", facts.build);
-    if let Some(near) = &facts.near {
-        page += &format!(
-            "\nThe cores of this machine are nearer each other in some minutes than in others. Figures of two cores are of runs in which \
-             that line took at most {} ns; {} runs of a command took longer and were made again.\n",
-            near.limit_ns, near.dropped
-        );
+    if let Some(refused) = refused {
+        page += &format!("\n{}\n", refused.told());
     }
     page
 }
@@ -166,7 +188,6 @@ fn where_we_lose(sections: &[(&str, Vec<Loss>)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::figures::{Phase, Report};
-    use super::super::near::Near;
     use super::super::plan::{Wishes, plan};
     use super::*;
 
@@ -197,7 +218,6 @@ mod tests {
             versions: vec![("moka".to_owned(), "moka 0.12.16".to_owned())],
             build: "cargo build".to_owned(),
             runs: 5,
-            near: None,
         }
     }
 
@@ -225,7 +245,7 @@ mod tests {
             .measurements
             .iter()
             .map(|run| (run.name, rounds.clone()));
-        render(&facts(), &plan, &measured.collect())
+        render(&facts(), &plan, &measured.collect(), None)
     }
 
     #[test]
@@ -249,17 +269,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_told() {
-        let machine = Machine::default();
-        let told = |facts: &Facts| head(facts, &machine).contains("at most 200 ns; 3 runs");
-        assert!(!told(&facts()));
-        let mut near = Near::new(200);
-        near.dropped = 3;
-        let facts = Facts {
-            near: Some(near),
-            ..facts()
+    fn what_was_not_taken_is_told() {
+        let told = |refused| head(&facts(), &Machine::default(), refused);
+        let of = |runs| {
+            told(Some(Refused {
+                limit_ns: 200,
+                runs,
+            }))
         };
-        assert!(told(&facts));
+        assert!(!told(None).contains("are taken only"));
+        assert!(of(0).contains("at most 200 ns, which all did."));
+        assert!(of(1).contains("; one run was made again"));
+        assert!(of(3).contains("; 3 runs were made again"));
     }
 
     #[test]
@@ -302,7 +323,9 @@ mod tests {
         .unwrap();
         let rounds = Rounds::new(vec![Report::default()]).unwrap();
         let measured = BTreeMap::from([("one-core", rounds)]);
-        let error = render(&facts(), &plan, &measured).unwrap_err().to_string();
+        let error = render(&facts(), &plan, &measured, None)
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "far was not measured");
     }
 }

@@ -75,6 +75,8 @@ pub(super) struct Measurement {
     pub(super) name: &'static str,
     /// Arguments of the benchmark, but for where it writes its figures.
     pub(super) arguments: Vec<String>,
+    /// Cores that it uses.
+    pub(super) cores: usize,
     /// How often it is to run.
     pub(super) rounds: u32,
 }
@@ -223,6 +225,7 @@ impl Planner<'_> {
         engines: &[String],
         rounds: u32,
     ) {
+        let count = cores.len();
         let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
         let (cores, engines) = (cores.join(","), engines.join(","));
         let (keys, window) = (keys_per_core.to_string(), window.to_string());
@@ -233,6 +236,7 @@ impl Planner<'_> {
         self.plan.measurements.push(Measurement {
             name,
             arguments,
+            cores: count,
             rounds,
         });
     }
@@ -286,6 +290,7 @@ impl Planner<'_> {
         self.plan.measurements.push(Measurement {
             name: "uniform-reads",
             arguments,
+            cores: 1,
             rounds: self.wishes.runs,
         });
         let about = "Records of 160 bytes, about an eighth of them local: all other reads go to far memory, one READ each.";

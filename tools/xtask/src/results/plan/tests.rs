@@ -29,6 +29,11 @@ fn two_cores_run_everything() {
     );
     assert_eq!((commands.len(), plan.sections.len()), (12, 9));
     assert!(plan.measurements.iter().all(|one| one.rounds == 5));
+    assert!(
+        plan.measurements
+            .iter()
+            .all(|one| one.cores == 1 + usize::from(one.command().contains(" --cores 2,5 ")))
+    );
     assert!(plan.notes.is_empty());
     assert_eq!(plan.sections[0].columns[0].engine, OURS);
 }
