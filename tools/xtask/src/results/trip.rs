@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use super::FOLDER;
 use super::figures::Report;
 
 /// Runs of one command, at most.
@@ -54,7 +55,7 @@ impl TripLimit {
             if refused == RUNS_MAX {
                 bail!(
                     "{RUNS_MAX} runs were not taken, the last because {objection}: raise --line-trip-ns-max, which is {}, or try it later; \
-                     what was measured so far is kept beside the page's figures",
+                     {FOLDER} has what was measured",
                     self.ns
                 );
             }
