@@ -121,13 +121,11 @@ fn measure_within(
     let Some(limit) = limit.filter(|_| measurement.cores > 1) else {
         return Ok((measure(&arguments, &json)?, 0));
     };
-    limit.measure(|refused| {
-        if refused > 0 {
-            let kept = json.with_extension(format!("refused-{refused}.json"));
-            fs::rename(&json, &kept).with_context(|| format!("no {}", kept.display()))?;
-        }
-        measure(&arguments, &json)
-    })
+    let put_aside = |number| {
+        let aside = json.with_extension(format!("refused-{number}.json"));
+        fs::rename(&json, &aside).with_context(|| format!("no {}", aside.display()))
+    };
+    limit.measure(|| measure(&arguments, &json), put_aside)
 }
 
 /// Runs everything once, and again, so that each measurement has its share of the machine's better and worse minutes, as far as their

@@ -35,22 +35,24 @@ impl TripLimit {
         }
     }
 
-    /// Makes runs of a command on two cores, which are told how many were made before, until figures are taken; with them how many
-    /// were not.
+    /// Makes runs of a command on two cores until the figures of one are taken; with them how many were not, each of which is put
+    /// aside by its number.
     ///
     /// # Errors
-    /// The command's; none of [`RUNS_MAX`] were taken.
+    /// The command's, or those of putting aside; none of [`RUNS_MAX`] were taken.
     pub(super) fn measure(
         self,
-        mut run: impl FnMut(u32) -> Result<Report>,
+        mut run: impl FnMut() -> Result<Report>,
+        mut put_aside: impl FnMut(u32) -> Result<()>,
     ) -> Result<(Report, u32)> {
         let mut refused = 0;
         loop {
-            let report = run(refused)?;
+            let report = run()?;
             let Some(objection) = self.objection(&report) else {
                 return Ok((report, refused));
             };
             refused += 1;
+            put_aside(refused)?;
             println!("not taken: {objection}");
             if refused == RUNS_MAX {
                 bail!(
@@ -95,31 +97,41 @@ mod tests {
             [Some(200.0), Some(100.0)],
             [Some(1.0), Some(1.0)],
         ];
-        let mut runs = 0;
+        let (mut runs, mut aside) = (trips.iter(), Vec::new());
         let (taken, refused) = LIMIT
-            .measure(|before| {
-                assert_eq!(before, runs);
-                runs += 1;
-                Ok(report(&trips[before as usize]))
-            })
+            .measure(
+                || Ok(report(runs.next().unwrap())),
+                |number| {
+                    aside.push(number);
+                    Ok(())
+                },
+            )
             .unwrap();
         assert_eq!(taken, report(&[Some(200.0), Some(100.0)]));
-        assert_eq!((refused, runs), (4, 5));
+        assert_eq!((refused, runs.count(), aside), (4, 1, vec![1, 2, 3, 4]));
     }
 
     #[test]
     fn it_gives_up_and_tells_why() {
-        let mut runs = 0;
-        let error = LIMIT.measure(|_| {
-            runs += 1;
-            Ok(report(&[Some(540.0)]))
-        });
+        let (mut runs, mut aside) = (0, 0);
+        let error = LIMIT.measure(
+            || {
+                runs += 1;
+                Ok(report(&[Some(540.0)]))
+            },
+            |number| {
+                aside = number;
+                Ok(())
+            },
+        );
         let error = error.unwrap_err().to_string();
-        assert_eq!(runs, RUNS_MAX);
+        assert_eq!((runs, aside), (RUNS_MAX, RUNS_MAX));
         assert!(
             error.contains("540 ns") && error.contains("which is 200"),
             "{error}"
         );
-        assert!(LIMIT.measure(|_| bail!("no such file")).is_err());
+        let away = || Ok(report(&[Some(540.0)]));
+        assert!(LIMIT.measure(away, |_| bail!("no room")).is_err());
+        assert!(LIMIT.measure(|| bail!("no such file"), |_| Ok(())).is_err());
     }
 }
