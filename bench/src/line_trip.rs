@@ -48,6 +48,13 @@ pub fn line_trip_ns(cores: &[usize]) -> Option<u64> {
     })
 }
 
+/// The longer of two round trips, before a run and after it; `None` if either is not known, for then neither is that of the run.
+#[must_use]
+pub fn longer_ns(before_ns: Option<u64>, after_ns: Option<u64>) -> Option<u64> {
+    let (before_ns, after_ns) = before_ns.zip(after_ns)?;
+    Some(before_ns.max(after_ns))
+}
+
 /// Sends the other core home, whatever becomes of this one.
 struct Homeward<'a>(&'a Line);
 
@@ -117,6 +124,14 @@ mod tests {
         assert_eq!(line_trip_ns(&[]), None);
         assert_eq!(line_trip_ns(&[0]), None);
         assert_eq!(line_trip_ns(&[0, 1000]), None);
+    }
+
+    #[test]
+    fn a_trip_that_is_known_at_one_end_only_is_not_known() {
+        assert_eq!(longer_ns(Some(90), Some(540)), Some(540));
+        assert_eq!(longer_ns(Some(540), Some(90)), Some(540));
+        assert_eq!(longer_ns(Some(90), None), None);
+        assert_eq!(longer_ns(None, Some(90)), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tracing::{info, info_span, warn};
 use crate::engines::peers;
 use crate::engines::{Dashmap, DirectStore, Farcore, LockedLru, Sharded};
 use crate::events::EventsPerOp;
-use crate::line_trip::line_trip_ns;
+use crate::line_trip::{line_trip_ns, longer_ns};
 use crate::phase::Phase;
 use crate::plan::{EngineName, Plan, Scenario};
 use crate::progress::PhaseBar;
@@ -161,9 +161,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     match Arc::try_unwrap(store) {
         Ok(store) => {
             store.close()?;
-            let trip_after_ns = line_trip_ns(&plan.cores);
-            let both = trip_before_ns.zip(trip_after_ns);
-            outcome.report.line_trip_ns = both.map(|(before, after)| before.max(after));
+            outcome.report.line_trip_ns = longer_ns(trip_before_ns, line_trip_ns(&plan.cores));
         }
         Err(_) => warn!("the engine is still in use"),
     }

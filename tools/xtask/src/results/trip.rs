@@ -1,5 +1,5 @@
-//! How long a cache line takes from one core to the other and back while something is measured: those of a virtual machine can be near
-//! each other in one minute and not in the next, and figures of two cores are by half as high in the one as in the other.
+//! How long a cache line took from one core to the other and back when something was measured. The cores of a virtual machine can be near
+//! each other in one minute and not in the next, and what two of them do can be nearly twice as much in the one as in the other.
 
 use std::thread;
 use std::time::Duration;
