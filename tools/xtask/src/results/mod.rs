@@ -118,14 +118,14 @@ fn measure_within(
 ) -> Result<(Report, u32)> {
     let json = measurement.json(round);
     let arguments = measurement.arguments_into(&json);
-    let Some(limit) = limit.filter(|_| measurement.cores > 1) else {
+    let Some(limit) = limit else {
         return Ok((measure(&arguments, &json)?, 0));
     };
     let put_aside = |number| {
         let aside = json.with_extension(format!("refused-{number}.json"));
         fs::rename(&json, &aside).with_context(|| format!("no {}", aside.display()))
     };
-    limit.measure(|| measure(&arguments, &json), put_aside)
+    limit.measure(measurement.cores, || measure(&arguments, &json), put_aside)
 }
 
 /// Runs everything once, and again, so that each measurement has its share of the machine's better and worse minutes, as far as their

@@ -35,20 +35,22 @@ impl TripLimit {
         }
     }
 
-    /// Makes runs of a command on two cores until the figures of one are taken; with them how many were not, each of which is put
-    /// aside by its number.
+    /// Makes runs of a command on so many cores until the figures of one are taken; with them how many were not, each of which is put
+    /// aside by its number. On one core nothing goes to another, and the first are taken.
     ///
     /// # Errors
     /// The command's, or those of putting aside; none of [`RUNS_MAX`] were taken.
     pub(super) fn measure(
         self,
+        cores: usize,
         mut run: impl FnMut() -> Result<Report>,
         mut put_aside: impl FnMut(u32) -> Result<()>,
     ) -> Result<(Report, u32)> {
         let mut refused = 0;
         loop {
             let report = run()?;
-            let Some(objection) = self.objection(&report) else {
+            let objection = self.objection(&report).filter(|_| cores > 1);
+            let Some(objection) = objection else {
                 return Ok((report, refused));
             };
             refused += 1;
@@ -100,6 +102,7 @@ mod tests {
         let (mut runs, mut aside) = (trips.iter(), Vec::new());
         let (taken, refused) = LIMIT
             .measure(
+                2,
                 || Ok(report(runs.next().unwrap())),
                 |number| {
                     aside.push(number);
@@ -112,9 +115,20 @@ mod tests {
     }
 
     #[test]
+    fn on_one_core_the_first_run_is_taken() {
+        for trip_ns in [None, Some(540.0)] {
+            let (taken, refused) = LIMIT
+                .measure(1, || Ok(report(&[trip_ns])), |_| bail!("put aside"))
+                .unwrap();
+            assert_eq!((taken, refused), (report(&[trip_ns]), 0));
+        }
+    }
+
+    #[test]
     fn it_gives_up_and_tells_why() {
         let (mut runs, mut aside) = (0, 0);
         let error = LIMIT.measure(
+            2,
             || {
                 runs += 1;
                 Ok(report(&[Some(540.0)]))
@@ -131,7 +145,11 @@ mod tests {
             "{error}"
         );
         let away = || Ok(report(&[Some(540.0)]));
-        assert!(LIMIT.measure(away, |_| bail!("no room")).is_err());
-        assert!(LIMIT.measure(|| bail!("no such file"), |_| Ok(())).is_err());
+        assert!(LIMIT.measure(2, away, |_| bail!("no room")).is_err());
+        assert!(
+            LIMIT
+                .measure(2, || bail!("no such file"), |_| Ok(()))
+                .is_err()
+        );
     }
 }
