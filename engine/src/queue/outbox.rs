@@ -7,15 +7,10 @@ use farcore_rdma::prefetch_to_write;
 use super::{ENTRY, Intake, Shared, Size};
 use crate::constants::LINE_BYTES;
 use crate::operation::Demand;
-use crate::ring::Tail;
+use crate::ring::{OWNED_AHEAD, OWNED_BYTES_MAX, Tail};
 use crate::routing::IndexHash;
 use crate::shard::{Origin, Request, Shape};
 use crate::sync::{Arc, Ordering};
-
-/// Entries that are taken at once ahead of where they are written.
-const OWNED_AHEAD: usize = 48;
-/// Bytes of the room that are taken so.
-const ROOM_OWNED_AHEAD: usize = 2048;
 
 /// The half that puts requests in.
 #[derive(Debug)]
@@ -27,16 +22,16 @@ pub(crate) struct Outbox {
     mask: usize,
     pub(super) tail: usize,
     /// Up to where entries may be written, as far as was seen of the intake.
-    limit: usize,
+    pub(super) limit: usize,
     /// Up to where they were taken.
-    owned: usize,
+    pub(super) owned: usize,
     /// One less than the room's bytes.
     room_mask: usize,
-    room_tail: usize,
+    pub(super) room_tail: usize,
     /// Up to where the room may be written.
-    room_limit: usize,
+    pub(super) room_limit: usize,
     /// Up to where it was taken.
-    room_owned: usize,
+    pub(super) room_owned: usize,
     /// Bytes of the longest value that lies in the room.
     inline_max: usize,
     published: usize,
@@ -76,7 +71,13 @@ impl Outbox {
 
     /// Nobody takes its lines away: the intake is the same thread's.
     pub(super) fn own_all(&mut self) {
-        (self.owned, self.room_owned) = (usize::MAX, usize::MAX);
+        self.owned = usize::MAX;
+    }
+
+    /// True if both halves are one thread's.
+    #[inline]
+    fn is_alone(&self) -> bool {
+        self.owned == usize::MAX
     }
 
     /// Puts a request in, copied; false if there is no room. The intake sees it after [`Outbox::publish`].
@@ -111,9 +112,7 @@ impl Outbox {
         self.room_tail += taken;
         self.ends[place] = self.room_tail;
         self.tail += 1;
-        if self.tail + OWNED_AHEAD / 2 > self.owned
-            || self.room_tail + ROOM_OWNED_AHEAD / 2 > self.room_owned
-        {
+        if self.tail + OWNED_AHEAD / 2 > self.owned {
             self.own_ahead();
         }
         true
@@ -179,7 +178,10 @@ impl Outbox {
             owned += LINE_BYTES / ENTRY;
         }
         self.owned = owned;
-        let end = (self.room_tail + ROOM_OWNED_AHEAD).min(self.room_limit);
+        // The next requests will take as much as the last ones have.
+        let before = self.ends[self.tail.wrapping_sub(OWNED_AHEAD / 2 + 1) & self.mask];
+        let ahead = 2 * self.room_tail.saturating_sub(before);
+        let end = (self.room_tail + ahead.min(OWNED_BYTES_MAX)).min(self.room_limit);
         let mut owned = self.room_owned.max(self.room_tail & !(LINE_BYTES - 1));
         while owned < end {
             prefetch_to_write(self.room.as_ptr().wrapping_add(owned & self.room_mask));
@@ -195,6 +197,10 @@ impl Outbox {
         if count > 0 {
             self.shown.get().store(self.tail, Ordering::Release);
             self.published = self.tail;
+            if count >= OWNED_AHEAD / 2 && !self.is_alone() {
+                // The intake will read up to there, and its processor on past it: what was taken ahead is taken once more.
+                (self.owned, self.room_owned) = (self.tail, self.room_tail);
+            }
         } else if self.long.is_some() {
             // What a long value took is given back.
             self.look();

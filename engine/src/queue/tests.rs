@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::operation::{Demand, Kind};
+use crate::ring::OWNED_AHEAD;
 use crate::routing::IndexHash;
 use crate::shard::{Mark, Origin};
 
@@ -58,6 +59,73 @@ fn push(outbox: &mut Outbox, asked: &Asked) -> bool {
         expected: *expected,
     };
     outbox.push(IndexHash(*hash), *token, *origin, &demand)
+}
+
+#[test]
+fn lines_are_taken_ahead_and_once_more_after_a_showing_of_some() {
+    const VALUE: usize = 100;
+    let asked = (
+        0,
+        0,
+        Origin::default(),
+        Kind::Put,
+        vec![1; 16],
+        vec![2; VALUE],
+        0,
+    );
+    let (mut outbox, mut intake) = queue(256 << 10);
+    for count in (0..10).cycle().take(1000) {
+        for _ in 0..count {
+            assert!(push(&mut outbox, &asked));
+            let (ahead, room) = (outbox.owned - outbox.tail, outbox.limit - outbox.tail);
+            assert!(ahead >= room.min(OWNED_AHEAD / 2), "{ahead} entries");
+            assert!(ahead <= OWNED_AHEAD + 1, "{ahead} entries");
+            let ahead = outbox.room_owned.saturating_sub(outbox.room_tail);
+            let room = outbox.room_limit - outbox.room_tail;
+            // Entries are taken to the end of a line, so that one request more may pass until the next time.
+            let least = (OWNED_AHEAD / 2 - 1) * (16 + VALUE);
+            // The first have no six before them.
+            assert!(
+                outbox.tail < OWNED_AHEAD || ahead >= room.min(least),
+                "{ahead} bytes"
+            );
+            assert!(
+                ahead < OWNED_AHEAD * (16 + VALUE) + LINE_BYTES,
+                "{ahead} bytes"
+            );
+        }
+        let owned = (outbox.owned, outbox.room_owned);
+        assert_eq!(outbox.publish(), count);
+        let again = count >= OWNED_AHEAD / 2;
+        let expected = if again {
+            (outbox.tail, outbox.room_tail)
+        } else {
+            owned
+        };
+        assert_eq!(
+            (outbox.owned, outbox.room_owned),
+            expected,
+            "{count} were shown"
+        );
+        intake.glance();
+        intake.release(count);
+    }
+}
+
+#[test]
+fn nothing_is_taken_from_oneself() {
+    let asked = (0, 0, Origin::default(), Kind::Get, vec![1; 16], vec![], 0);
+    let (mut outbox, mut intake) = own_queue();
+    for count in (0..10).cycle().take(1000) {
+        for _ in 0..count {
+            assert!(push(&mut outbox, &asked));
+        }
+        assert_eq!(outbox.publish(), count);
+        intake.glance();
+        intake.release(count);
+        outbox.rewind(&mut intake);
+        assert_eq!((outbox.owned, outbox.room_owned), (usize::MAX, 0));
+    }
 }
 
 proptest! {
