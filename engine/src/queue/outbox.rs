@@ -23,7 +23,7 @@ pub(crate) struct Outbox {
     pub(super) tail: usize,
     /// Up to where entries may be written, as far as was seen of the intake.
     pub(super) limit: usize,
-    /// Up to where they were taken.
+    /// Up to where they were taken; `usize::MAX` if both halves are one thread's.
     pub(super) owned: usize,
     /// One less than the room's bytes.
     room_mask: usize,
