@@ -2,14 +2,12 @@
 
 #![allow(unsafe_code)] // a future is pinned in another
 
-use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
@@ -21,10 +19,12 @@ use crate::cipher::PageCipher;
 use crate::config::{Config, Sizes};
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::executors::{self, Ended};
 use crate::figures::{CoreFigures, EngineReporter, Figures, Stats};
 use crate::handle::Handle;
 use crate::house::House;
 use crate::lane::{LaneClient, LaneServer, Mailbox, lane, lanes};
+use crate::limits::{self, EXECUTOR_DESCRIPTORS, NODE_DESCRIPTORS, what_was_said};
 use crate::order::{Door, Order};
 use crate::routing::Hasher128;
 use crate::runtime::{self, JobCell, Life, Post};
@@ -89,7 +89,8 @@ pub struct Engine {
     shared: Arc<Shared>,
     figures: Arc<Figures>,
     nodes: Vec<Arc<EmbeddedNode>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// By core.
+    cores: Vec<Arc<Ended>>,
 }
 
 fn map(options: &RegionOptions) -> Result<Arc<Region>> {
@@ -112,12 +113,15 @@ impl Engine {
     ///
     /// # Errors
     /// Whatever keeps the engine from working, with the limit and the value: [`Error::Config`], [`Error::Core`],
-    /// [`Error::IoUring`], [`Error::Memory`].
+    /// [`Error::IoUring`], [`Error::Memory`], [`Error::Threads`], [`Error::Descriptors`]. What did start has ended by then.
     pub fn open(config: Config) -> Result<Self> {
         let clock = Clock::new();
         let opened_ns = clock.now_ns();
         let sizes = config.sizes()?;
-        runtime::check_kernel()?;
+        limits::check(
+            executors::missing(&config.cores) * EXECUTOR_DESCRIPTORS
+                + config.cores.len() * config.nodes.len() * NODE_DESCRIPTORS,
+        )?;
         let shards = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
         let options = |bytes: u64, lock| -> Result<RegionOptions> {
             let bytes = usize::try_from(bytes).map_err(|_| Error::Memory {
@@ -182,11 +186,11 @@ impl Engine {
             let _ = shared.free_handles.push(handle);
         }
         // Made before the first thread is: dropped on an error, it closes the cores that did start.
-        let engine = Self {
+        let mut engine = Self {
             shared,
             figures,
             nodes,
-            threads: Mutex::default(),
+            cores: Vec::new(),
         };
         let mut locked = true;
         let (ready, outcome) = mpsc::channel();
@@ -230,13 +234,12 @@ impl Engine {
             let heard = move |made| {
                 let _ = ready.send(made);
             };
-            let thread = runtime::start(config.cores[place], post, config.spin_ns, build, heard)?;
-            let mut threads = engine
-                .threads
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            threads.push(thread);
+            let core = config.cores[place];
+            let ended = runtime::start(core, post, config.spin_ns, build, heard)?;
+            engine.cores.push(ended);
         }
+        // What waits for news of a core ends with the last core that could have any.
+        drop(ready);
         for _ in 0..shards {
             outcome.recv().unwrap_or(Err(Error::Closed))?;
         }
@@ -331,7 +334,7 @@ impl Engine {
                     Err(panic) => Err(panic),
                 };
                 let result = result.map_err(|panic| Error::JobPanicked {
-                    reason: what_was_said(&*panic),
+                    reason: what_was_said(&*panic).to_owned(),
                 });
                 let _ = finish.0.result.push(result);
             })
@@ -423,15 +426,15 @@ impl Engine {
     }
 
     /// Answers everything that is under way, waits for running jobs, and stops the cores. May be called again.
+    ///
+    /// The cores' threads stay, asleep, for the next engine that this process opens on the same cores.
     pub fn close(&self) {
         self.shared.life.close();
         for post in &self.shared.posts {
             post.door.bell.ring(0);
         }
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads {
-            let _ = thread.join();
+        for core in &self.cores {
+            core.wait();
         }
     }
 }
@@ -504,12 +507,6 @@ impl<F: Future> Future for Caught<F> {
             Err(panic) => Poll::Ready(Err(panic)),
         }
     }
-}
-
-fn what_was_said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("something that is no text").to_owned()
 }
 
 struct TaskCell<T> {

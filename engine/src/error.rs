@@ -49,6 +49,26 @@ pub enum Error {
         /// What the kernel said.
         reason: String,
     },
+    /// No thread can be started.
+    #[error(
+        "no thread can be started ({reason}): each core needs two; raise `ulimit -u`, or `pids.max` of the control group"
+    )]
+    Threads {
+        /// What the system said.
+        reason: String,
+    },
+    /// No file descriptor is left.
+    #[error(
+        "no file descriptor is left ({reason}): {needed} more are needed at once and RLIMIT_NOFILE is {limit}; raise it with `ulimit -n`"
+    )]
+    Descriptors {
+        /// What the system said.
+        reason: String,
+        /// The limit of this process.
+        limit: u64,
+        /// Descriptors that were about to be opened.
+        needed: usize,
+    },
     /// Memory could not be mapped or locked.
     #[error("memory: {reason}")]
     Memory {

@@ -1,7 +1,7 @@
 //! The runtime: one pinned glommio executor a core, which serves its shard and runs jobs beside it.
 
 use std::cell::RefCell;
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use farcore_rdma::Pulse;
 use futures_lite::future::or;
 use glommio::sync::Semaphore;
 use glommio::timer::Timer;
-use glommio::{
-    Latency, LocalExecutorBuilder, Placement, Shares, Task, TaskQueueHandle, spawn_local_into,
-};
+use glommio::{Task, TaskQueueHandle, spawn_local_into};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::executors::{self, Ended, Queues};
 use crate::exits::NOBODY;
 use crate::house::House;
+use crate::limits::no_thread;
 use crate::nodes::Keeper;
 use crate::order::Door;
 
@@ -32,9 +32,6 @@ const SLEEP_MAX: Duration = Duration::from_millis(250);
 const NAP: Duration = Duration::from_micros(20);
 /// Turns without work after which the core is offered to other threads.
 const IDLE_TURNS: u32 = 16;
-/// Locked memory that glommio asks for, in bytes.
-const EXECUTOR_LOCKED_BYTES: u64 = 512 << 10;
-
 /// A job: makes, on its core, the future to be run there.
 pub(crate) type Job =
     Box<dyn FnOnce(Rc<RefCell<House>>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
@@ -131,124 +128,48 @@ pub(crate) async fn yield_now() {
     .await;
 }
 
-/// Refuses early, and plainly, where the kernel or a limit would.
-pub(crate) fn check_kernel() -> Result<()> {
-    use rustix_free::{locked_memory_limit, probe_io_uring};
-    probe_io_uring()?;
-    let limit = locked_memory_limit();
-    if limit < EXECUTOR_LOCKED_BYTES {
-        return Err(Error::Memory {
-            reason: format!(
-                "RLIMIT_MEMLOCK is {limit} bytes and each core's executor needs {EXECUTOR_LOCKED_BYTES}: raise it with `ulimit -l`"
-            ),
-        });
-    }
-    Ok(())
-}
-
-mod rustix_free {
-    #![allow(unsafe_code)] // two plain system calls
-
-    use crate::error::{Error, Result};
-
-    /// Asks the kernel for a smallest ring, and gives it back.
-    pub(super) fn probe_io_uring() -> Result<()> {
-        // struct io_uring_params is 120 bytes; all zero is a plain ring.
-        let mut parameters = [0u64; 15];
-        // SAFETY: the kernel reads and fills in 120 bytes, which is what it is given.
-        let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) };
-        if ring < 0 {
-            let reason = std::io::Error::last_os_error().to_string();
-            return Err(Error::IoUring { reason });
-        }
-        if let Ok(ring) = i32::try_from(ring) {
-            // SAFETY: closes the descriptor that was just opened.
-            unsafe { libc::close(ring) };
-        }
-        Ok(())
-    }
-
-    /// The limit on locked memory, in bytes.
-    pub(super) fn locked_memory_limit() -> u64 {
-        let mut limit = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
-        // SAFETY: fills in the struct that it is given.
-        unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-        limit.rlim_cur
-    }
-}
-
-/// Starts a core's executor. `build` makes the house on the core itself; `ready` hears how that went.
+/// Serves a shard on a core's executor. `build` makes the house on the core itself; `heard` hears how that went. What is
+/// returned ends when the core is done with it.
 pub(crate) fn start<B>(
     core: usize,
     post: Arc<Post>,
     spin_ns: u64,
     build: impl FnOnce() -> B + Send + 'static,
-    ready: impl FnOnce(Result<()>) + Send + 'static,
-) -> Result<std::thread::JoinHandle<()>>
+    heard: impl FnOnce(Result<()>) + Send + 'static,
+) -> Result<Arc<Ended>>
 where
     B: Future<Output = Result<(House, Vec<Keeper>)>>,
 {
-    let pulse = Pulse::new().map_err(|error| Error::Memory {
-        reason: format!("cannot start a thread: {error}"),
-    })?;
-    let executor = LocalExecutorBuilder::new(Placement::Fixed(core))
-        .name(&format!("farcore-{core}"))
-        .io_memory(64 << 10)
-        .ring_depth(64)
-        .preempt_timer(Duration::from_millis(10));
-    // A thread of our own: glommio's join handle cannot be waited for without consuming errors it may hold.
-    std::thread::Builder::new()
-        .name(format!("farcore-{core}"))
-        .spawn(move || {
-            let made = executor.make();
-            let executor = match made {
-                Ok(executor) => executor,
-                Err(error) => {
+    let pulse = Pulse::new().map_err(|error| no_thread(&error.to_string()))?;
+    let work = move |queues: Result<Queues>| -> Pin<Box<dyn Future<Output = ()>>> {
+        let queues = match queues {
+            Ok(queues) => queues,
+            Err(error) => {
+                post.stop();
+                heard(Err(error));
+                return Box::pin(ready(()));
+            }
+        };
+        Box::pin(async move {
+            match or(build(), pulse.beat()).await {
+                Ok((house, keepers)) => {
+                    heard(Ok(()));
+                    let house = Rc::new(RefCell::new(house));
+                    let service =
+                        live(Rc::clone(&house), &post, spin_ns, keepers, &pulse, queues).await;
+                    // Nobody waits for what is left to do.
                     post.stop();
-                    return ready(Err(Error::IoUring {
-                        reason: error.to_string(),
-                    }));
+                    drop(house);
+                    or(service.close(), pulse.beat()).await;
                 }
-            };
-            let _lifeline = Lifeline;
-            executor.run(async {
-                match or(build(), pulse.beat()).await {
-                    Ok((house, keepers)) => {
-                        ready(Ok(()));
-                        let house = Rc::new(RefCell::new(house));
-                        let service =
-                            live(Rc::clone(&house), &post, spin_ns, keepers, &pulse).await;
-                        // Nobody waits for what is left to do.
-                        post.stop();
-                        drop(house);
-                        or(service.close(), pulse.beat()).await;
-                    }
-                    Err(error) => {
-                        ready(Err(error));
-                        post.stop();
-                    }
+                Err(error) => {
+                    heard(Err(error));
+                    post.stop();
                 }
-            });
+            }
         })
-        .map_err(|error| Error::Memory {
-            reason: format!("cannot start a thread: {error}"),
-        })
-}
-
-/// Held by a core's thread for as long as it has its executor. Should that unwind, its tasks are not dropped, and nobody else can answer
-/// what the shard was asked.
-struct Lifeline;
-
-impl Drop for Lifeline {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("a panic on a core outside of its jobs: aborting");
-            std::process::abort();
-        }
-    }
+    };
+    executors::start(core, Box::new(work))
 }
 
 /// Those who keep the connections to memory nodes.
@@ -290,11 +211,8 @@ async fn live(
     spin_ns: u64,
     keepers: Vec<Keeper>,
     pulse: &Pulse,
+    Queues { service, jobs }: Queues,
 ) -> Keepers {
-    let executor = glommio::executor();
-    let service =
-        executor.create_task_queue(Shares::Static(1000), Latency::NotImportant, "service");
-    let jobs = executor.create_task_queue(Shares::Static(1000), Latency::NotImportant, "jobs");
     let keepers = Keepers::start(keepers, &house, &post.door, service);
     let serving = {
         let post = Arc::clone(post);

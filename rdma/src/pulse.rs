@@ -8,6 +8,7 @@
 //! - I1: the thread lives while there is a pulse.
 //! - I2: a task that does not answer is woken again, ever more rarely: wakes that nobody has taken pile up in the executor,
 //!   and there must never be thousands.
+//! - I3: the thread belongs to the process that started it: a forked child starts its own.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,7 +23,7 @@ const PACE: Duration = Duration::from_millis(100);
 /// The pulses of this process.
 static GIVEN: Mutex<Given> = Mutex::new(Given {
     pulses: Vec::new(),
-    running: false,
+    runs_in: None,
 });
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -31,8 +32,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 struct Given {
     pulses: Vec<Followed>,
-    /// The thread that gives them runs.
-    running: bool,
+    /// The process in which the thread runs that gives them.
+    runs_in: Option<u32>,
 }
 
 /// A pulse as the thread that gives it sees it.
@@ -85,7 +86,7 @@ fn give() {
         thread::sleep(PACE);
         let mut given = locked(&GIVEN);
         if !given.beat() {
-            given.running = false;
+            given.runs_in = None;
             return;
         }
     }
@@ -104,11 +105,14 @@ impl Pulse {
     pub fn new() -> io::Result<Self> {
         let heard = Arc::default();
         let mut given = locked(&GIVEN);
-        if !given.running {
+        let process = std::process::id();
+        if given.runs_in != Some(process) {
+            // The executors of the process that this one was forked from are not here either.
+            given.pulses.clear();
             thread::Builder::new()
                 .name("farcore-pulse".to_owned())
                 .spawn(give)?;
-            given.running = true;
+            given.runs_in = Some(process);
         }
         given.pulses.push(Followed {
             task: Arc::downgrade(&heard),
@@ -190,7 +194,7 @@ mod tests {
                 polls: 0,
                 paces: 0,
             }],
-            running: true,
+            runs_in: Some(std::process::id()),
         };
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));

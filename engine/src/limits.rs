@@ -1,0 +1,164 @@
+//! What the system allows this process: io_uring, locked memory, descriptors. Each refusal becomes an error that names
+//! the limit and the remedy.
+
+use std::any::Any;
+use std::sync::{Mutex, PoisonError};
+
+use glommio::LocalExecutor;
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use self::ring::probe_io_uring;
+use crate::error::{Error, Result};
+
+/// Locked memory that glommio wants to be allowed, in bytes. It looks at the limit alone: that the kernel does not hold
+/// a process with `CAP_IPC_LOCK` to it makes no difference there.
+const LOCKED_BYTES_MIN: u64 = 512 << 10;
+/// Descriptors of one executor: three rings, an event and what it opens for a moment to make them.
+pub(crate) const EXECUTOR_DESCRIPTORS: usize = 6;
+/// Descriptors of the connections to one memory node from one core.
+pub(crate) const NODE_DESCRIPTORS: usize = 3;
+
+/// One executor is made at a time: the limit on locked memory is the process's, and descriptors that were counted stay
+/// free until they are opened.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// Refuses early, and plainly, where the kernel or a limit would. `descriptors` is how many are to be opened.
+///
+/// # Errors
+/// [`Error::IoUring`], [`Error::Memory`], [`Error::Descriptors`].
+pub(crate) fn check(descriptors: usize) -> Result<()> {
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    check_descriptors(descriptors)?;
+    probe_io_uring().map_err(|errno| named(errno, &errno.to_string()))?;
+    allow_locked_memory().map(drop)
+}
+
+/// Makes an executor, with as much locked memory allowed as glommio asks for.
+///
+/// # Errors
+/// As [`check`]; [`Error::Threads`].
+pub(crate) fn make_executor(
+    make: impl FnOnce() -> std::thread::Result<glommio::Result<LocalExecutor, ()>>,
+) -> Result<LocalExecutor> {
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    // glommio panics in some of the places where it finds none, once for all executors of the process.
+    check_descriptors(EXECUTOR_DESCRIPTORS)?;
+    let _allowed = allow_locked_memory()?;
+    match make() {
+        Ok(Ok(executor)) => Ok(executor),
+        Ok(Err(error)) => {
+            let error = std::io::Error::from(error);
+            let errno = error
+                .raw_os_error()
+                .map_or(Errno::INVAL, Errno::from_raw_os_error);
+            Err(named(errno, &error.to_string()))
+        }
+        Err(panic) => {
+            let reason = what_was_said(&*panic);
+            check_descriptors(EXECUTOR_DESCRIPTORS)?;
+            if reason.contains("spawn thread") {
+                return Err(no_thread(reason));
+            }
+            Err(Error::IoUring {
+                reason: reason.to_owned(),
+            })
+        }
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn what_was_said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("something that is no text")
+}
+
+/// A thread could not be started.
+pub(crate) fn no_thread(reason: &str) -> Error {
+    Error::Threads {
+        reason: reason.to_owned(),
+    }
+}
+
+fn named(errno: Errno, reason: &str) -> Error {
+    if errno == Errno::MFILE || errno == Errno::NFILE {
+        return no_descriptor(errno, EXECUTOR_DESCRIPTORS);
+    }
+    Error::IoUring {
+        reason: reason.to_owned(),
+    }
+}
+
+fn no_descriptor(errno: Errno, needed: usize) -> Error {
+    Error::Descriptors {
+        reason: errno.to_string(),
+        limit: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
+        needed,
+    }
+}
+
+/// Opens so many descriptors, and closes them.
+fn check_descriptors(count: usize) -> Result<()> {
+    let open = |_| {
+        let flags = rustix::event::EventfdFlags::CLOEXEC;
+        rustix::event::eventfd(0, flags)
+    };
+    let opened: std::result::Result<Vec<_>, _> = (0..count).map(open).collect();
+    opened
+        .map(drop)
+        .map_err(|errno| no_descriptor(errno, count))
+}
+
+/// Puts the limit on locked memory back to what it was.
+struct Restores(Rlimit);
+
+impl Drop for Restores {
+    fn drop(&mut self) {
+        // Lowering is always allowed.
+        let _ = setrlimit(Resource::Memlock, self.0);
+    }
+}
+
+/// Raises the limit on locked memory to what glommio asks for, where the process may.
+fn allow_locked_memory() -> Result<Option<Restores>> {
+    let limit = getrlimit(Resource::Memlock);
+    let Some(current) = limit.current.filter(|&bytes| bytes < LOCKED_BYTES_MIN) else {
+        return Ok(None);
+    };
+    let raised = Rlimit {
+        current: Some(LOCKED_BYTES_MIN),
+        maximum: limit.maximum.map(|bytes| bytes.max(LOCKED_BYTES_MIN)),
+    };
+    match setrlimit(Resource::Memlock, raised) {
+        Ok(()) => Ok(Some(Restores(limit))),
+        Err(_) => Err(Error::Memory {
+            reason: format!(
+                "RLIMIT_MEMLOCK is {current} bytes and each core's executor needs {LOCKED_BYTES_MIN}: raise it with `ulimit -l`"
+            ),
+        }),
+    }
+}
+
+mod ring {
+    #![allow(unsafe_code)] // a plain system call
+
+    use rustix::io::Errno;
+
+    /// Asks the kernel for a smallest ring, and gives it back.
+    pub(super) fn probe_io_uring() -> Result<(), Errno> {
+        // struct io_uring_params is 120 bytes; all zero is a plain ring.
+        let mut parameters = [0u64; 15];
+        // SAFETY: the kernel reads and fills in 120 bytes, which is what it is given.
+        let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) };
+        if ring < 0 {
+            let error = std::io::Error::last_os_error().raw_os_error();
+            return Err(error.map_or(Errno::INVAL, Errno::from_raw_os_error));
+        }
+        if let Ok(ring) = i32::try_from(ring) {
+            // SAFETY: closes the descriptor that was just opened.
+            unsafe { libc::close(ring) };
+        }
+        Ok(())
+    }
+}
