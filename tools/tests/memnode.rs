@@ -83,6 +83,10 @@ fn what_is_wrong_is_said_in_a_line() {
             &["--lease `soon`", "30s"],
         ),
         (
+            &["--memory", "1MiB", "--lease", "20ms"],
+            &["the lease is 20ms", "1s to"],
+        ),
+        (
             &["--memory", "1MiB", "--threads", "0"],
             &["threads is 0", "1 to 1024"],
         ),

@@ -13,15 +13,21 @@
 //!
 //! Limits: messages of [`MESSAGE_BYTES_MAX`](crate::tcp::MESSAGE_BYTES_MAX).
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::token::{Nonce, Proof};
 use crate::pool::{ExtentRun, NodeMap, OwnerId};
 
 /// The version of this protocol.
-pub const CONTROL_VERSION: u16 = 1;
+pub const CONTROL_VERSION: u16 = 2;
 /// Bytes of a chunk where the client names none.
 pub const CHUNK_BYTES_DEFAULT: u64 = 1 << 20;
+/// The shortest lease: clients look after their connections every few ten milliseconds and send four heartbeats a lease.
+pub const LEASE_MIN: Duration = Duration::from_secs(1);
+/// The longest lease. A client refuses a node that names another, so no sum of times can overflow.
+pub const LEASE_MAX: Duration = Duration::from_hours(24);
 /// The longest name of a client, in bytes; longer ones are cut.
 pub(super) const NAME_BYTES_MAX: usize = 64;
 
@@ -184,6 +190,10 @@ pub struct NodeStatistics {
     pub chunks_freed: u64,
     /// Extents taken back from sessions that ended.
     pub extents_reclaimed: u64,
+    /// Extents of sessions that ended which could not be freed yet because the device failed. They are tried again.
+    pub extents_stuck: u64,
+    /// Times that extents could not be freed because the device failed.
+    pub take_backs_failed: u64,
     /// Connections and requests refused, whatever the reason.
     pub refusals: u64,
 }
@@ -398,12 +408,12 @@ mod tests {
     #[test]
     fn versions_understand_each_other_that_far() {
         assert_eq!(kind(&Request::Bye) as u32 + 1, REQUEST_KINDS);
-        let refused = Refused::Version { node: 1, client: 9 };
+        let refused = Refused::Version { node: 2, client: 9 };
         // Kind 0, version 9, and what nobody here can read.
         assert_eq!(Request::decode(&[0, 9, 0xFF, 0xFF]), Err(refused));
-        assert_eq!(Reply::Refused(refused).encode(), [0, 0, 1, 9]);
+        assert_eq!(Reply::Refused(refused).encode(), [0, 0, 2, 9]);
         let text = refused.to_string();
-        assert!(text.contains("version 9") && text.contains("version 1"));
+        assert!(text.contains("version 9") && text.contains("version 2"));
     }
 
     #[test]

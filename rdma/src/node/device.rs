@@ -167,7 +167,7 @@ impl Loopback {
 }
 
 impl DeviceSwap for Loopback {
-    fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> u64 {
+    fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> Option<u64> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let old = inner.try_swap(offset, expected, desired);
         // ORDERING: it is changed under the lock.
@@ -180,7 +180,7 @@ impl DeviceSwap for Loopback {
                 Some(_) => tracing::info!("the device swaps words of the table again"),
             }
         }
-        old.unwrap_or(if expected == u64::MAX { 0 } else { u64::MAX })
+        old
     }
 }
 

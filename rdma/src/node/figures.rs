@@ -106,6 +106,9 @@ pub(crate) struct Figures {
     pub(crate) chunks_allocated: AtomicU64,
     pub(crate) chunks_freed: AtomicU64,
     pub(crate) extents_reclaimed: AtomicU64,
+    /// A state, and not a count: of sessions that are over, and could not be freed yet.
+    pub(crate) extents_stuck: AtomicU64,
+    pub(crate) take_backs_failed: AtomicU64,
     refusals: [AtomicU64; REASONS.len()],
 }
 
@@ -122,6 +125,10 @@ impl Figures {
 
 pub(crate) fn add(figure: &AtomicU64, more: u64) {
     figure.fetch_add(more, Ordering::Relaxed);
+}
+
+pub(crate) fn set(figure: &AtomicU64, value: u64) {
+    figure.store(value, Ordering::Relaxed);
 }
 
 pub(crate) fn get(figure: &AtomicU64) -> u64 {

@@ -4,9 +4,11 @@
 //! - I2: nothing of the node's memory is told before the client's proof was right.
 
 use std::io;
+use std::time::Duration;
 
 use super::control::{
-    CONTROL_VERSION, Opening, Refused, Reply, Request, Welcome, clean_name, decode, encode,
+    CONTROL_VERSION, LEASE_MAX, LEASE_MIN, Opening, Refused, Reply, Request, Welcome, clean_name,
+    decode, encode,
 };
 use super::token::{self, Nonces, SessionKey, Token};
 use crate::pool::NodeMapError;
@@ -60,6 +62,16 @@ pub enum SessionError {
     /// The node describes memory that cannot be.
     #[error("the node describes memory that cannot be: {0}")]
     Map(#[from] NodeMapError),
+    /// The node names a lease that no memory node has.
+    #[error(
+        "the node names a lease of {lease_ms} ms: must be {} to {}; is this its address?",
+        LEASE_MIN.as_millis(),
+        LEASE_MAX.as_millis()
+    )]
+    Lease {
+        /// As the node has it.
+        lease_ms: u64,
+    },
     /// The node's answer makes no sense.
     #[error("the node answered with something else than {0}")]
     Unexpected(&'static str),
@@ -163,6 +175,12 @@ impl ClientProved {
         }
         let welcome: Welcome = decode(&welcome).ok_or(unexpected)?;
         welcome.map.validate()?;
+        let lease = Duration::from_millis(welcome.lease_ms);
+        if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
+            return Err(SessionError::Lease {
+                lease_ms: welcome.lease_ms,
+            });
+        }
         if let Opening::Resume {
             session,
             incarnation,
@@ -362,6 +380,29 @@ mod tests {
             .welcomed(&proved.welcome(b"", &wrong), b"")
             .unwrap_err();
         assert!(matches!(error, SessionError::Map(_)), "{error}");
+    }
+
+    #[test]
+    fn a_lease_that_no_node_has_is_refused_by_the_client() {
+        for lease_ms in [0, 999, 86_400_001, u64::MAX] {
+            let (hello, message) = ClientHello::new("test", Opening::New).unwrap();
+            let (greeted, message) = NodeGreeted::hello(&message, false).unwrap();
+            let (sent, message) = hello.challenged(&message, None, b"").unwrap();
+            let proved = greeted.proved(&message, b"", false).unwrap();
+            let wrong = Welcome {
+                lease_ms,
+                ..welcome()
+            };
+            let error = sent
+                .welcomed(&proved.welcome(b"", &wrong), b"")
+                .unwrap_err();
+            assert!(matches!(error, SessionError::Lease { .. }), "{error}");
+            let text = error.to_string();
+            assert!(
+                text.contains(&format!("{lease_ms} ms")) && text.contains("1000 to 86400000"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

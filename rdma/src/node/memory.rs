@@ -399,6 +399,12 @@ impl NodeMemory {
         self.device.as_ref()
     }
 
+    /// See [`Table::fail_from`].
+    #[cfg(test)]
+    pub(crate) fn fail_swaps_from(&mut self) -> Arc<std::sync::atomic::AtomicU32> {
+        self.table.fail_from()
+    }
+
     /// What clients get to know of it.
     #[must_use]
     pub fn map(&self) -> &NodeMap {

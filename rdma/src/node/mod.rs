@@ -33,8 +33,8 @@ mod tests;
 mod token;
 
 pub use self::control::{
-    CHUNK_BYTES_DEFAULT, CONTROL_VERSION, Chunk, NodeStatistics, Opening, Refused, Reply, Request,
-    Welcome,
+    CHUNK_BYTES_DEFAULT, CONTROL_VERSION, Chunk, LEASE_MAX, LEASE_MIN, NodeStatistics, Opening,
+    Refused, Reply, Request, Welcome,
 };
 pub use self::handshake::SessionError;
 pub use self::memory::{MemoryError, MemoryOptions, NodeMemory, REGIONS_MAX, Registered};

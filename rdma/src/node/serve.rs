@@ -477,11 +477,12 @@ pub(super) fn house(node: &Arc<Service>) -> Result<JoinHandle<()>, StartError> {
     let mend_pace = node.options().mend_pace;
     let pace = HOUSE_PACE.min(node.options().lease).min(mend_pace);
     let keep = move || {
-        let mut mended = Instant::now();
+        let (mut mended, mut stuck) = (Instant::now(), Vec::new());
         while !node.is_stopping() {
             thread::park_timeout(pace);
-            node.keep_house();
+            node.keep_house(&mut stuck);
             if mended.elapsed() >= mend_pace {
+                node.free_stuck(&mut stuck);
                 node.memory().table().mend();
                 mended = Instant::now();
             }

@@ -2,7 +2,7 @@
 //!
 //! - I1: the sessions are locked for a few steps only: never while anything is awaited, or the table is searched.
 //! - I2: extents are claimed for a session only while it cannot be over, which a request that is being performed sees to;
-//!   what it held is taken back only when it is.
+//!   what it held is taken back only when it is, and tried again for as long as a device fails to.
 //!
 //! The one place of the node that reads a clock; sessions are handed the time.
 
@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::control::{NodeStatistics, Opening, Refused, Reply, Request, Welcome};
-use super::figures::{Figures, add, get};
+use super::figures::{Figures, add, get, set};
 use super::handshake::NodeGreeted;
 use super::memory::NodeMemory;
 use super::session::{End, NodeLine};
-use super::sessions::{Sessions, Speaker};
+use super::sessions::{Over, Sessions, Speaker};
 use super::start::NodeOptions;
 use super::token;
 use crate::address::Scheme;
-use crate::pool::ExtentRun;
+use crate::pool::{ExtentRun, OwnerId, TakenBack};
 use crate::tcp::Carrier;
 
 /// What all threads of a node share.
@@ -133,6 +133,8 @@ impl Service {
             chunks_allocated: get(&figures.chunks_allocated),
             chunks_freed: get(&figures.chunks_freed),
             extents_reclaimed: get(&figures.extents_reclaimed),
+            extents_stuck: get(&figures.extents_stuck),
+            take_backs_failed: get(&figures.take_backs_failed),
             refusals: figures.refusals().map(|(_, count)| count).sum(),
         }
     }
@@ -230,23 +232,138 @@ impl Service {
         }
     }
 
-    /// Ends leases and takes back what those held who are over.
-    pub(super) fn keep_house(&self) {
+    /// Ends leases and takes back what those held who are over. What cannot be freed is added to `stuck`.
+    pub(super) fn keep_house(&self, stuck: &mut Vec<Over>) {
         let over = self.sessions().over(self.now_ns());
         for one in over {
-            let extents = self.memory.table().take_back(one.session);
-            add(&self.figures.extents_reclaimed, u64::from(extents));
-            let (session, name) = (one.session.get(), one.name);
+            let (session, name) = (one.session.get(), &one.name);
+            let extents = self.take_back(one.session);
             match one.end {
-                End::Bye => info!(session, name, extents, "the session has ended"),
+                End::Bye => info!(
+                    session,
+                    name,
+                    extents = extents.freed,
+                    "the session has ended"
+                ),
                 End::Expired => {
                     add(&self.figures.sessions_expired, 1);
                     warn!(
                         session,
-                        name, extents, "the lease has ended; what the session held is free again"
+                        name,
+                        extents = extents.freed,
+                        "the lease has ended; what the session held is free again"
                     );
                 }
             }
+            if extents.left > 0 {
+                error!(
+                    session,
+                    name,
+                    extents = extents.left,
+                    "the device failed: these extents stay owned until it can free them"
+                );
+                add(&self.figures.extents_stuck, u64::from(extents.left));
+                stuck.push(one);
+            }
         }
+    }
+
+    /// Tries again to free what was stuck.
+    pub(super) fn free_stuck(&self, stuck: &mut Vec<Over>) {
+        let mut left = 0;
+        stuck.retain(|one| {
+            // One failure is enough to know that the device does not work yet.
+            if left == 0 {
+                let extents = self.take_back(one.session);
+                left += extents.left;
+                if extents.left == 0 {
+                    let (session, name) = (one.session.get(), &one.name);
+                    info!(
+                        session,
+                        name,
+                        extents = extents.freed,
+                        "what was stuck is free again"
+                    );
+                }
+                return extents.left > 0;
+            }
+            left += self.memory.table().owned_count(one.session);
+            true
+        });
+        set(&self.figures.extents_stuck, u64::from(left));
+    }
+
+    fn take_back(&self, session: OwnerId) -> TakenBack {
+        let taken = self.memory.table().try_take_back(session);
+        add(&self.figures.extents_reclaimed, u64::from(taken.freed));
+        add(&self.figures.take_backs_failed, u64::from(taken.left > 0));
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+    use crate::node::memory::MemoryOptions;
+    use crate::node::token::{Nonces, SessionKey};
+    use crate::region::Lock;
+
+    const EXTENT: u64 = 64 << 10;
+
+    /// A node of 8 extents without threads, whose device fails from a swap on.
+    fn service() -> (Service, Arc<AtomicU32>) {
+        let memory = MemoryOptions {
+            region_bytes: 8 * EXTENT,
+            extent_bytes: EXTENT,
+            huge_pages: false,
+            lock: Lock::Off,
+            ..MemoryOptions::new(8 * EXTENT)
+        };
+        let options = NodeOptions::new(([127, 0, 0, 1], 0).into(), memory);
+        let mut memory = NodeMemory::register(&memory, &|_| {}).expect("a few pages");
+        let from = memory.fail_swaps_from();
+        let sessions = Sessions::new(5, nanoseconds(options.lease), options.sessions_max);
+        (Service::new(options, memory, sessions), from)
+    }
+
+    fn open(service: &Service) -> Speaker {
+        let nonces = Nonces {
+            client: [1; 16],
+            node: [2; 16],
+        };
+        let key = SessionKey::derive(b"0123456789abcdef", &nonces);
+        let opened = service
+            .sessions()
+            .open("test".into(), key, service.now_ns());
+        opened.expect("the first")
+    }
+
+    #[test]
+    fn extents_that_the_device_could_not_free_are_counted_and_freed_later() {
+        let (service, from) = service();
+        let speaker = open(&service);
+        let allocate = Request::AllocateChunk { bytes: 3 * EXTENT }.encode();
+        service.perform(speaker, &allocate).expect("memory");
+        service
+            .perform(speaker, &Request::Bye.encode())
+            .expect("a farewell");
+        from.store(0, Ordering::Relaxed);
+        let mut stuck = Vec::new();
+        service.keep_house(&mut stuck);
+        let seen = service.statistics();
+        assert_eq!((seen.sessions, seen.extents_free), (0, 5));
+        assert_eq!((seen.extents_stuck, seen.take_backs_failed), (3, 1));
+        service.free_stuck(&mut stuck);
+        let seen = service.statistics();
+        assert_eq!((seen.extents_stuck, seen.take_backs_failed), (3, 2));
+        from.store(u32::MAX, Ordering::Relaxed);
+        service.free_stuck(&mut stuck);
+        let seen = service.statistics();
+        assert_eq!((seen.extents_stuck, seen.take_backs_failed), (0, 2));
+        assert_eq!((seen.extents_free, seen.extents_reclaimed), (8, 3));
+        assert!(stuck.is_empty());
     }
 }

@@ -13,7 +13,7 @@ use tracing::info;
 
 #[cfg(feature = "verbs")]
 use super::cm;
-use super::control::NodeStatistics;
+use super::control::{LEASE_MAX, LEASE_MIN, NodeStatistics};
 use super::memory::{MemoryError, MemoryOptions, NodeMemory, Registered};
 use super::serve;
 use super::service::{self, Service};
@@ -41,7 +41,7 @@ pub struct NodeOptions {
     pub memory: MemoryOptions,
     /// What its clients must know; without one anybody who can connect may use its memory.
     pub token: Option<Token>,
-    /// How long a session lives without a request, at least a millisecond.
+    /// How long a session lives without a request: from [`LEASE_MIN`] to [`LEASE_MAX`].
     pub lease: Duration,
     /// How often the table is mended where deaths left it wrong: long against a claim.
     pub mend_pace: Duration,
@@ -166,9 +166,9 @@ impl MemoryNode {
             let bounds = format!("1 to {THREADS_MAX}");
             return Err(setting("threads", options.threads.to_string(), bounds));
         }
-        if options.lease < Duration::from_millis(1) {
-            let value = format!("{} ns", options.lease.as_nanos());
-            return Err(setting("the lease", value, "at least 1 ms".to_owned()));
+        if !(LEASE_MIN..=LEASE_MAX).contains(&options.lease) {
+            let bounds = format!("{LEASE_MIN:?} to {LEASE_MAX:?}");
+            return Err(setting("the lease", format!("{:?}", options.lease), bounds));
         }
         if options.mend_pace < Duration::from_millis(1) {
             let value = format!("{} ns", options.mend_pace.as_nanos());

@@ -337,7 +337,7 @@ fn a_newer_connection_takes_the_place_of_the_older() {
 #[test]
 fn what_the_dead_held_is_free_again() {
     let node = MemoryNode::start(NodeOptions {
-        lease: Duration::from_millis(200),
+        lease: LEASE_MIN,
         ..options()
     })
     .unwrap();
@@ -502,11 +502,14 @@ fn what_cannot_start_says_why() {
     assert!(text.contains("an address of this machine"), "{text}");
     let text = error(&|wanted| wanted.threads = 0);
     assert!(text.contains("threads is 0: must be 1 to 1024"), "{text}");
-    let text = error(&|wanted| wanted.lease = Duration::ZERO);
-    assert!(
-        text.contains("the lease is 0 ns: must be at least"),
-        "{text}"
-    );
+    for (lease, told) in [
+        (Duration::ZERO, "the lease is 0ns: must be 1s to 86400s"),
+        (Duration::from_millis(999), "the lease is 999ms: must be"),
+        (Duration::MAX, "must be 1s to 86400s"),
+    ] {
+        let text = error(&|wanted| wanted.lease = lease);
+        assert!(text.contains(told), "{text}");
+    }
     let text = error(&|wanted| wanted.memory.memory_bytes = 5);
     assert!(text.contains("the memory is 5 bytes"), "{text}");
     node.stop();

@@ -28,6 +28,7 @@ pub(crate) use self::chunk::tests as chunk_tests;
 pub use self::chunk::{CHUNK_BYTES, Chunk, ChunkSource, Chunks, ChunksError, Piece};
 pub use self::claims::{Claim, Claims, ClaimsError, PoolNode};
 pub use self::map::{ExtentRun, NodeMap, NodeMapError, OwnerId, RegionDescriptor};
+pub(crate) use self::protocol::TakenBack;
 #[cfg(feature = "verbs")]
 pub(crate) use self::table::DeviceSwap;
 pub use self::table::{Audit, NotOwned, Table, TableError};

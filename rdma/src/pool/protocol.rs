@@ -120,13 +120,23 @@ pub(crate) async fn free<W: Words>(
     Ok(Freed { released, word })
 }
 
-/// Frees all extents of a bitmap word that hold `owner`'s id; answers how many.
+/// What a take back did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct TakenBack {
+    /// Extents that were freed.
+    pub(crate) freed: u32,
+    /// Extents that still hold the owner's id, because their words could not be swapped.
+    pub(crate) left: u32,
+}
+
+/// Frees all extents of a bitmap word that hold `owner`'s id. Nobody else changes such a word, so one that is left was not
+/// swapped where it should have been: by a device that failed.
 pub(crate) async fn take_back<W: Words>(
     words: &W,
     owner: OwnerId,
     word: u32,
     valid: u64,
-) -> Result<u32, W::Error> {
+) -> Result<TakenBack, W::Error> {
     let mut held = 0;
     for bit in bits(valid) {
         if words.load(Place::Owner(word * WORD_BITS + bit)).await? == owner.get() {
@@ -134,12 +144,15 @@ pub(crate) async fn take_back<W: Words>(
         }
     }
     let Some(run) = ExtentRun::new(word * WORD_BITS, WORD_BITS).filter(|_| held != 0) else {
-        return Ok(0);
+        return Ok(TakenBack::default());
     };
     let released = swap_owners(words, run, held, owner.get(), 0).await?;
     let seen = words.load(Place::Bitmap(word)).await?;
     clear(words, word, released, seen).await?;
-    Ok(released.count_ones())
+    Ok(TakenBack {
+        freed: released.count_ones(),
+        left: (held & !released).count_ones(),
+    })
 }
 
 /// Repairs one bitmap word. Takes the bits that the sweep before saw without an owner, and answers those seen now.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::map::{self, ExtentRun, OwnerId, WORD_BITS, WORD_BYTES};
-use super::protocol::{self, Place, Swap, Tried, Words};
+use super::protocol::{self, Place, Swap, TakenBack, Tried, Words};
 use crate::memory;
 use crate::region::Region;
 
@@ -67,9 +67,9 @@ pub struct Audit {
 
 /// Swaps words of a table where clients' atomics are performed: by the device.
 pub(crate) trait DeviceSwap: Send + Sync + std::fmt::Debug {
-    /// Swaps the word at an offset of the table's region if it is `expected`; answers what it was. Where the device fails,
-    /// a word that is not what was expected, and that no claim takes for free: nothing is claimed or freed then.
-    fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> u64;
+    /// Swaps the word at an offset of the table's region if it is `expected`; answers what it was, or `None` if the device
+    /// failed and the word is as it was.
+    fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> Option<u64>;
 }
 
 /// The table of a node, as its own threads see it.
@@ -127,7 +127,7 @@ impl Table {
     }
 
     /// Has the table's words swapped by the device from now on. Nobody may share it yet.
-    #[cfg(feature = "verbs")]
+    #[cfg(any(test, feature = "verbs"))]
     pub(crate) fn swap_by(&mut self, device: Box<dyn DeviceSwap>) {
         self.device = Some(device);
     }
@@ -205,8 +205,24 @@ impl Table {
     /// Frees all that an owner holds whose connections are torn down; answers how many extents that was. What the owner
     /// marked but did not settle is left to [`Table::mend`]. Cost: reads all owner words.
     pub fn take_back(&self, owner: OwnerId) -> u32 {
-        self.each_word(|word, valid| now(protocol::take_back(&self, owner, word, valid)))
-            .sum()
+        self.try_take_back(owner).freed
+    }
+
+    /// The same; also tells what could not be freed because the device failed. That is to be tried again.
+    pub(crate) fn try_take_back(&self, owner: OwnerId) -> TakenBack {
+        let mut sum = TakenBack::default();
+        for word in 0..map::bitmap_words_for(self.extents) {
+            let valid = map::valid_mask(self.extents, word);
+            // A device that has failed would have every further word wait for its time limit.
+            if sum.left > 0 {
+                sum.left += self.owned_in(owner, word, valid);
+                continue;
+            }
+            let one = now(protocol::take_back(&self, owner, word, valid));
+            sum.freed += one.freed;
+            sum.left += one.left;
+        }
+        sum
     }
 
     /// A sweep: repairs the bitmap where deaths in the middle of a claim or free left it wrong. To be run now and then,
@@ -237,6 +253,18 @@ impl Table {
             .collect()
     }
 
+    /// How many extents an owner holds. Cost: reads all owner words.
+    pub(crate) fn owned_count(&self, owner: OwnerId) -> u32 {
+        self.each_word(|word, valid| self.owned_in(owner, word, valid))
+            .sum()
+    }
+
+    fn owned_in(&self, owner: OwnerId, word: u32, valid: u64) -> u32 {
+        let held = |bit: &u32| self.get(Place::Owner(word * WORD_BITS + bit)) == owner.get();
+        let count = protocol::bits(valid).filter(held).count();
+        u32::try_from(count).unwrap_or(WORD_BITS)
+    }
+
     /// Counts what agrees and what does not. Cost: reads all words.
     #[must_use]
     pub fn audit(&self) -> Audit {
@@ -252,6 +280,18 @@ impl Table {
             }
         }
         audit
+    }
+
+    /// Has the words swapped by a device that fails from the swap with the answered number on: none, at first.
+    #[cfg(test)]
+    pub(crate) fn fail_from(&mut self) -> Arc<AtomicU32> {
+        let from = Arc::new(AtomicU32::new(u32::MAX));
+        self.swap_by(Box::new(tests::Failing {
+            region: Arc::clone(&self.region),
+            swaps: AtomicU32::new(0),
+            from: Arc::clone(&from),
+        }));
+        from
     }
 
     /// Writes an owner word without its bit, as no step does.
@@ -307,10 +347,20 @@ impl Words for &Table {
     }
 
     async fn swap(&self, swaps: &[Swap], old: &mut [u64]) -> Result<(), Infallible> {
+        let mut failed = false;
         for (swap, old) in swaps.iter().zip(old) {
             if let Some(device) = &self.device {
                 let offset = self.offset(swap.place);
-                *old = device.compare_and_swap(offset, swap.expected, swap.desired);
+                let swapped = (!failed)
+                    .then(|| device.compare_and_swap(offset, swap.expected, swap.desired))
+                    .flatten();
+                failed |= swapped.is_none();
+                // A word that is not what was expected, and that no claim takes for free: nothing is claimed or freed.
+                *old = swapped.unwrap_or(if swap.expected == u64::MAX {
+                    0
+                } else {
+                    u64::MAX
+                });
                 continue;
             }
             // ORDERING: acquire and release, each with the other side's swap of the word.
@@ -391,6 +441,58 @@ mod tests {
             let error = Table::new(Arc::clone(&region), extents).unwrap_err();
             assert_eq!(error, TableError::Extents { extents });
         }
+    }
+
+    /// A device that fails from the swap with this number on.
+    #[derive(Debug)]
+    pub(super) struct Failing {
+        pub(super) region: Arc<Region>,
+        pub(super) swaps: AtomicU32,
+        pub(super) from: Arc<AtomicU32>,
+    }
+
+    impl DeviceSwap for Failing {
+        fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> Option<u64> {
+            if self.swaps.fetch_add(1, Ordering::Relaxed) >= self.from.load(Ordering::Relaxed) {
+                return None;
+            }
+            let place = memory::pointer(&self.region, offset, 8)?;
+            // SAFETY: inside the region, which this keeps; words of a table are reached as atomics only.
+            let word = unsafe { memory::atomic_word(place) }?;
+            let swapped =
+                word.compare_exchange(expected, desired, Ordering::AcqRel, Ordering::Acquire);
+            Some(swapped.unwrap_or_else(|old| old))
+        }
+    }
+
+    #[test]
+    fn what_a_failing_device_left_owned_is_taken_back_later() {
+        let mut table = table(130);
+        let from = table.fail_from();
+        while table.claim(owner(1), 1).is_some() {}
+        clean(&table, 130);
+        // Two swaps for each claim were done. The next two are the last ones.
+        from.store(2 * 130 + 2, Ordering::Relaxed);
+        assert_eq!(
+            table.try_take_back(owner(1)),
+            TakenBack {
+                freed: 2,
+                left: 128
+            }
+        );
+        assert_eq!(table.owned_by(owner(1)).len(), 128);
+        assert_eq!(table.claim(owner(2), 1), None, "it fails still");
+        from.store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(
+            table.try_take_back(owner(1)),
+            TakenBack {
+                freed: 128,
+                left: 0
+            }
+        );
+        table.mend();
+        table.mend();
+        clean(&table, 0);
     }
 
     #[test]

@@ -31,6 +31,11 @@ impl Exposed for Shown {
         gauge("data_bytes", "Memory that is lent", now.data_bytes)?;
         gauge("extent_bytes", "Length of an extent", now.extent_bytes)?;
         gauge("sessions", "Open sessions", now.sessions)?;
+        gauge(
+            "extents_stuck",
+            "Extents of sessions that ended which the device could not free yet",
+            now.extents_stuck,
+        )?;
         #[allow(clippy::cast_precision_loss, reason = "microseconds do for centuries")]
         let uptime = ConstGauge::new((now.uptime_ns / 1_000) as f64 / 1e6);
         let help = "Time since the start";
@@ -82,6 +87,11 @@ impl Exposed for Shown {
                 "extents_reclaimed",
                 "Extents taken back from sessions that ended",
                 now.extents_reclaimed,
+            ),
+            (
+                "take_backs_failed",
+                "Times that the device failed to free extents",
+                now.take_backs_failed,
             ),
         ] {
             let metric = ConstCounter::new(value);

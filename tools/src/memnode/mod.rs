@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     /// A file with the token that clients must know, at least 16 bytes.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// How long a client may be silent before what it holds is taken back.
+    /// How long a client may be silent before what it holds is taken back: from 1s to 24h.
     #[arg(long, default_value = "30s", value_name = "TIME")]
     lease: String,
     /// Threads that serve connections.
