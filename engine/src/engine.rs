@@ -15,7 +15,7 @@ use crossbeam_queue::ArrayQueue;
 use farcore_rdma::{EmbeddedNode, Region, RegionOptions};
 use farcore_tuning::{Clock, Histogram};
 
-use crate::cipher::PageCipher;
+use crate::cipher::{PageCipher, random_salt};
 use crate::config::{Config, Sizes};
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -150,6 +150,7 @@ impl Engine {
         let seed = config.seed.map_or_else(random, Ok)?;
         let hasher = Hasher128::new(seed);
         let epoch = u32::try_from(random()? >> 32).unwrap_or(0);
+        let salt = random_salt()?;
         let life = Arc::new(Life::default());
         let post = |_| Arc::new(Post::new(Arc::clone(&life)));
         let posts: Vec<_> = config.cores.iter().map(post).collect();
@@ -206,7 +207,8 @@ impl Engine {
                 neighbours.pop().unwrap_or_default(),
             );
             let cipher = config.encryption.as_ref();
-            let cipher = cipher.map(|key| PageCipher::new(key, epoch, shard));
+            let mode = config.encryption_mode;
+            let cipher = cipher.map(|key| PageCipher::new(key, mode, &salt, epoch, shard));
             let (far, knobs) = (far.clone(), config.knobs());
             let keys_expected = config.keys_expected / u64::from(shards);
             let build = async move || {

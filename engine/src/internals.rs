@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use farcore_rdma::{EmbeddedNode, FabricEndpoint, Lock, Region, RegionOptions};
 
-use crate::cipher::{EncryptionKey, PageCipher};
+use crate::cipher::{CounterCipher, EncryptionKey, EncryptionMode, PageCipher, RecordCipher, Salt};
 use crate::config::{Config, available_cores};
+use crate::constants::UNIT_BYTES;
 use crate::error::{Error, Result};
 use crate::figures::CoreFigures;
 use crate::lane::{LaneClient, LaneServer, lane};
@@ -19,6 +20,8 @@ use crate::shard::{Answers, LaneId, Origin, Shard, ShardOptions};
 pub const BATCH: usize = 64;
 /// Time that passes between two rounds, in nanoseconds.
 const ROUND_NS: u64 = 1_000;
+/// Nothing here outlives a process, and nobody else sees it.
+const SALT: Salt = [0; 16];
 
 fn region(bytes: u64) -> Result<Arc<Region>> {
     let options = RegionOptions {
@@ -85,7 +88,7 @@ impl BareShard {
             local_bytes: sizes.arena_bytes,
             page_bytes: sizes.page_bytes,
             keys_expected: config.keys_expected,
-            cipher: cipher.map(|key| PageCipher::new(key, 0, 0)),
+            cipher: cipher.map(|key| PageCipher::new(key, config.encryption_mode, &SALT, 0, 0)),
             epoch: 0,
             endpoint: far.endpoint,
             arena: region(sizes.arena_bytes)?,
@@ -205,19 +208,47 @@ impl BareLane {
     }
 }
 
-/// The cipher of one shard's pages.
+/// The cipher of one shard's pages, in either mode.
 #[derive(Debug)]
-pub struct BareCipher(PageCipher);
+pub struct BareCipher {
+    counter: CounterCipher,
+    records: RecordCipher,
+}
 
 impl BareCipher {
     /// A cipher with a key.
     #[must_use]
     pub fn new(key: &EncryptionKey) -> Self {
-        Self(PageCipher::new(key, 0, 0))
+        let make = |mode| PageCipher::new(key, mode, &SALT, 0, 0);
+        match (
+            make(EncryptionMode::SecrecyOnly),
+            make(EncryptionMode::Authenticated),
+        ) {
+            (PageCipher::SecrecyOnly(counter), PageCipher::Authenticated(records)) => {
+                Self { counter, records }
+            }
+            _ => unreachable!("a cipher is of the mode that was asked for"),
+        }
     }
 
-    /// Encrypts or decrypts the bytes of a page from a unit on, in place.
+    /// Encrypts or decrypts the bytes of a page from a unit on, in place, in counter mode.
     pub fn apply(&self, sequence: u64, unit: u32, data: &mut [u8]) {
-        self.0.apply(sequence, unit, data);
+        self.counter.apply(sequence, unit, data);
+    }
+
+    /// Seals a message of whole units that begins at a unit of a page; its last unit becomes its tag.
+    ///
+    /// # Panics
+    /// If the lengths differ, or there is not a unit.
+    pub fn seal(&self, sequence: u64, unit: u32, source: &[u8], target: &mut [u8]) {
+        let message = source.len() - UNIT_BYTES;
+        let (body, tag) = target.split_at_mut(message);
+        let nonce = RecordCipher::nonce(sequence, unit);
+        tag.copy_from_slice(&self.records.gcm().seal(&nonce, &source[..message], body));
+    }
+
+    /// Opens what [`BareCipher::seal`] made, in place; false if it is anything else.
+    pub fn open(&self, sequence: u64, unit: u32, data: &mut [u8]) -> bool {
+        self.records.open_directory(sequence, unit, data)
     }
 }

@@ -18,6 +18,7 @@ mod executors;
 mod exits;
 mod fence;
 mod figures;
+mod gcm;
 mod handle;
 mod house;
 mod index;
@@ -46,7 +47,7 @@ pub use farcore_tuning::{
     Reporter, ShardSnapshot,
 };
 
-pub use self::cipher::EncryptionKey;
+pub use self::cipher::{EncryptionKey, EncryptionMode};
 pub use self::config::Config;
 pub use self::core::Core;
 pub use self::engine::{Engine, Task};

@@ -12,7 +12,7 @@ use farcore_rdma::{
 };
 use farcore_tuning::Profile;
 
-use crate::cipher::EncryptionKey;
+use crate::cipher::{EncryptionKey, EncryptionMode};
 use crate::constants::{
     BATCH_MAX, CACHE_PERCENT_MAX, KEY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_BYTES_MIN,
     READ_AHEAD_CHUNKS_MAX, SPIN_NS_MAX, VALUE_BYTES_MAX,
@@ -68,6 +68,8 @@ pub struct Config {
     pub link: LinkModel,
     /// Encrypts far memory and the wire. Default: none.
     pub encryption: Option<EncryptionKey>,
+    /// What the encryption promises, if there is any. Default: [`EncryptionMode::Authenticated`].
+    pub encryption_mode: EncryptionMode,
     /// Touch all memory at the start, so that no request waits for the kernel. Default: yes.
     pub prefault: bool,
     /// Ask for huge pages. Default: yes.
@@ -111,6 +113,7 @@ impl Default for Config {
             embedded_nodes: 1,
             link: LinkModel::default(),
             encryption: None,
+            encryption_mode: EncryptionMode::default(),
             prefault: true,
             huge_pages: true,
             lock: Lock::Try,
@@ -252,6 +255,11 @@ impl Config {
         others * one(lane_bytes) + self.handles_max as u64 * one(self.handle_lane_bytes)
     }
 
+    /// Far records carry tags.
+    fn authenticates(&self) -> bool {
+        self.encryption.is_some() && self.encryption_mode == EncryptionMode::Authenticated
+    }
+
     /// Divides so much local memory. What is divided has been checked before, but for whether it is enough.
     fn budget(&self, local_bytes: u64, nodes: u64) -> Budget {
         let cores = self.cores.len() as u64;
@@ -265,7 +273,12 @@ impl Config {
         let value_bytes_max = VALUE_BYTES_MAX.min(page_bytes as usize / 2 - KEY_BYTES_MAX - 256);
         let others = CORE_BYTES
             + bytes_beside(OWN_INLINE_MAX, value_bytes_max) as u64
-            + Shard::<FabricEndpoint>::table_bytes(share, page_bytes, extents)
+            + Shard::<FabricEndpoint>::table_bytes(
+                share,
+                page_bytes,
+                extents,
+                self.authenticates(),
+            )
             + self.fabric_bytes();
         let least =
             Shard::<FabricEndpoint>::local_bytes_min(page_bytes, self.keys_expected / cores);

@@ -4,9 +4,10 @@
 //! Whatever comes from far memory is parsed with every length checked.
 
 mod address;
-mod class;
+pub(crate) mod class;
 pub(crate) mod page;
 pub(crate) mod record;
+pub(crate) mod sealing;
 
 pub(crate) use address::{ADDRESS_BITS, Address, PageShape};
 pub(crate) use class::SizeClass;

@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::class::SizeClass;
 use crate::constants::UNIT_BYTES;
+use crate::gcm::{TAG_BYTES, Tag};
 use crate::routing::IndexHash;
 
 /// Bytes of a page's header.
@@ -23,6 +24,10 @@ pub(crate) const DIRECTORY_ENTRY_BYTES: usize = 12;
 const MAGIC: u32 = 0x4643_5047;
 const FORMAT: u16 = 1;
 const UNIT_BITS: u32 = 24;
+/// Where the header's flags begin.
+const FLAGS_AT: usize = 38;
+/// The header ends in a tag, not in a checksum.
+const HAS_TAG: u8 = 1;
 
 const _: () = assert!(HEADER_BYTES.is_multiple_of(UNIT_BYTES));
 const _: () = assert!(crate::constants::PAGE_BYTES_MAX / UNIT_BYTES <= 1 << UNIT_BITS);
@@ -42,6 +47,22 @@ pub(crate) struct PageHeader {
 impl PageHeader {
     /// The header's bytes, with their checksum.
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = self.fields();
+        let check = xxh3_64(&bytes[..HEADER_BYTES - 8]);
+        bytes[HEADER_BYTES - 8..].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    /// The header's bytes, with a tag in place of the checksum.
+    pub(crate) fn encode_with_tag(&self, tag: impl FnOnce(&[u8]) -> Tag) -> [u8; HEADER_BYTES] {
+        let mut bytes = self.fields();
+        bytes[FLAGS_AT] = HAS_TAG;
+        let (fields, place) = bytes.split_at_mut(HEADER_BYTES - TAG_BYTES);
+        place.copy_from_slice(&tag(fields));
+        bytes
+    }
+
+    fn fields(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[4..6].copy_from_slice(&FORMAT.to_le_bytes());
@@ -51,12 +72,10 @@ impl PageHeader {
         bytes[16..24].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.records.to_le_bytes());
         bytes[28..32].copy_from_slice(&self.directory_unit.to_le_bytes());
-        let check = xxh3_64(&bytes[..HEADER_BYTES - 8]);
-        bytes[HEADER_BYTES - 8..].copy_from_slice(&check.to_le_bytes());
         bytes
     }
 
-    /// The header that some bytes hold; `None` if they hold none.
+    /// The header that some bytes with a checksum hold; `None` if they hold none.
     #[cfg(test)]
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
@@ -66,14 +85,16 @@ impl PageHeader {
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let whole = xxh3_64(&bytes[..HEADER_BYTES - 8]) == long(HEADER_BYTES - 8);
-        (whole && word(0) == MAGIC && short(4) == FORMAT).then(|| Self {
-            epoch: word(8),
-            shard: short(6),
-            sequence: long(16),
-            units: word(12),
-            records: word(24),
-            directory_unit: word(28),
-        })
+        (whole && bytes[FLAGS_AT] & HAS_TAG == 0 && word(0) == MAGIC && short(4) == FORMAT).then(
+            || Self {
+                epoch: word(8),
+                shard: short(6),
+                sequence: long(16),
+                units: word(12),
+                records: word(24),
+                directory_unit: word(28),
+            },
+        )
     }
 }
 
@@ -115,6 +136,12 @@ impl DirectoryEntry {
 /// Bytes of the directory of this many records.
 pub(crate) fn directory_bytes(records: u32) -> usize {
     records as usize * DIRECTORY_ENTRY_BYTES
+}
+
+/// Bytes that the directory takes in far memory: whole units, and its tag if it has one.
+pub(crate) fn far_directory_bytes(records: u32, has_tag: bool) -> usize {
+    let tag = if has_tag { TAG_BYTES } else { 0 };
+    directory_bytes(records).next_multiple_of(UNIT_BYTES) + tag
 }
 
 /// The directory entry at `pointer`.

@@ -1,4 +1,4 @@
-//! A record: header, key, value, padded to a unit.
+//! A record: header, key, value, padded to a unit; and a unit for its tag, if it has one.
 //!
 //! ```text
 //! bit 127      96 95       80 79          59 58        48 47             0
@@ -7,7 +7,8 @@
 //! flags: 0 hot (a cached copy that was hit) · 1 expiry · 2 tombstone · 3 keyed tag · 4 home (1..4 kept for later)
 //! ```
 //!
-//! `check` is filled in at flush; it covers everything but itself and the hot flag.
+//! `check` is filled in at flush; it covers everything but itself and the hot flag. Where the encryption is authenticated it is 0, and
+//! the record's last unit is for the keyed tag, which only its ciphertext holds.
 
 #![allow(unsafe_code)] // reads and writes records in frames, where only the shard knows the bounds
 
@@ -28,11 +29,14 @@ const FLAGS_SHIFT: u32 = VERSION_BITS + KEY_BITS + VALUE_BITS;
 const CHECK_SHIFT: u32 = 96;
 /// Set in a cached copy when it is hit.
 const HOT: u16 = 1;
+const KEYED_TAG_BIT: u32 = 3;
+/// The record's last unit is for its tag.
+pub(crate) const KEYED_TAG: u16 = 1 << KEYED_TAG_BIT;
 
 const _: () = assert!(FLAGS_SHIFT + 16 == CHECK_SHIFT);
 const _: () = assert!(KEY_BYTES_MAX < 1 << KEY_BITS && VALUE_BYTES_MAX < 1 << VALUE_BITS);
 
-/// Units that a record takes.
+/// Units that a record without a tag takes.
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,
@@ -80,10 +84,15 @@ impl RecordHeader {
     pub(crate) fn value_bytes(self) -> u32 {
         (self.0 >> (VERSION_BITS + KEY_BITS)) as u32 & ((1 << VALUE_BITS) - 1)
     }
-    /// Units of the whole record.
+    /// Units of the whole record, its tag's included.
     #[inline]
     pub(crate) fn units(self) -> u32 {
-        units_for(self.key_bytes() as usize, self.value_bytes() as usize)
+        let tag_units = (self.0 >> (FLAGS_SHIFT + KEYED_TAG_BIT)) as u32 & 1;
+        units_for(self.key_bytes() as usize, self.value_bytes() as usize) + tag_units
+    }
+    /// True if the record's last unit is for its tag.
+    pub(crate) fn has_tag(self) -> bool {
+        self.flags() & KEYED_TAG != 0
     }
     fn flags(self) -> u16 {
         (self.0 >> FLAGS_SHIFT) as u16
@@ -125,6 +134,8 @@ impl fmt::Debug for RecordHeader {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordView<'a> {
     header: RecordHeader,
+    /// The whole record, padding and tag included.
+    bytes: &'a [u8],
     body: &'a [u8],
 }
 
@@ -138,6 +149,7 @@ impl<'a> RecordView<'a> {
         let whole = bytes.get(..header.units() as usize * UNIT_BYTES)?;
         Some(Self {
             header,
+            bytes: whole,
             body: &whole[UNIT_BYTES..UNIT_BYTES + length],
         })
     }
@@ -149,6 +161,10 @@ impl<'a> RecordView<'a> {
     }
     pub(crate) fn units(&self) -> u32 {
         self.header.units()
+    }
+    /// The whole record, padding and tag included.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
     pub(crate) fn key(&self) -> &'a [u8] {
         &self.body[..self.header.key_bytes() as usize]
@@ -162,10 +178,10 @@ impl<'a> RecordView<'a> {
     }
 }
 
-/// Writes a record without a checksum.
+/// Writes a record without a checksum or a tag.
 ///
 /// # Safety
-/// `pointer` is the start of `units_for(key, value)` writable units, aligned to one, that nothing refers to.
+/// `pointer` is the start of as many writable units as a record with these flags takes, aligned to one, that nothing refers to.
 #[inline]
 pub(crate) unsafe fn write_at(
     pointer: *mut u8,
@@ -175,7 +191,7 @@ pub(crate) unsafe fn write_at(
     value: &[u8],
 ) {
     let header = RecordHeader::new(version, flags, key.len(), value.len());
-    // SAFETY: by this function's contract there is room; the last unit is zeroed first so that padding is defined.
+    // SAFETY: by this function's contract there is room; the value's last unit is zeroed first so that padding is defined.
     unsafe {
         let last = (units_for(key.len(), value.len()) - 1) as usize * UNIT_BYTES;
         ptr::write_bytes(pointer.add(last), 0, UNIT_BYTES);
@@ -266,13 +282,9 @@ impl LocalRecord {
     pub(crate) fn overwrite(&self, version: Version, value: &[u8]) {
         let old = self.header();
         let key_bytes = old.key_bytes() as usize;
-        debug_assert!(units_for(key_bytes, value.len()) <= old.units());
-        self.set_header(RecordHeader::new(
-            version,
-            old.flags() & !HOT,
-            key_bytes,
-            value.len(),
-        ));
+        let new = RecordHeader::new(version, old.flags() & !HOT, key_bytes, value.len());
+        debug_assert!(new.units() <= old.units());
+        self.set_header(new);
         // SAFETY: the new record takes no more units than the old one did.
         unsafe {
             let start = self.pointer.add(UNIT_BYTES + key_bytes);

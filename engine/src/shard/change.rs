@@ -158,7 +158,7 @@ impl<E: Endpoint> Shard<E> {
             framed,
             record,
         } = *local;
-        let units = record::units_for(key.len(), value.len());
+        let units = record::units_for(key.len(), value.len()) + self.tag_units;
         let old_units = record.header().units();
         if units > old_units || !framed.is_mutable() {
             return self.replace(hash, position, slot, old_units, key, value);
@@ -188,11 +188,11 @@ impl<E: Endpoint> Shard<E> {
         value: &[u8],
     ) -> Result<Version, NoRoom> {
         let version = self.version + 1;
-        let units = record::units_for(key.len(), value.len());
+        let units = record::units_for(key.len(), value.len()) + self.tag_units;
         let class = SizeClass::for_units(units);
         let (address, pointer) = self.reserve(TailKind::Log, units)?;
         // SAFETY: `reserve` made room for `units` at `pointer`.
-        unsafe { record::write_at(pointer, version, 0, key, value) };
+        unsafe { record::write_at(pointer, version, self.record_flags, key, value) };
         self.commit(TailKind::Log, hash, address, class, units);
         self.index.replace(position, class, address);
         self.retire_slot(slot, self.framed_of(slot.address()), old_units);
@@ -201,7 +201,7 @@ impl<E: Endpoint> Shard<E> {
 
     fn insert(&mut self, hash: IndexHash, key: &[u8], value: &[u8]) -> Result<Version, NoRoom> {
         let version = self.version + 1;
-        let units = record::units_for(key.len(), value.len());
+        let units = record::units_for(key.len(), value.len()) + self.tag_units;
         let class = SizeClass::for_units(units);
         let (address, pointer) = self.reserve(TailKind::Log, units)?;
         if self
@@ -213,7 +213,7 @@ impl<E: Endpoint> Shard<E> {
         }
         self.seen.inserted.note(hash);
         // SAFETY: `reserve` made room for `units` at `pointer`.
-        unsafe { record::write_at(pointer, version, 0, key, value) };
+        unsafe { record::write_at(pointer, version, self.record_flags, key, value) };
         self.commit(TailKind::Log, hash, address, class, units);
         Ok(version)
     }

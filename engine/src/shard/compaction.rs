@@ -75,6 +75,8 @@ struct Run {
     bytes: u32,
     next: u32,
     last: u32,
+    /// The record at `next` was found to be what was written, and lies there in plaintext.
+    proven: bool,
 }
 
 /// The victim under way.
@@ -290,7 +292,7 @@ impl<E: Endpoint> Shard<E> {
     fn read_directory(&mut self, victim: &mut Victim) -> bool {
         let entry = self.pages.get(victim.page);
         let unit = entry.units;
-        let bytes = page::directory_bytes(entry.records).next_multiple_of(UNIT_BYTES);
+        let bytes = self.directory_far_bytes(entry.records);
         let Ok(bytes) = u32::try_from(bytes) else {
             return false;
         };
@@ -319,17 +321,18 @@ impl<E: Endpoint> Shard<E> {
             return;
         };
         if slot == DIRECTORY {
-            let unit = self.pages.get(victim.page).units;
             let before = std::mem::replace(&mut victim.directory, Directory::Unposted);
             if let Directory::Posted(landing) = before {
-                if status == Status::Success {
-                    let bytes = page::directory_bytes(victim.records).next_multiple_of(UNIT_BYTES);
-                    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-                    self.decrypt(victim.page, unit, landing.offset(), bytes);
+                let bytes = self.directory_far_bytes(victim.records);
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                if status != Status::Success {
+                    self.landing.free(landing);
+                    victim.fault = Fault::Fabric;
+                } else if self.open_directory(victim.page, landing.offset(), bytes) {
                     victim.directory = Directory::Landed(landing);
                 } else {
                     self.landing.free(landing);
-                    victim.fault = Fault::Fabric;
+                    victim.fault = Fault::Damage;
                 }
             }
         } else if let Some(run) = &mut self.compactor.runs[slot as usize] {
@@ -525,6 +528,7 @@ impl<E: Endpoint> Shard<E> {
                     bytes,
                     next: first,
                     last,
+                    proven: false,
                 };
                 self.compactor.runs[place] = Some(run);
                 victim.next = last;
@@ -557,14 +561,15 @@ impl<E: Endpoint> Shard<E> {
                     Life::Cached(slot) => self.move_home(&entry, address, slot),
                     Life::Direct(position, slot) => {
                         let skip = entry.unit.saturating_sub(run.start) * UNIT;
+                        let (place, buffer) =
+                            ((victim.page, entry.unit), (run.landing.offset(), run.bytes));
+                        run.proven = self.prove_in_run(place, buffer, skip, run.proven);
                         // SAFETY: the READ has completed; the buffer is freed below, when the run is done.
                         let read = unsafe { self.landed(run.landing.offset(), run.bytes) };
                         let view = read.get(skip as usize..).and_then(RecordView::parse);
-                        match view.filter(RecordView::verify) {
+                        match view.filter(|_| run.proven) {
                             Some(view) => {
-                                let end = view.units() as usize * UNIT_BYTES;
-                                let record = &read[skip as usize..][..end];
-                                let moved = self.move_record(&entry, slot, record);
+                                let moved = self.move_record(&entry, slot, view.bytes());
                                 if let Some(moved) = moved {
                                     self.index.replace(position, slot.class(), moved);
                                     let bytes = Self::account_bytes(slot.class(), view.units());
@@ -584,6 +589,7 @@ impl<E: Endpoint> Shard<E> {
                     break;
                 }
                 run.next += 1;
+                run.proven = false;
                 busy = true;
             }
             if stuck {

@@ -130,26 +130,14 @@ impl<E: Endpoint> Shard<E> {
         posted
     }
 
-    /// Turns what was read from a page into plaintext.
-    pub(super) fn decrypt(&mut self, page: u32, unit: u32, offset: u64, bytes: u32) {
-        if let Some(cipher) = &self.cipher {
-            let sequence = self.pages.get(page).sequence;
-            // SAFETY: the READ into this range has completed and its owner is the caller.
-            let data = unsafe {
-                let start = self.arena.landing_pointer(offset);
-                std::slice::from_raw_parts_mut(start, bytes as usize)
-            };
-            cipher.apply(sequence, unit, data);
-        }
-    }
-
     /// Plans the READ that a flight's first request needs, and posts it if it can.
     pub(super) fn fetch(&mut self, flight: u32, address: Address, class: SizeClass, whole: bool) {
         let (kind, key_bytes) = match self.flights.first(flight) {
             Some(first) => (first.shape.kind(), first.shape.key_bytes()),
             None => return,
         };
-        let whole = whole || matches!(kind, Kind::Get | Kind::Swap);
+        // Where records carry tags, a header and a key without theirs prove nothing.
+        let whole = whole || matches!(kind, Kind::Get | Kind::Swap) || self.authenticates();
         let head_units = units_for(key_bytes, 0);
         let entry = self.flights.get(flight);
         // A record too long for a class says its length in its header, which an earlier READ has brought.
@@ -167,6 +155,7 @@ impl<E: Endpoint> Shard<E> {
             }
         };
         entry.address = address;
+        entry.verified = false;
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         let units = units
             .min(self.pages.get(page).units.saturating_sub(unit))
@@ -244,7 +233,7 @@ impl<E: Endpoint> Shard<E> {
             );
             return;
         };
-        let (address, bytes) = (entry.address, entry.bytes);
+        let (address, bytes, whole) = (entry.address, entry.bytes, entry.whole);
         if status == Status::Success {
             entry.state = FlightState::Landed(landing);
             let (page, unit) = (address.page(self.shape), address.unit(self.shape));
@@ -252,7 +241,8 @@ impl<E: Endpoint> Shard<E> {
                 FlightState::Landed(landing) => landing.offset(),
                 _ => return,
             };
-            self.decrypt(page, unit, offset, bytes);
+            let verified = self.open_landed((page, unit), offset, bytes, whole);
+            self.flights.get(flight).verified = verified;
         } else {
             let error = self.read_error(address.page(self.shape), status);
             self.flights.get(flight).state = FlightState::Failed(error);

@@ -11,7 +11,7 @@ use super::stream::{Located, Place};
 use crate::bytes::equal;
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::index::{First, Position, Slot};
-use crate::log::record::{self, LocalRecord, RecordHeader};
+use crate::log::record::{LocalRecord, RecordHeader};
 use crate::log::{Address, SizeClass};
 use crate::operation::Kind;
 use crate::routing::IndexHash;
@@ -394,9 +394,8 @@ impl<E: Endpoint> Shard<E> {
                 // is answered.
                 let read = unsafe { self.landed(offset, bytes) };
                 self.stream_touched(id, place);
-                let Some(record) =
-                    record::RecordView::parse(read).filter(record::RecordView::verify)
-                else {
+                // SAFETY: the same; one record is confirmed at a time.
+                let Some(record) = (unsafe { self.record_ahead((page, unit), read) }) else {
                     return Err(fetch);
                 };
                 if record.key() != key {
@@ -406,7 +405,7 @@ impl<E: Endpoint> Shard<E> {
                 let far = Confirmed {
                     address,
                     header: record.header(),
-                    record: Some(&read[..wanted_bytes]),
+                    record: Some(record.bytes()),
                     wanted_bytes,
                     streamed: true,
                 };

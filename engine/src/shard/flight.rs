@@ -95,6 +95,8 @@ pub(crate) struct Flight {
     pub(crate) exact: u32,
     /// True once the whole record, not just header and key, was asked for.
     pub(crate) whole: bool,
+    /// The whole record is here and was found to be what was written.
+    pub(crate) verified: bool,
     /// Far addresses that do not hold the first request's key.
     pub(crate) cleared: Vec<Address>,
     pub(crate) pinned: Option<u32>,
@@ -128,6 +130,7 @@ impl Flights {
             exact: 0,
             state: FlightState::Free,
             whole: false,
+            verified: false,
             cleared: Vec::new(),
             pinned: None,
             started_ns: 0,
@@ -190,6 +193,7 @@ impl Flights {
         flight.started_ns = now_ns;
         flight.state = FlightState::Retry;
         flight.whole = false;
+        flight.verified = false;
         flight.bytes = 0;
         flight.exact = 0;
         flight.address = Address::NONE;

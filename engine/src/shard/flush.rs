@@ -10,9 +10,11 @@ use super::fetch::Posted;
 use super::pages::PageState;
 use super::tail::TailKind;
 use super::{Errand, Shard};
+use crate::cipher::PageCipher;
 use crate::constants::UNIT_BYTES;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, HEADER_BYTES};
 use crate::log::record;
+use crate::log::sealing::{PageSealer, SealProgress};
 
 /// WRITEs of one flush under way at once.
 const WRITES_MAX: usize = 16;
@@ -41,6 +43,8 @@ struct Flush {
     posted: usize,
     /// Directory entries whose record has its checksum.
     checked: u32,
+    /// The same where records are sealed: how far the page is.
+    sealed: SealProgress,
     failed: bool,
 }
 
@@ -149,14 +153,16 @@ impl<E: Endpoint> Shard<E> {
         entry.extent = Some(extent);
         entry.sequence = self.sequence;
         entry.pins += 1;
-        let bytes = entry.units as usize * UNIT_BYTES + page::directory_bytes(entry.records);
+        let (units, records) = (entry.units as usize, entry.records);
+        let bytes = units * UNIT_BYTES + self.directory_far_bytes(records);
         self.pages.set_state(number, PageState::Flushing);
         self.write_header(number);
         self.flusher.flush = Some(Flush {
             page: number,
-            bytes: bytes.next_multiple_of(UNIT_BYTES),
+            bytes,
             posted: 0,
             checked: 0,
+            sealed: SealProgress::default(),
             failed: false,
         });
         true
@@ -194,8 +200,7 @@ impl<E: Endpoint> Shard<E> {
             return false;
         };
         let entry = self.pages.get(number);
-        let (Some(extent), Some(frame), sequence) = (entry.extent, entry.frame(), entry.sequence)
-        else {
+        let (Some(extent), Some(frame)) = (entry.extent, entry.frame()) else {
             return false;
         };
         let landing = if self.cipher.is_some() {
@@ -216,23 +221,20 @@ impl<E: Endpoint> Shard<E> {
             }
             return false;
         };
-        self.fill_checks(end);
+        if !self.authenticates() {
+            self.fill_checks(end);
+        }
+        let mut sealed = None;
         let local = match &landing {
             Some(landing) => {
                 let offset = landing.offset();
                 // SAFETY: the page is flushing: nothing writes to its frame; the landing buffer is ours.
                 let (source, target) = unsafe {
-                    let frame = self.pages.pointer(number).add(start);
-                    let source = std::slice::from_raw_parts(frame, end - start);
+                    let frame = self.pages.pointer(number);
+                    let source = std::slice::from_raw_parts(frame, self.shape.page_bytes());
                     (source, self.landed_mut(offset, bytes))
                 };
-                // The page header stays in the clear.
-                let clear = HEADER_BYTES.saturating_sub(start).min(end - start);
-                target[..clear].copy_from_slice(&source[..clear]);
-                let first = u32::try_from((start + clear) / UNIT_BYTES).unwrap_or(u32::MAX);
-                if let Some(cipher) = &self.cipher {
-                    cipher.apply_to(sequence, first, &source[clear..], &mut target[clear..]);
-                }
+                sealed = self.encipher(number, start, source, target);
                 self.arena.landing_slice(offset, bytes)
             }
             None => self.arena.slice(frame, start, bytes),
@@ -250,6 +252,8 @@ impl<E: Endpoint> Shard<E> {
                 self.flusher.buffers[slot] = landing;
                 if let Some(flush) = &mut self.flusher.flush {
                     flush.posted = end;
+                    // Only now: a piece that was not posted is sealed again.
+                    flush.sealed = sealed.unwrap_or_default();
                 }
                 self.figures.counters.far_writes.add(1);
                 self.figures.counters.far_write_bytes.add(u64::from(bytes));
@@ -269,6 +273,44 @@ impl<E: Endpoint> Shard<E> {
                     flush.failed = true;
                 }
                 false
+            }
+        }
+    }
+
+    /// Writes the ciphertext of a piece of the page that is being flushed, which begins at `start`; how far it is sealed then.
+    fn encipher(
+        &self,
+        number: u32,
+        start: usize,
+        page: &[u8],
+        target: &mut [u8],
+    ) -> Option<SealProgress> {
+        let entry = self.pages.get(number);
+        match self.cipher.as_ref()? {
+            PageCipher::Authenticated(cipher) => {
+                let sealer = PageSealer {
+                    cipher,
+                    sequence: entry.sequence,
+                    page,
+                    units: entry.units,
+                    records: entry.records,
+                };
+                let flush = self.flusher.flush.as_ref()?;
+                Some(sealer.seal_piece(&flush.sealed, start, target))
+            }
+            PageCipher::SecrecyOnly(cipher) => {
+                let source = &page[start..start + target.len()];
+                // The page header stays in the clear.
+                let clear = HEADER_BYTES.saturating_sub(start).min(target.len());
+                target[..clear].copy_from_slice(&source[..clear]);
+                let first = u32::try_from((start + clear) / UNIT_BYTES).unwrap_or(u32::MAX);
+                cipher.apply_to(
+                    entry.sequence,
+                    first,
+                    &source[clear..],
+                    &mut target[clear..],
+                );
+                None
             }
         }
     }

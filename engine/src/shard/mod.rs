@@ -29,6 +29,7 @@ mod flush;
 mod health;
 mod namesakes;
 mod pages;
+mod proof;
 mod request;
 mod room;
 mod serve;
@@ -55,6 +56,7 @@ use self::flush::Flusher;
 use self::health::Health;
 use self::namesakes::Namesakes;
 use self::pages::{Framed, PageKind, PageState, PageTable};
+use self::proof::Opened;
 use self::stream::Streams;
 use self::tail::Tails;
 use self::tally::Tally;
@@ -63,8 +65,9 @@ use crate::cipher::PageCipher;
 use crate::constants::{BATCH_MAX, SEGMENT_BYTES, UNIT_BYTES};
 use crate::error::Error;
 use crate::figures::CoreFigures;
+use crate::gcm::TAG_BYTES;
 use crate::index::Index;
-use crate::log::{Address, PageShape, SizeClass};
+use crate::log::{Address, PageShape, SizeClass, record};
 use crate::operation::Version;
 
 pub(crate) use self::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
@@ -168,6 +171,13 @@ pub(crate) struct Shard<E: Endpoint> {
     extents: Extents,
     health: Health,
     cipher: Option<PageCipher>,
+    /// Flags of every record that is written.
+    record_flags: u16,
+    /// Units that a record's tag takes: 1, or 0 where there are none.
+    tag_units: u32,
+    /// Bytes of a page that records and directory may take; its directory's tag has the rest.
+    append_bytes: usize,
+    opened: Opened,
     figures: Arc<CoreFigures>,
     hot_keys: HotKeys,
     streams: Streams,
@@ -265,11 +275,17 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Bytes of the tables that a shard keeps beside its arena.
-    pub(crate) fn table_bytes(local_bytes: u64, page_bytes: u32, extents: u64) -> u64 {
+    pub(crate) fn table_bytes(
+        local_bytes: u64,
+        page_bytes: u32,
+        extents: u64,
+        authenticated: bool,
+    ) -> u64 {
         let frames = local_bytes / u64::from(page_bytes);
         let pages = usize::try_from(frames + extents + 2).unwrap_or(usize::MAX);
         let waiting = FLIGHTS as usize * size_of::<flight::Flight>()
-            + PARKED as usize * size_of::<Option<flight::Parked>>();
+            + PARKED as usize * size_of::<Option<flight::Parked>>()
+            + Opened::bytes_for(authenticated);
         PageTable::bytes_for(pages)
             + Victims::bytes_for(pages)
             + Extents::bytes_for(extents)
@@ -334,6 +350,11 @@ impl<E: Endpoint> Shard<E> {
         debug_assert_eq!(options.endpoint.queues(), nodes * QUEUES_PER_NODE);
         let hot_keys = HotKeys::default();
         options.figures.watch_hot_keys(hot_keys.reader());
+        let authenticated = options.cipher.as_ref().and_then(PageCipher::authenticated);
+        let (record_flags, tag_bytes) = match authenticated {
+            Some(_) => (record::KEYED_TAG, TAG_BYTES),
+            None => (0, 0),
+        };
         let shard = Self {
             id: options.shard,
             epoch: options.epoch,
@@ -350,6 +371,10 @@ impl<E: Endpoint> Shard<E> {
             under_way: 0,
             extents: options.extents,
             health: Health::new(nodes),
+            record_flags,
+            tag_units: u32::from(authenticated.is_some()),
+            append_bytes: page_bytes - tag_bytes,
+            opened: Opened::new(options.cipher.as_ref()),
             cipher: options.cipher,
             figures: options.figures,
             hot_keys,

@@ -5,6 +5,7 @@ use farcore_rdma::{Endpoint, prefetch_to_write};
 use super::Shard;
 use super::pages::{PageKind, PageState};
 use super::tail::{HEADER_UNITS, OpenPage, TailKind};
+use crate::cipher::PageCipher;
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::error::Error;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry, PageHeader};
@@ -49,9 +50,8 @@ impl<E: Endpoint> Shard<E> {
         kind: TailKind,
         units: u32,
     ) -> Result<(Address, *mut u8), NoRoom> {
-        let page_bytes = self.shape.page_bytes();
         if let Some(open) = self.tails.get(kind)
-            && open.fits(units, page_bytes)
+            && open.fits(units, self.append_bytes)
         {
             let (number, unit) = (open.page, open.unit);
             let address = Address::new(self.shape, number, unit);
@@ -174,8 +174,14 @@ impl<E: Endpoint> Shard<E> {
             units: entry.units,
             records: entry.records,
             directory_unit: entry.units,
-        }
-        .encode();
+        };
+        let cipher = self.cipher.as_ref().and_then(PageCipher::authenticated);
+        let header = match cipher {
+            Some(cipher) => {
+                header.encode_with_tag(|fields| cipher.header_tag(header.sequence, fields))
+            }
+            None => header.encode(),
+        };
         let frame = self.pages.pointer(number);
         // SAFETY: the page has a frame, and its first units are kept for the header.
         unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), frame, header.len()) };

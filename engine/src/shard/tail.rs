@@ -27,11 +27,11 @@ impl OpenPage {
         }
     }
 
-    /// True if a record of this many units and its directory entry still fit.
+    /// True if a record of this many units and its directory entry still fit in so many bytes of the page.
     #[inline]
-    pub(crate) fn fits(&self, units: u32, page_bytes: usize) -> bool {
+    pub(crate) fn fits(&self, units: u32, append_bytes: usize) -> bool {
         let records_end = (self.unit + units) as usize * crate::constants::UNIT_BYTES;
-        records_end + (self.records as usize + 1) * DIRECTORY_ENTRY_BYTES <= page_bytes
+        records_end + (self.records as usize + 1) * DIRECTORY_ENTRY_BYTES <= append_bytes
     }
 }
 

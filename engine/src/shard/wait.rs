@@ -230,8 +230,10 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl Answers,
     ) -> Step {
         let (hash, key) = (request.hash, request.key());
+        let authenticates = self.authenticates();
         let entry = self.flights.get(flight);
-        let (address, bytes, whole) = (entry.address, entry.bytes, entry.whole);
+        let (address, bytes, whole, verified) =
+            (entry.address, entry.bytes, entry.whole, entry.verified);
         let mut confirmed = None;
         match &entry.state {
             FlightState::Failed(error) => {
@@ -247,9 +249,9 @@ impl<E: Endpoint> Shard<E> {
                 let header = RecordHeader::decode_from(read);
                 let view = RecordView::parse(read).filter(|_| whole);
                 match (header, view) {
-                    (_, Some(view)) if view.verify() => {
+                    (_, Some(view)) if verified || !authenticates && view.verify() => {
                         if view.key() == key {
-                            let record = &read[..view.units() as usize * UNIT_BYTES];
+                            let record = view.bytes();
                             let header = view.header();
                             confirmed = Some(Confirmed {
                                 address,
@@ -271,6 +273,7 @@ impl<E: Endpoint> Shard<E> {
                             self.index.slot(position).class().units().is_none()
                         });
                         if !long
+                            && !authenticates
                             && read.get(UNIT_BYTES..end) == Some(key)
                             && header.key_bytes() as usize == key.len()
                         {

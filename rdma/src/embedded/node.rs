@@ -92,4 +92,22 @@ impl EmbeddedNode {
             byte.write(byte.read() ^ 1);
         }
     }
+
+    /// Overwrites bytes of far memory, as another client of the node could, for tests of forgery.
+    ///
+    /// # Safety
+    /// No request is under way.
+    ///
+    /// # Panics
+    /// If the bytes do not lie within the node's memory.
+    pub unsafe fn overwrite(&self, offset: usize, bytes: &[u8]) {
+        let end = offset.checked_add(bytes.len());
+        let inside = end.is_some_and(|end| end <= self.region.len());
+        assert!(inside, "outside the node's memory");
+        // SAFETY: inside the region, and by this function's contract nobody else is at it.
+        unsafe {
+            let target = self.region.as_ptr().as_ptr().add(offset);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
+        }
+    }
 }

@@ -455,6 +455,7 @@ impl<E: Endpoint> Shard<E> {
         let chunk = *self.streams.get_mut(id);
         let ready = status == Status::Success;
         if ready {
+            // Where records carry tags, each is opened when it is asked for.
             self.decrypt(chunk.page, chunk.start, chunk.offset, chunk.units() * UNIT);
         }
         self.streams.get_mut(id).state = if ready {

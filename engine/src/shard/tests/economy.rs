@@ -1,7 +1,7 @@
 //! What a shard promises about bytes: exact accounts, what it reads and what it gives back, and that none lie far in the clear.
 
 use super::wire::Wire;
-use super::{House, Owned, Random, Setting};
+use super::{ENCRYPTIONS, House, Owned, Random, Setting};
 use crate::operation::Operation;
 use crate::shard::Shard;
 
@@ -36,43 +36,39 @@ fn accounts_are_exact() {
 
 #[test]
 fn far_memory_holds_no_plaintext() {
-    let mut house = House::new(&Setting {
-        cipher: true,
-        ..Setting::default()
-    });
     let secret = b"PLAINTEXT-THAT-MUST-NOT-BE-SEEN!";
-    for key in 0..8_000u64 {
-        let value = secret.repeat(8);
-        house.call(Operation::Put {
-            key: &key.to_le_bytes(),
-            value: &value,
+    for encryption in ENCRYPTIONS {
+        let mut house = House::new(&Setting {
+            encryption,
+            ..Setting::default()
         });
+        for key in 0..8_000u64 {
+            let key_bytes = key.to_le_bytes();
+            let value = secret.repeat(8);
+            house.call(Operation::Put {
+                key: &key_bytes,
+                value: &value,
+            });
+            // What was stored before a shorter value is not left in the clear either.
+            if key % 5 == 0 {
+                house.call(Operation::Put {
+                    key: &key_bytes,
+                    value: b"short",
+                });
+            }
+        }
+        house.shard.start_flush();
+        while house.shard.flush_done().is_none() {
+            house.advance();
+        }
+        assert!(house.shard.figures.counters.snapshot().pages_flushed > 10);
+        // SAFETY: nothing is under way.
+        let far = unsafe { house.nodes[0].copy_for_inspection() };
+        assert!(far.iter().any(|&byte| byte != 0), "far memory was written");
+        // The same look finds it when nothing encrypts: the test can fail.
+        let found = far.windows(secret.len()).any(|window| window == secret);
+        assert_eq!(found, encryption.is_none(), "{encryption:?}");
     }
-    house.shard.start_flush();
-    while house.shard.flush_done().is_none() {
-        house.advance();
-    }
-    assert!(house.shard.figures.counters.snapshot().pages_flushed > 10);
-    // SAFETY: nothing is under way.
-    let far = unsafe { house.nodes[0].copy_for_inspection() };
-    assert!(far.iter().any(|&byte| byte != 0), "far memory was written");
-    assert!(!far.windows(secret.len()).any(|window| window == secret));
-    // The same look finds it when nothing encrypts: the test can fail.
-    let mut open = House::new(&Setting::default());
-    for key in 0..8_000u64 {
-        let value = secret.repeat(8);
-        open.call(Operation::Put {
-            key: &key.to_le_bytes(),
-            value: &value,
-        });
-    }
-    open.shard.start_flush();
-    while open.shard.flush_done().is_none() {
-        open.advance();
-    }
-    // SAFETY: nothing is under way.
-    let far = unsafe { open.nodes[0].copy_for_inspection() };
-    assert!(far.windows(secret.len()).any(|window| window == secret));
 }
 
 #[test]

@@ -11,6 +11,7 @@
 
 mod ahead;
 mod economy;
+mod forgery;
 mod model;
 mod namesakes;
 mod nodes;
@@ -33,7 +34,7 @@ use super::pages::{PageKind, PageState};
 use super::{
     Answers, Extents, Knobs, LaneId, NodeId, Origin, QUEUES_PER_NODE, Shard, ShardOptions,
 };
-use crate::cipher::{EncryptionKey, PageCipher};
+use crate::cipher::{EncryptionKey, EncryptionMode, PageCipher};
 use crate::config::Config;
 use crate::error::Error;
 use crate::operation::{Answer, Operation};
@@ -41,6 +42,13 @@ use crate::queue::{Intake, Outbox, queue};
 use crate::routing::{Hasher128, IndexHash};
 
 const LANE: LaneId = LaneId::new(1);
+
+/// How far memory may be kept: plain, or encrypted in either mode.
+const ENCRYPTIONS: [Option<EncryptionMode>; 3] = [
+    None,
+    Some(EncryptionMode::SecrecyOnly),
+    Some(EncryptionMode::Authenticated),
+];
 
 /// A small generator with good bits, so that a seed says everything.
 #[derive(Clone)]
@@ -128,7 +136,7 @@ struct Setting {
     /// Memory nodes that share `far_bytes`.
     nodes: usize,
     link: LinkModel,
-    cipher: bool,
+    encryption: Option<EncryptionMode>,
     keys_expected: u64,
     knobs: Knobs,
     /// Nodes are lost and come back at random.
@@ -146,7 +154,7 @@ impl Default for Setting {
             far_bytes: 16 << 20,
             nodes: 1,
             link: LinkModel::default(),
-            cipher: false,
+            encryption: None,
             keys_expected: 1_000,
             knobs: Config::default().knobs(),
             outages: None,
@@ -195,7 +203,7 @@ impl House {
             local_bytes: setting.local_bytes as u64,
             page_bytes,
             keys_expected: setting.keys_expected,
-            cipher: setting.cipher.then(|| PageCipher::new(&key, 9, 3)),
+            cipher: (setting.encryption).map(|mode| PageCipher::new(&key, mode, &[5; 16], 9, 3)),
             epoch: 9,
             endpoint,
             arena: region(setting.local_bytes),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use farcore_rdma::{FaultPlan, LinkModel};
 
-use super::{House, Knobs, Owned, Random, Setting, run, seeds, value};
+use super::{ENCRYPTIONS, House, Knobs, Owned, Random, Setting, run, seeds, value};
 use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX};
 use crate::index::{Position, Slot};
 use crate::log::record::LocalRecord;
@@ -251,17 +251,48 @@ fn model_with_delay_and_reordering() {
 
 #[test]
 fn model_with_encryption() {
-    for seed in seeds() {
-        run(
-            seed,
-            &Setting {
-                cipher: true,
-                ..Setting::default()
-            },
-            30_000,
-            6_000,
-            false,
-        );
+    let link = LinkModel {
+        latency_ns: 3_000,
+        jitter_ns: 9_000,
+        ..LinkModel::default()
+    };
+    let failing = |sticky| LinkModel {
+        latency_ns: 2_000,
+        faults: FaultPlan {
+            seed: 11,
+            failed_completions_per_million: 10_000,
+            sticky,
+            ..FaultPlan::default()
+        },
+        ..LinkModel::default()
+    };
+    let modes = |seed| ENCRYPTIONS[1..].iter().map(move |&mode| (seed, mode));
+    for (seed, encryption) in seeds().into_iter().flat_map(modes) {
+        let setting = Setting {
+            encryption,
+            ..Setting::default()
+        };
+        let with = |link: &LinkModel| Setting {
+            link: link.clone(),
+            ..setting.clone()
+        };
+        let house = run(seed, &setting, 40_000, 6_000, false);
+        let seen = house.shard.figures.counters.snapshot();
+        assert!(seen.far_reads > 0 && seen.cache_copies > 0, "{seen:?}");
+        assert!(seen.compaction_pages > 0, "{seen:?}");
+        run(seed, &with(&link), 30_000, 6_000, false);
+        run(seed, &with(&failing(false)), 30_000, 6_000, true);
+        run(seed, &with(&failing(true)), 30_000, 6_000, true);
+        let small = Setting {
+            far_bytes: 1 << 20,
+            ..setting.clone()
+        };
+        run(seed, &small, 40_000, 12_000, false);
+        let short = Setting {
+            short: true,
+            ..setting
+        };
+        run(seed, &short, 30_000, 6_000, false);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::nodes::{BOTH, assert_holds, far_keys, filled, get, is_unavailable, link, put, setting};
 use super::{House, Owned, Setting};
+use crate::cipher::EncryptionMode;
 use crate::error::Error;
 use crate::operation::Operation;
 
@@ -10,10 +11,10 @@ fn namesake(key: u64) -> u64 {
 }
 
 /// A house, some keys on its second node, and for each of them a local key of the same hash.
-fn with_namesakes(cipher: bool) -> (House, Vec<u64>) {
+fn with_namesakes(encryption: Option<EncryptionMode>) -> (House, Vec<u64>) {
     let mut house = filled(&Setting {
         link: link(),
-        cipher,
+        encryption,
         ..setting()
     });
     let far: Vec<u64> = far_keys(&house, 1).into_iter().take(200).collect();
@@ -55,7 +56,7 @@ fn assert_namesakes_are_served(
 #[test]
 fn a_local_record_is_found_beside_one_of_the_same_hash_that_cannot_be_read() {
     for outages in BOTH {
-        let (mut house, far) = with_namesakes(false);
+        let (mut house, far) = with_namesakes(None);
         house.lose(1, outages);
         assert_namesakes_are_served(&mut house, &far, |answer| is_unavailable(answer, &[1]));
         house.restore(1);
@@ -70,15 +71,17 @@ fn a_local_record_is_found_beside_one_of_the_same_hash_that_cannot_be_read() {
 #[test]
 fn a_local_record_is_found_beside_one_of_the_same_hash_that_is_damaged() {
     // Encrypted, so that what lies in another page is no record.
-    let (mut house, far) = with_namesakes(true);
-    house.misplace_far_pages();
-    let is_damaged = |answer: &Owned| matches!(answer, Owned::Failed(Error::Damaged { .. }));
-    assert_namesakes_are_served(&mut house, &far, is_damaged);
+    for encryption in [EncryptionMode::SecrecyOnly, EncryptionMode::Authenticated] {
+        let (mut house, far) = with_namesakes(Some(encryption));
+        house.misplace_far_pages();
+        let is_damaged = |answer: &Owned| matches!(answer, Owned::Failed(Error::Damaged { .. }));
+        assert_namesakes_are_served(&mut house, &far, is_damaged);
+    }
 }
 
 #[test]
 fn a_local_record_costs_one_read_of_one_of_the_same_hash_and_no_more() {
-    let (mut house, far) = with_namesakes(false);
+    let (mut house, far) = with_namesakes(None);
     let mut reads = || {
         let before = house.shard.figures.counters.far_reads.get();
         for &key in &far[..50] {

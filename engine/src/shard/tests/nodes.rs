@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use farcore_rdma::{LinkModel, RemoteSlice};
 
-use super::{House, NodeId, Outages, Owned, Setting, node_name, run, seeds};
+use super::{ENCRYPTIONS, House, NodeId, Outages, Owned, Setting, node_name, run, seeds};
 use crate::error::Error;
 use crate::operation::Operation;
 use crate::shard::flush::Shortfall;
@@ -111,7 +111,7 @@ fn model_with_nodes_that_come_and_go() {
                 let setting = Setting {
                     outages: Some(outages),
                     short: seed % 2 == 1,
-                    cipher: seed % 3 == 0,
+                    encryption: ENCRYPTIONS[(seed as usize + 2) % 3],
                     link,
                     ..setting()
                 };
@@ -235,10 +235,10 @@ fn puts_go_on_while_another_node_has_room() {
 #[test]
 fn a_node_lost_during_a_flush_keeps_no_page_from_another() {
     for outages in BOTH {
-        for node in 0..3 {
+        for (node, encryption) in ENCRYPTIONS.into_iter().enumerate() {
             let mut house = filled(&Setting {
                 link: link(),
-                cipher: node == 1,
+                encryption,
                 ..setting()
             });
             let on = |house: &House| {
@@ -418,9 +418,9 @@ fn a_page_that_is_looked_for_on_the_wrong_node_is_noticed() {
 
 #[test]
 fn what_a_node_took_back_is_unavailable_until_it_is_written_again() {
-    for cipher in [false, true] {
+    for encryption in ENCRYPTIONS {
         let mut house = filled(&Setting {
-            cipher,
+            encryption,
             ..setting()
         });
         let theirs = far_keys(&house, 1);
