@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use farcore_tuning::HardwareSnapshot;
 
@@ -12,20 +13,24 @@ use crate::house::House;
 use crate::kept::Kept;
 use crate::operation::{Answer, Demand, Kind, Operation, Version};
 use crate::recorder::{Recorder, Tap};
-use crate::runtime::yield_now;
+use crate::runtime::{JobTicket, yield_now};
 
 /// Submitted requests that one client may have in flight.
 const IN_FLIGHT_MAX: usize = 1024;
 
 /// A client on a core. Its own shard is a plain call away, the others a lane. It stays on its core.
+///
+/// Dropped, it waits for nothing: what it has submitted is carried out, and the answers are thrown away.
 #[derive(Debug)]
 pub struct Core {
     house: Rc<RefCell<House>>,
-    /// The client number of submitted requests.
-    client: u8,
+    /// The client number of submitted requests, from the first one on.
+    client: u16,
     in_flight: usize,
+    /// How many of them there may be: none while there is no client number.
+    in_flight_max: usize,
     /// The client number of awaited calls, so that neither kind sees the other's answers.
-    caller: u8,
+    caller: u16,
     /// The number of the latest call: a late answer to one that was dropped is not taken for this one's.
     call: u64,
     calls_in_flight: usize,
@@ -33,26 +38,28 @@ pub struct Core {
     tap: Option<Tap>,
     /// Turns that the core had made when this client yielded last.
     turns_seen: Cell<u64>,
+    ticket: Arc<JobTicket>,
 }
 
 impl Core {
-    pub(crate) fn new(house: Rc<RefCell<House>>, value_bytes_max: usize) -> Option<Self> {
-        let client = house.borrow_mut().exits().add_client()?;
-        let Some(caller) = house.borrow_mut().exits().add_client() else {
-            house.borrow_mut().exits().remove_client(client);
-            return None;
-        };
-        Some(Self {
+    pub(crate) fn new(
+        house: Rc<RefCell<House>>,
+        value_bytes_max: usize,
+        ticket: Arc<JobTicket>,
+    ) -> Self {
+        Self {
             house,
-            client,
+            client: NOBODY,
             in_flight: 0,
-            caller,
+            in_flight_max: 0,
+            caller: NOBODY,
             call: 0,
             calls_in_flight: 0,
             value_bytes_max,
             tap: None,
             turns_seen: Cell::new(0),
-        })
+            ticket,
+        }
     }
 
     /// Takes a request, copied; its answer comes with `token` through [`Core::poll`]. The next poll, or the core's own next turn, sends
@@ -60,7 +67,8 @@ impl Core {
     /// key and a copy of key and value; where the core sleeps, also that its service is woken.
     ///
     /// # Errors
-    /// [`Refused::Full`] when there is no room before the next poll; [`Refused::Error`] for a caller's mistake.
+    /// [`Refused::Full`] when there is no room before the next poll, or when 4095 other jobs of this core are clients already;
+    /// [`Refused::Error`] for a caller's mistake.
     #[inline(always)]
     pub fn submit(
         &mut self,
@@ -98,13 +106,40 @@ impl Core {
             value,
             expected,
         };
-        if self.in_flight == IN_FLIGHT_MAX
+        if (self.in_flight == self.in_flight_max && !self.begin())
             || !self.house.borrow_mut().submit(self.client, token, &demand)
         {
             return false;
         }
         self.in_flight += 1;
         true
+    }
+
+    /// Asks for the client number of submitted requests; false if there is one already, and so too much in flight, or
+    /// none left.
+    #[cold]
+    fn begin(&mut self) -> bool {
+        if self.client != NOBODY {
+            return false;
+        }
+        let Some(client) = self.house.borrow_mut().exits().add_client() else {
+            return false;
+        };
+        self.client = client;
+        self.in_flight_max = IN_FLIGHT_MAX;
+        true
+    }
+
+    /// Asks for the client number of calls, until there is one.
+    #[cold]
+    async fn begin_calls(&mut self) {
+        while self.caller == NOBODY {
+            let client = self.house.borrow_mut().exits().add_client();
+            match client {
+                Some(client) => self.caller = client,
+                None => self.yield_now().await,
+            }
+        }
     }
 
     #[inline]
@@ -149,9 +184,7 @@ impl Core {
         let turns = {
             let mut house = self.house.borrow_mut();
             if house.turns() == self.turns_seen.get() {
-                let mut turn = Unfinished(true);
-                house.turn(NOBODY, &mut |_, _| {});
-                turn.0 = false;
+                turn_alone(&mut house);
             }
             house.turns()
         };
@@ -163,6 +196,9 @@ impl Core {
     async fn call(&mut self, operation: Operation<'_>) -> Result<Kept> {
         let demand = Demand::from(operation);
         check(&demand, self.value_bytes_max)?;
+        if self.caller == NOBODY {
+            self.begin_calls().await;
+        }
         self.call += 1;
         let call = self.call;
         while !self.house.borrow_mut().submit(self.caller, call, &demand) {
@@ -251,22 +287,23 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // Whatever is still in flight is answered before the client's numbers are given to another.
-        while self.in_flight > 0 {
-            self.poll(|_, _| {});
-        }
-        while self.calls_in_flight > 0 {
-            self.poll_calls(0);
-        }
         let mut house = self.house.borrow_mut();
-        house.exits().remove_client(self.client);
-        house.exits().remove_client(self.caller);
+        let exits = house.exits();
+        exits.remove_client(self.client, self.in_flight, &self.ticket);
+        exits.remove_client(self.caller, self.calls_in_flight, &self.ticket);
     }
+}
+
+/// Serves the core's shard for one round, for no client.
+pub(crate) fn turn_alone(house: &mut House) {
+    let mut turn = Unfinished(true);
+    house.turn(NOBODY, &mut |_, _| {});
+    turn.0 = false;
 }
 
 /// Serves the core's shard for one round and visits what has come for a client; answers how many.
 #[inline]
-fn poll_for(house: &RefCell<House>, client: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> usize {
+fn poll_for(house: &RefCell<House>, client: u16, visit: &mut impl FnMut(u64, Answer<'_>)) -> usize {
     let mut count = 0;
     let mut house = house.borrow_mut();
     let mut turn = Unfinished(true);

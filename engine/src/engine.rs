@@ -1,8 +1,6 @@
 //! The engine: opens the shards on their cores, hands out handles, runs jobs and closes.
 
-#![allow(unsafe_code)] // a future is pinned in another
-
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
-use crossbeam_queue::ArrayQueue;
+use crossbeam_queue::{ArrayQueue, SegQueue};
 use farcore_rdma::{EmbeddedNode, Region, RegionOptions};
 use farcore_tuning::{Clock, Histogram};
 
@@ -21,13 +19,13 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::executors::{self, Ended};
 use crate::figures::{CoreFigures, EngineReporter, Figures, Stats};
-use crate::handle::Handle;
+use crate::handle::{Handle, Leaving};
 use crate::house::House;
 use crate::lane::{LaneClient, LaneServer, Mailbox, lane, lanes};
-use crate::limits::{self, EXECUTOR_DESCRIPTORS, NODE_DESCRIPTORS, what_was_said};
+use crate::limits::{self, EXECUTOR_DESCRIPTORS, NODE_DESCRIPTORS};
 use crate::order::{Door, Order};
 use crate::routing::Hasher128;
-use crate::runtime::{self, JobCell, Life, Post};
+use crate::runtime::{self, JobCell, Life, Post, is_core_of, quietly, serve_here, text_of};
 use crate::shard::{Shard, ShardOptions, Shortfall};
 
 /// How often a blocking wait for the whole engine looks again.
@@ -52,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) life: Arc<Life>,
     /// Lanes that no handle uses. Several threads take and give back: made for a multi-producer queue.
     pub(crate) free_handles: ArrayQueue<HandleLanes>,
+    /// Lanes of handles that were dropped on a core, and that are still to be answered.
+    pub(crate) leaving: SegQueue<Leaving>,
     handles_max: usize,
     pub(crate) clock: Clock,
 }
@@ -61,6 +61,21 @@ impl Shared {
     pub(crate) fn is_stopped(&self) -> bool {
         let mut posts = self.posts.iter();
         self.life.is_closing() && posts.all(|post| post.closed.load(Ordering::Acquire))
+    }
+
+    /// Lanes for another handle.
+    fn take_lanes(&self) -> Option<HandleLanes> {
+        let mut lanes = self.free_handles.pop();
+        for _ in 0..self.leaving.len() {
+            if lanes.is_some() {
+                break;
+            }
+            match self.leaving.pop()?.settle(self) {
+                Ok(settled) => lanes = Some(settled),
+                Err(leaving) => self.leaving.push(leaving),
+            }
+        }
+        lanes
     }
 }
 
@@ -161,6 +176,7 @@ impl Engine {
             sizes,
             life,
             free_handles: ArrayQueue::new(config.handles_max.max(1)),
+            leaving: SegQueue::new(),
             handles_max: config.handles_max,
             clock: clock.clone(),
         });
@@ -266,8 +282,7 @@ impl Engine {
         if self.shared.life.is_closing() {
             return Err(Error::Closed);
         }
-        let lanes = self.shared.free_handles.pop();
-        let lanes = lanes.ok_or(Error::Handles {
+        let lanes = self.shared.take_lanes().ok_or(Error::Handles {
             limit: self.shared.handles_max,
         })?;
         Ok(Handle::new(Arc::clone(&self.shared), lanes))
@@ -294,6 +309,10 @@ impl Engine {
     }
 
     /// Runs a job on a core, by its position in [`Config::cores`]. There it reaches its own shard by a plain call.
+    ///
+    /// It never waits, so a job may start any number of jobs, on its own core as well. All of them run. Up to 4095 jobs of a core
+    /// can have requests; another one's first request waits until one of these has ended. A panic of the job, of its future or of
+    /// what that drops is its result. Where nobody waits for a result, its panic when it is dropped is logged.
     ///
     /// A job that runs long should `yield_now` now and then, so that other jobs of the core get on, and what others ask of its
     /// shard is answered: while a job runs, nobody else serves that.
@@ -325,27 +344,21 @@ impl Engine {
         let finish = Finish(Arc::clone(&cell));
         let job: runtime::Job = Box::new(move |house| {
             Box::pin(async move {
-                // Dropped after the job is, however it ends: then whoever waits hears of it.
-                let (finish, _ticket) = (finish, ticket);
-                let Some(core) = Core::new(house, value_bytes_max) else {
-                    return;
-                };
-                let made = catch_unwind(AssertUnwindSafe(|| job(core)));
-                let result = match made {
-                    Ok(job) => Caught(job).await,
-                    Err(panic) => Err(panic),
-                };
+                let ticket = Arc::new(ticket);
+                let core = Core::new(house, value_bytes_max, Arc::clone(&ticket));
+                let result = run_caught(job, core).await;
                 let result = result.map_err(|panic| Error::JobPanicked {
-                    reason: what_was_said(&*panic).to_owned(),
+                    reason: text_of(panic),
                 });
                 let _ = finish.0.result.push(result);
+                // If nobody waits for the result, it ends here.
+                if let Err(reason) = quietly(|| drop(finish)) {
+                    tracing::error!(reason, "the result of a job panicked when it was dropped");
+                }
+                drop(ticket);
             })
         });
-        let mut job = Box::new(JobCell(job));
-        while let Err(back) = post.jobs.push(job) {
-            job = back;
-            std::thread::yield_now();
-        }
+        post.jobs.push(JobCell(job));
         post.door.bell.wake_service();
         Ok(Task { cell })
     }
@@ -368,7 +381,8 @@ impl Engine {
         &self.nodes
     }
 
-    /// Compacts far memory until no page is worth it. Blocks, so not to be called from a job; requests go on.
+    /// Compacts far memory until no page is worth it. Blocks; requests go on. A job that calls it keeps the other jobs of its core
+    /// waiting.
     ///
     /// # Errors
     /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or [`Error::Unavailable`] if it could
@@ -377,7 +391,8 @@ impl Engine {
         self.order(|door| &door.compact)
     }
 
-    /// Copies everything that is only local to far memory. Blocks, so not to be called from a job; requests go on.
+    /// Copies everything that is only local to far memory. Blocks; requests go on. A job that calls it keeps the other jobs of its
+    /// core waiting.
     ///
     /// # Errors
     /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or [`Error::Unavailable`] if far memory
@@ -407,7 +422,9 @@ impl Engine {
                 if post.closed.load(Ordering::Acquire) {
                     return Err(Error::Closed);
                 }
-                std::thread::sleep(WAIT);
+                if !serve_here() {
+                    std::thread::sleep(WAIT);
+                }
             }
             failed = failed.or(which(&post.door).shortfall());
         }
@@ -429,13 +446,20 @@ impl Engine {
 
     /// Answers everything that is under way, waits for running jobs, and stops the cores. May be called again.
     ///
+    /// Called from a job of this engine, or where a job drops the engine, it only starts that and returns: the cores stop when the
+    /// last job has ended, this one included, and its result arrives as ever.
+    ///
     /// The cores' threads stay, asleep, for the next engine that this process opens on the same cores.
     pub fn close(&self) {
         self.shared.life.close();
         for post in &self.shared.posts {
             post.door.bell.ring(0);
         }
+        if is_core_of(&self.shared.life) {
+            return;
+        }
         for core in &self.cores {
+            while !core.has_come() && serve_here() {}
             core.wait();
         }
     }
@@ -494,19 +518,31 @@ fn wire(
     (servers, neighbours, handles)
 }
 
-/// A future whose panics are its result: a job's must not end its core.
-struct Caught<F>(F);
-
-impl<F: Future> Future for Caught<F> {
-    type Output = std::thread::Result<F::Output>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: the future is pinned with this, and nothing else takes it out.
-        let future = unsafe { self.map_unchecked_mut(|caught| &mut caught.0) };
-        match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Err(panic) => Poll::Ready(Err(panic)),
+/// Runs a job to its end. A panic of the job, of its future, or of what that drops, is its result.
+async fn run_caught<T, F: Future<Output = T>>(
+    job: impl FnOnce(Core) -> F,
+    core: Core,
+) -> std::thread::Result<T> {
+    let mut future = catch_unwind(AssertUnwindSafe(|| Box::pin(job(core))))?;
+    let result =
+        poll_fn(
+            |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+                Ok(Poll::Pending) => Poll::Pending,
+                Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+                Err(panic) => Poll::Ready(Err(panic)),
+            },
+        )
+        .await;
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(future)));
+    match (result, dropped) {
+        (result, Ok(())) => result,
+        (Ok(output), Err(panic)) => {
+            let _ = quietly(|| drop(output));
+            Err(panic)
+        }
+        (Err(first), Err(second)) => {
+            drop(text_of(second));
+            Err(first)
         }
     }
 }
@@ -524,7 +560,8 @@ impl<T> Drop for Finish<T> {
     fn drop(&mut self) {
         // ORDERING: pairs with the Acquire in `Task::poll`: the result is there before the flag.
         self.0.done.store(true, Ordering::Release);
-        self.0.waker.wake();
+        // A waker is the caller's code.
+        let _ = quietly(|| self.0.waker.wake());
     }
 }
 
@@ -543,7 +580,7 @@ impl<T> std::fmt::Debug for Task<T> {
 }
 
 impl<T> Task<T> {
-    /// Blocks until the job is over.
+    /// Blocks until the job is over. Not for a job on the same core, which must await it: the other one never gets to run.
     ///
     /// # Errors
     /// [`Error::JobPanicked`], or [`Error::Closed`] if it never ran.

@@ -64,6 +64,11 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    /// True if it has ended.
+    pub(crate) fn has_come(&self) -> bool {
+        *locked(&self.has_ended)
+    }
+
     /// Blocks until the work has ended and the thread is free for other work.
     pub(crate) fn wait(&self) {
         let mut has_ended = locked(&self.has_ended);

@@ -9,22 +9,37 @@ use crate::figures::CoreFigures;
 use crate::kept::Kept;
 use crate::lane::{Answering, LaneServer};
 use crate::operation::Answer;
+use crate::runtime::JobTicket;
 use crate::shard::{Answers, LaneId, Mark, Origin};
 
 /// The lane number of clients on the shard's own core.
 pub(crate) const OWN: u8 = 255;
 /// The number of no client.
-pub(crate) const NOBODY: u8 = 255;
+pub(crate) const NOBODY: u16 = Origin::CLIENT_MAX;
 
-/// Answers that came while their client was not polling.
-type Inbox = VecDeque<(u64, Kept)>;
+/// What is kept for a client number.
+#[derive(Debug)]
+enum Inbox {
+    /// No client has it.
+    Free,
+    /// Answers that came while their client was not polling.
+    Open(VecDeque<(u64, Kept)>),
+    /// The client has gone, and nobody reads the answers that are still to come. Its job counts until they have.
+    Leaving {
+        outstanding: usize,
+        _ticket: Arc<JobTicket>,
+    },
+}
 
 /// The shard's ends of its lanes, and the inboxes of the clients on its core.
 #[derive(Debug)]
 pub(crate) struct Exits {
     /// By lane.
     pub(crate) servers: Vec<Option<LaneServer>>,
-    inboxes: Vec<Option<Inbox>>,
+    /// By client number.
+    inboxes: Vec<Inbox>,
+    /// Numbers that clients have given back.
+    free_numbers: Vec<u16>,
     /// Lanes with something to be published.
     touched: [u64; 4],
     /// There are any.
@@ -45,6 +60,7 @@ impl Exits {
             figures,
             servers,
             inboxes: Vec::new(),
+            free_numbers: Vec::new(),
             touched: [0; 4],
             is_touched: false,
         }
@@ -62,24 +78,44 @@ impl Exits {
     }
 
     /// A number for a new client on this core; `None` when there are too many.
-    pub(crate) fn add_client(&mut self) -> Option<u8> {
-        let place = match self.inboxes.iter().position(Option::is_none) {
-            Some(place) => place,
+    pub(crate) fn add_client(&mut self) -> Option<u16> {
+        let client = match self.free_numbers.pop() {
+            Some(client) => client,
             None => {
-                self.inboxes.push(None);
-                self.inboxes.len() - 1
+                let next = u16::try_from(self.inboxes.len()).ok();
+                let next = next.filter(|&client| client < NOBODY)?;
+                self.inboxes.push(Inbox::Free);
+                next
             }
         };
-        let client = u8::try_from(place)
-            .ok()
-            .filter(|&client| client != NOBODY)?;
-        self.inboxes[place] = Some(Inbox::new());
+        self.inboxes[usize::from(client)] = Inbox::Open(VecDeque::new());
         Some(client)
     }
 
-    /// A client has gone, with nothing outstanding.
-    pub(crate) fn remove_client(&mut self, client: u8) {
-        self.inboxes[usize::from(client)] = None;
+    /// A client has gone that has not visited the answers to `unvisited` requests. Its number is given to another when
+    /// the last of them has come.
+    pub(crate) fn remove_client(&mut self, client: u16, unvisited: usize, ticket: &Arc<JobTicket>) {
+        let Some(inbox) = self.inboxes.get_mut(usize::from(client)) else {
+            return;
+        };
+        let here = match inbox {
+            Inbox::Open(answers) => answers.len(),
+            Inbox::Free | Inbox::Leaving { .. } => return,
+        };
+        let outstanding = unvisited - here;
+        if outstanding > 0 {
+            *inbox = Inbox::Leaving {
+                outstanding,
+                _ticket: Arc::clone(ticket),
+            };
+        } else {
+            self.free(client);
+        }
+    }
+
+    fn free(&mut self, client: u16) {
+        self.inboxes[usize::from(client)] = Inbox::Free;
+        self.free_numbers.push(client);
     }
 
     /// From now on no answer waits for its client to make room.
@@ -121,7 +157,7 @@ impl Exits {
     #[inline(never)]
     pub(crate) fn route(
         &mut self,
-        polling: u8,
+        polling: u16,
         id: LaneId,
         token: u64,
         answer: Answer<'_>,
@@ -141,7 +177,7 @@ impl Exits {
     #[inline(never)]
     pub(crate) fn is_for(
         &mut self,
-        polling: u8,
+        polling: u16,
         origin: Origin,
         own: bool,
         token: u64,
@@ -159,25 +195,32 @@ impl Exits {
     }
 
     #[cold]
-    fn keep(&mut self, client: u8, token: u64, kept: Kept) {
-        if let Some(Some(inbox)) = self.inboxes.get_mut(usize::from(client)) {
-            inbox.push_back((token, kept));
+    fn keep(&mut self, client: u16, token: u64, kept: Kept) {
+        match self.inboxes.get_mut(usize::from(client)) {
+            Some(Inbox::Open(answers)) => answers.push_back((token, kept)),
+            Some(Inbox::Leaving { outstanding, .. }) => {
+                *outstanding -= 1;
+                if *outstanding == 0 {
+                    self.free(client);
+                }
+            }
+            Some(Inbox::Free) | None => {}
         }
     }
 
     /// Hands a client what came for it while it was not polling.
-    pub(crate) fn take_kept(&mut self, client: u8) -> Option<(u64, Kept)> {
-        self.inboxes
-            .get_mut(usize::from(client))?
-            .as_mut()?
-            .pop_front()
+    pub(crate) fn take_kept(&mut self, client: u16) -> Option<(u64, Kept)> {
+        match self.inboxes.get_mut(usize::from(client))? {
+            Inbox::Open(answers) => answers.pop_front(),
+            Inbox::Free | Inbox::Leaving { .. } => None,
+        }
     }
 }
 
 /// The exits during a turn, with the client that is polling.
 pub(crate) struct Turn<'a, V> {
     exits: &'a mut Exits,
-    polling: u8,
+    polling: u16,
     /// What answers to it are mostly for: nothing but a visit is due.
     own: LaneId,
     visit: &'a mut V,
@@ -185,7 +228,7 @@ pub(crate) struct Turn<'a, V> {
 
 impl<'a, V: FnMut(u64, Answer<'_>)> Turn<'a, V> {
     #[inline]
-    pub(crate) fn new(exits: &'a mut Exits, polling: u8, visit: &'a mut V) -> Self {
+    pub(crate) fn new(exits: &'a mut Exits, polling: u16, visit: &'a mut V) -> Self {
         Self {
             exits,
             polling,

@@ -24,12 +24,13 @@ use crate::error::{Error, Result};
 use crate::kept::Kept;
 use crate::operation::{Answer, Demand, Operation, Version};
 use crate::recorder::{Recorder, Tap};
+use crate::runtime::{is_core, serve_here};
 use crate::shard::{Mark, Origin};
 
 /// The client number of submitted requests.
-const SUBMITTED: u8 = 0;
+const SUBMITTED: u16 = 0;
 /// The client number of calls.
-const CALLED: u8 = 1;
+const CALLED: u16 = 1;
 /// Looks at the lanes before a blocking call parks its thread.
 const SPINS: u32 = 500;
 /// Looks without news after which a loop offers its core to other threads.
@@ -109,6 +110,9 @@ pub enum Swap {
 }
 
 /// One thread's way into the engine. Send, but not shared; all calls take `&mut self`.
+///
+/// Dropped, it waits until all that it sent was answered. In a job it does not: its place is free for another handle when
+/// that has happened. What a job waits for here keeps the other jobs of its core waiting; its shard is served meanwhile.
 #[derive(Debug)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -147,7 +151,7 @@ impl Handle {
 
     fn send(
         &mut self,
-        client: u8,
+        client: u16,
         token: u64,
         operation: &Operation<'_>,
     ) -> std::result::Result<(), Refused> {
@@ -326,7 +330,8 @@ impl Handle {
             } else {
                 0
             };
-            if idle_looks > IDLE_LOOKS {
+            // In a job, what it waits for may be this core's to do.
+            if idle_looks > IDLE_LOOKS && !serve_here() {
                 thread::yield_now();
             }
         }
@@ -412,9 +417,10 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The lanes go to the next handle once nothing is on them.
+        // The lanes go to the next handle once nothing is on them. A core does not wait for that: it may be the one that is to
+        // answer.
         let mut looks = 0;
-        while self.outstanding > 0 {
+        while self.outstanding > 0 && !is_core() {
             let stopped = self.shared.is_stopped();
             self.pump(|_, _| {});
             if stopped {
@@ -425,11 +431,38 @@ impl Drop for Handle {
                 thread::yield_now();
             }
         }
-        if let Some(lanes) = self.lanes.take()
-            && self.outstanding == 0
-        {
-            let _ = self.shared.free_handles.push(lanes);
+        if let Some(lanes) = self.lanes.take() {
+            if self.outstanding == 0 {
+                let _ = self.shared.free_handles.push(lanes);
+            } else {
+                let outstanding = self.outstanding;
+                self.shared.leaving.push(Leaving { lanes, outstanding });
+            }
         }
+    }
+}
+
+/// Lanes of a handle that was dropped on a core, with requests that were not answered by then.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    lanes: HandleLanes,
+    outstanding: usize,
+}
+
+impl Leaving {
+    /// Throws away the answers that have come; the lanes, when all have.
+    pub(crate) fn settle(mut self, shared: &Shared) -> std::result::Result<HandleLanes, Self> {
+        for (lane, post) in self.lanes.lanes.iter_mut().zip(&shared.posts) {
+            if lane.requests.publish() > 0 {
+                post.door.bell.ring(self.lanes.number);
+            }
+            lane.answers.glance();
+            self.outstanding -= lane.answers.receive(|_, _, _| {});
+        }
+        if self.outstanding == 0 {
+            return Ok(self.lanes);
+        }
+        Err(self)
     }
 }
 
@@ -520,7 +553,7 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
             }
             if look < IDLE_LOOKS {
                 std::hint::spin_loop();
-            } else {
+            } else if !serve_here() {
                 // The shard may need this very core.
                 thread::yield_now();
             }
@@ -592,6 +625,8 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        thread::park_timeout(PARK_MAX);
+        if !serve_here() {
+            thread::park_timeout(PARK_MAX);
+        }
     }
 }

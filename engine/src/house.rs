@@ -173,7 +173,7 @@ impl House {
 
     /// Takes a request of a client on this core; false if it must poll first.
     #[inline(always)]
-    pub(crate) fn submit(&mut self, client: u8, token: u64, demand: &Demand<'_>) -> bool {
+    pub(crate) fn submit(&mut self, client: u16, token: u64, demand: &Demand<'_>) -> bool {
         // The service has to take it if the client does not poll.
         if self.is_parked {
             self.wake_for_client();
@@ -202,7 +202,7 @@ impl House {
     }
 
     /// One round of everything; answers for `polling` go to `visit`. True if anything was done.
-    pub(crate) fn turn(&mut self, polling: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
+    pub(crate) fn turn(&mut self, polling: u16, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         if self.is_parked {
             self.wake_for_client();
         }
@@ -373,7 +373,7 @@ impl House {
     }
 
     /// Serves what clients on this core ask of its shard.
-    fn serve_own(&mut self, polling: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
+    fn serve_own(&mut self, polling: u16, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         let mut exits = OwnExit(Turn::new(&mut self.exits, polling, visit));
         let requests = self.own_requests.waiting(self.batch);
         let served = self.shard.serve(LaneId::new(OWN), requests, &mut exits);
@@ -457,7 +457,7 @@ impl House {
 
     /// Takes the answers of other shards.
     #[inline]
-    fn collect(&mut self, polling: u8, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
+    fn collect(&mut self, polling: u16, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         let Self {
             neighbours, exits, ..
         } = self;

@@ -1,7 +1,9 @@
 //! The runtime: one pinned glommio executor a core, which serves its shard and runs jobs beside it.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::future::{Future, poll_fn, ready};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,23 +11,22 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use crossbeam_queue::ArrayQueue;
+use crossbeam_queue::SegQueue;
 use farcore_rdma::Pulse;
 use futures_lite::future::or;
 use glommio::sync::Semaphore;
 use glommio::timer::Timer;
 use glommio::{Task, TaskQueueHandle, spawn_local_into};
 
+use crate::core::turn_alone;
 use crate::error::Result;
 use crate::executors::{self, Ended, Queues};
 use crate::exits::NOBODY;
 use crate::house::House;
-use crate::limits::no_thread;
+use crate::limits::{no_thread, what_was_said};
 use crate::nodes::Keeper;
 use crate::order::Door;
 
-/// Jobs that can wait for one core.
-const JOBS: usize = 1024;
 /// Behind every sleep stands this timer.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
 /// How long the service leaves the shard to a client that polls before it looks again; longer while that is never idle.
@@ -78,11 +79,85 @@ impl Drop for JobTicket {
     }
 }
 
+/// The engine and the house that the calling thread serves.
+struct Here {
+    life: Arc<Life>,
+    house: Rc<RefCell<House>>,
+}
+
+thread_local! {
+    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+}
+
+/// Says which engine the calling thread serves, until it is dropped.
+struct OnCore;
+
+impl OnCore {
+    fn new(life: &Arc<Life>, house: &Rc<RefCell<House>>) -> Self {
+        let here = Here {
+            life: Arc::clone(life),
+            house: Rc::clone(house),
+        };
+        HERE.set(Some(here));
+        Self
+    }
+}
+
+impl Drop for OnCore {
+    fn drop(&mut self) {
+        HERE.set(None);
+    }
+}
+
+/// True if the calling thread is a core of some engine.
+pub(crate) fn is_core() -> bool {
+    HERE.with_borrow(Option::is_some)
+}
+
+/// True if the calling thread is a core of this engine.
+pub(crate) fn is_core_of(life: &Arc<Life>) -> bool {
+    HERE.with_borrow(|here| {
+        here.as_ref()
+            .is_some_and(|here| Arc::ptr_eq(&here.life, life))
+    })
+}
+
+/// Serves the calling thread's shard for one round, where it is a core: who waits there for an answer may wait for that
+/// shard. False if it is none, or in the middle of a round.
+pub(crate) fn serve_here() -> bool {
+    let house = HERE.with_borrow(|here| here.as_ref().map(|here| Rc::clone(&here.house)));
+    let Some(house) = house else { return false };
+    let Ok(mut house) = house.try_borrow_mut() else {
+        return false;
+    };
+    turn_alone(&mut house);
+    true
+}
+
+/// Does something whose panic must not end the core, the panic of what a panic leaves included. The text of the first.
+pub(crate) fn quietly(what: impl FnOnce()) -> std::result::Result<(), String> {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(what)) else {
+        return Ok(());
+    };
+    Err(text_of(panic))
+}
+
+/// The text of a panic, which is dropped.
+pub(crate) fn text_of(panic: Box<dyn Any + Send>) -> String {
+    let text = what_was_said(&*panic).to_owned();
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        // That one may do the same again: it stays.
+        let _ = Box::leak(panic);
+    }
+    text
+}
+
 /// What other threads share with one core's runtime.
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) door: Arc<Door>,
-    pub(crate) jobs: ArrayQueue<Box<JobCell>>,
+    /// Jobs that are to be started. Without a limit: who starts one may be the thread that takes them.
+    pub(crate) jobs: SegQueue<JobCell>,
     pub(crate) life: Arc<Life>,
     /// The shard has stopped, and will touch no lane again.
     pub(crate) closed: AtomicBool,
@@ -101,7 +176,7 @@ impl Post {
     pub(crate) fn new(life: Arc<Life>) -> Self {
         Self {
             door: Arc::default(),
-            jobs: ArrayQueue::new(JOBS),
+            jobs: SegQueue::new(),
             life,
             closed: AtomicBool::new(false),
         }
@@ -111,7 +186,9 @@ impl Post {
     fn stop(&self) {
         self.closed.store(true, Ordering::Release);
         // Jobs that never ran: whoever waits for them hears of it.
-        while self.jobs.pop().is_some() {}
+        while let Some(job) = self.jobs.pop() {
+            let _ = quietly(|| drop(job));
+        }
     }
 }
 
@@ -155,11 +232,12 @@ where
                 Ok((house, keepers)) => {
                     heard(Ok(()));
                     let house = Rc::new(RefCell::new(house));
+                    let on_core = OnCore::new(&post.life, &house);
                     let service =
                         live(Rc::clone(&house), &post, spin_ns, keepers, &pulse, queues).await;
                     // Nobody waits for what is left to do.
                     post.stop();
-                    drop(house);
+                    drop((on_core, house));
                     or(service.close(), pulse.beat()).await;
                 }
                 Err(error) => {

@@ -3,7 +3,6 @@
 //! Each test runs itself again in a process of its own, which is the one that dies.
 
 use std::process::{Command, Output};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use farcore::{Config, Engine, Operation};
@@ -67,33 +66,25 @@ fn a_visitor_that_panics() {
     assert_aborted(&output, "a visitor's panic");
 }
 
-/// What a job answers, which nobody takes.
-struct PanicsWhenDropped;
-
-impl Drop for PanicsWhenDropped {
-    fn drop(&mut self) {
-        panic!("a result's panic");
-    }
-}
-
 #[test]
 fn a_core_that_panics_outside_of_its_jobs() {
     let case = "a_core_that_panics_outside_of_its_jobs";
     if is_played(case) {
         let engine = open();
         let mut handle = engine.handle().expect("there is a handle");
-        let (let_go, waits) = mpsc::channel::<()>();
-        let job = move |_: farcore::Core| async move {
-            let _ = waits.recv();
-            PanicsWhenDropped
+        let job = |_: farcore::Core| async {
+            // One that is not polled by the job.
+            let task = async {
+                glommio::timer::sleep(Duration::from_millis(1)).await;
+                panic!("a task's panic")
+            };
+            glommio::spawn_local::<()>(task).detach();
         };
         drop(engine.run_on_core(0, job).expect("there is a core"));
-        // Nobody but the core has the result now.
-        drop(let_go);
         while handle.get(b"key").wait().is_ok() {}
         unreachable!("the core has answered: it lives, or it is only closed");
     }
     let output = play(case);
     assert_aborted(&output, "a panic on a core outside of its jobs");
-    assert_aborted(&output, "a result's panic");
+    assert_aborted(&output, "a task's panic");
 }

@@ -103,7 +103,7 @@ proptest! {
                         2 => Operation::Delete { key: &key },
                         _ => Operation::CompareAndSwap { key: &key, expected: token * 3, value: &value },
                     };
-                    let origin = Origin::new(fill, Mark::timed(fill % 2 == 0));
+                    let origin = Origin::new(u16::from(fill), Mark::timed(fill % 2 == 0));
                     let demand = Demand::from(operation);
                     // There is always room: all were taken.
                     prop_assert!(client.requests.push(IndexHash(token * 7), token, origin, &demand));

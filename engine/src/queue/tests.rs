@@ -151,7 +151,7 @@ proptest! {
                     let fill = token.to_le_bytes()[0];
                     let mark = Mark::timed(token % 2 == 0);
                     let expected = if kind == Kind::Swap { token * 3 } else { 0 };
-                    let asked = (token * 7, token, Origin::new(fill, mark), kind, vec![fill; key_bytes], vec![!fill; value_bytes], expected);
+                    let asked = (token * 7, token, Origin::new(u16::from(fill), mark), kind, vec![fill; key_bytes], vec![!fill; value_bytes], expected);
                     let long = |asked: &Asked| asked.5.len() > size.inline_max();
                     let used: usize = model.iter().filter(|asked| !long(asked)).map(|asked| asked.4.len() + asked.5.len() + 8).sum();
                     let has_room = model.len() < size.entries

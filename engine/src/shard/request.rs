@@ -66,6 +66,8 @@ impl Mark {
     pub(crate) const TIMED: Self = Self(0x40);
     /// It waited for far memory.
     pub(crate) const WAITED: Self = Self(0x20);
+    /// The bits that marks may have: the upper three of an origin.
+    const ALL: u8 = 0xe0;
 
     /// Marked if it is timed.
     #[inline]
@@ -87,30 +89,30 @@ impl Mark {
 /// Whom an answer is for beside its token: the client on a lane, and what its request carries along.
 ///
 /// ```text
-/// bit 15   8 7      0
-/// | mark:8 | client:8 |
+/// bit 15  13 12       0
+/// | mark:3 | client:13 |
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Origin(pub(crate) u16);
 
 impl Origin {
+    /// The highest number of a client.
+    pub(crate) const CLIENT_MAX: u16 = (1 << 13) - 1;
+
     #[inline]
-    pub(crate) fn new(client: u8, mark: Mark) -> Self {
-        Self(u16::from(client) | u16::from(mark.0) << 8)
+    pub(crate) fn new(client: u16, mark: Mark) -> Self {
+        debug_assert!(client <= Self::CLIENT_MAX);
+        Self(client | u16::from(mark.0) << 8)
     }
 
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "takes apart what `new` packed"
-    )]
-    pub(crate) fn client(self) -> u8 {
-        self.0 as u8
+    pub(crate) fn client(self) -> u16 {
+        self.0 & Self::CLIENT_MAX
     }
 
     #[inline]
     pub(crate) fn mark(self) -> Mark {
-        Mark((self.0 >> 8) as u8)
+        Mark((self.0 >> 8) as u8 & Mark::ALL)
     }
 }
 
@@ -145,6 +147,8 @@ pub(crate) struct Request<'a> {
 }
 
 const _: () = assert!(2 * size_of::<Request<'_>>() == LINE_BYTES);
+const _: () = assert!((Mark::ALL as u16) << 8 == !Origin::CLIENT_MAX);
+const _: () = assert!((Mark::TIMED.0 | Mark::WAITED.0) & !Mark::ALL == 0);
 const _: () = assert!(KEY_BYTES_MAX < 1 << 14 && VALUE_BYTES_MAX <= u32::MAX as usize);
 
 /// What is asked, and how long its parts are.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use atomic_waker::AtomicWaker;
 use farcore::{Answer, Config, Engine, Error, LinkModel, Operation, Refused, Reporter, Result};
 use glommio::timer::sleep;
 
-use crate::support::{cores, key, tiny, value};
+use crate::support::{answer_to, cores, key, tiny, value};
 
 #[test]
 fn jobs_on_cores_see_one_store() {
@@ -467,4 +467,310 @@ fn what_a_shard_cannot_take_yet_waits_in_its_order() {
     while engine.stats().total.parks == engine.stats().total.wakes {
         std::thread::yield_now();
     }
+}
+
+/// One core, of which there is one shard.
+fn one_core() -> Config {
+    Config {
+        cores: cores(1),
+        ..tiny()
+    }
+}
+
+/// Waits until a condition is met that other jobs of the core bring about.
+async fn until(core: &farcore::Core, is_met: impl Fn() -> bool) {
+    while !is_met() {
+        core.yield_now().await;
+    }
+}
+
+#[test]
+fn three_hundred_jobs_of_one_core_all_run_at_once() {
+    const JOBS: u64 = 300;
+    let engine = Engine::open(one_core()).unwrap();
+    let started = Arc::new(AtomicU64::new(0));
+    let start = |number| {
+        let started = Arc::clone(&started);
+        let job = async move |mut core: farcore::Core| {
+            core.put(&key(number), &value(number, 0)).await.unwrap();
+            let get = Operation::Get { key: &key(number) };
+            core.submit(get, number).unwrap();
+            started.fetch_add(1, Ordering::SeqCst);
+            until(&core, || started.load(Ordering::SeqCst) == JOBS).await;
+            let mut seen = false;
+            while core.in_flight() > 0 {
+                core.poll(|token, answer| {
+                    assert_eq!(token, number);
+                    let expected = value(number, 0);
+                    seen = matches!(answer, Answer::Value { value, .. } if value == expected);
+                });
+                core.yield_now().await;
+            }
+            seen
+        };
+        engine.run_on_core(0, job).unwrap()
+    };
+    let tasks: Vec<_> = (0..JOBS).map(start).collect();
+    assert!(tasks.into_iter().all(|task| task.join() == Ok(true)));
+}
+
+#[test]
+fn a_job_may_start_any_number_of_jobs_on_its_own_core() {
+    let engine = Arc::new(Engine::open(one_core()).unwrap());
+    let starter = Arc::clone(&engine);
+    let job = async move |_| {
+        let start = |number: u64| starter.run_on_core(0, async move |_| number).unwrap();
+        let tasks: Vec<_> = (0..5_000).map(start).collect();
+        let mut sum = 0;
+        for task in tasks {
+            sum += task.await.unwrap();
+        }
+        sum
+    };
+    let task = engine.run_on_core(0, job).unwrap();
+    assert_eq!(answer_to(task), Ok(4_999 * 5_000 / 2));
+}
+
+#[test]
+fn jobs_beyond_the_number_of_clients_wait_for_their_turn() {
+    // A call takes one number, of which there are thirteen bits.
+    const CLIENTS: u64 = (1 << 13) - 1;
+    let engine = Engine::open(one_core()).unwrap();
+    let served = Arc::new(AtomicU64::new(0));
+    let start = |number| {
+        let served = Arc::clone(&served);
+        let job = async move |mut core: farcore::Core| {
+            core.put(&key(number), b"value").await.unwrap();
+            served.fetch_add(1, Ordering::SeqCst);
+            // None ends before all numbers are given out.
+            until(&core, || served.load(Ordering::SeqCst) >= CLIENTS).await;
+        };
+        engine.run_on_core(0, job).unwrap()
+    };
+    let tasks: Vec<_> = (0..CLIENTS + 500).map(start).collect();
+    for task in tasks {
+        answer_to(task).unwrap();
+    }
+    assert_eq!(served.load(Ordering::SeqCst), CLIENTS + 500);
+}
+
+#[test]
+fn a_job_may_close_its_engine() {
+    for count in [1, 2] {
+        let config = Config {
+            cores: cores(count),
+            ..tiny()
+        };
+        let engine = Arc::new(Engine::open(config).unwrap());
+        let mut handle = engine.handle().unwrap();
+        let closed = Arc::clone(&engine);
+        let job = async move |mut core: farcore::Core| {
+            closed.close();
+            closed.close();
+            // It goes on as before.
+            core.put(b"key", b"value").await.unwrap();
+            closed.run_on_core(0, async |_| {}).map(drop)
+        };
+        let task = engine.run_on_core(0, job).unwrap();
+        assert_eq!(answer_to(task), Ok(Err(Error::Closed)));
+        engine.close();
+        assert_eq!(handle.get(b"key").wait(), Err(Error::Closed));
+    }
+}
+
+#[test]
+fn a_job_may_drop_its_engine() {
+    for count in [1, 2] {
+        let config = || Config {
+            cores: cores(count),
+            ..tiny()
+        };
+        let engine = Arc::new(Engine::open(config()).unwrap());
+        let (last, signal) = (Arc::clone(&engine), Arc::new(Signal::new()));
+        let told = Arc::clone(&signal);
+        let job = async move |mut core: farcore::Core| {
+            told.wait().await;
+            drop(Arc::into_inner(last).expect("it is the last one"));
+            core.put(b"key", b"value").await.unwrap()
+        };
+        let task = engine.run_on_core(0, job).unwrap();
+        drop(engine);
+        signal.give();
+        assert!(answer_to(task).unwrap() > 0);
+        // Its cores serve another.
+        let engine = Engine::open(config()).unwrap();
+        engine
+            .handle()
+            .unwrap()
+            .put(b"key", b"value")
+            .wait()
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_handle_with_a_forgotten_call_may_be_dropped_in_a_job() {
+    let engine = Arc::new(
+        Engine::open(Config {
+            handles_max: 1,
+            ..one_core()
+        })
+        .unwrap(),
+    );
+    let within = Arc::clone(&engine);
+    let job = async move |_| {
+        let mut handle = within.handle().unwrap();
+        for number in 0..10 {
+            let name = key(number);
+            let mut call = std::pin::pin!(handle.put(&name, b"value"));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(call.as_mut().poll(&mut context).is_pending());
+        }
+    };
+    answer_to(engine.run_on_core(0, job).unwrap()).unwrap();
+    let mut handle = loop {
+        match engine.handle() {
+            Ok(handle) => break handle,
+            Err(error) => assert_eq!(error, Error::Handles { limit: 1 }),
+        }
+    };
+    for number in 0..10 {
+        // What was sent was carried out, and its answers are no one else's.
+        assert_eq!(
+            &*handle.get(&key(number)).wait().unwrap().unwrap(),
+            b"value"
+        );
+    }
+    assert_eq!(handle.poll(|_, _| {}), 0);
+}
+
+#[test]
+fn a_job_that_waits_for_its_own_shard_serves_it() {
+    let engine = Arc::new(Engine::open(one_core()).unwrap());
+    let within = Arc::clone(&engine);
+    let job = async move |_| {
+        let mut handle = within.handle().unwrap();
+        handle.put(b"key", b"value").wait().unwrap();
+        let puts = (0..2_000).map(key).collect::<Vec<_>>();
+        let pairs: Vec<(&[u8], &[u8])> = puts.iter().map(|key| (&key[..], &b"v"[..])).collect();
+        let mut stored = 0;
+        let visit =
+            |_, answer: Answer<'_>| stored += u64::from(matches!(answer, Answer::Stored { .. }));
+        handle.put_many(&pairs, visit).unwrap();
+        within.flush().unwrap();
+        within.compact().unwrap();
+        let found = handle.get(b"key").wait().unwrap().is_some();
+        (stored, found)
+    };
+    let task = engine.run_on_core(0, job).unwrap();
+    assert_eq!(answer_to(task), Ok((2_000, true)));
+}
+
+#[test]
+fn what_a_dropped_client_submitted_is_carried_out() {
+    let engine = Engine::open(tiny()).unwrap();
+    // More often than there are numbers for clients, had they been lost.
+    for round in 0..100 {
+        let job = async move |mut core: farcore::Core| {
+            for number in 0..40 {
+                let put = Operation::Put {
+                    key: &key(number),
+                    value: &[round],
+                };
+                while core.submit(put, number).is_err() {
+                    core.poll(|_, _| {});
+                    core.yield_now().await;
+                }
+            }
+            let name = key(50);
+            let mut call = std::pin::pin!(core.get(&name));
+            let _: Poll<_> = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        };
+        answer_to(engine.run_on_core(0, job).unwrap()).unwrap();
+    }
+    let read = async |mut core: farcore::Core| {
+        let mut right = 0;
+        for number in 0..40 {
+            let (_, read) = core.get(&key(number)).await.unwrap().unwrap();
+            right += u64::from(read == [99]);
+        }
+        assert_eq!(core.poll(|_, _| {}), 0, "answers to others");
+        right
+    };
+    assert_eq!(answer_to(engine.run_on_core(0, read).unwrap()), Ok(40));
+}
+
+/// Panics when it is dropped.
+struct Bomb(&'static str);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        std::panic::panic_any(Payload(self.0));
+    }
+}
+
+/// What such a panic carries, which panics as well.
+struct Payload(#[expect(dead_code, reason = "what is carried is never read")] &'static str);
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        panic!("a payload's panic");
+    }
+}
+
+/// A future that answers at once, and panics when it is dropped.
+struct Unsound<T>(
+    Option<T>,
+    #[expect(dead_code, reason = "it is dropped")] Bomb,
+);
+
+impl<T: Unpin> Future for Unsound<T> {
+    type Output = T;
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
+        Poll::Ready(self.0.take().expect("it is polled once"))
+    }
+}
+
+#[test]
+fn panics_of_what_a_job_drops_end_no_core() {
+    let engine = Engine::open(one_core()).unwrap();
+    let reason = "something that is no text".to_owned();
+    // Its future.
+    let job = |_| Unsound(Some(5), Bomb("future"));
+    let task = engine.run_on_core(0, job).unwrap();
+    assert_eq!(
+        answer_to(task),
+        Err(Error::JobPanicked {
+            reason: reason.clone()
+        })
+    );
+    // Both, of which the caller hears of one.
+    let job = |_| Unsound(Some(Arc::new(Bomb("result"))), Bomb("future"));
+    let task = engine.run_on_core(0, job).unwrap();
+    assert_eq!(
+        answer_to(task).map(drop),
+        Err(Error::JobPanicked {
+            reason: reason.clone()
+        })
+    );
+    // A result that nobody waits for.
+    let signal = Arc::new(Signal::new());
+    let told = Arc::clone(&signal);
+    let job = async move |_| {
+        told.wait().await;
+        Bomb("result")
+    };
+    drop(engine.run_on_core(0, job).unwrap());
+    signal.give();
+    // A panic that panics.
+    let job = async |_| std::panic::panic_any(Payload("job"));
+    let task = engine.run_on_core::<(), _>(0, job).unwrap();
+    assert_eq!(answer_to(task), Err(Error::JobPanicked { reason }));
+    engine
+        .handle()
+        .unwrap()
+        .put(b"key", b"still served")
+        .wait()
+        .unwrap();
 }
