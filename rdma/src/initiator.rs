@@ -116,8 +116,7 @@ impl<E: Endpoint> Initiator<E> {
         let buffers = LandingPool::new(LandingOptions {
             base: 0,
             bytes: u64::from(bytes),
-            large_block_bytes: longest_bytes,
-            large_blocks: (bytes / 2 / longest_bytes).max(1),
+            large_bytes: u64::from((bytes / 2).max(longest_bytes.next_multiple_of(8 << 10))),
         });
         let inner = Inner {
             endpoint,

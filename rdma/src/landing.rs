@@ -1,11 +1,15 @@
 //! The landing-buffer pool: where READs land, in registered memory.
 //!
 //! ```text
-//! | 8 KiB slab | 8 KiB slab | ... | large block | large block | ... |
+//! | 8 KiB slab | 8 KiB slab | ... | large area: runs of 8 KiB grains |
 //! ```
 //!
-//! A slab serves one class (64 B to 8 KiB, by powers of two) at a time and goes back when it is wholly free. The pool
-//! deals in offsets and owns no memory. Allocating and freeing take constant time and allocate nothing.
+//! A slab serves one class (64 B to 8 KiB, by powers of two) at a time and goes back when it is wholly free. A longer buffer is
+//! a run of adjacent grains, the first that is free. The pool deals in offsets and owns no memory. Nothing is allocated after
+//! construction. Cost: constant up to 8 KiB; beyond, a scan of one bit for each grain of the large area.
+//!
+//! Limit: a mix of long and short runs fragments the large area. A caller that must get its long run stops asking for short
+//! ones until the area has drained.
 
 const SLAB_BYTES: u32 = 8 << 10;
 const CLASS_BITS_MIN: u32 = 6;
@@ -19,19 +23,17 @@ const _: () = assert!(1 << (CLASS_BITS_MIN + CLASSES - 1) == SLAB_BYTES);
 pub struct LandingOptions {
     /// Where the area starts in its region.
     pub base: u64,
-    /// Its length; what the large blocks leave is cut into slabs.
+    /// Its length in bytes; what the large area leaves is cut into slabs.
     pub bytes: u64,
-    /// A large block, in bytes.
-    pub large_block_bytes: u32,
-    /// How many of them, at most: no more are made than the area holds.
-    pub large_blocks: u32,
+    /// Bytes of the large area, which is the longest buffer as well: whole grains of 8 KiB, and no more than `bytes`.
+    pub large_bytes: u64,
 }
 
 /// One buffer. It goes back through [`LandingPool::free`]; the type keeps it from being freed twice.
 ///
 /// ```compile_fail,E0382
 /// # use farcore_rdma::{LandingOptions, LandingPool};
-/// # let options = LandingOptions { base: 0, bytes: 8192, large_block_bytes: 0, large_blocks: 0 };
+/// # let options = LandingOptions { base: 0, bytes: 8192, large_bytes: 0 };
 /// let mut pool = LandingPool::new(options);
 /// let landing = pool.allocate(100).expect("the pool is empty");
 /// pool.free(landing);
@@ -78,8 +80,10 @@ pub struct LandingPool {
     partial: [u32; CLASSES as usize],
     free_slabs: Vec<u32>,
     large_start: u64,
-    large_bytes: u32,
-    free_large: Vec<u32>,
+    /// Grains of the large area.
+    grains: u32,
+    /// A bit for each grain that is taken.
+    taken: Vec<u64>,
     in_use: u64,
     bytes: u64,
 }
@@ -88,14 +92,9 @@ impl LandingPool {
     /// A pool over an area.
     #[must_use]
     pub fn new(options: LandingOptions) -> Self {
-        let fitting = options
-            .bytes
-            .checked_div(u64::from(options.large_block_bytes))
-            .unwrap_or(0);
-        let large_blocks = options
-            .large_blocks
-            .min(u32::try_from(fitting).unwrap_or(u32::MAX));
-        let large = u64::from(options.large_block_bytes) * u64::from(large_blocks);
+        let fitting = options.large_bytes.min(options.bytes) / u64::from(SLAB_BYTES);
+        let grains = u32::try_from(fitting).unwrap_or(NONE - 1);
+        let large = u64::from(grains) * u64::from(SLAB_BYTES);
         let small = options.bytes - large;
         let count = u32::try_from(small / u64::from(SLAB_BYTES)).unwrap_or(NONE - 1);
         let empty = Slab {
@@ -112,8 +111,8 @@ impl LandingPool {
             partial: [NONE; CLASSES as usize],
             free_slabs: (0..count).rev().collect(),
             large_start,
-            large_bytes: options.large_block_bytes,
-            free_large: (0..large_blocks).rev().collect(),
+            grains,
+            taken: vec![0; grains.div_ceil(u64::BITS) as usize],
             in_use: 0,
             bytes: options.bytes,
         }
@@ -131,16 +130,44 @@ impl LandingPool {
     }
 
     fn large(&mut self, bytes: u32) -> Option<Landing> {
-        if bytes > self.large_bytes {
-            return None;
-        }
-        let block = self.free_large.pop()?;
-        let offset = self.large_start + u64::from(block) * u64::from(self.large_bytes);
+        let count = bytes.div_ceil(SLAB_BYTES);
+        let first = self.free_run(count)?;
+        self.mark_run(first, count, true);
         Some(Landing {
-            offset,
-            bytes: self.large_bytes,
+            offset: self.large_start + u64::from(first) * u64::from(SLAB_BYTES),
+            bytes: count * SLAB_BYTES,
             slab: NONE,
         })
+    }
+
+    #[inline]
+    fn is_taken(&self, grain: u32) -> bool {
+        self.taken[(grain / u64::BITS) as usize] >> (grain % u64::BITS) & 1 != 0
+    }
+
+    /// The first grain of the first `count` adjacent ones that are free.
+    fn free_run(&self, count: u32) -> Option<u32> {
+        let (mut first, mut length) = (0, 0);
+        for grain in 0..self.grains {
+            if self.is_taken(grain) {
+                (first, length) = (grain + 1, 0);
+                continue;
+            }
+            length += 1;
+            if length == count {
+                return Some(first);
+            }
+        }
+        None
+    }
+
+    fn mark_run(&mut self, first: u32, count: u32, taken: bool) {
+        for grain in first..first + count {
+            let bit = 1 << (grain % u64::BITS);
+            let word = &mut self.taken[(grain / u64::BITS) as usize];
+            debug_assert!((*word & bit != 0) != taken, "a grain is taken and freed in turn");
+            *word = if taken { *word | bit } else { *word & !bit };
+        }
     }
 
     fn small(&mut self, bytes: u32) -> Option<Landing> {
@@ -212,9 +239,9 @@ impl LandingPool {
     pub fn free(&mut self, landing: Landing) {
         self.in_use -= u64::from(landing.bytes);
         if landing.slab == NONE {
-            let block = (landing.offset - self.large_start) / u64::from(self.large_bytes);
-            self.free_large.push(u32::try_from(block).unwrap_or(NONE));
-            return;
+            let first = (landing.offset - self.large_start) / u64::from(SLAB_BYTES);
+            let first = u32::try_from(first).unwrap_or(NONE);
+            return self.mark_run(first, landing.bytes / SLAB_BYTES, false);
         }
         let start = self.base + u64::from(landing.slab) * u64::from(SLAB_BYTES);
         let place = (landing.offset - start) / u64::from(landing.bytes);
@@ -261,8 +288,7 @@ mod tests {
         LandingPool::new(LandingOptions {
             base: 4096,
             bytes: (16 << 13) + 2 * 65536,
-            large_block_bytes: 65536,
-            large_blocks: 2,
+            large_bytes: 2 * 65536,
         })
     }
 
@@ -293,17 +319,17 @@ mod tests {
             for landing in held {
                 pool.free(landing);
             }
-            // Everything is back: every slab can serve the largest class again.
+            // Everything is back: every slab can serve the largest class again, and one run can take the whole large area.
             let all: Vec<_> = std::iter::from_fn(|| pool.allocate(8192)).collect();
             prop_assert_eq!(all.len(), 16);
-            prop_assert_eq!(std::iter::from_fn(|| pool.allocate(65536)).count(), 2);
+            prop_assert_eq!(std::iter::from_fn(|| pool.allocate(2 * 65536)).count(), 1);
         }
     }
 
     #[test]
     fn exhaustion_is_none() {
         let mut pool = pool();
-        assert!(pool.allocate(65_537).is_none());
+        assert!(pool.allocate(2 * 65_536 + 1).is_none());
         let held: Vec<_> = std::iter::from_fn(|| pool.allocate(64)).collect();
         assert_eq!(held.len(), 16 * 128);
         assert!(pool.allocate(1).is_none());
@@ -315,12 +341,23 @@ mod tests {
     }
 
     #[test]
-    fn large_blocks_stay_inside_the_area() {
+    fn long_buffers_take_no_more_grains_than_they_need() {
+        let mut pool = pool();
+        let held: Vec<_> = std::iter::from_fn(|| pool.allocate(8193)).collect();
+        assert_eq!(held.len(), 8, "two grains each, of sixteen");
+        for landing in held {
+            assert_eq!(landing.bytes(), 16 << 10);
+            pool.free(landing);
+        }
+        assert_eq!(pool.in_use_bytes(), 0);
+    }
+
+    #[test]
+    fn the_large_area_stays_inside_the_pool() {
         let mut pool = LandingPool::new(LandingOptions {
             base: 0,
             bytes: 3 * 65536 - 1,
-            large_block_bytes: 65536,
-            large_blocks: 5,
+            large_bytes: 5 * 65536,
         });
         let held: Vec<_> = std::iter::from_fn(|| pool.allocate(65536)).collect();
         assert_eq!(held.len(), 2);
