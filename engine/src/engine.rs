@@ -169,7 +169,7 @@ impl Engine {
         let life = Arc::new(Life::default());
         let post = |_| Arc::new(Post::new(Arc::clone(&life)));
         let posts: Vec<_> = config.cores.iter().map(post).collect();
-        let (mut servers, mut neighbours, handles) = wire(&config, sizes.lane_bytes, &posts);
+        let (mut servers, mut neighbours, handles) = wire(&config, &sizes, &posts);
         let shared = Arc::new(Shared {
             posts,
             hasher,
@@ -482,7 +482,7 @@ fn nobody<T>(count: usize) -> Vec<Option<T>> {
 /// Makes every lane: between each two cores, and from each handle to each core.
 fn wire(
     config: &Config,
-    lane_bytes: usize,
+    sizes: &Sizes,
     posts: &[Arc<Post>],
 ) -> (Vec<Servers>, Vec<Neighbours>, Vec<HandleLanes>) {
     let cores = posts.len();
@@ -490,7 +490,7 @@ fn wire(
     let mut neighbours: Vec<Neighbours> = (0..cores).map(|_| nobody(cores)).collect();
     for second in 0..cores {
         for first in 0..second {
-            let [there, back] = lanes(lane_bytes);
+            let [there, back] = lanes(sizes.lane_bytes, sizes.value_bytes_max);
             for (from, to, (client, server)) in [(first, second, there), (second, first, back)] {
                 servers[to][from] = Some(server);
                 let door = Arc::clone(&posts[to].door);
@@ -504,7 +504,8 @@ fn wire(
         let number = u8::try_from(cores + handle).unwrap_or(u8::MAX);
         let mut lanes = Vec::new();
         for row in &mut servers {
-            let (client, server) = lane(config.handle_lane_bytes, Some(Arc::clone(&mailbox)));
+            let mailbox = Some(Arc::clone(&mailbox));
+            let (client, server) = lane(config.handle_lane_bytes, sizes.value_bytes_max, mailbox);
             lanes.push(client);
             row.push(Some(server));
         }

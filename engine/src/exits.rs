@@ -248,6 +248,23 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for Turn<'_, V> {
                 .is_none_or(|server| server.answers.has_room(value_bytes))
     }
 
+    fn reserve(&mut self, id: LaneId, value_bytes: usize) -> bool {
+        let lane = id.number();
+        lane == usize::from(OWN)
+            || self.exits.servers[lane]
+                .as_mut()
+                .is_none_or(|server| server.answers.reserve(value_bytes))
+    }
+
+    fn unreserve(&mut self, id: LaneId, value_bytes: usize) {
+        let lane = id.number();
+        if lane != usize::from(OWN)
+            && let Some(server) = &mut self.exits.servers[lane]
+        {
+            server.answers.unreserve(value_bytes);
+        }
+    }
+
     #[inline(always)]
     fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
         // One visit, so that it is inlined.
@@ -265,6 +282,14 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for OwnExit<'_, V> {
     fn has_room(&self, _: LaneId, _: usize) -> bool {
         true
     }
+
+    #[inline]
+    fn reserve(&mut self, _: LaneId, _: usize) -> bool {
+        true
+    }
+
+    #[inline]
+    fn unreserve(&mut self, _: LaneId, _: usize) {}
 
     #[inline(always)]
     fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
@@ -285,6 +310,14 @@ impl Answers for LaneExit<'_> {
     #[inline]
     fn has_room(&self, _: LaneId, value_bytes: usize) -> bool {
         self.0.has_room(value_bytes)
+    }
+
+    fn reserve(&mut self, _: LaneId, value_bytes: usize) -> bool {
+        self.0.reserve(value_bytes)
+    }
+
+    fn unreserve(&mut self, _: LaneId, value_bytes: usize) {
+        self.0.unreserve(value_bytes);
     }
 
     #[inline(always)]

@@ -4,6 +4,7 @@
 //! shows the answers, serves what clients here ask of the own one, and advances it. Whoever runs on the core calls it: the service
 //! task, or a client that polls.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use farcore_rdma::{FabricEndpoint, prefetch_burst};
@@ -25,13 +26,48 @@ const TURNS_A_READING: u64 = 8;
 /// lanes come.
 const ASKED_A_TURN: usize = 1024;
 
-/// Takes the first of some lanes, of which there is a bit each.
+/// Lanes of one shard that there can be.
+const LANES: usize = 256;
+
+/// Pops the lowest set lane from the bitmap.
 #[inline]
 fn pop_lane(marked: &mut [u64; 4]) -> Option<usize> {
     let word = marked.iter().position(|&bits| bits != 0)?;
     let lane = word * 64 + marked[word].trailing_zeros() as usize;
     marked[word] &= marked[word] - 1;
     Some(lane)
+}
+
+/// The set lanes of a bitmap, each once: from `first` on, then those below it. No lane is always served before another.
+#[derive(Clone, Copy, Debug)]
+struct Rotation {
+    from_first: [u64; 4],
+    below: [u64; 4],
+}
+
+impl Rotation {
+    #[inline]
+    fn new(marked: [u64; 4], first: u8) -> Self {
+        let (first_word, bit) = (usize::from(first / 64), first % 64);
+        let mut from_first = marked;
+        for (word, bits) in from_first.iter_mut().enumerate() {
+            *bits &= match word.cmp(&first_word) {
+                Ordering::Less => 0,
+                Ordering::Equal => u64::MAX << bit,
+                Ordering::Greater => u64::MAX,
+            };
+        }
+        let mut below = marked;
+        for (bits, taken) in below.iter_mut().zip(from_first) {
+            *bits &= !taken;
+        }
+        Self { from_first, below }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<usize> {
+        pop_lane(&mut self.from_first).or_else(|| pop_lane(&mut self.below))
+    }
 }
 
 /// Another shard: where its answers come in, and where its bell hangs.
@@ -63,6 +99,10 @@ pub(crate) struct House {
     words: usize,
     /// Lanes with requests that were not served yet, a bit each.
     marked: [u64; 4],
+    /// The lane that the next turn begins with, or the next that has requests.
+    first_lane: u8,
+    /// By lane, one more than the bytes of the value whose answer found no room; 0 where none waits for room.
+    without_room: Box<[usize]>,
     compacting: u64,
     flushing: u64,
     served_ns: u64,
@@ -126,6 +166,8 @@ impl House {
             batch,
             words,
             marked: [0; 4],
+            first_lane: 0,
+            without_room: vec![0; LANES].into(),
             compacting: 0,
             flushing: 0,
             served_ns,
@@ -211,16 +253,21 @@ impl House {
         self.glance();
         self.send();
         let alone = self.shards == 1;
-        let (mut marked, mut asked) = (self.marked, 0);
+        let (mut coming, mut asked) = (Rotation::new(self.marked, self.first_lane), 0);
         while asked < ASKED_A_TURN
-            && let Some(lane) = pop_lane(&mut marked)
+            && let Some(lane) = coming.pop()
         {
             asked += self.ask(lane);
         }
         let mut busy = !alone && self.collect(polling, visit);
-        let mut marked = std::mem::take(&mut self.marked);
-        while let Some(lane) = pop_lane(&mut marked) {
+        let mut lanes = Rotation::new(std::mem::take(&mut self.marked), self.first_lane);
+        let mut served = lanes.pop();
+        if let Some(lane) = served {
+            self.first_lane = u8::try_from(lane).map_or(0, |lane| lane.wrapping_add(1));
+        }
+        while let Some(lane) = served {
             busy |= self.serve_lane(lane);
+            served = lanes.pop();
         }
         self.exits.publish();
         if self.own_requests.has_waiting() && self.serve_own(polling, visit) {
@@ -406,6 +453,14 @@ impl House {
         else {
             return false;
         };
+        if self.without_room[lane] > 0 {
+            if !answers.has_room(self.without_room[lane] - 1) {
+                // Not offered again before its answer has room: finding the record anew costs others more than this look.
+                self.marked[lane / 64] |= 1 << (lane % 64);
+                return false;
+            }
+            self.without_room[lane] = 0;
+        }
         let batch = requests.waiting(self.batch);
         let count = batch.len();
         if count == 0 {
@@ -419,6 +474,11 @@ impl House {
         requests.release(served);
         if requests.has_waiting() {
             self.marked[lane / 64] |= 1 << (lane % 64);
+        }
+        if served < count
+            && let Some(value_bytes) = self.shard.take_short()
+        {
+            self.without_room[lane] = value_bytes + 1;
         }
         if served > 0 {
             self.figures.counters.requests_received.add(served as u64);

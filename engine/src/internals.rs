@@ -48,6 +48,12 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for Visit<'_, V> {
         true
     }
 
+    fn reserve(&mut self, _: LaneId, _: usize) -> bool {
+        true
+    }
+
+    fn unreserve(&mut self, _: LaneId, _: usize) {}
+
     #[inline]
     fn answer(&mut self, _: LaneId, token: u64, answer: Answer<'_>) {
         self.answered += 1;
@@ -154,7 +160,7 @@ impl BareLane {
     /// A lane of this many bytes each way, a power of two.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        let (client, server) = lane(bytes, None);
+        let (client, server) = lane(bytes, bytes, None);
         Self {
             client,
             server,

@@ -9,6 +9,7 @@
 //!
 //! - I1: `head <= tail <= head + capacity`, both count bytes and never wrap back.
 //! - I2: bytes from `head` to the `tail` that was shown belong to the consumer, all others to the producer.
+//! - I3: `tail + reserved <= head + capacity`: a message that room was set aside for always fits.
 //!
 //! ORDERING: the producer's Release store of `tail` pairs with the consumer's Acquire load; the consumer's Release
 //! store of `head` pairs with the producer's Acquire load. Each side publishes once a batch.
@@ -202,6 +203,7 @@ pub(crate) fn ring_with(
         unshown: 0,
         owned: 0,
         longest,
+        reserved: 0,
         limit: Cell::new(span.capacity()),
     };
     (
@@ -231,7 +233,9 @@ pub(crate) struct Producer {
     owned: usize,
     /// Bytes of the longest payload.
     longest: usize,
-    /// Up to where the ring may be written, as far as was seen of the consumer.
+    /// Bytes set aside for messages to come.
+    reserved: usize,
+    /// Up to where the ring may be written, as far as was seen of the consumer, without what is set aside.
     limit: Cell<usize>,
 }
 
@@ -253,8 +257,32 @@ impl Producer {
     #[cold]
     fn has_after_a_look(&self, bytes: usize) -> bool {
         let head = self.shared.head.0.load(Ordering::Acquire);
-        self.limit.set(head + self.span.capacity());
+        self.limit.set(head + self.span.capacity() - self.reserved);
         self.tail + bytes <= self.limit.get()
+    }
+
+    /// Sets room aside for a message of at most this many bytes; false if there is none. Other messages do not get it.
+    pub(crate) fn reserve(&mut self, payload: usize) -> bool {
+        let fits = self.fits(payload);
+        if fits {
+            let bytes = message_bytes(payload);
+            self.reserved += bytes;
+            self.limit.set(self.limit.get() - bytes);
+        }
+        fits
+    }
+
+    /// Gives back what [`Producer::reserve`] set aside for a message of this many bytes: it has room now.
+    pub(crate) fn unreserve(&mut self, payload: usize) {
+        let bytes = message_bytes(payload);
+        debug_assert!(bytes <= self.reserved, "more is given back than was set aside");
+        self.reserved -= bytes;
+        self.limit.set(self.limit.get() + bytes);
+    }
+
+    /// Gives back all that is set aside.
+    pub(crate) fn unreserve_all(&mut self) {
+        self.limit.set(self.limit.get() + std::mem::take(&mut self.reserved));
     }
 
     /// Puts a message in and answers where its payload goes, or nothing if there is no room. The consumer sees it after
@@ -417,9 +445,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_out_as_they_went_in(acts in prop::collection::vec((0u8..5, 0usize..340), 1..400)) {
+        fn messages_come_out_as_they_went_in(acts in prop::collection::vec((0u8..7, 0usize..340), 1..400)) {
             let (mut producer, mut consumer) = ring(1024, 290);
             let (mut model, mut shown, mut next) = (VecDeque::new(), 0usize, 0u8);
+            let mut reserved: Vec<usize> = Vec::new();
             for (act, size) in acts {
                 match act {
                     0 | 1 => {
@@ -437,6 +466,27 @@ mod tests {
                         shown = model.len();
                     }
                     3 => consumer.glance(),
+                    4 => {
+                        let fits = producer.fits(size);
+                        prop_assert_eq!(producer.reserve(size), fits);
+                        if fits {
+                            reserved.push(size);
+                        }
+                    }
+                    5 => {
+                        // Whatever came between, what was set aside has room.
+                        if let Some(most) = reserved.pop() {
+                            producer.unreserve(most);
+                            next = next.wrapping_add(1);
+                            let size = size.min(most);
+                            let place = producer.push(u32::from(next), size);
+                            prop_assert!(place.is_some(), "{} of {}", size, most);
+                            if let Some(place) = place {
+                                place.fill(next);
+                            }
+                            model.push_back((u32::from(next), vec![next; size]));
+                        }
+                    }
                     _ => {
                         consumer.glance();
                         let mut cursor = consumer.cursor();

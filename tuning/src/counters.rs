@@ -227,6 +227,10 @@ counters! {
     lane_looks: Counter,
     /// Times that a request had to be offered again.
     back_pressure: Counter,
+    /// Requests for far records that waited because their lane had its share of far accesses or buffers were short.
+    far_refused: Counter,
+    /// Requests that waited because their client had left no room for the answer at its lane.
+    answers_without_room: Counter,
     /// Pages closed for appends.
     pages_sealed: Counter,
     /// Pages copied to far memory.

@@ -77,7 +77,7 @@ impl Answered {
                 let answer = match meta.kind() {
                     AnswerKind::Value => {
                         let (version, value) = split_word(rest);
-                        if meta.is_in_pocket() {
+                        if meta.is_oversize() {
                             shared.take_long(version, &mut held).answer()
                         } else {
                             Answer::Value { version, value }
@@ -121,10 +121,10 @@ impl Shared {
         held.insert(Kept::Failed(error))
     }
 
-    /// The value that lies in the pocket, which is empty then.
+    /// The value of the next answer whose value does not lie in the ring.
     #[cold]
     fn take_long<'a>(&self, version: Version, held: &'a mut Option<Kept>) -> &'a Kept {
-        let value = self.pocket.take();
+        let value = self.oversize.take();
         held.insert(Kept::Value(version, value))
     }
 

@@ -4,7 +4,7 @@
 //! bit 31    24 23     16 15              0
 //! |    0:8    | kind:8  |    origin:16   |
 //!
-//! kind: 0 value · 1 absent · 2 stored · 3 deleted · 4 mismatch · 5 failed · 16 its value is in the pocket
+//! kind: 0 value · 1 absent · 2 stored · 3 deleted · 4 mismatch · 5 failed · 16 its value travels beside the ring
 //! ```
 
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::shard::Origin;
 
 const KIND_SHIFT: u32 = 16;
 const KIND: u32 = 0xF;
-const POCKET: u32 = 0x10 << KIND_SHIFT;
+const OVERSIZE: u32 = 0x10 << KIND_SHIFT;
 
 /// Bytes of a token, and of a version.
 pub(super) const WORD: usize = 8;
@@ -40,9 +40,9 @@ impl AnswerMeta {
         Self(u32::from(origin.0) | (kind as u32) << KIND_SHIFT)
     }
 
-    /// The same with its value in the pocket.
-    pub(super) fn in_pocket(self) -> Self {
-        Self(self.0 | POCKET)
+    /// The same with its value beside the ring.
+    pub(super) fn oversize(self) -> Self {
+        Self(self.0 | OVERSIZE)
     }
 
     #[inline]
@@ -67,8 +67,8 @@ impl AnswerMeta {
     }
 
     #[inline]
-    pub(super) fn is_in_pocket(self) -> bool {
-        self.0 & POCKET != 0
+    pub(super) fn is_oversize(self) -> bool {
+        self.0 & OVERSIZE != 0
     }
 }
 
@@ -77,7 +77,7 @@ impl fmt::Debug for AnswerMeta {
         f.debug_struct("AnswerMeta")
             .field("origin", &self.origin())
             .field("kind", &self.kind())
-            .field("pocket", &self.is_in_pocket())
+            .field("oversize", &self.is_oversize())
             .finish()
     }
 }

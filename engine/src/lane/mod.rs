@@ -8,14 +8,14 @@
 //!
 //! So an answer without a version is 16 bytes, and one without a value 32: four and two to a cache line.
 //!
-//! A value longer than an eighth of one direction travels beside it, one at a time and direction. What a lane holds stays valid when
-//! its client goes away.
+//! A value longer than an eighth of one direction travels beside it: a request's one at a time, answers' as many as fit the limit of
+//! bytes, which one value alone may exceed. What a lane holds stays valid when its client goes away.
 
 mod bell;
 mod client;
 mod mailbox;
 mod message;
-mod pocket;
+mod oversize;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicBool;
 
 use crossbeam_queue::SegQueue;
 
-use self::pocket::Pocket;
+use self::oversize::Oversize;
 use crate::constants::LINE_BYTES;
 use crate::error::Error;
 use crate::kept::Kept;
@@ -44,8 +44,8 @@ pub(crate) const LANES_MAX: usize = 255;
 /// What both ends of a lane reach.
 #[derive(Debug)]
 struct Shared {
-    /// The one answer's value that is too long for the ring.
-    pocket: Pocket,
+    /// The values of answers that are too long for the ring.
+    oversize: Oversize,
     /// The errors of failed answers, in their order: no more than the ring has room for.
     errors: SegQueue<Error>,
     /// Answers that found no room while the shard was closing: then nobody is made to wait for a client that does not
@@ -74,31 +74,36 @@ pub(crate) fn lane_bytes(each_way: usize) -> usize {
     queue_bytes(each_way) + ring
 }
 
-/// The two ends of a lane of a thread that is no core.
-pub(crate) fn lane(each_way: usize, mailbox: Option<Arc<Mailbox>>) -> (LaneClient, LaneServer) {
+/// The two ends of a lane of a thread that is no core. Answers' values that are too long for the ring may take `oversize_bytes`.
+pub(crate) fn lane(
+    each_way: usize,
+    oversize_bytes: usize,
+    mailbox: Option<Arc<Mailbox>>,
+) -> (LaneClient, LaneServer) {
     let answers = ring(each_way, payload_max(each_way));
-    ends(each_way, queue(each_way), answers, mailbox)
+    ends(each_way, oversize_bytes, queue(each_way), answers, mailbox)
 }
 
 /// The lanes between two cores, there and back. Each core polls for requests and for answers of the other: how far both have
 /// come lies in one line.
-pub(crate) fn lanes(each_way: usize) -> [(LaneClient, LaneServer); 2] {
+pub(crate) fn lanes(each_way: usize, oversize_bytes: usize) -> [(LaneClient, LaneServer); 2] {
     let written = [Tails::new(), Tails::new()];
     [(0, 1), (1, 0)].map(|(from, to)| {
         let requests = queue_with(each_way, &written[from], 0);
         let answers = ring_with(each_way, payload_max(each_way), &written[to], 1);
-        ends(each_way, requests, answers, None)
+        ends(each_way, oversize_bytes, requests, answers, None)
     })
 }
 
 fn ends(
     each_way: usize,
+    oversize_bytes: usize,
     (outbox, intake): (Outbox, Intake),
     (producer, consumer): (Producer, Consumer),
     mailbox: Option<Arc<Mailbox>>,
 ) -> (LaneClient, LaneServer) {
     let shared = Arc::new(Shared {
-        pocket: Pocket::default(),
+        oversize: Oversize::new(oversize_bytes),
         errors: SegQueue::new(),
         overflow: SegQueue::new(),
         overflowed: AtomicBool::new(false),

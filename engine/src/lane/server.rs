@@ -26,6 +26,8 @@ pub(crate) struct Answering {
     shared: Arc<Shared>,
     inline_max: usize,
     closing: bool,
+    /// Bytes of values beside the ring that room is set aside for.
+    oversize_reserved: usize,
 }
 
 impl Answering {
@@ -35,6 +37,7 @@ impl Answering {
             shared,
             inline_max,
             closing: false,
+            oversize_reserved: 0,
         }
     }
 
@@ -43,14 +46,50 @@ impl Answering {
         if !self.closing {
             self.ring.publish();
             self.closing = true;
+            self.ring.unreserve_all();
+            self.oversize_reserved = 0;
         }
+    }
+
+    /// Sets room aside for one answer with a value of at most this many bytes; false if there is none. Other answers do not get it:
+    /// after [`Answering::unreserve`] that answer has room.
+    pub(crate) fn reserve(&mut self, value_bytes: usize) -> bool {
+        if self.closing {
+            return true;
+        }
+        // A shorter value than this may turn out to lie in the ring.
+        let inline = value_bytes.min(self.inline_max);
+        let beside = if value_bytes > inline { value_bytes } else { 0 };
+        let free = (beside == 0 || self.has_oversize_room(beside))
+            && self.ring.reserve(2 * WORD + inline);
+        if free {
+            self.oversize_reserved += beside;
+        }
+        free
+    }
+
+    /// Gives back what [`Answering::reserve`] set aside for a value of this many bytes.
+    pub(crate) fn unreserve(&mut self, value_bytes: usize) {
+        if self.closing {
+            return;
+        }
+        let inline = value_bytes.min(self.inline_max);
+        self.ring.unreserve(2 * WORD + inline);
+        if value_bytes > inline {
+            self.oversize_reserved -= value_bytes;
+        }
+    }
+
+    fn has_oversize_room(&self, value_bytes: usize) -> bool {
+        let oversize = &self.shared.oversize;
+        oversize.has_room(value_bytes, self.oversize_reserved)
     }
 
     /// True if an answer with a value of this many bytes has room.
     #[inline]
     pub(crate) fn has_room(&self, value_bytes: usize) -> bool {
         if value_bytes > self.inline_max {
-            let free = self.shared.pocket.is_free() && self.ring.fits(2 * WORD);
+            let free = self.has_oversize_room(value_bytes) && self.ring.fits(2 * WORD);
             return free || self.closing;
         }
         self.ring.fits(2 * WORD + value_bytes) || self.closing
@@ -118,7 +157,7 @@ impl Answering {
         true
     }
 
-    /// A value that is too long for the ring goes into the pocket.
+    /// A value that is too long for the ring travels beside it.
     #[cold]
     fn answer_long(
         &mut self,
@@ -131,10 +170,10 @@ impl Answering {
             return false;
         }
         let value = value.to_vec();
-        let pushed = self.push(meta.in_pocket(), token, Some(version), &[]);
+        let pushed = self.push(meta.oversize(), token, Some(version), &[]);
         if pushed {
             // The client is shown both at once: nothing may fail in between.
-            self.shared.pocket.fill(value);
+            self.shared.oversize.push(value);
         }
         pushed
     }

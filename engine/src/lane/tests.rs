@@ -89,7 +89,7 @@ fn receive(
 proptest! {
     #[test]
     fn answers_find_their_requests(acts in prop::collection::vec(act(), 1..300)) {
-        let (mut client, mut server) = lane(EACH_WAY, None);
+        let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
         // At the shard, and what each client is to see, by token.
         let (mut waiting, mut expected) = (Vec::<(Origin, u64)>::new(), HashMap::new());
         let mut sent = HashMap::new();
@@ -178,7 +178,7 @@ fn the_longest_message_of_every_kind_has_room() {
                 value,
             },
         ] {
-            let (mut client, mut server) = lane(EACH_WAY, None);
+            let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
             assert!(send(&mut client, 1, operation));
             let seen = taken(&mut client, &mut server);
             let demand = Demand::from(operation);
@@ -201,7 +201,7 @@ fn the_longest_message_of_every_kind_has_room() {
 
 #[test]
 fn an_answer_that_is_refused_leaves_nothing_behind() {
-    let (mut client, mut server) = lane(EACH_WAY, None);
+    let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
     let origin = Origin::new(3, Mark::NONE);
     let value = vec![5; inline_max(EACH_WAY)];
     let full = Answer::Value {
@@ -234,7 +234,7 @@ fn an_answer_that_is_refused_leaves_nothing_behind() {
 
 #[test]
 fn a_visitor_that_panics_is_shown_no_answer_twice() {
-    let (mut client, mut server) = lane(EACH_WAY, None);
+    let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
     let (short, long) = (vec![1; 100], vec![2; inline_max(EACH_WAY) + 1]);
     let error = Error::Closed;
     let answers = [
@@ -277,7 +277,7 @@ fn a_visitor_that_panics_is_shown_no_answer_twice() {
 
 #[test]
 fn late_answers_come_after_those_in_the_ring() {
-    let (mut client, mut server) = lane(EACH_WAY, None);
+    let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
     for token in 0..4 {
         if token == 2 {
             server.answers.close();
@@ -294,7 +294,7 @@ fn late_answers_come_after_those_in_the_ring() {
 #[test]
 #[allow(unsafe_code)] // the shard's end is dropped before what it left is taken back
 fn what_a_stopped_shard_left_is_handed_back() {
-    let (mut client, server) = lane(EACH_WAY, None);
+    let (mut client, server) = lane(EACH_WAY, EACH_WAY, None);
     for token in 5..8 {
         assert!(send(&mut client, token, Operation::Get { key: b"key" }));
     }
@@ -309,4 +309,54 @@ fn what_a_stopped_shard_left_is_handed_back() {
         });
     }
     assert_eq!(seen, [(3, 5), (3, 6), (3, 7)]);
+}
+
+#[test]
+fn room_that_is_set_aside_is_for_that_answer_alone() {
+    let long = inline_max(EACH_WAY) + 1;
+    for reserved in [0, 100, inline_max(EACH_WAY), long] {
+        let (mut client, mut server) = lane(EACH_WAY, 2 * long, None);
+        let origin = Origin::new(3, Mark::NONE);
+        assert!(server.answers.reserve(reserved));
+        // Others fill what is left, beside the ring as well.
+        let mut others = 0;
+        for bytes in [long, inline_max(EACH_WAY), 0] {
+            let value = vec![1; bytes];
+            let answer = Answer::Value {
+                version: 1,
+                value: &value,
+            };
+            while server.answers.try_answer(origin, 7, answer) {
+                others += 1;
+            }
+        }
+        assert!(!server.answers.reserve(0), "nothing is left");
+        server.answers.unreserve(reserved);
+        assert!(server.answers.has_room(reserved), "{reserved}");
+        let value = vec![2; reserved];
+        let answer = Answer::Value {
+            version: 2,
+            value: &value,
+        };
+        assert!(server.answers.try_answer(origin, 9, answer), "{reserved}");
+        let mut seen = Vec::new();
+        receive(&mut client, &mut server, |_, token, answer| {
+            seen.push((token, answer.value().to_vec()));
+        });
+        assert_eq!(seen.len(), others + 1);
+        assert_eq!(seen.last(), Some(&(9, value)));
+    }
+}
+
+#[test]
+fn closing_gives_back_what_is_set_aside() {
+    let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
+    let origin = Origin::new(3, Mark::NONE);
+    assert!(server.answers.reserve(10) && server.answers.reserve(inline_max(EACH_WAY) + 1));
+    server.answers.close();
+    server.answers.unreserve(10);
+    assert!(server.answers.reserve(EACH_WAY), "there is room beside");
+    server.answers.unreserve(EACH_WAY);
+    assert!(server.answers.try_answer(origin, 1, Answer::Absent));
+    assert_eq!(receive(&mut client, &mut server, |_, _, _| {}), 1);
 }

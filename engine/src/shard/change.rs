@@ -28,7 +28,7 @@ impl<E: Endpoint> Shard<E> {
     ) -> Step {
         let (kind, key, value) = (request.kind(), request.key(), request.value());
         if !answers.has_room(lane, 0) {
-            return Step::Blocked;
+            return Step::NoRoom { value_bytes: 0 };
         }
         if kind == Kind::Swap {
             return self.put_anywhere(lane, request, hint, evidence, answers);
@@ -253,7 +253,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl Answers,
     ) -> Step {
         if !answers.has_room(lane, 0) {
-            return Step::Blocked;
+            return Step::NoRoom { value_bytes: 0 };
         }
         match self.hinted(request, hint) {
             Hinted::Local(local) => self.remove(lane, request, local.place(), answers),

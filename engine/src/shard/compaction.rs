@@ -270,7 +270,7 @@ impl<E: Endpoint> Shard<E> {
 
     fn finish_victim(&mut self, victim: Victim) {
         if let Directory::Landed(landing) = victim.directory {
-            self.landing.free(landing);
+            self.buffers.compaction.free(landing);
         }
         self.figures.counters.compaction_pages.add(1);
         self.compactor.due = true;
@@ -296,7 +296,7 @@ impl<E: Endpoint> Shard<E> {
         let Ok(bytes) = u32::try_from(bytes) else {
             return false;
         };
-        let Some(landing) = self.landing.allocate(bytes) else {
+        let Some(landing) = self.buffers.compaction.allocate(bytes) else {
             return false;
         };
         let errand = Errand::Compaction(DIRECTORY);
@@ -306,7 +306,7 @@ impl<E: Endpoint> Shard<E> {
                 true
             }
             posted => {
-                self.landing.free(landing);
+                self.buffers.compaction.free(landing);
                 if posted == Posted::Down {
                     victim.fault = Fault::Fabric;
                 }
@@ -326,12 +326,12 @@ impl<E: Endpoint> Shard<E> {
                 let bytes = self.directory_far_bytes(victim.records);
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
                 if status != Status::Success {
-                    self.landing.free(landing);
+                    self.buffers.compaction.free(landing);
                     victim.fault = Fault::Fabric;
                 } else if self.open_directory(victim.page, landing.offset(), bytes) {
                     victim.directory = Directory::Landed(landing);
                 } else {
-                    self.landing.free(landing);
+                    self.buffers.compaction.free(landing);
                     victim.fault = Fault::Damage;
                 }
             }
@@ -343,7 +343,7 @@ impl<E: Endpoint> Shard<E> {
             } else {
                 victim.fault = Fault::Fabric;
                 if let Some(run) = self.compactor.runs[slot as usize].take() {
-                    self.landing.free(run.landing);
+                    self.buffers.compaction.free(run.landing);
                 }
             }
         }
@@ -515,7 +515,7 @@ impl<E: Endpoint> Shard<E> {
             return false;
         }
         let bytes = (end - start) * UNIT;
-        let Some(landing) = self.landing.allocate(bytes) else {
+        let Some(landing) = self.buffers.compaction.allocate(bytes) else {
             return false;
         };
         let errand = Errand::Compaction(u32::try_from(place).unwrap_or(u32::MAX));
@@ -535,7 +535,7 @@ impl<E: Endpoint> Shard<E> {
                 true
             }
             posted => {
-                self.landing.free(landing);
+                self.buffers.compaction.free(landing);
                 if posted == Posted::Down {
                     victim.fault = Fault::Fabric;
                 }
@@ -597,7 +597,7 @@ impl<E: Endpoint> Shard<E> {
                 // The others need a frame of the same kind.
                 break;
             }
-            self.landing.free(run.landing);
+            self.buffers.compaction.free(run.landing);
         }
         busy
     }

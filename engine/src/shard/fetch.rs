@@ -6,6 +6,7 @@ use super::extents::Queue;
 use super::far::LOST;
 use super::flight::FlightState;
 use super::request::Answers;
+use super::buffers::is_long;
 use super::{COMPLETIONS, Errand, Shard};
 use crate::constants::{UNIT, UNIT_BYTES};
 use crate::log::record::units_for;
@@ -163,6 +164,7 @@ impl<E: Endpoint> Shard<E> {
         let entry = self.flights.get(flight);
         entry.bytes = units * UNIT;
         entry.state = FlightState::Unposted;
+        entry.verified = false;
         if entry.pinned != Some(page) {
             let before = entry.pinned.replace(page);
             self.pin(page);
@@ -173,21 +175,39 @@ impl<E: Endpoint> Shard<E> {
         self.post_flight(flight);
     }
 
+    /// Posts the READ of a flight, behind those that wait for a buffer as long.
     pub(super) fn post_flight(&mut self, flight: u32) {
+        let long = usize::from(is_long(self.flights.get(flight).bytes));
+        if self.unbuffered[long] > 0 {
+            return self.await_buffer(flight);
+        }
+        self.post_flight_first(flight);
+    }
+
+    fn await_buffer(&mut self, flight: u32) {
+        let entry = self.flights.get(flight);
+        entry.state = FlightState::Unbuffered;
+        self.unbuffered[usize::from(is_long(entry.bytes))] += 1;
+        self.try_later(flight);
+    }
+
+    /// Posts the READ of the flight whose turn it is.
+    pub(super) fn post_flight_first(&mut self, flight: u32) {
         let entry = self.flights.get(flight);
         let (address, bytes) = (entry.address, entry.bytes);
-        let Some(landing) = self.landing.allocate(bytes) else {
-            return self.try_later(flight);
+        let Some(landing) = self.buffers.reads.allocate(bytes) else {
+            return self.await_buffer(flight);
         };
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         match self.post_read(Errand::Flight(flight), page, unit, landing.offset(), bytes) {
             Posted::Yes => self.flights.get(flight).state = FlightState::Posted(landing),
             Posted::Full => {
-                self.landing.free(landing);
+                self.buffers.reads.free(landing);
+                self.flights.get(flight).state = FlightState::Unposted;
                 self.try_later(flight);
             }
             Posted::Down => {
-                self.landing.free(landing);
+                self.buffers.reads.free(landing);
                 let lost = self.is_lost(page);
                 let error = self.unavailable(page, if lost { LOST } else { "it is not connected" });
                 self.flights.get(flight).state = FlightState::Failed(error);
@@ -246,7 +266,7 @@ impl<E: Endpoint> Shard<E> {
         } else {
             let error = self.read_error(address.page(self.shape), status);
             self.flights.get(flight).state = FlightState::Failed(error);
-            self.landing.free(landing);
+            self.buffers.reads.free(landing);
         }
         self.drain(flight, answers);
     }

@@ -417,10 +417,18 @@ impl<E: Endpoint> Shard<E> {
             }
             Located::Reading(chunk) => {
                 self.stream_touched(chunk, place);
-                Err(Step::Await { address, chunk })
+                Err(Step::Await {
+                    address,
+                    class,
+                    chunk,
+                })
             }
             Located::Miss => match self.stream_missed(place) {
-                Some(chunk) => Err(Step::Await { address, chunk }),
+                Some(chunk) => Err(Step::Await {
+                    address,
+                    class,
+                    chunk,
+                }),
                 None => Err(fetch),
             },
         }

@@ -3,9 +3,15 @@
 //! A *flight* is one READ and the requests that wait for it, in order: all that came for a hash after the first
 //! one. So operations on one key keep their order, and concurrent gets of one far record share one READ.
 //!
+//! Flights are shared evenly: a lane may have `flights / lanes that want some` requests parked, 64 at most. A lane that has
+//! none and is refused starves: until it has one, no other lane gets any.
+//!
 //! - I1: at most one flight exists for a hash, and every parked request is in exactly one.
 //! - I2: a flight pins the page of `address` from the moment its READ is posted until the flight ends or moves on.
 //! - I3: nothing here allocates after construction, but for `cleared` after a false tag match.
+//! - I4: `active` counts the lanes that have something parked or were refused at their last visit.
+//! - I5: every parked request has room for its answer set aside at its lane. So whether its client polls or not, it is
+//!   answered, and its flight ends, as soon as far memory answers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -47,17 +53,28 @@ pub(crate) struct Parked {
     pub(crate) token: u64,
     pub(crate) shape: Shape,
     pub(crate) message: Landing,
+    /// Room is set aside at its lane for an answer with a value of this many bytes.
+    pub(crate) reserved: usize,
+    /// The value turned out longer: its bytes, once it was seen.
+    pub(crate) needs: Option<usize>,
     next: u32,
 }
 
 impl Parked {
     /// A request whose parts were copied to `message`; its lane is told that it waits.
-    pub(crate) fn new(lane: LaneId, request: &Request<'_>, message: Landing) -> Self {
+    pub(crate) fn new(
+        lane: LaneId,
+        request: &Request<'_>,
+        message: Landing,
+        reserved: usize,
+    ) -> Self {
         Self {
             lane: lane.waiting(),
             token: request.token,
             shape: request.shape(),
             message,
+            reserved,
+            needs: None,
             next: NONE,
         }
     }
@@ -69,8 +86,10 @@ pub(crate) enum FlightState {
     /// Not in use.
     #[default]
     Free,
-    /// The READ could not be posted yet.
+    /// The READ could not be posted yet: its queue pair was full.
     Unposted,
+    /// The READ has no buffer yet.
+    Unbuffered,
     /// The READ is on its way into this buffer.
     Posted(Landing),
     /// A stream's chunk is on its way.
@@ -95,8 +114,10 @@ pub(crate) struct Flight {
     pub(crate) exact: u32,
     /// True once the whole record, not just header and key, was asked for.
     pub(crate) whole: bool,
-    /// The whole record is here and was found to be what was written.
+    /// True once what has landed was checked.
     pub(crate) verified: bool,
+    /// The longest value that a get of it may be answered, in bytes, as far as is known.
+    pub(crate) answer_bytes: usize,
     /// Far addresses that do not hold the first request's key.
     pub(crate) cleared: Vec<Address>,
     pub(crate) pinned: Option<u32>,
@@ -115,8 +136,14 @@ pub(crate) struct Flights {
     free_parked: Vec<u32>,
     /// Parked requests of each lane.
     of_lane: Vec<u32>,
-    /// What a lane may have parked, so that one whose client does not look leaves room for the others.
-    lane_max: u32,
+    /// Lanes that were refused at their last visit, a bit each.
+    refused: [u64; LANES / 64],
+    /// A lane is refused while it has nothing parked.
+    starving: Option<usize>,
+    /// Lanes that have something parked or were refused.
+    active: u32,
+    /// What one lane may have parked.
+    share: u32,
     by_hash: HashMap<u64, u32, BuildHasherDefault<PassThrough>>,
 }
 
@@ -131,6 +158,7 @@ impl Flights {
             state: FlightState::Free,
             whole: false,
             verified: false,
+            answer_bytes: 0,
             cleared: Vec::new(),
             pinned: None,
             started_ns: 0,
@@ -143,7 +171,10 @@ impl Flights {
             parked: (0..parked).map(|_| None).collect(),
             free_parked: (0..parked).rev().collect(),
             of_lane: vec![0; LANES],
-            lane_max: (flights / 4).max(1),
+            refused: [0; LANES / 64],
+            starving: None,
+            active: 0,
+            share: Self::share_of(flights, 0),
             by_hash: HashMap::with_capacity_and_hasher(
                 flights as usize * 2,
                 BuildHasherDefault::default(),
@@ -170,6 +201,58 @@ impl Flights {
         self.parked.len() - self.free_parked.len()
     }
 
+    /// What one of some lanes may have parked.
+    fn share_of(flights: u32, lanes: u32) -> u32 {
+        (flights / lanes.max(1)).clamp(1, (flights / 4).max(1))
+    }
+
+    fn count_active(&mut self, before: bool, after: bool) {
+        if before == after {
+            return;
+        }
+        self.active = if after {
+            self.active + 1
+        } else {
+            self.active - 1
+        };
+        let flights = u32::try_from(self.flights.len()).unwrap_or(u32::MAX);
+        self.share = Self::share_of(flights, self.active);
+    }
+
+    fn is_active(&self, lane: usize) -> bool {
+        self.of_lane[lane] > 0 || self.refused[lane / 64] >> (lane % 64) & 1 != 0
+    }
+
+    /// Notes that a lane's request could not be parked.
+    #[cold]
+    pub(crate) fn refuse(&mut self, lane: LaneId) {
+        let lane = lane.number();
+        let before = self.is_active(lane);
+        self.refused[lane / 64] |= 1 << (lane % 64);
+        self.count_active(before, true);
+        if self.of_lane[lane] == 0 {
+            self.starving.get_or_insert(lane);
+        }
+    }
+
+    /// A lane is visited: whether it is refused shows anew.
+    #[inline]
+    pub(crate) fn visit(&mut self, lane: LaneId) {
+        if self.refused[lane.number() / 64] != 0 {
+            self.forget_refusal(lane.number());
+        }
+    }
+
+    #[cold]
+    fn forget_refusal(&mut self, lane: usize) {
+        let before = self.is_active(lane);
+        self.refused[lane / 64] &= !(1 << (lane % 64));
+        self.count_active(before, self.of_lane[lane] > 0);
+        if self.starving == Some(lane) {
+            self.starving = None;
+        }
+    }
+
     /// True if one more request can be parked in a flight of its own.
     pub(crate) fn has_room(&self, lane: LaneId) -> bool {
         !self.free_flights.is_empty() && self.has_parking(lane)
@@ -177,7 +260,10 @@ impl Flights {
 
     /// True if one more request can queue behind a flight.
     pub(crate) fn has_parking(&self, lane: LaneId) -> bool {
-        !self.free_parked.is_empty() && self.of_lane[lane.number()] < self.lane_max
+        let lane = lane.number();
+        !self.free_parked.is_empty()
+            && self.of_lane[lane] < self.share
+            && self.starving.is_none_or(|starving| starving == lane)
     }
 
     /// The flight.
@@ -194,6 +280,7 @@ impl Flights {
         flight.state = FlightState::Retry;
         flight.whole = false;
         flight.verified = false;
+        flight.answer_bytes = 0;
         flight.bytes = 0;
         flight.exact = 0;
         flight.address = Address::NONE;
@@ -209,7 +296,13 @@ impl Flights {
         let Some(id) = self.free_parked.pop() else {
             return Err(parked);
         };
-        self.of_lane[parked.lane.number()] += 1;
+        let lane = parked.lane.number();
+        let before = self.is_active(lane);
+        self.of_lane[lane] += 1;
+        self.count_active(before, true);
+        if self.starving == Some(lane) {
+            self.starving = None;
+        }
         self.parked[id as usize] = Some(parked);
         let tail = self.flights[flight as usize].tail;
         if tail == NONE {
@@ -229,6 +322,12 @@ impl Flights {
         } else {
             self.parked[head as usize].as_ref()
         }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn first_mut(&mut self, flight: u32) -> Option<&mut Parked> {
+        let head = self.flights[flight as usize].head;
+        self.parked.get_mut(head as usize)?.as_mut()
     }
 
     /// Requests that wait in a flight.
@@ -265,7 +364,9 @@ impl Flights {
             return None;
         }
         let parked = self.parked[head as usize].take()?;
-        self.of_lane[parked.lane.number()] -= 1;
+        let lane = parked.lane.number();
+        self.of_lane[lane] -= 1;
+        self.count_active(true, self.is_active(lane));
         let flight = &mut self.flights[flight as usize];
         flight.head = parked.next;
         if flight.head == NONE {

@@ -20,7 +20,7 @@ use crate::log::sealing::{PageSealer, SealProgress};
 const WRITES_MAX: usize = 16;
 /// A piece without a cipher, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
-/// A piece with a cipher: one landing buffer of the largest small class.
+/// A piece with a cipher: one slab.
 const CIPHER_PIECE_BYTES: usize = 8 << 10;
 /// Pieces prepared in one slice.
 const PIECES_A_SLICE: usize = 2;
@@ -204,7 +204,7 @@ impl<E: Endpoint> Shard<E> {
             return false;
         };
         let landing = if self.cipher.is_some() {
-            match self.landing.allocate(bytes) {
+            match self.buffers.flush.allocate(bytes) {
                 Some(landing) => Some(landing),
                 None => return false,
             }
@@ -214,7 +214,7 @@ impl<E: Endpoint> Shard<E> {
         let Some(remote) = self.extents.remote(extent, start as u64) else {
             // The node took the extent back: the page goes elsewhere.
             if let Some(landing) = landing {
-                self.landing.free(landing);
+                self.buffers.flush.free(landing);
             }
             if let Some(flush) = &mut self.flusher.flush {
                 flush.failed = true;
@@ -265,7 +265,7 @@ impl<E: Endpoint> Shard<E> {
             }
             outcome => {
                 if let Some(landing) = landing {
-                    self.landing.free(landing);
+                    self.buffers.flush.free(landing);
                 }
                 if outcome == Posted::Down
                     && let Some(flush) = &mut self.flusher.flush
@@ -343,7 +343,7 @@ impl<E: Endpoint> Shard<E> {
         let slot = slot as usize;
         self.flusher.outstanding[slot] = false;
         if let Some(landing) = self.flusher.buffers[slot].take() {
-            self.landing.free(landing);
+            self.buffers.flush.free(landing);
         }
         if status != Status::Success
             && let Some(flush) = &mut self.flusher.flush

@@ -17,6 +17,7 @@
 #![allow(unsafe_code)] // reads and writes records in frames and landing buffers through raw pointers
 
 mod arena;
+mod buffers;
 mod cache;
 mod change;
 mod compaction;
@@ -44,10 +45,11 @@ mod wait;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use farcore_rdma::{Endpoint, LandingOptions, LandingPool, LocalKey, Region, WorkId};
+use farcore_rdma::{Endpoint, LocalKey, Region, WorkId};
 use farcore_tuning::HotKeys;
 
 use self::arena::Arena;
+use self::buffers::{BufferLayout, Buffers};
 use self::cache::Cache;
 use self::compaction::Compactor;
 use self::find::Seen;
@@ -162,7 +164,7 @@ pub(crate) struct Shard<E: Endpoint> {
     seen: Seen,
     namesakes: Namesakes,
     tally: Tally,
-    landing: LandingPool,
+    buffers: Buffers,
     endpoint: E,
     /// Queue pairs with requests that their fabric was not shown yet.
     unrung: u128,
@@ -185,6 +187,10 @@ pub(crate) struct Shard<E: Endpoint> {
     flights: Flights,
     /// Flights whose next step must be tried again.
     again: VecDeque<u32>,
+    /// Those of them that wait for a buffer: a short one, a long one.
+    unbuffered: [u32; 2],
+    /// The value, in bytes, whose answer found no room at the lane that was served last.
+    short: Option<usize>,
     /// Sealed pages that are not yet in far memory, oldest first.
     sealed: VecDeque<u32>,
     /// Pages that are local and far, oldest first.
@@ -205,16 +211,13 @@ pub(crate) struct Shard<E: Endpoint> {
     rounds: u64,
     /// The names of nodes that have lost what they held.
     lost_nodes: Arc<str>,
-    /// Large landing blocks that parked messages hold.
-    long_messages: usize,
 }
 
 /// How the local memory of a shard is laid out before its page frames.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
-    landing_bytes: usize,
+    buffers: BufferLayout,
     chunk_bytes: u32,
-    large_blocks: u32,
 }
 
 impl Layout {
@@ -222,13 +225,9 @@ impl Layout {
     fn of(local_bytes: u64, page_bytes: u32) -> Self {
         let local = usize::try_from(local_bytes).unwrap_or(usize::MAX);
         let chunk_bytes = (local / 512).next_power_of_two().clamp(8 << 10, 64 << 10);
-        let small = (local / 64).next_power_of_two().clamp(256 << 10, 4 << 20);
-        let large_blocks = 3usize;
-        let landing_bytes = small + large_blocks * page_bytes as usize;
         Self {
-            landing_bytes,
+            buffers: BufferLayout::of(local, page_bytes as usize),
             chunk_bytes: u32::try_from(chunk_bytes).unwrap_or(u32::MAX),
-            large_blocks: 3,
         }
     }
 
@@ -246,7 +245,7 @@ impl Layout {
 
     /// In whole pages.
     fn head_bytes(&self, page_bytes: u32) -> u64 {
-        let bytes = self.landing_bytes + Streams::bytes(self.chunk_bytes);
+        let bytes = self.buffers.bytes() + Streams::bytes(self.chunk_bytes);
         (bytes as u64).next_multiple_of(page_bytes.into())
     }
 }
@@ -316,7 +315,7 @@ impl<E: Endpoint> Shard<E> {
         let key: LocalKey = registered.map_err(|error| Error::Memory {
             reason: error.to_string(),
         })?;
-        let streams_offset = layout.landing_bytes;
+        let streams_offset = layout.buffers.bytes();
         let head_bytes = streams_offset + Streams::bytes(layout.chunk_bytes);
         let mut arena = Arena::new(options.arena, key, head_bytes, page_bytes, FRAMES_RESERVED);
         let too_small = |have: usize| Error::Config {
@@ -338,12 +337,11 @@ impl<E: Endpoint> Shard<E> {
             return Err(too_small(arena.page_frames()));
         }
         let pages = PageTable::new(arena.total() + options.extents.count_max() + 2);
-        let landing = LandingPool::new(LandingOptions {
-            base: 0,
-            bytes: layout.landing_bytes as u64,
-            large_block_bytes: options.page_bytes,
-            large_blocks: layout.large_blocks,
-        });
+        let buffers = if options.cipher.is_some() {
+            Buffers::new(&layout.buffers)
+        } else {
+            Buffers::new(&layout.buffers.without_flush())
+        };
         let frames = arena.page_frames();
         let flusher = Flusher::new(options.cipher.is_some());
         let nodes = options.extents.nodes().count();
@@ -365,7 +363,7 @@ impl<E: Endpoint> Shard<E> {
             seen: Seen::default(),
             namesakes: Namesakes::default(),
             tally: Tally::default(),
-            landing,
+            buffers,
             endpoint: options.endpoint,
             unrung: 0,
             under_way: 0,
@@ -386,6 +384,8 @@ impl<E: Endpoint> Shard<E> {
             knobs: options.knobs,
             flights: Flights::new(FLIGHTS, PARKED),
             again: VecDeque::with_capacity(FLIGHTS as usize),
+            unbuffered: [0; 2],
+            short: None,
             sealed: VecDeque::with_capacity(frames),
             clean: VecDeque::with_capacity(frames),
             cache: Cache::new(frames, options.knobs.cache_percent, options.local_bytes),
@@ -400,7 +400,6 @@ impl<E: Endpoint> Shard<E> {
             frames_seen: 0,
             exhausted: false,
             rounds: 0,
-            long_messages: 0,
             arena,
         };
         shard.publish_far_bytes();
@@ -502,7 +501,7 @@ impl<E: Endpoint> Shard<E> {
         counters.pending.set(self.flights.parked_count() as u64);
         counters
             .landing_in_use_bytes
-            .set(self.landing.in_use_bytes());
+            .set(self.buffers.in_use_bytes());
         let far = &self.victims;
         counters.far_pages.set(far.pages);
         counters.far_live_bytes.set(far.live_bytes);

@@ -57,6 +57,8 @@ pub(crate) struct Page {
     pub(crate) units: u32,
     /// Records appended, dead ones included.
     pub(crate) records: u32,
+    /// Units of the longest record that was too long for a size class when it was appended.
+    pub(crate) longest_units: u32,
     /// Bytes of the records that are alive, by size class.
     pub(crate) live_bytes: u64,
     /// Bytes of all records appended, by size class.
@@ -82,6 +84,7 @@ impl Default for Page {
             sequence: 0,
             units: 0,
             records: 0,
+            longest_units: 0,
             live_bytes: 0,
             record_bytes: 0,
             pins: 0,

@@ -335,6 +335,10 @@ pub(crate) trait Answers {
     fn has_room(&self, lane: LaneId, value_bytes: usize) -> bool;
     /// Delivers the answer to one request. The value is copied or visited before this returns.
     fn answer(&mut self, lane: LaneId, token: u64, answer: Answer<'_>);
+    /// Sets room aside for an answer with a value of at most this many bytes; false if there is none. Other answers do not get it.
+    fn reserve(&mut self, lane: LaneId, value_bytes: usize) -> bool;
+    /// Gives back what [`Answers::reserve`] set aside for a value of this many bytes: that answer has room now.
+    fn unreserve(&mut self, lane: LaneId, value_bytes: usize);
     /// Both in one, for an answer that nothing was done for yet; false if there is no room, as `has_room` would say.
     #[inline]
     fn try_answer(&mut self, lane: LaneId, token: u64, answer: Answer<'_>) -> bool {

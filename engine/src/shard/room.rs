@@ -131,6 +131,9 @@ impl<E: Endpoint> Shard<E> {
         entry.record_bytes += bytes;
         entry.units = unit + units;
         entry.records += 1;
+        if class.units().is_none() {
+            entry.longest_units = entry.longest_units.max(units);
+        }
     }
 
     /// Closes a page for appends: its directory moves to directly behind its records.

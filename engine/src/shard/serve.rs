@@ -36,7 +36,13 @@ pub(super) enum Step {
     /// The far record at this address must be read first.
     Fetch { address: Address, class: SizeClass },
     /// A chunk that is on its way holds the far record.
-    Await { address: Address, chunk: ChunkId },
+    Await {
+        address: Address,
+        class: SizeClass,
+        chunk: ChunkId,
+    },
+    /// Nothing was changed: an answer with a value of this many bytes has no room at the lane.
+    NoRoom { value_bytes: usize },
 }
 
 impl Step {
@@ -60,6 +66,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl Answers,
     ) -> usize {
         let mut consumed = 0;
+        self.flights.visit(lane);
         let mut hints = [const { MaybeUninit::uninit() }; HINTS];
         for batch in requests.chunks(self.knobs.batch) {
             let mut probes = 0;
@@ -152,18 +159,38 @@ impl<E: Endpoint> Shard<E> {
     ) -> bool {
         let lane = lane.of(request.origin);
         if let Some(flight) = self.flights.of_hash(request.hash) {
-            return self.park_behind(flight, lane, request);
+            return self.park_behind(flight, lane, request, answers);
         }
         match self.execute(lane, request, hint, &Evidence::NONE, answers) {
             Step::Done => true,
             Step::Blocked => false,
+            Step::NoRoom { value_bytes } => self.note_short(value_bytes),
             Step::Fetch { address, class } => {
-                self.launch(lane, request, address, Source::Read(class))
+                self.launch(lane, request, (address, class), Source::Read, answers)
             }
-            Step::Await { address, chunk } => {
-                self.launch(lane, request, address, Source::Chunk(chunk))
+            Step::Await {
+                address,
+                class,
+                chunk,
+            } => {
+                let from = Source::Chunk(chunk);
+                self.launch(lane, request, (address, class), from, answers)
             }
         }
+    }
+
+    /// An answer has no room at its lane; false, for its caller.
+    #[cold]
+    pub(super) fn note_short(&mut self, value_bytes: usize) -> bool {
+        self.short = Some(value_bytes);
+        self.figures.counters.answers_without_room.add(1);
+        false
+    }
+
+    /// The value, in bytes, whose answer found no room at its lane, if that ended the last [`Shard::serve`].
+    #[inline]
+    pub(crate) fn take_short(&mut self) -> Option<usize> {
+        self.short.take()
     }
 
     /// Runs an operation as far as it goes.
@@ -212,7 +239,9 @@ impl<E: Endpoint> Shard<E> {
             value: local.record.value(),
         };
         if !answers.try_answer(lane, request.token, answer) {
-            return Step::Blocked;
+            return Step::NoRoom {
+                value_bytes: answer.value().len(),
+            };
         }
         if local.framed.is_cached() {
             local.record.mark_hot();
@@ -232,7 +261,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl Answers,
     ) -> Step {
         if !answers.try_answer(lane, request.token, Answer::Absent) {
-            return Step::Blocked;
+            return Step::NoRoom { value_bytes: 0 };
         }
         self.tally.gets += 1;
         self.tally.gets_absent += 1;
@@ -273,7 +302,9 @@ impl<E: Endpoint> Shard<E> {
             value: view.value(),
         };
         if !answers.try_answer(lane, request.token, answer) {
-            return Step::Blocked;
+            return Step::NoRoom {
+                value_bytes: view.value().len(),
+            };
         }
         self.tally.gets += 1;
         self.figures.counters.far_hits.add(1);

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use farcore_rdma::{Endpoint, Landing};
 
 use super::Shard;
+use super::buffers::is_long;
 use super::find::{Confirmed, Evidence, Hint};
 use super::flight::{FlightState, Parked};
 use super::request::{Answers, LaneId, Request};
@@ -17,67 +18,103 @@ use crate::log::{Address, SizeClass};
 use crate::operation::{Answer, Kind};
 use crate::routing::IndexHash;
 
-/// A message longer than this takes a large landing block.
-const LONG_MESSAGE_BYTES: usize = 8 << 10;
-/// Large landing blocks that messages may hold at once.
-const LONG_MESSAGES_MAX: usize = 1;
-
 /// Where the bytes that a flight waits for come from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
-    /// A READ of its own, of a record of this class.
-    Read(SizeClass),
+    /// A READ of its own.
+    Read,
     /// A chunk that is on its way.
     Chunk(ChunkId),
 }
 
 impl<E: Endpoint> Shard<E> {
     /// Queues a request behind the flight for its hash; false if there is no room.
-    pub(super) fn park_behind(&mut self, flight: u32, lane: LaneId, request: &Request<'_>) -> bool {
+    pub(super) fn park_behind(
+        &mut self,
+        flight: u32,
+        lane: LaneId,
+        request: &Request<'_>,
+        answers: &mut impl Answers,
+    ) -> bool {
         if !self.flights.has_parking(lane) {
-            return false;
+            return self.refuse(lane);
         }
-        let Some(message) = self.copy_message(request) else {
+        // What requests before it in the flight may store counts as well.
+        let answer_bytes = match request.kind() {
+            Kind::Get => self.flights.get(flight).answer_bytes,
+            _ => 0,
+        };
+        let Some(parked) = self.prepare(lane, request, answer_bytes, answers) else {
             return false;
         };
         if request.kind() == Kind::Get {
             self.figures.counters.reads_shared.add(1);
         }
-        self.park(flight, lane, request, message)
+        self.park(flight, parked, request.value().len(), answers)
     }
 
-    fn park(&mut self, flight: u32, lane: LaneId, request: &Request<'_>, message: Landing) -> bool {
-        match self
-            .flights
-            .park(flight, Parked::new(lane, request, message))
-        {
+    /// Sets room for its answer aside and copies a request; nothing if either has no room.
+    fn prepare(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        answer_bytes: usize,
+        answers: &mut impl Answers,
+    ) -> Option<Parked> {
+        if !answers.reserve(lane, answer_bytes) {
+            self.note_short(answer_bytes);
+            return None;
+        }
+        let Some(message) = self.copy_message(request) else {
+            answers.unreserve(lane, answer_bytes);
+            self.refuse(lane);
+            return None;
+        };
+        Some(Parked::new(lane, request, message, answer_bytes))
+    }
+
+    fn park(
+        &mut self,
+        flight: u32,
+        parked: Parked,
+        value_bytes: usize,
+        answers: &mut impl Answers,
+    ) -> bool {
+        let entry = self.flights.get(flight);
+        entry.answer_bytes = entry.answer_bytes.max(value_bytes);
+        match self.flights.park(flight, parked) {
             Ok(()) => true,
             Err(parked) => {
-                self.free_message(parked);
+                debug_assert!(false, "room was asked for before");
+                answers.unreserve(parked.lane, parked.reserved);
+                self.buffers.messages.free(parked.message);
                 false
             }
         }
     }
 
-    fn free_message(&mut self, parked: Parked) {
-        self.long_messages -= usize::from(parked.shape.bytes() > LONG_MESSAGE_BYTES);
-        self.landing.free(parked.message);
+    /// A request waits for what others of its shard hold; false, for its caller.
+    fn refuse(&mut self, lane: LaneId) -> bool {
+        self.flights.refuse(lane);
+        self.figures.counters.far_refused.add(1);
+        false
     }
 
     fn copy_message(&mut self, request: &Request<'_>) -> Option<Landing> {
         let parts = request.parts();
         let bytes = u32::try_from(parts.len()).ok()?;
-        // Long messages share the few large blocks with READs of long records, which must not run out of them.
-        let long = parts.len() > LONG_MESSAGE_BYTES;
-        if long && self.long_messages >= LONG_MESSAGES_MAX {
-            return None;
-        }
-        let landing = self.landing.allocate(bytes)?;
-        self.long_messages += usize::from(long);
+        let landing = self.buffers.messages.allocate(bytes)?;
         // SAFETY: the buffer was just allocated, so nothing else refers to it, and it has room for all.
         let target = unsafe { self.landed_mut(landing.offset(), bytes) };
         target.copy_from_slice(parts);
         Some(landing)
+    }
+
+    /// The most bytes that the value of a slot's far record can have.
+    fn value_bytes_max(&self, address: Address, class: SizeClass, key_bytes: usize) -> usize {
+        let page = self.pages.get(address.page(self.shape));
+        let units = class.units().unwrap_or(page.longest_units);
+        (units as usize * UNIT_BYTES).saturating_sub(UNIT_BYTES + key_bytes)
     }
 
     /// Parks a request in a flight of its own; false, and nothing changed, if there is no room.
@@ -85,30 +122,37 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         lane: LaneId,
         request: &Request<'_>,
-        address: Address,
+        (address, class): (Address, SizeClass),
         from: Source,
+        answers: &mut impl Answers,
     ) -> bool {
-        if !self.flights.has_room(lane) {
-            return false;
+        if !self.flights.has_room(lane)
+            || matches!(from, Source::Read) && !self.has_read_room(address.page(self.shape))
+        {
+            return self.refuse(lane);
         }
-        let page = address.page(self.shape);
-        if matches!(from, Source::Read(_)) && !self.has_read_room(page) {
-            return false;
-        }
-        let Some(message) = self.copy_message(request) else {
+        let value_bytes = self.value_bytes_max(address, class, request.key().len());
+        let answer_bytes = match request.kind() {
+            Kind::Get => value_bytes,
+            _ => 0,
+        };
+        let Some(parked) = self.prepare(lane, request, answer_bytes, answers) else {
             return false;
         };
         let Some(flight) = self.flights.start(request.hash, self.now_ns) else {
             debug_assert!(false, "a flight was promised");
+            answers.unreserve(lane, answer_bytes);
+            self.buffers.messages.free(parked.message);
             return false;
         };
-        if !self.park(flight, lane, request, message) {
+        let longest = value_bytes.max(request.value().len());
+        if !self.park(flight, parked, longest, answers) {
             self.flights.end(flight);
             return false;
         }
         match from {
             Source::Chunk(chunk) => self.await_chunk(flight, address, chunk),
-            Source::Read(class) => {
+            Source::Read => {
                 if request.kind() == Kind::Get {
                     self.cache.expect(address);
                 }
@@ -129,39 +173,54 @@ impl<E: Endpoint> Shard<E> {
         self.again.push_back(flight);
     }
 
-    /// Goes on with flights that could not go on before.
+    /// Goes on with flights that could not go on before. Those that wait for a buffer get one in their order: once there is none for the
+    /// first of a length, the others wait as well, or a long one would never find enough of them free at once.
     pub(super) fn try_again(&mut self, answers: &mut impl Answers) -> bool {
-        let mut moved = false;
+        let (mut moved, mut spent) = (false, [false; 2]);
         for _ in 0..self.again.len() {
             let Some(flight) = self.again.pop_front() else {
                 break;
             };
             let waiting = self.again.len();
-            if matches!(self.flights.get(flight).state, FlightState::Unposted) {
-                self.post_flight(flight);
-            } else {
-                self.drain(flight, answers);
+            let entry = self.flights.get(flight);
+            let long = usize::from(is_long(entry.bytes));
+            match entry.state {
+                FlightState::Unposted => self.post_flight(flight),
+                FlightState::Unbuffered if spent[long] => self.try_later(flight),
+                FlightState::Unbuffered => {
+                    self.unbuffered[long] -= 1;
+                    self.post_flight_first(flight);
+                    let state = &self.flights.get(flight).state;
+                    spent[long] = matches!(state, FlightState::Unbuffered);
+                }
+                _ => self.drain(flight, answers),
             }
             moved |= self.again.len() == waiting;
         }
         moved
     }
 
-    /// Answers the requests of a flight, as far as what is known allows: those of one lane in order. A lane whose client
-    /// makes no room does not hold up the others.
+    /// Answers the requests of a flight, as far as what is known allows: those of one lane in order. A lane whose answer finds no room
+    /// does not hold up the others.
     ///
-    /// Whoever cannot go on is put behind the rest; a pass that touches each once leaves them in their order.
+    /// A request that cannot go on is put behind the rest; a pass that touches each once leaves them in their order.
     pub(super) fn drain(&mut self, flight: u32, answers: &mut impl Answers) {
         let mut blocked = [0u64; 4];
         let (mut left, mut stayed) = (self.flights.waiting(flight), 0);
+        let mut needs_what_landed = false;
         loop {
             let Some(first) = self.flights.first(flight) else {
                 return self.end_flight(flight);
             };
             if left == 0 {
+                if !needs_what_landed {
+                    // All that is left waits for room at its lane, maybe for long: its buffer is for others meanwhile.
+                    self.release_landing(flight);
+                }
                 return self.try_later(flight);
             }
-            let (lane, token) = (first.lane, first.token);
+            let (lane, token, reserved, needs) =
+                (first.lane, first.token, first.reserved, first.needs);
             let (word, bit) = (lane.number() / 64, 1 << (lane.number() % 64));
             if blocked[word] & bit != 0 {
                 self.flights.rotate(flight);
@@ -169,6 +228,16 @@ impl<E: Endpoint> Shard<E> {
                 continue;
             }
             let (offset, shape) = (first.message.offset(), first.shape);
+            // Its answer may take the room that was set aside for it.
+            answers.unreserve(lane, reserved);
+            let wanted = needs.map_or(reserved, |bytes| bytes.max(reserved));
+            if needs.is_some() && !answers.has_room(lane, wanted) {
+                self.set_aside(flight, lane, (reserved, needs), answers);
+                blocked[word] |= bit;
+                self.flights.rotate(flight);
+                (left, stayed) = (left - 1, stayed + 1);
+                continue;
+            }
             let hash = self.flights.get(flight).hash;
             #[expect(
                 clippy::cast_possible_truncation,
@@ -190,26 +259,78 @@ impl<E: Endpoint> Shard<E> {
                 Step::Done => {
                     left -= 1;
                     if let Some(parked) = self.flights.pop(flight) {
-                        self.free_message(parked);
+                        self.buffers.messages.free(parked.message);
                     }
                 }
-                Step::Blocked => {
+                Step::Blocked | Step::NoRoom { .. } => {
+                    let needs = match step {
+                        Step::NoRoom { value_bytes } => Some(value_bytes),
+                        _ => None,
+                    };
+                    needs_what_landed |= needs.is_none();
+                    self.set_aside(flight, lane, (wanted, needs), answers);
                     blocked[word] |= bit;
                     self.flights.rotate(flight);
                     (left, stayed) = (left - 1, stayed + 1);
                 }
                 Step::Fetch { address, class } => {
+                    self.set_aside_for(flight, lane, (address, class), wanted, answers);
                     self.finish_pass(flight, left, stayed);
                     let again = self.flights.get(flight).address == address;
                     let was_landed = self.release_landing(flight);
                     return self.fetch(flight, address, class, again && was_landed);
                 }
-                Step::Await { address, chunk } => {
+                Step::Await {
+                    address,
+                    class,
+                    chunk,
+                } => {
+                    self.set_aside_for(flight, lane, (address, class), wanted, answers);
                     self.finish_pass(flight, left, stayed);
                     self.release_landing(flight);
                     return self.await_chunk(flight, address, chunk);
                 }
             }
+        }
+    }
+
+    /// Sets room aside for the first request of a flight again, as much as it had or was seen to have.
+    fn set_aside(
+        &mut self,
+        flight: u32,
+        lane: LaneId,
+        (bytes, needs): (usize, Option<usize>),
+        answers: &mut impl Answers,
+    ) {
+        let has_room = answers.reserve(lane, bytes);
+        debug_assert!(has_room, "it was given back, and nothing has taken it");
+        if let Some(first) = self.flights.first_mut(flight) {
+            first.reserved = bytes;
+            first.needs = needs;
+        }
+    }
+
+    /// The same for one that needs another record first, which may be longer.
+    fn set_aside_for(
+        &mut self,
+        flight: u32,
+        lane: LaneId,
+        (address, class): (Address, SizeClass),
+        before: usize,
+        answers: &mut impl Answers,
+    ) {
+        let shape = self.flights.first(flight).map(|first| first.shape);
+        let longest = match shape {
+            Some(shape) if shape.kind() == Kind::Get => {
+                self.value_bytes_max(address, class, shape.key_bytes())
+            }
+            _ => 0,
+        };
+        if longest > before && answers.reserve(lane, longest) {
+            answers.unreserve(lane, longest);
+            self.set_aside(flight, lane, (longest, None), answers);
+        } else {
+            self.set_aside(flight, lane, (before, None), answers);
         }
     }
 
@@ -250,6 +371,7 @@ impl<E: Endpoint> Shard<E> {
                 let view = RecordView::parse(read).filter(|_| whole);
                 match (header, view) {
                     (_, Some(view)) if verified || !authenticates && view.verify() => {
+                        self.flights.get(flight).verified = true;
                         if view.key() == key {
                             let record = view.bytes();
                             let header = view.header();
@@ -346,7 +468,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl Answers,
     ) -> Step {
         if !answers.has_room(lane, 0) {
-            return Step::Blocked;
+            return Step::NoRoom { value_bytes: 0 };
         }
         let counters = &self.figures.counters;
         let failed = match request.kind() {
@@ -364,8 +486,14 @@ impl<E: Endpoint> Shard<E> {
     fn release_landing(&mut self, flight: u32) -> bool {
         match std::mem::replace(&mut self.flights.get(flight).state, FlightState::Retry) {
             FlightState::Landed(landing) => {
-                self.landing.free(landing);
+                self.buffers.reads.free(landing);
+                self.flights.get(flight).verified = false;
                 true
+            }
+            // What failed fails for those who still wait.
+            FlightState::Failed(error) => {
+                self.flights.get(flight).state = FlightState::Failed(error);
+                false
             }
             _ => false,
         }

@@ -77,17 +77,62 @@ enum Owned {
     Failed(Error),
 }
 
-#[derive(Default)]
+/// Bytes that a value of no bytes takes in a lane.
+const ANSWER_BYTES: usize = 24;
+
+/// The lanes of a shard's clients: each has room for so many bytes of answers.
 struct Inbox {
     answers: RefCell<Vec<(u64, Owned)>>,
-    full: RefCell<bool>,
+    /// By lane, answers that its client has not taken, and what is set aside, in bytes.
+    taken: RefCell<[usize; 8]>,
+    reserved: RefCell<[usize; 8]>,
+    /// Bytes of a lane. One that is empty takes any answer.
+    lane_bytes: Cell<usize>,
+    /// Clients that do not take their answers, a bit each.
+    asleep: Cell<u8>,
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self {
+            answers: RefCell::default(),
+            taken: RefCell::default(),
+            reserved: RefCell::default(),
+            lane_bytes: Cell::new(usize::MAX / 2),
+            asleep: Cell::default(),
+        }
+    }
+}
+
+impl Inbox {
+    /// Fills the usual lane, but for what is set aside, or empties it.
+    fn set_full(&self, full: bool) {
+        let left = self.lane_bytes.get() - self.reserved.borrow()[LANE.number()];
+        self.taken.borrow_mut()[LANE.number()] = if full { left } else { 0 };
+    }
 }
 
 impl Answers for &Inbox {
-    fn has_room(&self, _: LaneId, _: usize) -> bool {
-        !*self.full.borrow()
+    fn has_room(&self, lane: LaneId, value_bytes: usize) -> bool {
+        let lane = lane.number();
+        let used = self.taken.borrow()[lane] + self.reserved.borrow()[lane];
+        used == 0 || used + ANSWER_BYTES + value_bytes <= self.lane_bytes.get()
     }
-    fn answer(&mut self, _: LaneId, token: u64, answer: Answer<'_>) {
+    fn reserve(&mut self, lane: LaneId, value_bytes: usize) -> bool {
+        let has_room = self.has_room(lane, value_bytes);
+        if has_room {
+            self.reserved.borrow_mut()[lane.number()] += ANSWER_BYTES + value_bytes;
+        }
+        has_room
+    }
+    fn unreserve(&mut self, lane: LaneId, value_bytes: usize) {
+        self.reserved.borrow_mut()[lane.number()] -= ANSWER_BYTES + value_bytes;
+    }
+    fn answer(&mut self, lane: LaneId, token: u64, answer: Answer<'_>) {
+        assert!(self.has_room(lane, answer.value().len()));
+        if self.asleep.get() >> lane.number() & 1 != 0 {
+            self.taken.borrow_mut()[lane.number()] += ANSWER_BYTES + answer.value().len();
+        }
         let owned = match answer {
             Answer::Value { version, value } => Owned::Value(version, value.to_vec()),
             Answer::Absent => Owned::Absent,

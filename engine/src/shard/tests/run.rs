@@ -39,7 +39,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 None => house.lose(random.below(setting.nodes as u64) as usize, outages),
             }
         }
-        *house.inbox.full.borrow_mut() = random.below(20) == 0;
+        house.inbox.set_full(random.below(20) == 0);
         let key = if step % walk_every < 24 {
             walk += 1;
             walk % keys
@@ -161,7 +161,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
     for node in 0..setting.nodes {
         house.restore(node);
     }
-    *house.inbox.full.borrow_mut() = false;
+    house.inbox.set_full(false);
     for _ in 0..100_000 {
         if house.shard.is_quiet() && waiting.is_empty() {
             break;
