@@ -275,14 +275,18 @@ impl Producer {
     /// Gives back what [`Producer::reserve`] set aside for a message of this many bytes: it has room now.
     pub(crate) fn unreserve(&mut self, payload: usize) {
         let bytes = message_bytes(payload);
-        debug_assert!(bytes <= self.reserved, "more is given back than was set aside");
+        debug_assert!(
+            bytes <= self.reserved,
+            "more is given back than was set aside"
+        );
         self.reserved -= bytes;
         self.limit.set(self.limit.get() + bytes);
     }
 
     /// Gives back all that is set aside.
     pub(crate) fn unreserve_all(&mut self) {
-        self.limit.set(self.limit.get() + std::mem::take(&mut self.reserved));
+        self.limit
+            .set(self.limit.get() + std::mem::take(&mut self.reserved));
     }
 
     /// Puts a message in and answers where its payload goes, or nothing if there is no room. The consumer sees it after

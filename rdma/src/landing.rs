@@ -165,7 +165,10 @@ impl LandingPool {
         for grain in first..first + count {
             let bit = 1 << (grain % u64::BITS);
             let word = &mut self.taken[(grain / u64::BITS) as usize];
-            debug_assert!((*word & bit != 0) != taken, "a grain is taken and freed in turn");
+            debug_assert!(
+                (*word & bit != 0) != taken,
+                "a grain is taken and freed in turn"
+            );
             *word = if taken { *word | bit } else { *word & !bit };
         }
     }

@@ -60,8 +60,8 @@ impl Answering {
         // A shorter value than this may turn out to lie in the ring.
         let inline = value_bytes.min(self.inline_max);
         let beside = if value_bytes > inline { value_bytes } else { 0 };
-        let free = (beside == 0 || self.has_oversize_room(beside))
-            && self.ring.reserve(2 * WORD + inline);
+        let free =
+            (beside == 0 || self.has_oversize_room(beside)) && self.ring.reserve(2 * WORD + inline);
         if free {
             self.oversize_reserved += beside;
         }

@@ -2,11 +2,11 @@
 
 use farcore_rdma::{Completion, Endpoint, LocalSlice, PostError, Status, Work, WorkRequest};
 
+use super::buffers::is_long;
 use super::extents::Queue;
 use super::far::LOST;
 use super::flight::FlightState;
 use super::request::Answers;
-use super::buffers::is_long;
 use super::{COMPLETIONS, Errand, Shard};
 use crate::constants::{UNIT, UNIT_BYTES};
 use crate::log::record::units_for;
@@ -156,7 +156,6 @@ impl<E: Endpoint> Shard<E> {
             }
         };
         entry.address = address;
-        entry.verified = false;
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         let units = units
             .min(self.pages.get(page).units.saturating_sub(unit))

@@ -12,6 +12,7 @@
 mod ahead;
 mod economy;
 mod forgery;
+mod lanes;
 mod model;
 mod namesakes;
 mod nodes;
@@ -42,6 +43,10 @@ use crate::queue::{Intake, Outbox, queue};
 use crate::routing::{Hasher128, IndexHash};
 
 const LANE: LaneId = LaneId::new(1);
+/// Lanes that the tests use, at most.
+const LANES: usize = 8;
+/// The lane of a client that never takes its answers, where there is one.
+const SLEEPER: LaneId = LaneId::new(7);
 
 /// How far memory may be kept: plain, or encrypted in either mode.
 const ENCRYPTIONS: [Option<EncryptionMode>; 3] = [
@@ -84,12 +89,14 @@ const ANSWER_BYTES: usize = 24;
 struct Inbox {
     answers: RefCell<Vec<(u64, Owned)>>,
     /// By lane, answers that its client has not taken, and what is set aside, in bytes.
-    taken: RefCell<[usize; 8]>,
-    reserved: RefCell<[usize; 8]>,
+    taken: RefCell<[usize; LANES]>,
+    reserved: RefCell<[usize; LANES]>,
     /// Bytes of a lane. One that is empty takes any answer.
     lane_bytes: Cell<usize>,
     /// Clients that do not take their answers, a bit each.
     asleep: Cell<u8>,
+    /// Answers on their lanes.
+    untaken: Cell<u64>,
 }
 
 impl Default for Inbox {
@@ -100,6 +107,7 @@ impl Default for Inbox {
             reserved: RefCell::default(),
             lane_bytes: Cell::new(usize::MAX / 2),
             asleep: Cell::default(),
+            untaken: Cell::default(),
         }
     }
 }
@@ -132,6 +140,8 @@ impl Answers for &Inbox {
         assert!(self.has_room(lane, answer.value().len()));
         if self.asleep.get() >> lane.number() & 1 != 0 {
             self.taken.borrow_mut()[lane.number()] += ANSWER_BYTES + answer.value().len();
+            self.untaken.set(self.untaken.get() + 1);
+            return;
         }
         let owned = match answer {
             Answer::Value { version, value } => Owned::Value(version, value.to_vec()),
@@ -184,6 +194,10 @@ struct Setting {
     encryption: Option<EncryptionMode>,
     keys_expected: u64,
     knobs: Knobs,
+    /// Lanes that requests come over at random.
+    lanes: u8,
+    /// One more, whose client sends and never takes an answer.
+    sleeper: bool,
     /// Nodes are lost and come back at random.
     outages: Option<Outages>,
     /// No record is too long for a size class: the accounts are exact.
@@ -202,6 +216,8 @@ impl Default for Setting {
             encryption: None,
             keys_expected: 1_000,
             knobs: Config::default().knobs(),
+            lanes: 1,
+            sleeper: false,
             outages: None,
             short: false,
             sabotage: None,
@@ -278,8 +294,13 @@ impl House {
     }
 
     fn offer(&mut self, token: u64, operation: Operation<'_>) -> bool {
+        self.offer_on(LANE, token, operation)
+    }
+
+    /// Offers one request over a lane; false, and it is forgotten, if it is not taken.
+    fn offer_on(&mut self, lane: LaneId, token: u64, operation: Operation<'_>) -> bool {
         self.ask(token, operation);
-        self.serve_asked() == 1
+        self.serve_asked_on(lane) == 1
     }
 
     /// A request for the next batch.
@@ -292,11 +313,15 @@ impl House {
 
     /// Offers the batch; what is not taken is forgotten. Answers how many were.
     fn serve_asked(&mut self) -> usize {
+        self.serve_asked_on(LANE)
+    }
+
+    fn serve_asked_on(&mut self, lane: LaneId) -> usize {
         self.outbox.publish();
         self.intake.glance();
         let batch = self.intake.waiting(usize::MAX);
         let count = batch.len();
-        let served = self.shard.serve(LANE, batch, &mut &self.inbox);
+        let served = self.shard.serve(lane, batch, &mut &self.inbox);
         self.intake.release(count);
         self.outbox.rewind(&mut self.intake);
         served

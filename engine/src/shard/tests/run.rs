@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{House, Owned, Random, Setting, value};
+use super::{House, LANE, Owned, Random, SLEEPER, Setting, value};
 use crate::error::Error;
 use crate::operation::Operation;
+use crate::shard::request::LaneId;
 
 /// Runs random operations, several in flight, against the model; each answer must be one that order allows.
 pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> House {
@@ -23,6 +24,12 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         Swap(u64, Vec<u8>),
     }
     let mut offered: HashMap<u64, u64> = HashMap::new();
+    // Requests of the client that takes no answer.
+    let mut slept = 0;
+    if setting.sleeper {
+        house.inbox.lane_bytes.set(64 << 10);
+        house.inbox.asleep.set(1 << SLEEPER.number());
+    }
     let walk_every = 64;
     let mut walk = 0;
     for step in 0..steps {
@@ -74,6 +81,13 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             busy.insert(key, step);
             backlog.push_back((step, key, call));
         }
+        if setting.sleeper {
+            let name = format!("key-{:05}", random.below(keys));
+            let operation = Operation::Get {
+                key: name.as_bytes(),
+            };
+            slept += u64::from(house.offer_on(SLEEPER, 0, operation));
+        }
         while let Some((token, key, call)) = backlog.front().cloned() {
             let name = format!("key-{key:05}").repeat(1 + (key % 5) as usize);
             let key_bytes = name.as_bytes();
@@ -90,7 +104,8 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     value,
                 },
             };
-            if !house.offer(token, operation) {
+            let lane = LaneId::new(LANE.number() as u8 + random.below(setting.lanes.into()) as u8);
+            if !house.offer_on(lane, token, operation) {
                 break;
             }
             offered.insert(token, house.now_ns);
@@ -177,6 +192,11 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         waiting.is_empty(),
         "seed {seed}: {} requests were never answered",
         waiting.len()
+    );
+    assert_eq!(
+        house.inbox.untaken.get(),
+        slept,
+        "seed {seed}: the sleeper's requests"
     );
     house.check();
     for (key, states) in &model {

@@ -1,0 +1,267 @@
+//! Several clients of one shard: one that does not take its answers holds up nobody else, and those that flood it leave each its share.
+
+use farcore_rdma::LinkModel;
+
+use super::{ANSWER_BYTES, House, LANES, Owned, Random, Setting, run, seeds};
+use crate::operation::Operation;
+use crate::shard::request::LaneId;
+
+/// Far memory that takes some rounds to answer.
+fn far_away() -> LinkModel {
+    LinkModel {
+        latency_ns: 7_000,
+        ..LinkModel::default()
+    }
+}
+
+/// A shard whose `keys` records of this many bytes are far, but for the last ones.
+fn filled(setting: &Setting, keys: u64, value_bytes: usize) -> House {
+    let mut house = House::new(setting);
+    for key in 0..keys {
+        let value = vec![key as u8; value_bytes];
+        let key = key.to_le_bytes();
+        let stored = house.call(Operation::Put {
+            key: &key,
+            value: &value,
+        });
+        assert!(matches!(stored, Owned::Stored(_)), "{stored:?}");
+    }
+    house
+}
+
+/// Gets of far keys on lanes whose clients do not take the answers, until none is accepted any more.
+fn fall_asleep(house: &mut House, lanes: std::ops::Range<u8>, lane_bytes: usize, keys: u64) -> u64 {
+    house.inbox.lane_bytes.set(lane_bytes);
+    let mut random = Random(9);
+    let mut accepted = 0;
+    for lane in lanes {
+        house.inbox.asleep.set(house.inbox.asleep.get() | 1 << lane);
+        let mut refused = 0;
+        while refused < 2_000 {
+            let key = random.below(keys).to_le_bytes();
+            if house.offer_on(LaneId::new(lane), 0, Operation::Get { key: &key }) {
+                accepted += 1;
+                refused = 0;
+            } else {
+                refused += 1;
+                house.advance();
+            }
+        }
+    }
+    accepted
+}
+
+#[test]
+fn clients_that_do_not_poll_hold_up_nobody() {
+    // Short records, and such as take a buffer of the large area each.
+    for (value_bytes, keys, lane_bytes) in [
+        (200, 30_000, 64 << 10),
+        (12_000, 1_500, 64 << 10),
+        (30_000, 600, 40_000),
+    ] {
+        for cipher in [false, true] {
+            let setting = Setting {
+                cipher,
+                link: far_away(),
+                far_bytes: 48 << 20,
+                ..Setting::default()
+            };
+            let mut house = filled(&setting, keys, value_bytes);
+            let accepted = fall_asleep(&mut house, 2..7, lane_bytes, keys);
+            assert!(accepted > 0);
+            assert!(house.shard.is_quiet(), "all that was accepted is answered");
+            assert_eq!(house.shard.buffers.in_use_bytes(), 0);
+            // Gets of far records, and puts of far and of new keys, which need background work as well.
+            for round in 0..3 * keys {
+                let key = round * 7919 % keys;
+                let answer = house.call(Operation::Get {
+                    key: &key.to_le_bytes(),
+                });
+                assert!(
+                    matches!(answer, Owned::Value(_, bytes) if bytes == vec![key as u8; value_bytes])
+                );
+                if round % 3 == 0 {
+                    let stored = house.call(Operation::Put {
+                        key: &key.to_le_bytes(),
+                        value: &vec![key as u8; value_bytes],
+                    });
+                    assert!(matches!(stored, Owned::Stored(_)), "{stored:?}");
+                }
+            }
+            let seen = house.shard.figures.counters.snapshot();
+            assert!(
+                seen.answers_without_room > 0 && seen.compaction_pages > 0,
+                "{seen:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn writes_that_nobody_looks_at_hold_up_nobody() {
+    let keys = 20_000;
+    let setting = Setting {
+        link: far_away(),
+        far_bytes: 48 << 20,
+        ..Setting::default()
+    };
+    let mut house = filled(&setting, keys, 200);
+    house.inbox.lane_bytes.set(100 * ANSWER_BYTES);
+    house.inbox.asleep.set(0b1111_1100);
+    let long = vec![3; 20_000];
+    for round in 0..40_000u64 {
+        let key = (round * 7919 % (keys / 2)).to_le_bytes();
+        let operation = match round % 3 {
+            0 => Operation::Delete { key: &key },
+            1 => Operation::Put {
+                key: &key,
+                value: b"new",
+            },
+            _ => Operation::Put {
+                key: &key,
+                value: &long,
+            },
+        };
+        house.offer_on(LaneId::new(2 + (round % 6) as u8), 0, operation);
+        if round % 8 == 0 {
+            house.advance();
+        }
+    }
+    for key in keys / 2..keys {
+        let answer = house.call(Operation::Get {
+            key: &key.to_le_bytes(),
+        });
+        assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
+    }
+}
+
+#[test]
+fn lanes_that_flood_leave_each_other_their_share() {
+    // More lanes than could all have what one may have alone, the one with a single request last and first.
+    for victim in [0, 7u8] {
+        let keys = 30_000;
+        let setting = Setting {
+            link: far_away(),
+            far_bytes: 48 << 20,
+            ..Setting::default()
+        };
+        let mut house = filled(&setting, keys, 200);
+        let mut random = Random(5);
+        let mut answered = [0u64; LANES];
+        let (mut waits, mut longest, mut is_waiting) = (0, 0, false);
+        for round in 0..6_000u64 {
+            // As a core serves its lanes: each round begins with another.
+            for place in 0..LANES as u64 {
+                let lane = ((round + place) % LANES as u64) as u8;
+                let id = LaneId::new(lane);
+                if lane == victim {
+                    if !is_waiting {
+                        let key = random.below(keys).to_le_bytes();
+                        is_waiting =
+                            house.offer_on(id, u64::from(lane), Operation::Get { key: &key });
+                    }
+                    continue;
+                }
+                for _ in 0..64 {
+                    let key = random.below(keys).to_le_bytes();
+                    if !house.offer_on(id, u64::from(lane), Operation::Get { key: &key }) {
+                        break;
+                    }
+                }
+            }
+            house.advance();
+            let answers: Vec<_> = house.inbox.answers.borrow_mut().drain(..).collect();
+            let mut came = false;
+            for (lane, answer) in answers {
+                assert!(matches!(answer, Owned::Value(..)));
+                answered[lane as usize] += 1;
+                came |= lane == u64::from(victim);
+            }
+            waits = if came { 0 } else { waits + 1 };
+            is_waiting &= !came;
+            longest = longest.max(waits);
+        }
+        // A READ takes ten rounds; another's must end first, at most.
+        assert!(
+            longest <= 40,
+            "lane {victim} waited for {longest} rounds: {answered:?}"
+        );
+        let flooding = answered
+            .iter()
+            .enumerate()
+            .filter(|&(lane, _)| lane != usize::from(victim));
+        let counts: Vec<u64> = flooding.map(|(_, &count)| count).collect();
+        let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+        assert!(least * 3 > *most * 2, "{answered:?}");
+    }
+}
+
+#[test]
+fn long_records_are_read_several_at_a_time_and_none_starves() {
+    let keys = 1_200;
+    let setting = Setting {
+        link: far_away(),
+        far_bytes: 48 << 20,
+        ..Setting::default()
+    };
+    let mut house = filled(&setting, keys, 14_000);
+    // The longest record beside many that are shorter.
+    let longest = vec![7; 31_000];
+    house.call(Operation::Put {
+        key: b"longest",
+        value: &longest,
+    });
+    for key in keys..2 * keys {
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &[1; 14_000],
+        });
+    }
+    let (mut random, mut most, mut waits, mut rounds) = (Random(2), 0, false, 0);
+    let mut answered = 0;
+    while answered < 30 {
+        for lane in 2..6 {
+            let key = random.below(keys / 2).to_le_bytes();
+            house.offer_on(LaneId::new(lane), 1, Operation::Get { key: &key });
+        }
+        if !waits {
+            waits = house.offer_on(LaneId::new(1), 2, Operation::Get { key: b"longest" });
+            rounds = 0;
+        }
+        house.advance();
+        most = most.max(house.shard.under_way);
+        rounds += 1;
+        assert!(rounds < 400, "the longest record starves");
+        for (token, answer) in house.inbox.answers.borrow_mut().drain(..) {
+            assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
+            if token == 2 {
+                (waits, answered) = (false, answered + 1);
+            }
+        }
+    }
+    assert!(most > 3, "{most} READs under way at once");
+}
+
+#[test]
+fn model_with_several_lanes_of_which_one_sleeps() {
+    for seed in seeds() {
+        // Few frames, and so many that more than the least are kept free.
+        for (local_bytes, keys) in [(3 << 20, 6_000), (5 << 20, 14_000)] {
+            let setting = Setting {
+                local_bytes,
+                far_bytes: 48 << 20,
+                link: far_away(),
+                cipher: seed % 2 == 0,
+                lanes: 4,
+                sleeper: true,
+                ..Setting::default()
+            };
+            let house = run(seed, &setting, 60_000, keys, false);
+            let seen = house.shard.figures.counters.snapshot();
+            assert!(
+                seen.far_reads > 0 && seen.answers_without_room > 0,
+                "{seen:?}"
+            );
+        }
+    }
+}
