@@ -492,25 +492,28 @@ impl House {
     fn obey(&mut self) -> bool {
         let door = &self.door;
         let mut busy = false;
-        if self.compacting != door.compact.asked() {
+        // One at a time: what is asked meanwhile begins when the one before is done, and does not put that off.
+        if !door.compact.is_done(self.compacting) {
+            if let Some(outcome) = self.shard.compaction_done() {
+                self.shard.publish_gauges();
+                door.compact.finish(self.compacting, outcome);
+                busy = true;
+            }
+        } else if self.compacting != door.compact.asked() {
             self.compacting = door.compact.asked();
             self.shard.start_compaction();
             busy = true;
-        } else if !door.compact.is_done(self.compacting)
-            && let Some(outcome) = self.shard.compaction_done()
-        {
-            self.shard.publish_gauges();
-            door.compact.finish(self.compacting, outcome);
         }
-        if self.flushing != door.flush.asked() {
+        if !door.flush.is_done(self.flushing) {
+            if let Some(outcome) = self.shard.flush_done() {
+                self.shard.publish_gauges();
+                door.flush.finish(self.flushing, outcome);
+                busy = true;
+            }
+        } else if self.flushing != door.flush.asked() {
             self.flushing = door.flush.asked();
             self.shard.start_flush();
             busy = true;
-        } else if !door.flush.is_done(self.flushing)
-            && let Some(outcome) = self.shard.flush_done()
-        {
-            self.shard.publish_gauges();
-            door.flush.finish(self.flushing, outcome);
         }
         busy
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use farcore_rdma::{LocalKey, LocalSlice, Region};
 
+use super::FRAMES_MIN;
 use crate::constants::SEGMENT_BYTES;
 use crate::index::SegmentSource;
 
@@ -141,7 +142,8 @@ impl SegmentSource for Arena {
         let (frame, used) = match self.carving {
             Some((frame, used)) if used < per_frame => (frame, used),
             _ => {
-                if self.free.len() <= self.reserve {
+                // The log keeps the frames that it cannot work without.
+                if self.free.len() <= self.reserve || self.page_frames() <= FRAMES_MIN {
                     return None;
                 }
                 self.index_frames += 1;

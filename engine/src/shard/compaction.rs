@@ -11,8 +11,9 @@ use farcore_rdma::{Endpoint, Landing, Status};
 use super::extents::NodeId;
 use super::fetch::Posted;
 use super::flush::Shortfall;
+use super::pages::{PageKind, PageState};
 use super::tail::TailKind;
-use super::victims::Pick;
+use super::victims::{Pick, live_percent};
 use super::{Errand, Shard};
 use crate::constants::{UNIT, UNIT_BYTES};
 use crate::index::{Position, Slot};
@@ -88,9 +89,13 @@ pub(super) struct Compactor {
     dead_bytes: u64,
     /// As many of them make victims worth looking for.
     dead_bytes_due: u64,
+    page_bytes: u64,
     /// Victims are to be looked for.
     pub(super) due: bool,
+    /// A caller waits until the pages that were worth it when it asked are compacted.
     asked: bool,
+    /// Those of them that are left, the emptiest last; some may have been freed since.
+    asked_pages: Vec<u32>,
     /// The victim waits for a frame or a buffer that is not there.
     stuck: bool,
     shortfall: Option<Shortfall>,
@@ -100,11 +105,13 @@ impl Compactor {
     pub(super) fn new(page_bytes: u32) -> Self {
         Self {
             dead_bytes_due: u64::from(page_bytes),
+            page_bytes: u64::from(page_bytes),
             victim: None,
             runs: [const { None }; READS_MAX],
             dead_bytes: 0,
             due: false,
             asked: false,
+            asked_pages: Vec::new(),
             stuck: false,
             shortfall: None,
         }
@@ -136,6 +143,17 @@ impl Compactor {
         self.due = true;
     }
 
+    /// Puts are refused because no page is worth compacting: the next record that dies may change that.
+    pub(super) fn note_exhausted(&mut self) {
+        self.dead_bytes_due = 1;
+        self.dead_bytes = 0;
+    }
+
+    /// True if a record has died since victims were last looked for.
+    pub(super) fn has_dead(&self) -> bool {
+        self.dead_bytes > 0
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.victim.is_none() && !self.due && !self.asked
     }
@@ -150,13 +168,60 @@ enum Life {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Compacts until no page is worth it; [`Shard::compaction_done`] tells when.
+    /// Compacts every page that is worth it now; [`Shard::compaction_done`] tells when. What dies meanwhile does not put it off. Cost: a
+    /// look at every page.
     pub(crate) fn start_compaction(&mut self) {
         self.seal_tail(TailKind::Log);
+        let mut worth: Vec<(u64, u32)> = (self.pages.iter())
+            .filter(|(_, page)| {
+                page.kind() == PageKind::Log && page.state() != PageState::Open && !page.damaged
+            })
+            .map(|(number, page)| (live_percent(page), number))
+            .filter(|&(percent, _)| percent < LIVE_PERCENT_ASKED)
+            .collect();
+        worth.sort_unstable_by(|one, other| other.cmp(one));
+        for &(_, number) in &worth {
+            self.pages.get_mut(number).asked = true;
+        }
+        self.compactor.asked_pages = worth.into_iter().map(|(_, number)| number).collect();
         self.compactor.asked = true;
         self.compactor.due = true;
         self.compactor.shortfall = None;
         self.health.try_again(NodeId::reads);
+    }
+
+    /// The next page that a caller asked for. Those that cannot be read now are set aside.
+    fn next_asked(&mut self) -> Pick {
+        for _ in 0..self.compactor.asked_pages.len() {
+            let Some(number) = self.compactor.asked_pages.pop() else {
+                break;
+            };
+            let page = self.pages.get_mut(number);
+            if !page.asked || page.damaged {
+                // It was freed meanwhile, and its number may be another page's.
+                continue;
+            }
+            if page.pins > 0 {
+                self.compactor.asked_pages.insert(0, number);
+                continue;
+            }
+            page.asked = false;
+            self.victims.unlist(page, number);
+            match self.node_of(number) {
+                Some(node)
+                    if self.pages.pointer(number).is_null()
+                        && !self.health.may_try(node.reads(), self.now_ns) =>
+                {
+                    self.victims.set_aside(&mut self.pages, number, node);
+                }
+                _ => return Pick::Page(number),
+            }
+        }
+        if self.compactor.asked_pages.is_empty() {
+            Pick::None
+        } else {
+            Pick::Later
+        }
     }
 
     /// What came of [`Shard::start_compaction`], once it has done what it can.
@@ -169,7 +234,7 @@ impl<E: Endpoint> Shard<E> {
                 Shortfall::FarFull
             }));
         }
-        let done = !compactor.asked && compactor.victim.is_none();
+        let done = !compactor.asked;
         done.then(|| compactor.shortfall.map_or(Ok(()), Err))
     }
 
@@ -195,29 +260,44 @@ impl<E: Endpoint> Shard<E> {
             if !self.compactor.due {
                 return false;
             }
+            self.exhausted &= !self.compactor.has_dead();
+            if !self.exhausted {
+                self.compactor.dead_bytes_due = self.compactor.page_bytes;
+            }
             self.compactor.due = false;
             self.compactor.dead_bytes = 0;
             let short = self.arena.free_count() < 8;
+            if self.compactor.asked {
+                match self.next_asked() {
+                    Pick::Page(page) => {
+                        self.start_victim(page);
+                        return self.work_on_victim();
+                    }
+                    Pick::Later => {
+                        self.compactor.due = true;
+                        return true;
+                    }
+                    Pick::None => {
+                        self.compactor.asked = false;
+                        if self.victims.aside_count() > 0 && self.far_is_unreadable() {
+                            self.compactor.shortfall = Some(Shortfall::Unavailable);
+                        }
+                    }
+                }
+            }
             let percent = match self.free_percent() {
-                _ if self.compactor.asked => LIVE_PERCENT_ASKED,
                 0..6 => LIVE_PERCENT[2],
                 6..15 => LIVE_PERCENT[1],
                 _ if self.is_sparse() => LIVE_PERCENT[1],
                 _ => LIVE_PERCENT[0],
             };
-            match self.pick_victim(percent, self.compactor.asked || short) {
+            match self.pick_victim(percent, short) {
                 Pick::Page(page) => self.start_victim(page),
                 Pick::Later => {
                     self.compactor.due = true;
                     return true;
                 }
-                Pick::None => {
-                    let asked = std::mem::take(&mut self.compactor.asked);
-                    if asked && self.victims.aside_count() > 0 && self.far_is_unreadable() {
-                        self.compactor.shortfall = Some(Shortfall::Unavailable);
-                    }
-                    return false;
-                }
+                Pick::None => return false,
             }
         }
         self.work_on_victim()

@@ -56,8 +56,11 @@ impl<E: Endpoint> Shard<E> {
             self.extents.lose(extent);
             match page.state() {
                 PageState::Clean => {
-                    self.victims.withdraw(page);
+                    self.victims.withdraw(&mut self.pages, number);
+                    let page = self.pages.get_mut(number);
                     page.extent = None;
+                    self.seals += 1;
+                    page.sealed_at = self.seals;
                     self.pages.set_state(number, PageState::Sealed);
                     self.extents.release(extent);
                     self.sealed.push_back(number);
@@ -78,9 +81,8 @@ impl<E: Endpoint> Shard<E> {
         self.send_to_limbo(&gone);
         for number in numbers.into_iter().filter(|&number| gone[number as usize]) {
             self.streams.forget_page(number);
-            let page = self.pages.get_mut(number);
-            self.victims.withdraw(page);
-            page.live_bytes = 0;
+            self.victims.withdraw(&mut self.pages, number);
+            self.pages.get_mut(number).live_bytes = 0;
             if let (_, Some(extent)) = self.pages.free(number) {
                 self.extents.release(extent);
             }

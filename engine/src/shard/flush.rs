@@ -56,8 +56,10 @@ pub(super) struct Flusher {
     outstanding: [bool; WRITES_MAX],
     piece_bytes: usize,
     shortfall: Option<Shortfall>,
-    /// Set by `flush()` until every sealed page is in far memory.
+    /// Set by `flush()` until every page that was sealed then is in far memory.
     pub(super) flush_all: bool,
+    /// The last of those pages, by their order of sealing.
+    flush_until: u64,
 }
 
 impl Flusher {
@@ -73,6 +75,7 @@ impl Flusher {
             },
             shortfall: None,
             flush_all: false,
+            flush_until: 0,
         }
     }
 
@@ -91,29 +94,38 @@ impl Flusher {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Seals what is open and flushes everything; [`Shard::flush_done`] tells when.
+    /// Seals what is open and flushes all that is sealed now; [`Shard::flush_done`] tells when. What is stored meanwhile does not put it
+    /// off.
     pub(crate) fn start_flush(&mut self) {
         self.seal_tail(TailKind::Log);
         self.seal_tail(TailKind::Cold);
         self.health.try_again(NodeId::writes);
         self.flusher.shortfall = None;
         self.flusher.flush_all = true;
+        self.flusher.flush_until = self.seals;
         self.stirred = true;
     }
 
     /// What came of [`Shard::start_flush`], once it has done what it can.
     pub(crate) fn flush_done(&self) -> Option<Result<(), Shortfall>> {
-        let done = !self.flusher.flush_all && self.flusher.is_idle();
+        let done = !self.flusher.flush_all;
         done.then(|| self.flusher.shortfall.map_or(Ok(()), Err))
     }
 
-    /// Goes on with what [`Shard::start_flush`] began, until every sealed page is in far memory.
+    /// True once every page that [`Shard::start_flush`] meant is in far memory, or has nothing alive.
+    fn is_flushed(&self) -> bool {
+        let until = self.flusher.flush_until;
+        let mut local = self.sealed.iter().copied().chain(self.flusher.page());
+        !local.any(|page| self.pages.get(page).sealed_at <= until)
+    }
+
+    /// Goes on with what [`Shard::start_flush`] began.
     pub(super) fn flush_on(&mut self) {
-        if self.start_next_flush() || !self.flusher.is_idle() {
-            return;
-        }
-        if self.sealed.is_empty() {
+        let is_flushing = self.start_next_flush() || !self.flusher.is_idle();
+        if self.is_flushed() {
             self.flusher.flush_all = false;
+        } else if is_flushing {
+            // The oldest pages go first.
         } else if self.far_is_silent() {
             self.give_up_flush(Shortfall::Unavailable);
         } else if self.extents.free_count() == 0 {

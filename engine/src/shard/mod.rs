@@ -206,8 +206,13 @@ pub(crate) struct Shard<E: Endpoint> {
     stirred: bool,
     /// Free frames then.
     frames_seen: usize,
-    /// Local frames are short and nothing that background work can do frees one.
+    /// Local frames are short and nothing that background work can do frees one: puts that need one are refused.
     exhausted: bool,
+    /// Fewer frames are free than should be, and background work found nothing to do for it. Looked at again when something happens, and
+    /// when the core wakes.
+    stalled: bool,
+    /// Pages sealed so far.
+    seals: u64,
     rounds: u64,
     /// The names of nodes that have lost what they held.
     lost_nodes: Arc<str>,
@@ -336,7 +341,8 @@ impl<E: Endpoint> Shard<E> {
         if arena.page_frames() < FRAMES_MIN + FRAMES_RESERVED {
             return Err(too_small(arena.page_frames()));
         }
-        let pages = PageTable::new(arena.total() + options.extents.count_max() + 2);
+        let page_count = arena.total() + options.extents.count_max() + 2;
+        let pages = PageTable::new(page_count);
         let buffers = if options.cipher.is_some() {
             Buffers::new(&layout.buffers)
         } else {
@@ -391,7 +397,7 @@ impl<E: Endpoint> Shard<E> {
             cache: Cache::new(frames, options.knobs.cache_percent, options.local_bytes),
             flusher,
             compactor: Compactor::new(options.page_bytes),
-            victims: Victims::new(nodes),
+            victims: Victims::new(nodes, page_count),
             lost_nodes: Arc::from(""),
             version: 0,
             sequence: 0,
@@ -399,6 +405,8 @@ impl<E: Endpoint> Shard<E> {
             stirred: true,
             frames_seen: 0,
             exhausted: false,
+            stalled: false,
+            seals: 0,
             rounds: 0,
             arena,
         };
@@ -464,7 +472,8 @@ impl<E: Endpoint> Shard<E> {
             && self.under_way == 0
             && self.again.is_empty()
             && self.flusher.is_idle()
-            && (self.compactor.is_idle() || self.compactor.is_stuck() && self.exhausted)
+            && (self.compactor.is_idle()
+                || self.compactor.is_stuck() && (self.exhausted || self.stalled))
             && !self.wants_room()
     }
 
@@ -576,7 +585,7 @@ impl<E: Endpoint> Shard<E> {
             (PageKind::Log, _) => {}
         }
         self.streams.forget_page(page);
-        self.victims.lose(self.pages.get(page));
+        self.victims.lose(&mut self.pages, page);
         let (frame, extent) = self.pages.free(page);
         if let Some(frame) = frame {
             self.arena.give(frame);

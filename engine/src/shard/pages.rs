@@ -53,6 +53,8 @@ pub(crate) struct Page {
     pub(crate) extent: Option<Extent>,
     /// The sequence number of its flush: the nonce of its ciphertext.
     pub(crate) sequence: u64,
+    /// Its place in the order in which pages were sealed, or lost their far copy.
+    pub(crate) sealed_at: u64,
     /// Units in use, header included, directory not.
     pub(crate) units: u32,
     /// Records appended, dead ones included.
@@ -72,6 +74,8 @@ pub(crate) struct Page {
     pub(crate) bin: u8,
     /// Compaction wanted it while it was pinned.
     pub(crate) passed_over: bool,
+    /// It is to be compacted because a caller asked for all that was worth it then.
+    pub(crate) asked: bool,
 }
 
 impl Default for Page {
@@ -82,6 +86,7 @@ impl Default for Page {
             frame: None,
             extent: None,
             sequence: 0,
+            sealed_at: 0,
             units: 0,
             records: 0,
             longest_units: 0,
@@ -92,6 +97,7 @@ impl Default for Page {
             damaged: false,
             bin: UNLISTED,
             passed_over: false,
+            asked: false,
         }
     }
 }

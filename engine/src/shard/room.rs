@@ -88,7 +88,10 @@ impl<E: Endpoint> Shard<E> {
     }
 
     pub(super) fn no_frame(&self) -> NoRoom {
-        if self.exhausted && self.far_is_silent() {
+        if self.exhausted && self.compactor.has_dead() {
+            // What died since may make room: background work looks again first.
+            NoRoom::Wait
+        } else if self.exhausted && self.far_is_silent() {
             NoRoom::Never(self.all_unavailable())
         } else if self.exhausted {
             NoRoom::Never(Error::FarFull {
@@ -143,8 +146,10 @@ impl<E: Endpoint> Shard<E> {
         // SAFETY: the frame is `page_bytes` long, belongs to this page, and nothing else refers to it now.
         let bytes = unsafe { std::slice::from_raw_parts_mut(frame, page_bytes) };
         page::seal(bytes, open.unit, open.records);
+        self.seals += 1;
         let entry = self.pages.get_mut(open.page);
         entry.units = open.unit;
+        entry.sealed_at = self.seals;
         let kind = entry.kind();
         self.pages.set_state(open.page, PageState::Sealed);
         if kind == PageKind::Cache {
@@ -195,9 +200,10 @@ impl<E: Endpoint> Shard<E> {
         self.arena.reserve() + 1 + self.arena.page_frames() / 64
     }
 
+    /// True if background work has something to do for it.
     pub(super) fn wants_room(&self) -> bool {
-        self.arena.free_count() < self.free_target() && !self.exhausted
-            || self.flusher.flush_all && !self.sealed.is_empty() && !self.exhausted
+        let short = self.arena.free_count() < self.free_target() && !self.stalled;
+        !self.exhausted && (short || self.flusher.flush_all && !self.sealed.is_empty())
     }
 
     /// One slice of making room: evict a cache or a clean page, or flush the oldest sealed one. True if it did any.
@@ -209,6 +215,7 @@ impl<E: Endpoint> Shard<E> {
         busy |= self.evict_cache_slice();
         let free = self.arena.free_count();
         let target = self.free_target();
+        self.stalled = false;
         if free >= target {
             return busy;
         }
@@ -223,12 +230,16 @@ impl<E: Endpoint> Shard<E> {
         if !cache_leaves {
             busy |= self.evict_clean();
         }
-        let flush_stands = !self.flusher.in_flight();
-        let compaction_stands = self.compactor.is_idle() || self.compactor.is_stuck();
-        if !busy && flush_stands && !cache_leaves && compaction_stands {
+        if !busy && !cache_leaves && self.background_stands() {
             self.check_exhausted();
+            self.stalled = self.background_stands();
         }
         busy
+    }
+
+    /// True if neither a flush nor a compaction goes on by itself.
+    fn background_stands(&self) -> bool {
+        !self.flusher.in_flight() && (self.compactor.is_idle() || self.compactor.is_stuck())
     }
 
     fn evict_clean(&mut self) -> bool {
@@ -263,10 +274,14 @@ impl<E: Endpoint> Shard<E> {
         }
         if silent {
             self.exhausted = true;
+            self.compactor.note_exhausted();
             return;
         }
         let flushable =
             self.flusher.is_idle() && !self.sealed.is_empty() && self.extents.free_count() > 0;
         self.exhausted = !flushable && self.clean.is_empty() && self.cache.frames() == 0;
+        if self.exhausted {
+            self.compactor.note_exhausted();
+        }
     }
 }

@@ -2,28 +2,33 @@
 //!
 //! A page on a node that does not answer is set aside until the node is back.
 //!
-//! A page is listed in the bin of its live share, again each time it falls into a lower one; entries that no longer hold
-//! are dropped when they come up, or when there are as many of them as of those that do hold.
+//! ```text
+//! list 0 .. 63: pages by live share, a 64th each | list 64 + n: pages set aside for node n
+//! ```
 //!
-//! - I1: a page that is clean or far, has records and no pins, is listed in the bin that its entry names, or set aside.
+//! Each list is doubly linked through one table with a place for every page number: nothing is allocated after construction.
+//!
+//! - I1: a page that is clean or far, has records and no pins, is in the list of its live share or a higher one, or set aside.
 //! - I2: the sums are over the pages that are clean or far.
+//! - I3: a page is in the list that its `bin` names and in no other; a page that is freed is in none.
 
 use farcore_rdma::Endpoint;
 
 use super::Shard;
-use super::extents::NodeId;
+use super::extents::{Extent, NODES_MAX, NodeId};
 use super::pages::{Page, PageKind, PageState, PageTable};
 use crate::constants::UNIT_BYTES;
 
-const BINS: usize = 16;
-/// Pages set aside or listed again in one slice.
+/// Lists by live share. Fine, because what is nearly full is compacted as well where nothing else makes room.
+const BINS: usize = 64;
+/// Pages looked at or listed again in one slice.
 const PAGES_A_SLICE: usize = 64;
 /// The bin of a page that is listed nowhere.
 pub(super) const UNLISTED: u8 = u8::MAX;
-/// The bin of a page that is set aside.
-const ASIDE: u8 = u8::MAX - 1;
+/// The end of a list.
+const END: u32 = u32::MAX;
 
-const _: () = assert!(BINS < ASIDE as usize);
+const _: () = assert!(BINS + NODES_MAX < UNLISTED as usize);
 
 /// What there is to be compacted.
 pub(super) enum Pick {
@@ -33,14 +38,21 @@ pub(super) enum Pick {
     None,
 }
 
+/// The neighbours of a page in its list.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    next: u32,
+    previous: u32,
+}
+
 /// Far pages by live share, and their sums.
 #[derive(Debug)]
 pub(super) struct Victims {
-    bins: [Vec<u32>; BINS],
-    /// Entries in all bins, those that no longer hold included.
-    entries: usize,
-    /// By node, the pages that wait for it to answer; those freed meanwhile included.
-    aside: Vec<Vec<u32>>,
+    /// The first page of each list.
+    heads: Vec<u32>,
+    /// By page number.
+    links: Vec<Link>,
+    /// Pages that are set aside.
     aside_count: usize,
     /// Pages.
     pub(super) pages: u64,
@@ -56,7 +68,7 @@ fn used_bytes(page: &Page) -> u64 {
 }
 
 /// The live share of a page, in percent.
-fn live_percent(page: &Page) -> u64 {
+pub(super) fn live_percent(page: &Page) -> u64 {
     page.live_bytes * 100 / used_bytes(page)
 }
 
@@ -64,21 +76,80 @@ fn is_far(page: &Page) -> bool {
     page.kind() == PageKind::Log && matches!(page.state(), PageState::Clean | PageState::Far)
 }
 
-fn waits_for(page: &Page, node: NodeId) -> bool {
-    page.bin == ASIDE && page.extent.is_some_and(|extent| extent.node() == node)
+/// The list of the pages that are set aside for a node.
+fn aside_of(node: NodeId) -> u8 {
+    u8::try_from(BINS + node.position()).unwrap_or(UNLISTED)
+}
+
+fn is_aside(bin: u8) -> bool {
+    bin != UNLISTED && usize::from(bin) >= BINS
 }
 
 impl Victims {
-    pub(super) fn new(nodes: usize) -> Self {
+    /// No victims yet, among so many page numbers.
+    pub(super) fn new(nodes: usize, pages: usize) -> Self {
+        let none = Link {
+            next: END,
+            previous: END,
+        };
         Self {
-            bins: [const { Vec::new() }; BINS],
-            entries: 0,
-            aside: vec![Vec::new(); nodes],
+            heads: vec![END; BINS + nodes],
+            links: vec![none; pages],
             aside_count: 0,
             pages: 0,
             live_bytes: 0,
             record_bytes: 0,
         }
+    }
+
+    /// Bytes of the table for a number of pages.
+    pub(super) fn bytes_for(pages: usize) -> u64 {
+        (pages * size_of::<Link>()) as u64
+    }
+
+    /// Puts an unlisted page at the head of a list.
+    fn link(&mut self, page: &mut Page, number: u32, bin: u8) {
+        debug_assert!(page.bin == UNLISTED, "a page is in one list");
+        page.bin = bin;
+        let next = std::mem::replace(&mut self.heads[usize::from(bin)], number);
+        self.links[number as usize] = Link {
+            next,
+            previous: END,
+        };
+        if next != END {
+            self.links[next as usize].previous = number;
+        }
+        self.aside_count += usize::from(is_aside(bin));
+    }
+
+    /// Takes a page out of its list, if it is in one.
+    pub(super) fn unlist(&mut self, page: &mut Page, number: u32) {
+        let bin = std::mem::replace(&mut page.bin, UNLISTED);
+        if bin == UNLISTED {
+            return;
+        }
+        let Link { next, previous } = self.links[number as usize];
+        if next != END {
+            self.links[next as usize].previous = previous;
+        }
+        if previous == END {
+            self.heads[usize::from(bin)] = next;
+        } else {
+            self.links[previous as usize].next = next;
+        }
+        self.aside_count -= usize::from(is_aside(bin));
+    }
+
+    /// Every list, as page numbers, with the bin that its pages must name.
+    #[cfg(test)]
+    pub(super) fn lists(&self) -> impl Iterator<Item = (u8, Vec<u32>)> {
+        let listed = |number: u32| (number != END).then_some(number);
+        (0u8..).zip(&self.heads).map(move |(bin, &head)| {
+            let listed = std::iter::successors(listed(head), |&number| {
+                listed(self.links[number as usize].next)
+            });
+            (bin, listed.collect())
+        })
     }
 
     /// A page has reached far memory.
@@ -100,7 +171,9 @@ impl Victims {
     }
 
     /// A page is about to be freed.
-    pub(super) fn lose(&mut self, page: &Page) {
+    pub(super) fn lose(&mut self, pages: &mut PageTable, number: u32) {
+        let page = pages.get_mut(number);
+        self.unlist(page, number);
         if is_far(page) {
             self.pages -= 1;
             self.record_bytes -= page.record_bytes;
@@ -108,52 +181,35 @@ impl Victims {
     }
 
     /// A page that is still local is no longer far.
-    pub(super) fn withdraw(&mut self, page: &mut Page) {
-        self.lose(page);
-        self.live_bytes = self.live_bytes.saturating_sub(page.live_bytes);
-        page.bin = UNLISTED;
+    pub(super) fn withdraw(&mut self, pages: &mut PageTable, number: u32) {
+        self.lose(pages, number);
+        self.live_bytes = self.live_bytes.saturating_sub(pages.get(number).live_bytes);
     }
 
-    /// Lists a page where it belongs, if it is in no such low bin yet.
+    /// Lists a page where it belongs, if it is in no such low list yet.
     pub(super) fn list(&mut self, pages: &mut PageTable, number: u32) {
         let page = pages.get_mut(number);
-        if !is_far(page) || page.damaged || page.bin == ASIDE {
+        if !is_far(page) || page.damaged || is_aside(page.bin) {
             return;
         }
         let share = page.live_bytes * BINS as u64 / used_bytes(page);
         let bin = usize::try_from(share).map_or(BINS - 1, |share| share.min(BINS - 1));
-        let name = u8::try_from(bin).unwrap_or(UNLISTED);
-        if page.bin == UNLISTED || name < page.bin {
-            page.bin = name;
-            self.bins[bin].push(number);
-            self.entries += 1;
-            if self.entries > 2 * pages.len() {
-                self.sweep(pages);
-            }
+        let bin = u8::try_from(bin).unwrap_or(UNLISTED);
+        if page.bin == UNLISTED || bin < page.bin {
+            self.unlist(page, number);
+            self.link(page, number, bin);
         }
     }
 
-    /// Keeps an unlisted page from being listed until its node is back.
+    /// Keeps a page from being listed until the node of its extent is back.
     pub(super) fn set_aside(&mut self, pages: &mut PageTable, number: u32, node: NodeId) {
-        pages.get_mut(number).bin = ASIDE;
-        self.aside[node.position()].push(number);
-        self.aside_count += 1;
-        if self.aside_count > pages.len() {
-            self.sweep_aside(pages);
-        }
+        let page = pages.get_mut(number);
+        debug_assert_eq!(page.extent.map(Extent::node), Some(node));
+        self.unlist(page, number);
+        self.link(page, number, aside_of(node));
     }
 
-    #[cold]
-    fn sweep_aside(&mut self, pages: &PageTable) {
-        for (node, aside) in self.aside.iter_mut().enumerate() {
-            aside.sort_unstable();
-            aside.dedup();
-            aside.retain(|&number| waits_for(pages.get(number), NodeId::new(node)));
-        }
-        self.aside_count = self.aside.iter().map(Vec::len).sum();
-    }
-
-    /// Pages that are set aside, and some that were freed since.
+    /// Pages that are set aside.
     pub(super) fn aside_count(&self) -> usize {
         self.aside_count
     }
@@ -162,58 +218,33 @@ impl Victims {
     pub(super) fn list_again(&mut self, pages: &mut PageTable, node: NodeId, most: usize) -> bool {
         let mut listed = false;
         for _ in 0..most {
-            let Some(number) = self.aside[node.position()].pop() else {
+            let number = self.heads[usize::from(aside_of(node))];
+            if number == END {
                 break;
-            };
-            self.aside_count -= 1;
-            let page = pages.get_mut(number);
-            // It may have been freed, and even set aside anew for another node.
-            if waits_for(page, node) {
-                page.bin = UNLISTED;
-                self.list(pages, number);
-                listed = true;
             }
+            self.unlist(pages.get_mut(number), number);
+            self.list(pages, number);
+            listed = true;
         }
         listed
     }
 
-    /// Drops the entries that do not hold.
-    #[cold]
-    fn sweep(&mut self, pages: &PageTable) {
-        for (bin, listed) in self.bins.iter_mut().enumerate() {
-            listed.sort_unstable();
-            listed.dedup();
-            listed.retain(|&number| {
-                let page = pages.get(number);
-                usize::from(page.bin) == bin && is_far(page)
-            });
-        }
-        self.entries = self.bins.iter().map(Vec::len).sum();
-    }
-
-    /// Bytes that the lists may take for a number of pages.
-    pub(super) fn bytes_for(pages: usize) -> u64 {
-        (6 * pages * size_of::<u32>()) as u64
-    }
-
-    /// Takes a page of the lowest share below `percent`, to within a bin. A pinned one is left to whoever unpins it.
+    /// Takes a page of the lowest share below `percent`, to within a list. A pinned one is left to whoever unpins it.
     pub(super) fn take(&mut self, pages: &mut PageTable, percent: u64) -> Option<u32> {
-        for (bin, listed) in self.bins.iter_mut().enumerate() {
+        for bin in 0..BINS {
             if bin as u64 * 100 >= percent * BINS as u64 {
                 return None;
             }
-            while let Some(number) = listed.pop() {
-                self.entries -= 1;
+            while self.heads[bin] != END {
+                let number = self.heads[bin];
                 let page = pages.get_mut(number);
-                if usize::from(page.bin) != bin || !is_far(page) || page.damaged {
-                    continue;
-                }
                 if live_percent(page) >= percent {
-                    listed.push(number);
-                    self.entries += 1;
                     break;
                 }
-                page.bin = UNLISTED;
+                self.unlist(page, number);
+                if page.damaged {
+                    continue;
+                }
                 if page.pins > 0 {
                     page.passed_over = true;
                     continue;

@@ -16,6 +16,7 @@ mod lanes;
 mod model;
 mod namesakes;
 mod nodes;
+mod room;
 mod run;
 mod wire;
 
@@ -32,6 +33,7 @@ use farcore_rdma::{
 use self::run::{run, seeds};
 use self::wire::Wire;
 use super::pages::{PageKind, PageState};
+use super::victims::UNLISTED;
 use super::{
     Answers, Extents, Knobs, LaneId, NodeId, Origin, QUEUES_PER_NODE, Shard, ShardOptions,
 };
@@ -438,6 +440,7 @@ impl House {
         );
         assert!(sequences.last().is_none_or(|&last| last <= shard.sequence));
         self.check_extents();
+        self.check_victims();
         let kept = &shard.victims;
         assert_eq!((kept.pages, kept.live_bytes, kept.record_bytes), sums);
         for (number, page) in shard.pages.iter() {
@@ -448,6 +451,30 @@ impl House {
                 page.live_bytes
             );
         }
+    }
+
+    /// Every page is in the list that it names, and in no other; all that can be compacted are in one.
+    fn check_victims(&self) {
+        let shard = &self.shard;
+        let mut listed = HashMap::new();
+        for (bin, numbers) in shard.victims.lists() {
+            for number in numbers {
+                assert_eq!(
+                    listed.insert(number, bin),
+                    None,
+                    "page {number} is in two lists"
+                );
+            }
+        }
+        for (number, page) in shard.pages.iter() {
+            let bin = listed.remove(&number).unwrap_or(UNLISTED);
+            assert_eq!(page.bin, bin, "page {number}");
+            let can_go = page.kind() == PageKind::Log
+                && matches!(page.state(), PageState::Clean | PageState::Far);
+            let is_listed = bin != UNLISTED || page.pins > 0 || page.damaged;
+            assert!(is_listed || !can_go, "page {number} is in no list");
+        }
+        assert!(listed.is_empty(), "freed pages are listed: {listed:?}");
     }
 
     /// Every extent is held by one page or free on its own node, and no two pages share a place.

@@ -1,0 +1,226 @@
+//! Room in local and far memory: when a shard rests, what `flush` and `compact` wait for, when far memory is full and when no longer.
+
+use super::{House, Outages, Owned, Random, Setting};
+use crate::error::Error;
+use crate::operation::Operation;
+use crate::shard::pages::PageKind;
+
+fn put(house: &mut House, key: u64, bytes: usize) -> Owned {
+    house.call(Operation::Put {
+        key: &key.to_le_bytes(),
+        value: &vec![key as u8; bytes],
+    })
+}
+
+fn delete(house: &mut House, key: u64) {
+    let key = key.to_le_bytes();
+    assert_eq!(house.call(Operation::Delete { key: &key }), Owned::Deleted);
+}
+
+/// So many frames that more than the least are kept free.
+fn many_frames() -> Setting {
+    Setting {
+        local_bytes: 12 << 20,
+        far_bytes: 2 << 20,
+        ..Setting::default()
+    }
+}
+
+#[test]
+fn a_shard_that_can_do_nothing_rests_however_many_frames_are_free() {
+    for outages in [None, Some(Outages::Mute), Some(Outages::Cut)] {
+        let mut house = House::new(&many_frames());
+        let (mut key, mut free, mut seen) = (0, usize::MAX, Vec::new());
+        loop {
+            if key == 5_000
+                && let Some(outages) = outages
+            {
+                house.lose(0, outages);
+            }
+            match put(&mut house, key, 200) {
+                Owned::Stored(_) => key += 1,
+                Owned::Failed(Error::FarFull { .. }) if outages.is_none() => break,
+                Owned::Failed(Error::Unavailable { .. }) if outages.is_some() => break,
+                other => panic!("{other:?}"),
+            }
+            if house.shard.arena.free_count() == free {
+                continue;
+            }
+            let mut rounds = 0;
+            while !house.shard.is_quiet() {
+                house.advance();
+                rounds += 1;
+                assert!(
+                    rounds < 50_000,
+                    "{outages:?}: never quiet, {free} frames free"
+                );
+            }
+            free = house.shard.arena.free_count();
+            seen.push(free);
+        }
+        // More than what is reserved and less than what is to be kept free, among others.
+        assert!(house.shard.arena.page_frames() / 64 > 1);
+        assert!(
+            seen.contains(&3) && seen.contains(&4),
+            "{outages:?}: {seen:?}"
+        );
+        while !house.shard.is_quiet() {
+            house.advance();
+        }
+        assert_eq!(house.shard.arena.free_count(), house.shard.arena.reserve());
+    }
+}
+
+#[test]
+fn a_flush_ends_beside_a_writer_and_holds_what_was_stored_before() {
+    let mut house = House::new(&Setting {
+        far_bytes: 64 << 20,
+        ..Setting::default()
+    });
+    let before = 4_000;
+    for key in 0..before {
+        assert!(matches!(put(&mut house, key, 200), Owned::Stored(_)));
+    }
+    house.shard.start_flush();
+    let mut key = before;
+    while house.shard.flush_done().is_none() {
+        // As much as goes out meanwhile.
+        for _ in 0..60 {
+            house.offer(
+                1,
+                Operation::Put {
+                    key: &key.to_le_bytes(),
+                    value: &[7; 200],
+                },
+            );
+            key += 1;
+        }
+        house.advance();
+        assert!(key < 2_000_000, "the flush does not end");
+    }
+    assert_eq!(house.shard.flush_done(), Some(Ok(())));
+    let shard = &house.shard;
+    assert!(!shard.sealed.is_empty(), "the writer was ahead");
+    for key in 0..before {
+        let hash = house.hash(&key.to_le_bytes());
+        let mut places = shard.index.candidates(hash).map(|(_, slot)| slot.address());
+        let is_far = places.any(|address| {
+            let page = shard.pages.get(address.page(shard.shape));
+            page.kind() == PageKind::Cache || page.extent.is_some()
+        });
+        assert!(is_far, "key {key} is only local");
+    }
+}
+
+#[test]
+fn a_compaction_ends_beside_a_writer() {
+    let mut house = House::new(&Setting {
+        far_bytes: 24 << 20,
+        ..Setting::default()
+    });
+    let keys = 40_000;
+    for key in 0..keys {
+        assert!(matches!(put(&mut house, key, 200), Owned::Stored(_)));
+    }
+    // A fifth of each page is dead: not worth it, but if somebody asks.
+    for key in (0..keys).step_by(5) {
+        delete(&mut house, key);
+    }
+    while !house.shard.is_quiet() {
+        house.advance();
+    }
+    let used = house.shard.extents.used_bytes();
+    house.shard.start_compaction();
+    let mut random = Random(4);
+    let mut rounds = 0;
+    while house.shard.compaction_done().is_none() {
+        // What is written anew leaves dead records behind all the time.
+        for _ in 0..4 {
+            let key = random.below(keys / 4) * 4 + 1;
+            let key = key.to_le_bytes();
+            house.offer(
+                1,
+                Operation::Put {
+                    key: &key,
+                    value: &[7; 200],
+                },
+            );
+        }
+        house.advance();
+        rounds += 1;
+        assert!(rounds < 100_000, "the compaction does not end");
+    }
+    assert_eq!(house.shard.compaction_done(), Some(Ok(())));
+    assert!(house.shard.extents.used_bytes() < used);
+}
+
+#[test]
+fn far_memory_is_full_no_longer_once_enough_was_deleted() {
+    let mut house = House::new(&Setting {
+        far_bytes: 4 << 20,
+        ..Setting::default()
+    });
+    let mut key = 0;
+    while let Owned::Stored(_) = put(&mut house, key, 200) {
+        key += 1;
+    }
+    for round in 0..20u64 {
+        let refused = put(&mut house, key, 200);
+        assert!(
+            matches!(refused, Owned::Failed(Error::FarFull { .. })),
+            "{refused:?}"
+        );
+        // A twentieth of each page, anew each round.
+        for dead in (round..key).step_by(20) {
+            delete(&mut house, dead);
+        }
+        // The very next put, without a round in between, finds room; and as many do as have died, nearly.
+        let before = key;
+        while let Owned::Stored(_) = put(&mut house, key, 200) {
+            key += 1;
+        }
+        let (stored, died) = (key - before, before / 20);
+        assert!(
+            stored * 10 > died * 7,
+            "round {round}: {stored} stored for {died} deleted"
+        );
+    }
+}
+
+#[test]
+fn far_memory_is_filled_before_puts_are_refused() {
+    for value_bytes in [60, 200, 700, 3_000] {
+        let setting = Setting {
+            far_bytes: 24 << 20,
+            local_bytes: 8 << 20,
+            ..Setting::default()
+        };
+        let mut house = House::new(&setting);
+        let mut random = Random(value_bytes as u64);
+        let mut alive: Vec<u64> = Vec::new();
+        let (mut next, mut least) = (0, f64::MAX);
+        for _ in 0..6 {
+            loop {
+                match put(&mut house, next, value_bytes) {
+                    Owned::Stored(_) => alive.push(next),
+                    Owned::Failed(Error::FarFull { .. }) => break,
+                    other => panic!("{other:?}"),
+                }
+                next += 1;
+            }
+            // Bytes of records, with what their pages say of each.
+            let record = (value_bytes + 8).next_multiple_of(16) + 16 + 12;
+            let full = alive.len() * record;
+            let far = setting.far_bytes as f64;
+            let share = full as f64 / (far + house.shard.arena.page_frames() as f64 * 65536.0);
+            least = share.min(least);
+            // A third goes, at random.
+            for _ in 0..alive.len() / 3 {
+                let place = random.below(alive.len() as u64) as usize;
+                let key = alive.swap_remove(place);
+                delete(&mut house, key);
+            }
+        }
+        assert!(least >= 0.92, "{value_bytes}: {least}");
+    }
+}
