@@ -2,7 +2,7 @@
 
 use farcore_rdma::LinkModel;
 
-use super::{ANSWER_BYTES, House, LANES, Owned, Random, Setting, run, seeds};
+use super::{ANSWER_BYTES, ENCRYPTIONS, House, LANES, Owned, Random, Setting, run, seeds};
 use crate::operation::Operation;
 use crate::shard::request::LaneId;
 
@@ -59,9 +59,9 @@ fn clients_that_do_not_poll_hold_up_nobody() {
         (12_000, 1_500, 64 << 10),
         (30_000, 600, 40_000),
     ] {
-        for cipher in [false, true] {
+        for encryption in ENCRYPTIONS {
             let setting = Setting {
-                cipher,
+                encryption,
                 link: far_away(),
                 far_bytes: 48 << 20,
                 ..Setting::default()
@@ -251,7 +251,7 @@ fn model_with_several_lanes_of_which_one_sleeps() {
                 local_bytes,
                 far_bytes: 48 << 20,
                 link: far_away(),
-                cipher: seed % 2 == 0,
+                encryption: ENCRYPTIONS[seed as usize % ENCRYPTIONS.len()],
                 lanes: 4,
                 sleeper: true,
                 ..Setting::default()
