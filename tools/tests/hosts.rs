@@ -154,6 +154,8 @@ fn node(hosts: &Hosts, token: &TokenFile, lease: &str) -> Node {
             token.path(),
             "--lease",
             lease,
+            "--keep",
+            "0s",
             "--no-huge-pages",
         ],
     )

@@ -87,6 +87,10 @@ fn what_is_wrong_is_said_in_a_line() {
             &["the lease is 20ms", "1s to"],
         ),
         (
+            &["--memory", "1MiB", "--keep", "31days"],
+            &["sessions are kept", "2678400s"],
+        ),
+        (
             &["--memory", "1MiB", "--threads", "0"],
             &["threads is 0", "1 to 1024"],
         ),
@@ -180,6 +184,9 @@ fn it_serves_tells_its_figures_and_stops() {
             "farcore_memnode_requests_total{kind=\"read\"} 0",
             "farcore_memnode_refusals_total{reason=\"token\"} 0",
             "farcore_memnode_extents_reclaimed_total 0",
+            "farcore_memnode_sessions_kept 0",
+            "farcore_memnode_extents_kept 0",
+            "farcore_memnode_extents_stuck 0",
         ] {
             assert!(figures.lines().any(|one| one == line), "{line}\n{figures}");
         }

@@ -28,6 +28,8 @@ pub const CHUNK_BYTES_DEFAULT: u64 = 1 << 20;
 pub const LEASE_MIN: Duration = Duration::from_secs(1);
 /// The longest lease. A client refuses a node that names another, so no sum of times can overflow.
 pub const LEASE_MAX: Duration = Duration::from_hours(24);
+/// The longest time that a session is kept after its lease.
+pub const KEEP_MAX: Duration = Duration::from_hours(24 * 30);
 /// The longest name of a client, in bytes; longer ones are cut.
 pub(super) const NAME_BYTES_MAX: usize = 64;
 
@@ -162,11 +164,17 @@ pub struct NodeStatistics {
     pub extents: u64,
     /// Extents that are free.
     pub extents_free: u64,
-    /// Sessions that are open now.
+    /// Extents that kept sessions hold.
+    pub extents_kept: u64,
+    /// Sessions that are open now, those included that are kept after their lease.
     pub sessions: u64,
+    /// Of these, those that are kept after their lease.
+    pub sessions_kept: u64,
+    /// Times that a client came back to a session that was kept.
+    pub sessions_revived: u64,
     /// Sessions ever opened.
     pub sessions_opened: u64,
-    /// Sessions that ended because their lease did.
+    /// Sessions that ended because their lease did, and they were not kept or not for longer.
     pub sessions_expired: u64,
     /// Control connections that are open now.
     pub control_connections: u64,

@@ -106,7 +106,9 @@ pub(crate) struct Figures {
     pub(crate) chunks_allocated: AtomicU64,
     pub(crate) chunks_freed: AtomicU64,
     pub(crate) extents_reclaimed: AtomicU64,
-    /// A state, and not a count: of sessions that are over, and could not be freed yet.
+    /// A state, and not a count: of sessions that are kept after their lease.
+    pub(crate) extents_kept: AtomicU64,
+    /// Likewise: of sessions that are over, and could not be freed yet.
     pub(crate) extents_stuck: AtomicU64,
     pub(crate) take_backs_failed: AtomicU64,
     refusals: [AtomicU64; REASONS.len()],

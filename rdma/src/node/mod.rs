@@ -33,12 +33,12 @@ mod tests;
 mod token;
 
 pub use self::control::{
-    CHUNK_BYTES_DEFAULT, CONTROL_VERSION, Chunk, LEASE_MAX, LEASE_MIN, NodeStatistics, Opening,
-    Refused, Reply, Request, Welcome,
+    CHUNK_BYTES_DEFAULT, CONTROL_VERSION, Chunk, KEEP_MAX, LEASE_MAX, LEASE_MIN, NodeStatistics,
+    Opening, Refused, Reply, Request, Welcome,
 };
 pub use self::handshake::SessionError;
 pub use self::memory::{MemoryError, MemoryOptions, NodeMemory, REGIONS_MAX, Registered};
 pub use self::session_chunks::SessionChunks;
-pub use self::session_client::{MemoryPass, NodeSession};
+pub use self::session_client::{MemoryPass, NodeSession, SessionFacts};
 pub use self::start::{MemoryNode, NodeFigures, NodeHandle, NodeOptions, StartError};
 pub use self::token::{MemoryProof, Nonce, Proof, Token, TokenError};

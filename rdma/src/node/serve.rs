@@ -30,7 +30,7 @@ use super::control::{Opening, Refused, Reply};
 use super::device::NodeDevice;
 use super::figures::{Place, Why};
 use super::handshake::NodeGreeted;
-use super::service::Service;
+use super::service::{House, Service};
 use super::session::{Admission, NodeLine};
 use super::sessions::{Speaker, Ticket};
 use super::start::StartError;
@@ -262,7 +262,13 @@ impl Visit {
         loop {
             // A client that is silent for so long has lost its session in any case.
             let limit = options.lease.saturating_add(options.handshake_limit);
-            let message = within(limit, channel.receive()).await?;
+            let message = match within(limit, channel.receive()).await {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.node.sessions().left(speaker);
+                    return Err(error);
+                }
+                other => other?,
+            };
             let (reply, last) = match self.node.perform(speaker, &message) {
                 Ok(Reply::Farewell) => {
                     self.house.unpark();
@@ -477,12 +483,12 @@ pub(super) fn house(node: &Arc<Service>) -> Result<JoinHandle<()>, StartError> {
     let mend_pace = node.options().mend_pace;
     let pace = HOUSE_PACE.min(node.options().lease).min(mend_pace);
     let keep = move || {
-        let (mut mended, mut stuck) = (Instant::now(), Vec::new());
+        let (mut mended, mut memory) = (Instant::now(), House::default());
         while !node.is_stopping() {
             thread::park_timeout(pace);
-            node.keep_house(&mut stuck);
+            node.keep_house(&mut memory);
             if mended.elapsed() >= mend_pace {
-                node.free_stuck(&mut stuck);
+                node.free_stuck(&mut memory);
                 node.memory().table().mend();
                 mended = Instant::now();
             }

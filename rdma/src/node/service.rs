@@ -6,6 +6,8 @@
 //!
 //! The one place of the node that reads a clock; sessions are handed the time.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +35,15 @@ pub(super) struct Service {
     sessions: Mutex<Sessions<NodeLine>>,
     started: Instant,
     stopping: AtomicBool,
+}
+
+/// What the thread that keeps house remembers from one look to the next.
+#[derive(Debug, Default)]
+pub(super) struct House {
+    /// Sessions that are kept after their lease, and how many extents each holds.
+    kept: HashMap<OwnerId, u32>,
+    /// Sessions that are over, and whose extents the device could not free yet.
+    stuck: Vec<Over>,
 }
 
 /// Says that a request was performed, however that went.
@@ -107,9 +118,11 @@ impl Service {
     }
 
     pub(super) fn statistics(&self) -> NodeStatistics {
-        let (sessions, lines) = {
+        let (sessions, kept, revived, lines) = {
             let sessions = self.sessions();
-            (sessions.len() as u64, sessions.lines() as u64)
+            let kept = sessions.kept().count() as u64;
+            let (open, lines) = (sessions.len() as u64, sessions.lines() as u64);
+            (open, kept, sessions.revived(), lines)
         };
         let (figures, map) = (&self.figures, self.memory.map());
         let served = figures.served.sum();
@@ -119,7 +132,10 @@ impl Service {
             extent_bytes: map.extent_bytes,
             extents: u64::from(map.extents()),
             extents_free: u64::from(self.memory.table().free_count()),
+            extents_kept: get(&figures.extents_kept),
             sessions,
+            sessions_kept: kept,
+            sessions_revived: revived,
             sessions_opened: get(&figures.sessions_opened),
             sessions_expired: get(&figures.sessions_expired),
             control_connections: figures.controls.taken(),
@@ -232,9 +248,34 @@ impl Service {
         }
     }
 
-    /// Ends leases and takes back what those held who are over. What cannot be freed is added to `stuck`.
-    pub(super) fn keep_house(&self, stuck: &mut Vec<Over>) {
-        let over = self.sessions().over(self.now_ns());
+    /// Ends leases and takes back what those held who are over.
+    pub(super) fn keep_house(&self, house: &mut House) {
+        let (over, kept) = {
+            let mut sessions = self.sessions();
+            let over = sessions.over(self.now_ns());
+            let kept = sessions.kept();
+            let kept: Vec<_> = kept.map(|(id, name)| (id, name.to_owned())).collect();
+            (over, kept)
+        };
+        house
+            .kept
+            .retain(|id, _| kept.iter().any(|(other, _)| other == id));
+        for (id, name) in kept {
+            if let Entry::Vacant(new) = house.kept.entry(id) {
+                let extents = self.memory.table().owned_count(id);
+                new.insert(extents);
+                let (session, keep) = (id.get(), self.options.keep);
+                warn!(
+                    session,
+                    name,
+                    extents,
+                    ?keep,
+                    "the lease has ended; the session is kept"
+                );
+            }
+        }
+        let extents_kept = house.kept.values().copied().map(u64::from).sum();
+        set(&self.figures.extents_kept, extents_kept);
         for one in over {
             let (session, name) = (one.session.get(), &one.name);
             let extents = self.take_back(one.session);
@@ -263,15 +304,15 @@ impl Service {
                     "the device failed: these extents stay owned until it can free them"
                 );
                 add(&self.figures.extents_stuck, u64::from(extents.left));
-                stuck.push(one);
+                house.stuck.push(one);
             }
         }
     }
 
     /// Tries again to free what was stuck.
-    pub(super) fn free_stuck(&self, stuck: &mut Vec<Over>) {
+    pub(super) fn free_stuck(&self, house: &mut House) {
         let mut left = 0;
-        stuck.retain(|one| {
+        house.stuck.retain(|one| {
             // One failure is enough to know that the device does not work yet.
             if left == 0 {
                 let extents = self.take_back(one.session);
@@ -325,7 +366,11 @@ mod tests {
         let options = NodeOptions::new(([127, 0, 0, 1], 0).into(), memory);
         let mut memory = NodeMemory::register(&memory, &|_| {}).expect("a few pages");
         let from = memory.fail_swaps_from();
-        let sessions = Sessions::new(5, nanoseconds(options.lease), options.sessions_max);
+        let terms = crate::node::sessions::Terms {
+            lease_ns: nanoseconds(options.lease),
+            keep_ns: nanoseconds(options.keep),
+        };
+        let sessions = Sessions::new(5, terms, options.sessions_max);
         (Service::new(options, memory, sessions), from)
     }
 
@@ -351,19 +396,19 @@ mod tests {
             .perform(speaker, &Request::Bye.encode())
             .expect("a farewell");
         from.store(0, Ordering::Relaxed);
-        let mut stuck = Vec::new();
-        service.keep_house(&mut stuck);
+        let mut house = House::default();
+        service.keep_house(&mut house);
         let seen = service.statistics();
         assert_eq!((seen.sessions, seen.extents_free), (0, 5));
         assert_eq!((seen.extents_stuck, seen.take_backs_failed), (3, 1));
-        service.free_stuck(&mut stuck);
+        service.free_stuck(&mut house);
         let seen = service.statistics();
         assert_eq!((seen.extents_stuck, seen.take_backs_failed), (3, 2));
         from.store(u32::MAX, Ordering::Relaxed);
-        service.free_stuck(&mut stuck);
+        service.free_stuck(&mut house);
         let seen = service.statistics();
         assert_eq!((seen.extents_stuck, seen.take_backs_failed), (0, 2));
         assert_eq!((seen.extents_free, seen.extents_reclaimed), (8, 3));
-        assert!(stuck.is_empty());
+        assert!(house.stuck.is_empty());
     }
 }

@@ -1,8 +1,15 @@
 //! One session: a client's stay at a memory node, with its key, its lease and its memory connections.
 //!
 //! ```text
-//! live --- lease ends, bye ---> ending (lines closed) --- last line has ended ---> over: its extents are taken back
+//! live --- bye, lease ends and it is not kept ---> ending --- last line has ended ---> over: its extents are taken back
+//!  | ^                                               ^
+//!  | '-- a request or a resumption                   | kept for long enough, or its client has closed its connection
+//!  '---- lease ends -------> kept -------------------'
 //! ```
+//!
+//! Leaving *live* closes all lines. A kept session holds its extents: a client that was only stopped (a debugger, a paused
+//! machine, a cut network) finds them when it comes back. A client whose process has ended has closed its control
+//! connection, so what it held is not kept from others for longer than a lease.
 //!
 //! - I1: of the lines of one slot only the newest is ever served, and only once all older ones have ended: no late write
 //!   of an old one lands after the new one's.
@@ -10,6 +17,7 @@
 //!   taken back.
 //! - I3: the same holds while extents are being claimed for it.
 //! - I4: a slot takes each counter once, and only upwards.
+//! - I5: a line of a session is served only if the session was live without a break since the line joined.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -68,6 +76,8 @@ pub(crate) enum Admission {
 #[derive(Debug)]
 struct Living<L> {
     slot: u32,
+    /// Its session's lease has ended since it joined: it is never served any more.
+    stale: bool,
     /// None until it is served.
     line: Option<L>,
 }
@@ -77,9 +87,15 @@ pub(crate) struct Session<L> {
     pub(crate) name: String,
     key: SessionKey,
     lease_end_ns: u64,
+    /// How long after its lease it is kept.
+    keep_ns: u64,
+    /// Its lease has ended, and it is kept.
+    lapsed: bool,
     end: Option<End>,
     /// The control connection that speaks for it.
     control: u64,
+    /// Its client has closed that.
+    left: bool,
     /// Lines by ticket, which count up.
     lines: BTreeMap<u64, Living<L>>,
     /// The highest counter of each slot.
@@ -89,25 +105,51 @@ pub(crate) struct Session<L> {
 }
 
 impl<L: Line> Session<L> {
-    pub(crate) fn new(name: String, key: SessionKey, lease_end_ns: u64) -> Self {
+    pub(crate) fn new(name: String, key: SessionKey, lease_end_ns: u64, keep_ns: u64) -> Self {
         Self {
             name,
             key,
             lease_end_ns,
+            keep_ns,
+            lapsed: false,
             end: None,
             control: 0,
+            left: false,
             lines: BTreeMap::new(),
             counters: HashMap::new(),
             requests: 0,
         }
     }
 
-    /// Ends it if its lease has; true while it lives.
-    pub(crate) fn is_live(&mut self, now_ns: u64) -> bool {
-        if self.end.is_none() && now_ns >= self.lease_end_ns {
+    /// Ends its lease, and itself, if it is time.
+    fn age(&mut self, now_ns: u64) {
+        if self.end.is_some() || now_ns < self.lease_end_ns {
+            return;
+        }
+        if !self.lapsed {
+            self.lapsed = true;
+            self.close_lines();
+        }
+        if self.left || now_ns >= self.lease_end_ns.saturating_add(self.keep_ns) {
             self.end(End::Expired);
         }
+    }
+
+    /// True while its lease goes on.
+    pub(crate) fn is_live(&mut self, now_ns: u64) -> bool {
+        self.age(now_ns);
+        self.end.is_none() && !self.lapsed
+    }
+
+    /// True while its client can go on with it: it is live or kept.
+    pub(crate) fn is_there(&mut self, now_ns: u64) -> bool {
+        self.age(now_ns);
         self.end.is_none()
+    }
+
+    /// True while it is kept after its lease.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.lapsed && self.end.is_none()
     }
 
     /// Why it ended, once nothing of it lives.
@@ -118,13 +160,27 @@ impl<L: Line> Session<L> {
 
     pub(crate) fn end(&mut self, end: End) {
         self.end.get_or_insert(end);
-        for line in self.lines.values().filter_map(|one| one.line.as_ref()) {
-            line.close();
+        self.close_lines();
+    }
+
+    fn close_lines(&mut self) {
+        for line in self.lines.values_mut() {
+            line.stale = true;
+            if let Some(line) = &line.line {
+                line.close();
+            }
         }
     }
 
-    pub(crate) fn renew(&mut self, lease_end_ns: u64) {
+    /// Renews the lease of one that is there; true if it had ended.
+    pub(crate) fn renew(&mut self, lease_end_ns: u64) -> bool {
         self.lease_end_ns = lease_end_ns;
+        std::mem::take(&mut self.lapsed)
+    }
+
+    /// Its client has closed a control connection.
+    pub(crate) fn leave(&mut self, control: u64) {
+        self.left |= control == self.control;
     }
 
     pub(crate) fn key(&self) -> &SessionKey {
@@ -134,6 +190,7 @@ impl<L: Line> Session<L> {
     /// A new control connection speaks for it, and no older one.
     pub(crate) fn take_over(&mut self) -> u64 {
         self.control += 1;
+        self.left = false;
         self.control
     }
 
@@ -168,6 +225,7 @@ impl<L: Line> Session<L> {
             ticket,
             Living {
                 slot: join.slot,
+                stale: false,
                 line: None,
             },
         );
@@ -175,7 +233,7 @@ impl<L: Line> Session<L> {
     }
 
     pub(crate) fn admission(&self, ticket: u64) -> Admission {
-        let Some(own) = self.lines.get(&ticket).filter(|_| self.end.is_none()) else {
+        let Some(own) = self.lines.get(&ticket).filter(|own| !own.stale) else {
             return Admission::Refused(Refusal::Session);
         };
         let (mut older, mut newer) = (false, false);

@@ -43,6 +43,47 @@ impl MemoryPass {
     }
 }
 
+/// What a session's client has to know to reach the node's memory, on any thread.
+#[derive(Clone, Debug)]
+pub struct SessionFacts {
+    pass: MemoryPass,
+    incarnation: u32,
+    lease: Duration,
+    map: NodeMap,
+}
+
+impl SessionFacts {
+    /// What the session's claims are made in the name of.
+    #[must_use]
+    pub fn owner(&self) -> OwnerId {
+        self.pass.session
+    }
+
+    /// The node's life.
+    #[must_use]
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    /// How long the session lives without a request.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// What the node lends; it has been validated.
+    #[must_use]
+    pub fn map(&self) -> &NodeMap {
+        &self.map
+    }
+
+    /// A connect request with a fresh proof for a memory connection; good for one.
+    #[must_use]
+    pub fn memory_request(&self, slot: u32) -> ConnectRequest {
+        self.pass.request(slot)
+    }
+}
+
 /// An open session.
 #[derive(Debug)]
 pub struct NodeSession {
@@ -136,6 +177,17 @@ impl NodeSession {
     #[must_use]
     pub fn lease(&self) -> Duration {
         Duration::from_millis(self.welcome.lease_ms)
+    }
+
+    /// All of this, for other threads.
+    #[must_use]
+    pub fn facts(&self) -> SessionFacts {
+        SessionFacts {
+            pass: self.pass(),
+            incarnation: self.incarnation(),
+            lease: self.lease(),
+            map: self.map().clone(),
+        }
     }
 
     /// Whether the connection failed: resume.

@@ -35,23 +35,35 @@ pub(crate) struct Over {
     pub(crate) end: End,
 }
 
+/// How long a session lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Without a request.
+    pub(crate) lease_ns: u64,
+    /// How long it is kept after that.
+    pub(crate) keep_ns: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Sessions<L> {
     incarnation: u32,
-    lease_ns: u64,
+    terms: Terms,
     sessions_max: usize,
     opened: u32,
+    /// How often a client came back to a session whose lease had ended.
+    revived: u64,
     tickets: u64,
     sessions: HashMap<OwnerId, Session<L>>,
 }
 
 impl<L: Line> Sessions<L> {
-    pub(crate) fn new(incarnation: u32, lease_ns: u64, sessions_max: usize) -> Self {
+    pub(crate) fn new(incarnation: u32, terms: Terms, sessions_max: usize) -> Self {
         Self {
             incarnation,
-            lease_ns,
+            terms,
             sessions_max,
             opened: 0,
+            revived: 0,
             tickets: 0,
             sessions: HashMap::new(),
         }
@@ -71,6 +83,17 @@ impl<L: Line> Sessions<L> {
         self.sessions.len()
     }
 
+    /// The sessions that are kept after their lease.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (OwnerId, &str)> {
+        let kept = self.sessions.iter().filter(|(_, one)| one.is_kept());
+        kept.map(|(&session, one)| (session, one.name.as_str()))
+    }
+
+    /// How often a client came back to a kept session.
+    pub(crate) fn revived(&self) -> u64 {
+        self.revived
+    }
+
     /// Lines of all sessions, those that wait included.
     pub(crate) fn lines(&self) -> usize {
         self.sessions.values().map(Session::lines).sum()
@@ -79,6 +102,21 @@ impl<L: Line> Sessions<L> {
     fn live(&mut self, session: OwnerId, now_ns: u64) -> Option<&mut Session<L>> {
         let session = self.sessions.get_mut(&session)?;
         session.is_live(now_ns).then_some(session)
+    }
+
+    /// A session that is live or kept.
+    fn there(&mut self, session: OwnerId, now_ns: u64) -> Option<&mut Session<L>> {
+        let session = self.sessions.get_mut(&session)?;
+        session.is_there(now_ns).then_some(session)
+    }
+
+    /// Renews the lease of a session that is live or kept.
+    fn renew(&mut self, session: OwnerId, now_ns: u64) -> Option<&mut Session<L>> {
+        let lease_end_ns = now_ns.saturating_add(self.terms.lease_ns);
+        // Borrowed anew: the count is beside them.
+        let revived = self.there(session, now_ns)?.renew(lease_end_ns);
+        self.revived += u64::from(revived);
+        self.sessions.get_mut(&session)
     }
 
     /// Opens a session.
@@ -98,7 +136,9 @@ impl<L: Line> Sessions<L> {
         self.opened = next;
         let id = u64::from(self.incarnation) << 32 | u64::from(next);
         let session = OwnerId::new(id).ok_or(Refused::Stopping)?;
-        let mut opened = Session::new(name, key, now_ns.saturating_add(self.lease_ns));
+        let Terms { lease_ns, keep_ns } = self.terms;
+        let lease_end_ns = now_ns.saturating_add(lease_ns);
+        let mut opened = Session::new(name, key, lease_end_ns, keep_ns);
         let control = opened.take_over();
         self.sessions.insert(session, opened);
         Ok(Speaker { session, control })
@@ -112,31 +152,29 @@ impl<L: Line> Sessions<L> {
         now_ns: u64,
     ) -> Result<SessionKey, Refused> {
         let ours = incarnation == self.incarnation;
-        let live = self.live(session, now_ns).filter(|_| ours);
-        live.map(|live| live.key().clone())
+        let there = self.there(session, now_ns).filter(|_| ours);
+        there
+            .map(|there| there.key().clone())
             .ok_or(Refused::NoSession)
     }
 
     /// Goes on with a session over another control connection, its key proved.
     pub(crate) fn resume(&mut self, session: OwnerId, now_ns: u64) -> Result<Speaker, Refused> {
-        let lease_end_ns = now_ns.saturating_add(self.lease_ns);
-        let live = self.live(session, now_ns).ok_or(Refused::NoSession)?;
-        live.renew(lease_end_ns);
-        let control = live.take_over();
+        let renewed = self.renew(session, now_ns).ok_or(Refused::NoSession)?;
+        let control = renewed.take_over();
         Ok(Speaker { session, control })
     }
 
     /// A request came: the lease is renewed, and the session is not over before [`Sessions::done`].
     pub(crate) fn request(&mut self, speaker: Speaker, now_ns: u64) -> Result<(), Refused> {
-        let lease_end_ns = now_ns.saturating_add(self.lease_ns);
-        let live = self
-            .live(speaker.session, now_ns)
+        let there = self
+            .there(speaker.session, now_ns)
             .ok_or(Refused::NoSession)?;
-        if !live.is_spoken_for_by(speaker.control) {
+        if !there.is_spoken_for_by(speaker.control) {
             return Err(Refused::TakenOver);
         }
-        live.renew(lease_end_ns);
-        live.begin();
+        let renewed = self.renew(speaker.session, now_ns);
+        renewed.ok_or(Refused::NoSession)?.begin();
         Ok(())
     }
 
@@ -153,6 +191,14 @@ impl<L: Line> Sessions<L> {
             && session.is_spoken_for_by(speaker.control)
         {
             session.end(End::Bye);
+        }
+    }
+
+    /// A client has closed a control connection. If that spoke for the session, it is not kept after its lease: its process
+    /// has ended, or would soon go on over another connection.
+    pub(crate) fn left(&mut self, speaker: Speaker) {
+        if let Some(session) = self.sessions.get_mut(&speaker.session) {
+            session.leave(speaker.control);
         }
     }
 
@@ -195,7 +241,7 @@ impl<L: Line> Sessions<L> {
         }
     }
 
-    /// Ends the sessions whose lease has ended, and takes out those that are over.
+    /// Ends leases and sessions whose time has come, and takes out those that are over.
     pub(crate) fn over(&mut self, now_ns: u64) -> Vec<Over> {
         let mut over = Vec::new();
         self.sessions.retain(|&session, one| {
@@ -242,7 +288,15 @@ mod tests {
     }
 
     fn sessions() -> Sessions<Wire> {
-        Sessions::new(5, LEASE_NS, 4)
+        keeping(0)
+    }
+
+    fn keeping(keep_ns: u64) -> Sessions<Wire> {
+        let terms = Terms {
+            lease_ns: LEASE_NS,
+            keep_ns,
+        };
+        Sessions::new(5, terms, 4)
     }
 
     fn join(
@@ -360,6 +414,59 @@ mod tests {
         assert_eq!(sessions.over(249), [over]);
     }
 
+    #[test]
+    fn a_kept_session_has_no_lines_and_goes_on_where_it_was() {
+        let mut sessions = keeping(50);
+        let speaker = sessions.open("a".into(), key(1), 0).unwrap();
+        let (served, waiting) = (Wire::default(), Wire::default());
+        let old = join(&mut sessions, speaker, 0, 1, 0).unwrap();
+        sessions.served(old, served.clone());
+        let late = join(&mut sessions, speaker, 1, 2, 0).unwrap();
+        assert_eq!(sessions.over(LEASE_NS), []);
+        assert_eq!(sessions.kept().count(), 1);
+        assert!(served.0.get());
+        let gone = Admission::Refused(Refusal::Session);
+        assert_eq!(sessions.admission(late), gone);
+        let error = join(&mut sessions, speaker, 0, 3, LEASE_NS).unwrap_err();
+        assert_eq!(error, Refusal::Session);
+        // It comes back: what was admitted before is not served all the same, and what comes waits for its end.
+        sessions.request(speaker, LEASE_NS + 49).unwrap();
+        sessions.done(speaker);
+        assert_eq!((sessions.kept().count(), sessions.revived()), (0, 1));
+        assert_eq!(sessions.admission(late), gone);
+        sessions.served(late, waiting.clone());
+        assert!(waiting.0.get());
+        let new = join(&mut sessions, speaker, 0, 3, LEASE_NS + 49).unwrap();
+        assert_eq!(sessions.admission(new), Admission::Wait);
+        sessions.ended(old);
+        assert_eq!(sessions.admission(new), Admission::Ready);
+        sessions.ended(new);
+        sessions.ended(late);
+        // Kept for long enough, it is over.
+        let end_ns = LEASE_NS + 49 + LEASE_NS + 50;
+        assert_eq!(sessions.over(end_ns - 1), []);
+        assert_eq!(sessions.over(end_ns).len(), 1);
+        let error = sessions.resume(speaker.session, end_ns).unwrap_err();
+        assert_eq!(error, Refused::NoSession);
+    }
+
+    #[test]
+    fn a_session_whose_client_has_closed_its_connection_is_not_kept() {
+        let mut sessions = keeping(50);
+        let left = sessions.open("left".into(), key(1), 0).unwrap();
+        let old = sessions.open("resumed".into(), key(1), 0).unwrap();
+        sessions.left(left);
+        let new = sessions.resume(old.session, 0).unwrap();
+        // Of the connection that it no longer speaks over.
+        sessions.left(old);
+        let over = sessions.over(LEASE_NS);
+        assert_eq!(over.len(), 1, "{over:?}");
+        assert_eq!(over[0].session, left.session);
+        // Also if it is closed only later.
+        sessions.left(new);
+        assert_eq!(sessions.over(LEASE_NS).len(), 1);
+    }
+
     #[derive(Clone, Debug)]
     enum Act {
         Open,
@@ -400,12 +507,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_taken_back_from_the_living_and_nothing_kept_by_the_dead(acts in acts()) {
-            let mut sessions = sessions();
+        fn nothing_is_taken_back_from_the_living_and_nothing_kept_by_the_dead(
+            acts in acts(),
+            keep_ns in prop_oneof![Just(0), 1..150u64],
+        ) {
+            let mut sessions = keeping(keep_ns);
             let (mut now_ns, mut counter) = (0, 0);
             let mut speakers: Vec<Speaker> = Vec::new();
-            // What a client may rely on: until when its session lives.
+            // What a client may rely on: until when its session lives; after that it is kept, unless it said goodbye.
             let mut lease: HashMap<OwnerId, u64> = HashMap::new();
+            let mut gone: HashSet<OwnerId> = HashSet::new();
             let mut lines: Vec<Seen> = Vec::new();
             // Requests that are being performed.
             let mut requests: Vec<Speaker> = Vec::new();
@@ -418,14 +529,15 @@ mod tests {
                     },
                     Act::Request(which) | Act::Resume(which) if which < speakers.len() => {
                         let speaker = speakers[which];
-                        let live = lease[&speaker.session] > now_ns;
+                        let there = lease[&speaker.session] + keep_ns > now_ns
+                            && !gone.contains(&speaker.session);
                         let done = if matches!(act, Act::Request(_)) {
                             sessions.request(speaker, now_ns).map(|()| requests.push(speaker))
                         } else {
                             sessions.resume(speaker.session, now_ns).map(|new| speakers[which] = new)
                         };
-                        prop_assert_eq!(done.is_ok(), live);
-                        if live {
+                        prop_assert_eq!(done.is_ok(), there);
+                        if there {
                             lease.insert(speaker.session, now_ns + LEASE_NS);
                         }
                     }
@@ -435,6 +547,7 @@ mod tests {
                     Act::Bye(which) if which < speakers.len() => {
                         sessions.bye(speakers[which]);
                         lease.insert(speakers[which].session, 0);
+                        gone.insert(speakers[which].session);
                     }
                     Act::Join(which, slot) if which < speakers.len() => {
                         counter += 1;
@@ -461,19 +574,30 @@ mod tests {
                         sessions.ended(lines.swap_remove(which).ticket);
                     }
                     Act::Pass(ns) => now_ns += ns,
-                    Act::Sweep => for one in sessions.over(now_ns) {
+                    Act::Sweep => {
+                        let ended = sessions.over(now_ns);
+                        for (id, _) in sessions.kept() {
+                            let mut theirs = lines.iter().filter(|line| line.ticket.session == id);
+                            prop_assert!(
+                                theirs.all(|line| line.served.as_ref().is_none_or(|wire| wire.0.get())),
+                                "a line of a kept session can write"
+                            );
+                        }
+                        for one in ended {
                         prop_assert!(over.insert(one.session), "twice");
-                        prop_assert!(lease[&one.session] <= now_ns, "its lease goes on");
+                        let kept = lease[&one.session] + keep_ns > now_ns;
+                        prop_assert!(!kept || gone.contains(&one.session), "it is to be kept");
                         let alive = lines.iter().any(|line| line.ticket.session == one.session);
                         prop_assert!(!alive, "a line of it lives");
                         let busy = requests.iter().any(|speaker| speaker.session == one.session);
                         prop_assert!(!busy, "a request of it is being performed");
+                        }
                     },
                     _ => {}
                 }
             }
             // The clients fall silent: their lines are told to close, and when they have, all is taken back.
-            now_ns += LEASE_NS;
+            now_ns += LEASE_NS + keep_ns;
             let early = sessions.over(now_ns);
             prop_assert!(early.iter().all(|one| !lines.iter().any(|line| line.ticket.session == one.session)));
             over.extend(early.into_iter().map(|one| one.session));

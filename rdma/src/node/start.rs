@@ -13,12 +13,12 @@ use tracing::info;
 
 #[cfg(feature = "verbs")]
 use super::cm;
-use super::control::{LEASE_MAX, LEASE_MIN, NodeStatistics};
+use super::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN, NodeStatistics};
 use super::memory::{MemoryError, MemoryOptions, NodeMemory, Registered};
 use super::serve;
 use super::service::{self, Service};
 use super::session::NodeLine;
-use super::sessions::Sessions;
+use super::sessions::{Sessions, Terms};
 use super::token::Token;
 use crate::address::Scheme;
 use crate::tcp::TcpAddress;
@@ -43,6 +43,10 @@ pub struct NodeOptions {
     pub token: Option<Token>,
     /// How long a session lives without a request: from [`LEASE_MIN`] to [`LEASE_MAX`].
     pub lease: Duration,
+    /// How long a session is kept after its lease, its extents with it, at most [`KEEP_MAX`]: a client that was only stopped
+    /// finds them when it comes back. Not kept is one whose client has closed its control connection, as the kernel does
+    /// when a process ends. 0 keeps none.
+    pub keep: Duration,
     /// How often the table is mended where deaths left it wrong: long against a claim.
     pub mend_pace: Duration,
     /// Threads that serve connections.
@@ -59,7 +63,9 @@ pub struct NodeOptions {
 }
 
 impl NodeOptions {
-    /// Where nothing else is said: one thread, no token, a lease of 30 seconds.
+    /// Where nothing else is said: one thread, no token, a lease of 30 seconds, after which a session is kept for 5 minutes:
+    /// longer than a virtual machine is paused for, or somebody looks at a process that is stopped, and no longer than memory
+    /// of a host that has lost its power should be idle.
     #[must_use]
     pub fn new(listen: SocketAddr, memory: MemoryOptions) -> Self {
         Self {
@@ -69,6 +75,7 @@ impl NodeOptions {
             memory,
             token: None,
             lease: Duration::from_secs(30),
+            keep: Duration::from_mins(5),
             mend_pace: Duration::from_secs(10),
             threads: 1,
             sessions_max: 1024,
@@ -170,6 +177,14 @@ impl MemoryNode {
             let bounds = format!("{LEASE_MIN:?} to {LEASE_MAX:?}");
             return Err(setting("the lease", format!("{:?}", options.lease), bounds));
         }
+        if options.keep > KEEP_MAX {
+            let bounds = format!("0s to {KEEP_MAX:?}");
+            return Err(setting(
+                "the time that sessions are kept",
+                format!("{:?}", options.keep),
+                bounds,
+            ));
+        }
         if options.mend_pace < Duration::from_millis(1) {
             let value = format!("{} ns", options.mend_pace.as_nanos());
             return Err(setting(
@@ -204,7 +219,10 @@ impl MemoryNode {
         let threads = options.threads;
         let sessions = Sessions::new(
             incarnation,
-            service::nanoseconds(options.lease),
+            Terms {
+                lease_ns: service::nanoseconds(options.lease),
+                keep_ns: service::nanoseconds(options.keep),
+            },
             options.sessions_max,
         );
         let node = Arc::new(Service::new(options, memory, sessions));

@@ -338,6 +338,7 @@ fn a_newer_connection_takes_the_place_of_the_older() {
 fn what_the_dead_held_is_free_again() {
     let node = MemoryNode::start(NodeOptions {
         lease: LEASE_MIN,
+        keep: Duration::ZERO,
         ..options()
     })
     .unwrap();
@@ -361,6 +362,49 @@ fn what_the_dead_held_is_free_again() {
         assert!(matches!(error, SessionError::Expired), "{error}");
         let error = silent.resume(channel(&node).await).await.unwrap_err();
         assert!(matches!(error, SessionError::Expired), "{error}");
+    });
+    node.stop();
+}
+
+#[test]
+fn what_the_silent_held_is_kept_for_them() {
+    let node = MemoryNode::start(NodeOptions {
+        lease: LEASE_MIN,
+        keep: Duration::from_secs(3600),
+        ..options()
+    })
+    .unwrap();
+    run(async {
+        let (mut silent, mut closed) = (session(&node).await, session(&node).await);
+        let run = silent.allocate_chunk(3 * EXTENT).await.unwrap();
+        closed.allocate_chunk(EXTENT).await.unwrap();
+        let owner = silent.owner();
+        let request = silent.memory_request(0);
+        let connected = connect_queue(node.address(), &request, LIMIT).await;
+        let connected = connected.unwrap();
+        // Its process has ended: that is not kept.
+        drop(closed);
+        until(&node, |now| now.sessions_expired == 1).await;
+        until(&node, |now| now.extents_kept == 3).await;
+        dead(&connected).await;
+        let now = node.figures().statistics();
+        assert_eq!((now.sessions, now.sessions_kept), (1, 1));
+        assert_eq!(now.extents_free, EXTENTS - 3);
+        // Nothing of it can be reached before it says that it is back.
+        let request = silent.memory_request(0);
+        let early = connect_queue(node.address(), &request, LIMIT).await;
+        assert_eq!(refusal(early), Refusal::Session);
+        silent.resume(channel(&node).await).await.unwrap();
+        assert_eq!(silent.owner(), owner);
+        let request = silent.memory_request(0);
+        connect_queue(node.address(), &request, LIMIT)
+            .await
+            .unwrap();
+        let now = node.figures().statistics();
+        assert_eq!((now.sessions_kept, now.sessions_revived), (0, 1));
+        assert_eq!(now.sessions_expired, 1);
+        silent.free_chunk(run).await.unwrap();
+        silent.bye().await.unwrap();
     });
     node.stop();
 }

@@ -222,6 +222,24 @@ fn reap_first(gate: Gate) -> Pin<Box<dyn Future<Output = ()>>> {
     })
 }
 
+/// Tears down the first script's connections, wherever it is, keeps what it held, and goes on in its name: what it was told
+/// that it holds it holds still, and what was in doubt it frees.
+fn revive_first(gate: Gate) -> Pin<Box<dyn Future<Output = ()>>> {
+    Box::pin(async move {
+        let world = Rc::clone(&gate.world);
+        gate.step().await;
+        gate.tell(0);
+        world.dead.set(Some(0));
+        for extent in (0..).take_while(|extent| world.valid >> extent & 1 == 1) {
+            if world.holders[extent as usize].get() == id_of(0).get() {
+                continue;
+            }
+            let run = ExtentRun::new(extent, 1).expect("one extent");
+            let Ok(_) = protocol::free(&gate, id_of(0), run, 0).await;
+        }
+    })
+}
+
 /// Frees extent 1, which it holds from the beginning although its bit is clear.
 fn free_unmarked(gate: Gate) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async move {
@@ -371,6 +389,8 @@ fn scenarios() -> Vec<Scenario> {
         scenario(2, &[two, two, sweep], 0b11),
         scenario(1, &[one, one, sweep, reap_first], 1),
         scenario(2, &[two, one, reap_first], 0),
+        scenario(1, &[one, one, sweep, revive_first], 1),
+        scenario(2, &[two, one, revive_first], 0),
         with_unmarked(scenario(3, &[two, sweep, free_unmarked], 0), 2),
         with_unmarked(scenario(2, &[two, one, free_unmarked], 0), 2),
     ]

@@ -12,6 +12,7 @@
 //!
 //! - I1: an owner word changes only 0 -> id (claim) and id -> 0 (by the owner, or by take back once the owner's connections
 //!   are torn down). So no extent has two owners, whatever happens to the bitmap.
+//!   The owner word of a session that is kept after its lease stays as it is: nobody can tell whether its client comes back.
 //! - I2: a bit is cleared by whoever made its owner word 0, after that; by a mend; never by anybody else.
 //!
 //! Why a wrong bit does no harm, and does not stay:

@@ -66,6 +66,7 @@ fn role_node() {
     };
     let options = NodeOptions {
         lease: LEASE,
+        keep: Duration::ZERO,
         mend_pace: Duration::from_millis(300),
         scheme: listen.scheme(),
         ..NodeOptions::new(SocketAddr::new(host, 0), memory)

@@ -32,6 +32,12 @@ impl Exposed for Shown {
         gauge("extent_bytes", "Length of an extent", now.extent_bytes)?;
         gauge("sessions", "Open sessions", now.sessions)?;
         gauge(
+            "sessions_kept",
+            "Sessions that are kept after their lease",
+            now.sessions_kept,
+        )?;
+        gauge("extents_kept", "Extents that these hold", now.extents_kept)?;
+        gauge(
             "extents_stuck",
             "Extents of sessions that ended which the device could not free yet",
             now.extents_stuck,
@@ -67,6 +73,11 @@ impl Exposed for Shown {
                 "sessions_expired",
                 "Sessions whose lease ended",
                 now.sessions_expired,
+            ),
+            (
+                "sessions_revived",
+                "Times that a client came back to a kept session",
+                now.sessions_revived,
             ),
             (
                 "requests_refused",

@@ -54,9 +54,13 @@ pub(crate) struct Arguments {
     /// A file with the token that clients must know, at least 16 bytes.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// How long a client may be silent before what it holds is taken back: from 1s to 24h.
+    /// How long a client may be silent before it loses its connections: from 1s to 24h.
     #[arg(long, default_value = "30s", value_name = "TIME")]
     lease: String,
+    /// How long what a client holds is kept after its lease, so that one that was only stopped finds it again: 0s to 30days.
+    /// What a process held that has ended is taken back when its lease ends.
+    #[arg(long, default_value = "5m", value_name = "TIME")]
+    keep: String,
     /// Threads that serve connections.
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     threads: usize,
@@ -151,12 +155,14 @@ impl Arguments {
             ..memory
         };
         let lease: humantime::Duration = read("--lease", &self.lease, "30s")?;
+        let keep: humantime::Duration = read("--keep", &self.keep, "5m")?;
         Ok(Plan {
             node: NodeOptions {
                 scheme: address.scheme(),
                 verbs,
                 token,
                 lease: lease.into(),
+                keep: keep.into(),
                 threads: self.threads,
                 ..NodeOptions::new(listen, memory)
             },
