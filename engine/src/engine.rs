@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 use crossbeam_queue::{ArrayQueue, SegQueue};
-use farcore_rdma::{EmbeddedNode, Region, RegionOptions};
+use farcore_rdma::{EmbeddedNode, Heartbeats, Region, RegionOptions};
 use farcore_tuning::{Clock, Histogram};
 
 use crate::cipher::{PageCipher, random_salt};
@@ -106,6 +106,8 @@ pub struct Engine {
     nodes: Vec<Arc<EmbeddedNode>>,
     /// By core.
     cores: Vec<Arc<Ended>>,
+    /// Keeps the sessions at memory nodes, where there are any.
+    heartbeats: Option<Arc<Heartbeats>>,
 }
 
 fn map(options: &RegionOptions) -> Result<Arc<Region>> {
@@ -134,7 +136,8 @@ impl Engine {
         let opened_ns = clock.now_ns();
         let sizes = config.sizes()?;
         limits::check(
-            executors::missing(&config.cores) * EXECUTOR_DESCRIPTORS
+            (executors::missing(&config.cores) + usize::from(!config.nodes.is_empty()))
+                * EXECUTOR_DESCRIPTORS
                 + config.cores.len() * config.nodes.len() * NODE_DESCRIPTORS,
         )?;
         let shards = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
@@ -160,7 +163,7 @@ impl Engine {
             0
         };
         let nodes: Vec<_> = (0..embedded).map(node).collect::<Result<_>>()?;
-        let far = config.far_plan(&nodes);
+        let far = config.far_plan(&nodes)?;
         let node_names = far.names();
         let seed = config.seed.map_or_else(random, Ok)?;
         let hasher = Hasher128::new(seed);
@@ -208,6 +211,7 @@ impl Engine {
             figures,
             nodes,
             cores: Vec::new(),
+            heartbeats: far.heartbeats(),
         };
         let mut locked = true;
         let (ready, outcome) = mpsc::channel();
@@ -461,6 +465,10 @@ impl Engine {
         for core in &self.cores {
             while !core.has_come() && serve_here() {}
             core.wait();
+        }
+        // Only now: the cores have given back what their sessions held.
+        if let Some(heartbeats) = &self.heartbeats {
+            heartbeats.stop();
         }
     }
 }

@@ -87,7 +87,7 @@ impl BareShard {
             region(sizes.node_bytes)?,
             config.link.clone(),
         ));
-        let far = futures_lite::future::block_on(config.far_plan(&[node]).open(&sizes, 0, 1))?;
+        let far = futures_lite::future::block_on(config.far_plan(&[node])?.open(&sizes, 0, 1))?;
         let cipher = config.encryption.as_ref();
         let shard = Shard::new(ShardOptions {
             shard: 0,

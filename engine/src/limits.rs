@@ -67,6 +67,17 @@ pub(crate) fn make_executor(
     }
 }
 
+/// Calls what makes an executor on another thread and waits for it, with as much locked memory allowed as glommio asks for.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn while_allowed<T>(make: impl FnOnce() -> T) -> Result<T> {
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    check_descriptors(EXECUTOR_DESCRIPTORS)?;
+    let _allowed = allow_locked_memory()?;
+    Ok(make())
+}
+
 /// The text of a panic.
 pub(crate) fn what_was_said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! plan (any thread) -> open (on the core): sessions, connections, extents -> shard
-//!                                       \-> a keeper a node: heartbeats, reconnects, tells the shard what changed
+//!      |                                \-> a keeper a node: reconnects, claims, tells the shard what changed
+//!      \-> heartbeats: a thread that keeps the sessions of all cores, whatever the cores do
 //! ```
 //!
 //! - I1: a session is one core's: cores share nothing, and each holds extents of its own.
@@ -17,7 +18,8 @@ use std::time::Duration;
 
 use farcore_rdma::{
     Change, Claims, ConnectOptions, EmbeddedEndpoint, EmbeddedNode, FabricAddress, FabricEndpoint,
-    FabricOptions, Initiator, InitiatorOptions, NodeConnections, PoolNode, RemoteSlice,
+    FabricOptions, Heartbeats, Initiator, InitiatorOptions, ManagerError, NodeConnections,
+    PoolNode, RemoteSlice, Siblings,
 };
 use glommio::sync::Semaphore;
 use glommio::timer::Timer;
@@ -32,6 +34,8 @@ use crate::shard::{Extents, NodeId, QUEUES_PER_NODE};
 pub(crate) const QUEUE_DEPTH: usize = 256;
 /// How often connections are looked after.
 const TICK: Duration = Duration::from_millis(20);
+/// How often an engine that opens looks whether its sessions have.
+const OPEN_TICK: Duration = Duration::from_millis(2);
 /// Ticks between two tries to claim what is missing: each costs a connection.
 const CLAIM_TICKS: u32 = 50;
 /// Extents claimed at once, at most: a word of the bitmap.
@@ -47,6 +51,7 @@ pub(crate) enum FarPlan {
         nodes: Vec<FabricAddress>,
         options: ConnectOptions,
         fabric: FabricOptions,
+        heartbeats: Arc<Heartbeats>,
     },
 }
 
@@ -71,6 +76,14 @@ impl FarPlan {
         }
     }
 
+    /// The thread that keeps the sessions, where there are any.
+    pub(crate) fn heartbeats(&self) -> Option<Arc<Heartbeats>> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Remote { heartbeats, .. } => Some(Arc::clone(heartbeats)),
+        }
+    }
+
     /// Opens one core's far memory. To be called on the core, in its executor.
     ///
     /// # Errors
@@ -84,10 +97,12 @@ impl FarPlan {
                 nodes,
                 options,
                 fabric,
+                heartbeats,
             } => {
                 let mut options = options.clone();
                 options.client = format!("{}, shard {shard}", options.client);
-                remote(nodes, &options, fabric, extents, sizes).await
+                let connections = open_sessions(nodes, &options, heartbeats).await?;
+                remote(nodes, connections, fabric, heartbeats, extents, sizes).await
             }
         }
     }
@@ -128,19 +143,56 @@ fn unavailable(node: &FabricAddress, reason: impl ToString) -> Error {
     }
 }
 
-async fn remote(
+/// One node under two names would be lost twice when it is lost once.
+fn refused(node: &FabricAddress, error: &ManagerError) -> Error {
+    match error {
+        ManagerError::Twin { address, other } => Error::Config {
+            field: "nodes",
+            value: address.to_string(),
+            limit: format!("it is the same memory node as {other}: name each once"),
+        },
+        error => unavailable(node, error),
+    }
+}
+
+/// A session with every node.
+async fn open_sessions(
     nodes: &[FabricAddress],
     options: &ConnectOptions,
+    heartbeats: &Heartbeats,
+) -> Result<Vec<NodeConnections>> {
+    let siblings = Siblings::default();
+    let begin = |node: &FabricAddress| {
+        NodeConnections::begin(node.clone(), options.clone(), heartbeats, &siblings)
+    };
+    let mut connections: Vec<_> = nodes.iter().map(begin).collect();
+    loop {
+        let mut open = 0;
+        for (node, address) in connections.iter_mut().zip(nodes) {
+            if node.is_open() {
+                open += 1;
+            } else if let Some(error) = node.take_error() {
+                return Err(refused(address, &error));
+            }
+        }
+        if open == connections.len() {
+            return Ok(connections);
+        }
+        Timer::new(OPEN_TICK).await;
+    }
+}
+
+async fn remote(
+    nodes: &[FabricAddress],
+    mut connections: Vec<NodeConnections>,
     fabric: &FabricOptions,
+    heartbeats: &Arc<Heartbeats>,
     mut extents: Extents,
     sizes: &Sizes,
 ) -> Result<FarSide> {
     let endpoint = FabricEndpoint::open(nodes, fabric).await;
     let endpoint = endpoint.map_err(|error| unavailable(&nodes[0], error))?;
-    let mut connections = Vec::with_capacity(nodes.len());
-    for (position, address) in nodes.iter().enumerate() {
-        let opened = NodeConnections::open(address.clone(), options.clone()).await;
-        let mut node = opened.map_err(|error| unavailable(address, error))?;
+    for (position, node) in connections.iter_mut().enumerate() {
         for queue in [
             NodeId::new(position).reads(),
             NodeId::new(position).writes(),
@@ -151,9 +203,7 @@ async fn remote(
                     .expect("it was opened for nodes"),
             );
         }
-        connections.push(node);
     }
-    refuse_twins(&mut connections)?;
     let mut places: Vec<usize> = vec![0; nodes.len()];
     let mut wanted = sizes.extents_max;
     let mut pools = Vec::with_capacity(nodes.len());
@@ -170,9 +220,6 @@ async fn remote(
             break;
         };
         let share = wanted.div_ceil(4 * pools.len());
-        for node in &mut connections {
-            node.beat().await;
-        }
         let add = |piece| extents.add(NodeId::new(position), piece).is_ok();
         let added = pools[position].claim(share, sizes.page_bytes, add).await;
         let added = added.map_err(|error| unavailable(&nodes[position], error))?;
@@ -205,33 +252,13 @@ async fn remote(
         is_up: true,
         page_bytes: sizes.page_bytes,
         fabric: fabric.clone(),
+        _heartbeats: Arc::clone(heartbeats),
     });
     Ok(FarSide {
         endpoint,
         extents,
         keepers: keepers.collect(),
     })
-}
-
-/// One node under two names would be lost twice when it is lost once.
-fn refuse_twins(connections: &mut [NodeConnections]) -> Result<()> {
-    let lives: Vec<_> = connections
-        .iter_mut()
-        .map(|node| node.session().incarnation())
-        .collect();
-    for (place, life) in lives.iter().enumerate() {
-        if let Some(twin) = lives[..place].iter().position(|other| other == life) {
-            return Err(Error::Config {
-                field: "nodes",
-                value: connections[place].address().to_string(),
-                limit: format!(
-                    "it is the same memory node as {}: name each once",
-                    connections[twin].address()
-                ),
-            });
-        }
-    }
-    Ok(())
 }
 
 /// A node's extents, claimed over a queue pair of their own.
@@ -261,7 +288,7 @@ impl Pool {
         };
         let initiator = Initiator::new(endpoint, options).map_err(|error| error.to_string())?;
         initiator.renew(0);
-        let session = node.session();
+        let session = node.session().ok_or("no session is open")?;
         let seed = session.owner().get();
         let map = session.map().clone();
         let extent_bytes = map.extent_bytes;
@@ -344,6 +371,8 @@ pub(crate) struct Keeper {
     is_up: bool,
     page_bytes: u32,
     fabric: FabricOptions,
+    /// The engine may be gone before its cores have closed.
+    _heartbeats: Arc<Heartbeats>,
 }
 
 impl Keeper {
@@ -391,7 +420,7 @@ impl Keeper {
                 tracing::info!(%node, "a memory node answers again");
                 house.borrow_mut().shard().node_is_back();
             }
-            Change::Renewed => {
+            Change::Renewed | Change::Opened => {
                 house.borrow_mut().shard().lose_node(self.node);
                 self.missing = self.places;
                 let claimed = self.claim_missing(house).await;
@@ -444,7 +473,10 @@ impl Keeper {
         if room >= self.missing {
             return self.missing;
         }
-        let extent_bytes = self.connections.session().map().extent_bytes;
+        let Some(session) = self.connections.session() else {
+            return 0;
+        };
+        let extent_bytes = session.map().extent_bytes;
         let pages = usize::try_from(extent_bytes / u64::from(self.page_bytes));
         room - room % pages.unwrap_or(usize::MAX).max(1)
     }
@@ -460,7 +492,6 @@ impl Keeper {
             if wanted == 0 {
                 return Ok(());
             }
-            self.connections.beat().await;
             let missing = &mut self.missing;
             let add = |piece| {
                 let added =

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use farcore::{Config, Engine, Error, FabricAddress, Token};
@@ -370,4 +371,200 @@ fn a_token_is_asked_for_and_checked() {
     let mut handle = engine.handle().unwrap();
     handle.put(b"k", b"v").wait().unwrap();
     assert_eq!(&**handle.get(b"k").wait().unwrap().as_ref().unwrap(), b"v");
+}
+
+/// Starts an engine in a process of its own, which can be stopped: the test starts itself again for that. Orders go down
+/// its standard input, news come up its standard output behind a mark.
+mod child {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+    pub(super) const NODE: &str = "FARCORE_ENGINE_NODE";
+    const MARK: &str = "news: ";
+
+    pub(super) fn say(news: &str) {
+        println!("\n{MARK}{news}");
+    }
+
+    pub(super) struct EngineProcess {
+        child: Child,
+        orders: ChildStdin,
+        news: BufReader<ChildStdout>,
+    }
+
+    impl EngineProcess {
+        pub(super) fn start(node: &str) -> Self {
+            let mut child = Command::new(std::env::current_exe().unwrap())
+                .args(["role_engine", "--exact", "--nocapture"])
+                .env(NODE, node)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            Self {
+                orders: child.stdin.take().unwrap(),
+                news: BufReader::new(child.stdout.take().unwrap()),
+                child,
+            }
+        }
+
+        pub(super) fn tell(&mut self, order: &str) {
+            writeln!(self.orders, "{order}").unwrap();
+        }
+
+        pub(super) fn hear(&mut self) -> String {
+            loop {
+                let mut line = String::new();
+                let bytes = self.news.read_line(&mut line).unwrap();
+                assert!(bytes > 0, "the engine's process has ended");
+                if let Some(news) = line.trim_end().strip_prefix(MARK) {
+                    return news.to_owned();
+                }
+            }
+        }
+
+        pub(super) fn signal(&self, name: &str) {
+            let process = self.child.id().to_string();
+            let sent = Command::new("kill").args(["-s", name, &process]).status();
+            assert!(sent.unwrap().success());
+        }
+    }
+
+    impl Drop for EngineProcess {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Keys of the tests below; their records are more than the local memory.
+const FEW_KEYS: u32 = 30_000;
+
+#[test]
+fn role_engine() {
+    let Ok(node) = std::env::var(child::NODE) else {
+        return;
+    };
+    let engine = Engine::open(Config {
+        nodes: vec![node.parse().unwrap()],
+        far_bytes: 40 << 20,
+        ..config(&[])
+    })
+    .unwrap();
+    write_some(&engine, 1, FEW_KEYS);
+    engine.flush().unwrap();
+    child::say("filled");
+    for order in std::io::stdin().lines() {
+        match order.unwrap().as_str() {
+            "read" => {
+                // For a moment its queue pairs may be down.
+                wait_until("all values", || {
+                    read_some(&engine, 1, FEW_KEYS) == (FEW_KEYS, 0)
+                });
+                child::say("right");
+            }
+            "lose" => {
+                let (right, unavailable) = read_some(&engine, 1, FEW_KEYS);
+                assert!(right > 0 && unavailable > 0, "{right} {unavailable}");
+                child::say("lost");
+            }
+            order => panic!("{order}"),
+        }
+    }
+}
+
+fn leasing(lease: Duration, keep: Duration) -> NodeHandle {
+    let options = NodeOptions {
+        lease,
+        keep,
+        ..options(0)
+    };
+    MemoryNode::start(options).expect("a node")
+}
+
+#[test]
+fn a_core_that_is_held_for_longer_than_the_lease_loses_nothing() {
+    let lease = Duration::from_secs(3);
+    let node = leasing(lease, Duration::ZERO);
+    let engine = Engine::open(Config {
+        far_bytes: 40 << 20,
+        ..config(&[&node])
+    })
+    .unwrap();
+    write_some(&engine, 1, FEW_KEYS);
+    engine.flush().unwrap();
+    let (begun, release) = (
+        Arc::new(AtomicU32::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let job = |position| {
+        let (begun, release) = (Arc::clone(&begun), Arc::clone(&release));
+        let job = engine.run_on_core(position, move |_| async move {
+            begun.fetch_add(1, Ordering::Relaxed);
+            while !release.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+        });
+        job.unwrap()
+    };
+    let jobs = [job(0), job(1)];
+    wait_until("both jobs", || begun.load(Ordering::Relaxed) == 2);
+    let uptime = || Duration::from_nanos(node.figures().statistics().uptime_ns);
+    let until = uptime() + 2 * lease;
+    wait_until("two leases of the node's time", || uptime() > until);
+    release.store(true, Ordering::Relaxed);
+    for job in jobs {
+        job.join().unwrap();
+    }
+    let seen = node.figures().statistics();
+    assert_eq!((seen.sessions_expired, seen.sessions_opened), (0, 2));
+    assert_eq!(read_some(&engine, 1, FEW_KEYS), (FEW_KEYS, 0));
+    engine.close();
+}
+
+#[test]
+fn a_process_that_was_stopped_for_longer_than_the_lease_finds_its_data() {
+    let node = leasing(Duration::from_secs(1), Duration::from_secs(3600));
+    let mut engine = child::EngineProcess::start(&address(&node).to_string());
+    assert_eq!(engine.hear(), "filled");
+    let before = node.figures().statistics();
+    engine.signal("STOP");
+    // A core each.
+    wait_until("the end of both leases", || {
+        node.figures().statistics().extents_kept == before.extents - before.extents_free
+    });
+    // Nothing of it can write any more.
+    wait_until("the end of its queue pairs", || {
+        node.figures().statistics().memory_connections == 0
+    });
+    assert_eq!(node.figures().statistics().sessions_kept, 2);
+    engine.signal("CONT");
+    engine.tell("read");
+    assert_eq!(engine.hear(), "right");
+    let seen = node.figures().statistics();
+    assert_eq!((seen.sessions_expired, seen.sessions_opened), (0, 2));
+    assert!(seen.sessions_revived >= 2, "{seen:?}");
+    // Its process ends: nothing is kept for it.
+    drop(engine);
+    wait_until("all extents", || {
+        let seen = node.figures().statistics();
+        (seen.sessions, seen.extents_free) == (0, seen.extents)
+    });
+}
+
+#[test]
+fn a_process_that_was_stopped_beyond_the_grace_is_told_what_it_lost() {
+    let node = leasing(Duration::from_secs(2), Duration::from_secs(1));
+    let mut engine = child::EngineProcess::start(&address(&node).to_string());
+    assert_eq!(engine.hear(), "filled");
+    engine.signal("STOP");
+    wait_until("the end of both sessions", || {
+        let seen = node.figures().statistics();
+        (seen.sessions, seen.extents_free) == (0, seen.extents)
+    });
+    engine.signal("CONT");
+    wait_until("new sessions", || node.figures().statistics().sessions == 2);
+    engine.tell("lose");
+    assert_eq!(engine.hear(), "lost");
 }

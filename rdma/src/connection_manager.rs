@@ -6,13 +6,15 @@
 //!      '--- lease over: all that the session held is lost; a new session holds nothing
 //! ```
 //!
-//! The control connection and the queue pairs are sockets of their own: bulk transfers do not hold up a heartbeat. It owns
-//! the session and, through their [`Berth`]s, what the queue pairs are connected to; requests in flight are the endpoint's
-//! affair.
+//! The session is kept by the thread of [`Heartbeats`], which owns the control connection; this core owns, through their
+//! [`Berth`]s, what the queue pairs are connected to. Control connection and queue pairs are sockets of their own: bulk
+//! transfers do not hold up a heartbeat. Requests in flight are the endpoint's affair.
 //!
-//! - I1: a queue pair is offered only connections of the session that its extents were claimed in.
-//! - I2: whoever looks after it by [`NodeConnections::tend`] sends a heartbeat at least three times a lease.
+//! - I1: a queue pair is offered only connections of the session that its extents were claimed in, which is the newest that
+//!   [`NodeConnections::tend`] has told of.
+//! - I2: heartbeats do not depend on whether or when this core calls anything.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -21,11 +23,15 @@ use glommio::timer::Timer;
 
 use crate::address::FabricAddress;
 use crate::berth::Berth;
-use crate::node::{NodeSession, SessionError, Token};
-use crate::tcp::{ConnectError, Refusal, connect_control, resolve};
+use crate::heartbeats::{Heartbeats, KeptSession, Siblings};
+use crate::node::{NodeStatistics, SessionError, SessionFacts, Token};
+use crate::pool::{ExtentRun, OwnerId};
+use crate::tcp::{ConnectError, Refusal, resolve};
 
 /// No try is cut shorter for a lease's sake.
 const SHORTEST: Duration = Duration::from_millis(50);
+/// How often whoever waits for a session to open looks.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// How connections are made and kept.
 #[derive(Clone, Debug)]
@@ -57,7 +63,7 @@ impl Default for ConnectOptions {
 impl ConnectOptions {
     /// Shortens what would hold up heartbeats for longer than a lease bears: a try, the pause after it and the wait for
     /// the next heartbeat come to less than one.
-    fn keep_within(&mut self, lease: Duration) {
+    pub(crate) fn keep_within(&mut self, lease: Duration) {
         let part = (lease / 4).max(SHORTEST);
         self.limit = self.limit.min(part);
         self.pause_max = self.pause_max.min(part);
@@ -91,11 +97,49 @@ pub enum ManagerError {
         /// How long was waited.
         limit: Duration,
     },
+    /// The address leads to a node that is already used under another one. It would be lost twice when it is lost once.
+    #[error("{address} is the same memory node as {other}: name each once")]
+    Twin {
+        /// The address.
+        address: FabricAddress,
+        /// The other one.
+        other: FabricAddress,
+    },
+    /// The thread that keeps the session has stopped.
+    #[error("{0}: the thread that keeps its session has stopped")]
+    Stopped(FabricAddress),
+}
+
+impl ManagerError {
+    /// Whether trying again is of no use: somebody has to change the configuration of one side.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Scheme(_) | Self::Twin { .. } | Self::Stopped(_) => true,
+            Self::Session { source, .. } => matches!(
+                source,
+                SessionError::Version { .. }
+                    | SessionError::WrongToken
+                    | SessionError::NodeNotProved
+                    | SessionError::NoTokenAtNode
+                    | SessionError::TokenMissing
+                    | SessionError::Map(_)
+                    | SessionError::Lease { .. }
+            ),
+            Self::Connect(ConnectError::Refused { refusal, .. }) => {
+                matches!(refusal, Refusal::Version(_) | Refusal::Purpose)
+            }
+            Self::Connect(_) | Self::TimedOut { .. } => false,
+        }
+    }
 }
 
 /// What has changed with a node.
 #[derive(Debug)]
 pub enum Change {
+    /// The first session with it is open; it holds nothing yet. Only where [`NodeConnections::open`] has not told so. Queue
+    /// pairs are connected at the next [`NodeConnections::tend`].
+    Opened,
     /// It does not answer.
     Down(ManagerError),
     /// It answers again, in the same session: all is as it was. Also told where a queue pair was connected anew though the
@@ -106,40 +150,30 @@ pub enum Change {
     Renewed,
 }
 
-/// What a look after a node has done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mended {
-    /// Nothing was amiss.
-    Nothing,
-    /// Queue pairs were connected.
-    Connected,
-    /// There is a new session; no queue pair of it is connected yet.
-    Renewed,
-}
-
 /// One core's connections to one node.
 #[derive(Debug)]
 pub struct NodeConnections {
     address: FabricAddress,
     options: ConnectOptions,
-    session: NodeSession,
+    kept: KeptSession,
+    /// The newest session that was told.
+    session: Option<SessionFacts>,
     /// The queue pairs to be kept connected; their places are their slots.
     berths: Vec<Berth>,
     clock: Clock,
-    /// The control connection works.
-    answers: bool,
     /// Whether the node was last said to be up.
     up: bool,
-    heartbeat_ns: u64,
+    /// How often the node has refused to know the session since a connection was last made.
+    refusals: u32,
     pause: Duration,
     retry_ns: u64,
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-async fn within<T>(
+pub(crate) async fn within<T>(
     address: &FabricAddress,
     limit: Duration,
     work: impl Future<Output = Result<T, SessionError>>,
@@ -160,55 +194,85 @@ async fn within<T>(
     .await
 }
 
-async fn socket_address(address: &FabricAddress) -> Result<SocketAddr, ManagerError> {
+pub(crate) async fn socket_address(address: &FabricAddress) -> Result<SocketAddr, ManagerError> {
     // The control connection is TCP's, whatever carries the requests.
     Ok(resolve(address.host(), address.port()).await?)
 }
 
-async fn open(
-    address: &FabricAddress,
-    options: &ConnectOptions,
-) -> Result<NodeSession, ManagerError> {
-    let place = socket_address(address).await?;
-    let channel = connect_control(place, options.limit).await?;
-    let token = options.token.as_ref();
-    within(
-        address,
-        options.limit,
-        NodeSession::open(channel, &options.client, token),
-    )
-    .await
-}
-
 impl NodeConnections {
-    /// Opens a session on a node. Its queue pairs are connected by [`NodeConnections::connect`].
+    /// Has a session opened and kept on a node, and tries again until this is dropped. What comes of it is told by
+    /// [`NodeConnections::tend`].
+    #[must_use]
+    pub fn begin(
+        address: FabricAddress,
+        options: ConnectOptions,
+        heartbeats: &Heartbeats,
+        siblings: &Siblings,
+    ) -> Self {
+        let kept = heartbeats.keep(address.clone(), options.clone(), siblings.clone());
+        Self {
+            pause: options.pause_min,
+            address,
+            options,
+            kept,
+            session: None,
+            berths: Vec::new(),
+            clock: Clock::new(),
+            up: false,
+            refusals: 0,
+            retry_ns: 0,
+        }
+    }
+
+    /// Opens a session on a node, or says why the first try failed. Its queue pairs are connected by
+    /// [`NodeConnections::connect`].
     ///
     /// # Errors
     /// [`ManagerError`].
     pub async fn open(
         address: FabricAddress,
-        mut options: ConnectOptions,
+        options: ConnectOptions,
+        heartbeats: &Heartbeats,
     ) -> Result<Self, ManagerError> {
-        let session = open(&address, &options).await?;
-        options.keep_within(session.lease());
-        Ok(Self {
-            pause: options.pause_min,
-            address,
-            options,
-            session,
-            berths: Vec::new(),
-            clock: Clock::new(),
-            answers: true,
-            up: true,
-            heartbeat_ns: 0,
-            retry_ns: 0,
-        })
+        let mut opened = Self::begin(address, options, heartbeats, &Siblings::default());
+        loop {
+            if opened.is_open() {
+                return Ok(opened);
+            }
+            if let Some(error) = opened.take_error() {
+                return Err(error);
+            }
+            Timer::new(LOOK).await;
+        }
     }
 
-    /// The session.
+    /// Whether the first session is open, for whoever waits for that; [`NodeConnections::tend`] does not tell it then.
+    pub fn is_open(&mut self) -> bool {
+        if self.session.is_none()
+            && let Some(session) = self.kept.news(None).session
+        {
+            self.session = Some(session);
+            self.up = true;
+        }
+        self.session.is_some()
+    }
+
+    /// Why the newest try to reach the node failed; told once.
+    pub fn take_error(&mut self) -> Option<ManagerError> {
+        let stopped = || ManagerError::Stopped(self.address.clone());
+        self.kept
+            .take_error()
+            .or_else(|| self.kept.is_over().then(stopped))
+    }
+
+    /// The newest session that was told; `None` before the first.
     #[must_use]
-    pub fn session(&mut self) -> &mut NodeSession {
-        &mut self.session
+    pub fn session(&self) -> Option<&SessionFacts> {
+        self.session.as_ref()
+    }
+
+    fn owner(&self) -> Option<OwnerId> {
+        self.session.as_ref().map(SessionFacts::owner)
     }
 
     /// Where the node is.
@@ -230,8 +294,9 @@ impl NodeConnections {
         self.connect_missing().await.map(drop)
     }
 
-    async fn connect_missing(&mut self) -> Result<Mended, ManagerError> {
-        let mut mended = Mended::Nothing;
+    /// Connects every queue pair that is not; true if there was one.
+    async fn connect_missing(&mut self) -> Result<bool, ManagerError> {
+        let mut connected = false;
         for slot in 0..self.berths.len() {
             self.berths[slot].check();
             if !self.berths[slot].is_empty() {
@@ -239,9 +304,9 @@ impl NodeConnections {
             }
             let berth = self.berths[slot].clone();
             self.join(slot, &berth).await?;
-            mended = Mended::Connected;
+            connected = true;
         }
-        Ok(mended)
+        Ok(connected)
     }
 
     /// Connects a queue pair that is not kept: one for claiming extents, say. Slots of kept ones are taken.
@@ -249,115 +314,120 @@ impl NodeConnections {
     /// # Errors
     /// [`ManagerError`].
     pub async fn join(&mut self, slot: usize, berth: &Berth) -> Result<(), ManagerError> {
-        let place = socket_address(&self.address).await?;
+        let Some(session) = &self.session else {
+            let what = "no session is open yet";
+            let source = io::Error::new(io::ErrorKind::NotConnected, what).into();
+            let address = self.address.clone();
+            return Err(ManagerError::Session { address, source });
+        };
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        let request = self.session.memory_request(slot);
+        let request = session.memory_request(slot);
+        let place = socket_address(&self.address).await?;
         berth
             .connect(&self.address, place, &request, self.options.limit)
             .await
     }
 
-    /// Looks after everything once: a heartbeat if it is time, queue pairs that lost their connection, a session to be
-    /// resumed. To be called every few ten milliseconds; returns what has changed.
+    /// Looks after everything once: what the session's thread tells, and queue pairs that lost their connection. To be
+    /// called every few ten milliseconds; returns what has changed.
     pub async fn tend(&mut self) -> Option<Change> {
+        let news = self.kept.news(self.owner());
+        if let Some(session) = news.session {
+            for berth in &self.berths {
+                berth.fail();
+            }
+            self.rest();
+            self.up = true;
+            let before = self.session.replace(session);
+            return Some(match before {
+                Some(_) => Change::Renewed,
+                None => Change::Opened,
+            });
+        }
+        self.session.as_ref()?;
+        if !news.answers {
+            let was_up = std::mem::take(&mut self.up);
+            return was_up.then(|| {
+                let error = self.take_error();
+                Change::Down(error.unwrap_or_else(|| ManagerError::Stopped(self.address.clone())))
+            });
+        }
         let now_ns = self.clock.now_ns();
         if now_ns < self.retry_ns {
             return None;
         }
-        match self.mend(now_ns).await {
-            Ok(mended) => {
-                self.pause = self.options.pause_min;
+        match self.connect_missing().await {
+            Ok(connected) => {
+                self.rest();
                 let was_up = std::mem::replace(&mut self.up, true);
-                match (mended, was_up) {
-                    (Mended::Renewed, _) => Some(Change::Renewed),
-                    (Mended::Nothing, true) => None,
-                    _ => Some(Change::Up),
-                }
+                (connected || !was_up).then_some(Change::Up)
             }
-            Err(error) => {
-                // Cores that lost the same node come back one after the other.
-                let spread = now_ns % (nanoseconds(self.pause) / 4 + 1);
-                self.retry_ns = self.clock.now_ns() + nanoseconds(self.pause) + spread;
-                self.pause = (self.pause * 2).min(self.options.pause_max);
-                std::mem::take(&mut self.up).then_some(Change::Down(error))
-            }
+            Err(error) => self.not_connected(now_ns, error),
         }
     }
 
-    async fn mend(&mut self, now_ns: u64) -> Result<Mended, ManagerError> {
-        self.beat().await;
-        if !self.answers && self.resume(now_ns).await? {
-            return Ok(Mended::Renewed);
-        }
-        match self.connect_missing().await {
-            Err(ManagerError::Connect(ConnectError::Refused {
+    fn rest(&mut self) {
+        (self.refusals, self.retry_ns) = (0, 0);
+        self.pause = self.options.pause_min;
+    }
+
+    fn not_connected(&mut self, now_ns: u64, error: ManagerError) -> Option<Change> {
+        // Cores that lost the same node come back one after the other.
+        let spread = now_ns % (nanoseconds(self.pause) / 4 + 1);
+        self.retry_ns = self.clock.now_ns() + nanoseconds(self.pause) + spread;
+        self.pause = (self.pause * 2).min(self.options.pause_max);
+        let refused = matches!(
+            error,
+            ManagerError::Connect(ConnectError::Refused {
                 refusal: Refusal::Session | Refusal::Proof,
                 ..
-            })) => {
-                self.answers = false;
-                if self.resume(now_ns).await? {
-                    return Ok(Mended::Renewed);
-                }
-                self.connect_missing().await
+            })
+        );
+        if refused && let Some(owner) = self.owner() {
+            self.kept.check(owner);
+            self.refusals += 1;
+            // The session may be over, or about to be resumed: that is told soon.
+            if self.refusals == 1 {
+                return None;
             }
-            other => other,
         }
+        std::mem::take(&mut self.up).then_some(Change::Down(error))
     }
 
-    /// Takes the session up again over a new control connection.
-    async fn take_up_again(&mut self) -> Result<(), ManagerError> {
-        let place = socket_address(&self.address).await?;
-        let channel = connect_control(place, self.options.limit).await?;
-        let resume = self.session.resume(channel);
-        within(&self.address, self.options.limit, resume).await
+    fn named<T>(&self, done: Result<T, SessionError>) -> Result<T, ManagerError> {
+        done.map_err(|source| ManagerError::Session {
+            address: self.address.clone(),
+            source,
+        })
     }
 
-    /// Sends a heartbeat if it is time: for whoever has much to do before it can [`NodeConnections::tend`].
-    pub async fn beat(&mut self) {
-        let now_ns = self.clock.now_ns();
-        if self.answers && now_ns >= self.heartbeat_ns {
-            let beat = within(&self.address, self.options.limit, self.session.heartbeat()).await;
-            self.answers = beat.is_ok();
-            self.next_heartbeat(now_ns);
-        }
+    /// As [`NodeSession::allocate_chunk`](crate::node::NodeSession::allocate_chunk).
+    ///
+    /// # Errors
+    /// [`ManagerError::Session`].
+    pub async fn allocate_chunk(&self, bytes: u64) -> Result<ExtentRun, ManagerError> {
+        self.named(self.kept.allocate_chunk(bytes).await)
     }
 
-    fn next_heartbeat(&mut self, now_ns: u64) {
-        self.heartbeat_ns = now_ns + nanoseconds(self.session.lease() / 4);
+    /// As [`NodeSession::free_chunk`](crate::node::NodeSession::free_chunk).
+    ///
+    /// # Errors
+    /// [`ManagerError::Session`].
+    pub async fn free_chunk(&self, run: ExtentRun) -> Result<(), ManagerError> {
+        self.named(self.kept.free_chunk(run).await)
     }
 
-    /// Takes the session up again over a new control connection, or opens a new one if it is over; true if it did that.
-    async fn resume(&mut self, now_ns: u64) -> Result<bool, ManagerError> {
-        let renewed = match self.take_up_again().await {
-            Ok(()) => Ok(false),
-            Err(ManagerError::Session {
-                source: SessionError::Expired,
-                ..
-            }) => {
-                tracing::warn!(node = %self.address, "the session is over, and all that it held is lost");
-                for berth in &self.berths {
-                    berth.fail();
-                }
-                self.session = open(&self.address, &self.options).await?;
-                Ok(true)
-            }
-            Err(error) => Err(error),
-        }?;
-        self.answers = true;
-        self.next_heartbeat(now_ns);
-        Ok(renewed)
+    /// The node's figures.
+    ///
+    /// # Errors
+    /// [`ManagerError::Session`].
+    pub async fn statistics(&self) -> Result<NodeStatistics, ManagerError> {
+        self.named(self.kept.statistics().await)
     }
 
     /// Ends the session: the node takes back at once all that it held.
-    pub async fn close(mut self) {
-        // A request may have been given up half-way: its answer would be taken for the farewell's.
-        if self.answers && self.session.is_broken() {
-            let _ = self.take_up_again().await;
-        }
-        if self.answers {
-            // Whoever cannot say goodbye is forgotten when the lease ends.
-            let _ = within(&self.address, self.options.limit, self.session.bye()).await;
-        }
+    pub async fn close(self) {
+        self.kept.close().await;
     }
 }
 
@@ -401,8 +471,10 @@ mod tests {
         let node = MemoryNode::start(options).expect("a node");
         let address = format!("tcp://{}", node.address());
         let address = address.parse().expect("an address");
+        let heartbeats = Heartbeats::start().expect("a thread");
         let kept = async {
-            let opened = NodeConnections::open(address, ConnectOptions::default()).await;
+            let options = ConnectOptions::default();
+            let opened = NodeConnections::open(address, options, &heartbeats).await;
             let mut connections = opened.expect("a node that listens");
             let mut endpoint = TcpEndpoint::new(2, 4, u64::MAX, Exposed::default());
             connections.keep(Berth::Tcp(endpoint.berth(0)));

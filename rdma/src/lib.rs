@@ -13,6 +13,7 @@ mod embedded;
 mod endpoint;
 mod executor;
 mod fabric;
+mod heartbeats;
 mod initiator;
 mod landing;
 mod link;
@@ -40,6 +41,7 @@ pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
 pub use endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 pub use executor::run_local;
 pub use fabric::{FabricEndpoint, FabricError, FabricOptions};
+pub use heartbeats::{Heartbeats, Siblings};
 pub use initiator::{
     CompareAndSwap, Initiator, InitiatorError, InitiatorOptions, ReadInto, ScratchError,
 };

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcore_rdma::{
-    ConnectOptions, EmbeddedNode, FabricAddress, FabricEndpoint, FabricOptions, LinkModel, Lock,
-    Scheme, Token, VerbsOptions,
+    ConnectOptions, EmbeddedNode, FabricAddress, FabricEndpoint, FabricOptions, Heartbeats,
+    LinkModel, Lock, Scheme, Token, VerbsOptions,
 };
 use farcore_tuning::Profile;
 
@@ -19,6 +19,7 @@ use crate::constants::{
 };
 use crate::error::{Error, Result};
 use crate::lane::{self, LANES_MAX};
+use crate::limits;
 use crate::log::PageShape;
 use crate::nodes::{FarPlan, QUEUE_DEPTH};
 use crate::queue::OWN_INLINE_MAX;
@@ -27,6 +28,8 @@ use crate::shard::{Knobs, NODES_MAX, QUEUES_PER_NODE, Shard};
 /// Memory of one core that no shard uses: its executor, counters, stacks and the queue of its own requests, in bytes.
 const CORE_BYTES: u64 = 1 << 20;
 
+/// Memory of the thread that keeps sessions at memory nodes, where there are any, in bytes.
+const HEARTBEATS_BYTES: u64 = 1 << 20;
 /// The shortest time for one try to connect.
 const CONNECT_MIN: Duration = Duration::from_secs(2);
 /// Keys that an index can be sized for.
@@ -401,15 +404,26 @@ impl Config {
             .nodes
             .first()
             .map_or(Scheme::Tcp, farcore_rdma::FabricAddress::scheme);
-        FabricEndpoint::bytes_for(scheme, self.nodes.len() * QUEUES_PER_NODE, QUEUE_DEPTH)
+        let cores = self.cores.len() as u64;
+        let heartbeats = match self.nodes.is_empty() {
+            true => 0,
+            false => HEARTBEATS_BYTES.div_ceil(cores.max(1)),
+        };
+        let queues = self.nodes.len() * QUEUES_PER_NODE;
+        FabricEndpoint::bytes_for(scheme, queues, QUEUE_DEPTH) + heartbeats
     }
 
-    /// Where far memory is to be opened.
-    pub(crate) fn far_plan(&self, embedded: &[Arc<EmbeddedNode>]) -> FarPlan {
+    /// Where far memory is to be opened. Starts the thread that keeps the sessions there.
+    ///
+    /// # Errors
+    /// [`Error::Threads`] and the like if that cannot be had.
+    pub(crate) fn far_plan(&self, embedded: &[Arc<EmbeddedNode>]) -> Result<FarPlan> {
         if self.nodes.is_empty() {
-            return FarPlan::Embedded(embedded.to_vec());
+            return Ok(FarPlan::Embedded(embedded.to_vec()));
         }
-        FarPlan::Remote {
+        let heartbeats = limits::while_allowed(Heartbeats::start)?;
+        let heartbeats = heartbeats.map_err(|error| limits::no_thread(&error.to_string()))?;
+        Ok(FarPlan::Remote {
             nodes: self.nodes.clone(),
             options: ConnectOptions {
                 token: self.token.clone(),
@@ -423,7 +437,8 @@ impl Config {
                 limit_ns: self.far_silence_ns,
                 verbs: self.verbs.clone(),
             },
-        }
+            heartbeats: Arc::new(heartbeats),
+        })
     }
 
     pub(crate) fn sizes(&self) -> Result<Sizes> {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use farcore_rdma::node::NodeStatistics;
 use farcore_rdma::{
-    Claims, ConnectOptions, FabricAddress, FabricEndpoint, FabricOptions, Initiator,
+    Claims, ConnectOptions, FabricAddress, FabricEndpoint, FabricOptions, Heartbeats, Initiator,
     InitiatorOptions, Lock, NodeConnections, NodeMap, PoolNode, VerbsOptions,
 };
 use glommio::timer::Timer;
@@ -19,6 +19,8 @@ pub(crate) struct Member {
     pub(crate) claims: Claims<FabricEndpoint>,
     pub(crate) maps: Vec<NodeMap>,
     pub(crate) owners: Vec<u64>,
+    /// Keeps the leases.
+    pub(crate) heartbeats: Heartbeats,
 }
 
 impl Member {
@@ -32,9 +34,11 @@ impl Member {
         };
         let endpoint = FabricEndpoint::open(addresses, &fabric).await;
         let endpoint = endpoint.map_err(|error| error.to_string())?;
+        let heartbeats = Heartbeats::start().map_err(|error| error.to_string())?;
         let (mut connections, mut nodes) = (Vec::new(), Vec::new());
         for (queue, address) in addresses.iter().enumerate() {
-            let opened = NodeConnections::open(address.clone(), ConnectOptions::default()).await;
+            let options = ConnectOptions::default();
+            let opened = NodeConnections::open(address.clone(), options, &heartbeats).await;
             let mut node = opened.map_err(|error| error.to_string())?;
             node.keep(
                 endpoint
@@ -42,10 +46,11 @@ impl Member {
                     .ok_or("a fabric without connections")?,
             );
             node.connect().await.map_err(|error| error.to_string())?;
+            let session = node.session().ok_or("a session")?;
             nodes.push(PoolNode {
                 queue,
-                owner: node.session().owner(),
-                map: node.session().map().clone(),
+                owner: session.owner(),
+                map: session.map().clone(),
             });
             connections.push(node);
         }
@@ -65,6 +70,7 @@ impl Member {
             claims: claims.map_err(|error| error.to_string())?,
             maps,
             owners,
+            heartbeats,
         })
     }
 }
@@ -74,8 +80,8 @@ pub(crate) async fn left_over(
     member: &mut Member,
     node: usize,
 ) -> (NodeStatistics, Option<String>) {
-    let session = member.connections[node].session();
-    let figures = session.statistics().await.expect("figures");
+    let figures = member.connections[node].statistics().await;
+    let figures = figures.expect("figures");
     let map = &member.maps[node];
     let read = async |slice| {
         let mut bytes = [0; 8];

@@ -140,7 +140,7 @@ fn row(shape: Shape, streamed: Streamed) -> Row {
     }
 }
 
-async fn measure(probe: &mut Probe, plan: &Plan) -> Result<Vec<Row>> {
+fn measure(probe: &mut Probe, plan: &Plan) -> Result<Vec<Row>> {
     let warm_up = match plan.until {
         Until::Count(count) => Until::Count(count.div_ceil(WARM_UP_PART)),
         Until::Nanoseconds(ns) => Until::Nanoseconds(ns / WARM_UP_PART),
@@ -149,12 +149,8 @@ async fn measure(probe: &mut Probe, plan: &Plan) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for &shape in &plan.shapes {
         progress.begin(format_args!("{} {}", shape.operation, length(shape.bytes)));
-        probe.stream(shape, plan.batch, warm_up).await?;
-        probe.tend().await;
-        rows.push(row(
-            shape,
-            probe.stream(shape, plan.batch, plan.until).await?,
-        ));
+        probe.stream(shape, plan.batch, warm_up)?;
+        rows.push(row(shape, probe.stream(shape, plan.batch, plan.until)?));
         progress.end();
     }
     Ok(rows)
@@ -163,7 +159,7 @@ async fn measure(probe: &mut Probe, plan: &Plan) -> Result<Vec<Row>> {
 async fn open_and_measure(plan: &Plan) -> Result<Vec<Row>> {
     let longest_bytes = longest_bytes(&plan.shapes);
     let mut probe = Probe::open(&plan.target, plan.depth, longest_bytes).await?;
-    let rows = measure(&mut probe, plan).await;
+    let rows = measure(&mut probe, plan);
     probe.close().await;
     rows
 }

@@ -62,10 +62,9 @@ struct Report {
     rows: Vec<Row>,
 }
 
-async fn row(probe: &mut Probe, queue: usize, shape: Shape, count: u64) -> Result<Row> {
+fn row(probe: &mut Probe, queue: usize, shape: Shape, count: u64) -> Result<Row> {
     for _ in 0..count.min(WARM_UP_MAX) {
         probe.ping(queue, shape)?;
-        probe.tend().await;
     }
     let histogram = Histogram::default();
     let mut min_ns = u64::MAX;
@@ -73,7 +72,6 @@ async fn row(probe: &mut Probe, queue: usize, shape: Shape, count: u64) -> Resul
         let took_ns = probe.ping(queue, shape)?;
         histogram.record(took_ns);
         min_ns = min_ns.min(took_ns);
-        probe.tend().await;
     }
     let seen = histogram.snapshot();
     Ok(Row {
@@ -90,18 +88,13 @@ async fn row(probe: &mut Probe, queue: usize, shape: Shape, count: u64) -> Resul
     })
 }
 
-async fn measure(
-    probe: &mut Probe,
-    names: &[String],
-    shapes: &[Shape],
-    count: u64,
-) -> Result<Vec<Row>> {
+fn measure(probe: &mut Probe, names: &[String], shapes: &[Shape], count: u64) -> Result<Vec<Row>> {
     let progress = Progress::new(names.len() * shapes.len());
     let mut rows = Vec::new();
     for (queue, name) in names.iter().enumerate() {
         for &shape in shapes {
             progress.begin(format_args!("{} {}", shape.operation, length(shape.bytes)));
-            let measured = row(probe, queue, shape, count).await?;
+            let measured = row(probe, queue, shape, count)?;
             rows.push(Row {
                 node: name.clone(),
                 ..measured
@@ -114,7 +107,7 @@ async fn measure(
 
 async fn open_and_measure(target: &Target, shapes: &[Shape], count: u64) -> Result<Vec<Row>> {
     let mut probe = Probe::open(target, 1, longest_bytes(shapes)).await?;
-    let rows = measure(&mut probe, &target.names(), shapes, count).await;
+    let rows = measure(&mut probe, &target.names(), shapes, count);
     probe.close().await;
     rows
 }

@@ -10,7 +10,7 @@
 //! - I1: a queue pair has at most `depth` requests under way, so no two share a buffer.
 //! - I2: all memory is zero, and no request changes that: writes carry zeros and a compare-and-swap puts 0 for 0.
 //! - I3: every request is signalled, and one that fails ends the measurement.
-//! - I4: heartbeats go out in time, as they are due at a sixteenth of the shortest lease, where whoever measures calls [`Probe::tend`].
+//! - I4: the leases are kept by a thread of their own: whoever measures need not yield.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use bytesize::ByteSize;
 use farcore_rdma::{
     Completion, ConnectOptions, EmbeddedEndpoint, EmbeddedNode, Endpoint, ExtentRun, FabricAddress,
-    FabricEndpoint, FabricOptions, LinkModel, LocalKey, LocalSlice, Lock, ManagerError,
+    FabricEndpoint, FabricOptions, Heartbeats, LinkModel, LocalKey, LocalSlice, Lock, ManagerError,
     NodeConnections, PostError, QueuePairState, Region, RegionOptions, RemoteSlice, Status, Work,
     WorkId, WorkRequest,
 };
@@ -92,8 +92,8 @@ pub(super) struct Probe {
     fars: Vec<Far>,
     nodes: Vec<Node>,
     clock: Clock,
-    beat_ns: u64,
-    next_beat_ns: u64,
+    /// Keeps the leases, where there are any.
+    _heartbeats: Option<Heartbeats>,
 }
 
 fn unreachable(address: &FabricAddress, error: ManagerError) -> anyhow::Error {
@@ -112,8 +112,9 @@ async fn join(
     queue: usize,
     endpoint: &FabricEndpoint,
     options: &ConnectOptions,
+    heartbeats: &Heartbeats,
 ) -> Result<NodeConnections> {
-    let opened = NodeConnections::open(address.clone(), options.clone()).await;
+    let opened = NodeConnections::open(address.clone(), options.clone(), heartbeats).await;
     let mut connections = opened.map_err(|error| unreachable(address, error))?;
     let berth = endpoint.berth(queue).context("it takes no connections")?;
     connections.keep(berth);
@@ -127,8 +128,7 @@ async fn join(
 /// Far memory at a node.
 async fn take(node: &mut Node, bytes: u64) -> Result<RemoteSlice> {
     let address = node.connections.address().clone();
-    let session = node.connections.session();
-    let taken = session.allocate_chunk(bytes).await;
+    let taken = node.connections.allocate_chunk(bytes).await;
     let run = taken.with_context(|| {
         let bytes = ByteSize::b(bytes).display().iec();
         format!(
@@ -136,19 +136,16 @@ async fn take(node: &mut Node, bytes: u64) -> Result<RemoteSlice> {
         )
     })?;
     node.chunk = Some(run);
-    let start = session.map().slice(run.first(), 0);
+    let session = node.connections.session();
+    let start = session.and_then(|session| session.map().slice(run.first(), 0));
     start.with_context(|| format!("--fabric {address}: the chunk lies outside of its memory"))
 }
 
 async fn leave(nodes: Vec<Node>) {
-    for Node {
-        mut connections,
-        chunk,
-    } in nodes
-    {
+    for Node { connections, chunk } in nodes {
         if let Some(run) = chunk {
             // Where the node is away, all goes back with the session.
-            let _ = connections.session().free_chunk(run).await;
+            let _ = connections.free_chunk(run).await;
         }
         connections.close().await;
     }
@@ -184,7 +181,11 @@ impl Probe {
         check(target.queues(), depth, longest_bytes)?;
         let far_bytes = FAR_BYTES.max(longest_bytes.into());
         let mut nodes = Vec::new();
-        let opened = Self::connect(target, depth, far_bytes, &mut nodes).await;
+        let heartbeats = match target.nodes.is_empty() {
+            true => None,
+            false => Some(Heartbeats::start().context("cannot start a thread")?),
+        };
+        let opened = Self::connect(target, depth, far_bytes, heartbeats.as_ref(), &mut nodes).await;
         let (mut endpoint, starts) = match opened {
             Ok(opened) => opened,
             Err(error) => {
@@ -202,8 +203,6 @@ impl Probe {
                 return Err(error);
             }
         };
-        let lease = |node: &mut Node| node.connections.session().lease();
-        let lease = nodes.iter_mut().map(lease).min().unwrap_or(LIMIT);
         let far = |start| Far {
             start,
             bytes: far_bytes,
@@ -219,8 +218,7 @@ impl Probe {
             fars: starts.into_iter().map(far).collect(),
             nodes,
             clock: Clock::new(),
-            beat_ns: u64::try_from(lease.as_nanos() / 16).unwrap_or(u64::MAX),
-            next_beat_ns: 0,
+            _heartbeats: heartbeats,
         };
         match probe.prepare().await {
             Ok(()) => Ok(probe),
@@ -235,9 +233,10 @@ impl Probe {
         target: &Target,
         depth: usize,
         far_bytes: u64,
+        heartbeats: Option<&Heartbeats>,
         nodes: &mut Vec<Node>,
     ) -> Result<(FabricEndpoint, Vec<RemoteSlice>)> {
-        if target.nodes.is_empty() {
+        let Some(heartbeats) = heartbeats else {
             let node = Arc::new(EmbeddedNode::new(map(far_bytes)?, LinkModel::default()));
             let start = RemoteSlice {
                 key: node.remote_key(),
@@ -245,7 +244,7 @@ impl Probe {
             };
             let endpoint = EmbeddedEndpoint::new(&[node], 1, depth, 0);
             return Ok((FabricEndpoint::Embedded(endpoint), vec![start]));
-        }
+        };
         let options = FabricOptions {
             queues: target.nodes.len(),
             depth,
@@ -262,7 +261,7 @@ impl Probe {
         let mut starts = Vec::new();
         for (queue, address) in target.nodes.iter().enumerate() {
             nodes.push(Node {
-                connections: join(address, queue, &endpoint, &options).await?,
+                connections: join(address, queue, &endpoint, &options, heartbeats).await?,
                 chunk: None,
             });
             starts.push(take(&mut nodes[queue], far_bytes).await?);
@@ -305,7 +304,6 @@ impl Probe {
                 };
                 self.one(queue, work)?;
                 place += u64::from(bytes);
-                self.tend().await;
             }
         }
         Ok(())
@@ -314,19 +312,6 @@ impl Probe {
     /// Gives all far memory back.
     pub(super) async fn close(self) {
         leave(self.nodes).await;
-    }
-
-    /// Keeps the leases. To be called between requests; cost: a reading of the clock, and a round trip to each node now
-    /// and then.
-    pub(super) async fn tend(&mut self) {
-        let now_ns = self.clock.now_ns();
-        if now_ns < self.next_beat_ns {
-            return;
-        }
-        for node in &mut self.nodes {
-            node.connections.beat().await;
-        }
-        self.next_beat_ns = now_ns + self.beat_ns;
     }
 
     /// The next request of a queue pair.
@@ -417,12 +402,7 @@ impl Probe {
     }
 
     /// Keeps every queue pair full, `batch` requests a doorbell; ends when all that was posted has completed.
-    pub(super) async fn stream(
-        &mut self,
-        shape: Shape,
-        batch: usize,
-        until: Until,
-    ) -> Result<Streamed> {
+    pub(super) fn stream(&mut self, shape: Shape, batch: usize, until: Until) -> Result<Streamed> {
         let mut seen = [Completion::NONE; COMPLETIONS_PER_POLL];
         let (mut posted, mut completed) = (0, 0);
         let start_ns = self.clock.now_ns();
@@ -458,9 +438,6 @@ impl Probe {
                     count: completed,
                     elapsed_ns,
                 });
-            }
-            if now_ns >= self.next_beat_ns {
-                self.tend().await;
             }
         }
     }
