@@ -405,6 +405,23 @@ impl Engine {
         self.order(|door| &door.flush)
     }
 
+    /// Has every key whose record was lost count as absent from now on, and answers how many there may be of them. Until then such
+    /// a key answers [`Error::Unavailable`], unless it is written or deleted; so may, rarely, a key that was never stored, for of a lost
+    /// record only some bits of its key's hash are known. What is lost after this call is not forgotten by it.
+    ///
+    /// Blocks until the index has given the room back, so not to be called from a job; requests go on. Cost: the index is read once,
+    /// in slices between requests; nothing, if nothing was lost.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the engine closes meanwhile.
+    pub fn forget_lost(&self) -> Result<u64> {
+        let posts = || self.shared.posts.iter();
+        let forgotten = || -> u64 { posts().map(|post| post.door.keys_forgotten()).sum() };
+        let before = forgotten();
+        self.order(|door| &door.forget)?;
+        Ok(forgotten() - before)
+    }
+
     fn order(&self, which: impl Fn(&Door) -> &Order) -> Result<()> {
         if self.shared.life.is_closing() {
             return Err(Error::Closed);

@@ -110,7 +110,8 @@ pub enum Error {
         keys: u64,
     },
     /// What lies on a memory node cannot be reached, or the node cannot be used at all. It can be read again when the node
-    /// is back, unless the reason says that it is lost.
+    /// is back, unless the reason says that it is lost: then until the key is written, or deleted, or
+    /// [`Engine::forget_lost`](crate::Engine::forget_lost) is called.
     #[error("memory node {node} is unavailable: {reason}")]
     Unavailable {
         /// The node, or the nodes, by name.

@@ -105,6 +105,7 @@ pub(crate) struct House {
     without_room: Box<[usize]>,
     compacting: u64,
     flushing: u64,
+    forgetting: u64,
     served_ns: u64,
     turns: u64,
     figures: Arc<CoreFigures>,
@@ -170,6 +171,7 @@ impl House {
             without_room: vec![0; LANES].into(),
             compacting: 0,
             flushing: 0,
+            forgetting: 0,
             served_ns,
             turns: 0,
             figures,
@@ -211,6 +213,8 @@ impl House {
             && self.door.compact.is_done(self.compacting)
             && self.flushing == self.door.flush.asked()
             && self.door.flush.is_done(self.flushing)
+            && self.forgetting == self.door.forget.asked()
+            && self.door.forget.is_done(self.forgetting)
     }
 
     /// Takes a request of a client on this core; false if it must poll first.
@@ -513,6 +517,18 @@ impl House {
         } else if self.flushing != door.flush.asked() {
             self.flushing = door.flush.asked();
             self.shard.start_flush();
+            busy = true;
+        }
+        if !door.forget.is_done(self.forgetting) {
+            if self.shard.forgetting_done() {
+                self.shard.publish_gauges();
+                let keys = self.shard.keys_forgotten();
+                door.set_keys_forgotten(keys);
+                door.forget.finish(self.forgetting, Ok(()));
+            }
+        } else if self.forgetting != door.forget.asked() {
+            self.forgetting = door.forget.asked();
+            self.shard.start_forgetting();
             busy = true;
         }
         busy

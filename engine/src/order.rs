@@ -46,4 +46,20 @@ pub(crate) struct Door {
     pub(crate) bell: Bell,
     pub(crate) compact: Order,
     pub(crate) flush: Order,
+    pub(crate) forget: Order,
+    /// Lost keys that the shard has forgotten so far.
+    keys_forgotten: AtomicU64,
+}
+
+impl Door {
+    /// Lost keys that the shard has forgotten so far.
+    pub(crate) fn keys_forgotten(&self) -> u64 {
+        // ORDERING: read after `is_done` has seen the order done, whose Acquire shows it.
+        self.keys_forgotten.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_keys_forgotten(&self, keys: u64) {
+        // ORDERING: shown by the Release of `finish`.
+        self.keys_forgotten.store(keys, Ordering::Relaxed);
+    }
 }

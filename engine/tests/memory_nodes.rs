@@ -185,6 +185,19 @@ fn a_node_that_was_started_anew_has_lost_its_pages_and_serves_again() {
         right_now > KEYS / 4 && unavailable > 0,
         "{right_now} {unavailable}"
     );
+    // Until the engine is told to forget that, too.
+    let forgotten = engine.forget_lost().unwrap();
+    assert!(forgotten >= u64::from(unavailable), "{forgotten}");
+    assert_eq!(engine.stats().total.lost_keys, 0);
+    assert_eq!(engine.forget_lost().unwrap(), 0);
+    let mut absent = 0;
+    for number in 0..KEYS {
+        match handle.get(&key(number)).wait().unwrap() {
+            Some(found) => assert!(*found == value(number, 1)),
+            None => absent += 1,
+        }
+    }
+    assert_eq!(absent, unavailable);
     for number in stored {
         let found = handle.get(&key(number)).wait().unwrap().unwrap();
         assert!(*found == value(number, 1));

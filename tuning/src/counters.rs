@@ -259,8 +259,10 @@ counters! {
     spinning_ns: Counter,
     /// Nanoseconds asleep.
     parked_ns: Counter,
-    /// Keys stored.
+    /// Keys stored, those whose record was lost included.
     keys: Gauge,
+    /// Keys whose record was lost and that were not written, deleted or forgotten since.
+    lost_keys: Gauge,
     /// Bytes of the index.
     index_bytes: Gauge,
     /// Frames that hold nothing.

@@ -28,6 +28,7 @@ mod segment;
 mod slot;
 
 use std::hint::select_unpredictable;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use self::segment::{BUCKETS, SLOTS_A_BUCKET, Segment};
@@ -294,16 +295,25 @@ impl Index {
     /// The slots that may stand for a hash, in probing order. Cost: usually one cache line.
     #[inline]
     pub(crate) fn candidates(&self, hash: IndexHash) -> Candidates<'_> {
-        let mut candidates = Candidates {
-            segment: self.segment_of(hash),
-            home: Self::home_of(hash),
-            displacement: 0,
-            tag: tag_of(hash),
-            found: 0,
-            last: false,
-        };
-        candidates.look();
-        candidates
+        Candidates::new(self.segment_of(hash), hash)
+    }
+
+    /// Points every slot that may stand for a hash at the place that `place_of` names, if it names one; answers how many.
+    pub(crate) fn replace_each(
+        &mut self,
+        hash: IndexHash,
+        mut place_of: impl FnMut(Slot) -> Option<(SizeClass, Address)>,
+    ) -> usize {
+        // A handle: what it leads to changes while it is walked over, but no tag and no displacement does.
+        let segment = *self.segment_of(hash);
+        let mut replaced = 0;
+        for (position, slot) in Candidates::new(&segment, hash) {
+            if let Some((class, address)) = place_of(slot) {
+                self.replace(position, class, address);
+                replaced += 1;
+            }
+        }
+        replaced
     }
 
     /// Looks for the first slot that may stand for a hash in its home bucket and the next, and asks for the one behind if it may be
@@ -458,17 +468,45 @@ impl Index {
     }
 
     /// Points every slot at the place that `place_of` names, if it names one. Cost: the whole index is read.
-    pub(crate) fn redirect(&mut self, mut place_of: impl FnMut(Slot) -> Option<Address>) {
+    pub(crate) fn redirect(
+        &mut self,
+        mut place_of: impl FnMut(Slot) -> Option<(SizeClass, Address)>,
+    ) {
         for segment in &mut self.segments {
             for place in 0..SLOTS {
                 let slot = segment.slot(place);
                 if !slot.is_empty()
-                    && let Some(address) = place_of(slot)
+                    && let Some((class, address)) = place_of(slot)
                 {
-                    segment.set(place, slot.with_place(slot.class(), address));
+                    segment.set(place, slot.with_place(class, address));
                 }
             }
         }
+    }
+
+    /// Removes the slots that `goes` names from some segments, by number; true if there are segments after those.
+    pub(crate) fn remove_where(
+        &mut self,
+        numbers: Range<usize>,
+        goes: impl Fn(Slot) -> bool,
+    ) -> bool {
+        for number in numbers.start..numbers.end.min(self.segments.len()) {
+            let mut removed = 0;
+            for place in 0..SLOTS {
+                // A removal pulls another slot to the same place. It comes from a bucket behind, or, past the last one, from
+                // one of the first, where none is left to go.
+                while let slot = self.segments[number].slot(place)
+                    && !slot.is_empty()
+                    && goes(slot)
+                {
+                    self.segments[number].remove(place);
+                    removed += 1;
+                }
+            }
+            self.keys_in[number] -= removed;
+            self.keys -= usize::from(removed);
+        }
+        numbers.end < self.segments.len()
     }
 
     /// Visits every slot.
@@ -527,7 +565,21 @@ pub(crate) struct Candidates<'a> {
     last: bool,
 }
 
-impl Candidates<'_> {
+impl<'a> Candidates<'a> {
+    #[inline]
+    fn new(segment: &'a Segment, hash: IndexHash) -> Self {
+        let mut candidates = Self {
+            segment,
+            home: Index::home_of(hash),
+            displacement: 0,
+            tag: tag_of(hash),
+            found: 0,
+            last: false,
+        };
+        candidates.look();
+        candidates
+    }
+
     /// Buckets looked at so far.
     #[inline]
     pub(crate) fn buckets(&self) -> u64 {

@@ -62,6 +62,76 @@ fn bytes_a_key_stay_within_their_bounds() {
 }
 
 #[test]
+fn slots_are_removed_by_what_they_hold_while_the_index_grows() {
+    let hasher = Hasher128::new(5);
+    let mut heap = Heap::default();
+    let mut index = Index::new(1_000, &mut heap).unwrap();
+    let mut insert = |index: &mut Index, key: u64| {
+        let hash = hasher.hash(&key.to_le_bytes()).index;
+        let class = SizeClass::for_units(9);
+        index.insert(hash, class, address(key), &mut heap).unwrap();
+        hash
+    };
+    let goes =
+        |slot: Slot| slot.address().raw() < address(6_000).raw() && slot.address().raw() % 2 == 1;
+    let (mut hashes, mut next) = (Vec::new(), 0);
+    for key in 0..6_000 {
+        hashes.push(insert(&mut index, key));
+    }
+    while index.remove_where(next..next + 1, goes) {
+        next += 1;
+        for key in hashes.len() as u64..hashes.len() as u64 + 1_500 {
+            hashes.push(insert(&mut index, key));
+        }
+        index.check_invariants();
+    }
+    assert!(next > 10 && index.growth_steps() > 5, "{next}");
+    index.check_invariants();
+    for (key, &hash) in (0..).zip(&hashes) {
+        let found = index.find_address(hash, address(key)).is_some();
+        assert_eq!(
+            found,
+            key >= 6_000 || address(key).raw().is_multiple_of(2),
+            "{key}"
+        );
+    }
+    assert_eq!(index.len(), hashes.len() - 3_000);
+}
+
+#[test]
+fn every_slot_of_a_hash_is_replaced_and_no_other() {
+    let mut heap = Heap::default();
+    let mut index = Index::new(1, &mut heap).unwrap();
+    let class = SizeClass::for_units(9);
+    // Twenty of one hash, which takes three buckets, and as many beside them.
+    let (one, other) = (IndexHash(7 | 5 << 8), IndexHash(7 | 6 << 8));
+    for key in 0..20 {
+        index
+            .insert(one, class, address(2 * key), &mut heap)
+            .unwrap();
+        index
+            .insert(other, class, address(2 * key + 1), &mut heap)
+            .unwrap();
+    }
+    let moved = SizeClass::for_units(3);
+    let to = |slot: Slot| (slot.address() != address(4)).then_some((moved, address(900)));
+    assert_eq!(index.replace_each(one, to), 19);
+    let held = |hash| -> Vec<_> {
+        index
+            .candidates(hash)
+            .map(|(_, slot)| slot.address())
+            .collect()
+    };
+    assert_eq!(
+        held(one).iter().filter(|&&at| at == address(900)).count(),
+        19
+    );
+    assert!(held(one).contains(&address(4)));
+    assert!(held(other).len() == 20 && !held(other).contains(&address(900)));
+    index.check_invariants();
+}
+
+#[test]
 fn the_directory_widens_when_a_group_first_grows() {
     let hasher = Hasher128::new(4);
     let mut heap = Heap::default();

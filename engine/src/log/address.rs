@@ -27,6 +27,12 @@ impl PageShape {
         }
     }
 
+    /// Bits of a unit's number.
+    #[inline]
+    pub(crate) fn unit_bits(self) -> u32 {
+        self.unit_bits
+    }
+
     /// A page, in bytes.
     #[inline]
     pub(crate) fn page_bytes(self) -> usize {

@@ -38,7 +38,9 @@ const _: () = assert!(UNITS[63] as u32 == CLASS_UNITS_MAX);
 
 impl SizeClass {
     /// Classes there are.
-    pub(crate) const COUNT: usize = 64;
+    pub(crate) const COUNT: usize = 1 << Self::BITS;
+    /// Bits of a class.
+    pub(crate) const BITS: u32 = 6;
 
     /// The class of a record of this many units.
     #[inline]

@@ -5,6 +5,7 @@
 //! |   check:32   |  flags:16 | value bytes:21 | key bytes:11 |  version:48  |
 //!
 //! flags: 0 hot (a cached copy that was hit) · 1 expiry · 2 tombstone · 3 keyed tag · 4 home (1..4 kept for later)
+//!        5..15 loss mark: the generation of the lost slot that the record took over; 0 is none
 //! ```
 //!
 //! `check` is filled in at flush; it covers everything but itself and the hot flag. Where the encryption is authenticated it is 0, and
@@ -32,6 +33,15 @@ const HOT: u16 = 1;
 const KEYED_TAG_BIT: u32 = 3;
 /// The record's last unit is for its tag.
 pub(crate) const KEYED_TAG: u16 = 1 << KEYED_TAG_BIT;
+const LOSS_MARK_SHIFT: u32 = 5;
+/// The highest loss mark.
+pub(crate) const LOSS_MARK_MAX: u16 = u16::MAX >> LOSS_MARK_SHIFT;
+const LOSS_FLAGS: u16 = LOSS_MARK_MAX << LOSS_MARK_SHIFT;
+
+/// The flags of a record with a loss mark.
+pub(crate) const fn loss_flags(mark: u16) -> u16 {
+    mark << LOSS_MARK_SHIFT
+}
 
 const _: () = assert!(FLAGS_SHIFT + 16 == CHECK_SHIFT);
 const _: () = assert!(KEY_BYTES_MAX < 1 << KEY_BITS && VALUE_BYTES_MAX < 1 << VALUE_BITS);
@@ -96,6 +106,16 @@ impl RecordHeader {
     }
     fn flags(self) -> u16 {
         (self.0 >> FLAGS_SHIFT) as u16
+    }
+    /// The generation of the lost slot that the record took over; 0 is none.
+    #[inline]
+    pub(crate) fn loss_mark(self) -> u16 {
+        self.flags() >> LOSS_MARK_SHIFT
+    }
+    /// The flags that say it.
+    #[inline]
+    pub(crate) fn loss_flags(self) -> u16 {
+        self.flags() & LOSS_FLAGS
     }
     fn check(self) -> u32 {
         (self.0 >> CHECK_SHIFT) as u32

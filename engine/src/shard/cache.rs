@@ -15,9 +15,9 @@ use super::Shard;
 use super::tail::TailKind;
 use crate::constants::UNIT_BYTES;
 use crate::index::{Position, Slot};
-use crate::log::Address;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES};
 use crate::log::record::LocalRecord;
+use crate::log::{Address, SizeClass};
 use crate::routing::IndexHash;
 
 /// Records looked at in one slice of an eviction.
@@ -227,6 +227,28 @@ impl<E: Endpoint> Shard<E> {
         Some(address)
     }
 
+    /// Moves a copy whose home is lost to the log. Without room for it the record is lost as well.
+    #[cold]
+    fn keep_last_copy(
+        &mut self,
+        hash: IndexHash,
+        slot: Slot,
+        record: &[u8],
+    ) -> (SizeClass, Address) {
+        let units = u32::try_from(record.len() / UNIT_BYTES).unwrap_or(u32::MAX);
+        let Ok((address, pointer)) = self.reserve(TailKind::Cold, units) else {
+            self.lost.note_slots(1);
+            return self.lost_place(0);
+        };
+        // SAFETY: `reserve` made room for the record; the source is another page.
+        unsafe {
+            std::ptr::copy_nonoverlapping(record.as_ptr(), pointer, record.len());
+            LocalRecord::at(pointer).clear_hot();
+        }
+        self.commit(TailKind::Cold, hash, address, slot.class(), units);
+        (slot.class(), address)
+    }
+
     /// Starts to evict the oldest cache page.
     pub(super) fn start_cache_eviction(&mut self) -> bool {
         if self.cache.eviction.is_some() {
@@ -271,8 +293,10 @@ impl<E: Endpoint> Shard<E> {
                 // SAFETY: the slot holds the address, so a whole record is there.
                 let record = unsafe { LocalRecord::at(self.local_pointer(address)) };
                 let length = record.header().units();
-                let mut target = home;
-                if record.is_hot() && eviction.kept_units < units / 2 {
+                let (mut class, mut target) = (slot.class(), home);
+                if self.pages.is_lost_page(home.page(self.shape)) {
+                    (class, target) = self.keep_last_copy(entry.hash, slot, record.bytes());
+                } else if record.is_hot() && eviction.kept_units < units / 2 {
                     let copied = self.copy_into_cache(entry.hash, slot, home, record.bytes());
                     if let Some(copy) = copied {
                         eviction.kept_units += length;
@@ -280,7 +304,7 @@ impl<E: Endpoint> Shard<E> {
                         target = copy;
                     }
                 }
-                self.index.replace(position, slot.class(), target);
+                self.index.replace(position, class, target);
                 let bytes = Self::account_bytes(slot.class(), length);
                 let live = &mut self.pages.get_mut(eviction.page).live_bytes;
                 *live = live.saturating_sub(bytes);

@@ -11,7 +11,8 @@ use super::serve::Step;
 use super::tail::TailKind;
 use crate::error::Error;
 use crate::index::{Position, Slot};
-use crate::log::{Address, SizeClass, record};
+use crate::log::record::{self, RecordHeader};
+use crate::log::{Address, SizeClass};
 use crate::operation::{Answer, Kind, Version};
 use crate::routing::IndexHash;
 
@@ -62,6 +63,9 @@ impl<E: Endpoint> Shard<E> {
                 Found::Local(local) => local.record.header().version(),
                 Found::Confirmed { far, .. } => far.header.version(),
                 Found::Unknown { slot, .. } => return Step::fetch(*slot),
+                Found::Lost { .. } => {
+                    return self.fail(lane, request, self.lost_error(), answers);
+                }
             };
             if current != request.expected() {
                 self.figures.counters.swaps.add(1);
@@ -77,17 +81,17 @@ impl<E: Endpoint> Shard<E> {
                 slot,
                 far,
             } => {
-                let stored = self.replace(hash, position, slot, far.header.units(), key, value);
+                let stored = self.replace(hash, position, slot, far.header, key, value);
                 if stored.is_ok() {
                     self.note_served(&far);
                 }
                 stored
             }
-            Found::Unknown { slot, .. } if !self.is_lost(slot.address().page(self.shape)) => {
-                return Step::fetch(slot);
-            }
-            // Nobody can tell any more whose record that was; the new one is found before it.
-            Found::Absent | Found::Unknown { .. } => self.insert(hash, key, value),
+            Found::Unknown { slot, .. } => return Step::fetch(slot),
+            Found::Lost {
+                position: Some(position),
+            } => self.take_over(hash, position, key, value),
+            Found::Absent | Found::Lost { position: None } => self.insert(hash, key, value),
         };
         self.answer_put(lane, request, stored, swap, answers)
     }
@@ -159,9 +163,10 @@ impl<E: Endpoint> Shard<E> {
             record,
         } = *local;
         let units = record::units_for(key.len(), value.len()) + self.tag_units;
-        let old_units = record.header().units();
+        let header = record.header();
+        let old_units = header.units();
         if units > old_units || !framed.is_mutable() {
-            return self.replace(hash, position, slot, old_units, key, value);
+            return self.replace(hash, position, slot, header, key, value);
         }
         let version = self.version + 1;
         record.overwrite(version, value);
@@ -183,7 +188,7 @@ impl<E: Endpoint> Shard<E> {
         hash: IndexHash,
         position: Position,
         slot: Slot,
-        old_units: u32,
+        old: RecordHeader,
         key: &[u8],
         value: &[u8],
     ) -> Result<Version, NoRoom> {
@@ -191,11 +196,35 @@ impl<E: Endpoint> Shard<E> {
         let units = record::units_for(key.len(), value.len()) + self.tag_units;
         let class = SizeClass::for_units(units);
         let (address, pointer) = self.reserve(TailKind::Log, units)?;
+        let flags = self.record_flags | old.loss_flags();
         // SAFETY: `reserve` made room for `units` at `pointer`.
-        unsafe { record::write_at(pointer, version, self.record_flags, key, value) };
+        unsafe { record::write_at(pointer, version, flags, key, value) };
         self.commit(TailKind::Log, hash, address, class, units);
         self.index.replace(position, class, address);
-        self.retire_slot(slot, self.framed_of(slot.address()), old_units);
+        self.retire_slot(slot, self.framed_of(slot.address()), old.units());
+        Ok(version)
+    }
+
+    /// Appends a record for a key that may be lost, in the place of the lost slot that stands for it. The slot may have been
+    /// another key's, and the record's mark says so.
+    #[cold]
+    fn take_over(
+        &mut self,
+        hash: IndexHash,
+        position: Position,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Version, NoRoom> {
+        let version = self.version + 1;
+        let units = record::units_for(key.len(), value.len()) + self.tag_units;
+        let class = SizeClass::for_units(units);
+        let (address, pointer) = self.reserve(TailKind::Log, units)?;
+        let flags = self.record_flags | record::loss_flags(self.lost.mark());
+        // SAFETY: `reserve` made room for `units` at `pointer`.
+        unsafe { record::write_at(pointer, version, flags, key, value) };
+        self.commit(TailKind::Log, hash, address, class, units);
+        self.index.replace(position, class, address);
+        self.lost.note_taken_over();
         Ok(version)
     }
 
@@ -278,6 +307,7 @@ impl<E: Endpoint> Shard<E> {
         match found {
             Found::Absent => self.delete_absent(lane, request, answers),
             Found::Unknown { slot, .. } => Step::fetch(slot),
+            Found::Lost { .. } => self.delete_lost(lane, request, answers),
             Found::Local(local) => self.remove(lane, request, local.place(), answers),
             Found::Confirmed {
                 position,
@@ -286,7 +316,7 @@ impl<E: Endpoint> Shard<E> {
             } => {
                 self.note_served(&far);
                 let framed = self.framed_of(slot.address());
-                let place = (position, slot, framed, far.header.units());
+                let place = (position, slot, framed, far.header);
                 self.remove(lane, request, place, answers)
             }
         }
@@ -304,16 +334,35 @@ impl<E: Endpoint> Shard<E> {
         Step::Done
     }
 
+    /// Deletes a key that may be lost. Whether it was there is not known, and the answer says so; but from now on it is absent.
+    #[cold]
+    fn delete_lost(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        let step = self.fail(lane, request, self.lost_error(), answers);
+        if step == Step::Done {
+            self.except_from_lost(request.hash);
+        }
+        step
+    }
+
     #[inline]
     fn remove(
         &mut self,
         lane: LaneId,
         request: &Request<'_>,
-        (position, slot, framed, units): (Position, Slot, Framed, u32),
+        (position, slot, framed, header): (Position, Slot, Framed, RecordHeader),
         answers: &mut impl Answers,
     ) -> Step {
-        self.index.remove(request.hash, position);
-        self.retire_slot(slot, framed, units);
+        if self.lost.is_any() {
+            self.remove_beside_lost(request.hash, position, header);
+        } else {
+            self.index.remove(request.hash, position);
+        }
+        self.retire_slot(slot, framed, header.units());
         self.tally.deletes += 1;
         answers.answer(lane, request.token, Answer::Deleted);
         Step::Done

@@ -9,7 +9,6 @@ use super::extents::{Extent, NodeId, NotAdded, Queue};
 use super::pages::{PageKind, PageState};
 use super::{Errand, Shard};
 use crate::error::Error;
-use crate::log::Address;
 
 /// What a request is told whose page will not come back.
 pub(super) const LOST: &str =
@@ -67,9 +66,9 @@ impl<E: Endpoint> Shard<E> {
                 }
                 PageState::Far => {
                     unavailable += page.live_bytes;
-                    // Who has it pinned hears that it is lost; it keeps its number.
+                    // Not to be listed as a victim any more.
                     page.damaged = true;
-                    gone[number as usize] = page.pins == 0;
+                    gone[number as usize] = true;
                 }
                 // A flush fails at its next piece or completion, and is done again elsewhere.
                 _ => {}
@@ -78,14 +77,13 @@ impl<E: Endpoint> Shard<E> {
         let pages = &self.pages;
         self.clean
             .retain(|&number| pages.get(number).state() == PageState::Clean);
-        self.send_to_limbo(&gone);
+        let slots = self.send_to_lost_page(&gone);
+        self.lost.note_slots(slots);
         for number in numbers.into_iter().filter(|&number| gone[number as usize]) {
-            self.streams.forget_page(number);
-            self.victims.withdraw(&mut self.pages, number);
-            self.pages.get_mut(number).live_bytes = 0;
-            if let (_, Some(extent)) = self.pages.free(number) {
-                self.extents.release(extent);
-            }
+            let live_bytes = std::mem::take(&mut self.pages.get_mut(number).live_bytes);
+            self.victims.live_bytes = self.victims.live_bytes.saturating_sub(live_bytes);
+            // One that is pinned is freed by whoever unpins it last.
+            self.free_if_dead(number);
         }
         self.exhausted = false;
         self.publish_far_bytes();
@@ -94,44 +92,48 @@ impl<E: Endpoint> Shard<E> {
             shard = self.id,
             node = &*name,
             bytes = unavailable,
+            keys = slots,
             "a memory node has lost what it held: those records are unavailable"
         );
-        if !self.lost_nodes.split(", ").any(|known| known == &*name) {
-            let known = std::mem::replace(&mut self.lost_nodes, name);
-            if !known.is_empty() {
-                self.lost_nodes = format!("{known}, {}", self.lost_nodes).into();
-            }
-        }
+        self.lost.note_node(&name);
     }
 
-    /// Points every slot, and every cached copy's home, away from pages that are about to be freed with what was in them.
-    fn send_to_limbo(&mut self, gone: &[bool]) {
+    /// Points every slot that leads to pages which are gone to the lost page, and every cached copy's home; answers how many
+    /// slots. A record that has a copy is not lost.
+    pub(super) fn send_to_lost_page(&mut self, gone: &[bool]) -> u64 {
         let shape = self.shape;
-        let limbo = Address::new(shape, self.pages.limbo(), 0);
-        let mut copies = Vec::new();
+        let place = self.lost_place(0);
+        let (mut copies, mut slots) = (Vec::new(), 0);
         let pages = &self.pages;
         self.index.redirect(|slot| {
             let page = slot.address().page(shape);
             if pages.get(page).kind() == PageKind::Cache {
                 copies.push(slot.address());
             }
-            gone[page as usize].then_some(limbo)
+            gone[page as usize].then(|| {
+                slots += 1;
+                place
+            })
         });
         for copy in copies {
             if gone[self.home_of(copy).page(shape) as usize] {
-                self.set_home(copy, limbo);
+                self.set_home(copy, place.1);
             }
         }
+        slots
     }
 
-    /// True if a page's node has taken its extent back.
+    /// True if a page's node has taken its extent back, or it stands for lost records.
     #[inline]
     pub(super) fn is_lost(&self, page: u32) -> bool {
+        if self.pages.is_lost_page(page) {
+            return true;
+        }
         if !self.extents.has_lost() {
             return false;
         }
         let extent = self.pages.get(page).extent;
-        page == self.pages.limbo() || extent.is_some_and(|extent| self.extents.is_lost(extent))
+        extent.is_some_and(|extent| self.extents.is_lost(extent))
     }
 
     /// The node of a page's extent.
@@ -278,11 +280,8 @@ impl<E: Endpoint> Shard<E> {
 
     /// What a request is told whose page cannot be read now.
     pub(super) fn unavailable(&self, page: u32, reason: &'static str) -> Error {
-        if page == self.pages.limbo() {
-            return Error::Unavailable {
-                node: Arc::clone(&self.lost_nodes),
-                reason: LOST.into(),
-            };
+        if self.pages.is_lost_page(page) {
+            return self.lost_error();
         }
         match self.node_of(page) {
             Some(node) => Error::Unavailable {

@@ -80,11 +80,10 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// The slot, where it leads to, and the units that it stands for.
+    /// The slot, where it leads to, and the header of the record.
     #[inline]
-    pub(super) fn place(&self) -> (Position, Slot, Framed, u32) {
-        let units = self.record.header().units();
-        (self.position, self.slot, self.framed, units)
+    pub(super) fn place(&self) -> (Position, Slot, Framed, RecordHeader) {
+        (self.position, self.slot, self.framed, self.record.header())
     }
 
     /// The record that a slot leads to.
@@ -110,6 +109,8 @@ pub(super) struct Evidence<'a> {
     pub(super) confirmed: Option<Confirmed<'a>>,
     /// Those that do not.
     pub(super) cleared: &'a [Address],
+    /// One of those took over a slot that stands for lost records as well.
+    pub(super) hides_lost: bool,
 }
 
 impl Evidence<'_> {
@@ -117,6 +118,7 @@ impl Evidence<'_> {
     pub(super) const NONE: Self = Self {
         confirmed: None,
         cleared: &[],
+        hides_lost: false,
     };
 }
 
@@ -181,6 +183,11 @@ pub(super) enum Found<'a> {
     Unknown {
         position: Position,
         slot: Slot,
+    },
+    /// The key may have been lost.
+    Lost {
+        /// The lost slot that stands for it; `None` if a record of another key took that over.
+        position: Option<Position>,
     },
 }
 
@@ -272,7 +279,8 @@ impl<E: Endpoint> Shard<E> {
 
     /// Looks at every slot that may stand for a key.
     fn find<'a>(&self, hash: IndexHash, key: &[u8], evidence: &Evidence<'a>) -> Found<'a> {
-        let (mut found, mut lost) = (Found::Absent, Found::Absent);
+        let mut found = Found::Absent;
+        let (mut may_be_lost, mut lost_position) = (evidence.hides_lost, None);
         let mut candidates = self.index.candidates(hash);
         for (position, slot) in candidates.by_ref() {
             let address = slot.address();
@@ -286,8 +294,11 @@ impl<E: Endpoint> Shard<E> {
                     };
                     break;
                 }
-                if self.is_lost(address.page(self.shape)) {
-                    lost = Found::Unknown { position, slot };
+                if self.pages.is_lost_page(address.page(self.shape)) {
+                    if self.stands_for(slot, hash) {
+                        lost_position = Some(position);
+                        may_be_lost = true;
+                    }
                 } else if matches!(found, Found::Absent) && !evidence.cleared.contains(&address) {
                     found = Found::Unknown { position, slot };
                 }
@@ -299,14 +310,17 @@ impl<E: Endpoint> Shard<E> {
                 found = Found::Local(local);
                 break;
             }
+            may_be_lost |= self.lost.is_marked(local.record.header());
             self.figures.counters.tag_false_matches.add(1);
         }
         self.figures.counters.index_probes.add(candidates.buckets());
-        // A record that is lost comes last: a newer one of the same key may stand beside it.
-        match found {
-            Found::Absent => lost,
-            found => found,
+        // A key that has a record is not lost.
+        if may_be_lost && matches!(found, Found::Absent) {
+            found = Found::Lost {
+                position: lost_position,
+            };
         }
+        found
     }
 
     /// True if the record of a key is in a frame.
@@ -365,9 +379,7 @@ impl<E: Endpoint> Shard<E> {
             return self.find_far(key, position, slot);
         }
         match self.find(request.hash, key, evidence) {
-            Found::Unknown { position, slot } if !self.is_lost(slot.address().page(self.shape)) => {
-                self.find_far(key, position, slot)
-            }
+            Found::Unknown { position, slot } => self.find_far(key, position, slot),
             found => Ok(found),
         }
     }

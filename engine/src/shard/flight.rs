@@ -120,11 +120,21 @@ pub(crate) struct Flight {
     pub(crate) answer_bytes: usize,
     /// Far addresses that do not hold the first request's key.
     pub(crate) cleared: Vec<Address>,
+    /// One of those took over a slot that stands for lost records as well.
+    pub(crate) hides_lost: bool,
     pub(crate) pinned: Option<u32>,
     /// When it was started, on the shard's clock.
     pub(crate) started_ns: u64,
     head: u32,
     tail: u32,
+}
+
+impl Flight {
+    /// What was cleared for one request says nothing of the next.
+    fn forget_cleared(&mut self) {
+        self.cleared.clear();
+        self.hides_lost = false;
+    }
 }
 
 /// All flights and parked requests of a shard.
@@ -160,6 +170,7 @@ impl Flights {
             verified: false,
             answer_bytes: 0,
             cleared: Vec::new(),
+            hides_lost: false,
             pinned: None,
             started_ns: 0,
             head: NONE,
@@ -284,7 +295,7 @@ impl Flights {
         flight.bytes = 0;
         flight.exact = 0;
         flight.address = Address::NONE;
-        flight.cleared.clear();
+        flight.forget_cleared();
         flight.head = NONE;
         flight.tail = NONE;
         self.by_hash.insert(hash.0, id);
@@ -343,7 +354,7 @@ impl Flights {
     /// Puts the first request of a flight behind the others.
     pub(crate) fn rotate(&mut self, flight: u32) {
         let flight = &mut self.flights[flight as usize];
-        flight.cleared.clear();
+        flight.forget_cleared();
         let (first, last) = (flight.head, flight.tail);
         if first == last {
             return;
@@ -372,7 +383,7 @@ impl Flights {
         if flight.head == NONE {
             flight.tail = NONE;
         }
-        flight.cleared.clear();
+        flight.forget_cleared();
         self.free_parked.push(head);
         Some(parked)
     }

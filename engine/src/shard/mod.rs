@@ -28,6 +28,7 @@ mod find;
 mod flight;
 mod flush;
 mod health;
+mod lost;
 mod namesakes;
 mod pages;
 mod proof;
@@ -56,8 +57,9 @@ use self::find::Seen;
 use self::flight::Flights;
 use self::flush::Flusher;
 use self::health::Health;
+use self::lost::Lost;
 use self::namesakes::Namesakes;
-use self::pages::{Framed, PageKind, PageState, PageTable};
+use self::pages::{Framed, LOST_PAGES, PageKind, PageState, PageTable};
 use self::proof::Opened;
 use self::stream::Streams;
 use self::tail::Tails;
@@ -214,8 +216,7 @@ pub(crate) struct Shard<E: Endpoint> {
     /// Pages sealed so far.
     seals: u64,
     rounds: u64,
-    /// The names of nodes that have lost what they held.
-    lost_nodes: Arc<str>,
+    lost: Lost,
 }
 
 /// How the local memory of a shard is laid out before its page frames.
@@ -286,7 +287,7 @@ impl<E: Endpoint> Shard<E> {
         authenticated: bool,
     ) -> u64 {
         let frames = local_bytes / u64::from(page_bytes);
-        let pages = usize::try_from(frames + extents + 2).unwrap_or(usize::MAX);
+        let pages = usize::try_from(frames + extents + u64::from(LOST_PAGES)).unwrap_or(usize::MAX);
         let waiting = FLIGHTS as usize * size_of::<flight::Flight>()
             + PARKED as usize * size_of::<Option<flight::Parked>>()
             + Opened::bytes_for(authenticated);
@@ -341,7 +342,7 @@ impl<E: Endpoint> Shard<E> {
         if arena.page_frames() < FRAMES_MIN + FRAMES_RESERVED {
             return Err(too_small(arena.page_frames()));
         }
-        let page_count = arena.total() + options.extents.count_max() + 2;
+        let page_count = arena.total() + options.extents.count_max();
         let pages = PageTable::new(page_count);
         let buffers = if options.cipher.is_some() {
             Buffers::new(&layout.buffers)
@@ -398,7 +399,7 @@ impl<E: Endpoint> Shard<E> {
             flusher,
             compactor: Compactor::new(options.page_bytes),
             victims: Victims::new(nodes, page_count),
-            lost_nodes: Arc::from(""),
+            lost: Lost::default(),
             version: 0,
             sequence: 0,
             now_ns: 0,
@@ -430,6 +431,7 @@ impl<E: Endpoint> Shard<E> {
         if due {
             self.stirred = self.make_room();
             self.stirred |= self.compact_slice();
+            self.stirred |= self.forget_slice();
             busy |= self.stirred;
             self.frames_seen = self.arena.free_count();
         }
@@ -472,6 +474,7 @@ impl<E: Endpoint> Shard<E> {
             && self.under_way == 0
             && self.again.is_empty()
             && self.flusher.is_idle()
+            && self.forgetting_done()
             && (self.compactor.is_idle()
                 || self.compactor.is_stuck() && (self.exhausted || self.stalled))
             && !self.wants_room()
@@ -491,6 +494,7 @@ impl<E: Endpoint> Shard<E> {
     pub(crate) fn publish_gauges(&mut self) {
         let counters = &self.figures.counters;
         counters.keys.set(self.index.len() as u64);
+        counters.lost_keys.set(self.lost.slots());
         counters.index_bytes.set(self.index.bytes() as u64);
         counters.index_growth_steps.set(self.index.growth_steps());
         counters.frames_free.set(self.arena.free_count() as u64);
@@ -600,7 +604,7 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     fn retire(&mut self, address: Address, bytes: u64) {
         let page = address.page(self.shape);
-        if page == self.pages.limbo() {
+        if self.pages.is_lost_page(page) {
             return;
         }
         let emptied = self.pages.lose(page, bytes);

@@ -9,7 +9,7 @@
 //! - I2: `live_bytes` is the sum of the size classes of the records whose slot holds their address, and of
 //!   home records whose cached copy a slot holds.
 //! - I3: a page with pins is never freed: a pin is a work request, a flush or a compaction that names it.
-//! - I4: one page, limbo, is no page: slots whose record is lost for good point there.
+//! - I4: the last two pages are no pages: slots whose record is lost point there (see `lost`).
 
 use std::ptr;
 
@@ -189,17 +189,24 @@ pub(crate) struct PageTable {
     moves: u64,
     pages: Vec<Page>,
     free: Vec<u32>,
+    /// The first of the pages that stand for lost records.
+    first_lost: u32,
 }
 
+/// Pages that stand for lost records: one for what is lost now, one for what was forgotten and still has slots.
+pub(crate) const LOST_PAGES: u32 = 2;
+
 impl PageTable {
-    /// A table for one page less than `pages`, and limbo; it never allocates afterwards.
+    /// A table for so many pages, and the two that stand for lost records; it never allocates afterwards.
     pub(crate) fn new(pages: usize) -> Self {
-        let count = u32::try_from(pages).unwrap_or(u32::MAX);
+        let count = u32::try_from(pages).unwrap_or(u32::MAX - LOST_PAGES);
+        let all = pages + LOST_PAGES as usize;
         Self {
-            framed: vec![Framed::FAR; pages],
+            framed: vec![Framed::FAR; all],
             moves: 0,
-            pages: vec![Page::default(); pages],
-            free: (0..count.saturating_sub(1)).rev().collect(),
+            pages: vec![Page::default(); all],
+            free: (0..count).rev().collect(),
+            first_lost: count,
         }
     }
 
@@ -212,10 +219,15 @@ impl PageTable {
         entry.live_bytes == 0
     }
 
-    /// The page that stands for everything that is lost: far, with no extent.
+    /// The page that stands for all records lost in one generation: far, with no extent.
+    pub(crate) fn lost_page(&self, generation: u16) -> u32 {
+        self.first_lost + u32::from(generation) % LOST_PAGES
+    }
+
+    /// True if the page stands for lost records of any generation.
     #[inline]
-    pub(crate) fn limbo(&self) -> u32 {
-        u32::try_from(self.pages.len() - 1).unwrap_or(u32::MAX)
+    pub(crate) fn is_lost_page(&self, page: u32) -> bool {
+        page >= self.first_lost
     }
 
     /// Page numbers there are, in use or not.
@@ -306,7 +318,7 @@ impl PageTable {
             .filter(|(_, page)| page.state != PageState::Free)
     }
 
-    /// Bytes that the table itself needs for a number of pages.
+    /// Bytes that the table itself needs for a number of pages, those that stand for lost records included.
     pub(crate) fn bytes_for(pages: usize) -> u64 {
         (pages * (size_of::<Framed>() + size_of::<Page>() + size_of::<u32>())) as u64
     }

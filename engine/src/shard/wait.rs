@@ -359,7 +359,9 @@ impl<E: Endpoint> Shard<E> {
         match &entry.state {
             FlightState::Failed(error) => {
                 let error = error.clone();
-                if !self.is_beside(hash, key) {
+                // A record that lies elsewhere by now is looked for there.
+                let is_there = self.index.find_address(hash, address).is_some();
+                if is_there && !self.is_beside(hash, key) {
                     return self.fail(lane, request, error, answers);
                 }
             }
@@ -383,7 +385,7 @@ impl<E: Endpoint> Shard<E> {
                                 streamed: false,
                             });
                         } else {
-                            self.clear(flight, address);
+                            self.clear(flight, address, view.header());
                         }
                     }
                     (Some(header), _) if !whole => {
@@ -430,10 +432,12 @@ impl<E: Endpoint> Shard<E> {
             }
             _ => {}
         }
-        let cleared = std::mem::take(&mut self.flights.get(flight).cleared);
+        let entry = self.flights.get(flight);
+        let cleared = std::mem::take(&mut entry.cleared);
         let evidence = Evidence {
             confirmed,
             cleared: &cleared,
+            hides_lost: entry.hides_lost,
         };
         let step = self.execute(lane, request, &Hint::None, &evidence, answers);
         self.flights.get(flight).cleared = cleared;
@@ -450,9 +454,11 @@ impl<E: Endpoint> Shard<E> {
         is_local
     }
 
-    fn clear(&mut self, flight: u32, address: Address) {
+    fn clear(&mut self, flight: u32, address: Address, header: RecordHeader) {
         self.figures.counters.tag_false_matches.add(1);
+        let hides_lost = self.lost.is_marked(header);
         let entry = self.flights.get(flight);
+        entry.hides_lost |= hides_lost;
         self.namesakes.note(entry.hash);
         let cleared = &mut entry.cleared;
         if !cleared.contains(&address) {
@@ -460,7 +466,9 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    fn fail(
+    /// Answers a request with an error.
+    #[cold]
+    pub(super) fn fail(
         &mut self,
         lane: LaneId,
         request: &Request<'_>,

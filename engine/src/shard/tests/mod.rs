@@ -13,6 +13,7 @@ mod ahead;
 mod economy;
 mod forgery;
 mod lanes;
+mod losses;
 mod model;
 mod namesakes;
 mod nodes;
@@ -202,6 +203,8 @@ struct Setting {
     sleeper: bool,
     /// Nodes are lost and come back at random.
     outages: Option<Outages>,
+    /// Nodes lose all that they hold, and what was lost is forgotten, at random.
+    losses: bool,
     /// No record is too long for a size class: the accounts are exact.
     short: bool,
     /// A fault planted half-way, which the model must notice.
@@ -221,6 +224,7 @@ impl Default for Setting {
             lanes: 1,
             sleeper: false,
             outages: None,
+            losses: false,
             short: false,
             sabotage: None,
         }
@@ -395,7 +399,7 @@ impl House {
         shard.index.for_each(|slot| {
             let address = slot.address();
             let page = address.page(shard.shape);
-            if page == shard.pages.limbo() {
+            if shard.pages.is_lost_page(page) {
                 return;
             }
             let entry = shard.pages.get(page);
@@ -410,7 +414,7 @@ impl House {
             *live.entry(page).or_default() += u64::from(units) * 16;
             if entry.kind() == PageKind::Cache {
                 let home = shard.home_of(address).page(shard.shape);
-                if home == shard.pages.limbo() {
+                if shard.pages.is_lost_page(home) {
                     return;
                 }
                 assert_eq!(shard.pages.get(home).kind(), PageKind::Log);
@@ -489,7 +493,8 @@ impl House {
             );
             let has_place = page.kind() == PageKind::Log && flushed;
             assert_eq!(page.extent.is_some(), has_place, "page {number}");
-            if let Some(extent) = page.extent {
+            // One that was taken back is the page's until its requests have come back.
+            if let Some(extent) = page.extent.filter(|&extent| !extents.is_lost(extent)) {
                 let node = extent.node().position();
                 held[node] += 1;
                 let place = extents.remote(extent, 0).unwrap().offset;
@@ -516,10 +521,24 @@ impl House {
             .map(|(_, p)| p.live_bytes)
             .sum();
         let mut slots = 0;
-        shard
-            .index
-            .for_each(|slot| slots += u64::from(slot.class().units().unwrap()) * 16);
+        let mut lost = 0;
+        shard.index.for_each(|slot| {
+            let (page, units) = (slot.address().page(shard.shape), slot.class().units());
+            if shard.pages.is_lost_page(page) {
+                lost += 1;
+                return;
+            }
+            let bytes = u64::from(units.unwrap()) * 16;
+            let is_copy = shard.pages.get(page).kind() == PageKind::Cache;
+            // Of a copy whose home is lost nothing is in the log.
+            let has_home = !is_copy || {
+                let home = shard.home_of(slot.address()).page(shard.shape);
+                !shard.pages.is_lost_page(home)
+            };
+            slots += if has_home { bytes } else { 0 };
+        });
         assert_eq!(accounts, slots);
+        assert!(!shard.forgetting_done() || lost == shard.lost.slots());
     }
 }
 

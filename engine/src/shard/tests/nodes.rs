@@ -10,7 +10,7 @@ use crate::operation::Operation;
 use crate::shard::flush::Shortfall;
 use crate::shard::pages::PageState;
 
-const KEYS: u64 = 20_000;
+pub(super) const KEYS: u64 = 20_000;
 pub(super) const BOTH: [Outages; 2] = [Outages::Mute, Outages::Cut];
 
 pub(super) fn setting() -> Setting {
@@ -131,6 +131,44 @@ fn model_with_nodes_that_come_and_go() {
         }
     }
     assert!(failures > 100, "{failures}");
+}
+
+#[test]
+fn model_with_nodes_that_lose_what_they_hold() {
+    let (mut losses, mut forgotten) = (0, 0);
+    for seed in seeds() {
+        for link in [LinkModel::default(), link()] {
+            let setting = Setting {
+                losses: true,
+                short: seed % 2 == 1,
+                encryption: ENCRYPTIONS[(seed as usize + 2) % 3],
+                outages: (seed % 3 == 1).then_some(Outages::Mute),
+                link,
+                ..setting()
+            };
+            let mut house = run(seed, &setting, 40_000, 12_000, false);
+            until_quiet(&mut house);
+            losses += house.shard.lost.slots() + house.shard.keys_forgotten();
+            forgotten += house.shard.keys_forgotten();
+        }
+    }
+    assert!(losses > 2_000 && forgotten > 1_000, "{losses} {forgotten}");
+}
+
+#[test]
+#[should_panic(expected = "seed 1")]
+fn a_lost_key_that_is_called_absent_is_noticed() {
+    let sabotage = |house: &mut House| {
+        for node in 0..3 {
+            house.lose_for_good(node);
+        }
+        house.shard.start_forgetting();
+    };
+    let setting = Setting {
+        sabotage: Some(sabotage),
+        ..setting()
+    };
+    run(1, &setting, 40_000, 6_000, false);
 }
 
 #[test]

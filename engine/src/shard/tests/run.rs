@@ -1,17 +1,19 @@
 //! The run: random operations, several in flight, against a `HashMap`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{House, LANE, Owned, Random, SLEEPER, Setting, value};
 use crate::error::Error;
 use crate::operation::Operation;
+use crate::shard::far::LOST;
 use crate::shard::request::LaneId;
 
 /// Runs random operations, several in flight, against the model; each answer must be one that order allows.
 pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> House {
+    let name = |key: u64| format!("key-{key:05}").repeat(1 + (key % 5) as usize);
     let mut house = House::new(setting);
     let mut random = Random(seed);
-    // The states a key may be in: one when all its operations were answered with success.
+    // The states that a key may be in: several after what it cannot know.
     let mut model: HashMap<u64, Vec<Option<(u64, Vec<u8>)>>> = HashMap::new();
     let mut waiting: HashMap<u64, (u64, Call)> = HashMap::new();
     let mut busy: HashMap<u64, u64> = HashMap::new();
@@ -30,6 +32,9 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         house.inbox.lane_bytes.set(64 << 10);
         house.inbox.asleep.set(1 << SLEEPER.number());
     }
+    // Keys that may have been lost since they were written, deleted or forgotten; and the step of the last forgetting.
+    let mut doubtful: HashSet<u64> = HashSet::new();
+    let mut forgot = 0;
     let walk_every = 64;
     let mut walk = 0;
     for step in 0..steps {
@@ -45,6 +50,21 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 Some(lost) => house.restore(lost),
                 None => house.lose(random.below(setting.nodes as u64) as usize, outages),
             }
+        }
+        if setting.losses && random.below(600) == 0 {
+            house.lose_for_good(random.below(setting.nodes as u64) as usize);
+            doubtful.extend((0..keys).filter(|&key| house.may_be_lost(name(key).as_bytes())));
+        }
+        if setting.losses && random.below(1_500) == 0 && house.shard.forgetting_done() {
+            for key in doubtful.drain() {
+                // It may not have been lost.
+                let states = model.entry(key).or_insert_with(|| vec![None]);
+                if !states.contains(&None) {
+                    states.push(None);
+                }
+            }
+            house.shard.start_forgetting();
+            forgot = step;
         }
         house.inbox.set_full(random.below(20) == 0);
         let key = if step % walk_every < 24 {
@@ -89,7 +109,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             slept += u64::from(house.offer_on(SLEEPER, 0, operation));
         }
         while let Some((token, key, call)) = backlog.front().cloned() {
-            let name = format!("key-{key:05}").repeat(1 + (key % 5) as usize);
+            let name = name(key);
             let key_bytes = name.as_bytes();
             let operation = match &call {
                 Call::Get => Operation::Get { key: key_bytes },
@@ -123,44 +143,59 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             let (key, call) = waiting.remove(&token).expect("answered once");
             busy.remove(&key);
             let states = model.entry(key).or_insert_with(|| vec![None]);
-            let state = states.last().cloned().unwrap();
-            let context = || format!("seed {seed} step {step} key {key} {call:?} {state:?}");
+            let known = states.clone();
+            let context = || format!("seed {seed} step {step} key {key} {call:?} {known:?}");
+            let version = |state: &Option<(u64, Vec<u8>)>| state.as_ref().map_or(0, |held| held.0);
+            // What an answer says is one of the states that were possible, and the only one from then on.
+            let mut is_now = |state: Option<(u64, Vec<u8>)>| {
+                assert!(known.contains(&state), "{} {state:?}", context());
+                *states = vec![state];
+            };
             match (&call, answer) {
+                (_, Owned::Failed(Error::Unavailable { reason, .. }))
+                    if setting.losses && reason == LOST =>
+                {
+                    let name = name(key);
+                    let is_lost = doubtful.contains(&key) || house.may_be_lost(name.as_bytes());
+                    assert!(is_lost || token <= forgot, "{}", context());
+                    // Unless it had been found before it was lost.
+                    if matches!(call, Call::Delete) && !states.contains(&None) {
+                        states.push(None);
+                    }
+                }
                 (_, Owned::Failed(error)) => {
-                    let name = format!("key-{key:05}").repeat(1 + (key % 5) as usize);
-                    let told = house.may_be_told(name.as_bytes(), &error, offered[&token]);
+                    let told = house.may_be_told(name(key).as_bytes(), &error, offered[&token]);
                     assert!(
                         told || faulty || matches!(error, Error::FarFull { .. }),
                         "{} {error}",
                         context()
                     );
                 }
-                (Call::Get, Owned::Value(version, bytes)) => {
-                    assert_eq!(Some((version, bytes)), state, "{}", context());
-                }
-                (Call::Get | Call::Delete, Owned::Absent) => {
-                    assert_eq!(None, state, "{}", context());
-                }
-                (Call::Put(bytes), Owned::Stored(version)) => {
-                    assert!(state.is_none_or(|(old, _)| old < version), "{call:?}");
-                    *states = vec![Some((version, bytes.clone()))];
+                (Call::Get, Owned::Value(version, bytes)) => is_now(Some((version, bytes))),
+                (Call::Get | Call::Delete, Owned::Absent) => is_now(None),
+                (Call::Put(bytes), Owned::Stored(now)) => {
+                    assert!(known.iter().all(|state| version(state) < now), "{call:?}");
+                    *states = vec![Some((now, bytes.clone()))];
+                    doubtful.remove(&key);
                 }
                 (Call::Delete, Owned::Deleted) => {
-                    assert!(state.is_some(), "{}", context());
+                    assert!(known.iter().any(Option::is_some), "{}", context());
                     *states = vec![None];
+                    doubtful.remove(&key);
                 }
-                (Call::Swap(expected, bytes), Owned::Stored(version)) => {
-                    assert_eq!(*expected, state.map_or(0, |(version, _)| version));
-                    *states = vec![Some((version, bytes.clone()))];
-                }
-                (Call::Swap(expected, _), Owned::Mismatch(current)) => {
-                    assert_ne!(*expected, current);
-                    assert_eq!(
-                        current,
-                        state.as_ref().map_or(0, |(version, _)| *version),
+                (Call::Swap(expected, bytes), Owned::Stored(now)) => {
+                    assert!(
+                        known.iter().any(|state| version(state) == *expected),
                         "{}",
                         context()
                     );
+                    *states = vec![Some((now, bytes.clone()))];
+                    doubtful.remove(&key);
+                }
+                (Call::Swap(expected, _), Owned::Mismatch(current)) => {
+                    assert_ne!(*expected, current);
+                    states.retain(|state| version(state) == current);
+                    assert!(!states.is_empty(), "{} {current}", context());
                 }
                 (call, answer) => panic!("seed {seed}: {call:?} was answered {answer:?}"),
             }
@@ -200,7 +235,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
     );
     house.check();
     for (key, states) in &model {
-        let name = format!("key-{key:05}").repeat(1 + (key % 5) as usize);
+        let name = name(*key);
         if busy.contains_key(key) {
             continue;
         }
@@ -215,11 +250,20 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 key: name.as_bytes(),
             });
         }
-        match (answer, states.last().unwrap()) {
-            (Owned::Absent, None) => {}
-            (Owned::Value(version, bytes), Some(state)) => assert_eq!(&(version, bytes), state),
-            (answer, state) => panic!("seed {seed} key {key}: {answer:?}, not {state:?}"),
-        }
+        let found = match answer {
+            Owned::Absent => None,
+            Owned::Value(version, bytes) => Some((version, bytes)),
+            Owned::Failed(Error::Unavailable { reason, .. })
+                if reason == LOST && house.may_be_lost(name.as_bytes()) =>
+            {
+                continue;
+            }
+            answer => panic!("seed {seed} key {key}: {answer:?}, not {states:?}"),
+        };
+        assert!(
+            states.contains(&found),
+            "seed {seed} key {key}: {found:?}, not {states:?}"
+        );
     }
     house
 }

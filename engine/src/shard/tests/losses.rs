@@ -1,0 +1,315 @@
+//! Records that are lost for good or damaged: what their keys answer, and how they are written, deleted and forgotten.
+
+use farcore_rdma::RemoteSlice;
+
+use super::nodes::{KEYS, assert_holds, filled, get, is_unavailable, put, setting};
+use super::{House, NodeId, Owned};
+use crate::log::record::LocalRecord;
+use crate::operation::Operation;
+use crate::shard::tail::TailKind;
+
+fn delete(house: &mut House, key: u64) -> Owned {
+    house.call(Operation::Delete {
+        key: &key.to_le_bytes(),
+    })
+}
+
+impl House {
+    /// Has a node take back all that it lent, and lend as much again.
+    pub(super) fn lose_for_good(&mut self, node: usize) {
+        let id = NodeId::new(node);
+        let places = self.shard.extents.count_on(id) as u64;
+        let before = self.shard.lost.slots();
+        let mut far = 0;
+        self.shard.index.for_each(|slot| {
+            let page = slot.address().page(self.shard.shape);
+            let is_far = self.shard.pages.pointer(page).is_null();
+            far += u64::from(is_far && self.shard.node_of(page) == Some(id));
+        });
+        self.shard.lose_node(id);
+        assert_eq!(
+            self.shard.lost.slots(),
+            before + far,
+            "as many are lost as were there"
+        );
+        // A page that is on its way there keeps its place until its WRITEs have come back.
+        let lent = places.min(self.shard.extents_room() as u64);
+        for place in 0..lent {
+            let piece = RemoteSlice {
+                key: self.nodes[node].remote_key(),
+                offset: (places - 1 - place) * (64 << 10),
+            };
+            self.shard.add_extent(id, piece).unwrap();
+        }
+    }
+
+    /// True if a lost record may be a key's: by a slot, or by the mark of another key's record.
+    pub(super) fn may_be_lost(&self, key: &[u8]) -> bool {
+        let (shard, hash) = (&self.shard, self.hash(key));
+        shard.index.candidates(hash).any(|(_, slot)| {
+            let framed = shard.framed_of(slot.address());
+            if framed.is_far() {
+                // What a far record's mark is cannot be seen from here.
+                let is_lost = shard.pages.is_lost_page(slot.address().page(shard.shape));
+                return shard.lost.is_any() && (!is_lost || shard.stands_for(slot, hash));
+            }
+            // SAFETY: a slot's address names a whole record in its page's frame.
+            let record = unsafe { LocalRecord::at(framed.pointer()) };
+            shard.lost.is_marked(record.header())
+        })
+    }
+}
+
+/// The keys that answer `Unavailable`, out of all that were stored; the others hold their value.
+fn unavailable_keys(house: &mut House, fill: u8, nodes: &[usize]) -> Vec<u64> {
+    let mut unavailable = Vec::new();
+    for key in 0..KEYS {
+        match get(house, key) {
+            Owned::Value(_, read) => assert_eq!(read, [fill; 400], "{key}"),
+            answer => {
+                assert!(is_unavailable(&answer, nodes), "{key}: {answer:?}");
+                unavailable.push(key);
+            }
+        }
+    }
+    unavailable
+}
+
+#[test]
+fn a_lost_key_that_is_written_and_deleted_is_absent() {
+    let mut house = filled(&setting());
+    house.lose_for_good(1);
+    let lost = unavailable_keys(&mut house, 1, &[1]);
+    assert!(lost.len() > 1_000, "{}", lost.len());
+    for &key in &lost {
+        assert!(matches!(put(&mut house, key, 2), Owned::Stored(_)));
+        assert_eq!(delete(&mut house, key), Owned::Deleted, "{key}");
+        assert_eq!(get(&mut house, key), Owned::Absent, "{key}");
+    }
+    house.check();
+}
+
+#[test]
+fn a_lost_key_that_is_deleted_is_absent() {
+    let mut house = filled(&setting());
+    house.lose_for_good(1);
+    let lost = unavailable_keys(&mut house, 1, &[1]);
+    for &key in &lost {
+        // Whether the key had a value is not known.
+        let answer = delete(&mut house, key);
+        assert!(is_unavailable(&answer, &[1]), "{key}: {answer:?}");
+        assert_eq!(get(&mut house, key), Owned::Absent, "{key}");
+        assert_eq!(delete(&mut house, key), Owned::Absent, "{key}");
+    }
+    house.check();
+}
+
+#[test]
+fn losses_do_not_make_the_index_grow() {
+    let mut house = filled(&setting());
+    for round in 2..7u8 {
+        house.lose_for_good(usize::from(round) % 3);
+        for key in 0..KEYS {
+            let answer = put(&mut house, key, round);
+            assert!(matches!(answer, Owned::Stored(_)), "{key}: {answer:?}");
+        }
+        for key in 0..KEYS {
+            assert_holds(&mut house, key, round);
+        }
+        assert_eq!(house.shard.index.len() as u64, KEYS, "{round}");
+        house.check();
+    }
+}
+
+fn forget(house: &mut House) -> u64 {
+    let before = house.shard.keys_forgotten();
+    house.shard.start_forgetting();
+    for _ in 0..100_000 {
+        if house.shard.forgetting_done() {
+            return house.shard.keys_forgotten() - before;
+        }
+        house.advance();
+    }
+    panic!("forgetting does not end");
+}
+
+/// Slots that lead to pages for lost records.
+fn lost_slots(house: &House) -> u64 {
+    let mut slots = 0;
+    let shard = &house.shard;
+    shard.index.for_each(|slot| {
+        let page = slot.address().page(shard.shape);
+        slots += u64::from(shard.pages.is_lost_page(page));
+    });
+    slots
+}
+
+#[test]
+fn what_was_forgotten_is_absent_and_takes_no_room() {
+    let mut house = filled(&setting());
+    house.lose_for_good(1);
+    let lost = unavailable_keys(&mut house, 1, &[1]);
+    // Some are written and some deleted before.
+    for &key in lost.iter().step_by(3) {
+        assert!(matches!(put(&mut house, key, 1), Owned::Stored(_)));
+    }
+    for &key in lost.iter().skip(1).step_by(3) {
+        assert!(is_unavailable(&delete(&mut house, key), &[1]));
+    }
+    let slots = house.shard.lost.slots();
+    assert_eq!(lost_slots(&house), slots);
+    assert!(slots < lost.len() as u64, "{slots} of {}", lost.len());
+    assert_eq!(forget(&mut house), slots);
+    assert_eq!((lost_slots(&house), house.shard.lost.slots()), (0, 0));
+    for (place, &key) in lost.iter().enumerate() {
+        match place % 3 {
+            0 => assert_holds(&mut house, key, 1),
+            _ => assert_eq!(get(&mut house, key), Owned::Absent, "{key}"),
+        }
+    }
+    // Nor does one of their bits that was never stored answer anything else.
+    for key in KEYS..20 * KEYS {
+        assert_eq!(get(&mut house, key), Owned::Absent, "{key}");
+    }
+    assert_eq!(forget(&mut house), 0);
+    // What is lost later is not forgotten.
+    house.lose_for_good(2);
+    let again = lost.iter().step_by(3);
+    let answers: Vec<_> = again.map(|&key| get(&mut house, key)).collect();
+    assert!(
+        answers
+            .iter()
+            .all(|answer| matches!(answer, Owned::Value(..)) || is_unavailable(answer, &[1, 2]))
+    );
+    house.check();
+}
+
+#[test]
+fn what_is_lost_while_others_are_forgotten_stays_unavailable() {
+    let mut house = filled(&setting());
+    house.lose_for_good(1);
+    let first = unavailable_keys(&mut house, 1, &[1]);
+    house.shard.start_forgetting();
+    let second = super::nodes::far_keys(&house, 2);
+    house.lose_for_good(2);
+    assert!(!house.shard.forgetting_done(), "the loss came too late");
+    while !house.shard.forgetting_done() {
+        house.advance();
+    }
+    assert!(first.len() > 1_000 && second.len() > 1_000);
+    // One in some thousands has the bits of a key that is lost.
+    let absent = first
+        .iter()
+        .filter(|&&key| get(&mut house, key) == Owned::Absent)
+        .count();
+    assert!(first.len() - absent < first.len() / 100);
+    // One that is local has the bits of a far one as rarely.
+    let mut lost = 0;
+    for &key in &second {
+        match get(&mut house, key) {
+            Owned::Value(_, read) => assert_eq!(read, [1; 400]),
+            answer => {
+                assert!(is_unavailable(&answer, &[1, 2]), "{key}: {answer:?}");
+                lost += 1;
+            }
+        }
+    }
+    assert!(second.len() - lost < second.len() / 100, "{lost}");
+}
+
+/// Keys that share all bits that a slot knows of them with another one of the house, but not the hash.
+fn of_the_same_bits(house: &House, keys: &[u64]) -> Vec<(u64, u64)> {
+    let bits = |key: u64| {
+        let hash = house.hasher.hash(&key.to_le_bytes()).index;
+        (hash.0 & 0x3F_FFFF, hash.0 >> 40)
+    };
+    let known: std::collections::HashMap<u64, u64> =
+        keys.iter().map(|&key| (bits(key).0, key)).collect();
+    // The house's index has one root.
+    let others = 3 * KEYS..4_000_000;
+    others
+        .filter_map(|other| Some((*known.get(&bits(other).0)?, other)))
+        .take(50)
+        .collect()
+}
+
+#[test]
+fn a_lost_key_stays_unavailable_whatever_happens_to_others_of_its_bits() {
+    let mut house = filled(&super::Setting {
+        keys_expected: 3_000,
+        ..setting()
+    });
+    house.lose_for_good(1);
+    let lost = unavailable_keys(&mut house, 1, &[1]);
+    let pairs = of_the_same_bits(&house, &lost);
+    assert!(pairs.len() > 20, "{}", pairs.len());
+    for &(key, other) in &pairs {
+        let is_lost = |house: &mut House| is_unavailable(&get(house, key), &[1]);
+        // The slot may be either's.
+        assert!(is_unavailable(&get(&mut house, other), &[1]));
+        assert!(matches!(put(&mut house, other, 7), Owned::Stored(_)));
+        assert_holds(&mut house, other, 7);
+        assert!(is_lost(&mut house), "{key} after {other} was written");
+        // The record is replaced by one elsewhere.
+        let name = other.to_le_bytes();
+        let longer = Operation::Put {
+            key: &name,
+            value: &[8; 900],
+        };
+        assert!(matches!(house.call(longer), Owned::Stored(_)));
+        assert!(is_lost(&mut house), "{key} after {other} has grown");
+        assert_eq!(delete(&mut house, other), Owned::Deleted);
+        assert_eq!(get(&mut house, other), Owned::Absent);
+        assert!(is_lost(&mut house), "{key} after {other} was deleted");
+        assert!(matches!(put(&mut house, other, 7), Owned::Stored(_)));
+    }
+    // Far away, in pages that were compacted, the records say the same.
+    for key in KEYS..3 * KEYS {
+        assert!(matches!(put(&mut house, key, 1), Owned::Stored(_)));
+    }
+    house.shard.start_compaction();
+    while house.shard.compaction_done().is_none() {
+        house.advance();
+    }
+    for &(key, other) in &pairs {
+        assert_holds(&mut house, other, 7);
+        let answer = get(&mut house, key);
+        assert!(is_unavailable(&answer, &[1]), "{key}: {answer:?}");
+        assert!(matches!(put(&mut house, key, 1), Owned::Stored(_)));
+        assert_holds(&mut house, key, 1);
+        assert_holds(&mut house, other, 7);
+    }
+    house.check();
+}
+
+#[test]
+fn a_record_whose_only_copy_is_in_the_read_cache_is_not_lost() {
+    let mut house = filled(&setting());
+    let far = super::nodes::far_keys(&house, 1);
+    let hot: Vec<u64> = far.into_iter().step_by(40).collect();
+    for _ in 0..3 {
+        for &key in &hot {
+            assert_holds(&mut house, key, 1);
+        }
+    }
+    let is_copied = |house: &House, key: u64| {
+        let shard = &house.shard;
+        let mut slots = shard.index.candidates(house.hash(&key.to_le_bytes()));
+        slots.any(|(_, slot)| shard.framed_of(slot.address()).is_cached())
+    };
+    let copied: Vec<u64> = hot
+        .into_iter()
+        .filter(|&key| is_copied(&house, key))
+        .collect();
+    assert!(copied.len() > 30, "{}", copied.len());
+    house.lose_for_good(1);
+    house.shard.seal_tail(TailKind::Cache);
+    while house.shard.start_cache_eviction() {
+        house.shard.evict_cache_slice();
+    }
+    assert!(!copied.iter().any(|&key| is_copied(&house, key)));
+    for &key in &copied {
+        assert_holds(&mut house, key, 1);
+    }
+    house.check();
+}
