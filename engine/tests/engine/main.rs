@@ -6,6 +6,7 @@
 mod closing;
 mod faults;
 mod jobs;
+mod liveness;
 mod support;
 
 use std::collections::HashSet;
