@@ -145,17 +145,19 @@ fn an_engine_closes_however_full_it_is() {
     for spared in [0, 1, 2, 3, 4, 6] {
         let engine = Engine::open(config.clone()).unwrap();
         let mut handle = engine.handle().unwrap();
-        let mut number = 0;
-        loop {
-            match handle.put(&key(number), &[3; 5_000]).wait() {
-                Ok(_) => number += 1,
-                Err(Error::FarFull { .. }) => break,
-                Err(error) => panic!("{error}"),
-            }
+        let (mut number, mut refused) = (0, false);
+        while !refused {
+            let keys: Vec<_> = (number..number + 8).map(key).collect();
+            let pairs: Vec<_> = keys.iter().map(|key| (&key[..], &[3; 5_000][..])).collect();
+            let visit = |_, answer: Answer<'_>| match answer {
+                Answer::Stored { .. } => {}
+                Answer::Failed(Error::FarFull { .. }) => refused = true,
+                other => panic!("{other:?}"),
+            };
+            handle.put_many(&pairs, visit).unwrap();
+            number += 8;
             let free = engine.stats().total.frames_free;
-            if spared > 0 && number > 100 && free <= 2 + spared {
-                break;
-            }
+            refused |= spared > 0 && number > 100 && free <= 2 + spared;
         }
         drop(handle);
         must_end(|| engine.close());
