@@ -231,12 +231,15 @@ impl<E: Endpoint> Shard<E> {
             // Its answer may take the room that was set aside for it.
             answers.unreserve(lane, reserved);
             let wanted = needs.map_or(reserved, |bytes| bytes.max(reserved));
-            if needs.is_some() && !answers.has_room(lane, wanted) {
-                self.set_aside(flight, lane, (reserved, needs), answers);
-                blocked[word] |= bit;
-                self.flights.rotate(flight);
-                (left, stayed) = (left - 1, stayed + 1);
-                continue;
+            if needs.is_some() {
+                if !answers.reserve(lane, wanted) {
+                    self.set_aside(flight, lane, (reserved, needs), answers);
+                    blocked[word] |= bit;
+                    self.flights.rotate(flight);
+                    (left, stayed) = (left - 1, stayed + 1);
+                    continue;
+                }
+                answers.unreserve(lane, wanted);
             }
             let hash = self.flights.get(flight).hash;
             #[expect(
