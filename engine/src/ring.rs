@@ -275,7 +275,7 @@ impl Producer {
     /// Gives back what [`Producer::reserve`] set aside for a message of this many bytes: it has room now.
     pub(crate) fn unreserve(&mut self, payload: usize) {
         let bytes = message_bytes(payload);
-        debug_assert!(
+        assert!(
             bytes <= self.reserved,
             "more is given back than was set aside"
         );

@@ -17,16 +17,19 @@ fn must_end<T: Send>(work: impl FnOnce() -> T + Send) -> T {
                 std::task::Poll::Pending
             }
         }));
-        work.join().unwrap()
+        work.join().expect("the work did not panic")
     })
 }
 
 /// Long values, most of which are far.
 fn fill(engine: &Engine, count: u64, bytes: usize) {
-    let mut handle = engine.handle().unwrap();
+    let mut handle = engine.handle().expect("a handle is free");
     for number in 0..count {
         let value = vec![number as u8; bytes];
-        handle.put(&key(number), &value).wait().unwrap();
+        handle
+            .put(&key(number), &value)
+            .wait()
+            .expect("there is room");
     }
 }
 
