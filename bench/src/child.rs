@@ -6,8 +6,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 
 use farcore_tuning::{LogFormat, log_format};
+use serde::de::DeserializeOwned;
 
-use crate::plan::Plan;
+use crate::fairness::{lead, report};
+use crate::plan::{Plan, Scenario};
 use crate::run::{Outcome, run};
 
 /// The hidden command that a child is started with.
@@ -29,7 +31,15 @@ pub fn run_in_silent_child(plan: &Plan) -> anyhow::Result<Outcome> {
     run_with(plan, Stdio::piped())
 }
 
-fn run_with(plan: &Plan, complaints: Stdio) -> anyhow::Result<Outcome> {
+/// Runs a plan of the fairness command in a new process of this program, which shows its progress and its log.
+///
+/// # Errors
+/// As [`run_in_child`]. An answer that stays away is none.
+pub fn fairness_in_child(plan: &Plan) -> anyhow::Result<report::Run> {
+    run_with(plan, Stdio::inherit())
+}
+
+fn run_with<T: DeserializeOwned>(plan: &Plan, complaints: Stdio) -> anyhow::Result<T> {
     let program = std::env::current_exe().context("this program cannot find itself")?;
     let mut child = Command::new(program)
         .arg(COMMAND)
@@ -64,8 +74,17 @@ fn run_with(plan: &Plan, complaints: Stdio) -> anyhow::Result<Outcome> {
 pub fn serve() -> anyhow::Result<()> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
-    let plan = serde_json::from_str(&text).context("the plan is not understood")?;
-    let outcome = run(plan)?;
-    std::io::stdout().write_all(&serde_json::to_vec(&outcome)?)?;
+    let plan: Plan = serde_json::from_str(&text).context("the plan is not understood")?;
+    let mut output = std::io::stdout();
+    if !matches!(plan.scenario, Scenario::Fairness(_)) {
+        return Ok(output.write_all(&serde_json::to_vec(&run(plan)?)?)?);
+    }
+    let outcome = lead::run(&plan)?;
+    output.write_all(&serde_json::to_vec(&outcome)?)?;
+    output.flush()?;
+    if outcome.is_stuck() {
+        // Threads hang in the engine: nothing but the end of the process ends them.
+        std::process::exit(0);
+    }
     Ok(())
 }

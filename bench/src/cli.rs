@@ -7,6 +7,7 @@ use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use farcore_tuning::{LogFormat, Profile};
 
+use crate::fairness::args::FairnessArgs;
 use crate::machine::Machine;
 use crate::plan::{EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
 use crate::record::VALUE_BYTES_MAX;
@@ -49,6 +50,11 @@ pub enum Command {
     /// same length; delete is a delete. Each record of oracleGeneral is a get. Keys are taken as they are written. Times
     /// and the time to live are not applied.
     Trace(TraceArgs),
+    /// How long one client waits beside clients that flood the engine and clients that leave their answers unread.
+    ///
+    /// Phases: the measured client alone, beside the flooders, beside the sleepers, beside both. Each client is a thread with a
+    /// handle of its own, and --window is what each flooder keeps under way. Every value is verified.
+    Fairness(FairnessArgs),
     /// Runs one plan given as JSON on standard input and answers on standard output.
     #[command(hide = true)]
     RunOne,

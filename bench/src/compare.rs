@@ -103,6 +103,7 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
                 "ycsb {workload:?}, {operations} transactions {skew}, values of {value_bytes} bytes"
             )
         }
+        Scenario::Fairness(settings) => settings.to_string(),
         Scenario::Trace(choice) => {
             let trace = &choice.summary;
             format!(

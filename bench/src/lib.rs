@@ -3,6 +3,7 @@
 //! - what is asked: [`record`] keys and values · [`phase`] which keys when · [`skew`] hot keys · [`load`] requests
 //!   and their judgement
 //! - [`trace`] replays real ones
+//! - [`fairness`] what one client waits beside others: a driver of its own, for this project's engine only
 //! - who asks: [`plan`] every choice · [`worker`] one thread · [`desk`] its notes · [`run`] one engine's run ·
 //!   [`child`] each run in its own process · [`compare`] all engines
 //! - who answers: [`store`] the traits · [`engines`] the engines
@@ -16,6 +17,7 @@ pub mod compare;
 pub mod desk;
 pub mod engines;
 pub mod events;
+pub mod fairness;
 pub mod line_trip;
 pub mod load;
 pub mod machine;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use farcore_bench::cli::{Cli, Command};
 use farcore_bench::machine::Machine;
-use farcore_bench::{child, compare};
+use farcore_bench::{child, compare, fairness};
 use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {
@@ -39,6 +39,11 @@ fn run(command: Command) -> anyhow::Result<()> {
             let machine = Machine::here();
             let plans = args.plans(&machine)?;
             compare::compare(machine, &plans, &args.common)
+        }
+        Command::Fairness(args) => {
+            let machine = Machine::here();
+            let plan = args.plan(&machine)?;
+            fairness::command(machine, &plan, &args)
         }
         Command::RunOne => child::serve(),
     }

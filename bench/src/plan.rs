@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use farcore_tuning::{Profile, ProfileError};
 use serde::{Deserialize, Serialize};
 
+use crate::fairness::Settings;
+use crate::fairness::keys::Keys;
 use crate::machine::Machine;
 use crate::phase::{CONTEST, Phase, TRACE, YCSB};
 use crate::record::{KEY_BYTES, VALUE_BYTES_MAX, VALUE_BYTES_MEAN, VALUE_GRAIN_BYTES};
@@ -199,6 +201,8 @@ pub enum Scenario {
     },
     /// A trace, as [`trace::scenario`](crate::trace::scenario) makes it.
     Trace(Box<Choice>),
+    /// One client beside others, as [`fairness`](crate::fairness) runs it.
+    Fairness(Box<Settings>),
 }
 
 /// One run of one engine.
@@ -291,7 +295,17 @@ impl Plan {
                 self.keys() + operations / 16 + 1024
             }
             Scenario::Trace(choice) => choice.summary.keys,
+            Scenario::Fairness(settings) => Keys::new(settings, self.keys(), self.seed).count(),
             _ => self.keys(),
+        }
+    }
+
+    /// Handles that are in use at once: the other scenarios run as jobs on the engine's cores.
+    #[must_use]
+    pub fn handles(&self) -> usize {
+        match &self.scenario {
+            Scenario::Fairness(settings) => settings.clients(),
+            _ => 1,
         }
     }
 
@@ -302,6 +316,8 @@ impl Plan {
             Scenario::Contest { .. } => &CONTEST,
             Scenario::Ycsb { .. } => &YCSB,
             Scenario::Trace(_) => &TRACE,
+            // Its phases are as long as time says.
+            Scenario::Fairness(_) => &[],
         }
     }
 
@@ -321,6 +337,8 @@ impl Plan {
             Scenario::Contest { hot_ops, .. } => *hot_ops,
             Scenario::Ycsb { operations, .. } => *operations,
             Scenario::Trace(choice) => choice.summary.requests(),
+            // As many as fit the time.
+            Scenario::Fairness(_) => 0,
         }
     }
 
@@ -352,6 +370,7 @@ impl Plan {
                 let headers = self.keys_max().saturating_mul(RECORD_HEADER_BYTES);
                 return choice.summary.live_bytes_peak.saturating_add(headers);
             }
+            Scenario::Fairness(settings) => return settings.data_bytes(self.keys()),
         };
         self.keys_max()
             .saturating_mul(value_bytes + KEY_BYTES as u64 + RECORD_HEADER_BYTES)
@@ -423,12 +442,15 @@ impl Plan {
             let limit = format!("it must be 1 to {WINDOW_MAX} requests in flight a core");
             return Err(range("--window", self.window.to_string(), limit));
         }
-        if self.mixed_ops() == 0 {
-            let flag = match self.scenario {
-                Scenario::Contest { .. } => "--hot-ops",
-                Scenario::Ycsb { .. } => "--operations",
-                Scenario::Trace(_) => "the number of requests in the trace",
-            };
+        let counted = match self.scenario {
+            Scenario::Contest { .. } => Some("--hot-ops"),
+            Scenario::Ycsb { .. } => Some("--operations"),
+            Scenario::Trace(_) => Some("the number of requests in the trace"),
+            Scenario::Fairness(_) => None,
+        };
+        if let Some(flag) = counted
+            && self.mixed_ops() == 0
+        {
             return Err(range(flag, "0".into(), "it must be at least 1".into()));
         }
         if let Scenario::Contest { skew, .. } | Scenario::Ycsb { skew, .. } = self.scenario
@@ -436,6 +458,9 @@ impl Plan {
         {
             let limit = format!("it must be 0 (all keys alike) to {ZIPF_MAX}");
             return Err(range("--zipf", skew.zipf.to_string(), limit));
+        }
+        if let Scenario::Fairness(settings) = &self.scenario {
+            settings.validate(self)?;
         }
         if let Scenario::Ycsb { value_bytes, .. } = self.scenario
             && (!(VALUE_GRAIN_BYTES..=VALUE_BYTES_MAX).contains(&value_bytes)

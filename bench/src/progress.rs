@@ -24,6 +24,24 @@ impl PhaseBar {
         Self(bar)
     }
 
+    /// A bar for so many seconds; its position counts milliseconds.
+    #[must_use]
+    pub fn timed(engine: &str, phase: &str, seconds: f64) -> Self {
+        let bar = Self::new(engine, phase, 0);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a length of time"
+        )]
+        bar.0.set_length((seconds * 1e3) as u64);
+        let style =
+            ProgressStyle::with_template("{prefix:>20} [{bar:40}] {percent:>3}% {elapsed_precise}");
+        if let Ok(style) = style {
+            bar.0.set_style(style.progress_chars("=> "));
+        }
+        bar
+    }
+
     /// Requests so far.
     pub fn set(&self, done: u64) {
         self.0.set_position(done);

@@ -49,10 +49,10 @@ impl fmt::Display for Skew {
 }
 
 /// The stream of one thread: key indexes with Zipf-distributed popularity, scattered over all keys; for YCSB D the
-/// distance from the latest key instead; a trace names its keys itself. Cost: 4 bytes a draw, all of them touched.
+/// distance from the latest key instead; a trace names its keys itself, and so does the fairness command. Cost: 4 bytes a draw, all of them touched.
 #[must_use]
 pub fn stream(plan: &Plan, thread: u64) -> Arc<[u32]> {
-    if matches!(plan.scenario, Scenario::Trace(_)) {
+    if matches!(plan.scenario, Scenario::Trace(_) | Scenario::Fairness(_)) {
         return Arc::from([0]);
     }
     let latest = matches!(
@@ -73,7 +73,7 @@ pub fn stream(plan: &Plan, thread: u64) -> Arc<[u32]> {
         .clamp(1, DRAWS_MAX);
     let exponent = match plan.scenario {
         Scenario::Contest { skew, .. } | Scenario::Ycsb { skew, .. } => skew.zipf,
-        Scenario::Trace(_) => Skew::default().zipf,
+        Scenario::Trace(_) | Scenario::Fairness(_) => Skew::default().zipf,
     };
     let Ok(zipf) = Zipf::new(keys as f64, exponent) else {
         return Arc::from([0]);

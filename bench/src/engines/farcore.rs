@@ -10,7 +10,7 @@ use farcore::{
 };
 use serde_json::{Map, Value};
 
-use crate::plan::{EngineName, Plan};
+use crate::plan::{EngineName, Plan, Scenario};
 use crate::store::{Running, Session, Store, Usage};
 use crate::watch::Watched;
 use crate::worker::Worker;
@@ -94,7 +94,7 @@ impl Farcore {
             },
             encryption,
             prefault: plan.prefault,
-            handles_max: 1,
+            handles_max: plan.handles(),
             ..Config::from_profile(&plan.profile)
         })
     }
@@ -104,9 +104,18 @@ impl Farcore {
     /// Checks that the engine can run a plan.
     ///
     /// # Errors
-    /// As [`Farcore::config`]; a setting out of range; values of a trace that are longer than the engine takes.
+    /// As [`Farcore::config`]; a setting out of range; values that are longer than the engine takes.
     pub fn check(plan: &Plan) -> anyhow::Result<()> {
         let limit = Self::config(plan)?.value_bytes_max()?;
+        if let Scenario::Fairness(settings) = &plan.scenario {
+            let longest = settings.value_bytes_longest();
+            if longest > limit as u64 {
+                bail!(
+                    "--value or --sleeper-value names {longest} bytes and farcore takes {limit} with these settings: \
+                     lower it, or raise --local or the profile's page size"
+                );
+            }
+        }
         let longest = plan.trace().map_or(0, |trace| trace.value_bytes_longest);
         if longest as usize > limit {
             bail!(

@@ -1,0 +1,227 @@
+//! What the leader reads of a client while it runs: since when it waits, how many answers it had, what was wrong.
+//!
+//! One client writes, the leader reads. Times are those of the run's clock.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use farcore::HistogramSnapshot;
+use farcore_tuning::Histogram;
+
+use super::Request;
+
+// ORDERING: Relaxed throughout: every number is read by itself, and orders and events between client and leader pass through
+// channels.
+
+/// One client's notes, on their own cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Notes {
+    /// 0 while it waits for nothing.
+    waiting_since_ns: AtomicU64,
+    longest_wait_ns: AtomicU64,
+    answers: AtomicU64,
+    wrong: AtomicU64,
+    failed: AtomicU64,
+    /// The place of the latest request in [`Request::ALL`], plus one; 0 for others.
+    asked: AtomicU8,
+    complaint: Mutex<Option<String>>,
+}
+
+impl Notes {
+    /// Notes that the client waits from now on, for an answer to a request of a kind if it is the measured one.
+    pub fn begin(&self, now_ns: u64, request: Option<Request>) {
+        let place = request.and_then(|request| Request::ALL.iter().position(|one| *one == request));
+        let asked = place.and_then(|place| u8::try_from(place + 1).ok());
+        self.asked.store(asked.unwrap_or(0), Ordering::Relaxed);
+        self.waiting_since_ns
+            .store(now_ns.max(1), Ordering::Relaxed);
+    }
+
+    /// Notes answers that have come; the client waits for more.
+    pub fn answered(&self, now_ns: u64, count: u64) {
+        self.note_wait(now_ns);
+        self.waiting_since_ns
+            .store(now_ns.max(1), Ordering::Relaxed);
+        self.answers.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Notes that the client waits for nothing.
+    pub fn end(&self) {
+        self.waiting_since_ns.store(0, Ordering::Relaxed);
+    }
+
+    fn note_wait(&self, now_ns: u64) {
+        let since_ns = self.waiting_since_ns.load(Ordering::Relaxed);
+        if since_ns > 0 {
+            let wait_ns = now_ns.saturating_sub(since_ns);
+            self.longest_wait_ns.fetch_max(wait_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// Since when the client waits.
+    #[must_use]
+    pub fn waiting_since_ns(&self) -> Option<u64> {
+        Some(self.waiting_since_ns.load(Ordering::Relaxed)).filter(|since_ns| *since_ns > 0)
+    }
+
+    /// The latest request of the measured client.
+    #[must_use]
+    pub fn asked(&self) -> Option<Request> {
+        let place = usize::from(self.asked.load(Ordering::Relaxed)).checked_sub(1)?;
+        Request::ALL.get(place).copied()
+    }
+
+    /// The longest time without an answer since [`Notes::forget_waits`], the wait under way included.
+    #[must_use]
+    pub fn longest_wait_ns(&self, now_ns: u64) -> u64 {
+        let wait_ns = |since_ns| now_ns.saturating_sub(since_ns);
+        let under_way_ns = self.waiting_since_ns().map_or(0, wait_ns);
+        self.longest_wait_ns
+            .load(Ordering::Relaxed)
+            .max(under_way_ns)
+    }
+
+    /// Forgets the waits so far; one that is under way counts in full.
+    pub fn forget_waits(&self) {
+        self.longest_wait_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// Answers so far.
+    #[must_use]
+    pub fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Notes a wrong answer.
+    pub fn wrong(&self, complaint: impl FnOnce() -> String) {
+        self.wrong.fetch_add(1, Ordering::Relaxed);
+        self.complain(complaint);
+    }
+
+    /// Notes a request that the engine has refused or failed.
+    pub fn failed(&self, complaint: impl FnOnce() -> String) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        self.complain(complaint);
+    }
+
+    #[cold]
+    fn complain(&self, complaint: impl FnOnce() -> String) {
+        let mut first = self
+            .complaint
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(complaint);
+    }
+
+    /// Wrong answers and failed requests so far.
+    #[must_use]
+    pub fn faults(&self) -> (u64, u64) {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (of(&self.wrong), of(&self.failed))
+    }
+
+    /// What the first of them was.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        let first = self
+            .complaint
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        first.clone()
+    }
+}
+
+/// The waits of one kind of request.
+#[derive(Debug, Default)]
+struct Waits {
+    nanoseconds: Histogram,
+    passed_by: Histogram,
+}
+
+/// How long the measured client waited in one phase, by kind of request. It alone records.
+#[derive(Debug, Default)]
+pub struct Latencies([Waits; Request::ALL.len()]);
+
+impl Latencies {
+    fn of(&self, request: Request) -> &Waits {
+        match request {
+            Request::Near => &self.0[0],
+            Request::Far => &self.0[1],
+            Request::Put => &self.0[2],
+        }
+    }
+
+    /// Records the wait for one answer, and how many answers the flooders had meanwhile.
+    pub fn record(&self, request: Request, took_ns: u64, passed_by: u64) {
+        let waits = self.of(request);
+        waits.nanoseconds.record(took_ns);
+        waits.passed_by.record(passed_by);
+    }
+
+    /// How many answers the flooders had during each wait.
+    #[must_use]
+    pub fn passed_by(&self, request: Request) -> HistogramSnapshot {
+        self.of(request).passed_by.snapshot()
+    }
+
+    /// The waits that were recorded, and that of a request that has no answer yet.
+    #[must_use]
+    pub fn snapshot(&self, request: Request, unanswered_ns: Option<u64>) -> HistogramSnapshot {
+        let mut snapshot = self.of(request).nanoseconds.snapshot();
+        if let Some(wait_ns) = unanswered_ns {
+            let one = Histogram::default();
+            one.record(wait_ns);
+            snapshot.merge(&one.snapshot());
+        }
+        snapshot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_under_way_counts() {
+        let notes = Notes::default();
+        assert_eq!(
+            (notes.waiting_since_ns(), notes.longest_wait_ns(50)),
+            (None, 0)
+        );
+        notes.begin(100, Some(Request::Far));
+        assert_eq!((notes.asked(), notes.answers()), (Some(Request::Far), 0));
+        notes.answered(130, 2);
+        assert_eq!((notes.longest_wait_ns(140), notes.answers()), (30, 2));
+        assert_eq!(notes.longest_wait_ns(200), 70);
+        notes.end();
+        assert_eq!(notes.longest_wait_ns(900), 30);
+        notes.forget_waits();
+        assert_eq!(notes.longest_wait_ns(900), 0);
+        notes.begin(900, None);
+        assert_eq!(notes.asked(), None);
+    }
+
+    #[test]
+    fn the_first_complaint_stays() {
+        let notes = Notes::default();
+        notes.wrong(|| "one".into());
+        notes.failed(|| "two".into());
+        assert_eq!(
+            (notes.faults(), notes.complaint()),
+            ((1, 1), Some("one".into()))
+        );
+    }
+
+    #[test]
+    fn a_request_without_an_answer_counts_with_its_wait() {
+        let latencies = Latencies::default();
+        latencies.record(Request::Put, 10, 3);
+        let answered = latencies.snapshot(Request::Put, None);
+        let all = latencies.snapshot(Request::Put, Some(5_000_000));
+        assert_eq!((answered.count(), answered.max()), (1, 10));
+        assert_eq!((all.count(), all.max()), (2, 5_000_000));
+        assert_eq!(latencies.snapshot(Request::Far, None).count(), 0);
+        assert_eq!(latencies.passed_by(Request::Put).max(), 3);
+    }
+}

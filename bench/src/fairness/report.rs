@@ -1,0 +1,459 @@
+//! What was measured: the figures of each run, and over all runs the median, the least and the most.
+
+use std::fmt;
+
+use anyhow::bail;
+use farcore::HistogramSnapshot;
+use serde::{Deserialize, Serialize};
+
+use super::{Phase, Request};
+use crate::machine::Machine;
+use crate::plan::Plan;
+use crate::report::{PhaseReport, RunReport, mops};
+
+/// Everything that one command measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FairnessReport {
+    /// Where.
+    pub machine: Machine,
+    /// What was run.
+    pub plan: Plan,
+    /// In the order they ran, over all runs.
+    pub phases: Vec<PhaseSummary>,
+    /// Each run by itself.
+    pub runs: Vec<Run>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Opening the engine, pre-faulting included.
+    pub startup_seconds: f64,
+    /// Writing all keys.
+    pub load_seconds: f64,
+    /// The phases that ran.
+    pub phases: Vec<PhaseFigures>,
+    /// What hung outside a phase.
+    pub stuck: Option<Hang>,
+    /// Closing the engine; left out where that did not end.
+    pub close_seconds: Option<f64>,
+    /// Wrong, missing and unexpected answers. Anything but 0 is a failure.
+    pub wrong_values: u64,
+    /// Requests that ended with an error. Anything but 0 is a failure.
+    pub failed_requests: u64,
+    /// What the first of them was, by client.
+    pub complaints: Vec<String>,
+}
+
+/// One phase of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseFigures {
+    /// Which.
+    pub phase: Phase,
+    /// From the first request of the measured client to its last answer.
+    pub seconds: f64,
+    /// What the measured client waited, by kind of request.
+    pub requests: Vec<RequestFigures>,
+    /// Answers to the measured client in a second.
+    pub per_second: f64,
+    /// Longest time that it waited, a wait without an answer included.
+    pub longest_wait_ns: u64,
+    /// Each flooder.
+    pub flooders: Vec<FlooderFigures>,
+    /// Requests that the sleepers left unread, all together.
+    pub unread: u64,
+    /// Reads of far memory.
+    pub far_reads: u64,
+    /// Answers that stayed away too long.
+    pub hangs: Vec<Hang>,
+}
+
+/// What the measured client waited for one kind of request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestFigures {
+    /// Which.
+    pub request: Request,
+    /// Answers.
+    pub answers: u64,
+    /// Median wait. A request without an answer counts with the time for which it had waited.
+    pub p50_ns: u64,
+    /// Exceeded by one wait in a hundred.
+    pub p99_ns: u64,
+    /// Exceeded by one in a thousand.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// Answers that the flooders, all together, had during a wait: the median of the waits that ended.
+    pub passed_by_p50: u64,
+    /// Exceeded by one wait in a hundred.
+    pub passed_by_p99: u64,
+}
+
+/// One flooder in one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlooderFigures {
+    /// Answers in a second.
+    pub per_second: f64,
+    /// Longest time without any answer.
+    pub longest_wait_ns: u64,
+}
+
+/// An answer that stayed away longer than the limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hang {
+    /// In which phase. One that is given up names all clients that have waited for more than half of the limit.
+    pub phase: String,
+    /// Who waited.
+    pub client: String,
+    /// For what, where that is known.
+    pub request: Option<String>,
+    /// How long, until the phase was ended.
+    pub waited_seconds: f64,
+    /// How long the other clients had stopped, and the sleepers taken their answers, when everybody had theirs; `None` if it
+    /// never came to that.
+    pub ended_after_seconds: Option<f64>,
+}
+
+impl fmt::Display for Hang {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (phase, client) = (&self.phase, &self.client);
+        write!(
+            formatter,
+            "{phase}: {client} had no answer for {:.1} s",
+            self.waited_seconds
+        )?;
+        if let Some(request) = &self.request {
+            write!(formatter, " ({request})")?;
+        }
+        match self.ended_after_seconds {
+            Some(seconds) => write!(
+                formatter,
+                "; it came within {seconds:.2} s once the other clients had stopped"
+            ),
+            None => write!(formatter, "; the run ended there"),
+        }
+    }
+}
+
+impl PhaseFigures {
+    /// A phase that has not run yet.
+    #[must_use]
+    pub const fn of(phase: Phase) -> Self {
+        Self {
+            phase,
+            seconds: 0.0,
+            requests: Vec::new(),
+            per_second: 0.0,
+            longest_wait_ns: 0,
+            flooders: Vec::new(),
+            unread: 0,
+            far_reads: 0,
+            hangs: Vec::new(),
+        }
+    }
+
+    /// Answers in a second of the slowest flooder to those of the fastest, 0 to 1; 0 where no flooder had any.
+    #[must_use]
+    pub fn least_to_most(&self) -> f64 {
+        let rates = || self.flooders.iter().map(|one| one.per_second);
+        let most = rates().fold(0.0, f64::max);
+        if most > 0.0 {
+            rates().fold(f64::MAX, f64::min) / most
+        } else {
+            0.0
+        }
+    }
+}
+
+impl RequestFigures {
+    /// The figures of waits, of which one may have ended without an answer.
+    #[must_use]
+    pub fn of(
+        request: Request,
+        waits: &HistogramSnapshot,
+        passed_by: &HistogramSnapshot,
+        unanswered: bool,
+    ) -> Self {
+        Self {
+            request,
+            answers: waits.count() - u64::from(unanswered),
+            p50_ns: waits.quantile(0.5),
+            p99_ns: waits.quantile(0.99),
+            p999_ns: waits.quantile(0.999),
+            max_ns: waits.max(),
+            passed_by_p50: passed_by.quantile(0.5),
+            passed_by_p99: passed_by.quantile(0.99),
+        }
+    }
+}
+
+impl Run {
+    /// Whether threads of this run have been left behind.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.stuck.is_some() || self.hangs().any(|hang| hang.ended_after_seconds.is_none())
+    }
+
+    /// All that stayed away too long.
+    pub fn hangs(&self) -> impl Iterator<Item = &Hang> {
+        let in_phases = self.phases.iter().flat_map(|phase| &phase.hangs);
+        in_phases.chain(&self.stuck)
+    }
+}
+
+/// One figure over all runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The middle one.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Spread {
+    /// Of some values; zeros where there are none.
+    #[must_use]
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let at = |place: usize| values.get(place).copied().unwrap_or(0.0);
+        Self {
+            median: at(values.len() / 2),
+            least: at(0),
+            most: at(values.len().saturating_sub(1)),
+        }
+    }
+}
+
+/// One phase over all runs that reached it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseSummary {
+    /// Which.
+    pub phase: Phase,
+    /// Runs that reached it.
+    pub runs: usize,
+    /// Those in which an answer stayed away too long.
+    pub hung: usize,
+    /// What the measured client waited, by kind of request.
+    pub requests: Vec<RequestSummary>,
+    /// Answers to the measured client in a second.
+    pub per_second: Spread,
+    /// Longest time that it waited, in nanoseconds.
+    pub longest_wait_ns: Spread,
+    /// Answers in a second of all flooders together.
+    pub flooders_per_second: Spread,
+    /// Answers in a second of the slowest flooder to those of the fastest.
+    pub least_to_most: Spread,
+    /// Longest time that a flooder was without any answer, in nanoseconds.
+    pub flooders_longest_wait_ns: Spread,
+    /// Requests that the sleepers left unread.
+    pub unread: Spread,
+    /// Reads of far memory.
+    pub far_reads: Spread,
+}
+
+/// One kind of request in one phase over all runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestSummary {
+    /// Which.
+    pub request: Request,
+    /// Answers.
+    pub answers: Spread,
+    /// Median wait.
+    pub p50_ns: Spread,
+    /// Exceeded by one wait in a hundred.
+    pub p99_ns: Spread,
+    /// Exceeded by one in a thousand.
+    pub p999_ns: Spread,
+    /// The longest.
+    pub max_ns: Spread,
+    /// Answers that the flooders had during a wait: the median.
+    pub passed_by_p50: Spread,
+    /// Exceeded by one wait in a hundred.
+    pub passed_by_p99: Spread,
+}
+
+impl RequestSummary {
+    fn of(request: Request, phases: &[&PhaseFigures]) -> Option<Self> {
+        let requests = phases.iter().flat_map(|phase| &phase.requests);
+        let figures: Vec<_> = requests.filter(|one| one.request == request).collect();
+        if figures.is_empty() {
+            return None;
+        }
+        let spread =
+            |of: fn(&RequestFigures) -> u64| Spread::of(figures.iter().map(|one| of(one) as f64));
+        Some(Self {
+            request,
+            answers: spread(|one| one.answers),
+            p50_ns: spread(|one| one.p50_ns),
+            p99_ns: spread(|one| one.p99_ns),
+            p999_ns: spread(|one| one.p999_ns),
+            max_ns: spread(|one| one.max_ns),
+            passed_by_p50: spread(|one| one.passed_by_p50),
+            passed_by_p99: spread(|one| one.passed_by_p99),
+        })
+    }
+}
+
+impl PhaseSummary {
+    fn of(phase: Phase, runs: &[Run]) -> Option<Self> {
+        let all = runs.iter().flat_map(|run| &run.phases);
+        let phases: Vec<_> = all.filter(|one| one.phase == phase).collect();
+        if phases.is_empty() {
+            return None;
+        }
+        let spread =
+            |of: &dyn Fn(&PhaseFigures) -> f64| Spread::of(phases.iter().map(|one| of(one)));
+        let requests = Request::ALL.into_iter();
+        Some(Self {
+            phase,
+            runs: phases.len(),
+            hung: phases.iter().filter(|one| !one.hangs.is_empty()).count(),
+            requests: requests
+                .filter_map(|request| RequestSummary::of(request, &phases))
+                .collect(),
+            per_second: spread(&|one| one.per_second),
+            longest_wait_ns: spread(&|one| one.longest_wait_ns as f64),
+            flooders_per_second: spread(&|one| {
+                one.flooders.iter().map(|flooder| flooder.per_second).sum()
+            }),
+            least_to_most: spread(&PhaseFigures::least_to_most),
+            flooders_longest_wait_ns: spread(&|one| {
+                let waits = one.flooders.iter().map(|flooder| flooder.longest_wait_ns);
+                waits.max().unwrap_or(0) as f64
+            }),
+            unread: spread(&|one| one.unread as f64),
+            far_reads: spread(&|one| one.far_reads as f64),
+        })
+    }
+}
+
+impl FairnessReport {
+    /// The report of some runs of one plan.
+    #[must_use]
+    pub fn of(machine: Machine, plan: Plan, runs: Vec<Run>) -> Self {
+        use Phase::{Alone, Both, Flooders, Sleepers};
+        let phases = [Alone, Flooders, Sleepers, Both].into_iter();
+        Self {
+            machine,
+            plan,
+            phases: phases
+                .filter_map(|phase| PhaseSummary::of(phase, &runs))
+                .collect(),
+            runs,
+        }
+    }
+
+    /// The medians in the form that plots are drawn of: a kind of request in the place of an engine.
+    #[must_use]
+    pub fn plotted(&self) -> Vec<RunReport> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "medians of whole numbers"
+        )]
+        let whole = |spread: Spread| spread.median as u64;
+        let of = |request: Request| {
+            let phases: Vec<_> = self
+                .phases
+                .iter()
+                .filter_map(|phase| {
+                    let waits = phase.requests.iter().find(|one| one.request == request)?;
+                    Some(PhaseReport {
+                        name: phase.phase.name().to_owned(),
+                        ops: whole(waits.answers),
+                        mops: mops(whole(phase.per_second), 1.0),
+                        p50_ns: whole(waits.p50_ns),
+                        p99_ns: whole(waits.p99_ns),
+                        p999_ns: whole(waits.p999_ns),
+                        ..PhaseReport::default()
+                    })
+                })
+                .collect();
+            (!phases.is_empty()).then(|| RunReport {
+                engine: request.name().to_owned(),
+                phases,
+                ..RunReport::default()
+            })
+        };
+        Request::ALL.into_iter().filter_map(of).collect()
+    }
+
+    /// Fails if anything was wrong.
+    ///
+    /// # Errors
+    /// A value was wrong, a request failed, or an answer stayed away.
+    pub fn verdict(&self) -> anyhow::Result<()> {
+        let wrong: u64 = self.runs.iter().map(|run| run.wrong_values).sum();
+        let failed: u64 = self.runs.iter().map(|run| run.failed_requests).sum();
+        let hung = self
+            .runs
+            .iter()
+            .filter(|run| run.hangs().next().is_some())
+            .count();
+        if wrong > 0 {
+            bail!("{wrong} answers were wrong");
+        }
+        if failed > 0 {
+            bail!("{failed} requests failed");
+        }
+        if hung > 0 {
+            let runs = self.runs.len();
+            bail!("in {hung} of {runs} runs an answer stayed away longer than --give-up");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_of_all_values() {
+        let spread = Spread::of([3.0, 1.0, 2.0]);
+        assert_eq!((spread.least, spread.median, spread.most), (1.0, 2.0, 3.0));
+        assert_eq!(Spread::of([]), Spread::default());
+    }
+
+    #[test]
+    fn flooders_are_compared() {
+        let flooder = |per_second| FlooderFigures {
+            per_second,
+            longest_wait_ns: 0,
+        };
+        let mut phase = PhaseFigures::of(Phase::Flooders);
+        assert_eq!(phase.least_to_most(), 0.0);
+        phase.flooders = vec![flooder(100.0), flooder(25.0), flooder(50.0)];
+        assert_eq!(phase.least_to_most(), 0.25);
+        phase.flooders = vec![flooder(0.0), flooder(0.0)];
+        assert_eq!(phase.least_to_most(), 0.0);
+    }
+
+    #[test]
+    fn a_hang_is_told_in_full() {
+        let hang = |ended_after_seconds| Hang {
+            phase: "beside both".to_owned(),
+            client: "the measured client".to_owned(),
+            request: Some("far get".to_owned()),
+            waited_seconds: 10.04,
+            ended_after_seconds,
+        };
+        assert_eq!(
+            hang(None).to_string(),
+            "beside both: the measured client had no answer for 10.0 s (far get); the run ended there"
+        );
+        assert!(hang(Some(0.5)).to_string().contains("within 0.50 s once"));
+        let run = |hangs| Run {
+            phases: vec![PhaseFigures {
+                hangs,
+                ..PhaseFigures::of(Phase::Both)
+            }],
+            ..Run::default()
+        };
+        assert!(run(vec![hang(None)]).is_stuck());
+        assert!(!run(vec![hang(Some(0.5))]).is_stuck() && !run(Vec::new()).is_stuck());
+    }
+}
