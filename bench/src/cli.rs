@@ -83,6 +83,9 @@ pub struct SetupArgs {
     /// File with the secret that the memory nodes ask for
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Memory nodes that must answer before it begins; the others join later [default: all]
+    #[arg(long, value_name = "N")]
+    pub nodes_min: Option<usize>,
     /// RDMA device, for rdma:// and rdma+tcp:// [default: the one that the route or the first active port is of]
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
@@ -318,6 +321,7 @@ impl SetupArgs {
             far_bytes: 0,
             fabric,
             token_file: self.token_file.clone(),
+            nodes_min: self.nodes_min,
             far_nodes: self.far_nodes,
             far_latency_ns: self.far_latency,
             window: self.window.unwrap_or(window),
@@ -442,6 +446,7 @@ mod tests {
                 far_bytes: 1_000_000_000,
                 fabric: Vec::new(),
                 token_file: None,
+                nodes_min: None,
                 device: None,
                 port: None,
                 gid_index: None,
@@ -464,13 +469,21 @@ mod tests {
 
     #[test]
     fn memory_nodes_are_compared_with_embedded_ones() {
-        let flags = ["--fabric", "tcp://a:1,tcp://b:2", "--token-file", "t"];
+        let flags = [
+            "--fabric",
+            "tcp://a:1,tcp://b:2",
+            "--token-file",
+            "t",
+            "--nodes-min",
+            "1",
+        ];
         let plans = contest(&flags).plans(&machine()).unwrap();
         let engines: Vec<_> = plans.iter().map(|plan| plan.engine).collect();
         assert_eq!(engines, [EngineName::Farcore, EngineName::FarcoreEmbedded]);
         assert_eq!(plans[0].window, WINDOW_SOCKETS);
         assert_eq!(plans[0].fabric, ["tcp://a:1", "tcp://b:2"]);
         assert_eq!(plans[0].token_file, Some("t".into()));
+        assert_eq!(plans[0].nodes_min, Some(1));
     }
 
     #[test]

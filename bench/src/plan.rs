@@ -224,6 +224,9 @@ pub struct Plan {
     /// The file of the secret that they ask for.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
+    /// How many of the nodes must answer before it begins; none is all.
+    #[serde(default)]
+    pub nodes_min: Option<usize>,
     /// The RDMA device, by name.
     pub device: Option<String>,
     /// Its port.
@@ -491,6 +494,15 @@ impl Plan {
             let limit = format!("it must be 1 to {FAR_NODES_MAX} memory nodes");
             return Err(range("--far-nodes", self.far_nodes.to_string(), limit));
         }
+        if let Some(nodes_min) = self.nodes_min
+            && !(1..=self.fabric.len()).contains(&nodes_min)
+        {
+            let limit = match self.fabric.len() {
+                0 => "it is for memory nodes: name them with --fabric".into(),
+                nodes => format!("it must be 1 to {nodes}, the memory nodes of --fabric"),
+            };
+            return Err(range("--nodes-min", nodes_min.to_string(), limit));
+        }
         if self.far_latency_ns > FAR_LATENCY_NS_MAX {
             let limit = "it must be at most one second".into();
             return Err(range(
@@ -535,6 +547,7 @@ mod tests {
             far_bytes: 64 << 20,
             fabric: Vec::new(),
             token_file: None,
+            nodes_min: None,
             device: None,
             port: None,
             gid_index: None,

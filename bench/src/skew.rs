@@ -131,6 +131,7 @@ mod tests {
             far_bytes: 0,
             fabric: Vec::new(),
             token_file: None,
+            nodes_min: None,
             device: None,
             port: None,
             gid_index: None,

@@ -33,6 +33,7 @@ fn plan(engine: EngineName, scenario: Scenario) -> Plan {
         far_bytes: 32 << 20,
         fabric: Vec::new(),
         token_file: None,
+        nodes_min: None,
         device: None,
         port: None,
         gid_index: None,

@@ -53,6 +53,7 @@ fn plan(engine: EngineName, file: &Path, threads: usize) -> Plan {
         far_bytes: 64 << 20,
         fabric: Vec::new(),
         token_file: None,
+        nodes_min: None,
         device: None,
         port: None,
         gid_index: None,

@@ -10,10 +10,12 @@
 //! - I2: the shard hears that a session is over before a connection of the next one can be used.
 //! - I3: what a session holds is the shard's, but for what is being claimed: what the shard cannot use goes back. What it
 //!   lacks after a loss is asked for until it has it again.
+//! - I4: a node that did not answer when the engine opened has a share of the places, which is claimed when it joins.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use farcore_rdma::{
@@ -21,6 +23,7 @@ use farcore_rdma::{
     FabricOptions, Heartbeats, Initiator, InitiatorOptions, ManagerError, NodeConnections,
     PoolNode, RemoteSlice, Siblings,
 };
+use farcore_tuning::Clock;
 use glommio::sync::Semaphore;
 use glommio::timer::Timer;
 
@@ -36,6 +39,8 @@ pub(crate) const QUEUE_DEPTH: usize = 256;
 const TICK: Duration = Duration::from_millis(20);
 /// How often an engine that opens looks whether its sessions have.
 const OPEN_TICK: Duration = Duration::from_millis(2);
+/// How often it says which it waits for.
+const TELL_NS: u64 = 1_000_000_000;
 /// Ticks between two tries to claim what is missing: each costs a connection.
 const CLAIM_TICKS: u32 = 50;
 /// Extents claimed at once, at most: a word of the bitmap.
@@ -49,10 +54,21 @@ pub(crate) enum FarPlan {
     /// On memory nodes.
     Remote {
         nodes: Vec<FabricAddress>,
-        options: ConnectOptions,
+        options: Box<ConnectOptions>,
         fabric: FabricOptions,
         heartbeats: Arc<Heartbeats>,
+        waiting: Arc<Waiting>,
     },
+}
+
+/// How long an engine that opens waits for nodes that do not answer, and for how many.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) nodes_min: usize,
+    pub(crate) limit_ns: u64,
+    /// When it is to be said again who is missing: the engine's cores take turns.
+    pub(crate) told_next_ns: AtomicU64,
+    pub(crate) clock: Clock,
 }
 
 /// What a shard is built with, and who keeps it connected.
@@ -98,10 +114,11 @@ impl FarPlan {
                 options,
                 fabric,
                 heartbeats,
+                waiting,
             } => {
                 let mut options = options.clone();
                 options.client = format!("{}, shard {shard}", options.client);
-                let connections = open_sessions(nodes, &options, heartbeats).await?;
+                let connections = open_sessions(nodes, &options, heartbeats, waiting).await?;
                 remote(nodes, connections, fabric, heartbeats, extents, sizes).await
             }
         }
@@ -155,30 +172,102 @@ fn refused(node: &FabricAddress, error: &ManagerError) -> Error {
     }
 }
 
-/// A session with every node.
+/// Sessions with as many nodes as must answer. Each has been tried once, or the time is over; those that did not answer are
+/// tried on.
 async fn open_sessions(
     nodes: &[FabricAddress],
     options: &ConnectOptions,
     heartbeats: &Heartbeats,
+    waiting: &Waiting,
 ) -> Result<Vec<NodeConnections>> {
     let siblings = Siblings::default();
     let begin = |node: &FabricAddress| {
         NodeConnections::begin(node.clone(), options.clone(), heartbeats, &siblings)
     };
     let mut connections: Vec<_> = nodes.iter().map(begin).collect();
+    let mut reasons: Vec<Option<String>> = vec![None; nodes.len()];
+    let end_ns = waiting.clock.now_ns().saturating_add(waiting.limit_ns);
     loop {
-        let mut open = 0;
-        for (node, address) in connections.iter_mut().zip(nodes) {
+        let mut missing = Vec::new();
+        for (position, node) in connections.iter_mut().enumerate() {
             if node.is_open() {
-                open += 1;
-            } else if let Some(error) = node.take_error() {
-                return Err(refused(address, &error));
+                continue;
             }
+            if let Some(error) = node.take_error() {
+                if error.is_final() {
+                    return Err(refused(&nodes[position], &error));
+                }
+                reasons[position] = Some(error.to_string());
+            }
+            missing.push(position);
         }
-        if open == connections.len() {
+        let open = nodes.len() - missing.len();
+        let tried = missing.iter().all(|&node| reasons[node].is_some());
+        let now_ns = waiting.clock.now_ns();
+        let enough = open >= waiting.nodes_min;
+        if missing.is_empty() || enough && (tried || now_ns >= end_ns) {
             return Ok(connections);
         }
+        if tried && now_ns >= end_ns {
+            return Err(waiting.over(nodes, &missing, &reasons));
+        }
+        waiting.tell(nodes, &missing, now_ns);
         Timer::new(OPEN_TICK).await;
+    }
+}
+
+fn named(nodes: &[FabricAddress], which: &[usize]) -> String {
+    let names: Vec<_> = which.iter().map(|&node| nodes[node].to_string()).collect();
+    names.join(", ")
+}
+
+impl Waiting {
+    fn over(
+        &self,
+        nodes: &[FabricAddress],
+        missing: &[usize],
+        reasons: &[Option<String>],
+    ) -> Error {
+        let reasons: Vec<&str> = missing
+            .iter()
+            .filter_map(|&node| reasons[node].as_deref())
+            .collect();
+        Error::Unavailable {
+            node: named(nodes, missing).into(),
+            reason: format!(
+                "{} of {} memory nodes answered within {:?} and {} must (`nodes_min`, `nodes_wait_ns`): {}",
+                nodes.len() - missing.len(),
+                nodes.len(),
+                Duration::from_nanos(self.limit_ns),
+                self.nodes_min,
+                reasons.join("; ")
+            )
+            .into(),
+        }
+    }
+
+    /// Says who is missing, once a second.
+    fn tell(&self, nodes: &[FabricAddress], missing: &[usize], now_ns: u64) {
+        let next_ns = self.told_next_ns.load(Ordering::Relaxed);
+        if now_ns < next_ns {
+            return;
+        }
+        let then_ns = now_ns + TELL_NS;
+        let ours = self.told_next_ns.compare_exchange(
+            next_ns,
+            then_ns,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        // The first time nobody has waited yet.
+        if ours.is_ok() && next_ns > 0 {
+            let missing = named(nodes, missing);
+            tracing::info!(
+                missing,
+                nodes_min = self.nodes_min,
+                "waiting for memory nodes"
+            );
+        }
     }
 }
 
@@ -190,8 +279,7 @@ async fn remote(
     mut extents: Extents,
     sizes: &Sizes,
 ) -> Result<FarSide> {
-    let endpoint = FabricEndpoint::open(nodes, fabric).await;
-    let endpoint = endpoint.map_err(|error| unavailable(&nodes[0], error))?;
+    let endpoint = open_endpoint(nodes, &mut connections, fabric).await?;
     for (position, node) in connections.iter_mut().enumerate() {
         for queue in [
             NodeId::new(position).reads(),
@@ -205,60 +293,95 @@ async fn remote(
         }
     }
     let mut places: Vec<usize> = vec![0; nodes.len()];
-    let mut wanted = sizes.extents_max;
     let mut pools = Vec::with_capacity(nodes.len());
     for node in &mut connections {
-        let pool = Pool::open(node, fabric).await;
+        let pool = match node.is_open() {
+            true => Some(Pool::open(node, fabric).await),
+            false => None,
+        };
+        let pool = pool.transpose();
         pools.push(pool.map_err(|error| unavailable(node.address(), error))?);
     }
-    let mut spent = vec![false; pools.len()];
+    let is_missing: Vec<bool> = pools.iter().map(Option::is_none).collect();
+    let missing = is_missing.iter().filter(|&&one| one).count();
+    // Those that come later find their share unclaimed.
+    let reserved = sizes.extents_max * missing / nodes.len();
+    let mut wanted = sizes.extents_max - reserved;
+    let mut spent = is_missing.clone();
     while wanted > 0 {
         let with_most = (0..pools.len())
             .filter(|&node| !spent[node])
-            .max_by_key(|&node| pools[node].free_bytes());
-        let Some(position) = with_most else {
+            .max_by_key(|&node| pools[node].as_ref().map_or(0, Pool::free_bytes));
+        let Some((position, pool)) = with_most.and_then(|node| Some((node, pools[node].as_ref()?)))
+        else {
             break;
         };
         let share = wanted.div_ceil(4 * pools.len());
         let add = |piece| extents.add(NodeId::new(position), piece).is_ok();
-        let added = pools[position].claim(share, sizes.page_bytes, add).await;
+        let added = pool.claim(share, sizes.page_bytes, add).await;
         let added = added.map_err(|error| unavailable(&nodes[position], error))?;
         spent[position] = added.is_none_or(|added| added == 0);
         wanted -= added.unwrap_or(0);
         places[position] += added.unwrap_or(0);
     }
-    if wanted > 0 {
+    let got: usize = places.iter().sum();
+    if wanted > 0 && (missing == 0 || got == 0) {
         let page = u64::from(sizes.page_bytes);
-        let got: usize = places.iter().sum();
         return Err(Error::Config {
             field: "far_bytes",
             value: format!("{} bytes for each core", sizes.extents_max as u64 * page),
             limit: format!(
-                "the memory nodes have {} bytes free for this core: lower it, free memory on the nodes or add one",
+                "the memory nodes have {} bytes free for this core, without what they keep for silent clients: lower it, free memory on the nodes or add one",
                 got as u64 * page
             ),
         });
     }
-    for node in &mut connections {
+    for (node, _) in connections.iter_mut().zip(&is_missing).filter(|one| !one.1) {
         let connected = node.connect().await;
         connected.map_err(|error| unavailable(node.address(), error))?;
     }
-    let keepers = connections.into_iter().zip(places).enumerate();
-    let keepers = keepers.map(|(position, (connections, places))| Keeper {
-        node: NodeId::new(position),
-        connections,
-        places,
-        missing: 0,
-        is_up: true,
-        page_bytes: sizes.page_bytes,
-        fabric: fabric.clone(),
-        _heartbeats: Arc::clone(heartbeats),
-    });
+    let spare = Rc::new(Cell::new(wanted));
+    let (mut left, mut left_nodes) = (reserved, missing);
+    let mut keepers = Vec::with_capacity(nodes.len());
+    for (position, connections) in connections.into_iter().enumerate() {
+        let mut keeper = Keeper {
+            node: NodeId::new(position),
+            connections,
+            places: places[position],
+            missing: 0,
+            spare: Rc::clone(&spare),
+            is_up: true,
+            page_bytes: sizes.page_bytes,
+            fabric: fabric.clone(),
+            _heartbeats: Arc::clone(heartbeats),
+        };
+        if is_missing[position] {
+            let share = left.div_ceil(left_nodes);
+            (left, left_nodes) = (left - share, left_nodes - 1);
+            (keeper.places, keeper.missing, keeper.is_up) = (share, share, false);
+            let node = keeper.connections.address();
+            tracing::warn!(%node, pages = share, "a memory node does not answer: it may join later");
+        }
+        keepers.push(keeper);
+    }
     Ok(FarSide {
         endpoint,
         extents,
-        keepers: keepers.collect(),
+        keepers,
     })
+}
+
+/// An endpoint to all nodes. Where it takes a route to find the device, that of a node that answers.
+async fn open_endpoint(
+    nodes: &[FabricAddress],
+    connections: &mut [NodeConnections],
+    fabric: &FabricOptions,
+) -> Result<FabricEndpoint> {
+    let answers = connections.iter_mut().position(NodeConnections::is_open);
+    let mut ordered = nodes.to_vec();
+    ordered.swap(0, answers.unwrap_or(0));
+    let endpoint = FabricEndpoint::open(&ordered, fabric).await;
+    endpoint.map_err(|error| unavailable(&ordered[0], error))
 }
 
 /// A node's extents, claimed over a queue pair of their own.
@@ -366,8 +489,10 @@ pub(crate) struct Keeper {
     connections: NodeConnections,
     /// Pages that the shard wants there.
     places: usize,
-    /// How many of them it does not have since a session was lost.
+    /// How many of them it does not have, since a session was lost or because the node has not joined yet.
     missing: usize,
+    /// Pages that nodes of this core could not give, so that any other may.
+    spare: Rc<Cell<usize>>,
     is_up: bool,
     page_bytes: u32,
     fabric: FabricOptions,
@@ -397,7 +522,8 @@ impl Keeper {
                     ticks = 0;
                 }
                 ticks += 1;
-                if ticks >= CLAIM_TICKS && self.is_up && self.missing > 0 {
+                let wanted = self.missing > 0 || self.spare.get() > 0;
+                if ticks >= CLAIM_TICKS && self.is_up && wanted {
                     ticks = 0;
                     if self.claim_more(&house).await {
                         door.bell.ring(0);
@@ -420,7 +546,16 @@ impl Keeper {
                 tracing::info!(%node, "a memory node answers again");
                 house.borrow_mut().shard().node_is_back();
             }
-            Change::Renewed | Change::Opened => {
+            Change::Opened => {
+                let claimed = self.claim_missing(house).await;
+                let (places, missing) = (self.places, self.missing);
+                let reason = claimed.err().unwrap_or_default();
+                tracing::info!(%node, places, missing, reason, "a memory node has joined");
+                // What it cannot give may come from the others.
+                self.hand_over(missing);
+                house.borrow_mut().shard().node_is_back();
+            }
+            Change::Renewed => {
                 house.borrow_mut().shard().lose_node(self.node);
                 self.missing = self.places;
                 let claimed = self.claim_missing(house).await;
@@ -435,9 +570,14 @@ impl Keeper {
 
     /// Tries again to claim what is missing; true if some of it came.
     async fn claim_more(&mut self, house: &Rc<RefCell<House>>) -> bool {
+        let spare = self.spare.take();
+        self.missing += spare;
+        self.places += spare;
         let before = self.missing;
         let claimed = self.claim_missing(house).await;
-        let (node, missing) = (self.connections.address(), self.missing);
+        let missing = self.missing;
+        self.hand_over(spare.min(missing));
+        let node = self.connections.address();
         match claimed {
             Err(reason) => tracing::debug!(%node, missing, reason, "pages are still missing"),
             Ok(()) if missing == 0 => tracing::info!(%node, "a memory node gave what was missing"),
@@ -447,6 +587,13 @@ impl Keeper {
             house.borrow_mut().shard().node_is_back();
         }
         missing < before
+    }
+
+    /// Leaves pages that it does not have to whichever node has room for them.
+    fn hand_over(&mut self, pages: usize) {
+        self.missing -= pages;
+        self.places -= pages;
+        self.spare.set(self.spare.get() + pages);
     }
 
     /// Claims what is missing and has room: places of lost pages may still be taken by their records.

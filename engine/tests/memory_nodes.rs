@@ -344,12 +344,128 @@ fn what_cannot_work_is_refused_by_name() {
     node.stop();
     let told = refused(Config {
         nodes: vec![gone.clone()],
+        nodes_wait_ns: 0,
         ..config(&[])
     });
     assert!(
         told.contains(&gone.to_string()) && told.contains("refused"),
         "{told}"
     );
+}
+
+#[test]
+fn an_engine_opens_without_a_node_that_joins_later() {
+    let (first, second) = (node(), node());
+    let addresses = vec![address(&first), address(&second)];
+    let port = second.address().port();
+    second.stop();
+    let far_bytes = 40 << 20;
+    let engine = Engine::open(Config {
+        nodes: addresses,
+        nodes_min: Some(1),
+        far_bytes,
+        ..config(&[])
+    })
+    .unwrap();
+    let held = |node: &NodeHandle| {
+        let seen = node.figures().statistics();
+        (seen.extents - seen.extents_free) * seen.extent_bytes
+    };
+    // Half of it is the other node's share.
+    assert_eq!(held(&first), far_bytes / 2);
+    let keys = 10_000;
+    write_some(&engine, 1, keys);
+    engine.flush().unwrap();
+    assert_eq!(read_some(&engine, 1, keys), (keys, 0));
+    let second = MemoryNode::start(options(port)).unwrap();
+    wait_until("its share", || held(&second) == far_bytes / 2);
+    wait_until("writes to the node that joined", || {
+        write_some(&engine, 2, keys);
+        engine.flush().unwrap();
+        second.figures().statistics().writes > 0
+    });
+    write_some(&engine, 3, 30_000);
+    engine.flush().unwrap();
+    assert_eq!(read_some(&engine, 3, 30_000), (30_000, 0));
+    let seen = second.figures().statistics();
+    assert!(seen.reads > 0, "{seen:?}");
+    engine.close();
+    assert_eq!((held(&first), held(&second)), (0, 0));
+}
+
+#[test]
+fn what_a_node_that_joins_cannot_give_comes_from_the_others() {
+    let first = node();
+    // Less than its share will be.
+    let mut small = options(0);
+    small.memory.memory_bytes = 4 << 20;
+    small.memory.region_bytes = 4 << 20;
+    let second = MemoryNode::start(small.clone()).unwrap();
+    let addresses = vec![address(&first), address(&second)];
+    small.listen = second.address();
+    second.stop();
+    let far_bytes = 40 << 20;
+    let engine = Engine::open(Config {
+        nodes: addresses,
+        nodes_min: Some(1),
+        far_bytes,
+        ..config(&[])
+    })
+    .unwrap();
+    let second = MemoryNode::start(small).unwrap();
+    let held = || {
+        let held = [&first, &second].map(|node| {
+            let seen = node.figures().statistics();
+            (seen.extents - seen.extents_free) * seen.extent_bytes
+        });
+        held[0] + held[1]
+    };
+    wait_until("all far memory", || held() == far_bytes);
+    engine.close();
+    assert_eq!(held(), 0);
+}
+
+#[test]
+fn an_engine_waits_for_as_many_nodes_as_must_answer() {
+    let (first, second) = (node(), node());
+    let addresses = vec![address(&first), address(&second)];
+    let (gone, port) = (address(&second), second.address().port());
+    second.stop();
+    let both = Config {
+        nodes: addresses,
+        nodes_min: Some(2),
+        nodes_wait_ns: 0,
+        far_bytes: 40 << 20,
+        ..config(&[])
+    };
+    match Engine::open(both.clone()) {
+        Err(Error::Unavailable { node, reason }) => {
+            assert_eq!(*node, *gone.to_string());
+            assert!(
+                reason.contains("1 of 2") && reason.contains("refused"),
+                "{reason}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    wait_until("the end of the sessions", || {
+        first.figures().statistics().sessions == 0
+    });
+    let opening = std::thread::spawn(move || {
+        let patient = u64::try_from(PATIENCE.as_nanos()).unwrap();
+        Engine::open(Config {
+            nodes_wait_ns: patient,
+            ..both
+        })
+    });
+    wait_until("sessions with the node that is there", || {
+        first.figures().statistics().sessions == 2
+    });
+    assert!(!opening.is_finished());
+    let second = MemoryNode::start(options(port)).unwrap();
+    let engine = opening.join().unwrap().unwrap();
+    assert_eq!(second.figures().statistics().sessions, 2);
+    engine.close();
 }
 
 #[test]

@@ -78,6 +78,7 @@ impl Farcore {
             cores: plan.cores.clone(),
             local_bytes: plan.local_bytes,
             far_bytes: plan.far_bytes,
+            nodes_min: plan.nodes_min.filter(|_| !nodes.is_empty()),
             nodes,
             token,
             verbs: VerbsOptions {

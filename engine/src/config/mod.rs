@@ -4,13 +4,14 @@
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use farcore_rdma::{
     ConnectOptions, EmbeddedNode, FabricAddress, FabricEndpoint, FabricOptions, Heartbeats,
     LinkModel, Lock, Scheme, Token, VerbsOptions,
 };
-use farcore_tuning::Profile;
+use farcore_tuning::{Clock, Profile};
 
 use crate::cipher::{EncryptionKey, EncryptionMode};
 use crate::constants::{
@@ -21,13 +22,15 @@ use crate::error::{Error, Result};
 use crate::lane::{self, LANES_MAX};
 use crate::limits;
 use crate::log::PageShape;
-use crate::nodes::{FarPlan, QUEUE_DEPTH};
+use crate::nodes::{FarPlan, QUEUE_DEPTH, Waiting};
 use crate::queue::OWN_INLINE_MAX;
 use crate::shard::{Knobs, NODES_MAX, QUEUES_PER_NODE, Shard};
 
 /// Memory of one core that no shard uses: its executor, counters, stacks and the queue of its own requests, in bytes.
 const CORE_BYTES: u64 = 1 << 20;
 
+/// The longest wait for memory nodes that do not answer.
+const NODES_WAIT_NS_MAX: u64 = 86_400_000_000_000;
 /// Memory of the thread that keeps sessions at memory nodes, where there are any, in bytes.
 const HEARTBEATS_BYTES: u64 = 1 << 20;
 /// The shortest time for one try to connect.
@@ -58,6 +61,12 @@ pub struct Config {
     pub keys_expected: u64,
     /// The memory nodes that far memory lies on, as `tcp://host:port`. Default: none; far memory is in this process.
     pub nodes: Vec<FabricAddress>,
+    /// How many of [`Config::nodes`] must answer before the engine opens, for each core. The others join when they come:
+    /// their share of `far_bytes` is claimed then. Default: all.
+    pub nodes_min: Option<usize>,
+    /// How long opening waits for that many, in nanoseconds: at most a day. Who is missing is logged once a second.
+    /// Default 10 s.
+    pub nodes_wait_ns: u64,
     /// The secret that the memory nodes ask for. Default: none.
     pub token: Option<Token>,
     /// How long a memory node may leave a request unanswered before what lies there is unavailable, in nanoseconds.
@@ -110,6 +119,8 @@ impl Default for Config {
             page_bytes: None,
             keys_expected: 1_000_000,
             nodes: Vec::new(),
+            nodes_min: None,
+            nodes_wait_ns: 10_000_000_000,
             token: None,
             far_silence_ns: 1_000_000_000,
             verbs: VerbsOptions::default(),
@@ -370,10 +381,23 @@ impl Config {
             if !(1..=NODES_MAX).contains(&self.embedded_nodes) {
                 return Err(wrong("embedded_nodes", self.embedded_nodes, limit()));
             }
+            if let Some(nodes_min) = self.nodes_min {
+                let limit = "memory nodes of other processes: name `nodes`, or leave it out";
+                return Err(wrong("nodes_min", nodes_min, limit));
+            }
             return Ok(self.embedded_nodes);
         }
         if self.nodes.len() > NODES_MAX {
             return Err(wrong("nodes", self.nodes.len(), limit()));
+        }
+        let nodes_min = self.nodes_min.unwrap_or(self.nodes.len());
+        if !(1..=self.nodes.len()).contains(&nodes_min) {
+            let limit = format!("1 to {}, the number of `nodes`", self.nodes.len());
+            return Err(wrong("nodes_min", nodes_min, limit));
+        }
+        if self.nodes_wait_ns > NODES_WAIT_NS_MAX {
+            let limit = format!("at most {NODES_WAIT_NS_MAX}, a day");
+            return Err(wrong("nodes_wait_ns", self.nodes_wait_ns, limit));
         }
         for (place, node) in self.nodes.iter().enumerate() {
             if self.nodes[..place].contains(node) {
@@ -425,12 +449,12 @@ impl Config {
         let heartbeats = heartbeats.map_err(|error| limits::no_thread(&error.to_string()))?;
         Ok(FarPlan::Remote {
             nodes: self.nodes.clone(),
-            options: ConnectOptions {
+            options: Box::new(ConnectOptions {
                 token: self.token.clone(),
                 client: format!("engine, process {}", std::process::id()),
                 limit: Duration::from_nanos(self.far_silence_ns).max(CONNECT_MIN),
                 ..ConnectOptions::default()
-            },
+            }),
             fabric: FabricOptions {
                 queues: self.nodes.len() * QUEUES_PER_NODE,
                 depth: QUEUE_DEPTH,
@@ -438,6 +462,12 @@ impl Config {
                 verbs: self.verbs.clone(),
             },
             heartbeats: Arc::new(heartbeats),
+            waiting: Arc::new(Waiting {
+                nodes_min: self.nodes_min.unwrap_or(self.nodes.len()),
+                limit_ns: self.nodes_wait_ns,
+                told_next_ns: AtomicU64::new(0),
+                clock: Clock::new(),
+            }),
         })
     }
 

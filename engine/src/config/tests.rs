@@ -7,7 +7,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
         ..Config::default()
     };
     good.validate().unwrap();
-    let table: [(Config, &str, &str); 17] = [
+    let table: [(Config, &str, &str); 21] = [
         (
             Config {
                 cores: vec![],
@@ -63,6 +63,41 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
             },
             "embedded_nodes",
             "65",
+        ),
+        (
+            Config {
+                nodes_min: Some(1),
+                ..good.clone()
+            },
+            "nodes_min",
+            "name `nodes`",
+        ),
+        (
+            Config {
+                nodes: vec!["tcp://a:1".parse().unwrap()],
+                nodes_min: Some(0),
+                ..good.clone()
+            },
+            "nodes_min",
+            "is 0: 1 to 1",
+        ),
+        (
+            Config {
+                nodes: vec!["tcp://a:1".parse().unwrap()],
+                nodes_min: Some(2),
+                ..good.clone()
+            },
+            "nodes_min",
+            "is 2: 1 to 1",
+        ),
+        (
+            Config {
+                nodes: vec!["tcp://a:1".parse().unwrap()],
+                nodes_wait_ns: u64::MAX,
+                ..good.clone()
+            },
+            "nodes_wait_ns",
+            "a day",
         ),
         (
             Config {

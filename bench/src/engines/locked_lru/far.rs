@@ -187,6 +187,7 @@ mod tests {
             far_bytes: 100,
             fabric: Vec::new(),
             token_file: None,
+            nodes_min: None,
             device: None,
             port: None,
             gid_index: None,
