@@ -555,3 +555,26 @@ impl House {
         busy
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rotation_has_each_lane_once_and_begins_where_it_is_told() {
+        let marked = [1 << 3 | 1 << 63, 0, 1 << 5, 1 << 63];
+        for (first, expected) in [
+            (0, [3, 63, 133, 255]),
+            (3, [3, 63, 133, 255]),
+            (4, [63, 133, 255, 3]),
+            (64, [133, 255, 3, 63]),
+            (134, [255, 3, 63, 133]),
+            (255, [255, 3, 63, 133]),
+        ] {
+            let mut lanes = Rotation::new(marked, first);
+            let seen: Vec<_> = std::iter::from_fn(|| lanes.pop()).collect();
+            assert_eq!(seen, expected, "from {first}");
+        }
+        assert_eq!(Rotation::new([0; 4], 7).pop(), None);
+    }
+}

@@ -405,3 +405,137 @@ impl Flights {
             .map(|(id, _)| id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::NonNull;
+
+    use farcore_rdma::{LandingOptions, LandingPool};
+
+    use super::*;
+    use crate::operation::Operation;
+    use crate::shard::request::Origin;
+
+    const FLIGHTS: u32 = 16;
+
+    struct Waiting {
+        flights: Flights,
+        pool: LandingPool,
+        started: u64,
+    }
+
+    impl Waiting {
+        fn new() -> Self {
+            Self {
+                flights: Flights::new(FLIGHTS, 4 * FLIGHTS),
+                pool: LandingPool::new(LandingOptions {
+                    base: 0,
+                    bytes: 1 << 20,
+                    large_bytes: 0,
+                }),
+                started: 0,
+            }
+        }
+
+        /// A visit of a lane that wants one more flight; its number, or nothing if it is refused.
+        fn visit(&mut self, lane: u8) -> Option<u32> {
+            let lane = LaneId::new(lane);
+            self.flights.visit(lane);
+            if !self.flights.has_room(lane) {
+                self.flights.refuse(lane);
+                return None;
+            }
+            self.started += 1;
+            let hash = IndexHash(self.started);
+            let mut place = [0u8; 8];
+            let demand = Operation::Get { key: b"key" }.into();
+            // SAFETY: the key has room there, and the request is not used after this.
+            let request = unsafe {
+                let place = NonNull::from(&mut place).cast();
+                Request::copied(place, hash, 0, Origin::default(), &demand)
+            };
+            let message = self.pool.allocate(8).unwrap();
+            let flight = self.flights.start(hash, 0).unwrap();
+            let parked = Parked::new(lane, &request, message, 0);
+            self.flights.park(flight, parked).unwrap();
+            Some(flight)
+        }
+
+        fn end(&mut self, flight: u32) {
+            let parked = self.flights.pop(flight).unwrap();
+            self.pool.free(parked.message);
+            self.flights.end(flight);
+        }
+
+        /// Visits a lane until it is refused.
+        fn flood(&mut self, lane: u8) -> Vec<u32> {
+            std::iter::from_fn(|| self.visit(lane)).collect()
+        }
+    }
+
+    #[test]
+    fn flights_are_shared_evenly_among_the_lanes_that_want_some() {
+        let mut waiting = Waiting::new();
+        // One alone may have a quarter.
+        let alone = waiting.flood(1);
+        assert_eq!(alone.len(), FLIGHTS as usize / 4);
+        let mut held = vec![alone];
+        for lane in 2..9 {
+            held.push(waiting.flood(lane));
+        }
+        // Eight want some: as flights end, each comes to have two.
+        for _ in 0..10 {
+            for (lane, flights) in (1..).zip(&mut held) {
+                if flights.len() > 2 {
+                    waiting.end(flights.pop().unwrap());
+                }
+                flights.extend(waiting.flood(lane));
+            }
+        }
+        let counts: Vec<usize> = held.iter().map(Vec::len).collect();
+        assert_eq!(counts, [2; 8]);
+        // Those that leave make room for the others.
+        for flight in held.drain(2..).flatten() {
+            waiting.end(flight);
+        }
+        for lane in 3..9 {
+            waiting.flights.visit(LaneId::new(lane));
+        }
+        assert_eq!(waiting.flood(1).len(), FLIGHTS as usize / 4 - 2);
+        assert_eq!(waiting.flights.active, 2);
+    }
+
+    #[test]
+    fn a_lane_without_a_flight_gets_the_next_that_ends() {
+        let mut waiting = Waiting::new();
+        let mut held: Vec<_> = (1..5).flat_map(|lane| waiting.flood(lane)).collect();
+        assert_eq!(held.len(), FLIGHTS as usize);
+        assert_eq!(waiting.visit(9), None);
+        waiting.end(held.pop().unwrap());
+        // The others come first, and more often.
+        for lane in (1..5).cycle().take(20) {
+            assert_eq!(waiting.visit(lane), None);
+        }
+        let flight = waiting.visit(9);
+        assert!(flight.is_some());
+        // It has one now: there is no more before the others.
+        waiting.end(held.pop().unwrap());
+        waiting.end(held.pop().unwrap());
+        assert!((1..5).any(|lane| waiting.visit(lane).is_some()));
+    }
+
+    #[test]
+    fn a_lane_that_wants_none_any_more_holds_up_nobody() {
+        let mut waiting = Waiting::new();
+        let mut held: Vec<_> = (1..5).flat_map(|lane| waiting.flood(lane)).collect();
+        assert_eq!(waiting.visit(9), None);
+        // Its request was answered without: it is visited, and refused no more.
+        waiting.flights.visit(LaneId::new(9));
+        waiting.end(held.pop().unwrap());
+        assert!((1..5).any(|lane| waiting.visit(lane).is_some()));
+        for flight in held {
+            waiting.end(flight);
+        }
+        assert!(waiting.flights.starving.is_none());
+    }
+}

@@ -224,3 +224,28 @@ fn far_memory_is_filled_before_puts_are_refused() {
         assert!(least >= 0.92, "{value_bytes}: {least}");
     }
 }
+
+#[test]
+fn the_index_leaves_the_log_the_frames_that_it_needs() {
+    let mut house = House::new(&Setting {
+        far_bytes: 64 << 20,
+        ..Setting::default()
+    });
+    let mut key = 0;
+    let refused = loop {
+        match put(&mut house, key, 8) {
+            Owned::Stored(_) => key += 1,
+            other => break other,
+        }
+    };
+    assert!(
+        matches!(refused, Owned::Failed(Error::IndexFull { .. })),
+        "{refused:?} at {key} keys"
+    );
+    assert!(house.shard.arena.page_frames() >= crate::shard::FRAMES_MIN);
+    // What is there can be written anew.
+    for key in (0..key).step_by(17) {
+        let stored = put(&mut house, key, 40);
+        assert!(matches!(stored, Owned::Stored(_)), "{stored:?}");
+    }
+}
