@@ -508,20 +508,18 @@ mod tests {
     #[test]
     fn a_lane_without_a_flight_gets_the_next_that_ends() {
         let mut waiting = Waiting::new();
-        let mut held: Vec<_> = (1..5).flat_map(|lane| waiting.flood(lane)).collect();
-        assert_eq!(held.len(), FLIGHTS as usize);
-        assert_eq!(waiting.visit(9), None);
-        waiting.end(held.pop().unwrap());
-        // The others come first, and more often.
-        for lane in (1..5).cycle().take(20) {
-            assert_eq!(waiting.visit(lane), None);
+        // As many lanes as flights, each of which has one, and one lane more.
+        for lane in 1..=16 {
+            waiting.flights.refuse(LaneId::new(lane));
         }
-        let flight = waiting.visit(9);
-        assert!(flight.is_some());
-        // It has one now: there is no more before the others.
-        waiting.end(held.pop().unwrap());
-        waiting.end(held.pop().unwrap());
-        assert!((1..5).any(|lane| waiting.visit(lane).is_some()));
+        let held: Vec<_> = (1..=16).filter_map(|lane| waiting.visit(lane)).collect();
+        assert_eq!(held.len(), FLIGHTS as usize);
+        assert_eq!(waiting.visit(20), None);
+        waiting.end(held[0]);
+        // Whose flight has ended comes first, and wants another.
+        assert_eq!(waiting.visit(1), None);
+        assert!(waiting.visit(20).is_some());
+        assert!(waiting.flights.starving.is_none());
     }
 
     #[test]
