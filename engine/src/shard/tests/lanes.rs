@@ -230,7 +230,14 @@ fn long_records_are_read_several_at_a_time_and_none_starves() {
     // Of two lengths, so that those that end seldom leave two neighbours free.
     let mut house = House::new(&setting);
     let put = |house: &mut House, key: u64| {
-        let value = vec![1; if key % 2 == 0 { 12_000 } else { 19_000 }];
+        let value = vec![
+            1;
+            if key.is_multiple_of(2) {
+                12_000
+            } else {
+                19_000
+            }
+        ];
         let stored = house.call(Operation::Put {
             key: &key.to_le_bytes(),
             value: &value,
