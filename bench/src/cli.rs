@@ -9,7 +9,7 @@ use farcore_tuning::{LogFormat, Profile};
 
 use crate::fairness::args::FairnessArgs;
 use crate::machine::Machine;
-use crate::plan::{EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
+use crate::plan::{Encryption, EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
 use crate::record::VALUE_BYTES_MAX;
 use crate::skew::Skew;
 use crate::trace::args::TraceArgs;
@@ -104,9 +104,18 @@ pub struct SetupArgs {
     /// Requests in flight on each core [default: the profile's; else 64, or 256 where far memory is behind sockets, whose round trip is long]
     #[arg(long, value_name = "N")]
     pub window: Option<usize>,
-    /// Keep ciphertext in far memory
-    #[arg(long)]
-    pub encrypt: bool,
+    /// Keep ciphertext in far memory; without a mode it is authenticated
+    #[arg(
+        long,
+        value_name = "MODE",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "off",
+        default_missing_value = "authenticated",
+        hide_default_value = true
+    )]
+    pub encrypt: Encryption,
     /// Names the keys, the values and the order of the mix
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -454,7 +463,7 @@ mod tests {
                 far_latency_ns: 2_000,
                 window: 8,
                 profile: Profile::default(),
-                encrypt: true,
+                encrypt: Encryption::Authenticated,
                 prefault: false,
                 seed: 9,
                 watch: Watch::default(),
@@ -465,6 +474,18 @@ mod tests {
                 },
             }
         );
+    }
+
+    #[test]
+    fn encryption_is_authenticated_unless_it_says_otherwise() {
+        let of = |flags: &[&str]| contest(flags).plans(&machine()).unwrap()[0].encrypt;
+        assert_eq!(of(&[]), Encryption::Off);
+        assert_eq!(of(&["--encrypt"]), Encryption::Authenticated);
+        assert_eq!(of(&["--encrypt=authenticated"]), Encryption::Authenticated);
+        assert_eq!(of(&["--encrypt=secrecy-only"]), Encryption::SecrecyOnly);
+        let wrong = Cli::try_parse_from(["farcore-bench", "contest", "--encrypt=rot13"]);
+        let refused = wrong.unwrap_err().to_string();
+        assert!(refused.contains("secrecy-only"), "{refused}");
     }
 
     #[test]

@@ -139,7 +139,7 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
         table::nanoseconds(plan.far_latency_ns),
         plan.window,
         plan.profile,
-        if plan.encrypt { "on" } else { "off" },
+        plan.encrypt.name(),
         if plan.prefault { "on" } else { "off" },
         plan.seed,
     )

@@ -79,6 +79,37 @@ pub enum PlanError {
     Profile(#[from] ProfileError),
 }
 
+/// What far memory holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encryption {
+    /// Plaintext.
+    #[default]
+    Off,
+    /// Ciphertext whose change is noticed. An engine that has no such mode takes the other one.
+    Authenticated,
+    /// Ciphertext.
+    SecrecyOnly,
+}
+
+impl Encryption {
+    /// True if far memory holds ciphertext.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self != Self::Off
+    }
+
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Authenticated => "authenticated",
+            Self::SecrecyOnly => "secrecy only",
+        }
+    }
+}
+
 /// The engines that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -242,8 +273,8 @@ pub struct Plan {
     /// Settings of this project's engine. The window stands above, for every engine has one.
     #[serde(default)]
     pub profile: Profile,
-    /// Whether far memory holds ciphertext.
-    pub encrypt: bool,
+    /// Whether far memory holds ciphertext, and of which kind.
+    pub encrypt: Encryption,
     /// Whether memory is touched before the first phase.
     pub prefault: bool,
     /// Names the keys, the values and the order of the hot mix.
@@ -555,7 +586,7 @@ mod tests {
             far_latency_ns: 0,
             window: 64,
             profile: Profile::default(),
-            encrypt: false,
+            encrypt: Encryption::Off,
             prefault: true,
             seed: 1,
             watch: Watch::default(),

@@ -120,7 +120,7 @@ mod tests {
     use farcore_tuning::Profile;
 
     use super::*;
-    use crate::plan::EngineName;
+    use crate::plan::{Encryption, EngineName};
 
     fn plan(scenario: Scenario) -> Plan {
         Plan {
@@ -139,7 +139,7 @@ mod tests {
             far_latency_ns: 0,
             window: 1,
             profile: Profile::default(),
-            encrypt: false,
+            encrypt: Encryption::Off,
             prefault: false,
             seed: 5,
             watch: crate::watch::Watch::default(),

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use farcore::{Answer, Operation, Profile};
 use farcore_bench::engines::start_pinned;
 use farcore_bench::machine::Machine;
-use farcore_bench::plan::{EngineName, Plan, Scenario, Workload};
+use farcore_bench::plan::{Encryption, EngineName, Plan, Scenario, Workload};
 use farcore_bench::run::{Outcome, run, run_store};
 use farcore_bench::skew::Skew;
 use farcore_bench::store::{Running, Session, Store, Usage};
@@ -41,7 +41,7 @@ fn plan(engine: EngineName, scenario: Scenario) -> Plan {
         far_latency_ns: 0,
         window: 16,
         profile: Profile::default(),
-        encrypt: false,
+        encrypt: Encryption::Off,
         prefault: true,
         seed: 11,
         watch: Watch::default(),
@@ -336,7 +336,7 @@ fn keys_of_one_shard_are_asked_of_that_one_only() {
 #[test]
 fn pages_that_come_and_go_lose_nothing() {
     let _turn = turn();
-    for (encrypt, far_latency_ns) in [(false, 0), (true, 500)] {
+    for (encrypt, far_latency_ns) in [(Encryption::Off, 0), (Encryption::SecrecyOnly, 500)] {
         let plan = Plan {
             local_bytes: 4 << 20,
             far_bytes: 64 << 20,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use farcore::{Config, Engine, Operation, Recorder};
 use farcore_bench::machine::Machine;
-use farcore_bench::plan::{EngineName, Plan, Scenario};
+use farcore_bench::plan::{Encryption, EngineName, Plan, Scenario};
 use farcore_bench::run::run;
 use farcore_bench::trace::entry::Verb;
 use farcore_bench::trace::source::Source;
@@ -61,7 +61,7 @@ fn plan(engine: EngineName, file: &Path, threads: usize) -> Plan {
         far_latency_ns: 0,
         window: 16,
         profile: Profile::default(),
-        encrypt: false,
+        encrypt: Encryption::Off,
         prefault: true,
         seed: SEED,
         watch: farcore_bench::watch::Watch::default(),

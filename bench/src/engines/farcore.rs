@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use farcore::{
-    Answer, Config, Core, EncryptionKey, Engine, FabricAddress, HardwareSnapshot, LinkModel,
-    Operation, Recorder, Recording, Refused, Report, Reporter, Token, VerbsOptions,
+    Answer, Config, Core, EncryptionKey, EncryptionMode, Engine, FabricAddress, HardwareSnapshot,
+    LinkModel, Operation, Recorder, Recording, Refused, Report, Reporter, Token, VerbsOptions,
 };
 use serde_json::{Map, Value};
 
-use crate::plan::{EngineName, Plan, Scenario};
+use crate::plan::{Encryption, EngineName, Plan, Scenario};
 use crate::store::{Running, Session, Store, Usage};
 use crate::watch::Watched;
 use crate::worker::Worker;
@@ -69,7 +69,7 @@ impl Farcore {
             Some(file) => Some(Token::read(file)?),
             None => None,
         };
-        let encryption = if plan.encrypt {
+        let encryption = if plan.encrypt.is_on() {
             Some(EncryptionKey::random()?)
         } else {
             None
@@ -94,6 +94,10 @@ impl Farcore {
                 ..LinkModel::default()
             },
             encryption,
+            encryption_mode: match plan.encrypt {
+                Encryption::SecrecyOnly => EncryptionMode::SecrecyOnly,
+                Encryption::Off | Encryption::Authenticated => EncryptionMode::Authenticated,
+            },
             prefault: plan.prefault,
             handles_max: plan.handles(),
             ..Config::from_profile(&plan.profile)

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use farcore::{Answer, Config, Engine, Error, FaultPlan, LinkModel};
 
-use crate::support::{answer_to, cores, key, tiny, value};
+use crate::support::{answer_to, cores, every_encryption, key, tiny, value};
 
 #[test]
 fn a_full_far_memory_says_so_and_loses_nothing() {
@@ -121,11 +121,15 @@ fn one_lost_node_of_two_keeps_its_own_keys_and_no_others() {
 
 #[test]
 fn damaged_far_memory_is_noticed_not_believed() {
-    let engine = Engine::open(Config {
+    let config = Config {
         cores: cores(1),
         ..tiny()
-    })
-    .unwrap();
+    };
+    every_encryption(config).map(damaged_is_noticed);
+}
+
+fn damaged_is_noticed(config: Config) {
+    let engine = Engine::open(config).unwrap();
     let mut handle = engine.handle().unwrap();
     let count = 50_000;
     for number in 0..count {
@@ -244,6 +248,10 @@ fn damage_in_long_records_is_noticed_by_every_operation() {
         cores: cores(1),
         ..tiny()
     };
+    every_encryption(config).map(damage_in_long_records_is_noticed);
+}
+
+fn damage_in_long_records_is_noticed(config: Config) {
     let engine = Engine::open(config).unwrap();
     let mut handle = engine.handle().unwrap();
     let long = |number: u64| vec![number as u8; 20_000 + (number as usize * 37) % 9_000];

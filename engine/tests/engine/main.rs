@@ -14,9 +14,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use farcore::{Answer, Config, EncryptionKey, Engine, Error, Operation, Refused, Swap};
+use farcore::{Answer, Config, Engine, Error, Operation, Refused, Swap};
 
-use crate::support::{answer_to, cores, key, tiny, value};
+use crate::support::{answer_to, cores, every_encryption, key, tiny, value};
 
 #[test]
 fn blocking_calls_answer_as_a_map_does() {
@@ -47,12 +47,8 @@ fn blocking_calls_answer_as_a_map_does() {
 
 #[test]
 fn much_more_than_fits_locally_reads_back() {
-    for encryption in [None, Some(EncryptionKey::Aes256([3; 32]))] {
-        let engine = Engine::open(Config {
-            encryption,
-            ..tiny()
-        })
-        .unwrap();
+    for config in every_encryption(tiny()) {
+        let engine = Engine::open(config).unwrap();
         let mut handle = engine.handle().unwrap();
         let count = 60_000;
         for round in 0..2 {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use farcore::Config;
+use farcore::{Config, EncryptionKey, EncryptionMode};
 
 pub(crate) fn cores(count: usize) -> Vec<usize> {
     Config::default().cores.into_iter().take(count).collect()
@@ -26,6 +26,20 @@ pub(crate) fn tiny() -> Config {
         lane_bytes: Some(16 << 10),
         ..Config::default()
     }
+}
+
+/// The same with far memory in the clear, and encrypted in either mode.
+pub(crate) fn every_encryption(config: Config) -> [Config; 3] {
+    let encrypted = |encryption_mode| Config {
+        encryption: Some(EncryptionKey::Aes256([3; 32])),
+        encryption_mode,
+        ..config.clone()
+    };
+    [
+        config.clone(),
+        encrypted(EncryptionMode::SecrecyOnly),
+        encrypted(EncryptionMode::Authenticated),
+    ]
 }
 
 pub(crate) fn key(number: u64) -> Vec<u8> {

@@ -15,7 +15,7 @@ mod random;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use farcore::{Config, EncryptionKey, Engine, Error, FaultPlan, Handle, LinkModel};
+use farcore::{Config, EncryptionKey, EncryptionMode, Engine, Error, FaultPlan, Handle, LinkModel};
 
 use crate::client::Client;
 use crate::drive::{ROUNDS, drive_core, drive_handle, read_back, read_counters};
@@ -157,16 +157,15 @@ fn many_clients_see_what_maps_would_when_encrypted_and_far() {
         jitter_ns: 3_000,
         ..LinkModel::default()
     };
-    let encryption = Some(EncryptionKey::Aes128([3; 16]));
-    run(
-        seed(2),
-        40_000,
-        Config {
-            link,
-            encryption,
+    for encryption_mode in [EncryptionMode::Authenticated, EncryptionMode::SecrecyOnly] {
+        let config = Config {
+            link: link.clone(),
+            encryption: Some(EncryptionKey::Aes128([3; 16])),
+            encryption_mode,
             ..tiny()
-        },
-    );
+        };
+        run(seed(2), 40_000, config);
+    }
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(super) struct Place {
 
 impl Far {
     pub(super) fn new(plan: &Plan) -> anyhow::Result<Self> {
-        let key = if plan.encrypt {
+        let key = if plan.encrypt.is_on() {
             let mut key = [0; 16];
             getrandom::fill(&mut key)
                 .ok()
@@ -175,7 +175,7 @@ mod tests {
     use farcore_tuning::Profile;
 
     use super::*;
-    use crate::plan::{EngineName, Scenario};
+    use crate::plan::{Encryption, EngineName, Scenario};
 
     #[test]
     fn pages_come_back_and_far_memory_holds_ciphertext() {
@@ -195,7 +195,7 @@ mod tests {
             far_latency_ns: 10,
             window: 1,
             profile: Profile::default(),
-            encrypt: true,
+            encrypt: Encryption::SecrecyOnly,
             prefault: false,
             seed: 0,
             watch: crate::watch::Watch::default(),
