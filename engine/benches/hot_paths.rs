@@ -6,7 +6,8 @@ use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 
 use support::{
-    REQUESTS, absent, churn, cross, crossing, far, get, local, open, put, seal, sealing,
+    REQUESTS, absent, churn, cross, crossing, far, get, local, open, open_tagged, put, seal,
+    seal_tagged, sealing, tagged,
 };
 
 fn main() {
@@ -68,6 +69,22 @@ fn open_records(bencher: Bencher<'_, '_>) {
     bencher
         .counter(BytesCount::new(16usize << 10))
         .bench_local(|| open(&mut sealed));
+}
+
+#[divan::bench]
+fn open_tagged_records(bencher: Bencher<'_, '_>) {
+    let mut records = tagged();
+    bencher
+        .counter(BytesCount::new(16usize << 10))
+        .bench_local(|| open_tagged(&mut records));
+}
+
+#[divan::bench]
+fn seal_tagged_records(bencher: Bencher<'_, '_>) {
+    let mut records = tagged();
+    bencher
+        .counter(BytesCount::new(16usize << 10))
+        .bench_local(|| seal_tagged(&mut records));
 }
 
 #[divan::bench]

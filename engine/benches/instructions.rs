@@ -6,7 +6,10 @@ mod support;
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use support::{absent, churn, cross, crossing, far, get, local, open, put, seal, sealing};
+use support::{
+    absent, churn, cross, crossing, far, get, local, open, open_tagged, put, seal, seal_tagged,
+    sealing, tagged,
+};
 
 /// What is counted; known by its name.
 #[inline(never)]
@@ -25,6 +28,8 @@ fn main() -> ExitCode {
         "insert_delete" => drop(measured(churn, &mut absent())),
         "cross_lane" => drop(measured(cross, &mut crossing())),
         "open_records" => drop(measured(open, &mut sealing())),
+        "open_tagged" => drop(measured(open_tagged, &mut tagged())),
+        "seal_tagged" => drop(measured(seal_tagged, &mut tagged())),
         "seal_page" => drop(measured(seal, &mut sealing())),
         other => {
             eprintln!("instructions: there is no path `{other}`");

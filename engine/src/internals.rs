@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use cipher::InOutBuf;
 use farcore_rdma::{EmbeddedNode, FabricEndpoint, Lock, Region, RegionOptions};
 
 use crate::cipher::{CounterCipher, EncryptionKey, EncryptionMode, PageCipher, RecordCipher, Salt};
@@ -253,8 +254,16 @@ impl BareCipher {
         tag.copy_from_slice(&self.records.gcm().seal(&nonce, &source[..message], body));
     }
 
-    /// Opens what [`BareCipher::seal`] made, in place; false if it is anything else.
-    pub fn open(&self, sequence: u64, unit: u32, data: &mut [u8]) -> bool {
-        self.records.open_directory(sequence, unit, data)
+    /// Opens what [`BareCipher::seal`] made, from one place to another; false if it is anything else.
+    pub fn open(&self, sequence: u64, unit: u32, source: &[u8], target: &mut [u8]) -> bool {
+        let nonce = RecordCipher::nonce(sequence, unit);
+        let Ok(both) = InOutBuf::new(source, target) else {
+            return false;
+        };
+        let opened = self
+            .records
+            .gcm()
+            .open(&nonce, both, |_| Some(source.len()));
+        opened.is_some()
     }
 }
