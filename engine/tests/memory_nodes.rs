@@ -784,7 +784,7 @@ fn what_another_client_of_the_node_rewrote_is_damaged() {
             .collect();
         handle
             .put_many(&pairs, |_, answer| {
-                assert!(matches!(answer, Answer::Stored { .. }))
+                assert!(matches!(answer, Answer::Stored { .. }));
             })
             .unwrap();
         engine.flush().unwrap();

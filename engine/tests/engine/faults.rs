@@ -1,5 +1,7 @@
 //! Far memory that is lost, full or damaged.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::collections::HashSet;
 
 use farcore::{Answer, Config, Engine, Error, FaultPlan, LinkModel};
@@ -125,7 +127,9 @@ fn damaged_far_memory_is_noticed_not_believed() {
         cores: cores(1),
         ..tiny()
     };
-    every_encryption(config).map(damaged_is_noticed);
+    every_encryption(config)
+        .into_iter()
+        .for_each(damaged_is_noticed);
 }
 
 fn damaged_is_noticed(config: Config) {
@@ -248,7 +252,9 @@ fn damage_in_long_records_is_noticed_by_every_operation() {
         cores: cores(1),
         ..tiny()
     };
-    every_encryption(config).map(damage_in_long_records_is_noticed);
+    every_encryption(config)
+        .into_iter()
+        .for_each(damage_in_long_records_is_noticed);
 }
 
 fn damage_in_long_records_is_noticed(config: Config) {
