@@ -246,6 +246,7 @@ impl Engine {
                     extents: far.extents,
                     figures: Arc::clone(&figures),
                     knobs,
+                    key_hasher: hasher.into(),
                 })?;
                 let house = House::new(
                     shard_of, shard, shards, hasher, door, servers, neighbours, figures,

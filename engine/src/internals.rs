@@ -102,6 +102,7 @@ impl BareShard {
             extents: far.extents,
             figures: Arc::new(CoreFigures::new(1)),
             knobs: config.knobs(),
+            key_hasher: Hasher128::new(1).into(),
         })?;
         let (outbox, intake) = own_queue();
         Ok(Self {

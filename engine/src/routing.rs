@@ -8,6 +8,8 @@
 //! The shard comes from the half that the index never sees: with one half for both, a shard would meet only the
 //! hashes that route to it and most of its buckets would stay empty.
 
+use std::fmt;
+
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// The half of a key's hash that the index works with.
@@ -56,6 +58,32 @@ impl Hasher128 {
             high: (both >> 64) as u64,
             index: IndexHash(both as u64),
         }
+    }
+}
+
+/// What hashes the keys of one shard for its index.
+pub(crate) struct KeyHasher(Box<dyn Fn(&[u8]) -> IndexHash>);
+
+impl KeyHasher {
+    pub(crate) fn new(hash: impl Fn(&[u8]) -> IndexHash + 'static) -> Self {
+        Self(Box::new(hash))
+    }
+
+    /// The half of a key's hash that the index works with.
+    pub(crate) fn hash(&self, key: &[u8]) -> IndexHash {
+        (self.0)(key)
+    }
+}
+
+impl From<Hasher128> for KeyHasher {
+    fn from(hasher: Hasher128) -> Self {
+        Self::new(move |key| hasher.hash(key).index)
+    }
+}
+
+impl fmt::Debug for KeyHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyHasher")
     }
 }
 

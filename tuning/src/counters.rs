@@ -247,6 +247,8 @@ counters! {
     compaction_records_moved: Counter,
     /// Bytes that compaction moved.
     compaction_bytes_moved: Counter,
+    /// Far records given up because twice they were not what was written.
+    records_damaged: Counter,
     /// Times that the core went to sleep.
     parks: Counter,
     /// Times that it was woken.

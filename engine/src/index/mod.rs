@@ -509,8 +509,7 @@ impl Index {
         numbers.end < self.segments.len()
     }
 
-    /// Visits every slot.
-    #[cfg(test)]
+    /// Visits every slot. Cost: the whole index is read.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(Slot)) {
         for segment in &self.segments {
             for place in 0..SLOTS {

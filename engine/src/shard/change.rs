@@ -63,8 +63,8 @@ impl<E: Endpoint> Shard<E> {
                 Found::Local(local) => local.record.header().version(),
                 Found::Confirmed { far, .. } => far.header.version(),
                 Found::Unknown { slot, .. } => return Step::fetch(*slot),
-                Found::Lost { .. } => {
-                    return self.fail(lane, request, self.lost_error(), answers);
+                Found::Lost { damaged } => {
+                    return self.fail(lane, request, self.lost_error(*damaged), answers);
                 }
             };
             if current != request.expected() {
@@ -88,10 +88,8 @@ impl<E: Endpoint> Shard<E> {
                 stored
             }
             Found::Unknown { slot, .. } => return Step::fetch(slot),
-            Found::Lost {
-                position: Some(position),
-            } => self.take_over(hash, position, key, value),
-            Found::Absent | Found::Lost { position: None } => self.insert(hash, key, value),
+            Found::Lost { .. } => self.put_over_lost(hash, evidence.damaged, key, value),
+            Found::Absent => self.insert(hash, key, value),
         };
         self.answer_put(lane, request, stored, swap, answers)
     }
@@ -205,6 +203,25 @@ impl<E: Endpoint> Shard<E> {
         Ok(version)
     }
 
+    /// Stores a value for a key that may be lost. Whether a record that cannot be read was the key's is not known: it is given up.
+    #[cold]
+    fn put_over_lost(
+        &mut self,
+        hash: IndexHash,
+        damaged: &[Address],
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Version, NoRoom> {
+        let units = record::units_for(key.len(), value.len()) + self.tag_units;
+        // What is refused changes nothing.
+        self.reserve(TailKind::Log, units)?;
+        self.give_up_damaged(hash, damaged);
+        match self.lost_slot(hash) {
+            Some(position) => self.take_over(hash, position, key, value),
+            None => self.insert(hash, key, value),
+        }
+    }
+
     /// Appends a record for a key that may be lost, in the place of the lost slot that stands for it. The slot may have been
     /// another key's, and the record's mark says so.
     #[cold]
@@ -307,7 +324,10 @@ impl<E: Endpoint> Shard<E> {
         match found {
             Found::Absent => self.delete_absent(lane, request, answers),
             Found::Unknown { slot, .. } => Step::fetch(slot),
-            Found::Lost { .. } => self.delete_lost(lane, request, answers),
+            Found::Lost { damaged } => {
+                let error = self.lost_error(damaged);
+                self.delete_lost(lane, request, error, evidence.damaged, answers)
+            }
             Found::Local(local) => self.remove(lane, request, local.place(), answers),
             Found::Confirmed {
                 position,
@@ -340,10 +360,13 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         lane: LaneId,
         request: &Request<'_>,
+        error: Error,
+        damaged: &[Address],
         answers: &mut impl Answers,
     ) -> Step {
-        let step = self.fail(lane, request, self.lost_error(), answers);
+        let step = self.fail(lane, request, error, answers);
         if step == Step::Done {
+            self.give_up_damaged(request.hash, damaged);
             self.except_from_lost(request.hash);
         }
         step

@@ -12,7 +12,7 @@ use super::extents::NodeId;
 use super::fetch::Posted;
 use super::flush::Shortfall;
 use super::pages::{PageKind, PageState};
-use super::tail::TailKind;
+use super::tail::{HEADER_UNITS, TailKind};
 use super::victims::{Pick, live_percent};
 use super::{Errand, Shard};
 use crate::constants::{UNIT, UNIT_BYTES};
@@ -56,6 +56,8 @@ struct Victim {
     next: u32,
     directory: Directory,
     fault: Fault,
+    /// Something was not what was written, and all that is left of the page is read once more.
+    reads_again: bool,
 }
 
 /// What keeps a victim from being finished.
@@ -64,7 +66,8 @@ enum Fault {
     None,
     /// A request failed: the page is tried again later.
     Fabric,
-    /// A record or the directory is not what was written: the page is left alone from now on.
+    /// A record or the directory is not what was written. Both are read once more. A record is given up then; if it is the directory,
+    /// the page is left alone until its last record is dead.
     Damage,
 }
 
@@ -322,6 +325,7 @@ impl<E: Endpoint> Shard<E> {
                 Directory::Unposted
             },
             fault: Fault::None,
+            reads_again: false,
         });
     }
 
@@ -348,9 +352,20 @@ impl<E: Endpoint> Shard<E> {
         busy
     }
 
-    fn finish_victim(&mut self, victim: Victim) {
-        if let Directory::Landed(landing) = victim.directory {
+    fn finish_victim(&mut self, mut victim: Victim) {
+        let was_read = !matches!(victim.directory, Directory::Local);
+        if let Directory::Landed(landing) =
+            std::mem::replace(&mut victim.directory, Directory::Unposted)
+        {
             self.buffers.compaction.free(landing);
+        }
+        if was_read && !self.is_lost(victim.page) {
+            self.check_for_rest(&mut victim);
+            if victim.fault == Fault::Damage && !victim.reads_again {
+                (victim.next, victim.fault, victim.reads_again) = (0, Fault::None, true);
+                self.compactor.victim = Some(victim);
+                return;
+            }
         }
         self.figures.counters.compaction_pages.add(1);
         self.compactor.due = true;
@@ -367,6 +382,34 @@ impl<E: Endpoint> Shard<E> {
             }
         }
         self.unpin(victim.page);
+    }
+
+    /// A page whose records were all looked at holds none that is alive, unless its directory left some out.
+    fn check_for_rest(&mut self, victim: &mut Victim) {
+        let page = self.pages.get(victim.page);
+        if victim.fault != Fault::None || page.live_bytes == 0 {
+            return;
+        }
+        if page.gave_up_long && !self.has_slots(victim.page) {
+            let rest = page.live_bytes;
+            let address = Address::new(self.shape, victim.page, 0);
+            self.retire(address, rest);
+        } else {
+            victim.fault = Fault::Damage;
+        }
+    }
+
+    /// True if any slot leads to a page, or to a copy of one of its records. Cost: the whole index is read.
+    #[cold]
+    fn has_slots(&self, page: u32) -> bool {
+        let mut has_slots = false;
+        self.index.for_each(|slot| {
+            let address = slot.address();
+            has_slots |= address.page(self.shape) == page
+                || self.framed_of(address).is_cached()
+                    && self.home_of(address).page(self.shape) == page;
+        });
+        has_slots
     }
 
     fn read_directory(&mut self, victim: &mut Victim) -> bool {
@@ -445,6 +488,19 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
+    /// The next entry of the directory, if it is one that the page can have: units rise, within the records.
+    ///
+    /// Far memory is not to be trusted. Records are found by how far they lie from the first of their run.
+    fn entry_in_order(&self, victim: &Victim, place: u32) -> Option<DirectoryEntry> {
+        let entry = self.directory_entry(victim, place);
+        let least = match place.checked_sub(1) {
+            Some(before) => self.directory_entry(victim, before).unit + 1,
+            None => HEADER_UNITS,
+        };
+        let units = least..self.pages.get(victim.page).units;
+        units.contains(&entry.unit).then_some(entry)
+    }
+
     fn life_of(&self, entry: &DirectoryEntry, address: Address) -> Life {
         for (position, slot) in self.index.candidates(entry.hash) {
             if slot.address() == address {
@@ -470,12 +526,10 @@ impl<E: Endpoint> Shard<E> {
         let limit = (victim.next + RECORDS_A_SLICE).min(victim.records);
         let before = victim.next;
         while victim.next < limit && victim.fault == Fault::None {
-            let entry = self.directory_entry(victim, victim.next);
-            if entry.unit >= self.pages.get(victim.page).units {
-                // Far memory is not to be trusted: a directory that points outside its page is damage.
+            let Some(entry) = self.entry_in_order(victim, victim.next) else {
                 victim.fault = Fault::Damage;
                 break;
-            }
+            };
             let address = Address::new(self.shape, victim.page, entry.unit);
             match self.life_of(&entry, address) {
                 Life::Dead => {}
@@ -516,7 +570,9 @@ impl<E: Endpoint> Shard<E> {
     fn move_home(&mut self, entry: &DirectoryEntry, address: Address, slot: Slot) -> bool {
         // SAFETY: the slot holds the copy's address, so a whole record is there.
         let record = unsafe { LocalRecord::at(self.local_pointer(slot.address())) };
-        let Some(home) = self.move_record(entry, slot, record.bytes()) else {
+        let hash = self.key_hasher.hash(record.key());
+        let entry = DirectoryEntry { hash, ..*entry };
+        let Some(home) = self.move_record(&entry, slot, record.bytes()) else {
             return false;
         };
         self.set_home(slot.address(), home);
@@ -571,8 +627,10 @@ impl<E: Endpoint> Shard<E> {
         let mut end = (start + length).min(used);
         let mut last = first + 1;
         while last < victim.records {
-            let entry = self.directory_entry(victim, last);
-            if entry.unit >= used || entry.unit > end + GAP_UNITS {
+            let Some(entry) = self.entry_in_order(victim, last) else {
+                break;
+            };
+            if entry.unit > end + GAP_UNITS {
                 break;
             }
             let address = Address::new(self.shape, victim.page, entry.unit);
@@ -647,8 +705,13 @@ impl<E: Endpoint> Shard<E> {
                         // SAFETY: the READ has completed; the buffer is freed below, when the run is done.
                         let read = unsafe { self.landed(run.landing.offset(), run.bytes) };
                         let view = read.get(skip as usize..).and_then(RecordView::parse);
-                        match view.filter(|_| run.proven) {
+                        let view =
+                            view.filter(|view| run.proven && self.is_of_slot(view.key(), address));
+                        match view {
                             Some(view) => {
+                                // What the directory says of it is not handed on.
+                                let hash = self.key_hasher.hash(view.key());
+                                let entry = DirectoryEntry { hash, ..entry };
                                 let moved = self.move_record(&entry, slot, view.bytes());
                                 if let Some(moved) = moved {
                                     self.index.replace(position, slot.class(), moved);
@@ -656,6 +719,10 @@ impl<E: Endpoint> Shard<E> {
                                     self.retire(address, bytes);
                                 }
                                 moved.is_some()
+                            }
+                            None if victim.reads_again => {
+                                self.give_up(position, slot);
+                                true
                             }
                             None => {
                                 victim.fault = Fault::Damage;

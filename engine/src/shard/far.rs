@@ -11,8 +11,7 @@ use super::{Errand, Shard};
 use crate::error::Error;
 
 /// What a request is told whose page will not come back.
-pub(super) const LOST: &str =
-    "the lease ended or the node was started anew, and what lay there is lost";
+pub(super) const LOST: &str = "the lease ended, the node was started anew or it returned something else, and what lay there is lost";
 
 impl<E: Endpoint> Shard<E> {
     /// Adds a page-sized piece of a node's memory.
@@ -281,7 +280,7 @@ impl<E: Endpoint> Shard<E> {
     /// What a request is told whose page cannot be read now.
     pub(super) fn unavailable(&self, page: u32, reason: &'static str) -> Error {
         if self.pages.is_lost_page(page) {
-            return self.lost_error();
+            return self.lost_error(None);
         }
         match self.node_of(page) {
             Some(node) => Error::Unavailable {

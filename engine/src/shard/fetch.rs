@@ -155,6 +155,7 @@ impl<E: Endpoint> Shard<E> {
                 head_units
             }
         };
+        entry.reads_again &= entry.address == address;
         entry.address = address;
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         let units = units

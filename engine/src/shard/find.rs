@@ -109,7 +109,9 @@ pub(super) struct Evidence<'a> {
     pub(super) confirmed: Option<Confirmed<'a>>,
     /// Those that do not.
     pub(super) cleared: &'a [Address],
-    /// One of those took over a slot that stands for lost records as well.
+    /// Those that were not what was written, twice.
+    pub(super) damaged: &'a [Address],
+    /// One of those cleared took over a slot that stands for lost records as well.
     pub(super) hides_lost: bool,
 }
 
@@ -118,6 +120,7 @@ impl Evidence<'_> {
     pub(super) const NONE: Self = Self {
         confirmed: None,
         cleared: &[],
+        damaged: &[],
         hides_lost: false,
     };
 }
@@ -184,10 +187,10 @@ pub(super) enum Found<'a> {
         position: Position,
         slot: Slot,
     },
-    /// The key may have been lost.
+    /// The key may have been lost: a slot stands for it, or a record of another key took that over.
     Lost {
-        /// The lost slot that stands for it; `None` if a record of another key took that over.
-        position: Option<Position>,
+        /// Where a record lies that may be the key's and cannot be read.
+        damaged: Option<Address>,
     },
 }
 
@@ -280,7 +283,7 @@ impl<E: Endpoint> Shard<E> {
     /// Looks at every slot that may stand for a key.
     fn find<'a>(&self, hash: IndexHash, key: &[u8], evidence: &Evidence<'a>) -> Found<'a> {
         let mut found = Found::Absent;
-        let (mut may_be_lost, mut lost_position) = (evidence.hides_lost, None);
+        let (mut may_be_lost, mut damaged) = (evidence.hides_lost, None);
         let mut candidates = self.index.candidates(hash);
         for (position, slot) in candidates.by_ref() {
             let address = slot.address();
@@ -295,10 +298,10 @@ impl<E: Endpoint> Shard<E> {
                     break;
                 }
                 if self.pages.is_lost_page(address.page(self.shape)) {
-                    if self.stands_for(slot, hash) {
-                        lost_position = Some(position);
-                        may_be_lost = true;
-                    }
+                    may_be_lost |= self.stands_for(slot, hash);
+                } else if evidence.damaged.contains(&address) {
+                    may_be_lost = true;
+                    damaged = Some(address);
                 } else if matches!(found, Found::Absent) && !evidence.cleared.contains(&address) {
                     found = Found::Unknown { position, slot };
                 }
@@ -316,9 +319,7 @@ impl<E: Endpoint> Shard<E> {
         self.figures.counters.index_probes.add(candidates.buckets());
         // A key that has a record is not lost.
         if may_be_lost && matches!(found, Found::Absent) {
-            found = Found::Lost {
-                position: lost_position,
-            };
+            found = Found::Lost { damaged };
         }
         found
     }

@@ -8,7 +8,7 @@
 //!
 //! - I1: at most one flight exists for a hash, and every parked request is in exactly one.
 //! - I2: a flight pins the page of `address` from the moment its READ is posted until the flight ends or moves on.
-//! - I3: nothing here allocates after construction, but for `cleared` after a false tag match.
+//! - I3: nothing here allocates after construction, but for `cleared` after a false tag match and `damaged` after damage.
 //! - I4: `active` counts the lanes that have something parked or were refused at their last visit.
 //! - I5: every parked request has room for its answer set aside at its lane. So whether its client polls or not, it is
 //!   answered, and its flight ends, as soon as far memory answers.
@@ -122,6 +122,10 @@ pub(crate) struct Flight {
     pub(crate) cleared: Vec<Address>,
     /// One of those took over a slot that stands for lost records as well.
     pub(crate) hides_lost: bool,
+    /// What was read was not what was written, and the same is read once more.
+    pub(crate) reads_again: bool,
+    /// Far addresses where that was so again.
+    pub(crate) damaged: Vec<Address>,
     pub(crate) pinned: Option<u32>,
     /// When it was started, on the shard's clock.
     pub(crate) started_ns: u64,
@@ -133,6 +137,7 @@ impl Flight {
     /// What was cleared for one request says nothing of the next.
     fn forget_cleared(&mut self) {
         self.cleared.clear();
+        self.damaged.clear();
         self.hides_lost = false;
     }
 }
@@ -171,6 +176,8 @@ impl Flights {
             answer_bytes: 0,
             cleared: Vec::new(),
             hides_lost: false,
+            reads_again: false,
+            damaged: Vec::new(),
             pinned: None,
             started_ns: 0,
             head: NONE,
@@ -291,6 +298,7 @@ impl Flights {
         flight.state = FlightState::Retry;
         flight.whole = false;
         flight.verified = false;
+        flight.reads_again = false;
         flight.answer_bytes = 0;
         flight.bytes = 0;
         flight.exact = 0;

@@ -1,5 +1,7 @@
 //! Lost records: what is known of a record that no node holds any more, and how that ends.
 //!
+//! A record is lost when its node loses its memory, and given up when what was read of it, twice, is not what was written.
+//!
 //! When a node loses its memory, the keys of its records are not known: only their slots are, which say root, tag and home
 //! bucket. So a *lost slot* stands for every key of the same bits that has no record of its own. Such a key is answered
 //! [`Error::Unavailable`] and never `Absent`, until one of these happens:
@@ -30,8 +32,10 @@ use farcore_rdma::Endpoint;
 
 use super::Shard;
 use super::far::LOST;
+use crate::constants::UNIT_BYTES;
 use crate::error::Error;
 use crate::index::{Position, Slot};
+use crate::log::class::CLASS_UNITS_MAX;
 use crate::log::record::{LOSS_MARK_MAX, RecordHeader};
 use crate::log::{Address, PageShape, SizeClass};
 use crate::routing::IndexHash;
@@ -179,12 +183,62 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// What a request is told whose key may be lost.
-    pub(super) fn lost_error(&self) -> Error {
-        Error::Unavailable {
-            node: Arc::clone(self.lost.nodes()),
-            reason: LOST.into(),
+    /// What a request is told whose key may be lost; `damaged` is where a record lies that may be the key's and cannot be read.
+    pub(super) fn lost_error(&self, damaged: Option<Address>) -> Error {
+        match damaged {
+            Some(address) => Error::Damaged {
+                shard: self.id,
+                sequence: self.pages.get(address.page(self.shape)).sequence,
+                unit: address.unit(self.shape),
+            },
+            None => Error::Unavailable {
+                node: Arc::clone(self.lost.nodes()),
+                reason: LOST.into(),
+            },
         }
+    }
+
+    /// Gives a far record up that was not what was written, twice: its slot becomes a lost one.
+    #[cold]
+    pub(super) fn give_up(&mut self, position: Position, slot: Slot) {
+        let address = slot.address();
+        let number = address.page(self.shape);
+        if let Some(node) = self.node_of(number) {
+            let name = Arc::clone(self.extents.name(node));
+            self.lost.note_node(&name);
+        }
+        let (class, place) = self.lost_place(0);
+        self.index.replace(position, class, place);
+        self.lost.note_slots(1);
+        self.figures.counters.records_damaged.add(1);
+        // How long it was stood in its header, if it was too long for a class: as much as it was at least.
+        let units = slot.class().units().unwrap_or(CLASS_UNITS_MAX + 1);
+        self.pages.get_mut(number).gave_up_long |= slot.class().units().is_none();
+        self.retire(address, u64::from(units) * UNIT_BYTES as u64);
+    }
+
+    /// Gives up the far records at some addresses that may be a key's. The page of each is kept until then.
+    #[cold]
+    pub(super) fn give_up_damaged(&mut self, hash: IndexHash, damaged: &[Address]) {
+        for &address in damaged {
+            if let Some(position) = self.index.find_address(hash, address) {
+                let slot = self.index.slot(position);
+                self.give_up(position, slot);
+            }
+        }
+    }
+
+    /// A lost slot that stands for the keys of a hash.
+    pub(super) fn lost_slot(&self, hash: IndexHash) -> Option<Position> {
+        let mut candidates = self.index.candidates(hash);
+        let found = candidates.find(|&(_, slot)| self.stands_for(slot, hash));
+        found.map(|(position, _)| position)
+    }
+
+    /// True if a key is of the slot that leads to an address. Another key there means that the record is not what was written.
+    pub(super) fn is_of_slot(&self, key: &[u8], address: Address) -> bool {
+        let hash = self.key_hasher.hash(key);
+        self.index.find_address(hash, address).is_some()
     }
 
     /// Has what was lost count as absent from now on. Its slots are removed in slices; [`Shard::forgetting_done`] tells when.

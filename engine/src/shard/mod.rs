@@ -73,6 +73,7 @@ use crate::gcm::TAG_BYTES;
 use crate::index::Index;
 use crate::log::{Address, PageShape, SizeClass, record};
 use crate::operation::Version;
+use crate::routing::KeyHasher;
 
 pub(crate) use self::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
 pub(crate) use self::flush::Shortfall;
@@ -106,6 +107,8 @@ pub(crate) struct ShardOptions<E> {
     pub(crate) extents: Extents,
     pub(crate) figures: Arc<CoreFigures>,
     pub(crate) knobs: Knobs,
+    /// As the engine hashes keys: what far memory says of a record is held against it.
+    pub(crate) key_hasher: KeyHasher,
 }
 
 /// Settings that change how a shard works and nothing that it answers.
@@ -217,6 +220,7 @@ pub(crate) struct Shard<E: Endpoint> {
     seals: u64,
     rounds: u64,
     lost: Lost,
+    key_hasher: KeyHasher,
 }
 
 /// How the local memory of a shard is laid out before its page frames.
@@ -400,6 +404,7 @@ impl<E: Endpoint> Shard<E> {
             compactor: Compactor::new(options.page_bytes),
             victims: Victims::new(nodes, page_count),
             lost: Lost::default(),
+            key_hasher: options.key_hasher,
             version: 0,
             sequence: 0,
             now_ns: 0,

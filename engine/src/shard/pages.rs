@@ -68,8 +68,10 @@ pub(crate) struct Page {
     pub(crate) pins: u32,
     /// The page that the log went on to.
     pub(crate) successor: Option<u32>,
-    /// Set when a record of it could not be read back: compaction leaves it alone.
+    /// Set when its directory is not what was written, or its node took it back: compaction leaves it alone.
     pub(crate) damaged: bool,
+    /// A record too long for a size class was given up. Less was taken from `live_bytes` than it may have been.
+    pub(crate) gave_up_long: bool,
     /// Where it is listed as a victim of compaction.
     pub(crate) bin: u8,
     /// Compaction wanted it while it was pinned.
@@ -95,6 +97,7 @@ impl Default for Page {
             pins: 0,
             successor: None,
             damaged: false,
+            gave_up_long: false,
             bin: UNLISTED,
             passed_over: false,
             asked: false,

@@ -285,7 +285,9 @@ impl<E: Endpoint> Shard<E> {
             Found::Local(local) => return self.get_local(lane, request, &local, answers),
             Found::Absent => return self.get_absent(lane, request, answers),
             Found::Unknown { slot, .. } => return Step::fetch(slot),
-            Found::Lost { .. } => return self.fail(lane, request, self.lost_error(), answers),
+            Found::Lost { damaged } => {
+                return self.fail(lane, request, self.lost_error(damaged), answers);
+            }
             Found::Confirmed {
                 position,
                 slot,

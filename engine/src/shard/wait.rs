@@ -387,6 +387,13 @@ impl<E: Endpoint> Shard<E> {
                                 wanted_bytes: record.len(),
                                 streamed: false,
                             });
+                        } else if let Some(class) = self.class_at(hash, address)
+                            && !self.is_of_slot(view.key(), address)
+                        {
+                            // A whole record, and of a key that the slot cannot be of: it was put there.
+                            if self.is_to_be_read_again(flight, address) {
+                                return Step::Fetch { address, class };
+                            }
                         } else {
                             self.clear(flight, address, view.header());
                         }
@@ -394,11 +401,9 @@ impl<E: Endpoint> Shard<E> {
                     (Some(header), _) if !whole => {
                         self.flights.get(flight).exact = header.units();
                         let end = UNIT_BYTES + key.len();
-                        let slot = self.index.find_address(hash, address);
+                        let class = self.class_at(hash, address);
                         // A record too long for a class is always verified: its header says how many bytes die with it.
-                        let long = slot.is_some_and(|position| {
-                            self.index.slot(position).class().units().is_none()
-                        });
+                        let long = class.is_some_and(|class| class.units().is_none());
                         if !long
                             && !authenticates
                             && read.get(UNIT_BYTES..end) == Some(key)
@@ -411,24 +416,16 @@ impl<E: Endpoint> Shard<E> {
                                 wanted_bytes: end,
                                 streamed: false,
                             });
-                        } else if let Some(position) = slot {
+                        } else if let Some(class) = class {
                             // A mismatch counts only when the checksum says so too.
-                            let class = self.index.slot(position).class();
                             return Step::Fetch { address, class };
                         }
                     }
                     _ => {
-                        if self.index.find_address(hash, address).is_some()
-                            && !self.is_beside(hash, key)
+                        if let Some(class) = self.class_at(hash, address)
+                            && self.is_to_be_read_again(flight, address)
                         {
-                            let sequence = self.pages.get(address.page(self.shape)).sequence;
-                            let unit = address.unit(self.shape);
-                            let error = Error::Damaged {
-                                shard: self.id,
-                                sequence,
-                                unit,
-                            };
-                            return self.fail(lane, request, error, answers);
+                            return Step::Fetch { address, class };
                         }
                     }
                 }
@@ -437,14 +434,38 @@ impl<E: Endpoint> Shard<E> {
         }
         let entry = self.flights.get(flight);
         let cleared = std::mem::take(&mut entry.cleared);
+        let damaged = std::mem::take(&mut entry.damaged);
         let evidence = Evidence {
             confirmed,
             cleared: &cleared,
+            damaged: &damaged,
             hides_lost: entry.hides_lost,
         };
         let step = self.execute(lane, request, &Hint::None, &evidence, answers);
-        self.flights.get(flight).cleared = cleared;
+        let entry = self.flights.get(flight);
+        (entry.cleared, entry.damaged) = (cleared, damaged);
         step
+    }
+
+    /// The size class of the slot of a hash that leads to an address, if one does.
+    fn class_at(&self, hash: IndexHash, address: Address) -> Option<SizeClass> {
+        let position = self.index.find_address(hash, address)?;
+        Some(self.index.slot(position).class())
+    }
+
+    /// What was read is not what was written. True the first time: a transfer may fail once, so the same is read again. Then its
+    /// requests go by what else there is of their keys.
+    #[cold]
+    fn is_to_be_read_again(&mut self, flight: u32, address: Address) -> bool {
+        let entry = self.flights.get(flight);
+        if !std::mem::replace(&mut entry.reads_again, true) {
+            return true;
+        }
+        self.namesakes.note(entry.hash);
+        if !entry.damaged.contains(&address) {
+            entry.damaged.push(address);
+        }
+        false
     }
 
     /// True if what could not be read is another's: the key's own record is in a frame.

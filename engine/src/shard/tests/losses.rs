@@ -8,7 +8,7 @@ use crate::log::record::LocalRecord;
 use crate::operation::Operation;
 use crate::shard::tail::TailKind;
 
-fn delete(house: &mut House, key: u64) -> Owned {
+pub(super) fn delete(house: &mut House, key: u64) -> Owned {
     house.call(Operation::Delete {
         key: &key.to_le_bytes(),
     })

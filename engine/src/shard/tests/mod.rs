@@ -10,6 +10,7 @@
 )]
 
 mod ahead;
+mod damage;
 mod economy;
 mod forgery;
 mod lanes;
@@ -43,7 +44,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::operation::{Answer, Operation};
 use crate::queue::{Intake, Outbox, queue};
-use crate::routing::{Hasher128, IndexHash};
+use crate::routing::{Hasher128, IndexHash, KeyHasher};
 
 const LANE: LaneId = LaneId::new(1);
 /// Lanes that the tests use, at most.
@@ -162,6 +163,15 @@ fn node_name(node: usize) -> String {
     format!("node-{node}")
 }
 
+/// Keys that have another's hash.
+type Namesakes = Rc<RefCell<HashMap<Vec<u8>, Vec<u8>>>>;
+
+fn hash_of(hasher: Hasher128, namesakes: &Namesakes, key: &[u8]) -> IndexHash {
+    let namesakes = namesakes.borrow();
+    let key = namesakes.get(key).map_or(key, Vec::as_slice);
+    hasher.hash(key).index
+}
+
 struct House {
     shard: Shard<Wire>,
     nodes: Vec<Arc<EmbeddedNode>>,
@@ -169,8 +179,7 @@ struct House {
     /// When each node came back last; `None` while it is lost.
     back_ns: Vec<Option<u64>>,
     hasher: Hasher128,
-    /// Keys that have another's hash.
-    namesakes: HashMap<Vec<u8>, Vec<u8>>,
+    namesakes: Namesakes,
     /// What is asked.
     outbox: Outbox,
     intake: Intake,
@@ -265,6 +274,8 @@ impl House {
         };
         let cut = Rc::clone(&endpoint.cut);
         let key = EncryptionKey::Aes128([7; 16]);
+        let (hasher, namesakes) = (Hasher128::new(1), Namesakes::default());
+        let others = Rc::clone(&namesakes);
         let shard = Shard::new(ShardOptions {
             shard: 3,
             local_bytes: setting.local_bytes as u64,
@@ -277,6 +288,7 @@ impl House {
             extents,
             figures: Arc::new(CoreFigures::new(setting.nodes)),
             knobs: setting.knobs,
+            key_hasher: KeyHasher::new(move |key| hash_of(hasher, &others, key)),
         })
         .unwrap();
         let (outbox, intake) = queue(2 << 20);
@@ -287,16 +299,15 @@ impl House {
             back_ns: vec![Some(0); nodes.len()],
             nodes,
             cut,
-            hasher: Hasher128::new(1),
-            namesakes: HashMap::new(),
+            hasher,
+            namesakes,
             inbox: Inbox::default(),
             now_ns: 0,
         }
     }
 
     fn hash(&self, key: &[u8]) -> IndexHash {
-        let key = self.namesakes.get(key).map_or(key, Vec::as_slice);
-        self.hasher.hash(key).index
+        hash_of(self.hasher, &self.namesakes, key)
     }
 
     fn offer(&mut self, token: u64, operation: Operation<'_>) -> bool {

@@ -20,7 +20,9 @@ fn with_namesakes(encryption: Option<EncryptionMode>) -> (House, Vec<u64>) {
     let far: Vec<u64> = far_keys(&house, 1).into_iter().take(200).collect();
     for &key in &far {
         let name = |key: u64| key.to_le_bytes().to_vec();
-        house.namesakes.insert(name(namesake(key)), name(key));
+        let mut namesakes = house.namesakes.borrow_mut();
+        namesakes.insert(name(namesake(key)), name(key));
+        drop(namesakes);
         let stored = put(&mut house, namesake(key), 2);
         assert!(matches!(stored, Owned::Stored(_)));
     }

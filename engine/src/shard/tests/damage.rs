@@ -1,0 +1,288 @@
+//! Far records and directories that are not what was written: who is told, what can still be done, and what compaction makes of it.
+
+use farcore_rdma::LinkModel;
+
+use super::losses::delete;
+use super::nodes::{KEYS, assert_holds, far_keys, filled, get, put};
+use super::{ENCRYPTIONS, House, Owned, Setting};
+use crate::error::Error;
+use crate::log::page::DIRECTORY_ENTRY_BYTES;
+use crate::shard::extents::Extents;
+use crate::shard::pages::{PageKind, PageState};
+
+const UNIT: usize = 16;
+
+fn is_damaged(answer: &Owned) -> bool {
+    matches!(answer, Owned::Failed(Error::Damaged { .. }))
+}
+
+/// True if a key is told that its record cannot be had, one way or the other.
+fn is_lost(answer: &Owned) -> bool {
+    is_damaged(answer) || matches!(answer, Owned::Failed(Error::Unavailable { .. }))
+}
+
+fn place_of(extents: &Extents, page: &crate::shard::pages::Page, unit: u32) -> (usize, usize) {
+    let extent = page.extent.unwrap();
+    let offset = extents
+        .remote(extent, u64::from(unit) * UNIT as u64)
+        .unwrap()
+        .offset;
+    (extent.node().position(), offset as usize)
+}
+
+impl House {
+    /// The node and the place in its memory where a far key's record begins.
+    fn far_place(&self, key: u64) -> (usize, usize) {
+        let shard = &self.shard;
+        let slots = shard.index.candidates(self.hash(&key.to_le_bytes()));
+        let addresses: Vec<_> = slots.map(|(_, slot)| slot.address()).collect();
+        let [address] = addresses[..] else {
+            panic!("{key} shares its bits");
+        };
+        let page = shard.pages.get(address.page(shard.shape));
+        place_of(&shard.extents, page, address.unit(shard.shape))
+    }
+
+    /// Flips a bit of a record's key, or of its lengths.
+    fn damage(&self, key: u64) {
+        let (node, offset) = self.far_place(key);
+        // SAFETY: nothing is under way.
+        unsafe { self.nodes[node].damage(offset + if key % 2 == 0 { 18 } else { 7 }) };
+    }
+
+    /// Changes the directory of every far page of the first node, told its entries, twelve bytes each.
+    fn change_directories(&self, mut change: impl FnMut(&mut [[u8; DIRECTORY_ENTRY_BYTES]])) {
+        let shard = &self.shard;
+        // SAFETY: nothing is under way.
+        let mut far = unsafe { self.nodes[0].copy_for_inspection() };
+        for (_, page) in shard.pages.iter() {
+            if page.state() == PageState::Far && page.kind() == PageKind::Log {
+                let (_, start) = place_of(&shard.extents, page, page.units);
+                let bytes = page.records as usize * DIRECTORY_ENTRY_BYTES;
+                change(far[start..start + bytes].as_chunks_mut().0);
+            }
+        }
+        // SAFETY: nothing is under way.
+        unsafe { self.nodes[0].overwrite(0, &far) };
+    }
+
+    fn compact(&mut self) {
+        self.shard.start_compaction();
+        for _ in 0..400_000 {
+            if self.shard.compaction_done().is_some() && self.shard.is_quiet() {
+                return;
+            }
+            self.advance();
+        }
+        panic!("compaction does not end: {:?}", self.shard.compactor);
+    }
+}
+
+/// The far keys that share their bits with no other, so that their slot leads to their own record.
+fn alone(house: &House) -> Vec<u64> {
+    let mut far = far_keys(house, 0);
+    far.retain(|key| {
+        let hash = house.hash(&key.to_le_bytes());
+        house.shard.index.candidates(hash).count() == 1
+    });
+    far
+}
+
+fn setting() -> Setting {
+    let mut setting = Setting::default();
+    setting.knobs.read_ahead_chunks = 0;
+    setting
+}
+
+#[test]
+fn a_damaged_record_can_be_overwritten_and_deleted() {
+    for encryption in ENCRYPTIONS {
+        let mut house = filled(&Setting {
+            encryption,
+            ..setting()
+        });
+        let far = alone(&house);
+        for &key in &far[..200] {
+            house.damage(key);
+        }
+        for &key in &far[..100] {
+            for _ in 0..2 {
+                let answer = get(&mut house, key);
+                assert!(is_damaged(&answer), "{key}: {answer:?}");
+            }
+            let answer = put(&mut house, key, 2);
+            assert!(matches!(answer, Owned::Stored(_)), "{key}: {answer:?}");
+            assert_holds(&mut house, key, 2);
+            assert_eq!(delete(&mut house, key), Owned::Deleted);
+            assert_eq!(get(&mut house, key), Owned::Absent);
+        }
+        for &key in &far[100..200] {
+            let answer = delete(&mut house, key);
+            assert!(is_damaged(&answer), "{key}: {answer:?}");
+            assert_eq!(get(&mut house, key), Owned::Absent, "{key}");
+            assert_eq!(delete(&mut house, key), Owned::Absent);
+            assert!(matches!(put(&mut house, key, 3), Owned::Stored(_)));
+            assert_holds(&mut house, key, 3);
+        }
+        for &key in &far[200..] {
+            assert_holds(&mut house, key, 1);
+        }
+        house.check_accounts();
+    }
+}
+
+#[test]
+fn what_a_second_read_brings_whole_is_not_damaged() {
+    let mut house = filled(&Setting {
+        link: LinkModel {
+            latency_ns: 10_000,
+            ..LinkModel::default()
+        },
+        ..setting()
+    });
+    let far = alone(&house);
+    let mut read_twice = 0;
+    for &key in &far[..50] {
+        house.damage(key);
+        let before = house.shard.figures.counters.far_reads.get();
+        let name = key.to_le_bytes();
+        let operation = crate::operation::Operation::Get { key: &name };
+        assert!(house.offer(7, operation));
+        while house.shard.under_way > 0
+            && house.shard.figures.counters.far_reads.get() == before + 1
+        {
+            house.advance();
+        }
+        // The first READ is over, the second may be under way.
+        house.damage(key);
+        let answer = loop {
+            if let Some((_, answer)) = house.inbox.answers.borrow_mut().pop() {
+                break answer;
+            }
+            house.advance();
+        };
+        assert!(matches!(answer, Owned::Value(..)), "{key}: {answer:?}");
+        read_twice += house.shard.figures.counters.far_reads.get() - before - 1;
+    }
+    assert_eq!(read_twice, 50);
+}
+
+#[test]
+fn compaction_frees_a_page_with_damaged_records() {
+    for encryption in ENCRYPTIONS {
+        let mut house = filled(&Setting {
+            encryption,
+            ..setting()
+        });
+        let far = alone(&house);
+        let damaged: Vec<u64> = far.iter().copied().filter(|key| key % 50 == 7).collect();
+        assert!(damaged.len() > 100);
+        for &key in &damaged {
+            house.damage(key);
+        }
+        for key in (0..KEYS).filter(|key| key % 50 != 7 && key % 3 > 0) {
+            assert_eq!(delete(&mut house, key), Owned::Deleted);
+        }
+        house.compact();
+        let shard = &house.shard;
+        assert!(shard.pages.iter().all(|(_, page)| !page.damaged));
+        let used: u64 = shard.extents.used_bytes();
+        let live = shard.victims.live_bytes;
+        assert!(used * 10 < live * 14, "{used} bytes for {live}");
+        assert_eq!(shard.lost.slots(), damaged.len() as u64);
+        for key in (0..KEYS).filter(|key| key % 50 == 7 || key % 3 == 0) {
+            if damaged.contains(&key) {
+                let answer = get(&mut house, key);
+                assert!(is_lost(&answer), "{key}: {answer:?}");
+                assert!(matches!(put(&mut house, key, 1), Owned::Stored(_)));
+            }
+            assert_holds(&mut house, key, 1);
+        }
+        house.check_accounts();
+    }
+}
+
+/// Has a house compacted whose far memory lies, and every key looked for: each is right, or said to be lost.
+fn assert_nothing_is_wrong(mut house: House, lost_max: usize) -> House {
+    for key in (0..KEYS).filter(|key| key % 3 > 0) {
+        let answer = delete(&mut house, key);
+        assert!(
+            answer == Owned::Deleted || is_lost(&answer),
+            "{key}: {answer:?}"
+        );
+    }
+    house.compact();
+    let mut lost = 0;
+    for key in 0..KEYS {
+        match get(&mut house, key) {
+            Owned::Value(_, read) => assert!(key % 3 == 0 && read == [1; 400], "{key}"),
+            Owned::Absent => assert!(key % 3 > 0, "{key} was lost without a word"),
+            answer => {
+                assert!(is_lost(&answer), "{key}: {answer:?}");
+                lost += 1;
+            }
+        }
+    }
+    assert!(lost <= lost_max, "{lost}");
+    // All can be written again, and what is dead goes.
+    for key in 0..KEYS {
+        assert!(matches!(put(&mut house, key, 2), Owned::Stored(_)), "{key}");
+    }
+    for key in 0..KEYS {
+        assert_holds(&mut house, key, 2);
+    }
+    assert!(
+        house.shard.pages.iter().all(|(_, page)| !page.damaged),
+        "a damaged page was never freed"
+    );
+    house.check_accounts();
+    house
+}
+
+#[test]
+fn a_directory_whose_entries_do_not_rise_moves_no_other_key() {
+    let house = filled(&setting());
+    house.change_directories(<[_]>::reverse);
+    assert_nothing_is_wrong(house, 0);
+    let house = filled(&setting());
+    // Neighbours exchanged, here and there.
+    house.change_directories(|entries| {
+        for place in (0..entries.len() - 1).step_by(10) {
+            entries.swap(place, place + 1);
+        }
+    });
+    assert_nothing_is_wrong(house, 0);
+}
+
+#[test]
+fn a_directory_that_names_other_keys_moves_none_of_them() {
+    let house = filled(&setting());
+    // Each record under the hash of the next, and the other way round.
+    house.change_directories(|entries| {
+        for pair in entries.chunks_exact_mut(2) {
+            let first: [u8; 8] = *pair[0].first_chunk().unwrap();
+            let second: [u8; 8] = *pair[1].first_chunk().unwrap();
+            pair[0][..8].copy_from_slice(&second);
+            pair[1][..8].copy_from_slice(&first);
+        }
+    });
+    assert_nothing_is_wrong(house, 0);
+}
+
+#[test]
+fn a_record_in_the_place_of_another_is_damage() {
+    let house = filled(&setting());
+    let far = alone(&house);
+    // SAFETY: nothing is under way.
+    let mut bytes = unsafe { house.nodes[0].copy_for_inspection() };
+    let units = crate::log::record::units_for(8, 400) as usize * UNIT;
+    for &key in far.iter().filter(|key| *key % 20 == 0) {
+        if far.contains(&(key + 5)) {
+            let (from, to) = (house.far_place(key).1, house.far_place(key + 5).1);
+            bytes.copy_within(from..from + units, to);
+        }
+    }
+    // SAFETY: nothing is under way.
+    unsafe { house.nodes[0].overwrite(0, &bytes) };
+    assert_nothing_is_wrong(house, far.len() / 15);
+}
