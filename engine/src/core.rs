@@ -252,8 +252,8 @@ impl Core {
     /// Removes a key; false if it was absent.
     ///
     /// # Errors
-    /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost says that nobody knows whether it was there; it is
-    /// absent from then on.
+    /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost, and [`Error::Damaged`], say that it is not known whether
+    /// the key was there; it is absent from then on.
     pub async fn delete(&mut self, key: &[u8]) -> Result<bool> {
         Ok(matches!(
             self.call(Operation::Delete { key }).await?,

@@ -260,8 +260,8 @@ impl Handle {
     /// Removes a key; false if it was absent.
     ///
     /// # Errors
-    /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost says that nobody knows whether it was there; it is
-    /// absent from then on.
+    /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost, and [`Error::Damaged`], say that it is not known whether
+    /// the key was there; it is absent from then on.
     pub fn delete<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, bool> {
         Call::new(self, Operation::Delete { key })
     }

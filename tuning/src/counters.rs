@@ -237,6 +237,8 @@ counters! {
     pages_flushed: Counter,
     /// Frames freed by eviction.
     pages_evicted: Counter,
+    /// Pages to be written to another node, because theirs was silent and they were the last good copy.
+    pages_relocated: Counter,
     /// Records copied into the read cache.
     cache_copies: Counter,
     /// Copies kept when their page was evicted.

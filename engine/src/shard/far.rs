@@ -245,6 +245,7 @@ impl<E: Endpoint> Shard<E> {
                 let page = self.compactor.victim_page();
                 page.and_then(|page| self.node_of(page)).map(NodeId::reads)
             }
+            Errand::Probe(node) => Some(node.reads()),
             Errand::Flush(_) => {
                 let page = self.flusher.page();
                 page.and_then(|page| self.node_of(page)).map(NodeId::writes)

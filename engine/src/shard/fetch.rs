@@ -3,7 +3,7 @@
 use farcore_rdma::{Completion, Endpoint, LocalSlice, PostError, Status, Work, WorkRequest};
 
 use super::buffers::is_long;
-use super::extents::Queue;
+use super::extents::{NodeId, Queue};
 use super::far::LOST;
 use super::flight::FlightState;
 use super::request::Answers;
@@ -216,6 +216,36 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
+    /// Reads the first unit of a page to see whether its node is there: one READ at a time, and not before background work may try.
+    #[cold]
+    pub(super) fn probe(&mut self, page: u32, node: NodeId) {
+        let (queue, now_ns) = (node.reads(), self.now_ns);
+        let due = self.health.is_rested(queue, now_ns) && self.health.may_try(queue, now_ns);
+        if !due || self.probing.is_some() {
+            return;
+        }
+        let Some(landing) = self.buffers.compaction.allocate(UNIT) else {
+            return;
+        };
+        let errand = Errand::Probe(node);
+        if self.post_read(errand, page, 0, landing.offset(), UNIT) == Posted::Yes {
+            self.probing = Some(landing);
+        } else {
+            self.buffers.compaction.free(landing);
+        }
+    }
+
+    /// Takes the completion of a probe; [`Shard::note_health`] has heard of it.
+    fn probe_landed(&mut self, status: Status) {
+        if let Some(landing) = self.probing.take() {
+            self.buffers.compaction.free(landing);
+        }
+        if status == Status::Success {
+            self.exhausted = false;
+            self.stirred = true;
+        }
+    }
+
     /// Takes completions and goes on with whoever waited for them.
     pub(super) fn poll_fabric(&mut self, answers: &mut impl Answers) -> bool {
         let mut completions = [const { Completion::NONE }; COMPLETIONS];
@@ -239,6 +269,7 @@ impl<E: Endpoint> Shard<E> {
                 Errand::Chunk(chunk) => self.chunk_landed(chunk, completion.status, answers),
                 Errand::Flush(slot) => self.flush_written(slot, completion.status),
                 Errand::Compaction(slot) => self.compaction_landed(slot, completion.status),
+                Errand::Probe(_) => self.probe_landed(completion.status),
             }
         }
         true

@@ -4,8 +4,9 @@
 //! leave a queue pair alone for a while after it failed, and count a node as silent that fails again and again.
 //!
 //! - I1: a bit of `troubled` is set exactly while its queue pair has failed since it last succeeded.
+//! - I2: a bit of `doubtful` is set exactly while the last that was heard of its node, on either queue pair, is a failure.
 
-use super::extents::{NodeId, QUEUES_PER_NODE, Queue};
+use super::extents::{NODES_MAX, NodeId, QUEUES_PER_NODE, Queue};
 
 /// Failures in a row after which a queue pair counts as silent.
 const FAILURES_MAX: u32 = 8;
@@ -24,7 +25,11 @@ struct Trouble {
 pub(super) struct Health {
     queues: Vec<Trouble>,
     troubled: u128,
+    /// A bit for each node.
+    doubtful: u64,
 }
+
+const _: () = assert!(NODES_MAX <= u64::BITS as usize);
 
 impl Health {
     /// Nothing has failed yet.
@@ -32,6 +37,7 @@ impl Health {
         Self {
             queues: vec![Trouble::default(); nodes * QUEUES_PER_NODE],
             troubled: 0,
+            doubtful: 0,
         }
     }
 
@@ -45,6 +51,7 @@ impl Health {
     pub(super) fn succeeded(&mut self, queue: Queue) {
         self.queues[queue.index()] = Trouble::default();
         self.troubled &= !queue.bit();
+        self.doubtful &= !(1 << queue.node().position());
     }
 
     /// A request failed. Those flushed behind it are no failures of their own.
@@ -55,6 +62,7 @@ impl Health {
         }
         trouble.retry_ns = now_ns + RETRY_NS;
         self.troubled |= queue.bit();
+        self.doubtful |= 1 << queue.node().position();
     }
 
     /// The queue pair takes nothing and cannot be brought back now.
@@ -63,6 +71,12 @@ impl Health {
         trouble.failures = trouble.failures.max(FAILURES_MAX);
         trouble.retry_ns = now_ns + RETRY_NS;
         self.troubled |= queue.bit();
+        self.doubtful |= 1 << queue.node().position();
+    }
+
+    /// True while it is not known whether a node still has what it holds.
+    pub(super) fn is_doubtful(&self, node: NodeId) -> bool {
+        self.doubtful & 1 << node.position() != 0
     }
 
     /// True while a queue pair fails again and again.
@@ -109,6 +123,10 @@ mod tests {
         health.try_again(NodeId::writes);
         assert!(health.may_try(bad, 5) && health.is_silent(bad));
         assert!(!health.is_good());
+        assert!(health.is_doubtful(bad.node()) && !health.is_doubtful(good.node()));
+        // Either queue pair tells that a node is there.
+        health.succeeded(bad.node().reads());
+        assert!(!health.is_doubtful(bad.node()) && health.is_silent(bad));
         health.succeeded(bad);
         assert!(health.is_good() && !health.is_silent(bad));
         health.is_down(good, 5);

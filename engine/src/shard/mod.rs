@@ -46,7 +46,7 @@ mod wait;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use farcore_rdma::{Endpoint, LocalKey, Region, WorkId};
+use farcore_rdma::{Endpoint, Landing, LocalKey, Region, WorkId};
 use farcore_tuning::HotKeys;
 
 use self::arena::Arena;
@@ -129,6 +129,8 @@ enum Errand {
     Chunk(stream::ChunkId),
     Flush(u32),
     Compaction(u32),
+    /// A look whether a node is there.
+    Probe(NodeId),
 }
 
 impl Errand {
@@ -138,6 +140,7 @@ impl Errand {
             Self::Chunk(id) => 1 << 32 | u64::from(id.0),
             Self::Flush(id) => 2 << 32 | u64::from(id),
             Self::Compaction(id) => 3 << 32 | u64::from(id),
+            Self::Probe(node) => 4 << 32 | node.position() as u64,
         })
     }
 
@@ -148,7 +151,8 @@ impl Errand {
             0 => Self::Flight(low),
             1 => Self::Chunk(stream::ChunkId(low as u8)),
             2 => Self::Flush(low),
-            _ => Self::Compaction(low),
+            3 => Self::Compaction(low),
+            _ => Self::Probe(NodeId::new(low as usize)),
         }
     }
 }
@@ -219,6 +223,8 @@ pub(crate) struct Shard<E: Endpoint> {
     /// Pages sealed so far.
     seals: u64,
     rounds: u64,
+    /// Where a look whether a node is there will land.
+    probing: Option<Landing>,
     lost: Lost,
     key_hasher: KeyHasher,
 }
@@ -403,6 +409,7 @@ impl<E: Endpoint> Shard<E> {
             flusher,
             compactor: Compactor::new(options.page_bytes),
             victims: Victims::new(nodes, page_count),
+            probing: None,
             lost: Lost::default(),
             key_hasher: options.key_hasher,
             version: 0,

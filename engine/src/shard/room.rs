@@ -3,6 +3,7 @@
 use farcore_rdma::{Endpoint, prefetch_to_write};
 
 use super::Shard;
+use super::extents::NodeId;
 use super::pages::{PageKind, PageState};
 use super::tail::{HEADER_UNITS, OpenPage, TailKind};
 use crate::cipher::PageCipher;
@@ -91,7 +92,7 @@ impl<E: Endpoint> Shard<E> {
         if self.exhausted && self.compactor.has_dead() {
             // What died since may make room: background work looks again first.
             NoRoom::Wait
-        } else if self.exhausted && self.far_is_silent() {
+        } else if self.exhausted && (self.far_is_silent() || self.spares_clean(false)) {
             NoRoom::Never(self.all_unavailable())
         } else if self.exhausted {
             NoRoom::Never(Error::FarFull {
@@ -220,15 +221,15 @@ impl<E: Endpoint> Shard<E> {
             return busy;
         }
         let ahead = target + 1 + self.arena.page_frames() / 32;
-        if free + self.clean.len() < ahead {
+        if free + self.evictable_count() < ahead {
             busy |= self.start_next_flush();
         }
-        if self.cache.should_shrink() || self.clean.is_empty() {
+        if self.cache.should_shrink() || self.evictable_count() == 0 {
             busy |= self.start_cache_eviction();
         }
         let cache_leaves = self.cache.is_evicting();
         if !cache_leaves {
-            busy |= self.evict_clean();
+            busy |= self.evict_clean() || self.relocate_clean();
         }
         if !busy && !cache_leaves && self.background_stands() {
             self.check_exhausted();
@@ -242,12 +243,30 @@ impl<E: Endpoint> Shard<E> {
         !self.flusher.in_flight() && (self.compactor.is_idle() || self.compactor.is_stuck())
     }
 
+    /// True if the far copy of a clean page may be gone: its node was heard of last by a failure. Its frame may hold the last good copy.
+    #[inline]
+    fn is_far_copy_doubtful(&self, page: u32) -> bool {
+        !self.health.is_good()
+            && self
+                .node_of(page)
+                .is_some_and(|node| self.health.is_doubtful(node))
+    }
+
+    /// Clean pages whose far copy may be relied on.
+    fn evictable_count(&self) -> usize {
+        if self.health.is_good() {
+            return self.clean.len();
+        }
+        let pages = self.clean.iter();
+        pages
+            .filter(|&&page| !self.is_far_copy_doubtful(page))
+            .count()
+    }
+
     fn evict_clean(&mut self) -> bool {
-        let Some(place) = self
-            .clean
-            .iter()
-            .position(|&page| self.pages.get(page).pins == 0)
-        else {
+        let may_go =
+            |&page: &u32| self.pages.get(page).pins == 0 && !self.is_far_copy_doubtful(page);
+        let Some(place) = self.clean.iter().position(may_go) else {
             return false;
         };
         let Some(page) = self.clean.remove(place) else {
@@ -258,6 +277,74 @@ impl<E: Endpoint> Shard<E> {
             self.figures.counters.pages_evicted.add(1);
         }
         true
+    }
+
+    /// Frames are short and no clean page can be evicted: asks the nodes of those that are spared whether they are there, and has a page
+    /// of one that is silent written to another node. True if it did that.
+    fn relocate_clean(&mut self) -> bool {
+        if self.health.is_good() {
+            return false;
+        }
+        let mut silent = None;
+        for place in 0..self.clean.len() {
+            let number = self.clean[place];
+            let Some(node) = self.node_of(number) else {
+                continue;
+            };
+            if self.pages.get(number).pins > 0 || !self.health.is_doubtful(node) {
+                continue;
+            }
+            self.probe(number, node);
+            let queues = [node.reads(), node.writes()];
+            if silent.is_none() && queues.iter().any(|&queue| self.health.is_silent(queue)) {
+                silent = Some(place);
+            }
+        }
+        let Some(place) = silent.filter(|_| self.flusher.is_idle()) else {
+            return false;
+        };
+        if !self.has_room_beside(self.node_of(self.clean[place])) {
+            return false;
+        }
+        let Some(number) = self.clean.remove(place) else {
+            return false;
+        };
+        self.victims.withdraw(&mut self.pages, number);
+        self.seals += 1;
+        let page = self.pages.get_mut(number);
+        page.sealed_at = self.seals;
+        let extent = page.extent.take();
+        self.pages.set_state(number, PageState::Sealed);
+        if let Some(extent) = extent {
+            self.release_extent(extent);
+        }
+        self.sealed.push_back(number);
+        self.figures.counters.pages_relocated.add(1);
+        true
+    }
+
+    /// True if another node has room for a page, and may be tried now.
+    fn has_room_beside(&self, own: Option<NodeId>) -> bool {
+        self.extents.nodes().any(|node| {
+            let queue = node.writes();
+            Some(node) != own
+                && self.extents.free_on(node) > 0
+                && self.health.is_rested(queue, self.now_ns)
+                && self.health.may_try(queue, self.now_ns)
+        })
+    }
+
+    /// True if clean pages are spared because their node is in doubt; `waiting` if only those count whose node is not known to be silent.
+    fn spares_clean(&self, waiting: bool) -> bool {
+        !self.health.is_good()
+            && self.clean.iter().any(|&page| {
+                self.node_of(page).is_some_and(|node| {
+                    let silent = [node.reads(), node.writes()]
+                        .iter()
+                        .any(|&queue| self.health.is_silent(queue));
+                    self.health.is_doubtful(node) && !(waiting && silent)
+                })
+            })
     }
 
     /// Decides whether anything can still make room; called when no background work is under way.
@@ -279,7 +366,11 @@ impl<E: Endpoint> Shard<E> {
         }
         let flushable =
             self.flusher.is_idle() && !self.sealed.is_empty() && self.extents.free_count() > 0;
-        self.exhausted = !flushable && self.clean.is_empty() && self.cache.frames() == 0;
+        // A node that failed once or twice is asked until it answers, or is silent.
+        self.exhausted = !flushable
+            && self.evictable_count() == 0
+            && !self.spares_clean(true)
+            && self.cache.frames() == 0;
         if self.exhausted {
             self.compactor.note_exhausted();
         }

@@ -404,8 +404,10 @@ impl<E: Endpoint> Shard<E> {
                         let class = self.class_at(hash, address);
                         // A record too long for a class is always verified: its header says how many bytes die with it.
                         let long = class.is_some_and(|class| class.units().is_none());
+                        // Nor does a header alone say whether other keys may be lost.
                         if !long
                             && !authenticates
+                            && !self.lost.is_any()
                             && read.get(UNIT_BYTES..end) == Some(key)
                             && header.key_bytes() as usize == key.len()
                         {

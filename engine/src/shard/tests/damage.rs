@@ -4,7 +4,7 @@ use farcore_rdma::LinkModel;
 
 use super::losses::delete;
 use super::nodes::{KEYS, assert_holds, far_keys, filled, get, put};
-use super::{ENCRYPTIONS, House, Owned, Setting};
+use super::{ENCRYPTIONS, House, Owned, Random, Setting, run, seeds};
 use crate::error::Error;
 use crate::log::page::DIRECTORY_ENTRY_BYTES;
 use crate::shard::extents::Extents;
@@ -41,6 +41,22 @@ impl House {
         };
         let page = shard.pages.get(address.page(shard.shape));
         place_of(&shard.extents, page, address.unit(shard.shape))
+    }
+
+    /// Flips a bit of a page in far memory, unless a request is under way.
+    pub(super) fn flip_far_bit(&self, random: &mut Random) {
+        let shard = &self.shard;
+        let pages = shard.pages.iter().map(|(_, page)| page);
+        let far: Vec<_> = pages.filter(|page| page.extent.is_some()).collect();
+        if shard.under_way > 0 || far.is_empty() {
+            return;
+        }
+        let page = far[random.below(far.len() as u64) as usize];
+        let bytes = page.units as usize * UNIT + shard.directory_far_bytes(page.records);
+        let (node, start) = place_of(&shard.extents, page, 0);
+        let offset = start + random.below(bytes as u64) as usize;
+        // SAFETY: nothing is under way.
+        unsafe { self.nodes[node].damage(offset) };
     }
 
     /// Flips a bit of a record's key, or of its lengths.
@@ -285,4 +301,28 @@ fn a_record_in_the_place_of_another_is_damage() {
     // SAFETY: nothing is under way.
     unsafe { house.nodes[0].overwrite(0, &bytes) };
     assert_nothing_is_wrong(house, far.len() / 15);
+}
+
+#[test]
+fn model_with_bits_that_flip() {
+    let (mut given_up, mut failed) = (0, 0);
+    for seed in seeds() {
+        for encryption in ENCRYPTIONS {
+            let setting = Setting {
+                encryption,
+                damage: true,
+                losses: seed % 2 == 0,
+                short: seed % 2 == 1,
+                far_bytes: 48 << 20,
+                nodes: 3,
+                ..Setting::default()
+            };
+            let house = run(seed, &setting, 40_000, 12_000, false);
+            let seen = house.shard.figures.counters.snapshot();
+            given_up += seen.records_damaged;
+            failed += seen.gets_failed + seen.deletes_failed + seen.swaps_failed;
+            assert_eq!(seen.puts_failed, 0, "a put goes over what is damaged");
+        }
+    }
+    assert!(given_up > 100 && failed > 100, "{given_up} {failed}");
 }

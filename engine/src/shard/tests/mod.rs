@@ -214,6 +214,8 @@ struct Setting {
     outages: Option<Outages>,
     /// Nodes lose all that they hold, and what was lost is forgotten, at random.
     losses: bool,
+    /// Bits of far memory are flipped at random.
+    damage: bool,
     /// No record is too long for a size class: the accounts are exact.
     short: bool,
     /// A fault planted half-way, which the model must notice.
@@ -234,6 +236,7 @@ impl Default for Setting {
             sleeper: false,
             outages: None,
             losses: false,
+            damage: false,
             short: false,
             sabotage: None,
         }

@@ -563,3 +563,115 @@ fn a_victim_whose_node_took_it_back_is_left_alone() {
     house.shard.lose_node(node);
     until_quiet(&mut house);
 }
+
+#[test]
+fn a_page_whose_node_is_silent_is_not_evicted_before_it_lies_elsewhere() {
+    // Pages of both nodes are local, or of the first alone, so that there is nothing else to evict.
+    for (outages, both) in BOTH.into_iter().flat_map(|one| [(one, true), (one, false)]) {
+        for link in [LinkModel::default(), link()] {
+            let mut house = House::new(&Setting {
+                nodes: 2,
+                link,
+                ..setting()
+            });
+            if !both {
+                house.lose(1, outages);
+            }
+            for key in 0..KEYS {
+                assert!(matches!(put(&mut house, key, 1), Owned::Stored(_)));
+            }
+            house.shard.start_flush();
+            let flushed = until(&mut house, |house| house.shard.flush_done());
+            assert_eq!(flushed, Ok(()));
+            house.restore(1);
+            house.shard.node_is_back();
+            let on_first = |house: &House, key: u64| {
+                let shard = &house.shard;
+                let slots = shard.index.candidates(house.hash(&key.to_le_bytes()));
+                let pages: Vec<u32> = slots
+                    .map(|(_, slot)| slot.address().page(shard.shape))
+                    .collect();
+                pages.len() == 1
+                    && !shard.pages.pointer(pages[0]).is_null()
+                    && shard.node_of(pages[0]) == Some(NodeId::new(0))
+            };
+            let last_copies: Vec<u64> = (0..KEYS).filter(|&key| on_first(&house, key)).collect();
+            assert!(last_copies.len() > 500, "{}", last_copies.len());
+            let far = far_keys(&house, 0);
+            house.lose(0, outages);
+            for &key in far.iter().take(20) {
+                assert!(is_unavailable(&get(&mut house, key), &[0]));
+            }
+            // So much is written that every frame is needed several times over.
+            for key in KEYS..3 * KEYS {
+                let answer = put(&mut house, key, 2);
+                // A key of the same bits as one that cannot be read now.
+                let is_beside = !house.far_nodes(&key.to_le_bytes()).is_empty();
+                assert!(
+                    matches!(answer, Owned::Stored(_)) || is_beside,
+                    "{answer:?}"
+                );
+            }
+            for &key in &last_copies {
+                assert_holds(&mut house, key, 1);
+            }
+            let relocated = house.shard.figures.counters.pages_relocated.get();
+            assert_eq!(relocated > 0, !both, "{relocated}");
+            // And if the node never comes back, they are still there.
+            house.shard.lose_node(NodeId::new(0));
+            for &key in &last_copies {
+                assert_holds(&mut house, key, 1);
+            }
+            house.check_accounts();
+        }
+    }
+}
+
+#[test]
+fn pages_are_evicted_again_once_their_node_answers() {
+    for outages in BOTH {
+        let mut house = filled(&Setting {
+            nodes: 1,
+            far_bytes: 32 << 20,
+            link: link(),
+            ..setting()
+        });
+        house.shard.start_flush();
+        let flushed = until(&mut house, |house| house.shard.flush_done());
+        assert_eq!(flushed, Ok(()));
+        let far = far_keys(&house, 0);
+        house.lose(0, outages);
+        for &key in far.iter().take(20) {
+            assert!(is_unavailable(&get(&mut house, key), &[0]));
+        }
+        // The last good copies stay, and puts are told why there is no room.
+        let mut next = KEYS;
+        let told = loop {
+            match put(&mut house, next, 2) {
+                Owned::Stored(_) => next += 1,
+                answer if house.far_nodes(&next.to_le_bytes()).is_empty() => break answer,
+                _ => next += 1,
+            }
+            assert!(next < 2 * KEYS);
+        };
+        assert!(is_unavailable(&told, &[0]), "{told:?}");
+        let before = house.shard.figures.counters.pages_evicted.get();
+        for _ in 0..10_000 {
+            house.advance();
+        }
+        assert_eq!(house.shard.figures.counters.pages_evicted.get(), before);
+        // Nobody reads or flushes: the shard itself finds out that the node is back.
+        house.restore(0);
+        for _ in 0..10_000 {
+            house.advance();
+        }
+        assert!(house.shard.figures.counters.pages_evicted.get() > before);
+        for key in next..next + 5_000 {
+            assert!(matches!(put(&mut house, key, 2), Owned::Stored(_)));
+        }
+        for key in 0..KEYS {
+            assert_holds(&mut house, key, 1);
+        }
+        house.check_accounts();
+    }
+}

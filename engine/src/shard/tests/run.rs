@@ -55,7 +55,12 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             house.lose_for_good(random.below(setting.nodes as u64) as usize);
             doubtful.extend((0..keys).filter(|&key| house.may_be_lost(name(key).as_bytes())));
         }
-        if setting.losses && random.below(1_500) == 0 && house.shard.forgetting_done() {
+        if setting.damage && random.below(40) == 0 {
+            house.flip_far_bit(&mut random);
+        }
+        let forgets = (setting.losses || setting.damage) && random.below(1_500) == 0;
+        if forgets && house.shard.forgetting_done() {
+            doubtful.extend((0..keys).filter(|&key| house.may_be_lost(name(key).as_bytes())));
             for key in doubtful.drain() {
                 // It may not have been lost.
                 let states = model.entry(key).or_insert_with(|| vec![None]);
@@ -153,12 +158,19 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             };
             match (&call, answer) {
                 (_, Owned::Failed(Error::Unavailable { reason, .. }))
-                    if setting.losses && reason == LOST =>
+                    if (setting.losses || setting.damage) && reason == LOST =>
                 {
                     let name = name(key);
                     let is_lost = doubtful.contains(&key) || house.may_be_lost(name.as_bytes());
+                    // A delete has just changed that.
+                    let is_lost = is_lost || setting.damage && matches!(call, Call::Delete);
                     assert!(is_lost || token <= forgot, "{}", context());
                     // Unless it had been found before it was lost.
+                    if matches!(call, Call::Delete) && !states.contains(&None) {
+                        states.push(None);
+                    }
+                }
+                (_, Owned::Failed(Error::Damaged { .. })) if setting.damage => {
                     if matches!(call, Call::Delete) && !states.contains(&None) {
                         states.push(None);
                     }
@@ -258,6 +270,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             {
                 continue;
             }
+            Owned::Failed(Error::Damaged { .. }) if setting.damage => continue,
             answer => panic!("seed {seed} key {key}: {answer:?}, not {states:?}"),
         };
         assert!(
