@@ -61,8 +61,10 @@ impl Hasher128 {
     }
 }
 
+type HashKey = dyn Fn(&[u8]) -> IndexHash;
+
 /// What hashes the keys of one shard for its index.
-pub(crate) struct KeyHasher(Box<dyn Fn(&[u8]) -> IndexHash>);
+pub(crate) struct KeyHasher(Box<HashKey>);
 
 impl KeyHasher {
     pub(crate) fn new(hash: impl Fn(&[u8]) -> IndexHash + 'static) -> Self {

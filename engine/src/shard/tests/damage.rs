@@ -63,7 +63,7 @@ impl House {
     fn damage(&self, key: u64) {
         let (node, offset) = self.far_place(key);
         // SAFETY: nothing is under way.
-        unsafe { self.nodes[node].damage(offset + if key % 2 == 0 { 18 } else { 7 }) };
+        unsafe { self.nodes[node].damage(offset + if key.is_multiple_of(2) { 18 } else { 7 }) };
     }
 
     /// Changes the directory of every far page of the first node, told its entries, twelve bytes each.

@@ -299,7 +299,10 @@ fn a_value_that_is_longer_than_room_was_set_aside_for_gives_its_buffer_back() {
             ..Setting::default()
         });
         // Two keys of one hash: which of two records is whose, only reading them tells.
-        house.namesakes.insert(b"other".to_vec(), b"one".to_vec());
+        house
+            .namesakes
+            .borrow_mut()
+            .insert(b"other".to_vec(), b"one".to_vec());
         for (key, bytes) in [(b"one".as_slice(), first), (b"other", second)] {
             let value = vec![key.len() as u8; bytes];
             house.call(Operation::Put { key, value: &value });
