@@ -99,9 +99,9 @@ pub enum Error {
         /// Bytes that there are, of the same.
         limit: u64,
     },
-    /// The index cannot grow any further within the local memory.
+    /// The index cannot grow any further within the local memory, or holds more keys of one hash than it can tell apart.
     #[error(
-        "the index of shard {shard} is full at {keys} keys: raise `local_bytes` or `keys_expected`"
+        "the index of shard {shard} has no place for the key and is at {keys} keys: raise `local_bytes` or `keys_expected`; if keys collide, open the engine with a random `seed`"
     )]
     IndexFull {
         /// The shard.

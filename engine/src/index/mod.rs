@@ -90,6 +90,8 @@ struct Group {
     prefix: u32,
     segments: [u32; 4],
     count: usize,
+    /// The latest try to divide its tags among one segment more found no place for some slot.
+    cannot_divide: bool,
 }
 
 /// What the tables hold of a segment.
@@ -116,6 +118,8 @@ pub(crate) struct Index {
     /// Keys from which on the index is so full that the bucket behind a home is often needed.
     close_at: usize,
     growth_steps: u64,
+    /// Memory of a segment that was added in vain, for the next one.
+    spare: Option<NonNull<u8>>,
 }
 
 impl Index {
@@ -162,6 +166,7 @@ impl Index {
             keys: 0,
             close_at: 0,
             growth_steps: 0,
+            spare: None,
         };
         for root in 0..roots {
             let segments = [
@@ -181,6 +186,7 @@ impl Index {
                 prefix: 0,
                 segments,
                 count: 2,
+                cannot_divide: false,
             });
             index.publish(root as usize);
         }
@@ -193,13 +199,25 @@ impl Index {
         source: &mut impl SegmentSource,
     ) -> Result<u32, NoSegment> {
         let number = u32::try_from(self.segments.len()).map_err(|_| NoSegment)?;
-        let memory = source.allocate().ok_or(NoSegment)?;
+        let memory = self.spare.take().or_else(|| source.allocate());
+        let memory = memory.ok_or(NoSegment)?;
         // SAFETY: the source promises the memory for good, and to nobody else.
         self.segments.push(unsafe { Segment::new(memory) });
         self.keys_in.push(0);
         self.group_of.push(group);
         self.close_at += CLOSE_AT;
         Ok(number)
+    }
+
+    /// Takes the latest segment back, which the directory names no more, and keeps its memory.
+    fn remove_last_segment(&mut self) {
+        self.spare = self
+            .segments
+            .pop()
+            .map(|segment| segment.position(0).cast());
+        self.keys_in.pop();
+        self.group_of.pop();
+        self.close_at -= CLOSE_AT;
     }
 
     /// Writes a group's segments into the directory.
@@ -408,7 +426,8 @@ impl Index {
     /// Adds a slot, growing if need be.
     ///
     /// # Errors
-    /// [`NoSegment`] if there is no place for it and no memory to make one; every slot is found as before then.
+    /// [`NoSegment`] if there is no place for it and no memory to make one, or too many slots of one home to part them; every slot
+    /// is found as before then.
     pub(crate) fn insert(
         &mut self,
         hash: IndexHash,
@@ -422,7 +441,7 @@ impl Index {
             let number = self.directory[place] as usize;
             let full = self.keys_in[number] >= GROWS_AT;
             // A crowded group grows when it can; a place within reach will do when it cannot, and the directory is as it was then.
-            if full && self.is_crowded(number) && self.grow(number, source).is_ok() {
+            if full && self.should_grow(number) && self.grow(number, source).is_ok() {
                 continue;
             }
             if self.named[place].insert(home, tag, class, address) {
@@ -437,7 +456,7 @@ impl Index {
     /// True if no memory could make room for another slot of this hash.
     pub(crate) fn is_at_its_limit(&self, hash: IndexHash) -> bool {
         let group = &self.groups[self.group_of[self.number_of(hash)] as usize];
-        group.count == 4 && group.depth == DEPTH_MAX
+        group.cannot_divide || group.count == 4 && group.depth == DEPTH_MAX
     }
 
     /// Removes a slot of a hash and shifts back those that may move.
@@ -457,7 +476,9 @@ impl Index {
 
     /// Bytes that the index takes: segments, directory and tables.
     pub(crate) fn bytes(&self) -> usize {
-        self.segments.len() * (SEGMENT_BYTES + ENTRY_BYTES)
+        let spare = usize::from(self.spare.is_some()) * SEGMENT_BYTES;
+        spare
+            + self.segments.len() * (SEGMENT_BYTES + ENTRY_BYTES)
             + self.directory.len() * CELL_BYTES
             + self.groups.len() * size_of::<Group>()
     }

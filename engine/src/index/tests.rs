@@ -448,6 +448,58 @@ fn most_absent_keys_are_known_from_their_home_bucket() {
     assert!(fresh >= 920 && later >= 880, "{fresh}, {later}");
 }
 
+/// Keys of one home that fill what is in reach in two segments, and that all belong in one of three.
+#[test]
+fn keys_that_growth_cannot_part_are_refused_and_lose_nothing() {
+    let hash = |home: u64, tag: u64| IndexHash(home | tag << 8);
+    let mut heap = Heap::default();
+    let mut index = Index::new(10, &mut heap).unwrap();
+    let class = SizeClass::for_units(1);
+    // The middle third, from both sides of the middle.
+    let mut hashes: Vec<_> = (0..512).map(|key| hash(5, 8191 - key)).collect();
+    hashes.extend((0..512).map(|key| hash(5, 8192 + key)));
+    let mut put = |index: &mut Index, number: usize, hash| {
+        index.insert(hash, class, address(number as u64), &mut heap)
+    };
+    for (number, &hash) in hashes.iter().enumerate() {
+        put(&mut index, number, hash).unwrap();
+    }
+    let one_more = hash(5, 8000);
+    let mut bytes = Vec::new();
+    for _ in 0..3 {
+        assert!(!index.is_at_its_limit(one_more), "nobody has tried");
+        assert_eq!(put(&mut index, 9_999, one_more), Err(NoSegment));
+        assert!(index.is_at_its_limit(one_more));
+        index.check_invariants();
+        for (number, &hash) in hashes.iter().enumerate() {
+            assert!(index.find_address(hash, address(number as u64)).is_some());
+        }
+        assert_eq!((index.len(), index.growth_steps()), (1024, 0));
+        // Something else changes, so that the next try may be in vain no more.
+        index.groups[0].cannot_divide = false;
+        bytes.push(index.bytes());
+    }
+    assert!(bytes.iter().all(|&one| one == bytes[0]), "{bytes:?}");
+    // Other homes go on.
+    put(&mut index, 2_000, hash(200, 8000)).unwrap();
+    // With some of them gone there is room, and once they can be parted it grows.
+    for (number, &hash) in hashes.iter().enumerate().skip(200).take(600) {
+        let position = index.find_address(hash, address(number as u64)).unwrap();
+        index.remove(hash, position);
+    }
+    for number in 0..4_000 {
+        let spread = hash(number * 7 % 256, number * 4 % 16_384);
+        put(
+            &mut index,
+            10_000 + usize::try_from(number).unwrap(),
+            spread,
+        )
+        .unwrap();
+    }
+    assert!(index.growth_steps() > 0);
+    index.check_invariants();
+}
+
 #[test]
 fn hashes_that_never_part_end_growth_with_an_error() {
     let mut heap = Heap::default();

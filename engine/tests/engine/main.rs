@@ -403,3 +403,59 @@ fn a_visitor_that_panics_sees_no_answer_twice() {
     seen.dedup();
     assert_eq!(seen.len(), 20);
 }
+
+/// Keys that growth of the index cannot part, chosen with the seed that the engine hashes with.
+#[test]
+fn colliding_keys_are_refused_and_end_nothing() {
+    const SEED: u64 = 7;
+    let engine = Engine::open(Config {
+        cores: cores(1),
+        seed: Some(SEED),
+        keys_expected: 20_000,
+        ..tiny()
+    })
+    .unwrap();
+    // One bucket of the first 32nd of the index, and tags that belong in one of three segments but in both of two.
+    let is_chosen = |key: &u64| {
+        let hash = xxhash_rust::xxh3::xxh3_128_with_seed(&key.to_le_bytes(), SEED);
+        let tag = hash >> 8 & 0x3fff;
+        hash & 0xff == 5 && (5_462..10_922).contains(&tag) && (hash >> 32 & 0xffff_ffff) < 1 << 27
+    };
+    let mut handle = engine.handle().unwrap();
+    let mut stored = Vec::new();
+    let refused = loop {
+        let from = stored.last().map_or(0, |&last| last + 1);
+        let key = (from..).find(is_chosen).unwrap();
+        match handle.put(&key.to_le_bytes(), b"value").wait() {
+            Ok(_) => stored.push(key),
+            Err(error) => break error,
+        }
+        assert!(stored.len() < 10_000, "they are no collisions");
+    };
+    assert!(
+        matches!(refused, Error::IndexFull { shard: 0, .. }),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("random `seed`"), "{refused}");
+    for key in &stored {
+        let read = handle.get(&key.to_le_bytes()).wait().unwrap();
+        assert_eq!(&*read.unwrap(), b"value");
+    }
+    // Others go on, but for those that happen to collide as well.
+    let refused = (0..5_000)
+        .filter(|&number| handle.put(&key(number), b"value").wait().is_err())
+        .count();
+    assert!(refused < 20, "{refused}");
+    // A place that one of them leaves is another's.
+    assert!(handle.delete(&stored[0].to_le_bytes()).wait().unwrap());
+    let mut others = (stored[stored.len() - 1] + 1..).filter(is_chosen);
+    let same_side = |key: &u64| {
+        let half = |key: u64| {
+            let hash = xxhash_rust::xxh3::xxh3_128_with_seed(&key.to_le_bytes(), SEED);
+            hash >> 8 & 0x3fff < 8_192
+        };
+        half(*key) == half(stored[0])
+    };
+    let other = others.find(same_side).unwrap();
+    handle.put(&other.to_le_bytes(), b"value").wait().unwrap();
+}
