@@ -11,7 +11,7 @@ use std::time::Duration;
 use atomic_waker::AtomicWaker;
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use farcore_rdma::{EmbeddedNode, Heartbeats, Region, RegionOptions};
-use farcore_tuning::{Clock, Histogram};
+use farcore_tuning::{Clock, Histogram, Root};
 
 use crate::cipher::{PageCipher, random_salt};
 use crate::config::{Config, Sizes};
@@ -22,7 +22,7 @@ use crate::figures::{CoreFigures, EngineReporter, Figures, Stats};
 use crate::handle::{Handle, Leaving};
 use crate::house::House;
 use crate::lane::{LaneClient, LaneServer, Mailbox, lane, lanes};
-use crate::limits::{self, EXECUTOR_DESCRIPTORS, NODE_DESCRIPTORS};
+use crate::limits::{self, EXECUTOR_DESCRIPTORS, MemoryNeed, NODE_DESCRIPTORS};
 use crate::order::{Door, Order};
 use crate::routing::Hasher128;
 use crate::runtime::{self, JobCell, Life, Post, is_core_of, quietly, serve_here, text_of};
@@ -140,6 +140,16 @@ impl Engine {
                 * EXECUTOR_DESCRIPTORS
                 + config.cores.len() * config.nodes.len() * NODE_DESCRIPTORS,
         )?;
+        let embedded = if config.nodes.is_empty() {
+            config.embedded_nodes
+        } else {
+            0
+        };
+        let need = MemoryNeed {
+            local_bytes: config.local_bytes,
+            far_bytes: u64::from(config.prefault) * embedded as u64 * sizes.node_bytes,
+        };
+        limits::check_memory(need, &Root::new("/"))?;
         let shards = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
         let options = |bytes: u64, lock| -> Result<RegionOptions> {
             let bytes = usize::try_from(bytes).map_err(|_| Error::Memory {
@@ -156,11 +166,6 @@ impl Engine {
         let node = |_| {
             let far = map(&options(sizes.node_bytes, farcore_rdma::Lock::Off)?)?;
             Ok(Arc::new(EmbeddedNode::new(far, config.link.clone())))
-        };
-        let embedded = if config.nodes.is_empty() {
-            config.embedded_nodes
-        } else {
-            0
         };
         let nodes: Vec<_> = (0..embedded).map(node).collect::<Result<_>>()?;
         let far = config.far_plan(&nodes)?;

@@ -4,6 +4,8 @@
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
+use farcore_tuning::Root;
+use farcore_tuning::cgroup::{MemoryEnd, available_memory};
 use glommio::LocalExecutor;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -119,6 +121,50 @@ fn check_descriptors(count: usize) -> Result<()> {
     opened
         .map(drop)
         .map_err(|errno| no_descriptor(errno, count))
+}
+
+/// What an engine is about to take of memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryNeed {
+    pub(crate) local_bytes: u64,
+    /// Embedded far memory that is touched at the start.
+    pub(crate) far_bytes: u64,
+}
+
+/// Refuses what is more than the machine, or the control group, has left: the kernel would kill the process when it touches it.
+///
+/// # Errors
+/// [`Error::Memory`].
+pub(crate) fn check_memory(need: MemoryNeed, root: &Root) -> Result<()> {
+    let MemoryNeed {
+        local_bytes,
+        far_bytes,
+    } = need;
+    let Some(available) = available_memory(root) else {
+        return Ok(());
+    };
+    if local_bytes.saturating_add(far_bytes) <= available.bytes {
+        return Ok(());
+    }
+    let (end, remedy) = match available.end {
+        MemoryEnd::Machine => ("on this machine".to_owned(), "free memory"),
+        MemoryEnd::ControlGroup {
+            folder,
+            limit_bytes,
+            used_bytes,
+        } => (
+            format!(
+                "to the control group {folder}, which may use {limit_bytes} and uses {used_bytes}"
+            ),
+            "raise the group's `memory.max`",
+        ),
+    };
+    Err(Error::Memory {
+        reason: format!(
+            "{local_bytes} bytes of local memory and {far_bytes} of embedded far memory are to be touched, and {} bytes are available {end}: lower `local_bytes` or `far_bytes`, or {remedy}",
+            available.bytes
+        ),
+    })
 }
 
 /// Puts the limit on locked memory back to what it was.

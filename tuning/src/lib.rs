@@ -6,6 +6,7 @@
 //! well. This crate knows no type of the storage and none of the fabric.
 
 mod attach;
+pub mod cgroup;
 mod clock;
 mod confidence;
 mod counters;
@@ -22,6 +23,7 @@ mod memory;
 mod profile;
 mod queueing;
 mod report;
+mod root;
 mod sampler;
 mod socket;
 #[cfg(feature = "otel")]
@@ -46,6 +48,7 @@ pub use memory::resident_bytes;
 pub use profile::{Profile, ProfileError};
 pub use queueing::{Bounds, Load, Network, Solution, Station, UnitCosts, Workload, WorkloadError};
 pub use report::{CoreReport, NodeReport, Report, Reporter};
+pub use root::Root;
 pub use sampler::Sampler;
 pub use socket::StatisticsSocket;
 

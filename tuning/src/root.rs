@@ -12,15 +12,20 @@ const NAMES_MAX: usize = 16_384;
 
 /// Where `/proc` and `/sys` lie.
 #[derive(Debug)]
-pub(super) struct Root(PathBuf);
+pub struct Root(PathBuf);
 
 impl Root {
-    pub(super) fn new(path: impl Into<PathBuf>) -> Self {
+    /// The machine whose files lie under this path: `/` for this one.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
+    /// Where a file of the machine lies.
+    ///
     /// Steps upwards out of the root are left out: some paths are read from files.
-    pub(super) fn path(&self, path: &str) -> PathBuf {
+    #[must_use]
+    pub fn path(&self, path: &str) -> PathBuf {
         let mut whole = self.0.clone();
         let parts = Path::new(path).components();
         whole.extend(parts.filter(|part| matches!(part, Component::Normal(_))));
@@ -28,7 +33,8 @@ impl Root {
     }
 
     /// A file without the space around it; `None` if it cannot be read.
-    pub(super) fn read(&self, path: &str) -> Option<String> {
+    #[must_use]
+    pub fn read(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         let file = File::open(self.path(path)).ok()?;
         file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
@@ -36,12 +42,14 @@ impl Root {
     }
 
     /// A file that holds one number.
-    pub(super) fn number<T: FromStr>(&self, path: &str) -> Option<T> {
+    #[must_use]
+    pub fn number<T: FromStr>(&self, path: &str) -> Option<T> {
         self.read(path)?.parse().ok()
     }
 
     /// The names in a folder, sorted; none if it cannot be read.
-    pub(super) fn names(&self, path: &str) -> Vec<String> {
+    #[must_use]
+    pub fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten();
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut names: Vec<String> = names.take(NAMES_MAX).collect();
@@ -50,14 +58,16 @@ impl Root {
     }
 
     /// The word in brackets, as in `always [madvise] never`.
-    pub(super) fn chosen(&self, path: &str) -> Option<String> {
+    #[must_use]
+    pub fn chosen(&self, path: &str) -> Option<String> {
         let text = self.read(path)?;
         let (_, rest) = text.split_once('[')?;
         Some(rest.split_once(']')?.0.to_owned())
     }
 
     /// The value behind a name in a file of `Name: value` lines.
-    pub(super) fn field(&self, path: &str, name: &str) -> Option<String> {
+    #[must_use]
+    pub fn field(&self, path: &str, name: &str) -> Option<String> {
         let text = self.read(path)?;
         let mut lines = text.lines().filter_map(|line| line.split_once(':'));
         let (_, value) = lines.find(|(key, _)| key.trim() == name)?;

@@ -192,6 +192,11 @@ fn wrong(field: &'static str, value: impl ToString, limit: impl Into<String>) ->
     }
 }
 
+/// True if a shard's addresses reach all of its pages, local and far.
+fn fits_in_addresses(budget: &Budget, page: u64, pages_max: u64) -> bool {
+    budget.extents.saturating_add(budget.share / page) + 2 <= pages_max
+}
+
 /// What a value may take beside a lane, or beside a core's own queue, where some are too long for it.
 fn bytes_beside(inline_max: usize, value_bytes_max: usize) -> usize {
     if value_bytes_max > inline_max {
@@ -317,16 +322,53 @@ impl Config {
         }
     }
 
-    /// The least local memory that will do, where what there is will not: tables grow with it, and pages may.
-    fn local_bytes_min(&self, nodes: u64) -> u64 {
+    /// The least local memory that will do, where what there is will not: tables grow with it, and pages may. `None` if none does,
+    /// for it is more than the shards can address.
+    fn local_bytes_min(&self, nodes: u64) -> Option<u64> {
         let mut bytes = self.local_bytes;
         loop {
             let budget = self.budget(bytes, nodes);
-            if budget.share >= budget.share_min {
-                return bytes;
+            let page_bytes = self.page_bytes_of(bytes);
+            let pages_max = PageShape::new(page_bytes).pages_max();
+            if !fits_in_addresses(&budget, u64::from(page_bytes), pages_max) {
+                return None;
             }
-            bytes = budget.share_min * self.cores.len() as u64;
+            if budget.share >= budget.share_min {
+                return Some(bytes);
+            }
+            bytes = budget.share_min.saturating_mul(self.cores.len() as u64);
         }
+    }
+
+    /// The highest value of a field, below one for which none does, for which some local memory will do; 0 if there is none.
+    fn most(&self, too_high: u64, nodes: u64, set: impl Fn(&mut Self, u64)) -> u64 {
+        let (mut enough, mut too_high) = (0, too_high);
+        while too_high - enough > 1 {
+            let value = enough.midpoint(too_high);
+            let mut config = self.clone();
+            set(&mut config, value);
+            if config.local_bytes_min(nodes).is_some() {
+                enough = value;
+            } else {
+                too_high = value;
+            }
+        }
+        enough
+    }
+
+    /// The most far memory that some local memory will do for: with as many keys as are expected, or with none if there is none
+    /// with so many.
+    fn far_bytes_most(&self, nodes: u64) -> u64 {
+        let most = self.most(self.far_bytes, nodes, |config, far_bytes| {
+            config.far_bytes = far_bytes;
+        });
+        if most > 0 {
+            return most;
+        }
+        self.most(self.far_bytes, nodes, |config, far_bytes| {
+            config.far_bytes = far_bytes;
+            config.keys_expected = 0;
+        })
     }
 
     /// What a shard is told of them.
@@ -532,21 +574,45 @@ impl Config {
             return Err(wrong("far_bytes", self.far_bytes, limit));
         }
         let pages_max = PageShape::new(page_bytes).pages_max();
-        if budget.extents.saturating_add(budget.share / page) + 2 > pages_max {
-            let limit = format!(
-                "with pages of {page_bytes} at most {} for each core, its local memory included; raise `page_bytes`",
-                pages_max.saturating_mul(page)
+        let local_pages = budget.share / page;
+        if !fits_in_addresses(&budget, page, pages_max) {
+            let because = format!(
+                "for {cores} cores with pages of {page_bytes}: those of a core's local and far memory are {pages_max} together at most; raise `page_bytes`"
             );
+            // Half of the pages, if they have to be shared.
+            let left = pages_max - budget.extents.min(pages_max / 2) - 2;
+            if local_pages > left || local_pages > budget.extents {
+                let most = left.saturating_mul(page).saturating_mul(cores);
+                let limit = format!("at most {most} {because}");
+                return Err(wrong("local_bytes", self.local_bytes, limit));
+            }
+            let limit = format!("at most {} {because}", self.far_bytes_most(nodes));
             return Err(wrong("far_bytes", self.far_bytes, limit));
         }
         if budget.share < budget.share_min {
+            if let Some(least) = self.local_bytes_min(nodes) {
+                let limit = format!(
+                    "at least {least} for {cores} cores, {} keys and {} of far memory: raise it, or lower `keys_expected`, `far_bytes`, `page_bytes`, `handles_max`, `handle_lane_bytes` or `lane_bytes`",
+                    self.keys_expected, self.far_bytes
+                );
+                return Err(wrong("local_bytes", self.local_bytes, limit));
+            }
+            let because = "whatever the local memory, for its pages are counted as well";
+            let keys = self.most(self.keys_expected, nodes, |config, keys| {
+                config.keys_expected = keys;
+            });
+            if keys > 0 {
+                let limit = format!(
+                    "at most {keys} for {cores} cores and {} of far memory, {because}",
+                    self.far_bytes
+                );
+                return Err(wrong("keys_expected", self.keys_expected, limit));
+            }
             let limit = format!(
-                "at least {} for {cores} cores, {} keys and {} of far memory: raise it, or lower `keys_expected`, `far_bytes`, `page_bytes`, `handles_max`, `handle_lane_bytes` or `lane_bytes`",
-                self.local_bytes_min(nodes),
-                self.keys_expected,
-                self.far_bytes
+                "at most {} for {cores} cores, {because}",
+                self.far_bytes_most(nodes)
             );
-            return Err(wrong("local_bytes", self.local_bytes, limit));
+            return Err(wrong("far_bytes", self.far_bytes, limit));
         }
         Ok(Sizes {
             page_bytes,

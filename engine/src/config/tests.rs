@@ -7,7 +7,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
         ..Config::default()
     };
     good.validate().unwrap();
-    let table: [(Config, &str, &str); 21] = [
+    let table: [(Config, &str, &str); 23] = [
         (
             Config {
                 cores: vec![],
@@ -178,8 +178,24 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 keys_expected: 1 << 40,
                 ..good.clone()
             },
-            "local_bytes",
             "keys_expected",
+            "1099511627776: at most",
+        ),
+        (
+            Config {
+                local_bytes: 1 << 47,
+                ..good.clone()
+            },
+            "`local_bytes`",
+            "140737488355328: at most",
+        ),
+        (
+            Config {
+                far_bytes: 1 << 50,
+                ..good.clone()
+            },
+            "`far_bytes`",
+            "1125899906842624: at most",
         ),
     ];
     for (config, field, value) in table {
@@ -335,6 +351,56 @@ fn absurd_sizes_are_refused() {
                 ..Config::default()
             };
             config.validate().unwrap_err();
+        }
+    }
+}
+
+/// The number behind "at least" or "at most" in an error, and the field that it is for.
+fn named(error: &Error) -> (&'static str, u64) {
+    let Error::Config { field, limit, .. } = error else {
+        panic!("{error}");
+    };
+    let words = limit.replace("at most", "at least");
+    let (_, rest) = words.split_once("at least ").unwrap();
+    (
+        field,
+        rest.split([' ', ',']).next().unwrap().parse().unwrap(),
+    )
+}
+
+/// Who does as the errors say, one after the other, has a configuration that is taken.
+#[test]
+fn the_limits_that_errors_name_are_taken() {
+    let (good, huge) = (Config::default(), 1 << 47);
+    let wrong = [
+        [good.local_bytes, good.far_bytes, 1 << 40],
+        [good.local_bytes, huge, 1 << 38],
+        [huge, good.far_bytes, 1_000],
+        [huge, huge, 1 << 33],
+        [1 << 20, 1 << 52, 1 << 36],
+    ];
+    for [local_bytes, far_bytes, keys_expected] in wrong {
+        for page_bytes in [None, Some(64 << 10), Some(2 << 20)] {
+            let mut config = Config {
+                cores: few_cores(),
+                local_bytes,
+                far_bytes,
+                keys_expected,
+                page_bytes,
+                ..good.clone()
+            };
+            let mut fields = Vec::new();
+            while let Err(error) = config.validate() {
+                let (field, value) = named(&error);
+                match field {
+                    "local_bytes" => config.local_bytes = value,
+                    "far_bytes" => config.far_bytes = value,
+                    "keys_expected" => config.keys_expected = value,
+                    field => panic!("{field}"),
+                }
+                fields.push(field);
+                assert!(fields.len() <= 6, "{fields:?}: {error}");
+            }
         }
     }
 }

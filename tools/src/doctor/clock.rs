@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use super::processor::flags;
-use super::root::Root;
+use farcore_tuning::Root;
 
 const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0";
 

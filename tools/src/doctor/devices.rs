@@ -3,7 +3,7 @@
 use farcore_rdma::{GidEntry, rdma_devices_under};
 
 use super::finding::Finding;
-use super::root::Root;
+use farcore_tuning::Root;
 
 /// Every port, and the GID that is chosen where nobody says.
 pub(super) fn look(root: &Root) -> Vec<Finding> {

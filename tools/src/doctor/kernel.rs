@@ -1,7 +1,7 @@
 //! The kernel and what it allows.
 
 use super::finding::Finding;
-use super::root::Root;
+use farcore_tuning::Root;
 
 const VERSION_MIN: (u32, u32) = (5, 8);
 

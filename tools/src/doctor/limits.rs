@@ -4,7 +4,7 @@ use bytesize::ByteSize;
 
 use super::finding::Finding;
 use super::processor::allowed;
-use super::root::Root;
+use farcore_tuning::Root;
 
 /// What glommio locks for each executor.
 const EXECUTOR_LOCKED_BYTES: u64 = 512 << 10;

@@ -2,9 +2,9 @@
 
 use bytesize::ByteSize;
 
-use super::cgroup;
 use super::finding::Finding;
-use super::root::Root;
+use farcore_tuning::Root;
+use farcore_tuning::cgroup::{self, kibibytes};
 
 const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage";
 const EXPLICIT: &str = "/sys/kernel/mm/hugepages";
@@ -26,13 +26,6 @@ pub(super) fn look(root: &Root) -> Vec<Finding> {
 
 fn size(bytes: u64) -> String {
     ByteSize::b(bytes).display().iec().to_string()
-}
-
-/// A line of `/proc/meminfo` or of a node's, in bytes.
-pub(super) fn kibibytes(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.contains(name))?;
-    let value = line.rsplit(name).next()?.split_whitespace().next()?;
-    value.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 fn memory(root: &Root) -> Finding {

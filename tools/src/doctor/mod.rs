@@ -3,7 +3,6 @@
 //! Each room looks at the files of one part of the machine, under a [`Root`] that it is given; [`probe`] tries what
 //! only trying tells. Nothing is changed.
 
-mod cgroup;
 mod clock;
 mod cpu_list;
 mod devices;
@@ -16,7 +15,6 @@ mod numa;
 mod perf;
 mod probe;
 mod processor;
-mod root;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +23,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use self::finding::{Finding, Verdict};
-use self::root::Root;
+use farcore_tuning::Root;
 
 /// Flags of `doctor`.
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use bytesize::ByteSize;
 
 use super::finding::Finding;
-use super::root::Root;
+use farcore_tuning::Root;
 
 /// What is under way on 100 Gb/s in 300 us.
 const BUFFER_BYTES_MIN: u64 = 4 << 20;

@@ -6,9 +6,9 @@ use bytesize::ByteSize;
 
 use super::cpu_list::CpuList;
 use super::finding::Finding;
-use super::memory::kibibytes;
 use super::processor::allowed;
-use super::root::Root;
+use farcore_tuning::Root;
+use farcore_tuning::cgroup::kibibytes;
 
 const NODES: &str = "/sys/devices/system/node";
 const DEVICES: &str = "/sys/class/infiniband";

@@ -1,7 +1,7 @@
 //! What may be counted of the processors' events.
 
 use super::finding::Finding;
-use super::root::Root;
+use farcore_tuning::Root;
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const SOURCES: &str = "/sys/bus/event_source/devices";

@@ -1,9 +1,9 @@
 //! The processors: which may be used, who else runs there, and what they can do.
 
-use super::cgroup;
 use super::cpu_list::CpuList;
 use super::finding::Finding;
-use super::root::Root;
+use farcore_tuning::Root;
+use farcore_tuning::cgroup;
 
 const CPU: &str = "/sys/devices/system/cpu";
 /// From here on it is worth it to keep other threads off some cores.
