@@ -288,8 +288,7 @@ impl Config {
         let pages_of_node = self.far_bytes / nodes / page;
         // Those that are left over go round, so that no shard has more than one of each node more than another.
         let extents = pages_of_node.div_ceil(cores).saturating_mul(nodes);
-        // Half a page, less what a record and its page say of themselves.
-        let value_bytes_max = VALUE_BYTES_MAX.min(page_bytes as usize / 2 - KEY_BYTES_MAX - 256);
+        let value_bytes_max = VALUE_BYTES_MAX.min(page_bytes as usize / 2);
         let others = CORE_BYTES
             + bytes_beside(OWN_INLINE_MAX, value_bytes_max) as u64
             + Shard::<FabricEndpoint>::table_bytes(
@@ -408,7 +407,10 @@ impl Config {
         self.sizes().map(drop)
     }
 
-    /// The longest value that an engine of this configuration takes, in bytes: half a page less a little, 1 MiB at most.
+    /// The longest value that an engine of this configuration takes, in bytes: half a page, 1 MiB at most.
+    ///
+    /// Two records of half a page do not fit one page beside its header and directory, nor do two of more than half a page less the
+    /// key and some 100 bytes. Where most values are so long, half of each page is empty: far and local memory hold half as much.
     ///
     /// # Errors
     /// As [`Config::validate`].

@@ -7,6 +7,7 @@ mod closing;
 mod faults;
 mod jobs;
 mod liveness;
+mod long_values;
 mod support;
 
 use std::collections::HashSet;
