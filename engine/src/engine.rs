@@ -27,6 +27,7 @@ use crate::order::{Door, Order};
 use crate::routing::Hasher128;
 use crate::runtime::{self, JobCell, Life, Post, is_core_of, quietly, serve_here, text_of};
 use crate::shard::{Shard, ShardOptions, Shortfall};
+use crate::watchdog::Watchdog;
 
 /// How often a blocking wait for the whole engine looks again.
 const WAIT: Duration = Duration::from_micros(200);
@@ -263,7 +264,8 @@ impl Engine {
                 let _ = ready.send(made);
             };
             let core = config.cores[place];
-            let ended = runtime::start(core, post, config.spin_ns, build, heard)?;
+            let watchdog = Watchdog::new(core, Arc::clone(&engine.figures.cores[place]));
+            let ended = runtime::start(core, post, watchdog, config.spin_ns, build, heard)?;
             engine.cores.push(ended);
         }
         // What waits for news of a core ends with the last core that could have any.
@@ -296,6 +298,18 @@ impl Engine {
             limit: self.shared.handles_max,
         })?;
         Ok(Handle::new(Arc::clone(&self.shared), lanes))
+    }
+
+    /// True while every core serves: from opening to closing, but for as long as one of them is seen to serve nothing for a second
+    /// although it was woken (the figure `stalled`, and a line in the log). That is what a job does that blocks its core without
+    /// polling. Cost: two loads a core, which are no core's own work.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        let serves = |(post, core): (&Arc<Post>, &Arc<CoreFigures>)| {
+            !post.closed.load(Ordering::Acquire) && core.counters.stalled.get() == 0
+        };
+        let mut cores = self.shared.posts.iter().zip(&self.figures.cores);
+        !self.shared.life.is_closing() && cores.all(serves)
     }
 
     /// Shards, which is cores.

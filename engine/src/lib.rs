@@ -40,6 +40,7 @@ mod runtime;
 mod shard;
 pub mod statistics;
 mod sync;
+mod watchdog;
 
 pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token, VerbsOptions};
 pub use farcore_tuning::{

@@ -26,6 +26,7 @@ use crate::house::House;
 use crate::limits::{no_thread, what_was_said};
 use crate::nodes::Keeper;
 use crate::order::Door;
+use crate::watchdog::Watchdog;
 
 /// Behind every sleep stands this timer.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
@@ -210,6 +211,7 @@ pub(crate) async fn yield_now() {
 pub(crate) fn start<B>(
     core: usize,
     post: Arc<Post>,
+    mut watchdog: Watchdog,
     spin_ns: u64,
     build: impl FnOnce() -> B + Send + 'static,
     heard: impl FnOnce(Result<()>) + Send + 'static,
@@ -217,7 +219,8 @@ pub(crate) fn start<B>(
 where
     B: Future<Output = Result<(House, Vec<Keeper>)>>,
 {
-    let pulse = Pulse::new().map_err(|error| no_thread(&error.to_string()))?;
+    let pulse = Pulse::watched(move |unanswered| watchdog.look(unanswered));
+    let pulse = pulse.map_err(|error| no_thread(&error.to_string()))?;
     let work = move |queues: Result<Queues>| -> Pin<Box<dyn Future<Output = ()>>> {
         let queues = match queues {
             Ok(queues) => queues,

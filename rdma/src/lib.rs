@@ -54,7 +54,7 @@ pub use pool::{
     TableError,
 };
 pub use prefetch::{prefetch, prefetch_burst, prefetch_to_write};
-pub use pulse::Pulse;
+pub use pulse::{PACE as PULSE_PACE, Pulse};
 pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
 pub use remote_allocator::{
     Backing, BlockPlace, RemoteAllocation, RemoteAllocator, RemoteAllocatorError,

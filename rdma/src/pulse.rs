@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 /// The longest such sleep, unless it is followed by another at once.
-const PACE: Duration = Duration::from_millis(100);
+pub const PACE: Duration = Duration::from_millis(100);
 
 /// The pulses of this process.
 static GIVEN: Mutex<Given> = Mutex::new(Given {
@@ -43,7 +43,11 @@ struct Followed {
     polls: u64,
     /// Paces since then.
     paces: u64,
+    watch: Option<Watch>,
 }
+
+/// Hears at each pace for how many of them the task has not been polled.
+type Watch = Box<dyn FnMut(u64) + Send>;
 
 /// What a task says of itself.
 #[derive(Debug, Default)]
@@ -62,6 +66,9 @@ impl Followed {
         if heard.polls != self.polls {
             self.polls = heard.polls;
             self.paces = 0;
+        }
+        if let Some(watch) = &mut self.watch {
+            watch(self.paces);
         }
         self.paces += 1;
         if self.paces.is_power_of_two()
@@ -103,6 +110,19 @@ impl Pulse {
     /// # Errors
     /// No thread can be started.
     pub fn new() -> io::Result<Self> {
+        Self::start(None)
+    }
+
+    /// A pulse whose thread says at each [`PACE`] for how many of them the executor has not polled its task, although it
+    /// was woken: zero where all is well. `watch` must be quick, and not make or drop pulses.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn watched(watch: impl FnMut(u64) + Send + 'static) -> io::Result<Self> {
+        Self::start(Some(Box::new(watch)))
+    }
+
+    fn start(watch: Option<Watch>) -> io::Result<Self> {
         let heard = Arc::default();
         let mut given = locked(&GIVEN);
         let process = std::process::id();
@@ -118,6 +138,7 @@ impl Pulse {
             task: Arc::downgrade(&heard),
             polls: 0,
             paces: 0,
+            watch,
         });
         Ok(Self(heard))
     }
@@ -193,6 +214,7 @@ mod tests {
                 task: Arc::downgrade(&pulse.0),
                 polls: 0,
                 paces: 0,
+                watch: None,
             }],
             runs_in: Some(std::process::id()),
         };
@@ -211,5 +233,25 @@ mod tests {
         assert_eq!(woken.0.load(Ordering::Relaxed), 119);
         drop((beat, pulse));
         assert!(!given.beat() && given.pulses.is_empty());
+    }
+
+    #[test]
+    fn a_watch_hears_for_how_long_a_task_does_not_answer() {
+        let (pulse, heard) = (Pulse(Arc::default()), Arc::new(Mutex::new(Vec::new())));
+        let told = Arc::clone(&heard);
+        let mut followed = Followed {
+            task: Arc::downgrade(&pulse.0),
+            polls: 0,
+            paces: 0,
+            watch: Some(Box::new(move |paces| locked(&told).push(paces))),
+        };
+        let mut beat = Box::pin(pulse.beat::<()>());
+        for answers in [true, true, false, false, false, true] {
+            if answers {
+                let _ = beat.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            }
+            assert!(followed.beat());
+        }
+        assert_eq!(*locked(&heard), [0, 0, 1, 2, 3, 0]);
     }
 }

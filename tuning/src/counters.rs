@@ -297,6 +297,10 @@ counters! {
     far_total_bytes: Gauge,
     /// Landing space in use.
     landing_in_use_bytes: Gauge,
+    /// Times that the core served nothing for a second although it was woken: a job blocks it, or the machine holds it up.
+    stalls: Counter,
+    /// Whether it is so now: 0 or 1.
+    stalled: Gauge,
 }
 
 counters! {

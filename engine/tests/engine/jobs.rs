@@ -774,3 +774,38 @@ fn panics_of_what_a_job_drops_end_no_core() {
         .wait()
         .unwrap();
 }
+
+#[test]
+fn a_job_that_blocks_its_core_is_seen() {
+    let engine = Engine::open(tiny()).unwrap();
+    assert!(engine.is_alive());
+    let reporter = engine.reporter();
+    let seen = |core: usize| {
+        let counters = reporter.report().cores[core].counters;
+        (counters.stalls, counters.stalled)
+    };
+    let signals = Arc::new([const { Signal::new() }; 2]);
+    // It serves its shard, but leaves the executor no time. That is no stall.
+    let told = Arc::clone(&signals);
+    let polls = async move |mut core: farcore::Core| {
+        while !told[0].is_given() {
+            core.poll(|_, _| {});
+        }
+    };
+    let polling = engine.run_on_core(0, polls).unwrap();
+    let told = Arc::clone(&signals);
+    let blocking = engine.run_on_core(1, async move |_| told[1].block());
+    while engine.is_alive() {
+        std::thread::yield_now();
+    }
+    assert_eq!((seen(0), seen(1)), ((0, 0), (1, 1)));
+    signals.iter().for_each(Signal::give);
+    while !engine.is_alive() {
+        std::thread::yield_now();
+    }
+    assert_eq!((seen(0).1, seen(1)), (0, (1, 0)));
+    answer_to(polling).unwrap();
+    answer_to(blocking.unwrap()).unwrap();
+    engine.close();
+    assert!(!engine.is_alive());
+}
