@@ -51,7 +51,7 @@ fn open(local_bytes: u64, far_bytes: u64, prefault: bool) -> farcore::Result<Eng
 fn play(procs: &str) {
     std::fs::write(procs, std::process::id().to_string()).expect("the group takes this process");
     for (local_bytes, far_bytes) in [(1 << 30, 64 << 20), (64 << 20, 1 << 30)] {
-        let error = open(local_bytes, far_bytes, true).unwrap_err();
+        let error = open(local_bytes, far_bytes, true).expect_err("it is too much");
         assert!(matches!(error, Error::Memory { .. }), "{error:?}");
         let text = error.to_string();
         let limit = format!("may use {LIMIT}");
