@@ -21,7 +21,7 @@ fn value(number: usize, round: usize, bytes: usize) -> Vec<u8> {
 /// All that happens to values happens to the longest: they are flushed, read from far memory, replaced, deleted and compacted.
 fn hold_the_longest(page_bytes: u32, local_bytes: u64, encryption: Option<EncryptionKey>) {
     let page = u64::from(page_bytes);
-    let count = usize::try_from(local_bytes / page).unwrap();
+    let count = usize::try_from(local_bytes / page).expect("a few pages");
     let engine = Engine::open(Config {
         cores: cores(1),
         page_bytes: Some(page_bytes),
@@ -30,10 +30,10 @@ fn hold_the_longest(page_bytes: u32, local_bytes: u64, encryption: Option<Encryp
         encryption,
         ..tiny()
     })
-    .unwrap();
+    .expect("an engine opens");
     let longest = engine.value_bytes_max();
-    assert_eq!(longest, 1 << page_bytes.ilog2().min(21) - 1);
-    let mut handle = engine.handle().unwrap();
+    assert_eq!(longest, 1 << (page_bytes.ilog2().min(21) - 1));
+    let mut handle = engine.handle().expect("there is a handle");
     let too_long = vec![1; longest + 1];
     let refused = Error::ValueTooLong {
         bytes: longest + 1,
@@ -44,11 +44,15 @@ fn hold_the_longest(page_bytes: u32, local_bytes: u64, encryption: Option<Encryp
         handle
             .put(&key(number), &value(number, 0, longest))
             .wait()
-            .unwrap();
+            .expect("it is served");
     }
-    engine.flush().unwrap();
+    engine.flush().expect("there is room");
     for number in 0..count {
-        let read = handle.get(&key(number)).wait().unwrap().unwrap();
+        let read = handle
+            .get(&key(number))
+            .wait()
+            .expect("it is served")
+            .expect("it is there");
         assert!(
             *read == value(number, 0, longest),
             "{number} of {page_bytes}"
@@ -58,16 +62,26 @@ fn hold_the_longest(page_bytes: u32, local_bytes: u64, encryption: Option<Encryp
     for number in 0..count {
         let key = key(number);
         match number % 3 {
-            0 => drop(handle.put(&key, &value(number, 1, longest)).wait().unwrap()),
-            1 => assert!(handle.delete(&key).wait().unwrap()),
-            _ => drop(handle.put(&key, &value(number, 1, 1_000)).wait().unwrap()),
+            0 => drop(
+                handle
+                    .put(&key, &value(number, 1, longest))
+                    .wait()
+                    .expect("it is served"),
+            ),
+            1 => assert!(handle.delete(&key).wait().expect("it is served")),
+            _ => drop(
+                handle
+                    .put(&key, &value(number, 1, 1_000))
+                    .wait()
+                    .expect("it is served"),
+            ),
         }
     }
-    engine.flush().unwrap();
-    engine.compact().unwrap();
+    engine.flush().expect("there is room");
+    engine.compact().expect("there is room");
     for number in 0..count {
         let bytes = [longest, 0, 1_000][number % 3];
-        let read = handle.get(&key(number)).wait().unwrap();
+        let read = handle.get(&key(number)).wait().expect("it is served");
         let expected = (bytes > 0).then(|| value(number, 1, bytes));
         assert!(
             read.as_deref() == expected.as_deref(),
