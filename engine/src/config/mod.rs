@@ -50,7 +50,8 @@ const CORE_LANES_SHARE: u64 = 32;
 pub struct Config {
     /// The cores, one shard each. Default: every core that this process may use.
     pub cores: Vec<usize>,
-    /// The cap on local memory in bytes: index, frames, lanes, landing buffers and counters. Default 1 GiB.
+    /// The cap on local memory in bytes: index, frames, lanes, landing buffers, counters, the threads' stacks. Default 1 GiB. Pages of
+    /// the program's own files, some 2 MiB once all of its code has run, are not counted: the kernel drops them when it needs room.
     pub local_bytes: u64,
     /// Far memory in bytes. Default 4 GiB.
     pub far_bytes: u64,
