@@ -614,8 +614,12 @@ impl<E: Endpoint> Shard<E> {
         let used = self.pages.get(victim.page).units;
         let first = victim.next;
         let start = slot.address().unit(self.shape);
-        // A record too long for a class ends where the next one of the page starts.
+        // A record too long for a class ends where the next one of the page starts, if the directory is right about that.
+        let longest = self.pages.get(victim.page).longest_units;
         let length = slot.class().units().unwrap_or_else(|| {
+            if victim.reads_again {
+                return longest;
+            }
             let after = first + 1;
             let end = if after < victim.records {
                 self.directory_entry(victim, after).unit

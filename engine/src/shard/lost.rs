@@ -217,11 +217,14 @@ impl<E: Endpoint> Shard<E> {
         self.retire(address, u64::from(units) * UNIT_BYTES as u64);
     }
 
-    /// Gives up the far records at some addresses that may be a key's. The page of each is kept until then.
+    /// Gives up the far records at some addresses that may be a key's.
     #[cold]
     pub(super) fn give_up_damaged(&mut self, hash: IndexHash, damaged: &[Address]) {
         for &address in damaged {
-            if let Some(position) = self.index.find_address(hash, address) {
+            // One that is local by now is another, in a page that took the same number.
+            if self.framed_of(address).is_far()
+                && let Some(position) = self.index.find_address(hash, address)
+            {
                 let slot = self.index.slot(position);
                 self.give_up(position, slot);
             }

@@ -7,6 +7,7 @@ use super::nodes::{KEYS, assert_holds, far_keys, filled, get, put};
 use super::{ENCRYPTIONS, House, Owned, Random, Setting, run, seeds};
 use crate::error::Error;
 use crate::log::page::DIRECTORY_ENTRY_BYTES;
+use crate::operation::Operation;
 use crate::shard::extents::Extents;
 use crate::shard::pages::{PageKind, PageState};
 
@@ -162,7 +163,7 @@ fn what_a_second_read_brings_whole_is_not_damaged() {
         house.damage(key);
         let before = house.shard.figures.counters.far_reads.get();
         let name = key.to_le_bytes();
-        let operation = crate::operation::Operation::Get { key: &name };
+        let operation = Operation::Get { key: &name };
         assert!(house.offer(7, operation));
         while house.shard.under_way > 0
             && house.shard.figures.counters.far_reads.get() == before + 1
@@ -283,6 +284,40 @@ fn a_directory_that_names_other_keys_moves_none_of_them() {
         }
     });
     assert_nothing_is_wrong(house, 0);
+}
+
+#[test]
+fn a_directory_that_cuts_a_long_record_short_does_not_lose_it() {
+    let mut house = House::new(&setting());
+    let fill = |key: u64| vec![key.to_le_bytes()[0]; 20_000];
+    for key in 0..400u64 {
+        let put = Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &fill(key),
+        };
+        assert!(matches!(house.call(put), Owned::Stored(_)));
+    }
+    house.change_directories(|entries| {
+        // The unit is the lowest 24 bits behind the hash.
+        for entry in entries.iter_mut().skip(1) {
+            let unit = u32::from_le_bytes(*entry.last_chunk().unwrap()) - 1;
+            entry[8..].copy_from_slice(&unit.to_le_bytes());
+        }
+    });
+    for key in (1..400).step_by(3) {
+        let answer = delete(&mut house, key);
+        assert_eq!(answer, Owned::Deleted, "{key}");
+    }
+    house.compact();
+    assert!(house.shard.figures.counters.compaction_pages.get() > 10);
+    assert_eq!(house.shard.lost.slots(), 0);
+    for key in (0..400).filter(|key| key % 3 != 1) {
+        let answer = get(&mut house, key);
+        assert!(
+            matches!(&answer, Owned::Value(_, read) if *read == fill(key)),
+            "{key}"
+        );
+    }
 }
 
 #[test]
