@@ -345,7 +345,8 @@ mod tests {
     fn every_figure_says_what_it_is() {
         let keys = ShardSnapshot::FIGURES.iter().find(|one| one.name == "keys");
         let keys = keys.expect("there is such a figure");
-        assert_eq!((keys.help, keys.kind), ("Keys stored.", FigureKind::Gauge));
+        let help = "Keys stored, those whose record was lost included.";
+        assert_eq!((keys.help, keys.kind), (help, FigureKind::Gauge));
         let mut names: Vec<_> = ShardSnapshot::FIGURES.iter().map(|one| one.name).collect();
         names.sort_unstable();
         names.dedup();
