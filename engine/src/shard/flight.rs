@@ -15,6 +15,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::num::NonZeroU32;
 
 use farcore_rdma::Landing;
 
@@ -54,9 +55,9 @@ pub(crate) struct Parked {
     pub(crate) shape: Shape,
     pub(crate) message: Landing,
     /// Room is set aside at its lane for an answer with a value of this many bytes.
-    pub(crate) reserved: usize,
+    reserved: u32,
     /// The value turned out longer: its bytes, once it was seen.
-    pub(crate) needs: Option<usize>,
+    needs: Option<NonZeroU32>,
     next: u32,
 }
 
@@ -73,11 +74,35 @@ impl Parked {
             token: request.token,
             shape: request.shape(),
             message,
-            reserved,
+            reserved: short(reserved),
             needs: None,
             next: NONE,
         }
     }
+
+    /// Bytes of the value that room for its answer is set aside for.
+    #[inline]
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved as usize
+    }
+
+    /// Bytes of its value, if that turned out longer.
+    #[inline]
+    pub(crate) fn needs(&self) -> Option<usize> {
+        self.needs.map(|bytes| bytes.get() as usize)
+    }
+
+    /// Notes what room is set aside now, and the bytes of a value that needs more.
+    pub(crate) fn note_reserved(&mut self, bytes: usize, needs: Option<usize>) {
+        self.reserved = short(bytes);
+        self.needs = needs.and_then(|bytes| NonZeroU32::new(short(bytes)));
+    }
+}
+
+/// The bytes of a value in half a word: none is longer.
+fn short(bytes: usize) -> u32 {
+    debug_assert!(u32::try_from(bytes).is_ok());
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// What a flight waits for.
@@ -237,8 +262,20 @@ impl Flights {
         self.share = Self::share_of(flights, self.active);
     }
 
+    fn is_refused(&self, lane: usize) -> bool {
+        self.refused[lane / 64] >> (lane % 64) & 1 != 0
+    }
+
     fn is_active(&self, lane: usize) -> bool {
-        self.of_lane[lane] > 0 || self.refused[lane / 64] >> (lane % 64) & 1 != 0
+        self.of_lane[lane] > 0 || self.is_refused(lane)
+    }
+
+    /// A lane that had nothing parked has something now.
+    fn first_parked(&mut self, lane: usize) {
+        self.count_active(self.is_refused(lane), true);
+        if self.starving == Some(lane) {
+            self.starving = None;
+        }
     }
 
     /// Notes that a lane's request could not be parked.
@@ -316,11 +353,10 @@ impl Flights {
             return Err(parked);
         };
         let lane = parked.lane.number();
-        let before = self.is_active(lane);
-        self.of_lane[lane] += 1;
-        self.count_active(before, true);
-        if self.starving == Some(lane) {
-            self.starving = None;
+        let before = self.of_lane[lane];
+        self.of_lane[lane] = before + 1;
+        if before == 0 {
+            self.first_parked(lane);
         }
         self.parked[id as usize] = Some(parked);
         let tail = self.flights[flight as usize].tail;
@@ -385,7 +421,9 @@ impl Flights {
         let parked = self.parked[head as usize].take()?;
         let lane = parked.lane.number();
         self.of_lane[lane] -= 1;
-        self.count_active(true, self.is_active(lane));
+        if self.of_lane[lane] == 0 {
+            self.count_active(true, self.is_refused(lane));
+        }
         let flight = &mut self.flights[flight as usize];
         flight.head = parked.next;
         if flight.head == NONE {

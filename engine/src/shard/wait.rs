@@ -44,12 +44,13 @@ impl<E: Endpoint> Shard<E> {
             Kind::Get => self.flights.get(flight).answer_bytes,
             _ => 0,
         };
-        let Some(parked) = self.prepare(lane, request, answer_bytes, answers) else {
+        let Some(message) = self.prepare(lane, request, answer_bytes, answers) else {
             return false;
         };
         if request.kind() == Kind::Get {
             self.figures.counters.reads_shared.add(1);
         }
+        let parked = Parked::new(lane, request, message, answer_bytes);
         self.park(flight, parked, request.value().len(), answers)
     }
 
@@ -60,17 +61,17 @@ impl<E: Endpoint> Shard<E> {
         request: &Request<'_>,
         answer_bytes: usize,
         answers: &mut impl Answers,
-    ) -> Option<Parked> {
+    ) -> Option<Landing> {
         if !answers.reserve(lane, answer_bytes) {
             self.note_short(answer_bytes);
             return None;
         }
-        let Some(message) = self.copy_message(request) else {
+        let message = self.copy_message(request);
+        if message.is_none() {
             answers.unreserve(lane, answer_bytes);
             self.refuse(lane);
-            return None;
-        };
-        Some(Parked::new(lane, request, message, answer_bytes))
+        }
+        message
     }
 
     fn park(
@@ -86,7 +87,7 @@ impl<E: Endpoint> Shard<E> {
             Ok(()) => true,
             Err(parked) => {
                 debug_assert!(false, "room was asked for before");
-                answers.unreserve(parked.lane, parked.reserved);
+                answers.unreserve(parked.lane, parked.reserved());
                 self.buffers.messages.free(parked.message);
                 false
             }
@@ -112,8 +113,8 @@ impl<E: Endpoint> Shard<E> {
 
     /// The most bytes that the value of a slot's far record can have.
     fn value_bytes_max(&self, address: Address, class: SizeClass, key_bytes: usize) -> usize {
-        let page = self.pages.get(address.page(self.shape));
-        let units = class.units().unwrap_or(page.longest_units);
+        let longest = || self.pages.get(address.page(self.shape)).longest_units;
+        let units = class.units().unwrap_or_else(longest);
         (units as usize * UNIT_BYTES).saturating_sub(UNIT_BYTES + key_bytes)
     }
 
@@ -136,16 +137,17 @@ impl<E: Endpoint> Shard<E> {
             Kind::Get => value_bytes,
             _ => 0,
         };
-        let Some(parked) = self.prepare(lane, request, answer_bytes, answers) else {
+        let Some(message) = self.prepare(lane, request, answer_bytes, answers) else {
             return false;
         };
         let Some(flight) = self.flights.start(request.hash, self.now_ns) else {
             debug_assert!(false, "a flight was promised");
             answers.unreserve(lane, answer_bytes);
-            self.buffers.messages.free(parked.message);
+            self.buffers.messages.free(message);
             return false;
         };
         let longest = value_bytes.max(request.value().len());
+        let parked = Parked::new(lane, request, message, answer_bytes);
         if !self.park(flight, parked, longest, answers) {
             self.flights.end(flight);
             return false;
@@ -219,28 +221,25 @@ impl<E: Endpoint> Shard<E> {
                 }
                 return self.try_later(flight);
             }
-            let (lane, token, reserved, needs) =
-                (first.lane, first.token, first.reserved, first.needs);
+            let (lane, token) = (first.lane, first.token);
             let (word, bit) = (lane.number() / 64, 1 << (lane.number() % 64));
             if blocked[word] & bit != 0 {
                 self.flights.rotate(flight);
                 (left, stayed) = (left - 1, stayed + 1);
                 continue;
             }
+            if first.needs().is_some() && !self.reserve_more(flight, lane, answers) {
+                blocked[word] |= bit;
+                self.flights.rotate(flight);
+                (left, stayed) = (left - 1, stayed + 1);
+                continue;
+            }
+            let Some(first) = self.flights.first(flight) else {
+                return self.end_flight(flight);
+            };
             let (offset, shape) = (first.message.offset(), first.shape);
             // Its answer may take the room that was set aside for it.
-            answers.unreserve(lane, reserved);
-            let wanted = needs.map_or(reserved, |bytes| bytes.max(reserved));
-            if needs.is_some() {
-                if !answers.reserve(lane, wanted) {
-                    self.set_aside(flight, lane, (reserved, needs), answers);
-                    blocked[word] |= bit;
-                    self.flights.rotate(flight);
-                    (left, stayed) = (left - 1, stayed + 1);
-                    continue;
-                }
-                answers.unreserve(lane, wanted);
-            }
+            answers.unreserve(lane, first.reserved());
             let hash = self.flights.get(flight).hash;
             #[expect(
                 clippy::cast_possible_truncation,
@@ -265,19 +264,21 @@ impl<E: Endpoint> Shard<E> {
                         self.buffers.messages.free(parked.message);
                     }
                 }
-                Step::Blocked | Step::NoRoom { .. } => {
-                    let needs = match step {
-                        Step::NoRoom { value_bytes } => Some(value_bytes),
-                        _ => None,
-                    };
-                    needs_what_landed |= needs.is_none();
-                    self.set_aside(flight, lane, (wanted, needs), answers);
+                Step::Blocked => {
+                    needs_what_landed = true;
+                    self.set_aside(flight, lane, None, answers);
+                    blocked[word] |= bit;
+                    self.flights.rotate(flight);
+                    (left, stayed) = (left - 1, stayed + 1);
+                }
+                Step::NoRoom { value_bytes } => {
+                    self.set_aside(flight, lane, Some(value_bytes), answers);
                     blocked[word] |= bit;
                     self.flights.rotate(flight);
                     (left, stayed) = (left - 1, stayed + 1);
                 }
                 Step::Fetch { address, class } => {
-                    self.set_aside_for(flight, lane, (address, class), wanted, answers);
+                    self.set_aside_for(flight, lane, (address, class), answers);
                     self.finish_pass(flight, left, stayed);
                     let again = self.flights.get(flight).address == address;
                     let was_landed = self.release_landing(flight);
@@ -288,7 +289,7 @@ impl<E: Endpoint> Shard<E> {
                     class,
                     chunk,
                 } => {
-                    self.set_aside_for(flight, lane, (address, class), wanted, answers);
+                    self.set_aside_for(flight, lane, (address, class), answers);
                     self.finish_pass(flight, left, stayed);
                     self.release_landing(flight);
                     return self.await_chunk(flight, address, chunk);
@@ -297,43 +298,65 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Sets room aside for the first request of a flight again, as much as it had or was seen to have.
+    /// Sets as much room aside for the first request of a flight as its value was seen to need; false if there is none yet.
+    #[cold]
+    fn reserve_more(&mut self, flight: u32, lane: LaneId, answers: &mut impl Answers) -> bool {
+        let Some(first) = self.flights.first_mut(flight) else {
+            return false;
+        };
+        let reserved = first.reserved();
+        let wanted = first.needs().map_or(reserved, |bytes| bytes.max(reserved));
+        answers.unreserve(lane, reserved);
+        if answers.reserve(lane, wanted) {
+            first.note_reserved(wanted, None);
+            return true;
+        }
+        let has_room = answers.reserve(lane, reserved);
+        debug_assert!(has_room, "it was given back, and nothing has taken it");
+        false
+    }
+
+    /// Sets room aside for the first request of a flight again, as much as it had.
+    #[inline(never)]
     fn set_aside(
         &mut self,
         flight: u32,
         lane: LaneId,
-        (bytes, needs): (usize, Option<usize>),
+        needs: Option<usize>,
         answers: &mut impl Answers,
     ) {
-        let has_room = answers.reserve(lane, bytes);
-        debug_assert!(has_room, "it was given back, and nothing has taken it");
         if let Some(first) = self.flights.first_mut(flight) {
-            first.reserved = bytes;
-            first.needs = needs;
+            let reserved = first.reserved();
+            let has_room = answers.reserve(lane, reserved);
+            debug_assert!(has_room, "it was given back, and nothing has taken it");
+            first.note_reserved(reserved, needs);
         }
     }
 
     /// The same for one that needs another record first, which may be longer.
+    #[inline(never)]
     fn set_aside_for(
         &mut self,
         flight: u32,
         lane: LaneId,
         (address, class): (Address, SizeClass),
-        before: usize,
         answers: &mut impl Answers,
     ) {
+        self.set_aside(flight, lane, None, answers);
         let shape = self.flights.first(flight).map(|first| first.shape);
-        let longest = match shape {
-            Some(shape) if shape.kind() == Kind::Get => {
-                self.value_bytes_max(address, class, shape.key_bytes())
+        if let Some(shape) = shape
+            && shape.kind() == Kind::Get
+        {
+            let longest = self.value_bytes_max(address, class, shape.key_bytes());
+            if let Some(first) = self.flights.first_mut(flight) {
+                first.note_reserved(first.reserved(), Some(longest));
             }
-            _ => 0,
-        };
-        if longest > before && answers.reserve(lane, longest) {
-            answers.unreserve(lane, longest);
-            self.set_aside(flight, lane, (longest, None), answers);
-        } else {
-            self.set_aside(flight, lane, (before, None), answers);
+            // If there is no more room, the answer may still be short enough.
+            if !self.reserve_more(flight, lane, answers)
+                && let Some(first) = self.flights.first_mut(flight)
+            {
+                first.note_reserved(first.reserved(), None);
+            }
         }
     }
 
