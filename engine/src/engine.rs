@@ -15,6 +15,7 @@ use farcore_tuning::{Clock, Histogram, Root};
 
 use crate::cipher::{PageCipher, random_salt};
 use crate::config::{Config, Sizes};
+use crate::constants::KEY_BYTES_MAX;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::executors::{self, Ended};
@@ -531,11 +532,13 @@ fn wire(
     posts: &[Arc<Post>],
 ) -> (Vec<Servers>, Vec<Neighbours>, Vec<HandleLanes>) {
     let cores = posts.len();
+    // As the budget counts them: the longest value with its key, and what a size class adds.
+    let oversize = sizes.value_bytes_max + 2 * KEY_BYTES_MAX;
     let mut servers: Vec<Servers> = (0..cores).map(|_| nobody(cores)).collect();
     let mut neighbours: Vec<Neighbours> = (0..cores).map(|_| nobody(cores)).collect();
     for second in 0..cores {
         for first in 0..second {
-            let [there, back] = lanes(sizes.lane_bytes, sizes.value_bytes_max);
+            let [there, back] = lanes(sizes.lane_bytes, oversize);
             for (from, to, (client, server)) in [(first, second, there), (second, first, back)] {
                 servers[to][from] = Some(server);
                 let door = Arc::clone(&posts[to].door);
@@ -550,7 +553,7 @@ fn wire(
         let mut lanes = Vec::new();
         for row in &mut servers {
             let mailbox = Some(Arc::clone(&mailbox));
-            let (client, server) = lane(config.handle_lane_bytes, sizes.value_bytes_max, mailbox);
+            let (client, server) = lane(config.handle_lane_bytes, oversize, mailbox);
             lanes.push(client);
             row.push(Some(server));
         }

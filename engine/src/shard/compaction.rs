@@ -260,7 +260,8 @@ impl<E: Endpoint> Shard<E> {
     pub(super) fn compact_slice(&mut self) -> bool {
         if self.compactor.victim.is_none() {
             self.list_returned();
-            if !self.compactor.due {
+            // What it would move would be only local again, until the next flush.
+            if !self.compactor.due || self.flusher.flush_all {
                 return false;
             }
             self.exhausted &= !self.compactor.has_dead();
@@ -313,6 +314,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     fn start_victim(&mut self, page: u32) {
+        self.flusher.moves |= self.flusher.flush_all;
         self.pin(page);
         let local = !self.pages.pointer(page).is_null();
         self.compactor.victim = Some(Victim {
@@ -621,12 +623,14 @@ impl<E: Endpoint> Shard<E> {
                 return longest;
             }
             let after = first + 1;
-            let end = if after < victim.records {
-                self.directory_entry(victim, after).unit
+            let end = if after == victim.records {
+                Some(used)
             } else {
-                used
+                self.entry_in_order(victim, after).map(|entry| entry.unit)
             };
-            end.saturating_sub(start)
+            // Nothing: no record of the page was as long, or the directory is not in order.
+            let length = end.map(|end| end.saturating_sub(start));
+            length.filter(|&length| length <= longest).unwrap_or(0)
         });
         let mut end = (start + length).min(used);
         let mut last = first + 1;

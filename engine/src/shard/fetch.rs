@@ -178,32 +178,23 @@ impl<E: Endpoint> Shard<E> {
     /// Posts the READ of a flight, behind those that wait for a buffer as long.
     pub(super) fn post_flight(&mut self, flight: u32) {
         let long = usize::from(is_long(self.flights.get(flight).bytes));
-        if self.unbuffered[long] > 0 {
-            return self.await_buffer(flight);
+        if !self.unbuffered[long].is_empty() || !self.post_buffered(flight) {
+            self.unbuffered[long].push_back(flight);
         }
-        self.post_flight_first(flight);
     }
 
-    fn await_buffer(&mut self, flight: u32) {
-        let entry = self.flights.get(flight);
-        entry.state = FlightState::Unbuffered;
-        self.unbuffered[usize::from(is_long(entry.bytes))] += 1;
-        self.try_later(flight);
-    }
-
-    /// Posts the READ of the flight whose turn it is.
-    pub(super) fn post_flight_first(&mut self, flight: u32) {
+    /// Posts the READ of a flight whose turn it is; false if there is no buffer for it.
+    pub(super) fn post_buffered(&mut self, flight: u32) -> bool {
         let entry = self.flights.get(flight);
         let (address, bytes) = (entry.address, entry.bytes);
         let Some(landing) = self.buffers.reads.allocate(bytes) else {
-            return self.await_buffer(flight);
+            return false;
         };
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         match self.post_read(Errand::Flight(flight), page, unit, landing.offset(), bytes) {
             Posted::Yes => self.flights.get(flight).state = FlightState::Posted(landing),
             Posted::Full => {
                 self.buffers.reads.free(landing);
-                self.flights.get(flight).state = FlightState::Unposted;
                 self.try_later(flight);
             }
             Posted::Down => {
@@ -214,6 +205,7 @@ impl<E: Endpoint> Shard<E> {
                 self.try_later(flight);
             }
         }
+        true
     }
 
     /// Reads the first unit of a page to see whether its node is there: one READ at a time, and not before background work may try.

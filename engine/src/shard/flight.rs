@@ -4,11 +4,11 @@
 //! one. So operations on one key keep their order, and concurrent gets of one far record share one READ.
 //!
 //! Flights are shared evenly: a lane may have `flights / lanes that want some` requests parked, 64 at most. A lane that has
-//! none and is refused starves: until it has one, no other lane gets any.
+//! none and is refused for want of something starves: until it has one, no other lane gets any of that.
 //!
 //! - I1: at most one flight exists for a hash, and every parked request is in exactly one.
 //! - I2: a flight pins the page of `address` from the moment its READ is posted until the flight ends or moves on.
-//! - I3: nothing here allocates after construction, but for `cleared` after a false tag match and `damaged` after damage.
+//! - I3: nothing here allocates after construction, but for what a false tag match or damage has shown.
 //! - I4: `active` counts the lanes that have something parked or were refused at their last visit.
 //! - I5: every parked request has room for its answer set aside at its lane. So whether its client polls or not, it is
 //!   answered, and its flight ends, as soon as far memory answers.
@@ -111,10 +111,8 @@ pub(crate) enum FlightState {
     /// Not in use.
     #[default]
     Free,
-    /// The READ could not be posted yet: its queue pair was full.
+    /// The READ could not be posted yet: it has no buffer, or its queue pair was full.
     Unposted,
-    /// The READ has no buffer yet.
-    Unbuffered,
     /// The READ is on its way into this buffer.
     Posted(Landing),
     /// A stream's chunk is on its way.
@@ -125,6 +123,32 @@ pub(crate) enum FlightState {
     Retry,
     /// The READ failed: every request is to be told.
     Failed(Error),
+}
+
+/// What READs have shown about the far records that one request may mean, where that is not the record of its key.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// Addresses that do not hold its key.
+    pub(crate) cleared: Vec<Address>,
+    /// Addresses where what was read was twice not what was written.
+    pub(crate) damaged: Vec<Address>,
+    /// One of those cleared took over a slot that stands for lost records as well.
+    pub(crate) hides_lost: bool,
+}
+
+/// Why a request cannot be parked, where the next to get it can be kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scarce {
+    /// Its lane has its share, or no flight or place is free.
+    Parking = 0,
+    /// No buffer is free for a copy of 8 KiB at most.
+    ShortMessage = 1,
+    /// No buffer is free for a longer copy.
+    LongMessage = 2,
+}
+
+impl Scarce {
+    const COUNT: usize = 3;
 }
 
 /// One READ and those who wait for it.
@@ -143,14 +167,12 @@ pub(crate) struct Flight {
     pub(crate) verified: bool,
     /// The longest value that a get of it may be answered, in bytes, as far as is known.
     pub(crate) answer_bytes: usize,
-    /// Far addresses that do not hold the first request's key.
-    pub(crate) cleared: Vec<Address>,
-    /// One of those took over a slot that stands for lost records as well.
-    pub(crate) hides_lost: bool,
     /// What was read was not what was written, and the same is read once more.
     pub(crate) reads_again: bool,
-    /// Far addresses where that was so again.
-    pub(crate) damaged: Vec<Address>,
+    /// What READs have shown beside records of the key that they were for.
+    shown: Option<Box<Shown>>,
+    /// The parked request that it was shown for.
+    shown_for: u32,
     pub(crate) pinned: Option<u32>,
     /// When it was started, on the shard's clock.
     pub(crate) started_ns: u64,
@@ -159,11 +181,24 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// What was cleared for one request says nothing of the next.
-    fn forget_cleared(&mut self) {
-        self.cleared.clear();
-        self.damaged.clear();
-        self.hides_lost = false;
+    /// What READs have shown for the first request, to be added to.
+    pub(crate) fn shown_mut(&mut self) -> &mut Shown {
+        if std::mem::replace(&mut self.shown_for, self.head) != self.head {
+            self.shown = None;
+        }
+        self.shown.get_or_insert_default()
+    }
+
+    /// What READs have shown, if it was for the first request: what was found for one says nothing of another.
+    #[inline]
+    pub(crate) fn take_shown(&mut self) -> Option<Box<Shown>> {
+        self.shown.take().filter(|_| self.shown_for == self.head)
+    }
+
+    /// Puts back what [`Flight::take_shown`] took.
+    #[inline]
+    pub(crate) fn put_shown(&mut self, shown: Option<Box<Shown>>) {
+        self.shown = shown;
     }
 }
 
@@ -178,8 +213,11 @@ pub(crate) struct Flights {
     of_lane: Vec<u32>,
     /// Lanes that were refused at their last visit, a bit each.
     refused: [u64; LANES / 64],
-    /// A lane is refused while it has nothing parked.
-    starving: Option<usize>,
+    /// By what is scarce, a lane that is refused while it has nothing parked.
+    starving: [Option<usize>; Scarce::COUNT],
+    /// Requests of each lane whose answer needs more room than was set aside, and how many there are.
+    needing: Vec<u32>,
+    needing_count: u32,
     /// Lanes that have something parked or were refused.
     active: u32,
     /// What one lane may have parked.
@@ -199,10 +237,9 @@ impl Flights {
             whole: false,
             verified: false,
             answer_bytes: 0,
-            cleared: Vec::new(),
-            hides_lost: false,
+            shown: None,
+            shown_for: NONE,
             reads_again: false,
-            damaged: Vec::new(),
             pinned: None,
             started_ns: 0,
             head: NONE,
@@ -215,7 +252,9 @@ impl Flights {
             free_parked: (0..parked).rev().collect(),
             of_lane: vec![0; LANES],
             refused: [0; LANES / 64],
-            starving: None,
+            starving: [None; Scarce::COUNT],
+            needing: vec![0; LANES],
+            needing_count: 0,
             active: 0,
             share: Self::share_of(flights, 0),
             by_hash: HashMap::with_capacity_and_hasher(
@@ -273,20 +312,50 @@ impl Flights {
     /// A lane that had nothing parked has something now.
     fn first_parked(&mut self, lane: usize) {
         self.count_active(self.is_refused(lane), true);
-        if self.starving == Some(lane) {
-            self.starving = None;
+        self.feed(lane);
+    }
+
+    /// A lane starves no longer.
+    fn feed(&mut self, lane: usize) {
+        for starving in &mut self.starving {
+            if *starving == Some(lane) {
+                *starving = None;
+            }
         }
     }
 
-    /// Notes that a lane's request could not be parked.
+    /// True if no other lane starves for something.
+    #[inline]
+    pub(crate) fn may_take(&self, scarce: Scarce, lane: LaneId) -> bool {
+        self.starving[scarce as usize].is_none_or(|starving| starving == lane.number())
+    }
+
+    /// True if a request of the lane waits for more room than was set aside for its answer: until it has it, the lane is not served, or
+    /// what is newer would take that room.
+    #[inline]
+    pub(crate) fn needs_room(&self, lane: LaneId) -> bool {
+        self.needing_count > 0 && self.needing[lane.number()] > 0
+    }
+
+    /// The first request of a flight needs more room, or does no longer.
+    pub(crate) fn count_needing(&mut self, lane: LaneId, before: bool, after: bool) {
+        let (more, less) = (u32::from(after), u32::from(before));
+        let count = &mut self.needing[lane.number()];
+        *count = *count + more - less;
+        self.needing_count = self.needing_count + more - less;
+    }
+
+    /// Notes that a lane's request could not be parked, and for want of what.
     #[cold]
-    pub(crate) fn refuse(&mut self, lane: LaneId) {
+    pub(crate) fn refuse(&mut self, lane: LaneId, scarce: Option<Scarce>) {
         let lane = lane.number();
         let before = self.is_active(lane);
         self.refused[lane / 64] |= 1 << (lane % 64);
         self.count_active(before, true);
-        if self.of_lane[lane] == 0 {
-            self.starving.get_or_insert(lane);
+        if self.of_lane[lane] == 0
+            && let Some(scarce) = scarce
+        {
+            self.starving[scarce as usize].get_or_insert(lane);
         }
     }
 
@@ -303,9 +372,7 @@ impl Flights {
         let before = self.is_active(lane);
         self.refused[lane / 64] &= !(1 << (lane % 64));
         self.count_active(before, self.of_lane[lane] > 0);
-        if self.starving == Some(lane) {
-            self.starving = None;
-        }
+        self.feed(lane);
     }
 
     /// True if one more request can be parked in a flight of its own.
@@ -315,10 +382,9 @@ impl Flights {
 
     /// True if one more request can queue behind a flight.
     pub(crate) fn has_parking(&self, lane: LaneId) -> bool {
-        let lane = lane.number();
         !self.free_parked.is_empty()
-            && self.of_lane[lane] < self.share
-            && self.starving.is_none_or(|starving| starving == lane)
+            && self.of_lane[lane.number()] < self.share
+            && self.may_take(Scarce::Parking, lane)
     }
 
     /// The flight.
@@ -340,7 +406,7 @@ impl Flights {
         flight.bytes = 0;
         flight.exact = 0;
         flight.address = Address::NONE;
-        flight.forget_cleared();
+        flight.shown = None;
         flight.head = NONE;
         flight.tail = NONE;
         self.by_hash.insert(hash.0, id);
@@ -398,7 +464,6 @@ impl Flights {
     /// Puts the first request of a flight behind the others.
     pub(crate) fn rotate(&mut self, flight: u32) {
         let flight = &mut self.flights[flight as usize];
-        flight.forget_cleared();
         let (first, last) = (flight.head, flight.tail);
         if first == last {
             return;
@@ -419,6 +484,10 @@ impl Flights {
             return None;
         }
         let parked = self.parked[head as usize].take()?;
+        debug_assert!(
+            parked.needs.is_none(),
+            "it was answered without the room that it needed"
+        );
         let lane = parked.lane.number();
         self.of_lane[lane] -= 1;
         if self.of_lane[lane] == 0 {
@@ -429,7 +498,7 @@ impl Flights {
         if flight.head == NONE {
             flight.tail = NONE;
         }
-        flight.forget_cleared();
+        flight.shown = None;
         self.free_parked.push(head);
         Some(parked)
     }
@@ -488,7 +557,7 @@ mod tests {
             let lane = LaneId::new(lane);
             self.flights.visit(lane);
             if !self.flights.has_room(lane) {
-                self.flights.refuse(lane);
+                self.flights.refuse(lane, Some(Scarce::Parking));
                 return None;
             }
             self.started += 1;
@@ -556,7 +625,7 @@ mod tests {
         let mut waiting = Waiting::new();
         // As many lanes as flights, each of which has one, and one lane more.
         for lane in 1..=16 {
-            waiting.flights.refuse(LaneId::new(lane));
+            waiting.flights.refuse(LaneId::new(lane), None);
         }
         let held: Vec<_> = (1..=16).filter_map(|lane| waiting.visit(lane)).collect();
         assert_eq!(held.len(), FLIGHTS as usize);
@@ -565,7 +634,7 @@ mod tests {
         // Whose flight has ended comes first, and wants another.
         assert_eq!(waiting.visit(1), None);
         assert!(waiting.visit(20).is_some());
-        assert!(waiting.flights.starving.is_none());
+        assert_eq!(waiting.flights.starving, [None; Scarce::COUNT]);
     }
 
     #[test]
@@ -580,6 +649,6 @@ mod tests {
         for flight in held {
             waiting.end(flight);
         }
-        assert!(waiting.flights.starving.is_none());
+        assert_eq!(waiting.flights.starving, [None; Scarce::COUNT]);
     }
 }

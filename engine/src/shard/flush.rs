@@ -60,6 +60,8 @@ pub(super) struct Flusher {
     pub(super) flush_all: bool,
     /// The last of those pages, by their order of sealing.
     flush_until: u64,
+    /// Compaction moves records meanwhile: what they go to is flushed as well, once it is done with its page.
+    pub(super) moves: bool,
 }
 
 impl Flusher {
@@ -76,6 +78,7 @@ impl Flusher {
             shortfall: None,
             flush_all: false,
             flush_until: 0,
+            moves: false,
         }
     }
 
@@ -103,6 +106,7 @@ impl<E: Endpoint> Shard<E> {
         self.flusher.shortfall = None;
         self.flusher.flush_all = true;
         self.flusher.flush_until = self.seals;
+        self.flusher.moves = self.compactor.victim_page().is_some();
         self.stirred = true;
     }
 
@@ -113,7 +117,15 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// True once every page that [`Shard::start_flush`] meant is in far memory, or has nothing alive.
-    fn is_flushed(&self) -> bool {
+    fn is_flushed(&mut self) -> bool {
+        if self.flusher.moves {
+            if self.compactor.victim_page().is_some() {
+                return false;
+            }
+            self.flusher.moves = false;
+            self.seal_tail(TailKind::Cold);
+            self.flusher.flush_until = self.seals;
+        }
         let until = self.flusher.flush_until;
         let mut local = self.sealed.iter().copied().chain(self.flusher.page());
         !local.any(|page| self.pages.get(page).sealed_at <= until)

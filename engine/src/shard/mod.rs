@@ -196,8 +196,8 @@ pub(crate) struct Shard<E: Endpoint> {
     flights: Flights,
     /// Flights whose next step must be tried again.
     again: VecDeque<u32>,
-    /// Those of them that wait for a buffer: a short one, a long one.
-    unbuffered: [u32; 2],
+    /// Flights that wait for a buffer, in their order: a short one, a long one.
+    unbuffered: [VecDeque<u32>; 2],
     /// The value, in bytes, whose answer found no room at the lane that was served last.
     short: Option<usize>,
     /// Sealed pages that are not yet in far memory, oldest first.
@@ -401,7 +401,7 @@ impl<E: Endpoint> Shard<E> {
             knobs: options.knobs,
             flights: Flights::new(FLIGHTS, PARKED),
             again: VecDeque::with_capacity(FLIGHTS as usize),
-            unbuffered: [0; 2],
+            unbuffered: [0; 2].map(|_| VecDeque::with_capacity(FLIGHTS as usize)),
             short: None,
             sealed: VecDeque::with_capacity(frames),
             clean: VecDeque::with_capacity(frames),
@@ -435,9 +435,9 @@ impl<E: Endpoint> Shard<E> {
         self.ring(now_ns);
         let mut busy = false;
         let due = self.rounds.is_multiple_of(ROUNDS_A_LOOK) || self.is_stirred();
-        if self.under_way > 0 || !self.again.is_empty() {
+        if self.under_way > 0 || self.has_waiting() {
             busy |= self.under_way > 0 && self.poll_fabric(answers);
-            busy |= !self.again.is_empty() && self.try_again(answers);
+            busy |= self.has_waiting() && self.try_again(answers);
             self.tell();
         }
         if due {

@@ -67,6 +67,9 @@ impl<E: Endpoint> Shard<E> {
     ) -> usize {
         let mut consumed = 0;
         self.flights.visit(lane);
+        if self.flights.needs_room(lane) {
+            return 0;
+        }
         let mut hints = [const { MaybeUninit::uninit() }; HINTS];
         for batch in requests.chunks(self.knobs.batch) {
             let mut probes = 0;

@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 use farcore_rdma::{Endpoint, Landing};
 
 use super::Shard;
-use super::buffers::is_long;
+use super::buffers::SMALL_BYTES_MAX;
 use super::find::{Confirmed, Evidence, Hint};
-use super::flight::{FlightState, Parked};
+use super::flight::{FlightState, Parked, Scarce};
 use super::request::{Answers, LaneId, Request};
 use super::serve::Step;
 use super::stream::ChunkId;
@@ -37,7 +37,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl Answers,
     ) -> bool {
         if !self.flights.has_parking(lane) {
-            return self.refuse(lane);
+            return self.refuse(lane, Some(Scarce::Parking));
         }
         // What requests before it in the flight may store counts as well.
         let answer_bytes = match request.kind() {
@@ -66,12 +66,21 @@ impl<E: Endpoint> Shard<E> {
             self.note_short(answer_bytes);
             return None;
         }
-        let message = self.copy_message(request);
+        let message = self.copy_message(lane, request);
         if message.is_none() {
             answers.unreserve(lane, answer_bytes);
-            self.refuse(lane);
+            self.refuse(lane, Some(Self::message_of(request)));
         }
         message
+    }
+
+    /// What the copy of a request takes.
+    fn message_of(request: &Request<'_>) -> Scarce {
+        if request.parts().len() > SMALL_BYTES_MAX as usize {
+            Scarce::LongMessage
+        } else {
+            Scarce::ShortMessage
+        }
     }
 
     fn park(
@@ -95,13 +104,16 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// A request waits for what others of its shard hold; false, for its caller.
-    fn refuse(&mut self, lane: LaneId) -> bool {
-        self.flights.refuse(lane);
+    fn refuse(&mut self, lane: LaneId, scarce: Option<Scarce>) -> bool {
+        self.flights.refuse(lane, scarce);
         self.figures.counters.far_refused.add(1);
         false
     }
 
-    fn copy_message(&mut self, request: &Request<'_>) -> Option<Landing> {
+    fn copy_message(&mut self, lane: LaneId, request: &Request<'_>) -> Option<Landing> {
+        if !self.flights.may_take(Self::message_of(request), lane) {
+            return None;
+        }
         let parts = request.parts();
         let bytes = u32::try_from(parts.len()).ok()?;
         let landing = self.buffers.messages.allocate(bytes)?;
@@ -127,10 +139,11 @@ impl<E: Endpoint> Shard<E> {
         from: Source,
         answers: &mut impl Answers,
     ) -> bool {
-        if !self.flights.has_room(lane)
-            || matches!(from, Source::Read) && !self.has_read_room(address.page(self.shape))
-        {
-            return self.refuse(lane);
+        if !self.flights.has_room(lane) {
+            return self.refuse(lane, Some(Scarce::Parking));
+        }
+        if matches!(from, Source::Read) && !self.has_read_room(address.page(self.shape)) {
+            return self.refuse(lane, None);
         }
         let value_bytes = self.value_bytes_max(address, class, request.key().len());
         let answer_bytes = match request.kind() {
@@ -178,28 +191,34 @@ impl<E: Endpoint> Shard<E> {
     /// Goes on with flights that could not go on before. Those that wait for a buffer get one in their order: once there is none for the
     /// first of a length, the others wait as well, or a long one would never find enough of them free at once.
     pub(super) fn try_again(&mut self, answers: &mut impl Answers) -> bool {
-        let (mut moved, mut spent) = (false, [false; 2]);
+        let mut moved = false;
+        for long in 0..self.unbuffered.len() {
+            while let Some(flight) = self.unbuffered[long].pop_front() {
+                if !self.post_buffered(flight) {
+                    self.unbuffered[long].push_front(flight);
+                    break;
+                }
+                moved = true;
+            }
+        }
         for _ in 0..self.again.len() {
             let Some(flight) = self.again.pop_front() else {
                 break;
             };
             let waiting = self.again.len();
-            let entry = self.flights.get(flight);
-            let long = usize::from(is_long(entry.bytes));
-            match entry.state {
-                FlightState::Unposted => self.post_flight(flight),
-                FlightState::Unbuffered if spent[long] => self.try_later(flight),
-                FlightState::Unbuffered => {
-                    self.unbuffered[long] -= 1;
-                    self.post_flight_first(flight);
-                    let state = &self.flights.get(flight).state;
-                    spent[long] = matches!(state, FlightState::Unbuffered);
-                }
-                _ => self.drain(flight, answers),
+            if matches!(self.flights.get(flight).state, FlightState::Unposted) {
+                self.post_flight(flight);
+            } else {
+                self.drain(flight, answers);
             }
             moved |= self.again.len() == waiting;
         }
         moved
+    }
+
+    /// True if flights wait for their next step.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.again.is_empty() || self.unbuffered.iter().any(|flights| !flights.is_empty())
     }
 
     /// Answers the requests of a flight, as far as what is known allows: those of one lane in order. A lane whose answer finds no room
@@ -216,8 +235,7 @@ impl<E: Endpoint> Shard<E> {
             };
             if left == 0 {
                 if !needs_what_landed {
-                    // All that is left waits for room at its lane, maybe for long: its buffer is for others meanwhile.
-                    self.release_landing(flight);
+                    self.rest(flight);
                 }
                 return self.try_later(flight);
             }
@@ -279,10 +297,11 @@ impl<E: Endpoint> Shard<E> {
                 }
                 Step::Fetch { address, class } => {
                     self.set_aside_for(flight, lane, (address, class), answers);
-                    self.finish_pass(flight, left, stayed);
                     let again = self.flights.get(flight).address == address;
                     let was_landed = self.release_landing(flight);
-                    return self.fetch(flight, address, class, again && was_landed);
+                    // Before the others come first again: how much is read depends on the request.
+                    self.fetch(flight, address, class, again && was_landed);
+                    return self.finish_pass(flight, left, stayed);
                 }
                 Step::Await {
                     address,
@@ -304,19 +323,22 @@ impl<E: Endpoint> Shard<E> {
         let Some(first) = self.flights.first_mut(flight) else {
             return false;
         };
-        let reserved = first.reserved();
-        let wanted = first.needs().map_or(reserved, |bytes| bytes.max(reserved));
-        answers.unreserve(lane, reserved);
-        if answers.reserve(lane, wanted) {
-            first.note_reserved(wanted, None);
+        let (reserved, Some(needed)) = (first.reserved(), first.needs()) else {
             return true;
+        };
+        answers.unreserve(lane, reserved);
+        if !answers.reserve(lane, needed) {
+            let has_room = answers.reserve(lane, reserved);
+            debug_assert!(has_room, "it was given back, and nothing has taken it");
+            return false;
         }
-        let has_room = answers.reserve(lane, reserved);
-        debug_assert!(has_room, "it was given back, and nothing has taken it");
-        false
+        first.note_reserved(needed, None);
+        self.flights.count_needing(lane, true, false);
+        true
     }
 
-    /// Sets room aside for the first request of a flight again, as much as it had.
+    /// Sets room aside for the first request of a flight again, as much as it had. One that was seen to need more keeps no more than an
+    /// answer without a value takes: two that kept what they have could wait for each other's for ever.
     #[inline(never)]
     fn set_aside(
         &mut self,
@@ -326,10 +348,11 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl Answers,
     ) {
         if let Some(first) = self.flights.first_mut(flight) {
-            let reserved = first.reserved();
+            let reserved = if needs.is_some() { 0 } else { first.reserved() };
             let has_room = answers.reserve(lane, reserved);
             debug_assert!(has_room, "it was given back, and nothing has taken it");
             first.note_reserved(reserved, needs);
+            self.flights.count_needing(lane, false, needs.is_some());
         }
     }
 
@@ -343,20 +366,40 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl Answers,
     ) {
         self.set_aside(flight, lane, None, answers);
-        let shape = self.flights.first(flight).map(|first| first.shape);
-        if let Some(shape) = shape
+        let Some(shape) = self.flights.first(flight).map(|first| first.shape) else {
+            return;
+        };
+        let longest = self.value_bytes_max(address, class, shape.key_bytes());
+        let entry = self.flights.get(flight);
+        entry.answer_bytes = entry.answer_bytes.max(longest);
+        if let Some(first) = self.flights.first_mut(flight)
             && shape.kind() == Kind::Get
+            && longest > first.reserved()
         {
-            let longest = self.value_bytes_max(address, class, shape.key_bytes());
-            if let Some(first) = self.flights.first_mut(flight) {
-                first.note_reserved(first.reserved(), Some(longest));
-            }
+            let reserved = first.reserved();
+            answers.unreserve(lane, reserved);
             // If there is no more room, the answer may still be short enough.
-            if !self.reserve_more(flight, lane, answers)
-                && let Some(first) = self.flights.first_mut(flight)
-            {
-                first.note_reserved(first.reserved(), None);
-            }
+            let reserved = if answers.reserve(lane, longest) {
+                longest
+            } else {
+                let has_room = answers.reserve(lane, reserved);
+                debug_assert!(has_room, "it was given back, and nothing has taken it");
+                reserved
+            };
+            first.note_reserved(reserved, None);
+        }
+    }
+
+    /// A flight whose requests all wait for room at their lanes, maybe for long: its buffer is for others meanwhile, and its page can be
+    /// compacted.
+    #[cold]
+    fn rest(&mut self, flight: u32) {
+        self.release_landing(flight);
+        let entry = self.flights.get(flight);
+        // What was shown of an address holds while its page is pinned.
+        entry.put_shown(None);
+        if let Some(page) = entry.pinned.take() {
+            self.unpin(page);
         }
     }
 
@@ -457,18 +500,18 @@ impl<E: Endpoint> Shard<E> {
             }
             _ => {}
         }
-        let entry = self.flights.get(flight);
-        let cleared = std::mem::take(&mut entry.cleared);
-        let damaged = std::mem::take(&mut entry.damaged);
-        let evidence = Evidence {
+        let shown = self.flights.get(flight).take_shown();
+        let mut evidence = Evidence {
             confirmed,
-            cleared: &cleared,
-            damaged: &damaged,
-            hides_lost: entry.hides_lost,
+            ..Evidence::NONE
         };
+        if let Some(shown) = &shown {
+            evidence.cleared = &shown.cleared;
+            evidence.damaged = &shown.damaged;
+            evidence.hides_lost = shown.hides_lost;
+        }
         let step = self.execute(lane, request, &Hint::None, &evidence, answers);
-        let entry = self.flights.get(flight);
-        (entry.cleared, entry.damaged) = (cleared, damaged);
+        self.flights.get(flight).put_shown(shown);
         step
     }
 
@@ -487,8 +530,9 @@ impl<E: Endpoint> Shard<E> {
             return true;
         }
         self.namesakes.note(entry.hash);
-        if !entry.damaged.contains(&address) {
-            entry.damaged.push(address);
+        let damaged = &mut entry.shown_mut().damaged;
+        if !damaged.contains(&address) {
+            damaged.push(address);
         }
         false
     }
@@ -507,11 +551,11 @@ impl<E: Endpoint> Shard<E> {
         self.figures.counters.tag_false_matches.add(1);
         let hides_lost = self.lost.is_marked(header);
         let entry = self.flights.get(flight);
-        entry.hides_lost |= hides_lost;
         self.namesakes.note(entry.hash);
-        let cleared = &mut entry.cleared;
-        if !cleared.contains(&address) {
-            cleared.push(address);
+        let shown = entry.shown_mut();
+        shown.hides_lost |= hides_lost;
+        if !shown.cleared.contains(&address) {
+            shown.cleared.push(address);
         }
     }
 

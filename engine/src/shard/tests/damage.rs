@@ -361,3 +361,70 @@ fn model_with_bits_that_flip() {
     }
     assert!(given_up > 100 && failed > 100, "{given_up} {failed}");
 }
+
+#[test]
+fn a_directory_that_lies_about_a_long_record_wedges_no_compaction() {
+    let mut house = House::new(&setting());
+    let short = |house: &mut House, key: u64| {
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &[7; 4],
+        })
+    };
+    for key in 0..3_000 {
+        short(&mut house, key);
+    }
+    house.shard.start_flush();
+    house.call(Operation::Put {
+        key: b"longlong",
+        value: &[3; 27_000],
+    });
+    for key in 3_000..90_000u64 {
+        if key.is_multiple_of(3) && key > 3_800 {
+            house.call(Operation::Put {
+                key: &key.to_le_bytes(),
+                value: &[7; 400],
+            });
+        } else {
+            short(&mut house, key);
+        }
+    }
+    for key in 3_000..3_760 {
+        assert_eq!(delete(&mut house, key), Owned::Deleted);
+    }
+    for _ in 0..1_000 {
+        house.advance();
+    }
+    let mut changed = 0;
+    house.change_directories(|entries| {
+        for place in 0..entries.len() - 1 {
+            if place == 0 && entries.len() > 690 {
+                let last = entries[entries.len() - 1];
+                let (a, b) = (entries[0], entries[1]);
+                let unit = |e: &[u8; 12]| crate::log::page::DirectoryEntry::decode(e).unit;
+                if unit(&b) - unit(&a) > 1600 {
+                    entries[1] = last;
+                    changed += 1;
+                }
+            }
+        }
+    });
+    assert!(changed > 0, "no such page");
+    house.shard.start_compaction();
+    for _ in 0..400_000 {
+        if house.shard.compaction_done().is_some() && house.shard.is_quiet() {
+            return;
+        }
+        house.advance();
+    }
+    let shard = &house.shard;
+    panic!(
+        "done {:?} quiet {} exhausted {} stalled {} free {} {:?}",
+        shard.compaction_done(),
+        shard.is_quiet(),
+        shard.exhausted,
+        shard.stalled,
+        shard.arena.free_count(),
+        shard.compactor
+    );
+}

@@ -202,12 +202,7 @@ fn lanes_that_flood_leave_each_other_their_share() {
 /// Flights that wait for a long buffer, in their order, and those whose long READ is under way.
 fn long_flights(house: &mut House) -> (Vec<u32>, usize) {
     let shard = &mut house.shard;
-    let again: Vec<u32> = shard.again.iter().copied().collect();
-    let waiting = again.into_iter().filter(|&id| {
-        let flight = shard.flights.get(id);
-        is_long(flight.bytes) && matches!(flight.state, FlightState::Unbuffered)
-    });
-    let waiting = waiting.collect();
+    let waiting = shard.unbuffered[1].iter().copied().collect();
     let posted = (0..FLIGHTS).filter(|&id| {
         let flight = shard.flights.get(id);
         is_long(flight.bytes) && matches!(flight.state, FlightState::Posted(_))
@@ -345,6 +340,80 @@ fn a_value_that_is_longer_than_room_was_set_aside_for_gives_its_buffer_back() {
         assert_eq!(house.shard.flights.count(), 0);
     }
     assert!(checked > 0, "the short record was never read first");
+}
+
+/// Gets that are answered beside three clients that put values of this many bytes over far keys, and their puts.
+fn getters_beside_putters(value_bytes: usize) -> (u64, u64) {
+    let keys = 80_000u64;
+    let mut house = House::new(&Setting {
+        local_bytes: 3 << 20,
+        far_bytes: 96 << 20,
+        link: far_away(),
+        ..Setting::default()
+    });
+    for key in 0..keys {
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &[1; 200],
+        });
+    }
+    let value = vec![2; value_bytes];
+    let mut random = Random(5);
+    let (mut got, mut stored) = (0, 0);
+    let mut waits = [false; 8];
+    let mut next = 0u64;
+    for round in 0..4_000u64 {
+        for place in 0..8u64 {
+            let lane = ((round + place) % 8) as u8;
+            let id = LaneId::new(lane);
+            match lane {
+                1 => {
+                    for _ in 0..64 {
+                        let key = (keys / 4 + random.below(keys / 4)).to_le_bytes();
+                        if !house.offer_on(id, 1, Operation::Get { key: &key }) {
+                            break;
+                        }
+                    }
+                }
+                2..=4 if !waits[lane as usize] => {
+                    let key = (next % (keys / 4)).to_le_bytes();
+                    next += 1;
+                    waits[lane as usize] = house.offer_on(
+                        id,
+                        u64::from(lane),
+                        Operation::Put {
+                            key: &key,
+                            value: &value,
+                        },
+                    );
+                }
+                _ => {}
+            }
+        }
+        house.advance();
+        for (token, answer) in house.inbox.answers.borrow_mut().drain(..) {
+            if token == 1 {
+                got += 1;
+            } else {
+                assert!(matches!(answer, Owned::Stored(_)), "{answer:?}");
+                waits[token as usize] = false;
+                stored += 1;
+            }
+        }
+    }
+    (got, stored)
+}
+
+#[test]
+fn long_puts_of_far_keys_leave_others_their_gets() {
+    let (gets, _) = getters_beside_putters(100);
+    for value_bytes in [7_900, 9_000, 20_000] {
+        let (beside, puts) = getters_beside_putters(value_bytes);
+        assert!(
+            beside * 2 > gets && puts > 0,
+            "{value_bytes}: {beside} of {gets}, {puts} puts"
+        );
+    }
 }
 
 #[test]

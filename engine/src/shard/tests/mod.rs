@@ -17,6 +17,7 @@ mod lanes;
 mod losses;
 mod model;
 mod namesakes;
+mod needs;
 mod nodes;
 mod room;
 mod run;

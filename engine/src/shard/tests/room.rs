@@ -249,3 +249,58 @@ fn the_index_leaves_the_log_the_frames_that_it_needs() {
         assert!(matches!(stored, Owned::Stored(_)), "{stored:?}");
     }
 }
+
+/// Keys whose record is in no far page.
+fn only_local(house: &House, keys: &[u64]) -> Vec<u64> {
+    let shard = &house.shard;
+    let is_far = |key: &u64| {
+        let hash = house.hash(&key.to_le_bytes());
+        shard.index.candidates(hash).any(|(_, slot)| {
+            let page = shard.pages.get(slot.address().page(shard.shape));
+            page.kind() == PageKind::Cache || page.extent.is_some()
+        })
+    };
+    keys.iter().copied().filter(|key| !is_far(key)).collect()
+}
+
+#[test]
+fn a_flush_holds_what_compaction_moves_meanwhile() {
+    let mut found = 0;
+    for compacts in [false, true] {
+        let mut house = House::new(&Setting {
+            far_bytes: 24 << 20,
+            ..Setting::default()
+        });
+        let keys = 40_000u64;
+        for key in 0..keys {
+            house.call(Operation::Put {
+                key: &key.to_le_bytes(),
+                value: &[1; 200],
+            });
+        }
+        let mut random = Random(4);
+        let mut alive = Vec::new();
+        for key in 0..keys {
+            if random.below(10) < 5 {
+                house.call(Operation::Delete {
+                    key: &key.to_le_bytes(),
+                });
+            } else {
+                alive.push(key);
+            }
+        }
+        if compacts {
+            house.shard.start_compaction();
+        }
+        house.shard.start_flush();
+        while house.shard.flush_done().is_none() {
+            house.advance();
+        }
+        assert_eq!(house.shard.flush_done(), Some(Ok(())));
+        let after = only_local(&house, &alive);
+        let count = after.len();
+        found = found.max(count);
+    }
+    // The round in which it ended went on with one slice of compaction, which moves what is far.
+    assert!(found <= 64, "{found} records are only local");
+}

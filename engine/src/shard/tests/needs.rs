@@ -1,0 +1,162 @@
+//! Answers that need more room than was set aside for them, because a record of another key with the same hash was read first.
+
+use farcore_rdma::LinkModel;
+
+use super::{House, Random, Setting};
+use crate::operation::Operation;
+use crate::shard::request::LaneId;
+
+fn setting() -> Setting {
+    let mut setting = Setting {
+        link: LinkModel {
+            latency_ns: 7_000,
+            jitter_ns: 9_000,
+            ..LinkModel::default()
+        },
+        far_bytes: 48 << 20,
+        ..Setting::default()
+    };
+    setting.knobs.read_ahead_chunks = 0;
+    setting.knobs.cache_percent = 0;
+    setting
+}
+
+/// These keys, the second and later of a group with the hash of the first, far.
+fn with_namesakes(groups: &[&[(&str, usize)]]) -> House {
+    let mut house = House::new(&setting());
+    for group in groups {
+        for (key, _) in &group[1..] {
+            house
+                .namesakes
+                .borrow_mut()
+                .insert(key.as_bytes().to_vec(), group[0].0.as_bytes().to_vec());
+        }
+        for (key, bytes) in *group {
+            house.call(Operation::Put {
+                key: key.as_bytes(),
+                value: &vec![1; *bytes],
+            });
+        }
+    }
+    for key in 0..20_000u64 {
+        house.call(Operation::Put {
+            key: &key.to_le_bytes(),
+            value: &[9; 400],
+        });
+    }
+    house
+}
+
+#[test]
+fn two_answers_that_need_more_room_do_not_wait_for_each_other() {
+    let mut house = with_namesakes(&[
+        &[("a1", 7_000), ("a2", 13_000)],
+        &[("b1", 7_000), ("b2", 13_000)],
+    ]);
+    house.inbox.lane_bytes.set(18_000);
+    let lane = LaneId::new(4);
+    assert!(house.offer_on(lane, 1, Operation::Get { key: b"a2" }));
+    assert!(house.offer_on(lane, 2, Operation::Get { key: b"b2" }));
+    for _ in 0..100_000 {
+        house.advance();
+    }
+    let count = house.inbox.answers.borrow().len();
+    assert_eq!(
+        (count, house.shard.flights.count(), house.shard.is_quiet()),
+        (2, 0, true),
+        "answers, flights, quiet; reserved {:?}",
+        house.inbox.reserved.borrow()
+    );
+}
+
+#[test]
+fn an_answer_that_needs_more_room_is_not_starved_by_its_own_lane() {
+    let mut house = with_namesakes(&[&[("a1", 7_000), ("a2", 15_000)]]);
+    house.inbox.lane_bytes.set(16_500);
+    let lane = LaneId::new(4);
+    let mut random = Random(3);
+    assert!(house.offer_on(lane, 1, Operation::Get { key: b"a2" }));
+    let mut others = 0;
+    for round in 0..20_000 {
+        loop {
+            let key = random.below(18_000).to_le_bytes();
+            if !house.offer_on(lane, 2, Operation::Get { key: &key }) {
+                break;
+            }
+        }
+        house.advance();
+        for (token, _) in house.inbox.answers.borrow_mut().drain(..) {
+            if token == 1 {
+                assert!(
+                    round < 100,
+                    "answered in round {round}, after {others} that came later"
+                );
+                return;
+            }
+            others += 1;
+        }
+    }
+    panic!("starved while {others} others were answered");
+}
+
+#[test]
+fn a_sleeper_does_not_hold_up_others_of_its_key() {
+    let mut house = with_namesakes(&[&[("k1", 200), ("k2", 200), ("k3", 13_000)]]);
+    house.inbox.lane_bytes.set(18_000);
+    let (sleeper, other) = (LaneId::new(2), LaneId::new(4));
+    house.inbox.taken.borrow_mut()[2] = 10_000;
+    assert!(house.offer_on(sleeper, 1, Operation::Get { key: b"k3" }));
+    for _ in 0..200 {
+        house.advance();
+    }
+    assert_eq!(house.inbox.answers.borrow().len(), 0);
+    let before = house.shard.figures.counters.snapshot().far_reads;
+    assert!(house.offer_on(other, 2, Operation::Get { key: b"k3" }));
+    for _ in 0..20_000 {
+        house.advance();
+    }
+    let reads = house.shard.figures.counters.snapshot().far_reads - before;
+    let found: Vec<_> = house
+        .inbox
+        .answers
+        .borrow()
+        .iter()
+        .map(|(token, _)| *token)
+        .collect();
+    assert_eq!(found, [2], "after {reads} READs");
+}
+
+#[test]
+fn a_sleeper_does_not_keep_a_compaction_from_its_end() {
+    let mut house = with_namesakes(&[&[("k1", 200), ("k3", 13_000)]]);
+    house.inbox.lane_bytes.set(18_000);
+    for key in (0..20_000u64).step_by(2) {
+        house.call(Operation::Delete {
+            key: &key.to_le_bytes(),
+        });
+    }
+    for _ in 0..5_000 {
+        house.advance();
+    }
+    assert!(house.shard.is_quiet());
+    house.inbox.taken.borrow_mut()[2] = 10_000;
+    assert!(house.offer_on(LaneId::new(2), 1, Operation::Get { key: b"k3" }));
+    for _ in 0..200 {
+        house.advance();
+    }
+    assert_eq!(
+        (
+            house.inbox.answers.borrow().len(),
+            house.shard.flights.count()
+        ),
+        (0, 1)
+    );
+    house.shard.start_compaction();
+    for _ in 0..200_000 {
+        house.advance();
+        if house.shard.compaction_done().is_some() {
+            return;
+        }
+    }
+    panic!("{:?}", house.shard.compactor);
+}
