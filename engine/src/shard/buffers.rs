@@ -5,7 +5,8 @@
 //! ```
 //!
 //! - I1: a READ's buffer is held until its requests are answered or wait for local memory; a message until its request is
-//!   answered. Room for answers is set aside before a request is parked, so a client that does not poll holds neither.
+//!   answered. Room for answers is set aside before a request is parked, so a client that does not poll holds no READ's buffer, and
+//!   a message only where its value turned out longer than that room.
 //! - I2: no purpose takes another's buffers: parked requests cannot keep their own READs from landing, and what clients ask
 //!   for cannot keep pages from being flushed or compacted.
 //! - I3: the large area of messages holds the longest message, that of reads two of the longest records and that of

@@ -11,7 +11,8 @@
 //! - I3: nothing here allocates after construction, but for what a false tag match or damage has shown.
 //! - I4: `active` counts the lanes that have something parked or were refused at their last visit.
 //! - I5: every parked request has room for its answer set aside at its lane. So whether its client polls or not, it is
-//!   answered, and its flight ends, as soon as far memory answers.
+//!   answered, and its flight ends, as soon as far memory answers. The exception is a value that turned out longer, because a
+//!   record of another key was read first: its flight holds neither buffer nor pin until the lane has room for it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
