@@ -265,7 +265,7 @@ impl Engine {
                 let _ = ready.send(made);
             };
             let core = config.cores[place];
-            let watchdog = Watchdog::new(core, Arc::clone(&engine.figures.cores[place]));
+            let watchdog = Watchdog::new(core, &engine.figures.cores[place]);
             let ended = runtime::start(core, post, watchdog, config.spin_ns, build, heard)?;
             engine.cores.push(ended);
         }

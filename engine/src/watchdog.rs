@@ -4,7 +4,7 @@
 //! makes no turns either, is held up: by a job that blocks, or by a machine that gives it no time. A job that polls makes
 //! turns, and so serves its shard, without leaving the executor any time.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use farcore_rdma::PULSE_PACE;
 
@@ -17,17 +17,18 @@ const PACES_MAX: u64 = 10;
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     core: usize,
-    figures: Arc<CoreFigures>,
+    /// Not kept alive: a closed engine's counters hold descriptors, and the pulse forgets it only at its next pace.
+    figures: Weak<CoreFigures>,
     /// Turns that the core had made, and the paces since that number changed.
     turns: u64,
     paces: u64,
 }
 
 impl Watchdog {
-    pub(crate) fn new(core: usize, figures: Arc<CoreFigures>) -> Self {
+    pub(crate) fn new(core: usize, figures: &Arc<CoreFigures>) -> Self {
         Self {
             core,
-            figures,
+            figures: Arc::downgrade(figures),
             turns: 0,
             paces: 0,
         }
@@ -35,7 +36,10 @@ impl Watchdog {
 
     /// A pace has passed, and the core's task has not been polled for so many.
     pub(crate) fn look(&mut self, unanswered: u64) {
-        let counters = &self.figures.counters;
+        let Some(figures) = self.figures.upgrade() else {
+            return;
+        };
+        let counters = &figures.counters;
         let turns = counters.turns.get();
         if unanswered == 0 || turns != self.turns {
             self.turns = turns;
@@ -67,7 +71,7 @@ mod tests {
     #[test]
     fn a_core_is_stalled_if_it_neither_answers_nor_turns_for_a_second() {
         let figures = Arc::new(CoreFigures::new(0));
-        let mut watchdog = Watchdog::new(3, Arc::clone(&figures));
+        let mut watchdog = Watchdog::new(3, &figures);
         let seen = || {
             let counters = &figures.counters;
             (counters.stalls.get(), counters.stalled.get())
