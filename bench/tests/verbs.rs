@@ -70,7 +70,7 @@ fn start(scheme: &str) -> (Node, String) {
     (node, format!("{scheme}://{address}"))
 }
 
-/// At 20 % local.
+/// At a quarter local.
 fn contest(scheme: &str, sizes: &str) {
     let (_node, address) = start(scheme);
     let json = std::env::temp_dir().join(format!("farcore-{scheme}-{}.json", std::process::id()));
@@ -99,7 +99,10 @@ fn contest(scheme: &str, sizes: &str) {
 #[test]
 #[ignore = "needs an RDMA device: cargo xtask lab test"]
 fn every_value_of_a_contest_is_right_by_cm() {
-    contest("rdma", "--cores 0,1 --keys-per-core 112000 --local 9400KiB");
+    contest(
+        "rdma",
+        "--cores 0,1 --keys-per-core 112000 --local 10600KiB",
+    );
 }
 
 #[test]
@@ -107,6 +110,6 @@ fn every_value_of_a_contest_is_right_by_cm() {
 fn every_value_of_a_contest_is_right_by_exchange() {
     contest(
         "rdma+tcp",
-        "--cores 0 --keys-per-core 112000 --local 4640KiB",
+        "--cores 0 --keys-per-core 112000 --local 5700KiB",
     );
 }
