@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use farcore_tuning::Sampler;
 
+use crate::constants::LANE_NUMBERS;
 use crate::figures::CoreFigures;
 use crate::kept::Kept;
 use crate::lane::{Answering, LaneServer};
@@ -14,6 +15,7 @@ use crate::shard::{Answers, LaneId, Mark, Origin};
 
 /// The lane number of clients on the shard's own core.
 pub(crate) const OWN: u8 = 255;
+const _: () = assert!(OWN as usize + 1 == LANE_NUMBERS);
 /// The number of no client.
 pub(crate) const NOBODY: u16 = Origin::CLIENT_MAX;
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use farcore_rdma::{FabricEndpoint, prefetch_burst};
 use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler};
 
+use crate::constants::LANE_NUMBERS;
 use crate::exits::{Exits, LaneExit, OWN, OwnExit, Turn};
 use crate::figures::CoreFigures;
 use crate::lane::{Answered, LaneClient, LaneServer};
@@ -25,9 +26,6 @@ const TURNS_A_READING: u64 = 8;
 /// 192 KiB, a fifth of a second-level cache of 1 MiB; the rest of it is left to records and answers. Others are asked for as their
 /// lanes come.
 const ASKED_A_TURN: usize = 1024;
-
-/// Lanes of one shard that there can be.
-const LANES: usize = 256;
 
 /// Pops the lowest set lane from the bitmap.
 #[inline]
@@ -168,7 +166,7 @@ impl House {
             words,
             marked: [0; 4],
             first_lane: 0,
-            without_room: vec![0; LANES].into(),
+            without_room: vec![0; LANE_NUMBERS].into(),
             compacting: 0,
             flushing: 0,
             forgetting: 0,

@@ -158,19 +158,22 @@ mod tests {
                 let layout = BufferLayout::of(local_bytes, page_bytes);
                 let mut buffers = Buffers::new(&layout);
                 let value = page_bytes / 2;
-                let record = u32::try_from(UNIT_BYTES + KEY_BYTES_MAX + value).unwrap();
+                // Header, key, value and tag.
+                let bytes = UNIT_BYTES + KEY_BYTES_MAX + value + UNIT_BYTES;
+                let record = u32::try_from(bytes).unwrap();
                 let message = u32::try_from(8 + KEY_BYTES_MAX + value).unwrap();
-                // The shortest record is of two units.
-                let records = page_bytes / (2 * UNIT_BYTES + DIRECTORY_ENTRY_BYTES);
-                let directory = u32::try_from(records * DIRECTORY_ENTRY_BYTES).unwrap();
+                // The shortest record is of two units; the directory has a tag as well.
+                let directory = |bytes: usize| {
+                    let records = bytes / (2 * UNIT_BYTES + DIRECTORY_ENTRY_BYTES);
+                    u32::try_from(records * DIRECTORY_ENTRY_BYTES + UNIT_BYTES).unwrap()
+                };
                 assert!(buffers.messages.allocate(message).is_some());
                 assert!(buffers.reads.allocate(record).is_some());
-                let short = buffers.compaction.allocate(directory);
-                assert!(short.is_some(), "{page_bytes}: {layout:?}");
+                let longest = buffers.compaction.allocate(directory(page_bytes));
+                assert!(longest.is_some(), "{page_bytes}: {layout:?}");
                 let mut buffers = Buffers::new(&layout);
-                let few = u32::try_from(DIRECTORY_ENTRY_BYTES * page_bytes / 8192).unwrap();
-                assert!(buffers.compaction.allocate(few).is_some());
-                assert!(buffers.compaction.allocate(record).is_some());
+                let beside = buffers.compaction.allocate(directory(page_bytes - bytes));
+                assert!(beside.is_some() && buffers.compaction.allocate(record).is_some());
             }
             page_bytes *= 2;
         }

@@ -210,14 +210,8 @@ impl<E: Endpoint> Shard<E> {
             }
             page.asked = false;
             self.victims.unlist(page, number);
-            match self.node_of(number) {
-                Some(node)
-                    if self.pages.pointer(number).is_null()
-                        && !self.health.may_try(node.reads(), self.now_ns) =>
-                {
-                    self.victims.set_aside(&mut self.pages, number, node);
-                }
-                _ => return Pick::Page(number),
+            if self.can_be_read(number) {
+                return Pick::Page(number);
             }
         }
         if self.compactor.asked_pages.is_empty() {

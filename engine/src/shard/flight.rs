@@ -22,13 +22,12 @@ use farcore_rdma::Landing;
 
 use super::request::{LaneId, Request, Shape};
 use super::stream::ChunkId;
+use crate::constants::LANE_NUMBERS;
 use crate::error::Error;
 use crate::log::Address;
 use crate::routing::IndexHash;
 
 const NONE: u32 = u32::MAX;
-/// Lanes that a shard can have.
-const LANES: usize = 256;
 
 /// Passes an index hash through: it is uniform already.
 #[derive(Debug, Default)]
@@ -213,7 +212,7 @@ pub(crate) struct Flights {
     /// Parked requests of each lane.
     of_lane: Vec<u32>,
     /// Lanes that were refused at their last visit, a bit each.
-    refused: [u64; LANES / 64],
+    refused: [u64; LANE_NUMBERS / 64],
     /// By what is scarce, a lane that is refused while it has nothing parked.
     starving: [Option<usize>; Scarce::COUNT],
     /// Requests of each lane whose answer needs more room than was set aside, and how many there are.
@@ -251,10 +250,10 @@ impl Flights {
             free_flights: (0..flights).rev().collect(),
             parked: (0..parked).map(|_| None).collect(),
             free_parked: (0..parked).rev().collect(),
-            of_lane: vec![0; LANES],
-            refused: [0; LANES / 64],
+            of_lane: vec![0; LANE_NUMBERS],
+            refused: [0; LANE_NUMBERS / 64],
             starving: [None; Scarce::COUNT],
-            needing: vec![0; LANES],
+            needing: vec![0; LANE_NUMBERS],
             needing_count: 0,
             active: 0,
             share: Self::share_of(flights, 0),

@@ -283,17 +283,23 @@ impl<E: Endpoint> Shard<E> {
             let Some(number) = self.victims.take(&mut self.pages, percent) else {
                 return self.pick_sealed(percent, sealed_too);
             };
-            match self.node_of(number) {
-                Some(node)
-                    if self.pages.pointer(number).is_null()
-                        && !self.health.may_try(node.reads(), self.now_ns) =>
-                {
-                    self.victims.set_aside(&mut self.pages, number, node);
-                }
-                _ => return Pick::Page(number),
+            if self.can_be_read(number) {
+                return Pick::Page(number);
             }
         }
         Pick::Later
+    }
+
+    /// True if a page that is to be compacted is local or its node may be tried now; it is set aside if not.
+    pub(super) fn can_be_read(&mut self, number: u32) -> bool {
+        let is_far = self.pages.pointer(number).is_null();
+        match self.node_of(number) {
+            Some(node) if is_far && !self.health.may_try(node.reads(), self.now_ns) => {
+                self.victims.set_aside(&mut self.pages, number, node);
+                false
+            }
+            _ => true,
+        }
     }
 
     fn pick_sealed(&self, percent: u64, sealed_too: bool) -> Pick {
