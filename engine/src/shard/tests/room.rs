@@ -113,6 +113,41 @@ fn a_flush_ends_beside_a_writer_and_holds_what_was_stored_before() {
 }
 
 #[test]
+fn a_flush_does_not_wait_for_all_that_is_worth_compacting() {
+    let mut house = House::new(&Setting {
+        far_bytes: 48 << 20,
+        ..Setting::default()
+    });
+    let keys = 100_000;
+    for key in 0..keys {
+        assert!(matches!(put(&mut house, key, 200), Owned::Stored(_)));
+    }
+    // Three fifths of every page, as far as is taken without a round in between: many pages are worth it now.
+    for key in (0..keys).filter(|key| key % 5 > 1) {
+        house.offer(
+            1,
+            Operation::Delete {
+                key: &key.to_le_bytes(),
+            },
+        );
+    }
+    let before = house.shard.figures.counters.snapshot().compaction_pages;
+    house.shard.start_flush();
+    while house.shard.flush_done().is_none() {
+        house.advance();
+    }
+    let compacted = house.shard.figures.counters.snapshot().compaction_pages - before;
+    assert_eq!(house.shard.flush_done(), Some(Ok(())));
+    assert!(compacted < 4, "{compacted} pages were compacted first");
+    // They are compacted afterwards.
+    while !house.shard.is_quiet() {
+        house.advance();
+    }
+    let compacted = house.shard.figures.counters.snapshot().compaction_pages - before;
+    assert!(compacted > 10, "{compacted}");
+}
+
+#[test]
 fn a_compaction_ends_beside_a_writer() {
     let mut house = House::new(&Setting {
         far_bytes: 24 << 20,
