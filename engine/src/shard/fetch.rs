@@ -140,6 +140,8 @@ impl<E: Endpoint> Shard<E> {
         // Where records carry tags, a header and a key without theirs prove nothing.
         let whole = whole || matches!(kind, Kind::Get | Kind::Swap) || self.authenticates();
         let head_units = units_for(key_bytes, 0);
+        let (page, unit) = (address.page(self.shape), address.unit(self.shape));
+        let units_left = self.pages.get(page).units.saturating_sub(unit);
         let entry = self.flights.get(flight);
         // A record too long for a class says its length in its header, which an earlier READ has brought.
         let known = class
@@ -157,12 +159,8 @@ impl<E: Endpoint> Shard<E> {
         };
         entry.reads_again &= entry.address == address;
         entry.address = address;
-        let (page, unit) = (address.page(self.shape), address.unit(self.shape));
-        let units = units
-            .min(self.pages.get(page).units.saturating_sub(unit))
-            .max(1);
-        let entry = self.flights.get(flight);
-        entry.bytes = units * UNIT;
+        let bytes = units.min(units_left).max(1) * UNIT;
+        entry.bytes = bytes;
         entry.state = FlightState::Unposted;
         entry.verified = false;
         if entry.pinned != Some(page) {
@@ -172,13 +170,20 @@ impl<E: Endpoint> Shard<E> {
                 self.unpin(before);
             }
         }
-        self.post_flight(flight);
+        self.post_in_order(flight, address, bytes);
     }
 
     /// Posts the READ of a flight, behind those that wait for a buffer as long.
     pub(super) fn post_flight(&mut self, flight: u32) {
-        let long = usize::from(is_long(self.flights.get(flight).bytes));
-        if !self.unbuffered[long].is_empty() || !self.post_buffered(flight) {
+        let entry = self.flights.get(flight);
+        let (address, bytes) = (entry.address, entry.bytes);
+        self.post_in_order(flight, address, bytes);
+    }
+
+    #[inline]
+    fn post_in_order(&mut self, flight: u32, address: Address, bytes: u32) {
+        let long = usize::from(is_long(bytes));
+        if !self.unbuffered[long].is_empty() || !self.post_read_of(flight, address, bytes) {
             self.unbuffered[long].push_back(flight);
         }
     }
@@ -187,6 +192,11 @@ impl<E: Endpoint> Shard<E> {
     pub(super) fn post_buffered(&mut self, flight: u32) -> bool {
         let entry = self.flights.get(flight);
         let (address, bytes) = (entry.address, entry.bytes);
+        self.post_read_of(flight, address, bytes)
+    }
+
+    #[inline]
+    fn post_read_of(&mut self, flight: u32, address: Address, bytes: u32) -> bool {
         let Some(landing) = self.buffers.reads.allocate(bytes) else {
             return false;
         };
@@ -278,14 +288,13 @@ impl<E: Endpoint> Shard<E> {
         };
         let (address, bytes, whole) = (entry.address, entry.bytes, entry.whole);
         if status == Status::Success {
+            let offset = landing.offset();
             entry.state = FlightState::Landed(landing);
-            let (page, unit) = (address.page(self.shape), address.unit(self.shape));
-            let offset = match &self.flights.get(flight).state {
-                FlightState::Landed(landing) => landing.offset(),
-                _ => return,
-            };
-            let verified = self.open_landed((page, unit), offset, bytes, whole);
-            self.flights.get(flight).verified = verified;
+            if self.cipher.is_some() {
+                let place = (address.page(self.shape), address.unit(self.shape));
+                let verified = self.open_landed(place, offset, bytes, whole);
+                self.flights.get(flight).verified = verified;
+            }
         } else {
             let error = self.read_error(address.page(self.shape), status);
             self.flights.get(flight).state = FlightState::Failed(error);

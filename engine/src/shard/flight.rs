@@ -192,6 +192,9 @@ impl Flight {
     /// What READs have shown, if it was for the first request: what was found for one says nothing of another.
     #[inline]
     pub(crate) fn take_shown(&mut self) -> Option<Box<Shown>> {
+        if self.shown.is_none() {
+            return None;
+        }
         self.shown.take().filter(|_| self.shown_for == self.head)
     }
 
@@ -376,11 +379,13 @@ impl Flights {
     }
 
     /// True if one more request can be parked in a flight of its own.
+    #[inline]
     pub(crate) fn has_room(&self, lane: LaneId) -> bool {
         !self.free_flights.is_empty() && self.has_parking(lane)
     }
 
     /// True if one more request can queue behind a flight.
+    #[inline]
     pub(crate) fn has_parking(&self, lane: LaneId) -> bool {
         !self.free_parked.is_empty()
             && self.of_lane[lane.number()] < self.share
@@ -388,11 +393,13 @@ impl Flights {
     }
 
     /// The flight.
+    #[inline]
     pub(crate) fn get(&mut self, flight: u32) -> &mut Flight {
         &mut self.flights[flight as usize]
     }
 
     /// Starts a flight for a hash; [`Flights::has_room`] was asked before.
+    #[inline]
     pub(crate) fn start(&mut self, hash: IndexHash, now_ns: u64) -> Option<u32> {
         let id = self.free_flights.pop()?;
         let flight = &mut self.flights[id as usize];
@@ -414,6 +421,7 @@ impl Flights {
     }
 
     /// Queues a request behind a flight; hands it back when there is no room.
+    #[inline]
     pub(crate) fn park(&mut self, flight: u32, parked: Parked) -> Result<(), Parked> {
         let Some(id) = self.free_parked.pop() else {
             return Err(parked);
@@ -436,6 +444,7 @@ impl Flights {
     }
 
     /// The first request of a flight.
+    #[inline]
     pub(crate) fn first(&self, flight: u32) -> Option<&Parked> {
         let head = self.flights[flight as usize].head;
         if head == NONE {
@@ -452,8 +461,13 @@ impl Flights {
     }
 
     /// Requests that wait in a flight.
+    #[inline]
     pub(crate) fn waiting(&self, flight: u32) -> usize {
-        let (mut count, mut at) = (0, self.flights[flight as usize].head);
+        let Flight { head, tail, .. } = self.flights[flight as usize];
+        if head == tail {
+            return usize::from(head != NONE);
+        }
+        let (mut count, mut at) = (0, head);
         while let Some(parked) = self.parked.get(at as usize).and_then(Option::as_ref) {
             count += 1;
             at = parked.next;
@@ -478,6 +492,7 @@ impl Flights {
     }
 
     /// Takes the first request out of a flight.
+    #[inline]
     pub(crate) fn pop(&mut self, flight: u32) -> Option<Parked> {
         let head = self.flights[flight as usize].head;
         if head == NONE {
@@ -504,6 +519,7 @@ impl Flights {
     }
 
     /// Ends a flight that nobody waits for any more.
+    #[inline]
     pub(crate) fn end(&mut self, id: u32) {
         let flight = &mut self.flights[id as usize];
         debug_assert!(flight.head == NONE && flight.pinned.is_none());

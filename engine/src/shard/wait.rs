@@ -55,6 +55,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Sets room for its answer aside and copies a request; nothing if either has no room.
+    #[inline]
     fn prepare(
         &mut self,
         lane: LaneId,
@@ -69,20 +70,21 @@ impl<E: Endpoint> Shard<E> {
         let message = self.copy_message(lane, request);
         if message.is_none() {
             answers.unreserve(lane, answer_bytes);
-            self.refuse(lane, Some(Self::message_of(request)));
+            self.refuse(lane, Some(Self::message_of(request.parts())));
         }
         message
     }
 
     /// What the copy of a request takes.
-    fn message_of(request: &Request<'_>) -> Scarce {
-        if request.parts().len() > SMALL_BYTES_MAX as usize {
+    fn message_of(parts: &[u8]) -> Scarce {
+        if parts.len() > SMALL_BYTES_MAX as usize {
             Scarce::LongMessage
         } else {
             Scarce::ShortMessage
         }
     }
 
+    #[inline]
     fn park(
         &mut self,
         flight: u32,
@@ -110,11 +112,12 @@ impl<E: Endpoint> Shard<E> {
         false
     }
 
+    #[inline]
     fn copy_message(&mut self, lane: LaneId, request: &Request<'_>) -> Option<Landing> {
-        if !self.flights.may_take(Self::message_of(request), lane) {
+        let parts = request.parts();
+        if !self.flights.may_take(Self::message_of(parts), lane) {
             return None;
         }
-        let parts = request.parts();
         let bytes = u32::try_from(parts.len()).ok()?;
         let landing = self.buffers.messages.allocate(bytes)?;
         // SAFETY: the buffer was just allocated, so nothing else refers to it, and it has room for all.
@@ -124,6 +127,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// The most bytes that the value of a slot's far record can have.
+    #[inline]
     fn value_bytes_max(&self, address: Address, class: SizeClass, key_bytes: usize) -> usize {
         let longest = || self.pages.get(address.page(self.shape)).longest_units;
         let units = class.units().unwrap_or_else(longest);
@@ -246,18 +250,19 @@ impl<E: Endpoint> Shard<E> {
                 (left, stayed) = (left - 1, stayed + 1);
                 continue;
             }
-            if first.needs().is_some() && !self.reserve_more(flight, lane, answers) {
-                blocked[word] |= bit;
-                self.flights.rotate(flight);
-                (left, stayed) = (left - 1, stayed + 1);
-                continue;
-            }
-            let Some(first) = self.flights.first(flight) else {
-                return self.end_flight(flight);
-            };
             let (offset, shape) = (first.message.offset(), first.shape);
+            let mut reserved = first.reserved();
+            if let Some(needed) = first.needs() {
+                if !self.reserve_more(flight, lane, answers) {
+                    blocked[word] |= bit;
+                    self.flights.rotate(flight);
+                    (left, stayed) = (left - 1, stayed + 1);
+                    continue;
+                }
+                reserved = needed;
+            }
             // Its answer may take the room that was set aside for it.
-            answers.unreserve(lane, first.reserved());
+            answers.unreserve(lane, reserved);
             let hash = self.flights.get(flight).hash;
             #[expect(
                 clippy::cast_possible_truncation,
@@ -511,7 +516,9 @@ impl<E: Endpoint> Shard<E> {
             evidence.hides_lost = shown.hides_lost;
         }
         let step = self.execute(lane, request, &Hint::None, &evidence, answers);
-        self.flights.get(flight).put_shown(shown);
+        if shown.is_some() {
+            self.flights.get(flight).put_shown(shown);
+        }
         step
     }
 
