@@ -184,9 +184,10 @@ impl LandingPool {
             id => id,
         };
         let slab = &mut self.slabs[id as usize];
-        let word = usize::from(slab.free[0] == 0);
+        let in_second = slab.free[0] == 0;
+        let word = usize::from(in_second);
         let bits_free = slab.free[word];
-        let place = word as u32 * u64::BITS + bits_free.trailing_zeros();
+        let place = u32::from(in_second) * u64::BITS + bits_free.trailing_zeros();
         slab.free[word] = bits_free & (bits_free - 1);
         slab.used += 1;
         if slab.free == [0; 2] {
