@@ -192,9 +192,7 @@ impl Flight {
     /// What READs have shown, if it was for the first request: what was found for one says nothing of another.
     #[inline]
     pub(crate) fn take_shown(&mut self) -> Option<Box<Shown>> {
-        if self.shown.is_none() {
-            return None;
-        }
+        self.shown.as_ref()?;
         self.shown.take().filter(|_| self.shown_for == self.head)
     }
 
