@@ -14,21 +14,23 @@ use farcore_rdma::{EmbeddedNode, Heartbeats, Region, RegionOptions};
 use farcore_tuning::{Clock, Histogram, Root};
 
 use crate::cipher::{PageCipher, random_salt};
+use crate::client::core::Core;
+use crate::client::handle::{Handle, Leaving};
 use crate::config::{Config, Sizes};
 use crate::constants::KEY_BYTES_MAX;
-use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::executors::{self, Ended};
-use crate::figures::{CoreFigures, EngineReporter, Figures, Stats};
-use crate::handle::{Handle, Leaving};
-use crate::house::House;
-use crate::lane::{LaneClient, LaneServer, Mailbox, lane, lanes};
-use crate::limits::{self, EXECUTOR_DESCRIPTORS, MemoryNeed, NODE_DESCRIPTORS};
-use crate::order::{Door, Order};
-use crate::routing::Hasher128;
-use crate::runtime::{self, JobCell, Life, Post, is_core_of, quietly, serve_here, text_of};
+use crate::message::hash::Hasher128;
+use crate::observe::metrics::{CoreFigures, EngineReporter, Figures, Stats};
+use crate::reactor::House;
+use crate::reactor::command::{Door, Order};
+use crate::reactor::executor::{
+    self, JobCell, Life, Post, is_core_of, quietly, serve_here, text_of,
+};
+use crate::reactor::limits::{self, EXECUTOR_DESCRIPTORS, MemoryNeed, NODE_DESCRIPTORS};
+use crate::reactor::threads::{self, Ended};
+use crate::reactor::watchdog::Watchdog;
 use crate::shard::{Shard, ShardOptions, Shortfall};
-use crate::watchdog::Watchdog;
+use crate::transport::lane::{LaneClient, LaneServer, Mailbox, lane, lanes};
 
 /// How often a blocking wait for the whole engine looks again.
 const WAIT: Duration = Duration::from_micros(200);
@@ -138,7 +140,7 @@ impl Engine {
         let opened_ns = clock.now_ns();
         let sizes = config.sizes()?;
         limits::check(
-            (executors::missing(&config.cores) + usize::from(!config.nodes.is_empty()))
+            (threads::missing(&config.cores) + usize::from(!config.nodes.is_empty()))
                 * EXECUTOR_DESCRIPTORS
                 + config.cores.len() * config.nodes.len() * NODE_DESCRIPTORS,
         )?;
@@ -266,7 +268,7 @@ impl Engine {
             };
             let core = config.cores[place];
             let watchdog = Watchdog::new(core, &engine.figures.cores[place]);
-            let ended = runtime::start(core, post, watchdog, config.spin_ns, build, heard)?;
+            let ended = executor::start(core, post, watchdog, config.spin_ns, build, heard)?;
             engine.cores.push(ended);
         }
         // What waits for news of a core ends with the last core that could have any.
@@ -367,7 +369,7 @@ impl Engine {
         });
         let value_bytes_max = self.shared.sizes.value_bytes_max;
         let finish = Finish(Arc::clone(&cell));
-        let job: runtime::Job = Box::new(move |house| {
+        let job: executor::Job = Box::new(move |house| {
             Box::pin(async move {
                 let ticket = Arc::new(ticket);
                 let core = Core::new(house, value_bytes_max, Arc::clone(&ticket));
@@ -634,7 +636,7 @@ impl<T> Task<T> {
     /// # Errors
     /// [`Error::JobPanicked`], or [`Error::Closed`] if it never ran.
     pub fn join(self) -> Result<T> {
-        crate::handle::block_on(self)
+        crate::client::handle::block_on(self)
     }
 }
 

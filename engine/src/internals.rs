@@ -10,12 +10,12 @@ use crate::cipher::{CounterCipher, EncryptionKey, EncryptionMode, PageCipher, Re
 use crate::config::{Config, available_cores};
 use crate::constants::UNIT_BYTES;
 use crate::error::{Error, Result};
-use crate::figures::CoreFigures;
-use crate::lane::{LaneClient, LaneServer, lane};
-use crate::operation::{Answer, Operation, Version};
-use crate::queue::{Intake, Outbox, own_queue};
-use crate::routing::Hasher128;
+use crate::message::hash::Hasher128;
+use crate::message::operation::{Answer, Operation, Version};
+use crate::observe::metrics::CoreFigures;
 use crate::shard::{Answers, LaneId, Origin, Shard, ShardOptions};
+use crate::transport::lane::{LaneClient, LaneServer, lane};
+use crate::transport::queue::{Intake, Outbox, own_queue};
 
 /// Requests that are offered at once.
 pub const BATCH: usize = 64;

@@ -9,38 +9,22 @@
 
 mod bytes;
 mod cipher;
+mod client;
 mod config;
 pub mod constants;
-mod core;
 mod engine;
 mod error;
-mod executors;
-mod exits;
-mod fence;
-mod figures;
-mod gcm;
-mod handle;
-mod house;
+mod far_memory;
 mod index;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals;
-mod kept;
-mod lane;
-mod limits;
 mod log;
-mod nodes;
-mod operation;
-mod order;
-mod queue;
-mod recorder;
-mod ring;
-mod routing;
-mod runtime;
+mod message;
+mod observe;
+mod reactor;
 mod shard;
-pub mod statistics;
-mod sync;
-mod watchdog;
+mod transport;
 
 pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token, VerbsOptions};
 pub use farcore_tuning::{
@@ -49,14 +33,15 @@ pub use farcore_tuning::{
 };
 
 pub use self::cipher::{EncryptionKey, EncryptionMode};
+pub use self::client::core::Core;
+pub use self::client::handle::{Call, Handle, Refused, Swap, Value};
 pub use self::config::Config;
-pub use self::core::Core;
 pub use self::engine::{Engine, Task};
 pub use self::error::{Error, Result};
-pub use self::figures::{EngineReporter, Stats};
-pub use self::handle::{Call, Handle, Refused, Swap, Value};
-pub use self::operation::{Answer, Operation, Version};
-pub use self::recorder::{Recorder, Recording};
+pub use self::message::operation::{Answer, Operation, Version};
+pub use self::observe::metrics::{EngineReporter, Stats};
+pub use self::observe::recorder::{Recorder, Recording};
+pub use self::observe::statistics;
 
 /// The README's example, compiled and run.
 #[cfg(doctest)]

@@ -19,12 +19,12 @@ use crate::constants::{
     READ_AHEAD_CHUNKS_MAX, SPIN_NS_MAX, VALUE_BYTES_MAX,
 };
 use crate::error::{Error, Result};
-use crate::lane::{self, LANES_MAX};
-use crate::limits;
+use crate::far_memory::{FarPlan, QUEUE_DEPTH, Waiting};
 use crate::log::PageShape;
-use crate::nodes::{FarPlan, QUEUE_DEPTH, Waiting};
-use crate::queue::OWN_INLINE_MAX;
+use crate::reactor::limits;
 use crate::shard::{Knobs, NODES_MAX, QUEUES_PER_NODE, Shard};
+use crate::transport::lane::{self, LANES_MAX};
+use crate::transport::queue::OWN_INLINE_MAX;
 
 /// Memory of one core that no shard uses: its executor, counters, stacks and the queue of its own requests, in bytes.
 const CORE_BYTES: u64 = 1 << 20;

@@ -35,7 +35,7 @@ use self::segment::{BUCKETS, SLOTS_A_BUCKET, Segment};
 use self::slot::{TAG_BITS, tag_of};
 use crate::constants::{LINE_BYTES, SEGMENT_BYTES};
 use crate::log::{Address, SizeClass};
-use crate::routing::IndexHash;
+use crate::message::hash::IndexHash;
 
 pub(crate) use self::slot::Slot;
 

@@ -12,7 +12,7 @@
 use std::fmt;
 
 use crate::log::{ADDRESS_BITS, Address, SizeClass};
-use crate::routing::IndexHash;
+use crate::message::hash::IndexHash;
 
 pub(super) const TAG_BITS: u32 = 14;
 const CLASS_SHIFT: u32 = ADDRESS_BITS;

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::routing::Hasher128;
+use crate::message::hash::Hasher128;
 
 #[repr(C, align(64))]
 struct Memory([u8; SEGMENT_BYTES]);

@@ -12,9 +12,9 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::class::SizeClass;
+use crate::cipher::gcm::{TAG_BYTES, Tag};
 use crate::constants::UNIT_BYTES;
-use crate::gcm::{TAG_BYTES, Tag};
-use crate::routing::IndexHash;
+use crate::message::hash::IndexHash;
 
 /// Bytes of a page's header.
 pub(crate) const HEADER_BYTES: usize = 64;

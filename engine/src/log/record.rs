@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bytes::copy_to;
 use crate::constants::{KEY_BYTES_MAX, UNIT_BYTES, VALUE_BYTES_MAX};
-use crate::operation::Version;
+use crate::message::operation::Version;
 
 const VERSION_BITS: u32 = 48;
 const KEY_BITS: u32 = 11;

@@ -14,8 +14,8 @@
 use super::page::{self, DIRECTORY_ENTRY_BYTES, HEADER_BYTES};
 use super::record::RecordHeader;
 use crate::cipher::RecordCipher;
+use crate::cipher::gcm::{Sealing, TAG_BYTES};
 use crate::constants::UNIT_BYTES;
-use crate::gcm::{Sealing, TAG_BYTES};
 
 /// How far a page is sealed.
 #[derive(Clone, Debug, Default)]
@@ -155,7 +155,7 @@ mod tests {
     use crate::log::SizeClass;
     use crate::log::page::{DirectoryEntry, directory_bytes, far_directory_bytes};
     use crate::log::record::{self, KEYED_TAG, LocalRecord, RecordView};
-    use crate::routing::IndexHash;
+    use crate::message::hash::IndexHash;
 
     const SEQUENCE: u64 = 77;
 

@@ -16,32 +16,16 @@
 
 #![allow(unsafe_code)] // reads and writes records in frames and landing buffers through raw pointers
 
-mod arena;
-mod buffers;
-mod cache;
-mod change;
-mod compaction;
-mod extents;
+mod background;
 mod far;
-mod fetch;
-mod find;
-mod flight;
-mod flush;
-mod health;
-mod lost;
-mod namesakes;
-mod pages;
-mod proof;
-mod request;
-mod room;
+mod local;
+mod lookup;
+mod ops;
+mod pending;
 mod serve;
-mod stream;
-mod tail;
 mod tally;
 #[cfg(test)]
 mod tests;
-mod victims;
-mod wait;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,35 +33,35 @@ use std::sync::Arc;
 use farcore_rdma::{Endpoint, Landing, LocalKey, Region, WorkId};
 use farcore_tuning::HotKeys;
 
-use self::arena::Arena;
-use self::buffers::{BufferLayout, Buffers};
-use self::cache::Cache;
-use self::compaction::Compactor;
-use self::find::Seen;
-use self::flight::Flights;
-use self::flush::Flusher;
-use self::health::Health;
-use self::lost::Lost;
-use self::namesakes::Namesakes;
-use self::pages::{Framed, LOST_PAGES, PageKind, PageState, PageTable};
-use self::proof::Opened;
-use self::stream::Streams;
-use self::tail::Tails;
+use self::background::compaction::Compactor;
+use self::background::flush::Flusher;
+use self::background::forget::Lost;
+use self::far::buffers::{BufferLayout, Buffers};
+use self::far::health::Health;
+use self::far::opened::Opened;
+use self::far::read_ahead::Streams;
+use self::local::arena::Arena;
+use self::local::page_table::{Framed, LOST_PAGES, PageKind, PageState, PageTable};
+use self::local::read_cache::Cache;
+use self::local::tails::Tails;
+use self::local::victims::Victims;
+use self::lookup::Seen;
+use self::pending::collisions::Namesakes;
+use self::pending::flight::Flights;
 use self::tally::Tally;
-use self::victims::Victims;
 use crate::cipher::PageCipher;
+use crate::cipher::gcm::TAG_BYTES;
 use crate::constants::{BATCH_MAX, SEGMENT_BYTES, UNIT_BYTES};
 use crate::error::Error;
-use crate::figures::CoreFigures;
-use crate::gcm::TAG_BYTES;
 use crate::index::Index;
 use crate::log::{Address, PageShape, SizeClass, record};
-use crate::operation::Version;
-use crate::routing::KeyHasher;
+use crate::message::hash::KeyHasher;
+use crate::message::operation::Version;
+use crate::observe::metrics::CoreFigures;
 
-pub(crate) use self::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
-pub(crate) use self::flush::Shortfall;
-pub(crate) use self::request::{Answers, LaneId, Mark, Origin, Request, Shape};
+pub(crate) use self::background::flush::Shortfall;
+pub(crate) use self::far::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
+pub(crate) use crate::message::request::{Answers, LaneId, Mark, Origin, Request, Shape};
 
 /// Completions taken from the fabric at once.
 const COMPLETIONS: usize = 64;
@@ -126,7 +110,7 @@ pub(crate) struct Knobs {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Errand {
     Flight(u32),
-    Chunk(stream::ChunkId),
+    Chunk(far::read_ahead::ChunkId),
     Flush(u32),
     Compaction(u32),
     /// A look whether a node is there.
@@ -149,7 +133,7 @@ impl Errand {
         let low = id.0 as u32;
         match id.0 >> 32 {
             0 => Self::Flight(low),
-            1 => Self::Chunk(stream::ChunkId(low as u8)),
+            1 => Self::Chunk(far::read_ahead::ChunkId(low as u8)),
             2 => Self::Flush(low),
             3 => Self::Compaction(low),
             _ => Self::Probe(NodeId::new(low as usize)),
@@ -298,8 +282,8 @@ impl<E: Endpoint> Shard<E> {
     ) -> u64 {
         let frames = local_bytes / u64::from(page_bytes);
         let pages = usize::try_from(frames + extents + u64::from(LOST_PAGES)).unwrap_or(usize::MAX);
-        let waiting = FLIGHTS as usize * size_of::<flight::Flight>()
-            + PARKED as usize * size_of::<Option<flight::Parked>>()
+        let waiting = FLIGHTS as usize * size_of::<pending::flight::Flight>()
+            + PARKED as usize * size_of::<Option<pending::flight::Parked>>()
             + Opened::bytes_for(authenticated);
         PageTable::bytes_for(pages)
             + Victims::bytes_for(pages)

@@ -6,14 +6,14 @@ use farcore_rdma::Endpoint;
 use farcore_tuning::COUNTED;
 
 use super::Shard;
-use super::find::{Evidence, Found, Hint, Hinted, Inserted, Local, Seen};
-use super::request::{Answers, LaneId, Request};
-use super::stream::ChunkId;
-use super::wait::Source;
 use crate::index::Slot;
 use crate::log::{Address, SizeClass, record};
-use crate::operation::{Answer, Kind};
-use crate::routing::IndexHash;
+use crate::message::hash::IndexHash;
+use crate::message::operation::{Answer, Kind};
+use crate::message::request::{Answers, LaneId, Request};
+use crate::shard::far::read_ahead::ChunkId;
+use crate::shard::lookup::{Evidence, Found, Hint, Hinted, Inserted, Local, Seen};
+use crate::shard::pending::park::Source;
 
 /// Requests that are looked ahead of the one that is served. Source: measured; with 8 deletes are slower, and 16 are no better.
 const LOOK_AHEAD: usize = 12;

@@ -5,7 +5,7 @@ use farcore_tuning::ShardSnapshot;
 
 use super::{House, Knobs, Owned, Random, Setting, seeds};
 use crate::constants::READ_AHEAD_CHUNKS_MAX;
-use crate::operation::Operation;
+use crate::message::operation::Operation;
 
 /// A round trip of a thousand times what a local request costs.
 const LATENCY_NS: u64 = 300_000;

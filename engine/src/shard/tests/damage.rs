@@ -7,9 +7,9 @@ use super::nodes::{KEYS, assert_holds, far_keys, filled, get, put};
 use super::{ENCRYPTIONS, House, Owned, Random, Setting, run, seeds};
 use crate::error::Error;
 use crate::log::page::DIRECTORY_ENTRY_BYTES;
-use crate::operation::Operation;
-use crate::shard::extents::Extents;
-use crate::shard::pages::{PageKind, PageState};
+use crate::message::operation::Operation;
+use crate::shard::far::extents::Extents;
+use crate::shard::local::page_table::{PageKind, PageState};
 
 const UNIT: usize = 16;
 
@@ -22,7 +22,11 @@ fn is_lost(answer: &Owned) -> bool {
     is_damaged(answer) || matches!(answer, Owned::Failed(Error::Unavailable { .. }))
 }
 
-fn place_of(extents: &Extents, page: &crate::shard::pages::Page, unit: u32) -> (usize, usize) {
+fn place_of(
+    extents: &Extents,
+    page: &crate::shard::local::page_table::Page,
+    unit: u32,
+) -> (usize, usize) {
     let extent = page.extent.unwrap();
     let offset = extents
         .remote(extent, u64::from(unit) * UNIT as u64)

@@ -2,7 +2,7 @@
 
 use super::wire::Wire;
 use super::{ENCRYPTIONS, House, Owned, Random, Setting};
-use crate::operation::Operation;
+use crate::message::operation::Operation;
 use crate::shard::Shard;
 
 #[test]

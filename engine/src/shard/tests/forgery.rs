@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{ENCRYPTIONS, House, Owned, Setting};
 use crate::cipher::EncryptionMode;
 use crate::error::Error;
-use crate::operation::Operation;
+use crate::message::operation::Operation;
 
 const PAGE: usize = 64 << 10;
 const KEYS: u64 = 12_000;

@@ -3,11 +3,11 @@
 use farcore_rdma::LinkModel;
 
 use super::{ANSWER_BYTES, ENCRYPTIONS, House, LANES, Owned, Random, Setting, run, seeds};
-use crate::operation::Operation;
+use crate::message::operation::Operation;
+use crate::message::request::LaneId;
 use crate::shard::FLIGHTS;
-use crate::shard::buffers::is_long;
-use crate::shard::flight::FlightState;
-use crate::shard::request::LaneId;
+use crate::shard::far::buffers::is_long;
+use crate::shard::pending::flight::FlightState;
 
 /// Far memory that takes some rounds to answer.
 fn far_away() -> LinkModel {

@@ -5,8 +5,8 @@ use farcore_rdma::RemoteSlice;
 use super::nodes::{KEYS, assert_holds, filled, get, is_unavailable, put, setting};
 use super::{House, NodeId, Owned};
 use crate::log::record::LocalRecord;
-use crate::operation::Operation;
-use crate::shard::tail::TailKind;
+use crate::message::operation::Operation;
+use crate::shard::local::tails::TailKind;
 
 pub(super) fn delete(house: &mut House, key: u64) -> Owned {
     house.call(Operation::Delete {

@@ -28,24 +28,24 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::figures::CoreFigures;
+use crate::observe::metrics::CoreFigures;
 use farcore_rdma::{
     EmbeddedEndpoint, EmbeddedNode, LinkModel, Lock, Region, RegionOptions, RemoteSlice,
 };
 
 use self::run::{run, seeds};
 use self::wire::Wire;
-use super::pages::{PageKind, PageState};
-use super::victims::UNLISTED;
 use super::{
     Answers, Extents, Knobs, LaneId, NodeId, Origin, QUEUES_PER_NODE, Shard, ShardOptions,
 };
 use crate::cipher::{EncryptionKey, EncryptionMode, PageCipher};
 use crate::config::Config;
 use crate::error::Error;
-use crate::operation::{Answer, Operation};
-use crate::queue::{Intake, Outbox, queue};
-use crate::routing::{Hasher128, IndexHash, KeyHasher};
+use crate::message::hash::{Hasher128, IndexHash, KeyHasher};
+use crate::message::operation::{Answer, Operation};
+use crate::shard::local::page_table::{PageKind, PageState};
+use crate::shard::local::victims::UNLISTED;
+use crate::transport::queue::{Intake, Outbox, queue};
 
 const LANE: LaneId = LaneId::new(1);
 /// Lanes that the tests use, at most.

@@ -8,8 +8,8 @@ use super::{ENCRYPTIONS, House, Knobs, Owned, Random, Setting, run, seeds, value
 use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX};
 use crate::index::{Position, Slot};
 use crate::log::record::LocalRecord;
-use crate::operation::Operation;
-use crate::shard::find::{Hint, Hinted, Seen};
+use crate::message::operation::Operation;
+use crate::shard::lookup::{Hint, Hinted, Seen};
 
 #[test]
 fn model_at_zero_latency() {

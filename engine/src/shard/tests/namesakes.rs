@@ -4,7 +4,7 @@ use super::nodes::{BOTH, assert_holds, far_keys, filled, get, is_unavailable, li
 use super::{House, Owned, Setting};
 use crate::cipher::EncryptionMode;
 use crate::error::Error;
-use crate::operation::Operation;
+use crate::message::operation::Operation;
 
 fn namesake(key: u64) -> u64 {
     key | 1 << 40

@@ -3,8 +3,8 @@
 use farcore_rdma::LinkModel;
 
 use super::{House, Random, Setting};
-use crate::operation::Operation;
-use crate::shard::request::LaneId;
+use crate::message::operation::Operation;
+use crate::message::request::LaneId;
 
 fn setting() -> Setting {
     let mut setting = Setting {

@@ -6,9 +6,9 @@ use farcore_rdma::{LinkModel, RemoteSlice};
 
 use super::{ENCRYPTIONS, House, NodeId, Outages, Owned, Setting, node_name, run, seeds};
 use crate::error::Error;
-use crate::operation::Operation;
-use crate::shard::flush::Shortfall;
-use crate::shard::pages::PageState;
+use crate::message::operation::Operation;
+use crate::shard::background::flush::Shortfall;
+use crate::shard::local::page_table::PageState;
 
 pub(super) const KEYS: u64 = 20_000;
 pub(super) const BOTH: [Outages; 2] = [Outages::Mute, Outages::Cut];

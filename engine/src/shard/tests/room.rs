@@ -2,8 +2,8 @@
 
 use super::{House, Outages, Owned, Random, Setting};
 use crate::error::Error;
-use crate::operation::Operation;
-use crate::shard::pages::PageKind;
+use crate::message::operation::Operation;
+use crate::shard::local::page_table::PageKind;
 
 fn put(house: &mut House, key: u64, bytes: usize) -> Owned {
     house.call(Operation::Put {

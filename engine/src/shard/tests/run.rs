@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{House, LANE, Owned, Random, SLEEPER, Setting, value};
 use crate::error::Error;
-use crate::operation::Operation;
-use crate::shard::far::LOST;
-use crate::shard::request::LaneId;
+use crate::message::operation::Operation;
+use crate::message::request::LaneId;
+use crate::shard::far::placement::LOST;
 
 /// Runs random operations, several in flight, against the model; each answer must be one that order allows.
 pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> House {

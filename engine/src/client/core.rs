@@ -1,0 +1,333 @@
+//! A client on a core: what a job started by `run_on_core` is given.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use farcore_tuning::HardwareSnapshot;
+
+use crate::client::handle::{Refused, Swap, check};
+use crate::error::{Error, Result};
+use crate::message::operation::{Answer, Demand, Kind, Operation, Version};
+use crate::message::outcome::Kept;
+use crate::observe::recorder::{Recorder, Tap};
+use crate::reactor::House;
+use crate::reactor::executor::{JobTicket, yield_now};
+use crate::reactor::replies::NOBODY;
+
+/// Submitted requests that one client may have in flight.
+const IN_FLIGHT_MAX: usize = 1024;
+
+/// A client on a core. Its own shard is a plain call away, the others a lane. It stays on its core.
+///
+/// Dropped, it waits for nothing: what it has submitted is carried out, and the answers are thrown away.
+#[derive(Debug)]
+pub struct Core {
+    house: Rc<RefCell<House>>,
+    /// The client number of submitted requests, from the first one on.
+    client: u16,
+    in_flight: usize,
+    /// How many of them there may be: none while there is no client number.
+    in_flight_max: usize,
+    /// The client number of awaited calls, so that neither kind sees the other's answers.
+    caller: u16,
+    /// The number of the latest call: a late answer to one that was dropped is not taken for this one's.
+    call: u64,
+    calls_in_flight: usize,
+    value_bytes_max: usize,
+    tap: Option<Tap>,
+    /// Turns that the core had made when this client yielded last.
+    turns_seen: Cell<u64>,
+    ticket: Arc<JobTicket>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        house: Rc<RefCell<House>>,
+        value_bytes_max: usize,
+        ticket: Arc<JobTicket>,
+    ) -> Self {
+        Self {
+            house,
+            client: NOBODY,
+            in_flight: 0,
+            in_flight_max: 0,
+            caller: NOBODY,
+            call: 0,
+            calls_in_flight: 0,
+            value_bytes_max,
+            tap: None,
+            turns_seen: Cell::new(0),
+            ticket,
+        }
+    }
+
+    /// Takes a request, copied; its answer comes with `token` through [`Core::poll`]. The next poll, or the core's own next turn, sends
+    /// it to the shard of its key, or serves those for the own shard as a batch, so that their cache misses overlap. Cost: a hash of the
+    /// key and a copy of key and value; where the core sleeps, also that its service is woken.
+    ///
+    /// # Errors
+    /// [`Refused::Full`] when there is no room before the next poll, or when 4095 other jobs of this core are clients already;
+    /// [`Refused::Error`] for a caller's mistake.
+    #[inline(always)]
+    pub fn submit(
+        &mut self,
+        operation: Operation<'_>,
+        token: u64,
+    ) -> std::result::Result<(), Refused> {
+        let demand = Demand::from(operation);
+        check(&demand, self.value_bytes_max)?;
+        // Taken apart, so that whoever inlines this passes them as they are.
+        let Demand {
+            kind,
+            key,
+            value,
+            expected,
+        } = demand;
+        if !self.take(token, key, value, kind, expected) {
+            return Err(Refused::Full);
+        }
+        self.note(&operation);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn take(
+        &mut self,
+        token: u64,
+        key: &[u8],
+        value: &[u8],
+        kind: Kind,
+        expected: Version,
+    ) -> bool {
+        let demand = Demand {
+            kind,
+            key,
+            value,
+            expected,
+        };
+        if (self.in_flight == self.in_flight_max && !self.begin())
+            || !self.house.borrow_mut().submit(self.client, token, &demand)
+        {
+            return false;
+        }
+        self.in_flight += 1;
+        true
+    }
+
+    /// Asks for the client number of submitted requests; false if there is one already, and so too much in flight, or
+    /// none left.
+    #[cold]
+    fn begin(&mut self) -> bool {
+        if self.client != NOBODY {
+            return false;
+        }
+        let Some(client) = self.house.borrow_mut().exits().add_client() else {
+            return false;
+        };
+        self.client = client;
+        self.in_flight_max = IN_FLIGHT_MAX;
+        true
+    }
+
+    /// Asks for the client number of calls, until there is one.
+    #[cold]
+    async fn begin_calls(&mut self) {
+        while self.caller == NOBODY {
+            let client = self.house.borrow_mut().exits().add_client();
+            match client {
+                Some(client) => self.caller = client,
+                None => self.yield_now().await,
+            }
+        }
+    }
+
+    #[inline]
+    fn note(&self, operation: &Operation<'_>) {
+        if let Some(tap) = &self.tap {
+            tap.note(operation);
+        }
+    }
+
+    /// Has every request from now on recorded, until the recorder finishes or another is named. Cost of a recorded
+    /// request: a copy of its key and a reading of the clock; of others: one branch.
+    pub fn record(&mut self, recorder: &Recorder) {
+        self.tap = Some(recorder.tap());
+    }
+
+    /// Serves this core's shard for one round and visits the answers that have come; answers how many. Values of the own
+    /// shard are visited where they lie. The visitor must not call back into this core, and if it panics, the process
+    /// aborts: the shard is in the middle of its work.
+    #[inline]
+    pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
+        let count = poll_for(&self.house, self.client, &mut visit);
+        self.in_flight -= count;
+        count
+    }
+
+    /// Requests whose answers have not been visited.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Processor events of this core's thread since the engine was opened; `None` in it for what the machine does not
+    /// count. Cost: a few system calls.
+    #[must_use]
+    pub fn hardware(&self) -> HardwareSnapshot {
+        self.house.borrow().hardware()
+    }
+
+    /// Lets other jobs of the core run, and serves its shard if no client has polled since the last time. Cost: a poll that finds
+    /// nothing, at least, if nobody did.
+    pub async fn yield_now(&self) {
+        let turns = {
+            let mut house = self.house.borrow_mut();
+            if house.turns() == self.turns_seen.get() {
+                turn_alone(&mut house);
+            }
+            house.turns()
+        };
+        self.turns_seen.set(turns);
+        yield_now().await;
+    }
+
+    /// One operation to its end.
+    async fn call(&mut self, operation: Operation<'_>) -> Result<Kept> {
+        let demand = Demand::from(operation);
+        check(&demand, self.value_bytes_max)?;
+        if self.caller == NOBODY {
+            self.begin_calls().await;
+        }
+        self.call += 1;
+        let call = self.call;
+        while !self.house.borrow_mut().submit(self.caller, call, &demand) {
+            self.poll_calls(call);
+            yield_now().await;
+        }
+        self.calls_in_flight += 1;
+        self.note(&operation);
+        loop {
+            match self.poll_calls(call) {
+                Some(Kept::Failed(error)) => return Err(error),
+                Some(answer) => return Ok(answer),
+                None => yield_now().await,
+            }
+        }
+    }
+
+    /// Takes the answers to calls; answers the one to `call`, if it has come.
+    fn poll_calls(&mut self, call: u64) -> Option<Kept> {
+        let mut answer = None;
+        self.calls_in_flight -= poll_for(&self.house, self.caller, &mut |token, found| {
+            if token == call {
+                answer = Some(Kept::of(&found));
+            }
+        });
+        answer
+    }
+
+    /// Reads a value and its version, copied. Dropping the call is safe.
+    ///
+    /// # Errors
+    /// Those of [`Error`].
+    pub async fn get(&mut self, key: &[u8]) -> Result<Option<(Version, Vec<u8>)>> {
+        match self.call(Operation::Get { key }).await? {
+            Kept::Value(version, value) => Ok(Some((version, value))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Stores a value.
+    ///
+    /// # Errors
+    /// Those of [`Error`].
+    pub async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Version> {
+        match self.call(Operation::Put { key, value }).await? {
+            Kept::Stored(version) => Ok(version),
+            _ => Err(Error::Closed),
+        }
+    }
+
+    /// Removes a key; false if it was absent.
+    ///
+    /// # Errors
+    /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost, and [`Error::Damaged`], say that it is not known whether
+    /// the key was there; it is absent from then on.
+    pub async fn delete(&mut self, key: &[u8]) -> Result<bool> {
+        Ok(matches!(
+            self.call(Operation::Delete { key }).await?,
+            Kept::Deleted
+        ))
+    }
+
+    /// Stores a value if the key's version is `expected`; `0` expects the key to be absent.
+    ///
+    /// # Errors
+    /// Those of [`Error`].
+    pub async fn compare_and_swap(
+        &mut self,
+        key: &[u8],
+        expected: Version,
+        value: &[u8],
+    ) -> Result<Swap> {
+        match self
+            .call(Operation::CompareAndSwap {
+                key,
+                expected,
+                value,
+            })
+            .await?
+        {
+            Kept::Stored(version) => Ok(Swap::Stored(version)),
+            Kept::Mismatch(current) => Ok(Swap::Mismatch(current)),
+            _ => Err(Error::Closed),
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        let mut house = self.house.borrow_mut();
+        let exits = house.exits();
+        exits.remove_client(self.client, self.in_flight, &self.ticket);
+        exits.remove_client(self.caller, self.calls_in_flight, &self.ticket);
+    }
+}
+
+/// Serves the core's shard for one round, for no client.
+pub(crate) fn turn_alone(house: &mut House) {
+    let mut turn = Unfinished(true);
+    house.turn(NOBODY, &mut |_, _| {});
+    turn.0 = false;
+}
+
+/// Serves the core's shard for one round and visits what has come for a client; answers how many.
+#[inline]
+fn poll_for(house: &RefCell<House>, client: u16, visit: &mut impl FnMut(u64, Answer<'_>)) -> usize {
+    let mut count = 0;
+    let mut house = house.borrow_mut();
+    let mut turn = Unfinished(true);
+    while let Some((token, kept)) = house.exits().take_kept(client) {
+        count += 1;
+        visit(token, kept.answer());
+    }
+    house.turn(client, &mut |token, answer: Answer<'_>| {
+        count += 1;
+        visit(token, answer);
+    });
+    turn.0 = false;
+    count
+}
+
+/// A turn that must not be left by a panic.
+struct Unfinished(bool);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if self.0 {
+            eprintln!("a panic inside a shard's turn, of a visitor or its own: aborting");
+            std::process::abort();
+        }
+    }
+}

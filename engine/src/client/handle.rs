@@ -1,0 +1,633 @@
+//! A handle: one thread's way into the engine.
+//!
+//! Three forms: a call that is waited for or awaited, many at once, and submit/poll for those who keep a window of
+//! requests in flight. A call that is dropped is forgotten: its late answer is thrown away by its number.
+
+#![allow(unsafe_code)] // the requests that a stopped shard left are taken back
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use farcore_tuning::Sampler;
+
+use crate::constants::KEY_BYTES_MAX;
+use crate::engine::{HandleLanes, Shared};
+use crate::error::{Error, Result};
+use crate::message::operation::{Answer, Demand, Operation, Version};
+use crate::message::outcome::Kept;
+use crate::observe::recorder::{Recorder, Tap};
+use crate::reactor::executor::{is_core, serve_here};
+use crate::shard::{Mark, Origin};
+
+/// The client number of submitted requests.
+const SUBMITTED: u16 = 0;
+/// The client number of calls.
+const CALLED: u16 = 1;
+/// Looks at the lanes before a blocking call parks its thread.
+const SPINS: u32 = 500;
+/// Looks without news after which a loop offers its core to other threads.
+const IDLE_LOOKS: u32 = 64;
+/// A parked thread looks again after this long, whatever happens.
+const PARK_MAX: Duration = Duration::from_millis(50);
+
+/// Why a submission was refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// No room now: poll, then try again.
+    Full,
+    /// It can never be taken.
+    Error(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// Checks the limits that every client must keep.
+#[inline]
+pub(crate) fn check(demand: &Demand<'_>, value_bytes_max: usize) -> Result<()> {
+    let key_fits = demand.key.len().wrapping_sub(1) < KEY_BYTES_MAX;
+    if key_fits && demand.value.len() <= value_bytes_max {
+        return Ok(());
+    }
+    Err(refusal(demand, value_bytes_max))
+}
+
+#[cold]
+fn refusal(demand: &Demand<'_>, value_bytes_max: usize) -> Error {
+    match demand.key.len() {
+        0 => Error::KeyEmpty { max: KEY_BYTES_MAX },
+        1..=KEY_BYTES_MAX => Error::ValueTooLong {
+            bytes: demand.value.len(),
+            max: value_bytes_max,
+        },
+        bytes => Error::KeyTooLong {
+            bytes,
+            max: KEY_BYTES_MAX,
+        },
+    }
+}
+
+/// A value that was read, with its version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Value<'a> {
+    bytes: &'a [u8],
+    version: Version,
+}
+
+impl Value<'_> {
+    /// The version to expect in a compare-and-swap.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+}
+
+impl Deref for Value<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+/// What came of a compare-and-swap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Swap {
+    /// Stored under this version.
+    Stored(Version),
+    /// The key has this version (`0`: it is absent), and nothing changed.
+    Mismatch(Version),
+}
+
+/// One thread's way into the engine. Send, but not shared; all calls take `&mut self`.
+///
+/// Dropped, it waits until all that it sent was answered. In a job it does not: its place is free for another handle when
+/// that has happened. What a job waits for here keeps the other jobs of its core waiting; its shard is served meanwhile.
+#[derive(Debug)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    lanes: Option<HandleLanes>,
+    /// Requests sent and not yet answered, forgotten calls included.
+    outstanding: usize,
+    submitted: usize,
+    call: u64,
+    /// Answers of the current call, by their place in it.
+    answers: Vec<(u32, Kept)>,
+    /// Answers to submitted requests that came during a call.
+    kept: VecDeque<(u64, Kept)>,
+    scratch: Vec<u8>,
+    tap: Option<Tap>,
+    sampler: Sampler,
+    _not_sync: PhantomData<std::cell::Cell<()>>,
+}
+
+impl Handle {
+    pub(crate) fn new(shared: Arc<Shared>, lanes: HandleLanes) -> Self {
+        let sampler = Sampler::new(shared.clock.clone());
+        Self {
+            shared,
+            lanes: Some(lanes),
+            outstanding: 0,
+            submitted: 0,
+            call: 0,
+            answers: Vec::new(),
+            kept: VecDeque::new(),
+            scratch: Vec::new(),
+            tap: None,
+            sampler,
+            _not_sync: PhantomData,
+        }
+    }
+
+    fn send(
+        &mut self,
+        client: u16,
+        token: u64,
+        operation: &Operation<'_>,
+    ) -> std::result::Result<(), Refused> {
+        let demand = Demand::from(*operation);
+        check(&demand, self.shared.sizes.value_bytes_max)?;
+        if self.shared.life.is_closing() {
+            return Err(Error::Closed.into());
+        }
+        let hash = self.shared.hasher.hash(demand.key);
+        let shards = u16::try_from(self.shared.posts.len()).unwrap_or(u16::MAX);
+        let shard = usize::from(hash.shard(shards));
+        let Some(lanes) = &mut self.lanes else {
+            return Err(Error::Closed.into());
+        };
+        let timed = self.sampler.starts();
+        let origin = Origin::new(client, Mark::timed(timed));
+        let outbox = &mut lanes.lanes[shard].requests;
+        if !outbox.push(hash.index, token, origin, &demand) {
+            self.sampler.refused(timed);
+            return Err(Refused::Full);
+        }
+        self.outstanding += 1;
+        if let Some(tap) = &self.tap {
+            tap.note(operation);
+        }
+        Ok(())
+    }
+
+    /// Has every request from now on recorded, until the recorder finishes or another is named. Cost of a recorded
+    /// request: a copy of its key and a reading of the clock; of others: one branch.
+    pub fn record(&mut self, recorder: &Recorder) {
+        self.tap = Some(recorder.tap());
+    }
+
+    /// Publishes what was sent and takes answers: those to submitted requests go to `visit`.
+    fn pump(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
+        let Self {
+            lanes,
+            shared,
+            answers,
+            call,
+            outstanding,
+            submitted,
+            sampler,
+            ..
+        } = self;
+        let Some(lanes) = lanes else { return 0 };
+        let latency = &lanes.latency;
+        let mut count = 0;
+        let closing = shared.life.is_closing();
+        let mut receive = |origin: Origin, token: u64, answer: Answer<'_>| {
+            if origin.mark().is_timed()
+                && let Some(took_ns) = sampler.answered()
+            {
+                latency.record(took_ns);
+            }
+            // Before the visit, which may panic.
+            *outstanding -= 1;
+            if origin.client() == SUBMITTED {
+                *submitted -= 1;
+                count += 1;
+                visit(token, answer);
+            } else if token >> 32 == *call & u64::from(u32::MAX) {
+                let place = u32::try_from(token & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+                answers.push((place, Kept::of(&answer)));
+            }
+        };
+        for (lane, post) in lanes.lanes.iter_mut().zip(&shared.posts) {
+            // Asked before the last look: what a shard answered before it stopped is there.
+            let stopped = closing && post.closed.load(Ordering::Acquire);
+            if lane.requests.publish() > 0 {
+                post.door.bell.ring(lanes.number);
+            }
+            lane.answers.glance();
+            lane.answers.receive(&mut receive);
+            if stopped {
+                // SAFETY: the shard says that it has stopped.
+                unsafe { lane.abandon(&mut receive) };
+            }
+        }
+        count
+    }
+
+    fn pump_keeping(&mut self) {
+        let mut kept = std::mem::take(&mut self.kept);
+        self.pump(|token, answer| kept.push_back((token, Kept::of(&answer))));
+        self.kept = kept;
+    }
+
+    /// Reads a value. Cost: one round trip over a lane; a far key adds one over the fabric.
+    ///
+    /// # Errors
+    /// Those of [`Error`]: the key's length, the fabric, [`Error::Closed`].
+    pub fn get<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, Option<Value<'a>>> {
+        Call::new(self, Operation::Get { key })
+    }
+
+    /// Stores a value and answers its version.
+    ///
+    /// # Errors
+    /// Those of [`Error`]: lengths, [`Error::FarFull`], the fabric, [`Error::Closed`]. Nothing stored is lost.
+    pub fn put<'a, 'k>(&'a mut self, key: &'k [u8], value: &'k [u8]) -> Call<'a, 'k, Version> {
+        Call::new(self, Operation::Put { key, value })
+    }
+
+    /// Removes a key; false if it was absent.
+    ///
+    /// # Errors
+    /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost, and [`Error::Damaged`], say that it is not known whether
+    /// the key was there; it is absent from then on.
+    pub fn delete<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, bool> {
+        Call::new(self, Operation::Delete { key })
+    }
+
+    /// Stores a value if the key's version is `expected`; `0` expects the key to be absent.
+    ///
+    /// # Errors
+    /// Those of [`Error`].
+    pub fn compare_and_swap<'a, 'k>(
+        &'a mut self,
+        key: &'k [u8],
+        expected: Version,
+        value: &'k [u8],
+    ) -> Call<'a, 'k, Swap> {
+        Call::new(
+            self,
+            Operation::CompareAndSwap {
+                key,
+                expected,
+                value,
+            },
+        )
+    }
+
+    /// Runs many operations at once and visits each answer with its place; blocks. They may be served in any order,
+    /// but those on one key keep theirs.
+    ///
+    /// # Errors
+    /// A caller's mistake stops it before the operation it is in; the ones before that are carried out.
+    pub fn many<'b>(
+        &mut self,
+        operations: impl IntoIterator<Item = Operation<'b>>,
+        mut visit: impl FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        self.begin_call();
+        let mut operations = operations.into_iter().zip(0u32..);
+        let mut next = operations.next();
+        let (mut sent, mut seen, mut failed) = (0usize, 0usize, None);
+        let mut idle_looks = 0;
+        while next.is_some() || seen < sent {
+            let before = (sent, seen);
+            while let Some((operation, place)) = &next {
+                let token = self.token(*place);
+                match self.send(CALLED, token, operation) {
+                    Ok(()) => {
+                        sent += 1;
+                        next = operations.next();
+                    }
+                    Err(Refused::Full) => break,
+                    Err(Refused::Error(error)) => {
+                        failed = Some(error);
+                        next = None;
+                    }
+                }
+            }
+            let stopped = self.shared.is_stopped();
+            self.pump_keeping();
+            for (place, answer) in std::mem::take(&mut self.answers) {
+                seen += 1;
+                visit(place as usize, answer.answer());
+            }
+            if stopped && seen < sent {
+                return Err(Error::Closed);
+            }
+            idle_looks = if before == (sent, seen) {
+                idle_looks + 1
+            } else {
+                0
+            };
+            // In a job, what it waits for may be this core's to do.
+            if idle_looks > IDLE_LOOKS && !serve_here() {
+                thread::yield_now();
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Reads many keys; see [`Handle::many`].
+    ///
+    /// # Errors
+    /// As [`Handle::many`].
+    pub fn get_many(&mut self, keys: &[&[u8]], visit: impl FnMut(usize, Answer<'_>)) -> Result<()> {
+        self.many(keys.iter().map(|key| Operation::Get { key }), visit)
+    }
+
+    /// Stores many values; see [`Handle::many`].
+    ///
+    /// # Errors
+    /// As [`Handle::many`].
+    pub fn put_many(
+        &mut self,
+        pairs: &[(&[u8], &[u8])],
+        visit: impl FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        self.many(
+            pairs
+                .iter()
+                .map(|(key, value)| Operation::Put { key, value }),
+            visit,
+        )
+    }
+
+    /// Removes many keys; see [`Handle::many`].
+    ///
+    /// # Errors
+    /// As [`Handle::many`].
+    pub fn delete_many(
+        &mut self,
+        keys: &[&[u8]],
+        visit: impl FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        self.many(keys.iter().map(|key| Operation::Delete { key }), visit)
+    }
+
+    /// Sends a request without waiting; its answer comes with `token` through [`Handle::poll`].
+    ///
+    /// # Errors
+    /// [`Refused::Full`] when there is no room before the next poll; [`Refused::Error`] for a caller's mistake.
+    pub fn submit(
+        &mut self,
+        operation: Operation<'_>,
+        token: u64,
+    ) -> std::result::Result<(), Refused> {
+        self.send(SUBMITTED, token, &operation)?;
+        self.submitted += 1;
+        Ok(())
+    }
+
+    /// Visits the answers that have come; answers how many.
+    pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
+        let mut count = 0;
+        while let Some((token, kept)) = self.kept.pop_front() {
+            visit(token, kept.answer());
+            count += 1;
+        }
+        count + self.pump(visit)
+    }
+
+    /// Submitted requests whose answers have not been visited.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.submitted + self.kept.len()
+    }
+
+    fn begin_call(&mut self) {
+        self.call = (self.call + 1) & u64::from(u32::MAX);
+        self.answers.clear();
+    }
+
+    fn token(&self, place: u32) -> u64 {
+        self.call << 32 | u64::from(place)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // The lanes go to the next handle once nothing is on them. A core does not wait for that: it may be the one that is to
+        // answer.
+        let mut looks = 0;
+        while self.outstanding > 0 && !is_core() {
+            let stopped = self.shared.is_stopped();
+            self.pump(|_, _| {});
+            if stopped {
+                break;
+            }
+            looks += 1;
+            if looks > SPINS {
+                thread::yield_now();
+            }
+        }
+        if let Some(lanes) = self.lanes.take() {
+            if self.outstanding == 0 {
+                let _ = self.shared.free_handles.push(lanes);
+            } else {
+                let outstanding = self.outstanding;
+                self.shared.leaving.push(Leaving { lanes, outstanding });
+            }
+        }
+    }
+}
+
+/// Lanes of a handle that was dropped on a core, with requests that were not answered by then.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    lanes: HandleLanes,
+    outstanding: usize,
+}
+
+impl Leaving {
+    /// Throws away the answers that have come; the lanes, when all have.
+    pub(crate) fn settle(mut self, shared: &Shared) -> std::result::Result<HandleLanes, Self> {
+        for (lane, post) in self.lanes.lanes.iter_mut().zip(&shared.posts) {
+            if lane.requests.publish() > 0 {
+                post.door.bell.ring(self.lanes.number);
+            }
+            lane.answers.glance();
+            self.outstanding -= lane.answers.receive(|_, _, _| {});
+        }
+        if self.outstanding == 0 {
+            return Ok(self.lanes);
+        }
+        Err(self)
+    }
+}
+
+/// What a call's answer becomes.
+pub(crate) trait FromAnswer<'a>: Sized {
+    fn from_answer(answer: Kept, scratch: &'a mut Vec<u8>) -> Result<Self>;
+}
+
+impl<'a> FromAnswer<'a> for Option<Value<'a>> {
+    fn from_answer(answer: Kept, scratch: &'a mut Vec<u8>) -> Result<Self> {
+        match answer {
+            Kept::Value(version, value) => {
+                *scratch = value;
+                Ok(Some(Value {
+                    bytes: scratch,
+                    version,
+                }))
+            }
+            Kept::Failed(error) => Err(error),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for Version {
+    fn from_answer(answer: Kept, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer {
+            Kept::Stored(version) => Ok(version),
+            Kept::Failed(error) => Err(error),
+            _ => Ok(0),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for bool {
+    fn from_answer(answer: Kept, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer {
+            Kept::Failed(error) => Err(error),
+            answer => Ok(matches!(answer, Kept::Deleted)),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for Swap {
+    fn from_answer(answer: Kept, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer {
+            Kept::Stored(version) => Ok(Self::Stored(version)),
+            Kept::Mismatch(current) => Ok(Self::Mismatch(current)),
+            Kept::Failed(error) => Err(error),
+            _ => Ok(Self::Mismatch(0)),
+        }
+    }
+}
+
+/// One call: [`Call::wait`] for it, or await it on any runtime. Nothing is sent before the first poll.
+#[must_use = "a call does nothing until it is waited for or awaited"]
+#[derive(Debug)]
+pub struct Call<'a, 'k, T> {
+    handle: Option<&'a mut Handle>,
+    operation: Operation<'k>,
+    sent: bool,
+    result: PhantomData<fn() -> T>,
+}
+
+#[allow(
+    private_bounds,
+    reason = "which answers there are is the engine's affair"
+)]
+impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
+    fn new(handle: &'a mut Handle, operation: Operation<'k>) -> Self {
+        handle.begin_call();
+        Self {
+            handle: Some(handle),
+            operation,
+            sent: false,
+            result: PhantomData,
+        }
+    }
+
+    /// Blocks until the answer is there: spins briefly, then parks the thread.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn wait(mut self) -> Result<T> {
+        for look in 0..SPINS {
+            if let Poll::Ready(result) = self.step() {
+                return result;
+            }
+            if look < IDLE_LOOKS {
+                std::hint::spin_loop();
+            } else if !serve_here() {
+                // The shard may need this very core.
+                thread::yield_now();
+            }
+        }
+        block_on(self)
+    }
+
+    fn step(&mut self) -> Poll<Result<T>> {
+        let Some(handle) = &mut self.handle else {
+            return Poll::Ready(Err(Error::Closed));
+        };
+        if !self.sent {
+            match handle.send(CALLED, handle.token(0), &self.operation) {
+                Ok(()) => self.sent = true,
+                Err(Refused::Full) => {}
+                Err(Refused::Error(error)) => return Poll::Ready(Err(error)),
+            }
+        }
+        let stopped = handle.shared.is_stopped();
+        handle.pump_keeping();
+        if let Some((_, answer)) = handle.answers.pop() {
+            // The answer may borrow the handle for as long as the call did.
+            if let Some(handle) = self.handle.take() {
+                return Poll::Ready(T::from_answer(answer, &mut handle.scratch));
+            }
+        } else if stopped {
+            return Poll::Ready(Err(Error::Closed));
+        }
+        Poll::Pending
+    }
+}
+
+#[allow(private_bounds, reason = "as above")]
+impl<'a, T: FromAnswer<'a>> Future for Call<'a, '_, T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let call = &mut *self;
+        if let Poll::Ready(result) = call.step() {
+            return Poll::Ready(result);
+        }
+        if let Some(lanes) = call
+            .handle
+            .as_ref()
+            .and_then(|handle| handle.lanes.as_ref())
+        {
+            lanes.mailbox.waker.register(context.waker());
+            lanes.mailbox.wait();
+        }
+        // An answer may have come before the shard could see the flag.
+        call.step()
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        if !serve_here() {
+            thread::park_timeout(PARK_MAX);
+        }
+    }
+}

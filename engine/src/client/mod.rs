@@ -1,0 +1,4 @@
+//! The ends that callers hold: handles of threads, and the clients of jobs on cores.
+
+pub(crate) mod core;
+pub(crate) mod handle;

@@ -1,0 +1,351 @@
+//! What reaches a shard and how its answers leave it.
+
+#![allow(unsafe_code)] // requests refer to the bytes of their queue
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::slice;
+
+use crate::bytes::copy_to;
+use crate::constants::{KEY_BYTES_MAX, LINE_BYTES, VALUE_BYTES_MAX};
+use crate::message::hash::IndexHash;
+use crate::message::operation::{Answer, Demand, Kind, Version};
+
+/// A lane of one shard: where a request came from and where its answer goes, and how it got on meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LaneId(pub(crate) u32);
+
+impl LaneId {
+    /// A lane of this number; the clients on it are those of its requests.
+    #[inline]
+    pub(crate) const fn new(number: u8) -> Self {
+        Self(number as u32)
+    }
+
+    /// The same, with a client on it and its mark.
+    #[inline]
+    pub(crate) fn of(self, origin: Origin) -> Self {
+        Self(self.0 | u32::from(origin.0) << 8)
+    }
+
+    /// The client on it, and its mark.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the origin is the two bytes beside the lane"
+    )]
+    pub(crate) fn origin(self) -> Origin {
+        Origin((self.0 >> 8) as u16)
+    }
+
+    /// The same, for a request that waits for far memory.
+    #[inline]
+    pub(crate) fn waiting(self) -> Self {
+        Self(self.0 | u32::from(Mark::WAITED.0) << 16)
+    }
+
+    /// The lane, without the client on it.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the lane is the lowest byte"
+    )]
+    pub(crate) fn number(self) -> usize {
+        usize::from(self.0 as u8)
+    }
+}
+
+/// What a request carries along beside its client, and its answer back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Mark(pub(crate) u8);
+
+impl Mark {
+    pub(crate) const NONE: Self = Self(0);
+    /// Its client measures how long it takes.
+    pub(crate) const TIMED: Self = Self(0x40);
+    /// It waited for far memory.
+    pub(crate) const WAITED: Self = Self(0x20);
+    /// The bits that marks may have: the upper three of an origin.
+    const ALL: u8 = 0xe0;
+
+    /// Marked if it is timed.
+    #[inline]
+    pub(crate) fn timed(timed: bool) -> Self {
+        if timed { Self::TIMED } else { Self::NONE }
+    }
+
+    #[inline]
+    pub(crate) fn is_timed(self) -> bool {
+        self.0 & Self::TIMED.0 != 0
+    }
+
+    #[inline]
+    pub(crate) fn has_waited(self) -> bool {
+        self.0 & Self::WAITED.0 != 0
+    }
+}
+
+/// Whom an answer is for beside its token: the client on a lane, and what its request carries along.
+///
+/// ```text
+/// bit 15  13 12       0
+/// | mark:3 | client:13 |
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Origin(pub(crate) u16);
+
+impl Origin {
+    /// The highest number of a client.
+    pub(crate) const CLIENT_MAX: u16 = (1 << 13) - 1;
+
+    #[inline]
+    pub(crate) fn new(client: u16, mark: Mark) -> Self {
+        debug_assert!(client <= Self::CLIENT_MAX);
+        Self(client | u16::from(mark.0) << 8)
+    }
+
+    #[inline]
+    pub(crate) fn client(self) -> u16 {
+        self.0 & Self::CLIENT_MAX
+    }
+
+    #[inline]
+    pub(crate) fn mark(self) -> Mark {
+        Mark((self.0 >> 8) as u8 & Mark::ALL)
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin")
+            .field("client", &self.client())
+            .field("mark", &self.mark())
+            .finish()
+    }
+}
+
+/// One request, half a cache line: what it borrows lies in one piece in the queue that it came over, or where it was copied to.
+///
+/// ```text
+/// | expected version:8, if it swaps | key | value |
+///                                   ^ what is borrowed is known by where its key begins
+/// ```
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Request<'a> {
+    /// The index half of the key's hash.
+    pub(crate) hash: IndexHash,
+    /// The client's mark, handed back with the answer.
+    pub(crate) token: u64,
+    key: NonNull<u8>,
+    // A shape by its parts: as a whole it would take the place of the origin as well.
+    value_bytes: u32,
+    key_bytes_and_kind: u16,
+    pub(crate) origin: Origin,
+    borrowed: PhantomData<&'a [u8]>,
+}
+
+const _: () = assert!(2 * size_of::<Request<'_>>() == LINE_BYTES);
+const _: () = assert!((Mark::ALL as u16) << 8 == !Origin::CLIENT_MAX);
+const _: () = assert!((Mark::TIMED.0 | Mark::WAITED.0) & !Mark::ALL == 0);
+const _: () = assert!(KEY_BYTES_MAX < 1 << 14 && VALUE_BYTES_MAX <= u32::MAX as usize);
+
+/// What is asked, and how long its parts are.
+///
+/// ```text
+/// bit 47       16 15       2 1    0
+/// | value bytes:32 | key bytes:14 | kind:2 |
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    value_bytes: u32,
+    key_bytes_and_kind: u16,
+}
+
+impl Shape {
+    #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "keys and values are checked against their limits before"
+    )]
+    pub(crate) fn of(demand: &Demand<'_>) -> Self {
+        debug_assert!(demand.key.len() <= KEY_BYTES_MAX);
+        Self {
+            value_bytes: demand.value.len() as u32,
+            key_bytes_and_kind: (demand.key.len() as u16) << 2 | demand.kind as u16,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn kind(self) -> Kind {
+        // All of its values are taken, so that this is no more than a mask.
+        match self.key_bytes_and_kind & 3 {
+            0 => Kind::Get,
+            1 => Kind::Put,
+            2 => Kind::Delete,
+            _ => Kind::Swap,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn key_bytes(self) -> usize {
+        usize::from(self.key_bytes_and_kind >> 2)
+    }
+
+    #[inline]
+    fn value_bytes(self) -> usize {
+        self.value_bytes as usize
+    }
+
+    /// Bytes before the key.
+    #[inline]
+    fn head_bytes(self) -> usize {
+        if self.kind() == Kind::Swap {
+            size_of::<Version>()
+        } else {
+            0
+        }
+    }
+
+    /// Bytes of all that a request borrows.
+    #[inline(always)]
+    pub(crate) fn bytes(self) -> usize {
+        self.head_bytes() + self.key_bytes() + self.value_bytes()
+    }
+}
+
+impl<'a> Request<'a> {
+    /// A request whose parts are copied to `place`.
+    ///
+    /// # Safety
+    /// There is room for all bytes of its shape there, which belong to nobody else and stay as they are for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn copied(
+        place: NonNull<u8>,
+        hash: IndexHash,
+        token: u64,
+        origin: Origin,
+        demand: &Demand<'_>,
+    ) -> Self {
+        let shape = Shape::of(demand);
+        // SAFETY: by this function's contract.
+        unsafe {
+            if demand.kind == Kind::Swap {
+                place.cast::<Version>().write_unaligned(demand.expected);
+            }
+            let key = place.add(shape.head_bytes());
+            copy_to(key.as_ptr(), demand.key);
+            copy_to(key.as_ptr().add(demand.key.len()), demand.value);
+            Self::at(place, shape, hash, token, origin)
+        }
+    }
+
+    /// A request whose parts lie at `place`.
+    ///
+    /// # Safety
+    /// They do, as [`Request::parts`] of one of the same shape, for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn at(
+        place: NonNull<u8>,
+        shape: Shape,
+        hash: IndexHash,
+        token: u64,
+        origin: Origin,
+    ) -> Self {
+        Self {
+            hash,
+            token,
+            // SAFETY: by this function's contract the key follows.
+            key: unsafe { place.add(shape.head_bytes()) },
+            value_bytes: shape.value_bytes,
+            key_bytes_and_kind: shape.key_bytes_and_kind,
+            origin,
+            borrowed: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        self.shape().kind()
+    }
+
+    #[inline]
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            value_bytes: self.value_bytes,
+            key_bytes_and_kind: self.key_bytes_and_kind,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &'a [u8] {
+        // SAFETY: whoever made it promised the bytes.
+        unsafe { slice::from_raw_parts(self.key.as_ptr(), self.shape().key_bytes()) }
+    }
+
+    /// Empty where the kind has none.
+    #[inline]
+    pub(crate) fn value(&self) -> &'a [u8] {
+        // SAFETY: as in `key`, which they follow.
+        unsafe {
+            let start = self.key.as_ptr().add(self.shape().key_bytes());
+            slice::from_raw_parts(start, self.shape().value_bytes())
+        }
+    }
+
+    /// What a swap expects; `0` otherwise.
+    #[inline]
+    pub(crate) fn expected(&self) -> Version {
+        if self.kind() != Kind::Swap {
+            return 0;
+        }
+        // SAFETY: as in `key`, which it lies before.
+        unsafe { self.key.cast::<Version>().sub(1).read_unaligned() }
+    }
+
+    /// All that it borrows, in one piece.
+    #[inline]
+    pub(crate) fn parts(&self) -> &'a [u8] {
+        // SAFETY: as for its parts.
+        unsafe {
+            let start = self.key.as_ptr().sub(self.shape().head_bytes());
+            slice::from_raw_parts(start, self.shape().bytes())
+        }
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("hash", &self.hash)
+            .field("token", &self.token)
+            .field("kind", &self.kind())
+            .field("key", &self.key())
+            .field("value", &self.value())
+            .field("expected", &self.expected())
+            .field("origin", &self.origin)
+            .finish()
+    }
+}
+
+/// Where answers go. A shard asks for room before it acts, so an answer is never refused.
+pub(crate) trait Answers {
+    /// True if an answer carrying a value of this many bytes can be delivered to the lane now.
+    fn has_room(&self, lane: LaneId, value_bytes: usize) -> bool;
+    /// Delivers the answer to one request. The value is copied or visited before this returns.
+    fn answer(&mut self, lane: LaneId, token: u64, answer: Answer<'_>);
+    /// Sets room aside for an answer with a value of at most this many bytes; false if there is none. Other answers do not get it.
+    fn reserve(&mut self, lane: LaneId, value_bytes: usize) -> bool;
+    /// Gives back what [`Answers::reserve`] set aside for a value of this many bytes: that answer has room now.
+    fn unreserve(&mut self, lane: LaneId, value_bytes: usize);
+    /// Both in one, for an answer that nothing was done for yet; false if there is no room, as `has_room` would say.
+    #[inline]
+    fn try_answer(&mut self, lane: LaneId, token: u64, answer: Answer<'_>) -> bool {
+        let has_room = self.has_room(lane, answer.value().len());
+        if has_room {
+            self.answer(lane, token, answer);
+        }
+        has_room
+    }
+}

@@ -1,0 +1,239 @@
+//! What a running engine counts, and how it is read.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use farcore_rdma::EmbeddedNode;
+use farcore_tuning::{
+    Clock, CoreReport, HardwareCounters, HardwareSnapshot, Histogram, HistogramSnapshot,
+    HotKeysReader, NodeCounters, NodeReport, NodeSnapshot, Report, Reporter, ShardCounters,
+    ShardSnapshot, resident_bytes,
+};
+
+use crate::reactor::executor::Life;
+
+/// How long a count of present far memory does for reports, in nanoseconds.
+const RESIDENT_LATELY_NS: u64 = 5_000_000_000;
+/// Hot keys of a core that a report tells.
+const HOT_KEYS: usize = 16;
+
+/// What one core writes and everybody may read.
+#[derive(Debug)]
+pub(crate) struct CoreFigures {
+    pub(crate) counters: ShardCounters,
+    /// By memory node.
+    pub(crate) nodes: Box<[NodeCounters]>,
+    /// Requests in each batch.
+    pub(crate) batches: Histogram,
+    /// Of requests to the own shard, in nanoseconds.
+    pub(crate) local: Histogram,
+    /// Of requests to other shards, in nanoseconds.
+    pub(crate) cross: Histogram,
+    /// From the start of a flight to the answer of its last request, in nanoseconds.
+    pub(crate) far: Histogram,
+    hot_keys: OnceLock<HotKeysReader>,
+    hardware: OnceLock<HardwareCounters>,
+}
+
+impl CoreFigures {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            counters: ShardCounters::default(),
+            nodes: (0..nodes).map(|_| NodeCounters::default()).collect(),
+            batches: Histogram::default(),
+            local: Histogram::default(),
+            cross: Histogram::default(),
+            far: Histogram::default(),
+            hot_keys: OnceLock::new(),
+            hardware: OnceLock::new(),
+        }
+    }
+
+    /// Where the core's hot keys are read; heard once.
+    pub(crate) fn watch_hot_keys(&self, reader: HotKeysReader) {
+        let _ = self.hot_keys.set(reader);
+    }
+
+    /// Counts the events of the calling thread, the core's own, from now on; heard once.
+    pub(crate) fn count_events_here(&self) {
+        let _ = self.hardware.set(HardwareCounters::open_here());
+    }
+
+    /// Events of the core's thread.
+    pub(crate) fn hardware(&self) -> HardwareSnapshot {
+        let counters = self.hardware.get();
+        counters.map_or_else(HardwareSnapshot::default, HardwareCounters::snapshot)
+    }
+}
+
+/// Figures of a running engine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The counters of each shard.
+    pub shards: Vec<ShardSnapshot>,
+    /// Their sum.
+    pub total: ShardSnapshot,
+    /// How long requests waited for far memory, in nanoseconds, to within a few turns of a shard. Those that shared a
+    /// READ count as one.
+    pub far_latency: HistogramSnapshot,
+    /// The cap on local memory, in bytes.
+    pub local_cap_bytes: u64,
+    /// Far memory in use, in bytes of whole extents.
+    pub far_used_bytes: u64,
+    /// Far memory in all, in bytes.
+    pub far_total_bytes: u64,
+    /// Bytes of embedded far memory that are present in this process.
+    pub far_resident_bytes: u64,
+    /// How long opening took, memory touched included, in nanoseconds.
+    pub startup_ns: u64,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Whether all local memory is locked.
+    pub locked: bool,
+}
+
+/// All that an engine's figures are read from.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    pub(crate) clock: Clock,
+    pub(crate) opened_ns: u64,
+    /// Set once all cores serve.
+    pub(crate) startup_ns: OnceLock<u64>,
+    pub(crate) local_cap_bytes: u64,
+    pub(crate) page_bytes: u32,
+    pub(crate) locked: OnceLock<bool>,
+    pub(crate) node_names: Vec<Arc<str>>,
+    /// Whoever reads figures keeps no far memory alive.
+    pub(crate) embedded: Vec<Weak<EmbeddedNode>>,
+    pub(crate) life: Arc<Life>,
+    /// When embedded far memory was counted last, and how much of it was present.
+    pub(crate) counted: Mutex<Option<(u64, u64)>>,
+    /// The processor of each core.
+    pub(crate) processors: Vec<usize>,
+    pub(crate) cores: Vec<Arc<CoreFigures>>,
+    /// Of requests of each handle, in nanoseconds.
+    pub(crate) handles: Vec<Arc<Histogram>>,
+}
+
+impl Figures {
+    /// Bytes of embedded far memory that are present. Cost: a look at every page of it.
+    fn far_resident_bytes(&self) -> u64 {
+        let nodes = self.embedded.iter().filter_map(Weak::upgrade);
+        nodes.map(|node| node.resident_bytes()).sum()
+    }
+
+    /// The same, counted lately.
+    fn far_resident_bytes_lately(&self) -> u64 {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let now_ns = self.clock.now_ns();
+        match *counted {
+            Some((then_ns, bytes)) if now_ns.saturating_sub(then_ns) < RESIDENT_LATELY_NS => bytes,
+            _ => {
+                let bytes = self.far_resident_bytes();
+                *counted = Some((now_ns, bytes));
+                bytes
+            }
+        }
+    }
+
+    fn startup_ns(&self) -> u64 {
+        self.startup_ns.get().copied().unwrap_or(0)
+    }
+
+    fn is_locked(&self) -> bool {
+        self.locked.get().copied().unwrap_or(false)
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let cores = self.cores.iter();
+        let shards: Vec<_> = cores.map(|core| core.counters.snapshot()).collect();
+        let total = shards
+            .iter()
+            .fold(ShardSnapshot::default(), |sum, &shard| sum + shard);
+        let mut far_latency = HistogramSnapshot::default();
+        for core in &self.cores {
+            far_latency.merge(&core.far.snapshot());
+        }
+        Stats {
+            far_latency,
+            shards,
+            total,
+            local_cap_bytes: self.local_cap_bytes,
+            far_used_bytes: total.far_used_bytes,
+            far_total_bytes: total.far_total_bytes,
+            far_resident_bytes: self.far_resident_bytes(),
+            startup_ns: self.startup_ns(),
+            page_bytes: self.page_bytes,
+            locked: self.is_locked(),
+        }
+    }
+}
+
+/// Reads an engine's figures, from any thread and for as long as it likes; the engine need not live on.
+#[derive(Clone, Debug)]
+pub struct EngineReporter(pub(crate) Arc<Figures>);
+
+impl Reporter for EngineReporter {
+    fn is_serving(&self) -> bool {
+        !self.0.life.is_closing()
+    }
+
+    fn report(&self) -> Report {
+        let figures = &*self.0;
+        let now_ns = figures.clock.now_ns();
+        let core = |(figures, &processor): (&Arc<CoreFigures>, &usize)| CoreReport {
+            core: processor,
+            counters: figures.counters.snapshot(),
+            local: figures.local.snapshot(),
+            cross: figures.cross.snapshot(),
+            batches: figures.batches.snapshot(),
+            far: figures.far.snapshot(),
+            hot_keys: figures
+                .hot_keys
+                .get()
+                .map_or_else(Vec::new, |keys| keys.top(HOT_KEYS)),
+            hardware: figures.hardware(),
+        };
+        let node = |(place, name): (usize, &Arc<str>)| {
+            let cores = figures.cores.iter();
+            let seen = cores.filter_map(|core| core.nodes.get(place));
+            NodeReport {
+                name: name.to_string(),
+                counters: seen.fold(NodeSnapshot::default(), |sum, one| sum + one.snapshot()),
+            }
+        };
+        let mut handles = HistogramSnapshot::default();
+        for handle in &figures.handles {
+            handles.merge(&handle.snapshot());
+        }
+        Report {
+            format: Report::FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process: std::process::id(),
+            now_ns,
+            uptime_ns: now_ns.saturating_sub(figures.opened_ns),
+            startup_ns: figures.startup_ns(),
+            local_cap_bytes: figures.local_cap_bytes,
+            local_resident_bytes: resident_bytes()
+                .saturating_sub(figures.far_resident_bytes_lately()),
+            page_bytes: figures.page_bytes,
+            locked: figures.is_locked(),
+            cores: figures
+                .cores
+                .iter()
+                .zip(&figures.processors)
+                .map(core)
+                .collect(),
+            handles,
+            nodes: figures.node_names.iter().enumerate().map(node).collect(),
+            hardware_missing: figures
+                .cores
+                .iter()
+                .filter_map(|core| core.hardware.get())
+                .map(HardwareCounters::missing)
+                .find(|missing| !missing.is_empty())
+                .unwrap_or_default()
+                .to_owned(),
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! Records what clients ask, in the CSV format of Twitter's cache traces: `farcore-bench trace` and cache simulators read it.
+//!
+//! A client that records puts a cell for each accepted request into one bounded queue (a key beyond 100 bytes takes
+//! several cells); a thread of the recorder's own turns cells into lines. On the data path that is a copy of the key and a
+//! reading of the clock: no allocation, no system call, no waiting. When the queue is full, the request goes unrecorded.
+//!
+//! Line: `seconds,key,key bytes,value bytes,client,operation,0`. Seconds count from the recorder's start. The value bytes
+//! are those that a put or a compare-and-swap carries, 0 for the others. Bytes of a key that a line cannot carry, and `%`,
+//! are percent-encoded; the key bytes are those of the key itself, so a reader can tell.
+//!
+//! I1: a client's cells leave the queue in the order in which it put them in, so a key in several cells is put together
+//!     again whatever other clients put between them.
+//! I2: until the writer fails, a request is written whole or counted as dropped, once. (One that is under way while the recorder
+//!     finishes may be neither.)
+
+use std::collections::HashMap;
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_queue::ArrayQueue;
+use farcore_tuning::Clock;
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+
+use crate::message::operation::Operation;
+
+/// Cells of a recorder's queue unless said otherwise: 8 MiB.
+const CELLS: usize = 64 << 10;
+/// Bytes of a key that one cell carries.
+const PIECE_BYTES: usize = 100;
+/// How long the recorder's thread sleeps when there is nothing to write.
+const PAUSE: Duration = Duration::from_millis(1);
+/// What a line gathers before the file is written to, in bytes.
+const OUT_BYTES: usize = 256 << 10;
+/// What would break a line, or be taken for an escape. Bytes beyond ASCII are always encoded.
+const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',');
+
+/// With the queue's stamp, two cache lines.
+const _: () = assert!(size_of::<Cell>() == 120);
+
+/// A piece of a request; all of it, where the key is short.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    raw_time: u64,
+    client: u32,
+    value_bytes: u32,
+    /// Of the whole key.
+    key_bytes: u16,
+    is_first: bool,
+    kind: Kind,
+    piece: [u8; PIECE_BYTES],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Get,
+    Set,
+    Delete,
+    Cas,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Set => "set",
+            Self::Delete => "delete",
+            Self::Cas => "cas",
+        }
+    }
+}
+
+/// What clients and the recorder's thread share.
+#[derive(Debug)]
+struct Tape {
+    cells: ArrayQueue<Cell>,
+    open: AtomicBool,
+    clients: AtomicU32,
+    recorded: AtomicU64,
+    dropped: AtomicU64,
+    clock: Clock,
+}
+
+/// A client's way onto the tape.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    tape: Arc<Tape>,
+    client: u32,
+}
+
+impl Tap {
+    /// Notes an accepted request.
+    #[cold]
+    pub(crate) fn note(&self, operation: &Operation<'_>) {
+        let tape = &*self.tape;
+        if !tape.open.load(Ordering::Relaxed) {
+            return;
+        }
+        let key = operation.key();
+        let mut cell = Cell {
+            raw_time: tape.clock.raw(),
+            client: self.client,
+            value_bytes: u32::try_from(operation.value().len()).unwrap_or(u32::MAX),
+            key_bytes: u16::try_from(key.len()).unwrap_or(u16::MAX),
+            is_first: true,
+            kind: match operation {
+                Operation::Get { .. } => Kind::Get,
+                Operation::Put { .. } => Kind::Set,
+                Operation::Delete { .. } => Kind::Delete,
+                Operation::CompareAndSwap { .. } => Kind::Cas,
+            },
+            piece: [0; PIECE_BYTES],
+        };
+        for piece in key.chunks(PIECE_BYTES) {
+            cell.piece[..piece.len()].copy_from_slice(piece);
+            if tape.cells.push(cell).is_err() {
+                tape.dropped.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            cell.is_first = false;
+        }
+    }
+}
+
+/// What came of a recording.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recording {
+    /// Requests written.
+    pub recorded: u64,
+    /// Requests left out because the queue was full.
+    pub dropped: u64,
+}
+
+/// Writes what clients ask as a trace. Hand it to [`Handle::record`](crate::Handle::record) and
+/// [`Core::record`](crate::Core::record); end it with [`Recorder::finish`]. Dropping it ends it as well and forgets errors.
+///
+/// ```
+/// use farcore::{Config, Engine, Recorder};
+///
+/// # let config = Config { local_bytes: 64 << 20, far_bytes: 64 << 20, keys_expected: 10_000, ..Config::default() };
+/// let engine = Engine::open(config)?;
+/// let recorder = Recorder::start(std::io::sink())?; // or a file
+/// let mut handle = engine.handle()?;
+/// handle.record(&recorder);
+/// handle.put(b"key", b"value").wait()?;
+/// assert_eq!(recorder.finish()?.recorded, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Recorder {
+    tape: Arc<Tape>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Recorder {
+    /// Starts a recorder with a queue of 64 Ki cells (8 MiB).
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn start(out: impl Write + Send + 'static) -> io::Result<Self> {
+        Self::with_cells(out, CELLS)
+    }
+
+    /// Starts a recorder with a queue of so many cells, 128 bytes each; at least 1. Its writes are buffered here.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn with_cells(out: impl Write + Send + 'static, cells: usize) -> io::Result<Self> {
+        let tape = Arc::new(Tape {
+            cells: ArrayQueue::new(cells.max(1)),
+            open: AtomicBool::new(true),
+            clients: AtomicU32::new(0),
+            recorded: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            clock: Clock::new(),
+        });
+        let scribe = Scribe {
+            start_raw: tape.clock.raw(),
+            tape: Arc::clone(&tape),
+            out: BufWriter::with_capacity(OUT_BYTES, out),
+            begun: HashMap::new(),
+        };
+        let thread = thread::Builder::new()
+            .name("farcore-recorder".into())
+            .spawn(move || scribe.run())?;
+        Ok(Self {
+            tape,
+            thread: Some(thread),
+        })
+    }
+
+    /// A way onto the tape for one more client.
+    pub(crate) fn tap(&self) -> Tap {
+        Tap {
+            client: self.tape.clients.fetch_add(1, Ordering::Relaxed),
+            tape: Arc::clone(&self.tape),
+        }
+    }
+
+    /// Requests written so far.
+    #[must_use]
+    pub fn recorded(&self) -> u64 {
+        self.tape.recorded.load(Ordering::Relaxed)
+    }
+
+    /// Requests left out so far because the queue was full.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.tape.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Writes what is in the queue, ends the recording and tells what came of it. Clients go on unrecorded.
+    ///
+    /// # Errors
+    /// The first error of the writer; nothing was recorded from then on.
+    pub fn finish(mut self) -> io::Result<Recording> {
+        self.stop()?;
+        Ok(Recording {
+            recorded: self.recorded(),
+            dropped: self.dropped(),
+        })
+    }
+
+    fn stop(&mut self) -> io::Result<()> {
+        // ORDERING: pairs with the Acquire in `Scribe::run`.
+        self.tape.open.store(false, Ordering::Release);
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(io::Error::other("the writer of the trace panicked")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
+}
+
+/// The recorder's thread.
+struct Scribe<W: Write> {
+    tape: Arc<Tape>,
+    out: BufWriter<W>,
+    start_raw: u64,
+    /// Keys of which pieces are missing yet, by client.
+    begun: HashMap<u32, Vec<u8>>,
+}
+
+impl<W: Write> Scribe<W> {
+    fn run(mut self) -> io::Result<()> {
+        let result = self.write();
+        self.tape.open.store(false, Ordering::Release);
+        result
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        loop {
+            // ORDERING: pairs with the Release in `Recorder::stop`. Asked before the last look.
+            let is_last = !self.tape.open.load(Ordering::Acquire);
+            let mut is_idle = true;
+            while let Some(cell) = self.tape.cells.pop() {
+                is_idle = false;
+                self.take(&cell)?;
+            }
+            if is_last {
+                return self.out.flush();
+            }
+            if is_idle {
+                self.out.flush()?;
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn take(&mut self, cell: &Cell) -> io::Result<()> {
+        let key_bytes = usize::from(cell.key_bytes);
+        if cell.is_first && key_bytes <= PIECE_BYTES {
+            // Whatever the client had begun before was dropped.
+            if !self.begun.is_empty() {
+                self.begun.remove(&cell.client);
+            }
+            return self.line(cell, &cell.piece[..key_bytes]);
+        }
+        let mut key = self.begun.remove(&cell.client).unwrap_or_default();
+        if cell.is_first {
+            key.clear();
+        }
+        let piece = PIECE_BYTES.min(key_bytes.saturating_sub(key.len()));
+        key.extend_from_slice(&cell.piece[..piece]);
+        if key.len() == key_bytes {
+            return self.line(cell, &key);
+        }
+        self.begun.insert(cell.client, key);
+        Ok(())
+    }
+
+    fn line(&mut self, cell: &Cell, key: &[u8]) -> io::Result<()> {
+        let seconds = self.tape.clock.delta_ns(self.start_raw, cell.raw_time) / 1_000_000_000;
+        let Cell {
+            key_bytes,
+            value_bytes,
+            client,
+            kind,
+            ..
+        } = cell;
+        let key = percent_encode(key, ENCODED);
+        let operation = kind.name();
+        writeln!(
+            self.out,
+            "{seconds},{key},{key_bytes},{value_bytes},{client},{operation},0"
+        )?;
+        self.tape.recorded.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// A file in memory that can be made to wait or to fail.
+    #[derive(Clone, Default)]
+    struct Paper {
+        text: Arc<Mutex<Vec<u8>>>,
+        gate: Arc<Mutex<()>>,
+        flushes: Arc<AtomicU32>,
+        is_full: bool,
+    }
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _open = self.gate.lock();
+            if self.is_full {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.text.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            // Also without anything to write, so that a test can hold the recorder's thread.
+            self.flushes.fetch_add(1, Ordering::Relaxed);
+            let _open = self.gate.lock();
+            Ok(())
+        }
+    }
+
+    impl Paper {
+        /// The lines without their time.
+        fn lines(&self) -> Vec<String> {
+            let text = String::from_utf8(self.text.lock().unwrap().clone()).unwrap();
+            let lines = text.lines().map(|line| line.split_once(',').unwrap().1);
+            lines.map(str::to_owned).collect()
+        }
+    }
+
+    #[test]
+    fn every_kind_has_its_line_and_odd_bytes_are_escaped() {
+        let paper = Paper::default();
+        let recorder = Recorder::start(paper.clone()).unwrap();
+        let (first, second) = (recorder.tap(), recorder.tap());
+        first.note(&Operation::Get { key: b"plain:1" });
+        let value = &[0; 300];
+        let key = b"a,b\n%\xff ";
+        second.note(&Operation::Put { key, value });
+        first.note(&Operation::Delete { key: b"\"" });
+        first.note(&Operation::CompareAndSwap {
+            key: b"x",
+            expected: 3,
+            value: b"",
+        });
+        let recording = recorder.finish().unwrap();
+        assert_eq!((recording.recorded, recording.dropped), (4, 0));
+        let lines = [
+            "plain:1,7,0,0,get,0",
+            "a%2Cb%0A%25%FF%20,7,300,1,set,0",
+            "%22,1,0,0,delete,0",
+            "x,1,0,0,cas,0",
+        ];
+        assert_eq!(paper.lines(), lines);
+        first.note(&Operation::Get { key: b"late" });
+        assert_eq!(paper.lines().len(), 4, "a finished recorder takes no more");
+    }
+
+    #[test]
+    fn long_keys_are_put_together_whatever_comes_between() {
+        let paper = Paper::default();
+        let recorder = Recorder::start(paper.clone()).unwrap();
+        let names = [b'a', b'b', b'c'];
+        thread::scope(|scope| {
+            for name in names {
+                let tap = recorder.tap();
+                scope.spawn(move || {
+                    for bytes in 1..=1024 {
+                        tap.note(&Operation::Get {
+                            key: &vec![name; bytes],
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(recorder.finish().unwrap().recorded, 3 * 1024);
+        for name in names {
+            let own = paper.lines().into_iter().filter_map(|line| {
+                let key = line.split(',').next()?.to_owned();
+                key.starts_with(char::from(name)).then_some(key)
+            });
+            let expected = (1..=1024).map(|bytes| char::from(name).to_string().repeat(bytes));
+            assert!(own.eq(expected), "the keys of one client keep their order");
+        }
+    }
+
+    #[test]
+    fn a_full_queue_drops_whole_requests_and_counts_them() {
+        let paper = Paper::default();
+        let held = paper.gate.lock().unwrap();
+        let recorder = Recorder::with_cells(paper.clone(), 8).unwrap();
+        while paper.flushes.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+        let tap = recorder.tap();
+        // The thread is held at its first flush, so these are all that the queue takes: 1 and 4 cells, and 3 of 7.
+        for turn in 0..40_u8 {
+            let key = vec![b'k'; 30 + usize::from(turn % 3) * 300];
+            tap.note(&Operation::Get { key: &key });
+        }
+        drop(held);
+        assert_eq!(recorder.dropped(), 38);
+        let recording = recorder.finish().unwrap();
+        assert_eq!((recording.recorded, recording.dropped), (2, 38));
+        for line in paper.lines() {
+            let (key, rest) = line.split_once(',').unwrap();
+            assert!(rest.starts_with(&key.len().to_string()), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_writer_is_told_at_the_end() {
+        let paper = Paper {
+            is_full: true,
+            ..Paper::default()
+        };
+        let recorder = Recorder::start(paper).unwrap();
+        recorder.tap().note(&Operation::Get { key: b"k" });
+        let error = recorder.finish().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+}

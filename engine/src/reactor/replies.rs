@@ -1,0 +1,334 @@
+//! A core's exits: where the answers of its shard leave.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use farcore_tuning::Sampler;
+
+use crate::constants::LANE_NUMBERS;
+use crate::message::operation::Answer;
+use crate::message::outcome::Kept;
+use crate::observe::metrics::CoreFigures;
+use crate::reactor::executor::JobTicket;
+use crate::shard::{Answers, LaneId, Mark, Origin};
+use crate::transport::lane::{Answering, LaneServer};
+
+/// The lane number of clients on the shard's own core.
+pub(crate) const OWN: u8 = 255;
+const _: () = assert!(OWN as usize + 1 == LANE_NUMBERS);
+/// The number of no client.
+pub(crate) const NOBODY: u16 = Origin::CLIENT_MAX;
+
+/// What is kept for a client number.
+#[derive(Debug)]
+enum Inbox {
+    /// No client has it.
+    Free,
+    /// Answers that came while their client was not polling.
+    Open(VecDeque<(u64, Kept)>),
+    /// The client has gone, and nobody reads the answers that are still to come. Its job counts until they have.
+    Leaving {
+        outstanding: usize,
+        _ticket: Arc<JobTicket>,
+    },
+}
+
+/// The shard's ends of its lanes, and the inboxes of the clients on its core.
+#[derive(Debug)]
+pub(crate) struct Exits {
+    /// By lane.
+    pub(crate) servers: Vec<Option<LaneServer>>,
+    /// By client number.
+    inboxes: Vec<Inbox>,
+    /// Numbers that clients have given back.
+    free_numbers: Vec<u16>,
+    /// Lanes with something to be published.
+    touched: [u64; 4],
+    /// There are any.
+    is_touched: bool,
+    /// Times requests of this core's clients.
+    pub(crate) sampler: Sampler,
+    figures: Arc<CoreFigures>,
+}
+
+impl Exits {
+    pub(crate) fn new(
+        servers: Vec<Option<LaneServer>>,
+        sampler: Sampler,
+        figures: Arc<CoreFigures>,
+    ) -> Self {
+        Self {
+            sampler,
+            figures,
+            servers,
+            inboxes: Vec::new(),
+            free_numbers: Vec::new(),
+            touched: [0; 4],
+            is_touched: false,
+        }
+    }
+
+    /// The request that is timed was answered. What waited for far memory is in that histogram.
+    #[cold]
+    pub(crate) fn note_latency(&mut self, mark: Mark, own: bool) {
+        if let Some(took_ns) = self.sampler.answered()
+            && !mark.has_waited()
+        {
+            let CoreFigures { local, cross, .. } = &*self.figures;
+            if own { local } else { cross }.record(took_ns);
+        }
+    }
+
+    /// A number for a new client on this core; `None` when there are too many.
+    pub(crate) fn add_client(&mut self) -> Option<u16> {
+        let client = match self.free_numbers.pop() {
+            Some(client) => client,
+            None => {
+                let next = u16::try_from(self.inboxes.len()).ok();
+                let next = next.filter(|&client| client < NOBODY)?;
+                self.inboxes.push(Inbox::Free);
+                next
+            }
+        };
+        self.inboxes[usize::from(client)] = Inbox::Open(VecDeque::new());
+        Some(client)
+    }
+
+    /// A client has gone that has not visited the answers to `unvisited` requests. Its number is given to another when
+    /// the last of them has come.
+    pub(crate) fn remove_client(&mut self, client: u16, unvisited: usize, ticket: &Arc<JobTicket>) {
+        let Some(inbox) = self.inboxes.get_mut(usize::from(client)) else {
+            return;
+        };
+        let here = match inbox {
+            Inbox::Open(answers) => answers.len(),
+            Inbox::Free | Inbox::Leaving { .. } => return,
+        };
+        let outstanding = unvisited - here;
+        if outstanding > 0 {
+            *inbox = Inbox::Leaving {
+                outstanding,
+                _ticket: Arc::clone(ticket),
+            };
+        } else {
+            self.free(client);
+        }
+    }
+
+    fn free(&mut self, client: u16) {
+        self.inboxes[usize::from(client)] = Inbox::Free;
+        self.free_numbers.push(client);
+    }
+
+    /// From now on no answer waits for its client to make room.
+    pub(crate) fn close(&mut self) {
+        for server in self.servers.iter_mut().flatten() {
+            server.answers.close();
+        }
+    }
+
+    /// A lane has something to be published.
+    #[inline]
+    pub(crate) fn touch(&mut self, lane: usize) {
+        self.touched[lane / 64] |= 1 << (lane % 64);
+        self.is_touched = true;
+    }
+
+    /// Shows clients what was answered.
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        if !std::mem::take(&mut self.is_touched) {
+            return;
+        }
+        for word in 0..4 {
+            let mut touched = std::mem::take(&mut self.touched[word]);
+            while touched != 0 {
+                let lane = word * 64 + touched.trailing_zeros() as usize;
+                touched &= touched - 1;
+                if let Some(server) = &mut self.servers[lane] {
+                    server.answers.publish();
+                }
+            }
+        }
+    }
+
+    /// Sends an answer where it goes, or says that it is the polling client's to visit.
+    ///
+    /// By value, as below: an answer whose address is taken lies in memory and is copied once more for its visit, before what was stored
+    /// can be forwarded.
+    #[inline(never)]
+    pub(crate) fn route(
+        &mut self,
+        polling: u16,
+        id: LaneId,
+        token: u64,
+        answer: Answer<'_>,
+    ) -> bool {
+        let (lane, origin) = (id.number(), id.origin());
+        if lane == usize::from(OWN) {
+            return self.is_for(polling, origin, true, token, answer);
+        }
+        if let Some(server) = &mut self.servers[lane] {
+            server.answers.answer(origin, token, answer);
+            self.touch(lane);
+        }
+        false
+    }
+
+    /// True if an answer to a client on this core is the polling one's, which visits it; it is kept if not.
+    #[inline(never)]
+    pub(crate) fn is_for(
+        &mut self,
+        polling: u16,
+        origin: Origin,
+        own: bool,
+        token: u64,
+        answer: Answer<'_>,
+    ) -> bool {
+        let mark = origin.mark();
+        if mark.is_timed() {
+            self.note_latency(mark, own);
+        }
+        let client = origin.client();
+        if client != polling {
+            self.keep(client, token, Kept::of(&answer));
+        }
+        client == polling
+    }
+
+    #[cold]
+    fn keep(&mut self, client: u16, token: u64, kept: Kept) {
+        match self.inboxes.get_mut(usize::from(client)) {
+            Some(Inbox::Open(answers)) => answers.push_back((token, kept)),
+            Some(Inbox::Leaving { outstanding, .. }) => {
+                *outstanding -= 1;
+                if *outstanding == 0 {
+                    self.free(client);
+                }
+            }
+            Some(Inbox::Free) | None => {}
+        }
+    }
+
+    /// Hands a client what came for it while it was not polling.
+    pub(crate) fn take_kept(&mut self, client: u16) -> Option<(u64, Kept)> {
+        match self.inboxes.get_mut(usize::from(client))? {
+            Inbox::Open(answers) => answers.pop_front(),
+            Inbox::Free | Inbox::Leaving { .. } => None,
+        }
+    }
+}
+
+/// The exits during a turn, with the client that is polling.
+pub(crate) struct Turn<'a, V> {
+    exits: &'a mut Exits,
+    polling: u16,
+    /// What answers to it are mostly for: nothing but a visit is due.
+    own: LaneId,
+    visit: &'a mut V,
+}
+
+impl<'a, V: FnMut(u64, Answer<'_>)> Turn<'a, V> {
+    #[inline]
+    pub(crate) fn new(exits: &'a mut Exits, polling: u16, visit: &'a mut V) -> Self {
+        Self {
+            exits,
+            polling,
+            own: LaneId::new(OWN).of(Origin::new(polling, Mark::NONE)),
+            visit,
+        }
+    }
+}
+
+impl<V: FnMut(u64, Answer<'_>)> Answers for Turn<'_, V> {
+    #[inline]
+    fn has_room(&self, id: LaneId, value_bytes: usize) -> bool {
+        let lane = id.number();
+        lane == usize::from(OWN)
+            || self.exits.servers[lane]
+                .as_ref()
+                .is_none_or(|server| server.answers.has_room(value_bytes))
+    }
+
+    fn reserve(&mut self, id: LaneId, value_bytes: usize) -> bool {
+        let lane = id.number();
+        lane == usize::from(OWN)
+            || self.exits.servers[lane]
+                .as_mut()
+                .is_none_or(|server| server.answers.reserve(value_bytes))
+    }
+
+    fn unreserve(&mut self, id: LaneId, value_bytes: usize) {
+        let lane = id.number();
+        if lane != usize::from(OWN)
+            && let Some(server) = &mut self.exits.servers[lane]
+        {
+            server.answers.unreserve(value_bytes);
+        }
+    }
+
+    #[inline(always)]
+    fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
+        // One visit, so that it is inlined.
+        if id == self.own || self.exits.route(self.polling, id, token, answer) {
+            (self.visit)(token, answer);
+        }
+    }
+}
+
+/// The exits while requests of this core's own clients are served: most answers are the polling one's.
+pub(crate) struct OwnExit<'a, V>(pub(crate) Turn<'a, V>);
+
+impl<V: FnMut(u64, Answer<'_>)> Answers for OwnExit<'_, V> {
+    #[inline]
+    fn has_room(&self, _: LaneId, _: usize) -> bool {
+        true
+    }
+
+    #[inline]
+    fn reserve(&mut self, _: LaneId, _: usize) -> bool {
+        true
+    }
+
+    #[inline]
+    fn unreserve(&mut self, _: LaneId, _: usize) {}
+
+    #[inline(always)]
+    fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
+        self.0.answer(id, token, answer);
+    }
+
+    #[inline(always)]
+    fn try_answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) -> bool {
+        self.0.answer(id, token, answer);
+        true
+    }
+}
+
+/// The exit of one lane, for requests that came over it and are answered at once.
+pub(crate) struct LaneExit<'a>(pub(crate) &'a mut Answering);
+
+impl Answers for LaneExit<'_> {
+    #[inline]
+    fn has_room(&self, _: LaneId, value_bytes: usize) -> bool {
+        self.0.has_room(value_bytes)
+    }
+
+    fn reserve(&mut self, _: LaneId, value_bytes: usize) -> bool {
+        self.0.reserve(value_bytes)
+    }
+
+    fn unreserve(&mut self, _: LaneId, value_bytes: usize) {
+        self.0.unreserve(value_bytes);
+    }
+
+    #[inline(always)]
+    fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
+        self.0.answer(id.origin(), token, answer);
+    }
+
+    #[inline(always)]
+    fn try_answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) -> bool {
+        self.0.try_answer(id.origin(), token, answer)
+    }
+}

@@ -1,0 +1,219 @@
+//! The executor threads of cores: one pinned glommio executor each, kept for the next engine when an engine closes.
+//!
+//! Every task of glommio 0.9.0 keeps a reference to its executor's notifier that is never given back, so each executor
+//! that has run leaves an eventfd and 4 KiB behind. A thread that has served an engine therefore keeps its executor and
+//! waits, asleep, for the next engine on its core. A process has as many of them as it ever had cores of engines open
+//! at once.
+//!
+//! - I1: an idle thread has one entry in [`IDLE`], and takes work only after that entry was removed.
+//! - I2: a kept executor has no task queue of the engine before: what that left behind never runs again.
+//! - I3: a thread belongs to the process that started it. A forked child has none of its parent's.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use core_affinity::CoreId;
+use glommio::{
+    Latency, LocalExecutor, LocalExecutorBuilder, Placement, Shares, TaskQueueHandle, executor,
+};
+
+use crate::error::{Error, Result};
+use crate::reactor::limits::{self, no_thread, what_was_said};
+
+/// Memory for reads and writes of files, of which there are none, in bytes. The least that glommio takes.
+const IO_MEMORY_BYTES: usize = 64 << 10;
+/// Entries of each of an executor's rings.
+const RING_DEPTH: usize = 64;
+/// How long a queue's tasks run before the other queues get a turn.
+const TURN: Duration = Duration::from_millis(10);
+
+/// Idle threads of this process, and of those that it was forked from.
+static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
+
+struct Idle {
+    core: usize,
+    process: u32,
+    inbox: mpsc::Sender<Assignment>,
+}
+
+/// The task queues of one engine on an executor. They share the core evenly.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queues {
+    pub(crate) service: TaskQueueHandle,
+    pub(crate) jobs: TaskQueueHandle,
+}
+
+/// What an engine runs on one core. Called on the core's thread; with an error where that has no executor, and what it
+/// returns is not run then.
+pub(crate) type Work = Box<dyn FnOnce(Result<Queues>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+struct Assignment {
+    work: Work,
+    ended: Ends,
+}
+
+/// Says once that a core's work has ended, to any number of waiting threads.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    has_ended: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Ended {
+    /// True if it has ended.
+    pub(crate) fn has_come(&self) -> bool {
+        *locked(&self.has_ended)
+    }
+
+    /// Blocks until the work has ended and the thread is free for other work.
+    pub(crate) fn wait(&self) {
+        let mut has_ended = locked(&self.has_ended);
+        while !*has_ended {
+            has_ended = self
+                .changed
+                .wait(has_ended)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Ends the work when it is dropped.
+struct Ends(Arc<Ended>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        *locked(&self.0.has_ended) = true;
+        self.0.changed.notify_all();
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs an engine's work on an executor of a core: on one that is idle, else on a new one.
+///
+/// # Errors
+/// [`Error::Threads`] if no thread can be started.
+pub(crate) fn start(core: usize, work: Work) -> Result<Arc<Ended>> {
+    let ended = Arc::new(Ended::default());
+    let mut assignment = Assignment {
+        work,
+        ended: Ends(Arc::clone(&ended)),
+    };
+    while let Some(inbox) = take_idle(core) {
+        match inbox.send(assignment) {
+            Ok(()) => return Ok(ended),
+            Err(mpsc::SendError(back)) => assignment = back,
+        }
+    }
+    thread::Builder::new()
+        .name(format!("farcore-{core}"))
+        .spawn(move || serve(core, assignment))
+        .map_err(|error| no_thread(&error.to_string()))?;
+    Ok(ended)
+}
+
+/// How many of these cores have no idle thread.
+pub(crate) fn missing(cores: &[usize]) -> usize {
+    let process = std::process::id();
+    let idle = locked(&IDLE);
+    let has_none = |core: &&usize| {
+        !idle
+            .iter()
+            .any(|one| (one.core, one.process) == (**core, process))
+    };
+    cores.iter().filter(has_none).count()
+}
+
+fn take_idle(core: usize) -> Option<mpsc::Sender<Assignment>> {
+    let process = std::process::id();
+    let mut idle = locked(&IDLE);
+    idle.retain(|one| one.process == process);
+    let place = idle.iter().position(|one| one.core == core)?;
+    Some(idle.swap_remove(place).inbox)
+}
+
+/// A core's thread: makes the executor, then runs one engine's work after the other.
+fn serve(core: usize, first: Assignment) {
+    let executor = match make(core) {
+        Ok(executor) => executor,
+        Err(error) => {
+            drop((first.work)(Err(error)));
+            return;
+        }
+    };
+    let _lifeline = Lifeline;
+    let mut next = Some(first);
+    while let Some(Assignment { work, ended }) = next.take() {
+        let queues = executor.run(async move {
+            let queues = create_queues();
+            work(Ok(queues)).await;
+            queues
+        });
+        let removed = [queues.service, queues.jobs].map(|queue| executor.remove_task_queue(queue));
+        if removed.iter().any(std::result::Result::is_err) {
+            // Tasks that a job started for itself are still ready to run: they end with their executor.
+            return;
+        }
+        let (inbox, assignments) = mpsc::channel();
+        locked(&IDLE).push(Idle {
+            core,
+            process: std::process::id(),
+            inbox,
+        });
+        // After that, so that whoever waits for the end and opens an engine then finds this thread.
+        drop(ended);
+        next = assignments.recv().ok();
+    }
+}
+
+fn create_queues() -> Queues {
+    let create =
+        |name| executor().create_task_queue(Shares::Static(1000), Latency::NotImportant, name);
+    Queues {
+        service: create("service"),
+        jobs: create("jobs"),
+    }
+}
+
+/// Makes an executor on the calling thread, and pins that.
+fn make(core: usize) -> Result<LocalExecutor> {
+    // Pinned here and not by glommio, which reads the machine's whole topology from files for it, and panics where it
+    // cannot. The thread that it starts for blocking calls inherits the core.
+    if !core_affinity::set_for_current(CoreId { id: core }) {
+        return Err(Error::Core {
+            core,
+            available: crate::config::available_cores(),
+        });
+    }
+    // glommio panics where it cannot start that thread. This finds out in most cases, and without the panic's message.
+    thread::Builder::new()
+        .spawn(|| {})
+        .map_err(|error| no_thread(&error.to_string()))?
+        .join()
+        .map_err(|panic| no_thread(what_was_said(&*panic)))?;
+    let builder = LocalExecutorBuilder::new(Placement::Unbound)
+        .name(&format!("farcore-{core}"))
+        .io_memory(IO_MEMORY_BYTES)
+        .ring_depth(RING_DEPTH)
+        .preempt_timer(TURN);
+    limits::make_executor(|| catch_unwind(AssertUnwindSafe(|| builder.make())))
+}
+
+/// Held by a core's thread for as long as it has its executor. Should that unwind, its tasks are not dropped, and nobody
+/// else can answer what the shard was asked.
+struct Lifeline;
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("a panic on a core outside of its jobs: aborting");
+            std::process::abort();
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The watchdog: sees a core that serves nothing although it was woken.
+//!
+//! The process's pulse wakes a task of each core's executor ten times a second. A core whose task does not run, and that
+//! makes no turns either, is held up: by a job that blocks, or by a machine that gives it no time. A job that polls makes
+//! turns, and so serves its shard, without leaving the executor any time.
+
+use std::sync::{Arc, Weak};
+
+use farcore_rdma::PULSE_PACE;
+
+use crate::observe::metrics::CoreFigures;
+
+/// Paces without a turn after which a core is stalled: a second.
+const PACES_MAX: u64 = 10;
+
+/// What is seen of one core. The pulse's thread is the only one that looks.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    core: usize,
+    /// Not kept alive: a closed engine's counters hold descriptors, and the pulse forgets it only at its next pace.
+    figures: Weak<CoreFigures>,
+    /// Turns that the core had made, and the paces since that number changed.
+    turns: u64,
+    paces: u64,
+}
+
+impl Watchdog {
+    pub(crate) fn new(core: usize, figures: &Arc<CoreFigures>) -> Self {
+        Self {
+            core,
+            figures: Arc::downgrade(figures),
+            turns: 0,
+            paces: 0,
+        }
+    }
+
+    /// A pace has passed, and the core's task has not been polled for so many.
+    pub(crate) fn look(&mut self, unanswered: u64) {
+        let Some(figures) = self.figures.upgrade() else {
+            return;
+        };
+        let counters = &figures.counters;
+        let turns = counters.turns.get();
+        if unanswered == 0 || turns != self.turns {
+            self.turns = turns;
+            self.paces = 0;
+            if counters.stalled.get() != 0 {
+                counters.stalled.set(0);
+                tracing::info!(core = self.core, "the core serves again");
+            }
+            return;
+        }
+        self.paces += 1;
+        if self.paces == PACES_MAX {
+            counters.stalled.set(1);
+            counters.stalls.add(1);
+            tracing::warn!(
+                core = self.core,
+                paces = self.paces,
+                pace = ?PULSE_PACE,
+                "the core has served nothing although it was woken: does a job block it?"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_is_stalled_if_it_neither_answers_nor_turns_for_a_second() {
+        let figures = Arc::new(CoreFigures::new(0));
+        let mut watchdog = Watchdog::new(3, &figures);
+        let seen = || {
+            let counters = &figures.counters;
+            (counters.stalls.get(), counters.stalled.get())
+        };
+        // It sleeps, and answers.
+        (0..100).for_each(|_| watchdog.look(0));
+        // A job polls.
+        for unanswered in 1..100 {
+            figures.counters.turns.add(1);
+            watchdog.look(unanswered);
+        }
+        assert_eq!(seen(), (0, 0));
+        // A job blocks, for a little less than a second, then for longer.
+        (100..109).for_each(|unanswered| watchdog.look(unanswered));
+        assert_eq!(seen(), (0, 0));
+        (109..150).for_each(|unanswered| watchdog.look(unanswered));
+        assert_eq!(seen(), (1, 1));
+        watchdog.look(0);
+        assert_eq!(seen(), (1, 0));
+        (1..11).for_each(|unanswered| watchdog.look(unanswered));
+        assert_eq!(seen(), (2, 1));
+        figures.counters.turns.add(1);
+        watchdog.look(12);
+        assert_eq!(seen(), (2, 0));
+    }
+}

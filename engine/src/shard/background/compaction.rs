@@ -1,0 +1,753 @@
+//! Compaction: moving what is alive out of pages that are mostly dead, and freeing their extents.
+//!
+//! One victim at a time, in bounded slices between requests. Its directory tells what may be alive, the index tells
+//! what is. Far records are read in runs of neighbours, so a sparse page costs a READ a record and a dense one a
+//! READ per 8 KiB. Everything goes to the cold tail, and a slot is swung only after its record lies there.
+
+use std::ops::Range;
+
+use farcore_rdma::{Endpoint, Landing, Status};
+
+use crate::constants::{UNIT, UNIT_BYTES};
+use crate::index::{Position, Slot};
+use crate::log::Address;
+use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry};
+use crate::log::record::{LocalRecord, RecordView};
+use crate::shard::background::flush::Shortfall;
+use crate::shard::far::extents::NodeId;
+use crate::shard::far::io::Posted;
+use crate::shard::local::page_table::{PageKind, PageState};
+use crate::shard::local::tails::{HEADER_UNITS, TailKind};
+use crate::shard::local::victims::{Pick, live_percent};
+use crate::shard::{Errand, Shard};
+
+/// READs of a compaction under way at once.
+const READS_MAX: usize = 16;
+/// A run of neighbours, in units, at most: one landing buffer of the largest small class.
+const RUN_UNITS: u32 = 512;
+/// Dead units that a run reads over rather than being cut.
+const GAP_UNITS: u32 = 8;
+/// Records looked at in one slice.
+const RECORDS_A_SLICE: u32 = 64;
+/// The errand number of the READ of a directory.
+const DIRECTORY: u32 = u32::MAX;
+/// Far bytes in use, in percent of those alive by size class, above which far memory counts as short though there is plenty.
+const SPARSE_PERCENT: u64 = 126;
+/// Live share, in percent, below which a page is worth compacting: while far memory is ample, short, and nearly gone.
+const LIVE_PERCENT: [u64; 3] = [50, 75, 95];
+/// The same when `compact()` asks.
+const LIVE_PERCENT_ASKED: u64 = 90;
+/// The same when nothing else makes room.
+const LIVE_PERCENT_URGENT: u64 = 97;
+
+#[derive(Debug)]
+enum Directory {
+    /// The page is local: its directory lies in its frame.
+    Local,
+    Unposted,
+    Posted(Landing),
+    Landed(Landing),
+}
+
+#[derive(Debug)]
+struct Victim {
+    page: u32,
+    records: u32,
+    next: u32,
+    directory: Directory,
+    fault: Fault,
+    /// Something was not what was written, and all that is left of the page is read once more.
+    reads_again: bool,
+}
+
+/// What keeps a victim from being finished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    None,
+    /// A request failed: the page is tried again later.
+    Fabric,
+    /// A record or the directory is not what was written. Both are read once more. A record is given up then; if it is the directory,
+    /// the page is left alone until its last record is dead.
+    Damage,
+}
+
+#[derive(Debug)]
+struct Run {
+    landing: Landing,
+    landed: bool,
+    start: u32,
+    bytes: u32,
+    next: u32,
+    last: u32,
+    /// The record at `next` was found to be what was written, and lies there in plaintext.
+    proven: bool,
+}
+
+/// The victim under way.
+#[derive(Debug)]
+pub(in crate::shard) struct Compactor {
+    victim: Option<Victim>,
+    runs: [Option<Run>; READS_MAX],
+    /// Bytes that died since victims were last looked for.
+    dead_bytes: u64,
+    /// As many of them make victims worth looking for.
+    dead_bytes_due: u64,
+    page_bytes: u64,
+    /// Victims are to be looked for.
+    pub(in crate::shard) due: bool,
+    /// A caller waits until the pages that were worth it when it asked are compacted.
+    asked: bool,
+    /// Those of them that are left, the emptiest last; some may have been freed since.
+    asked_pages: Vec<u32>,
+    /// The victim waits for a frame or a buffer that is not there.
+    stuck: bool,
+    shortfall: Option<Shortfall>,
+}
+
+impl Compactor {
+    pub(in crate::shard) fn new(page_bytes: u32) -> Self {
+        Self {
+            dead_bytes_due: u64::from(page_bytes),
+            page_bytes: u64::from(page_bytes),
+            victim: None,
+            runs: [const { None }; READS_MAX],
+            dead_bytes: 0,
+            due: false,
+            asked: false,
+            asked_pages: Vec::new(),
+            stuck: false,
+            shortfall: None,
+        }
+    }
+
+    /// True while the victim waits for what only others can give.
+    pub(in crate::shard) fn is_stuck(&self) -> bool {
+        self.stuck
+    }
+
+    /// The victim under way.
+    pub(in crate::shard) fn victim_page(&self) -> Option<u32> {
+        self.victim.as_ref().map(|victim| victim.page)
+    }
+
+    fn is_reading(&self) -> bool {
+        let victim = self.victim.as_ref();
+        victim.is_some_and(|victim| matches!(victim.directory, Directory::Posted(_)))
+            || self.runs.iter().flatten().any(|run| !run.landed)
+    }
+
+    #[inline]
+    pub(in crate::shard) fn note_dead(&mut self, bytes: u64) {
+        self.dead_bytes += bytes;
+        self.due |= self.dead_bytes >= self.dead_bytes_due;
+    }
+
+    pub(in crate::shard) fn note_sealed(&mut self) {
+        self.due = true;
+    }
+
+    /// Puts are refused because no page is worth compacting: the next record that dies may change that.
+    pub(in crate::shard) fn note_exhausted(&mut self) {
+        self.dead_bytes_due = 1;
+        self.dead_bytes = 0;
+    }
+
+    /// True if a record has died since victims were last looked for.
+    pub(in crate::shard) fn has_dead(&self) -> bool {
+        self.dead_bytes > 0
+    }
+
+    pub(in crate::shard) fn is_idle(&self) -> bool {
+        self.victim.is_none() && !self.due && !self.asked
+    }
+}
+
+enum Life {
+    Dead,
+    /// The slot holds the record's address.
+    Direct(Position, Slot),
+    /// The slot holds a cached copy whose home the record is.
+    Cached(Slot),
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Compacts every page that is worth it now; [`Shard::compaction_done`] tells when. What dies meanwhile does not put it off. Cost: a
+    /// look at every page.
+    pub(crate) fn start_compaction(&mut self) {
+        self.seal_tail(TailKind::Log);
+        let mut worth: Vec<(u64, u32)> = (self.pages.iter())
+            .filter(|(_, page)| {
+                page.kind() == PageKind::Log && page.state() != PageState::Open && !page.damaged
+            })
+            .map(|(number, page)| (live_percent(page), number))
+            .filter(|&(percent, _)| percent < LIVE_PERCENT_ASKED)
+            .collect();
+        worth.sort_unstable_by(|one, other| other.cmp(one));
+        for &(_, number) in &worth {
+            self.pages.get_mut(number).asked = true;
+        }
+        self.compactor.asked_pages = worth.into_iter().map(|(_, number)| number).collect();
+        self.compactor.asked = true;
+        self.compactor.due = true;
+        self.compactor.shortfall = None;
+        self.health.try_again(NodeId::reads);
+    }
+
+    /// The next page that a caller asked for. Those that cannot be read now are set aside.
+    fn next_asked(&mut self) -> Pick {
+        for _ in 0..self.compactor.asked_pages.len() {
+            let Some(number) = self.compactor.asked_pages.pop() else {
+                break;
+            };
+            let page = self.pages.get_mut(number);
+            if !page.asked || page.damaged {
+                // It was freed meanwhile, and its number may be another page's.
+                continue;
+            }
+            if page.pins > 0 {
+                self.compactor.asked_pages.insert(0, number);
+                continue;
+            }
+            page.asked = false;
+            self.victims.unlist(page, number);
+            if self.can_be_read(number) {
+                return Pick::Page(number);
+            }
+        }
+        if self.compactor.asked_pages.is_empty() {
+            Pick::None
+        } else {
+            Pick::Later
+        }
+    }
+
+    /// What came of [`Shard::start_compaction`], once it has done what it can.
+    pub(crate) fn compaction_done(&self) -> Option<Result<(), Shortfall>> {
+        let compactor = &self.compactor;
+        if compactor.stuck && self.exhausted {
+            return Some(Err(if self.far_is_silent() {
+                Shortfall::Unavailable
+            } else {
+                Shortfall::FarFull
+            }));
+        }
+        let done = !compactor.asked;
+        done.then(|| compactor.shortfall.map_or(Ok(()), Err))
+    }
+
+    /// Starts on any page with something dead in it, because nothing else makes room. False if there is none.
+    pub(in crate::shard) fn start_compaction_urgently(&mut self) -> bool {
+        if self.compactor.victim.is_some() {
+            return true;
+        }
+        match self.pick_victim(LIVE_PERCENT_URGENT, true) {
+            Pick::Page(page) => {
+                self.start_victim(page);
+                true
+            }
+            Pick::Later => true,
+            Pick::None => false,
+        }
+    }
+
+    /// One bounded slice of compaction. True if it did any work.
+    pub(in crate::shard) fn compact_slice(&mut self) -> bool {
+        if self.compactor.victim.is_none() {
+            self.list_returned();
+            // What it would move would be only local again, until the next flush.
+            if !self.compactor.due || self.flusher.flush_all {
+                return false;
+            }
+            self.exhausted &= !self.compactor.has_dead();
+            if !self.exhausted {
+                self.compactor.dead_bytes_due = self.compactor.page_bytes;
+            }
+            self.compactor.due = false;
+            self.compactor.dead_bytes = 0;
+            let short = self.arena.free_count() < 8;
+            if self.compactor.asked {
+                match self.next_asked() {
+                    Pick::Page(page) => {
+                        self.start_victim(page);
+                        return self.work_on_victim();
+                    }
+                    Pick::Later => {
+                        self.compactor.due = true;
+                        return true;
+                    }
+                    Pick::None => {
+                        self.compactor.asked = false;
+                        if self.victims.aside_count() > 0 && self.far_is_unreadable() {
+                            self.compactor.shortfall = Some(Shortfall::Unavailable);
+                        }
+                    }
+                }
+            }
+            let percent = match self.free_percent() {
+                0..6 => LIVE_PERCENT[2],
+                6..15 => LIVE_PERCENT[1],
+                _ if self.is_sparse() => LIVE_PERCENT[1],
+                _ => LIVE_PERCENT[0],
+            };
+            match self.pick_victim(percent, short) {
+                Pick::Page(page) => self.start_victim(page),
+                Pick::Later => {
+                    self.compactor.due = true;
+                    return true;
+                }
+                Pick::None => return false,
+            }
+        }
+        self.work_on_victim()
+    }
+
+    /// True if far memory holds more than its share of dead bytes.
+    fn is_sparse(&self) -> bool {
+        let used = self.victims.pages * self.shape.page_bytes() as u64;
+        used * 100 > self.victims.live_bytes * SPARSE_PERCENT
+    }
+
+    fn start_victim(&mut self, page: u32) {
+        self.flusher.moves |= self.flusher.flush_all;
+        self.pin(page);
+        let local = !self.pages.pointer(page).is_null();
+        self.compactor.victim = Some(Victim {
+            page,
+            records: self.pages.get(page).records,
+            next: 0,
+            directory: if local {
+                Directory::Local
+            } else {
+                Directory::Unposted
+            },
+            fault: Fault::None,
+            reads_again: false,
+        });
+    }
+
+    fn work_on_victim(&mut self) -> bool {
+        let Some(mut victim) = self.compactor.victim.take() else {
+            return false;
+        };
+        let mut busy = self.move_landed(&mut victim);
+        match victim.directory {
+            Directory::Unposted if victim.fault == Fault::None => {
+                busy |= self.read_directory(&mut victim);
+            }
+            Directory::Unposted | Directory::Posted(_) => {}
+            Directory::Local | Directory::Landed(_) => busy |= self.look_on(&mut victim),
+        }
+        let reading = self.compactor.runs.iter().any(Option::is_some)
+            || matches!(victim.directory, Directory::Posted(_));
+        if (victim.next == victim.records || victim.fault != Fault::None) && !reading {
+            self.finish_victim(victim);
+            return true;
+        }
+        self.compactor.victim = Some(victim);
+        self.compactor.stuck = !busy && !self.compactor.is_reading();
+        busy
+    }
+
+    fn finish_victim(&mut self, mut victim: Victim) {
+        let was_read = !matches!(victim.directory, Directory::Local);
+        if let Directory::Landed(landing) =
+            std::mem::replace(&mut victim.directory, Directory::Unposted)
+        {
+            self.buffers.compaction.free(landing);
+        }
+        if was_read && !self.is_lost(victim.page) {
+            self.check_for_rest(&mut victim);
+            if victim.fault == Fault::Damage && !victim.reads_again {
+                (victim.next, victim.fault, victim.reads_again) = (0, Fault::None, true);
+                self.compactor.victim = Some(victim);
+                return;
+            }
+        }
+        self.figures.counters.compaction_pages.add(1);
+        self.compactor.due = true;
+        self.compactor.stuck = false;
+        // One whose node took it back while it was read would fail again at once, and for ever.
+        let spoilt = victim.fault == Fault::Damage || self.is_lost(victim.page);
+        self.pages.get_mut(victim.page).damaged |= spoilt;
+        if victim.fault == Fault::Fabric {
+            match self.node_of(victim.page) {
+                Some(node) if self.health.is_silent(node.reads()) => {
+                    self.victims.set_aside(&mut self.pages, victim.page, node);
+                }
+                _ => self.victims.list(&mut self.pages, victim.page),
+            }
+        }
+        self.unpin(victim.page);
+    }
+
+    /// A page whose records were all looked at holds none that is alive, unless its directory left some out.
+    fn check_for_rest(&mut self, victim: &mut Victim) {
+        let page = self.pages.get(victim.page);
+        if victim.fault != Fault::None || page.live_bytes == 0 {
+            return;
+        }
+        if page.gave_up_long && !self.has_slots(victim.page) {
+            let rest = page.live_bytes;
+            let address = Address::new(self.shape, victim.page, 0);
+            self.retire(address, rest);
+        } else {
+            victim.fault = Fault::Damage;
+        }
+    }
+
+    /// True if any slot leads to a page, or to a copy of one of its records. Cost: the whole index is read.
+    #[cold]
+    fn has_slots(&self, page: u32) -> bool {
+        let mut has_slots = false;
+        self.index.for_each(|slot| {
+            let address = slot.address();
+            has_slots |= address.page(self.shape) == page
+                || self.framed_of(address).is_cached()
+                    && self.home_of(address).page(self.shape) == page;
+        });
+        has_slots
+    }
+
+    fn read_directory(&mut self, victim: &mut Victim) -> bool {
+        let entry = self.pages.get(victim.page);
+        let unit = entry.units;
+        let bytes = self.directory_far_bytes(entry.records);
+        let Ok(bytes) = u32::try_from(bytes) else {
+            return false;
+        };
+        let Some(landing) = self.buffers.compaction.allocate(bytes) else {
+            return false;
+        };
+        let errand = Errand::Compaction(DIRECTORY);
+        match self.post_read(errand, victim.page, unit, landing.offset(), bytes) {
+            Posted::Yes => {
+                victim.directory = Directory::Posted(landing);
+                true
+            }
+            posted => {
+                self.buffers.compaction.free(landing);
+                if posted == Posted::Down {
+                    victim.fault = Fault::Fabric;
+                }
+                false
+            }
+        }
+    }
+
+    /// Takes the completion of a READ that compaction posted.
+    pub(in crate::shard) fn compaction_landed(&mut self, slot: u32, status: Status) {
+        let Some(mut victim) = self.compactor.victim.take() else {
+            return;
+        };
+        if slot == DIRECTORY {
+            let before = std::mem::replace(&mut victim.directory, Directory::Unposted);
+            if let Directory::Posted(landing) = before {
+                let bytes = self.directory_far_bytes(victim.records);
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                if status != Status::Success {
+                    self.buffers.compaction.free(landing);
+                    victim.fault = Fault::Fabric;
+                } else if self.open_directory(victim.page, landing.offset(), bytes) {
+                    victim.directory = Directory::Landed(landing);
+                } else {
+                    self.buffers.compaction.free(landing);
+                    victim.fault = Fault::Damage;
+                }
+            }
+        } else if let Some(run) = &mut self.compactor.runs[slot as usize] {
+            if status == Status::Success {
+                run.landed = true;
+                let (start, offset, bytes) = (run.start, run.landing.offset(), run.bytes);
+                self.decrypt(victim.page, start, offset, bytes);
+            } else {
+                victim.fault = Fault::Fabric;
+                if let Some(run) = self.compactor.runs[slot as usize].take() {
+                    self.buffers.compaction.free(run.landing);
+                }
+            }
+        }
+        self.compactor.victim = Some(victim);
+    }
+
+    fn directory_entry(&self, victim: &Victim, entry: u32) -> DirectoryEntry {
+        let place = entry as usize * DIRECTORY_ENTRY_BYTES;
+        // SAFETY: the directory has `records` entries, in the page's frame or in the landing buffer it was read into.
+        unsafe {
+            let start = match &victim.directory {
+                Directory::Landed(landing) => self.arena.landing_pointer(landing.offset()),
+                _ => {
+                    let units = self.pages.get(victim.page).units as usize;
+                    self.pages.pointer(victim.page).add(units * UNIT_BYTES)
+                }
+            };
+            page::entry_at(start.add(place))
+        }
+    }
+
+    /// The next entry of the directory, if it is one that the page can have: units rise, within the records.
+    ///
+    /// Far memory is not to be trusted. Records are found by how far they lie from the first of their run.
+    fn entry_in_order(&self, victim: &Victim, place: u32) -> Option<DirectoryEntry> {
+        let entry = self.directory_entry(victim, place);
+        let least = match place.checked_sub(1) {
+            Some(before) => self.directory_entry(victim, before).unit + 1,
+            None => HEADER_UNITS,
+        };
+        let units = least..self.pages.get(victim.page).units;
+        units.contains(&entry.unit).then_some(entry)
+    }
+
+    fn life_of(&self, entry: &DirectoryEntry, address: Address) -> Life {
+        for (position, slot) in self.index.candidates(entry.hash) {
+            if slot.address() == address {
+                return Life::Direct(position, slot);
+            }
+            if self.framed_of(slot.address()).is_cached() && self.home_of(slot.address()) == address
+            {
+                return Life::Cached(slot);
+            }
+        }
+        Life::Dead
+    }
+
+    /// Asks for the buckets of some of a victim's records before they are looked at.
+    fn prefetch_entries(&self, victim: &Victim, entries: Range<u32>) {
+        for entry in entries.start..entries.end.min(victim.records) {
+            self.prefetch_burst(self.directory_entry(victim, entry).hash);
+        }
+    }
+
+    /// Looks at the next records of the victim: moves those that are local, posts READs for the others.
+    fn look_on(&mut self, victim: &mut Victim) -> bool {
+        let limit = (victim.next + RECORDS_A_SLICE).min(victim.records);
+        let before = victim.next;
+        while victim.next < limit && victim.fault == Fault::None {
+            let Some(entry) = self.entry_in_order(victim, victim.next) else {
+                victim.fault = Fault::Damage;
+                break;
+            };
+            let address = Address::new(self.shape, victim.page, entry.unit);
+            match self.life_of(&entry, address) {
+                Life::Dead => {}
+                Life::Cached(slot) => {
+                    if !self.move_home(&entry, address, slot) {
+                        break;
+                    }
+                }
+                Life::Direct(position, slot) => {
+                    let pointer = self.local_pointer(address);
+                    if pointer.is_null() {
+                        if !self.read_run(victim, slot) {
+                            break;
+                        }
+                        continue;
+                    }
+                    // SAFETY: the slot holds the address, so a whole record is there.
+                    let record = unsafe { LocalRecord::at(pointer) };
+                    let Some(moved) = self.move_record(&entry, slot, record.bytes()) else {
+                        break;
+                    };
+                    self.index.replace(position, slot.class(), moved);
+                    self.retire(
+                        address,
+                        Self::account_bytes(slot.class(), record.header().units()),
+                    );
+                }
+            }
+            victim.next += 1;
+        }
+        if victim.next >= limit {
+            self.prefetch_entries(victim, victim.next..victim.next + RECORDS_A_SLICE);
+        }
+        victim.next != before
+    }
+
+    /// Moves the home of a cached copy to the cold tail, from the copy; false while there is no frame for it.
+    fn move_home(&mut self, entry: &DirectoryEntry, address: Address, slot: Slot) -> bool {
+        // SAFETY: the slot holds the copy's address, so a whole record is there.
+        let record = unsafe { LocalRecord::at(self.local_pointer(slot.address())) };
+        let hash = self.key_hasher.hash(record.key());
+        let entry = DirectoryEntry { hash, ..*entry };
+        let Some(home) = self.move_record(&entry, slot, record.bytes()) else {
+            return false;
+        };
+        self.set_home(slot.address(), home);
+        self.retire(
+            address,
+            Self::account_bytes(slot.class(), record.header().units()),
+        );
+        true
+    }
+
+    /// Copies a record to the cold tail; `None` while there is no frame for it.
+    fn move_record(
+        &mut self,
+        entry: &DirectoryEntry,
+        slot: Slot,
+        record: &[u8],
+    ) -> Option<Address> {
+        let units = u32::try_from(record.len() / UNIT_BYTES).ok()?;
+        let (address, pointer) = self.reserve(TailKind::Cold, units).ok()?;
+        // SAFETY: `reserve` made room for `units`; the source is another page or a landing buffer.
+        unsafe {
+            std::ptr::copy_nonoverlapping(record.as_ptr(), pointer, record.len());
+            LocalRecord::at(pointer).clear_hot();
+        }
+        self.commit(TailKind::Cold, entry.hash, address, slot.class(), units);
+        self.figures.counters.compaction_records_moved.add(1);
+        self.figures
+            .counters
+            .compaction_bytes_moved
+            .add(record.len() as u64);
+        Some(address)
+    }
+
+    /// Posts one READ for the record at `victim.next` and its living neighbours, and steps over them.
+    fn read_run(&mut self, victim: &mut Victim, slot: Slot) -> bool {
+        let Some(place) = self.compactor.runs.iter().position(Option::is_none) else {
+            return false;
+        };
+        let used = self.pages.get(victim.page).units;
+        let first = victim.next;
+        let start = slot.address().unit(self.shape);
+        // A record too long for a class ends where the next one of the page starts, if the directory is right about that.
+        let longest = self.pages.get(victim.page).longest_units;
+        let length = slot.class().units().unwrap_or_else(|| {
+            if victim.reads_again {
+                return longest;
+            }
+            let after = first + 1;
+            let end = if after == victim.records {
+                Some(used)
+            } else {
+                self.entry_in_order(victim, after).map(|entry| entry.unit)
+            };
+            // Nothing: no record of the page was as long, or the directory is not in order.
+            let length = end.map(|end| end.saturating_sub(start));
+            length.filter(|&length| length <= longest).unwrap_or(0)
+        });
+        let mut end = (start + length).min(used);
+        let mut last = first + 1;
+        while last < victim.records {
+            let Some(entry) = self.entry_in_order(victim, last) else {
+                break;
+            };
+            if entry.unit > end + GAP_UNITS {
+                break;
+            }
+            let address = Address::new(self.shape, victim.page, entry.unit);
+            if let Life::Direct(_, slot) = self.life_of(&entry, address) {
+                let Some(units) = slot.class().units() else {
+                    break;
+                };
+                let reach = (entry.unit + units).min(used).max(end);
+                if reach - start > RUN_UNITS {
+                    break;
+                }
+                end = reach;
+            } else {
+                break;
+            }
+            last += 1;
+        }
+        if end <= start {
+            victim.fault = Fault::Damage;
+            return false;
+        }
+        let bytes = (end - start) * UNIT;
+        let Some(landing) = self.buffers.compaction.allocate(bytes) else {
+            return false;
+        };
+        let errand = Errand::Compaction(u32::try_from(place).unwrap_or(u32::MAX));
+        match self.post_read(errand, victim.page, start, landing.offset(), bytes) {
+            Posted::Yes => {
+                let run = Run {
+                    landing,
+                    landed: false,
+                    start,
+                    bytes,
+                    next: first,
+                    last,
+                    proven: false,
+                };
+                self.compactor.runs[place] = Some(run);
+                victim.next = last;
+                true
+            }
+            posted => {
+                self.buffers.compaction.free(landing);
+                if posted == Posted::Down {
+                    victim.fault = Fault::Fabric;
+                }
+                false
+            }
+        }
+    }
+
+    /// Moves the records of READs that have arrived.
+    fn move_landed(&mut self, victim: &mut Victim) -> bool {
+        let mut busy = false;
+        for place in 0..READS_MAX {
+            let Some(mut run) = self.compactor.runs[place].take_if(|run| run.landed) else {
+                continue;
+            };
+            let mut stuck = false;
+            self.prefetch_entries(victim, run.next..run.last);
+            while run.next < run.last {
+                let entry = self.directory_entry(victim, run.next);
+                let address = Address::new(self.shape, victim.page, entry.unit);
+                let moved = match self.life_of(&entry, address) {
+                    Life::Dead => true,
+                    Life::Cached(slot) => self.move_home(&entry, address, slot),
+                    Life::Direct(position, slot) => {
+                        let skip = entry.unit.saturating_sub(run.start) * UNIT;
+                        let (place, buffer) =
+                            ((victim.page, entry.unit), (run.landing.offset(), run.bytes));
+                        run.proven = self.prove_in_run(place, buffer, skip, run.proven);
+                        // SAFETY: the READ has completed; the buffer is freed below, when the run is done.
+                        let read = unsafe { self.landed(run.landing.offset(), run.bytes) };
+                        let view = read.get(skip as usize..).and_then(RecordView::parse);
+                        let view =
+                            view.filter(|view| run.proven && self.is_of_slot(view.key(), address));
+                        match view {
+                            Some(view) => {
+                                // What the directory says of it is not handed on.
+                                let hash = self.key_hasher.hash(view.key());
+                                let entry = DirectoryEntry { hash, ..entry };
+                                let moved = self.move_record(&entry, slot, view.bytes());
+                                if let Some(moved) = moved {
+                                    self.index.replace(position, slot.class(), moved);
+                                    let bytes = Self::account_bytes(slot.class(), view.units());
+                                    self.retire(address, bytes);
+                                }
+                                moved.is_some()
+                            }
+                            None if victim.reads_again => {
+                                self.give_up(position, slot);
+                                true
+                            }
+                            None => {
+                                victim.fault = Fault::Damage;
+                                true
+                            }
+                        }
+                    }
+                };
+                if !moved {
+                    stuck = true;
+                    break;
+                }
+                run.next += 1;
+                run.proven = false;
+                busy = true;
+            }
+            if stuck {
+                self.compactor.runs[place] = Some(run);
+                // The others need a frame of the same kind.
+                break;
+            }
+            self.buffers.compaction.free(run.landing);
+        }
+        busy
+    }
+}

@@ -1,0 +1,412 @@
+//! Flushing: copying a sealed page to its extent, in pieces, checksums and ciphertext on the way.
+//!
+//! One page at a time, several WRITEs under way. With a cipher, pieces go through landing buffers and the frame keeps
+//! its plaintext; without one, the fabric reads the frame itself.
+
+use farcore_rdma::{Endpoint, Landing, Status, Work, WorkRequest};
+
+use crate::cipher::PageCipher;
+use crate::constants::UNIT_BYTES;
+use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, HEADER_BYTES};
+use crate::log::record;
+use crate::log::sealing::{PageSealer, SealProgress};
+use crate::shard::far::extents::NodeId;
+use crate::shard::far::io::Posted;
+use crate::shard::local::page_table::PageState;
+use crate::shard::local::tails::TailKind;
+use crate::shard::{Errand, Shard};
+
+/// WRITEs of one flush under way at once.
+const WRITES_MAX: usize = 16;
+/// A piece without a cipher, in bytes.
+const PIECE_BYTES: usize = 64 << 10;
+/// A piece with a cipher: one slab.
+const CIPHER_PIECE_BYTES: usize = 8 << 10;
+/// Pieces prepared in one slice.
+const PIECES_A_SLICE: usize = 2;
+
+/// Why something that was asked of a shard as a whole could not be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shortfall {
+    /// Far memory holds no free extent.
+    FarFull = 1,
+    /// No memory node takes anything.
+    Unavailable = 2,
+}
+
+#[derive(Debug)]
+struct Flush {
+    page: u32,
+    /// Bytes of the page that go to far memory.
+    bytes: usize,
+    /// Bytes prepared and posted.
+    posted: usize,
+    /// Directory entries whose record has its checksum.
+    checked: u32,
+    /// The same where records are sealed: how far the page is.
+    sealed: SealProgress,
+    failed: bool,
+}
+
+/// The flush under way.
+#[derive(Debug)]
+pub(in crate::shard) struct Flusher {
+    flush: Option<Flush>,
+    buffers: [Option<Landing>; WRITES_MAX],
+    outstanding: [bool; WRITES_MAX],
+    piece_bytes: usize,
+    shortfall: Option<Shortfall>,
+    /// Set by `flush()` until every page that was sealed then is in far memory.
+    pub(in crate::shard) flush_all: bool,
+    /// The last of those pages, by their order of sealing.
+    flush_until: u64,
+    /// Compaction moves records meanwhile: what they go to is flushed as well, once it is done with its page.
+    pub(in crate::shard) moves: bool,
+}
+
+impl Flusher {
+    pub(in crate::shard) fn new(encrypts: bool) -> Self {
+        Self {
+            flush: None,
+            buffers: [const { None }; WRITES_MAX],
+            outstanding: [false; WRITES_MAX],
+            piece_bytes: if encrypts {
+                CIPHER_PIECE_BYTES
+            } else {
+                PIECE_BYTES
+            },
+            shortfall: None,
+            flush_all: false,
+            flush_until: 0,
+            moves: false,
+        }
+    }
+
+    pub(in crate::shard) fn is_idle(&self) -> bool {
+        self.flush.is_none()
+    }
+
+    /// The page of the flush under way.
+    pub(in crate::shard) fn page(&self) -> Option<u32> {
+        self.flush.as_ref().map(|flush| flush.page)
+    }
+
+    pub(in crate::shard) fn in_flight(&self) -> bool {
+        self.outstanding.iter().any(|&out| out)
+    }
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Seals what is open and flushes all that is sealed now; [`Shard::flush_done`] tells when. What is stored meanwhile does not put it
+    /// off.
+    pub(crate) fn start_flush(&mut self) {
+        self.seal_tail(TailKind::Log);
+        self.seal_tail(TailKind::Cold);
+        self.health.try_again(NodeId::writes);
+        self.flusher.shortfall = None;
+        self.flusher.flush_all = true;
+        self.flusher.flush_until = self.seals;
+        self.flusher.moves = self.compactor.victim_page().is_some();
+        self.stirred = true;
+    }
+
+    /// What came of [`Shard::start_flush`], once it has done what it can.
+    pub(crate) fn flush_done(&self) -> Option<Result<(), Shortfall>> {
+        let done = !self.flusher.flush_all;
+        done.then(|| self.flusher.shortfall.map_or(Ok(()), Err))
+    }
+
+    /// True once every page that [`Shard::start_flush`] meant is in far memory, or has nothing alive.
+    fn is_flushed(&mut self) -> bool {
+        if self.flusher.moves {
+            if self.compactor.victim_page().is_some() {
+                return false;
+            }
+            self.flusher.moves = false;
+            self.seal_tail(TailKind::Cold);
+            self.flusher.flush_until = self.seals;
+        }
+        let until = self.flusher.flush_until;
+        let mut local = self.sealed.iter().copied().chain(self.flusher.page());
+        !local.any(|page| self.pages.get(page).sealed_at <= until)
+    }
+
+    /// Goes on with what [`Shard::start_flush`] began.
+    pub(in crate::shard) fn flush_on(&mut self) {
+        let is_flushing = self.start_next_flush() || !self.flusher.is_idle();
+        if self.is_flushed() {
+            self.flusher.flush_all = false;
+        } else if is_flushing {
+            // The oldest pages go first.
+        } else if self.far_is_silent() {
+            self.give_up_flush(Shortfall::Unavailable);
+        } else if self.extents.free_count() == 0 {
+            self.give_up_flush(Shortfall::FarFull);
+        }
+        // Else all that is left is pinned for a moment.
+    }
+
+    fn give_up_flush(&mut self, shortfall: Shortfall) {
+        if self.flusher.flush_all {
+            self.flusher.flush_all = false;
+            self.flusher.shortfall = Some(shortfall);
+        }
+    }
+
+    /// Starts to flush the oldest sealed page that may go; false if there is none.
+    pub(in crate::shard) fn start_next_flush(&mut self) -> bool {
+        if !self.flusher.is_idle() {
+            return true;
+        }
+        let Some(place) = self
+            .sealed
+            .iter()
+            .position(|&page| self.pages.get(page).pins == 0)
+        else {
+            return false;
+        };
+        let Some(extent) = self.claim_extent() else {
+            return false;
+        };
+        let Some(number) = self.sealed.remove(place) else {
+            self.release_extent(extent);
+            return false;
+        };
+        self.sequence += 1;
+        let entry = self.pages.get_mut(number);
+        entry.extent = Some(extent);
+        entry.sequence = self.sequence;
+        entry.pins += 1;
+        let (units, records) = (entry.units as usize, entry.records);
+        let bytes = units * UNIT_BYTES + self.directory_far_bytes(records);
+        self.pages.set_state(number, PageState::Flushing);
+        self.write_header(number);
+        self.flusher.flush = Some(Flush {
+            page: number,
+            bytes,
+            posted: 0,
+            checked: 0,
+            sealed: SealProgress::default(),
+            failed: false,
+        });
+        true
+    }
+
+    /// Prepares and posts a few pieces of the flush under way. True if it did any.
+    pub(in crate::shard) fn continue_flush(&mut self) -> bool {
+        let mut busy = false;
+        for _ in 0..PIECES_A_SLICE {
+            let Some(flush) = &self.flusher.flush else {
+                return busy;
+            };
+            if flush.failed || flush.posted == flush.bytes {
+                break;
+            }
+            if !self.post_piece() {
+                break;
+            }
+            busy = true;
+        }
+        self.finish_flush();
+        busy
+    }
+
+    fn post_piece(&mut self) -> bool {
+        let Some(slot) = self.flusher.outstanding.iter().position(|&out| !out) else {
+            return false;
+        };
+        let Some(flush) = &self.flusher.flush else {
+            return false;
+        };
+        let (number, start) = (flush.page, flush.posted);
+        let end = (start + self.flusher.piece_bytes).min(flush.bytes);
+        let Ok(bytes) = u32::try_from(end - start) else {
+            return false;
+        };
+        let entry = self.pages.get(number);
+        let (Some(extent), Some(frame)) = (entry.extent, entry.frame()) else {
+            return false;
+        };
+        let landing = if self.cipher.is_some() {
+            match self.buffers.flush.allocate(bytes) {
+                Some(landing) => Some(landing),
+                None => return false,
+            }
+        } else {
+            None
+        };
+        let Some(remote) = self.extents.remote(extent, start as u64) else {
+            // The node took the extent back: the page goes elsewhere.
+            if let Some(landing) = landing {
+                self.buffers.flush.free(landing);
+            }
+            if let Some(flush) = &mut self.flusher.flush {
+                flush.failed = true;
+            }
+            return false;
+        };
+        if !self.authenticates() {
+            self.fill_checks(end);
+        }
+        let mut sealed = None;
+        let local = match &landing {
+            Some(landing) => {
+                let offset = landing.offset();
+                // SAFETY: the page is flushing: nothing writes to its frame; the landing buffer is ours.
+                let (source, target) = unsafe {
+                    let frame = self.pages.pointer(number);
+                    let source = std::slice::from_raw_parts(frame, self.shape.page_bytes());
+                    (source, self.landed_mut(offset, bytes))
+                };
+                sealed = self.encipher(number, start, source, target);
+                self.arena.landing_slice(offset, bytes)
+            }
+            None => self.arena.slice(frame, start, bytes),
+        };
+        let work = Work::Write { local, remote };
+        let errand = Errand::Flush(u32::try_from(slot).unwrap_or(u32::MAX));
+        let request = WorkRequest {
+            id: errand.id(),
+            work,
+            signalled: true,
+        };
+        match self.post(extent.node().writes(), request) {
+            Posted::Yes => {
+                self.flusher.outstanding[slot] = true;
+                self.flusher.buffers[slot] = landing;
+                if let Some(flush) = &mut self.flusher.flush {
+                    flush.posted = end;
+                    // Only now: a piece that was not posted is sealed again.
+                    flush.sealed = sealed.unwrap_or_default();
+                }
+                self.figures.counters.far_writes.add(1);
+                self.figures.counters.far_write_bytes.add(u64::from(bytes));
+                if let Some(seen) = self.figures.nodes.get(extent.node().position()) {
+                    seen.writes.add(1);
+                    seen.write_bytes.add(u64::from(bytes));
+                }
+                true
+            }
+            outcome => {
+                if let Some(landing) = landing {
+                    self.buffers.flush.free(landing);
+                }
+                if outcome == Posted::Down
+                    && let Some(flush) = &mut self.flusher.flush
+                {
+                    flush.failed = true;
+                }
+                false
+            }
+        }
+    }
+
+    /// Writes the ciphertext of a piece of the page that is being flushed, which begins at `start`; how far it is sealed then.
+    fn encipher(
+        &self,
+        number: u32,
+        start: usize,
+        page: &[u8],
+        target: &mut [u8],
+    ) -> Option<SealProgress> {
+        let entry = self.pages.get(number);
+        match self.cipher.as_ref()? {
+            PageCipher::Authenticated(cipher) => {
+                let sealer = PageSealer {
+                    cipher,
+                    sequence: entry.sequence,
+                    page,
+                    units: entry.units,
+                    records: entry.records,
+                };
+                let flush = self.flusher.flush.as_ref()?;
+                Some(sealer.seal_piece(&flush.sealed, start, target))
+            }
+            PageCipher::SecrecyOnly(cipher) => {
+                let source = &page[start..start + target.len()];
+                // The page header stays in the clear.
+                let clear = HEADER_BYTES.saturating_sub(start).min(target.len());
+                target[..clear].copy_from_slice(&source[..clear]);
+                let first = u32::try_from((start + clear) / UNIT_BYTES).unwrap_or(u32::MAX);
+                cipher.apply_to(
+                    entry.sequence,
+                    first,
+                    &source[clear..],
+                    &mut target[clear..],
+                );
+                None
+            }
+        }
+    }
+
+    /// Gives every record that starts before `end` its checksum.
+    fn fill_checks(&mut self, end: usize) {
+        let Some(flush) = &mut self.flusher.flush else {
+            return;
+        };
+        let entry = self.pages.get(flush.page);
+        let frame = self.pages.pointer(flush.page);
+        let directory = entry.units as usize * UNIT_BYTES;
+        while flush.checked < entry.records {
+            let place = directory + flush.checked as usize * DIRECTORY_ENTRY_BYTES;
+            // SAFETY: the page is sealed: its directory lies behind its records and names whole records.
+            unsafe {
+                let entry = page::entry_at(frame.add(place));
+                let offset = entry.unit as usize * UNIT_BYTES;
+                if offset >= end {
+                    break;
+                }
+                record::fill_check(frame.add(offset));
+            }
+            flush.checked += 1;
+        }
+    }
+
+    /// Takes the completion of one piece.
+    pub(in crate::shard) fn flush_written(&mut self, slot: u32, status: Status) {
+        let slot = slot as usize;
+        self.flusher.outstanding[slot] = false;
+        if let Some(landing) = self.flusher.buffers[slot].take() {
+            self.buffers.flush.free(landing);
+        }
+        if status != Status::Success
+            && let Some(flush) = &mut self.flusher.flush
+        {
+            flush.failed = true;
+        }
+        self.finish_flush();
+    }
+
+    fn finish_flush(&mut self) {
+        if self.flusher.in_flight() {
+            return;
+        }
+        let Some(flush) = &self.flusher.flush else {
+            return;
+        };
+        if !flush.failed && flush.posted < flush.bytes {
+            return;
+        }
+        let Some(flush) = self.flusher.flush.take() else {
+            return;
+        };
+        // WRITEs that succeeded are no use where the node took the extent back before the last was heard of.
+        let failed = flush.failed || self.is_lost(flush.page);
+        if failed {
+            // The page is as good as before: dirty, local, to be flushed under a new sequence number, elsewhere
+            // if another node answers.
+            self.pages.set_state(flush.page, PageState::Sealed);
+            if let Some(extent) = self.pages.get_mut(flush.page).extent.take() {
+                self.release_extent(extent);
+            }
+            self.sealed.push_front(flush.page);
+        } else {
+            self.pages.set_state(flush.page, PageState::Clean);
+            self.clean.push_back(flush.page);
+            self.exhausted = false;
+            self.figures.counters.pages_flushed.add(1);
+            self.victims.gain(&mut self.pages, flush.page);
+        }
+        self.unpin(flush.page);
+    }
+}

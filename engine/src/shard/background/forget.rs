@@ -1,0 +1,296 @@
+//! Lost records: what is known of a record that no node holds any more, and how that ends.
+//!
+//! A record is lost when its node loses its memory, and given up when what was read of it, twice, is not what was written.
+//!
+//! When a node loses its memory, the keys of its records are not known: only their slots are, which say root, tag and home
+//! bucket. So a *lost slot* stands for every key of the same bits that has no record of its own. Such a key is answered
+//! [`Error::Unavailable`] and never `Absent`, until one of these happens:
+//!
+//! - it is written: its record takes the lost slot over. The slot may have been another key's, so the record carries the
+//!   *loss mark* of the generation, and goes on standing for the other keys. The index does not grow;
+//! - it is deleted: the slot notes a fingerprint of the key, and does not stand for it any more. If the slot was taken over,
+//!   it becomes a lost slot again;
+//! - the caller forgets what was lost: a new generation begins. Slots and marks of an older one mean nothing, and the slots
+//!   are removed in slices between requests.
+//!
+//! ```text
+//! address of a lost slot:  | lost page of the generation | fingerprint, low bits |      class: fingerprint, high 6 bits
+//! fingerprint:             hash bits from 22 on, as many as fit (18 with pages of 64 KiB, 23 with 2 MiB); 0 excepts no key
+//! ```
+//!
+//! - L1: lost slots of this generation lead to its lost page, those of the one before to the other, and there are none older.
+//! - L2: a key that was lost is never answered `Absent` before it is written, deleted or forgotten, except that a deleted key
+//!   of the same root, tag, home and fingerprint excepts it as well: one pair of keys in 2^40.
+//! - L3: what is known may be too much, never too little: a key that was never stored may be answered `Unavailable`.
+//!
+//! A slot notes one fingerprint. If several keys of the same bits are deleted, the last one counts, and the others are
+//! answered `Unavailable` again.
+
+use std::sync::Arc;
+
+use farcore_rdma::Endpoint;
+
+use crate::constants::UNIT_BYTES;
+use crate::error::Error;
+use crate::index::{Position, Slot};
+use crate::log::class::CLASS_UNITS_MAX;
+use crate::log::record::{LOSS_MARK_MAX, RecordHeader};
+use crate::log::{Address, PageShape, SizeClass};
+use crate::message::hash::IndexHash;
+use crate::shard::Shard;
+use crate::shard::far::placement::LOST;
+
+/// Segments of the index that are looked through in one slice.
+const SEGMENTS_A_SLICE: usize = 2;
+/// The lowest bit of a fingerprint in the hash: those below are tag and home, or serve neither.
+const FINGERPRINT_SHIFT: u32 = 22;
+
+/// What a shard knows of lost records.
+#[derive(Debug)]
+pub(in crate::shard) struct Lost {
+    /// The names of nodes that have lost what they held.
+    nodes: Arc<str>,
+    /// The present generation, from 1.
+    generation: u16,
+    /// Lost slots of this generation.
+    slots: u64,
+    /// There are lost slots of this generation, or records that took one over.
+    any: bool,
+    /// The next segment whose lost slots of the generation before are to be removed.
+    sweep: Option<usize>,
+    /// Keys forgotten so far.
+    forgotten: u64,
+}
+
+impl Default for Lost {
+    fn default() -> Self {
+        Self {
+            nodes: Arc::from(""),
+            generation: 1,
+            slots: 0,
+            any: false,
+            sweep: None,
+            forgotten: 0,
+        }
+    }
+}
+
+impl Lost {
+    /// Lost slots of this generation.
+    pub(in crate::shard) fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// True if a key may be lost.
+    #[inline]
+    pub(in crate::shard) fn is_any(&self) -> bool {
+        self.any
+    }
+
+    /// The names of nodes that have lost what they held.
+    pub(in crate::shard) fn nodes(&self) -> &Arc<str> {
+        &self.nodes
+    }
+
+    /// True if the record took over a slot that stands for other keys as well.
+    #[inline]
+    pub(in crate::shard) fn is_marked(&self, header: RecordHeader) -> bool {
+        self.any && header.loss_mark() == self.generation
+    }
+
+    /// The mark of records that take a lost slot over.
+    pub(in crate::shard) fn mark(&self) -> u16 {
+        self.generation
+    }
+
+    pub(in crate::shard) fn note_slots(&mut self, slots: u64) {
+        self.slots += slots;
+        self.any |= slots > 0;
+    }
+
+    pub(in crate::shard) fn note_taken_over(&mut self) {
+        debug_assert!(self.slots > 0);
+        self.slots = self.slots.saturating_sub(1);
+    }
+
+    /// Notes the name of a node that has lost something.
+    pub(in crate::shard) fn note_node(&mut self, name: &Arc<str>) {
+        if self.nodes.split(", ").any(|known| known == &**name) {
+            return;
+        }
+        self.nodes = if self.nodes.is_empty() {
+            Arc::clone(name)
+        } else {
+            format!("{}, {name}", self.nodes).into()
+        };
+    }
+}
+
+/// A fingerprint of a key that fits a lost slot; never 0.
+fn fingerprint(hash: IndexHash, shape: PageShape) -> u64 {
+    let bits = shape.unit_bits() + SizeClass::BITS;
+    (hash.0 >> FINGERPRINT_SHIFT & ((1 << bits) - 1)).max(1)
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// What a lost slot holds of this generation: the fingerprint of the key that it does not stand for, or 0.
+    pub(in crate::shard) fn lost_place(&self, excepted: u64) -> (SizeClass, Address) {
+        let shape = self.shape;
+        let page = self.pages.lost_page(self.lost.generation);
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "masked to the bits of a unit"
+        )]
+        let unit = (excepted & ((1 << shape.unit_bits()) - 1)) as u32;
+        let class = SizeClass::from_raw(excepted >> shape.unit_bits());
+        (class, Address::new(shape, page, unit))
+    }
+
+    /// True if a slot that leads to a page for lost records stands for the keys of a hash.
+    pub(in crate::shard) fn stands_for(&self, slot: Slot, hash: IndexHash) -> bool {
+        let (shape, address) = (self.shape, slot.address());
+        let excepted = u64::from(address.unit(shape)) | slot.class().raw() << shape.unit_bits();
+        address.page(shape) == self.pages.lost_page(self.lost.generation)
+            && excepted != fingerprint(hash, shape)
+    }
+
+    /// Has lost slots not stand for a key that was just deleted; answers how many there are of its bits.
+    #[cold]
+    pub(in crate::shard) fn except_from_lost(&mut self, hash: IndexHash) -> usize {
+        let excepted = self.lost_place(fingerprint(hash, self.shape));
+        let (shape, page) = (self.shape, self.pages.lost_page(self.lost.generation));
+        let is_lost = |slot: Slot| slot.address().page(shape) == page;
+        self.index
+            .replace_each(hash, |slot| is_lost(slot).then_some(excepted))
+    }
+
+    /// Removes the slot of a key that is deleted while others may be lost; if it took a lost slot over, it becomes one again.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::shard) fn remove_beside_lost(
+        &mut self,
+        hash: IndexHash,
+        position: Position,
+        header: RecordHeader,
+    ) {
+        let others = self.except_from_lost(hash);
+        if self.lost.is_marked(header) && others == 0 {
+            let (class, address) = self.lost_place(fingerprint(hash, self.shape));
+            self.index.replace(position, class, address);
+            self.lost.note_slots(1);
+        } else {
+            self.index.remove(hash, position);
+        }
+    }
+
+    /// What a request is told whose key may be lost; `damaged` is where a record lies that may be the key's and cannot be read.
+    pub(in crate::shard) fn lost_error(&self, damaged: Option<Address>) -> Error {
+        match damaged {
+            Some(address) => Error::Damaged {
+                shard: self.id,
+                sequence: self.pages.get(address.page(self.shape)).sequence,
+                unit: address.unit(self.shape),
+            },
+            None => Error::Unavailable {
+                node: Arc::clone(self.lost.nodes()),
+                reason: LOST.into(),
+            },
+        }
+    }
+
+    /// Gives a far record up that was not what was written, twice: its slot becomes a lost one.
+    #[cold]
+    pub(in crate::shard) fn give_up(&mut self, position: Position, slot: Slot) {
+        let address = slot.address();
+        let number = address.page(self.shape);
+        if let Some(node) = self.node_of(number) {
+            let name = Arc::clone(self.extents.name(node));
+            self.lost.note_node(&name);
+        }
+        let (class, place) = self.lost_place(0);
+        self.index.replace(position, class, place);
+        self.lost.note_slots(1);
+        self.figures.counters.records_damaged.add(1);
+        // How long it was stood in its header, if it was too long for a class: as much as it was at least.
+        let units = slot.class().units().unwrap_or(CLASS_UNITS_MAX + 1);
+        self.pages.get_mut(number).gave_up_long |= slot.class().units().is_none();
+        self.retire(address, u64::from(units) * UNIT_BYTES as u64);
+    }
+
+    /// Gives up the far records at some addresses that may be a key's.
+    #[cold]
+    pub(in crate::shard) fn give_up_damaged(&mut self, hash: IndexHash, damaged: &[Address]) {
+        for &address in damaged {
+            // One that is local by now is another, in a page that took the same number.
+            if self.framed_of(address).is_far()
+                && let Some(position) = self.index.find_address(hash, address)
+            {
+                let slot = self.index.slot(position);
+                self.give_up(position, slot);
+            }
+        }
+    }
+
+    /// A lost slot that stands for the keys of a hash.
+    pub(in crate::shard) fn lost_slot(&self, hash: IndexHash) -> Option<Position> {
+        let mut candidates = self.index.candidates(hash);
+        let found = candidates.find(|&(_, slot)| self.stands_for(slot, hash));
+        found.map(|(position, _)| position)
+    }
+
+    /// True if a key is of the slot that leads to an address. Another key there means that the record is not what was written.
+    pub(in crate::shard) fn is_of_slot(&self, key: &[u8], address: Address) -> bool {
+        let hash = self.key_hasher.hash(key);
+        self.index.find_address(hash, address).is_some()
+    }
+
+    /// Has what was lost count as absent from now on. Its slots are removed in slices; [`Shard::forgetting_done`] tells when.
+    pub(crate) fn start_forgetting(&mut self) {
+        debug_assert!(
+            self.lost.sweep.is_none(),
+            "two generations are forgotten one after the other"
+        );
+        let lost = &mut self.lost;
+        if !std::mem::take(&mut lost.any) {
+            return;
+        }
+        tracing::info!(
+            shard = self.id,
+            keys = lost.slots,
+            "lost keys are forgotten"
+        );
+        lost.forgotten += std::mem::take(&mut lost.slots);
+        lost.generation = lost.generation % LOSS_MARK_MAX + 1;
+        lost.sweep = Some(0);
+        self.stirred = true;
+    }
+
+    /// True unless slots are still to be removed after [`Shard::start_forgetting`].
+    pub(crate) fn forgetting_done(&self) -> bool {
+        self.lost.sweep.is_none()
+    }
+
+    /// Keys forgotten so far.
+    pub(crate) fn keys_forgotten(&self) -> u64 {
+        self.lost.forgotten
+    }
+
+    /// Removes the forgotten slots of some segments. True if there is more to do.
+    ///
+    /// Growth moves slots to segments of higher numbers only, so none escapes.
+    pub(in crate::shard) fn forget_slice(&mut self) -> bool {
+        let Some(next) = self.lost.sweep else {
+            return false;
+        };
+        let shape = self.shape;
+        let (pages, now) = (&self.pages, self.pages.lost_page(self.lost.generation));
+        let is_forgotten = |slot: Slot| {
+            let page = slot.address().page(shape);
+            pages.is_lost_page(page) && page != now
+        };
+        let end = next + SEGMENTS_A_SLICE;
+        let more = self.index.remove_where(next..end, is_forgotten);
+        self.lost.sweep = more.then_some(end);
+        true
+    }
+}

@@ -1,0 +1,135 @@
+//! How the memory nodes do: which of a shard's queue pairs fail, and when background work tries them again.
+//!
+//! Requests always try: their client learns at once what came of it. Flushes and compaction, which nobody waits for,
+//! leave a queue pair alone for a while after it failed, and count a node as silent that fails again and again.
+//!
+//! - I1: a bit of `troubled` is set exactly while its queue pair has failed since it last succeeded.
+//! - I2: a bit of `doubtful` is set exactly while the last that was heard of its node, on either queue pair, is a failure.
+
+use crate::shard::far::extents::{NODES_MAX, NodeId, QUEUES_PER_NODE, Queue};
+
+/// Failures in a row after which a queue pair counts as silent.
+const FAILURES_MAX: u32 = 8;
+/// How long background work leaves a queue pair alone after a failure, in nanoseconds.
+pub(in crate::shard) const RETRY_NS: u64 = 1_000_000;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Trouble {
+    /// In a row.
+    failures: u32,
+    retry_ns: u64,
+}
+
+/// What a shard has met on its queue pairs.
+#[derive(Debug)]
+pub(in crate::shard) struct Health {
+    queues: Vec<Trouble>,
+    troubled: u128,
+    /// A bit for each node.
+    doubtful: u64,
+}
+
+const _: () = assert!(NODES_MAX <= u64::BITS as usize);
+
+impl Health {
+    /// Nothing has failed yet.
+    pub(in crate::shard) fn new(nodes: usize) -> Self {
+        Self {
+            queues: vec![Trouble::default(); nodes * QUEUES_PER_NODE],
+            troubled: 0,
+            doubtful: 0,
+        }
+    }
+
+    /// True while no queue pair is troubled: then successes need not be noted.
+    #[inline]
+    pub(in crate::shard) fn is_good(&self) -> bool {
+        self.troubled == 0
+    }
+
+    /// A request was done.
+    pub(in crate::shard) fn succeeded(&mut self, queue: Queue) {
+        self.queues[queue.index()] = Trouble::default();
+        self.troubled &= !queue.bit();
+        self.doubtful &= !(1 << queue.node().position());
+    }
+
+    /// A request failed. Those flushed behind it are no failures of their own.
+    pub(in crate::shard) fn failed(&mut self, queue: Queue, flushed: bool, now_ns: u64) {
+        let trouble = &mut self.queues[queue.index()];
+        if !flushed || trouble.failures == 0 {
+            trouble.failures = trouble.failures.saturating_add(1);
+        }
+        trouble.retry_ns = now_ns + RETRY_NS;
+        self.troubled |= queue.bit();
+        self.doubtful |= 1 << queue.node().position();
+    }
+
+    /// The queue pair takes nothing and cannot be brought back now.
+    pub(in crate::shard) fn is_down(&mut self, queue: Queue, now_ns: u64) {
+        let trouble = &mut self.queues[queue.index()];
+        trouble.failures = trouble.failures.max(FAILURES_MAX);
+        trouble.retry_ns = now_ns + RETRY_NS;
+        self.troubled |= queue.bit();
+        self.doubtful |= 1 << queue.node().position();
+    }
+
+    /// True while it is not known whether a node still has what it holds.
+    pub(in crate::shard) fn is_doubtful(&self, node: NodeId) -> bool {
+        self.doubtful & 1 << node.position() != 0
+    }
+
+    /// True while a queue pair fails again and again.
+    pub(in crate::shard) fn is_silent(&self, queue: Queue) -> bool {
+        self.queues[queue.index()].failures >= FAILURES_MAX
+    }
+
+    /// True if a queue pair has not failed lately.
+    pub(in crate::shard) fn is_rested(&self, queue: Queue, now_ns: u64) -> bool {
+        self.troubled & queue.bit() == 0 || now_ns >= self.queues[queue.index()].retry_ns
+    }
+
+    /// True if background work may use a queue pair now.
+    pub(in crate::shard) fn may_try(&self, queue: Queue, now_ns: u64) -> bool {
+        !self.is_silent(queue) || self.is_rested(queue, now_ns)
+    }
+
+    /// Lets background work try everything again at once, because somebody asks.
+    pub(in crate::shard) fn try_again(&mut self, queue: impl Fn(NodeId) -> Queue) {
+        for node in (0..self.queues.len() / QUEUES_PER_NODE).map(NodeId::new) {
+            self.queues[queue(node).index()].retry_ns = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_pair_is_silent_until_it_succeeds() {
+        let mut health = Health::new(2);
+        let (bad, good) = (NodeId::new(0).writes(), NodeId::new(1).reads());
+        for failure in 0..FAILURES_MAX {
+            assert!(!health.is_silent(bad) && health.may_try(bad, 5));
+            health.failed(bad, false, 5);
+            // What is flushed behind it does not count.
+            health.failed(bad, true, 5);
+            assert!(!health.is_rested(bad, 5), "{failure}");
+        }
+        assert!(health.is_silent(bad) && !health.may_try(bad, 5 + RETRY_NS - 1));
+        assert!(health.may_try(bad, 5 + RETRY_NS));
+        assert!(health.may_try(good, 5) && !health.is_silent(good));
+        health.try_again(NodeId::writes);
+        assert!(health.may_try(bad, 5) && health.is_silent(bad));
+        assert!(!health.is_good());
+        assert!(health.is_doubtful(bad.node()) && !health.is_doubtful(good.node()));
+        // Either queue pair tells that a node is there.
+        health.succeeded(bad.node().reads());
+        assert!(!health.is_doubtful(bad.node()) && health.is_silent(bad));
+        health.succeeded(bad);
+        assert!(health.is_good() && !health.is_silent(bad));
+        health.is_down(good, 5);
+        assert!(health.is_silent(good) && !health.may_try(good, 6));
+    }
+}

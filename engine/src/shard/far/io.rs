@@ -1,0 +1,315 @@
+//! Fetching: posting work requests, the READ of each flight, and taking completions.
+
+use farcore_rdma::{Completion, Endpoint, LocalSlice, PostError, Status, Work, WorkRequest};
+
+use crate::constants::{UNIT, UNIT_BYTES};
+use crate::log::record::units_for;
+use crate::log::{Address, SizeClass};
+use crate::message::operation::Kind;
+use crate::message::request::Answers;
+use crate::shard::far::buffers::is_long;
+use crate::shard::far::extents::{NodeId, Queue};
+use crate::shard::far::placement::LOST;
+use crate::shard::pending::flight::FlightState;
+use crate::shard::{COMPLETIONS, Errand, Shard};
+
+/// What came of posting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::shard) enum Posted {
+    Yes,
+    /// The queue is full: try again later.
+    Full,
+    /// The queue pair is down and cannot be renewed now.
+    Down,
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// The bytes of a landing buffer or chunk.
+    ///
+    /// # Safety
+    /// The range lies in the arena's landing space, its READ has completed, and it is neither freed nor posted
+    /// again while the slice lives.
+    #[allow(clippy::needless_lifetimes)]
+    pub(in crate::shard) unsafe fn landed<'a>(&self, offset: u64, bytes: u32) -> &'a [u8] {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let start = self.arena.landing_pointer(offset);
+            std::slice::from_raw_parts(start, bytes as usize)
+        }
+    }
+
+    /// As [`Shard::landed`], to be written.
+    ///
+    /// # Safety
+    /// As [`Shard::landed`], and nothing else refers to the range.
+    #[allow(clippy::needless_lifetimes)]
+    pub(in crate::shard) unsafe fn landed_mut<'a>(
+        &mut self,
+        offset: u64,
+        bytes: u32,
+    ) -> &'a mut [u8] {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let start = self.arena.landing_pointer(offset);
+            std::slice::from_raw_parts_mut(start, bytes as usize)
+        }
+    }
+
+    /// Posts to a queue pair; one that is down is renewed first.
+    #[inline]
+    pub(in crate::shard) fn post(&mut self, queue: Queue, request: WorkRequest) -> Posted {
+        let posted = match self.endpoint.post(queue.index(), request) {
+            Ok(()) => Posted::Yes,
+            Err(PostError::Full(_)) => Posted::Full,
+            Err(PostError::Down(back)) => self.post_renewed(queue, back),
+            Err(PostError::Invalid { reason, .. }) => {
+                debug_assert!(false, "an invalid work request: {reason}");
+                Posted::Down
+            }
+        };
+        if posted == Posted::Yes {
+            self.unrung |= queue.bit();
+            self.under_way += 1;
+        }
+        posted
+    }
+
+    #[cold]
+    fn post_renewed(&mut self, queue: Queue, request: WorkRequest) -> Posted {
+        if self.endpoint.outstanding_on(queue.index()) > 0 {
+            // What is under way comes back flushed at the next polls; then the queue pair can be renewed.
+            return Posted::Full;
+        }
+        self.endpoint.renew(queue.index());
+        match self.endpoint.post(queue.index(), request) {
+            Ok(()) => Posted::Yes,
+            Err(PostError::Full(_)) => Posted::Full,
+            Err(_) => {
+                self.health.is_down(queue, self.now_ns);
+                Posted::Down
+            }
+        }
+    }
+
+    /// True if a READ of a page could be posted now, or would fail at once.
+    #[inline]
+    pub(in crate::shard) fn has_read_room(&self, page: u32) -> bool {
+        let node = self.node_of(page);
+        node.is_none_or(|node| self.endpoint.room(node.reads().index()) > 0)
+    }
+
+    /// Posts a READ of a far page into the landing space.
+    pub(in crate::shard) fn post_read(
+        &mut self,
+        errand: Errand,
+        page: u32,
+        unit: u32,
+        offset: u64,
+        bytes: u32,
+    ) -> Posted {
+        let Some(extent) = self.pages.get(page).extent else {
+            return Posted::Down;
+        };
+        let offset_in_page = u64::from(unit) * UNIT_BYTES as u64;
+        let Some(remote) = self.extents.remote(extent, offset_in_page) else {
+            return Posted::Down;
+        };
+        let local: LocalSlice = self.arena.landing_slice(offset, bytes);
+        let work = Work::Read { local, remote };
+        let posted = self.post(
+            extent.node().reads(),
+            WorkRequest {
+                id: errand.id(),
+                work,
+                signalled: true,
+            },
+        );
+        if posted == Posted::Yes {
+            self.figures.counters.far_reads.add(1);
+            self.figures.counters.far_read_bytes.add(u64::from(bytes));
+            if let Some(seen) = self.figures.nodes.get(extent.node().position()) {
+                seen.reads.add(1);
+                seen.read_bytes.add(u64::from(bytes));
+            }
+        }
+        posted
+    }
+
+    /// Plans the READ that a flight's first request needs, and posts it if it can.
+    pub(in crate::shard) fn fetch(
+        &mut self,
+        flight: u32,
+        address: Address,
+        class: SizeClass,
+        whole: bool,
+    ) {
+        let (kind, key_bytes) = match self.flights.first(flight) {
+            Some(first) => (first.shape.kind(), first.shape.key_bytes()),
+            None => return,
+        };
+        // Where records carry tags, a header and a key without theirs prove nothing.
+        let whole = whole || matches!(kind, Kind::Get | Kind::Swap) || self.authenticates();
+        let head_units = units_for(key_bytes, 0);
+        let (page, unit) = (address.page(self.shape), address.unit(self.shape));
+        let units_left = self.pages.get(page).units.saturating_sub(unit);
+        let entry = self.flights.get(flight);
+        // A record too long for a class says its length in its header, which an earlier READ has brought.
+        let known = class
+            .units()
+            .or((entry.address == address && entry.bytes > 0).then_some(entry.exact));
+        let units = match known {
+            Some(units) if units > 0 && (whole || units <= head_units) => {
+                entry.whole = true;
+                units
+            }
+            _ => {
+                entry.whole = false;
+                head_units
+            }
+        };
+        entry.reads_again &= entry.address == address;
+        entry.address = address;
+        let bytes = units.min(units_left).max(1) * UNIT;
+        entry.bytes = bytes;
+        entry.state = FlightState::Unposted;
+        entry.verified = false;
+        if entry.pinned != Some(page) {
+            let before = entry.pinned.replace(page);
+            self.pin(page);
+            if let Some(before) = before {
+                self.unpin(before);
+            }
+        }
+        self.post_in_order(flight, address, bytes);
+    }
+
+    /// Posts the READ of a flight, behind those that wait for a buffer as long.
+    pub(in crate::shard) fn post_flight(&mut self, flight: u32) {
+        let entry = self.flights.get(flight);
+        let (address, bytes) = (entry.address, entry.bytes);
+        self.post_in_order(flight, address, bytes);
+    }
+
+    #[inline]
+    fn post_in_order(&mut self, flight: u32, address: Address, bytes: u32) {
+        let long = usize::from(is_long(bytes));
+        if !self.unbuffered[long].is_empty() || !self.post_read_of(flight, address, bytes) {
+            self.unbuffered[long].push_back(flight);
+        }
+    }
+
+    /// Posts the READ of a flight whose turn it is; false if there is no buffer for it.
+    pub(in crate::shard) fn post_buffered(&mut self, flight: u32) -> bool {
+        let entry = self.flights.get(flight);
+        let (address, bytes) = (entry.address, entry.bytes);
+        self.post_read_of(flight, address, bytes)
+    }
+
+    #[inline]
+    fn post_read_of(&mut self, flight: u32, address: Address, bytes: u32) -> bool {
+        let Some(landing) = self.buffers.reads.allocate(bytes) else {
+            return false;
+        };
+        let (page, unit) = (address.page(self.shape), address.unit(self.shape));
+        match self.post_read(Errand::Flight(flight), page, unit, landing.offset(), bytes) {
+            Posted::Yes => self.flights.get(flight).state = FlightState::Posted(landing),
+            Posted::Full => {
+                self.buffers.reads.free(landing);
+                self.try_later(flight);
+            }
+            Posted::Down => {
+                self.buffers.reads.free(landing);
+                let lost = self.is_lost(page);
+                let error = self.unavailable(page, if lost { LOST } else { "it is not connected" });
+                self.flights.get(flight).state = FlightState::Failed(error);
+                self.try_later(flight);
+            }
+        }
+        true
+    }
+
+    /// Reads the first unit of a page to see whether its node is there: one READ at a time, and not before background work may try.
+    #[cold]
+    pub(in crate::shard) fn probe(&mut self, page: u32, node: NodeId) {
+        let (queue, now_ns) = (node.reads(), self.now_ns);
+        let due = self.health.is_rested(queue, now_ns) && self.health.may_try(queue, now_ns);
+        if !due || self.probing.is_some() {
+            return;
+        }
+        let Some(landing) = self.buffers.compaction.allocate(UNIT) else {
+            return;
+        };
+        let errand = Errand::Probe(node);
+        if self.post_read(errand, page, 0, landing.offset(), UNIT) == Posted::Yes {
+            self.probing = Some(landing);
+        } else {
+            self.buffers.compaction.free(landing);
+        }
+    }
+
+    /// Takes the completion of a probe; [`Shard::note_health`] has heard of it.
+    fn probe_landed(&mut self, status: Status) {
+        if let Some(landing) = self.probing.take() {
+            self.buffers.compaction.free(landing);
+        }
+        if status == Status::Success {
+            self.exhausted = false;
+            self.stirred = true;
+        }
+    }
+
+    /// Takes completions and goes on with whoever waited for them.
+    pub(in crate::shard) fn poll_fabric(&mut self, answers: &mut impl Answers) -> bool {
+        let mut completions = [const { Completion::NONE }; COMPLETIONS];
+        let count = self.endpoint.poll(self.now_ns, &mut completions);
+        if count == 0 {
+            self.figures.counters.empty_polls.add(1);
+            return false;
+        }
+        self.figures.counters.completions.add(count as u64);
+        self.under_way -= count;
+        for completion in &completions[..count] {
+            let errand = Errand::of(completion.id);
+            if completion.status != Status::Success {
+                self.figures.counters.fabric_errors.add(1);
+                self.note_health(errand, completion.status);
+            } else if !self.health.is_good() {
+                self.note_health(errand, completion.status);
+            }
+            match errand {
+                Errand::Flight(flight) => self.flight_landed(flight, completion.status, answers),
+                Errand::Chunk(chunk) => self.chunk_landed(chunk, completion.status, answers),
+                Errand::Flush(slot) => self.flush_written(slot, completion.status),
+                Errand::Compaction(slot) => self.compaction_landed(slot, completion.status),
+                Errand::Probe(_) => self.probe_landed(completion.status),
+            }
+        }
+        true
+    }
+
+    fn flight_landed(&mut self, flight: u32, status: Status, answers: &mut impl Answers) {
+        let entry = self.flights.get(flight);
+        let FlightState::Posted(landing) = std::mem::take(&mut entry.state) else {
+            debug_assert!(
+                false,
+                "a completion for a flight that has no READ under way"
+            );
+            return;
+        };
+        let (address, bytes, whole) = (entry.address, entry.bytes, entry.whole);
+        if status == Status::Success {
+            let offset = landing.offset();
+            entry.state = FlightState::Landed(landing);
+            if self.cipher.is_some() {
+                let place = (address.page(self.shape), address.unit(self.shape));
+                let verified = self.open_landed(place, offset, bytes, whole);
+                self.flights.get(flight).verified = verified;
+            }
+        } else {
+            let error = self.read_error(address.page(self.shape), status);
+            self.flights.get(flight).state = FlightState::Failed(error);
+            self.buffers.reads.free(landing);
+        }
+        self.drain(flight, answers);
+    }
+}

@@ -1,0 +1,152 @@
+//! Proof: what makes bytes from far memory fit to be used.
+//!
+//! | encryption     | when it arrives                         | when it is used                               |
+//! |----------------|-----------------------------------------|-----------------------------------------------|
+//! | none           |                                         | a record's checksum                           |
+//! | secrecy only   | decrypted                               | a record's checksum                           |
+//! | authenticated  | a record or a directory READ for itself | a record of a chunk or a run: opened, once it |
+//! |                | is opened: its tag, then decrypted      | is asked for; until then it stays ciphertext  |
+//!
+//! - I1: where tags are used, no byte of a record or directory decides anything before its tag was found right, but for how much of
+//!   its page is read next.
+//! - I2: the sequence number that a tag is checked with is the local page table's. So what lay in the same place before fails.
+
+use farcore_rdma::Endpoint;
+
+use crate::cipher::PageCipher;
+use crate::log::class::CLASS_UNITS_MAX;
+use crate::log::page;
+use crate::log::record::RecordView;
+use crate::shard::{Shard, UNIT_BYTES};
+
+/// Bytes of the longest record that a chunk is looked for.
+const OPENED_BYTES: usize = CLASS_UNITS_MAX as usize * UNIT_BYTES;
+
+/// Where a record of a chunk is opened to: the chunk stays ciphertext, so the next look at the same record finds it as it was.
+#[derive(Debug)]
+pub(in crate::shard) struct Opened(Box<[u8]>);
+
+impl Opened {
+    pub(in crate::shard) fn new(cipher: Option<&PageCipher>) -> Self {
+        let authenticated = cipher.and_then(PageCipher::authenticated);
+        Self(vec![0; Self::bytes_for(authenticated.is_some())].into())
+    }
+
+    /// Bytes that it takes.
+    pub(in crate::shard) fn bytes_for(authenticated: bool) -> usize {
+        if authenticated { OPENED_BYTES } else { 0 }
+    }
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// True if far records carry tags.
+    #[inline]
+    pub(in crate::shard) fn authenticates(&self) -> bool {
+        self.tag_units > 0
+    }
+
+    /// Bytes of a page's directory in far memory.
+    pub(in crate::shard) fn directory_far_bytes(&self, records: u32) -> usize {
+        page::far_directory_bytes(records, self.authenticates())
+    }
+
+    /// Decrypts what was read from a page, where it carries no tags.
+    pub(in crate::shard) fn decrypt(&mut self, page: u32, unit: u32, offset: u64, bytes: u32) {
+        if let Some(PageCipher::SecrecyOnly(cipher)) = &self.cipher {
+            let sequence = self.pages.get(page).sequence;
+            // SAFETY: the READ into this range has completed and its owner is the caller.
+            let data = unsafe {
+                let start = self.arena.landing_pointer(offset);
+                std::slice::from_raw_parts_mut(start, bytes as usize)
+            };
+            cipher.apply(sequence, unit, data);
+        }
+    }
+
+    /// Makes what a flight's READ brought readable, where all of the record was read or its head. True if its tag proves it.
+    pub(in crate::shard) fn open_landed(
+        &mut self,
+        (page, unit): (u32, u32),
+        offset: u64,
+        bytes: u32,
+        whole: bool,
+    ) -> bool {
+        if !self.authenticates() {
+            self.decrypt(page, unit, offset, bytes);
+            return false;
+        }
+        let sequence = self.pages.get(page).sequence;
+        // SAFETY: the READ into this range has completed and its owner is the caller.
+        let data = unsafe { self.landed_mut(offset, bytes) };
+        let Some(cipher) = self.cipher.as_ref().and_then(PageCipher::authenticated) else {
+            return false;
+        };
+        if whole {
+            cipher.open_record(sequence, unit, data.into()).is_some()
+        } else {
+            if let Some(header) = data.first_chunk_mut() {
+                cipher.peek(sequence, unit, header);
+            }
+            false
+        }
+    }
+
+    /// Makes a directory that was read readable; false if it is not what was written.
+    pub(in crate::shard) fn open_directory(&mut self, page: u32, offset: u64, bytes: u32) -> bool {
+        let entry = self.pages.get(page);
+        let (sequence, unit) = (entry.sequence, entry.units);
+        if !self.authenticates() {
+            self.decrypt(page, unit, offset, bytes);
+            return true;
+        }
+        // SAFETY: the READ into this range has completed and its owner is the caller.
+        let data = unsafe { self.landed_mut(offset, bytes) };
+        let cipher = self.cipher.as_ref().and_then(PageCipher::authenticated);
+        cipher.is_some_and(|cipher| cipher.open_directory(sequence, unit, data))
+    }
+
+    /// The record at the start of what lies in a chunk, if it is what was written.
+    ///
+    /// # Safety
+    /// `read` is valid, and no other record is opened so, for as long as the view is used.
+    pub(in crate::shard) unsafe fn record_ahead<'a>(
+        &mut self,
+        (page, unit): (u32, u32),
+        read: &'a [u8],
+    ) -> Option<RecordView<'a>> {
+        if !self.authenticates() {
+            return RecordView::parse(read).filter(RecordView::verify);
+        }
+        let sequence = self.pages.get(page).sequence;
+        let cipher = self.cipher.as_ref().and_then(PageCipher::authenticated)?;
+        let target = self.opened.0.get_mut(..read.len())?;
+        let both = cipher::InOutBuf::new(read, &mut *target).ok()?;
+        let bytes = cipher.open_record(sequence, unit, both)?;
+        // SAFETY: `bytes` of it were just written; by this function's contract they stay so while the view is used, and the buffer
+        // itself is the shard's for good.
+        let opened = unsafe { std::slice::from_raw_parts(target.as_ptr(), bytes) };
+        RecordView::parse(opened)
+    }
+
+    /// Opens in place the record of a run that begins so many bytes into it; false if it is not what was written. `opened` says that
+    /// it was opened before.
+    pub(in crate::shard) fn prove_in_run(
+        &mut self,
+        (page, unit): (u32, u32),
+        (offset, bytes): (u64, u32),
+        skip: u32,
+        opened: bool,
+    ) -> bool {
+        let sequence = self.pages.get(page).sequence;
+        // SAFETY: the READ into this range has completed and its owner is the caller.
+        let read = unsafe { self.landed_mut(offset, bytes) };
+        let Some(record) = read.get_mut(skip as usize..) else {
+            return false;
+        };
+        match self.cipher.as_ref().and_then(PageCipher::authenticated) {
+            _ if opened => true,
+            Some(cipher) => cipher.open_record(sequence, unit, record.into()).is_some(),
+            None => RecordView::parse(record).is_some_and(|view| view.verify()),
+        }
+    }
+}

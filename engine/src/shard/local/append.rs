@@ -1,0 +1,378 @@
+//! Room in local memory: appending to the tails, sealing pages, and freeing frames just ahead of demand.
+
+use farcore_rdma::{Endpoint, prefetch_to_write};
+
+use crate::cipher::PageCipher;
+use crate::constants::{LINE_BYTES, UNIT_BYTES};
+use crate::error::Error;
+use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry, PageHeader};
+use crate::log::{Address, SizeClass};
+use crate::message::hash::IndexHash;
+use crate::shard::Shard;
+use crate::shard::far::extents::NodeId;
+use crate::shard::local::page_table::{PageKind, PageState};
+use crate::shard::local::tails::{HEADER_UNITS, OpenPage, TailKind};
+
+/// Bytes from where a record is written to the lines that are taken for later ones.
+const OWNED_AHEAD: usize = 768;
+/// As many of them as most records are long.
+const OWNED_LINES: usize = 4;
+/// As many of them at a time: what follows a long record is taken when it is written.
+const OWNED_LINES_MAX: usize = 6;
+
+/// Why a record cannot be stored now.
+#[derive(Debug)]
+pub(in crate::shard) enum NoRoom {
+    /// Background work is making room: try again.
+    Wait,
+    /// Nothing that the engine can do makes room.
+    Never(Error),
+}
+
+/// Takes as many lines as a record is long, some records ahead of where it is written, which would otherwise each be waited for
+/// when a later one is. Beyond the page's end that is for nothing, but does no harm.
+#[inline]
+fn own_ahead(place: *const u8, units: u32) {
+    let ahead = place.wrapping_add(OWNED_AHEAD);
+    let last = (units as usize * UNIT_BYTES).saturating_sub(1);
+    let take = |line: usize| prefetch_to_write(ahead.wrapping_add((line * LINE_BYTES).min(last)));
+    // Without a branch on the usual lengths, which nothing can predict: a line taken twice costs nothing.
+    (0..OWNED_LINES).for_each(take);
+    if last >= OWNED_LINES * LINE_BYTES {
+        (OWNED_LINES..OWNED_LINES_MAX).for_each(take);
+    }
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Makes sure that a tail's open page can take a record, and says where it would go.
+    #[inline]
+    pub(in crate::shard) fn reserve(
+        &mut self,
+        kind: TailKind,
+        units: u32,
+    ) -> Result<(Address, *mut u8), NoRoom> {
+        if let Some(open) = self.tails.get(kind)
+            && open.fits(units, self.append_bytes)
+        {
+            let (number, unit) = (open.page, open.unit);
+            let address = Address::new(self.shape, number, unit);
+            let frame = self.pages.pointer(number);
+            let place = frame.wrapping_add(unit as usize * UNIT_BYTES);
+            own_ahead(place, units);
+            return Ok((address, place));
+        }
+        self.open_page(kind)?;
+        self.reserve(kind, units)
+    }
+
+    #[cold]
+    fn open_page(&mut self, kind: TailKind) -> Result<(), NoRoom> {
+        let Some(frame) = self.arena.take(kind == TailKind::Cold) else {
+            return Err(self.no_frame());
+        };
+        let page_kind = if kind == TailKind::Cache {
+            PageKind::Cache
+        } else {
+            PageKind::Log
+        };
+        let pointer = self.arena.pointer(frame).as_ptr();
+        let Some(number) = self.pages.open(page_kind, frame, pointer) else {
+            self.arena.give(frame);
+            return Err(self.no_frame());
+        };
+        let previous = self.tails.get(kind).replace(OpenPage::new(number));
+        if let Some(previous) = previous {
+            self.pages.get_mut(previous.page).successor = Some(number);
+            self.seal(previous);
+        }
+        Ok(())
+    }
+
+    pub(in crate::shard) fn no_frame(&self) -> NoRoom {
+        if self.exhausted && self.compactor.has_dead() {
+            // What died since may make room: background work looks again first.
+            NoRoom::Wait
+        } else if self.exhausted && (self.far_is_silent() || self.spares_clean(false)) {
+            NoRoom::Never(self.all_unavailable())
+        } else if self.exhausted {
+            NoRoom::Never(Error::FarFull {
+                used: self.extents.used_bytes(),
+                limit: self.extents.total_bytes(),
+            })
+        } else {
+            NoRoom::Wait
+        }
+    }
+
+    /// Counts in the record that was written where [`Shard::reserve`] said.
+    #[inline]
+    pub(in crate::shard) fn commit(
+        &mut self,
+        kind: TailKind,
+        hash: IndexHash,
+        address: Address,
+        class: SizeClass,
+        units: u32,
+    ) {
+        let page_bytes = self.shape.page_bytes();
+        let unit = address.unit(self.shape);
+        let Some(open) = self.tails.get(kind) else {
+            return;
+        };
+        open.unit = unit + units;
+        open.records += 1;
+        let number = open.page;
+        let place = page_bytes - open.records as usize * DIRECTORY_ENTRY_BYTES;
+        let entry = DirectoryEntry { hash, unit, class }.encode();
+        // SAFETY: `fits` kept room for this entry at the end of the open page's frame.
+        unsafe {
+            let target = self.pages.pointer(number).add(place);
+            std::ptr::copy_nonoverlapping(entry.as_ptr(), target, DIRECTORY_ENTRY_BYTES);
+        }
+        let bytes = Self::account_bytes(class, units);
+        let entry = self.pages.get_mut(number);
+        entry.live_bytes += bytes;
+        entry.record_bytes += bytes;
+        entry.units = unit + units;
+        entry.records += 1;
+        if class.units().is_none() {
+            entry.longest_units = entry.longest_units.max(units);
+        }
+    }
+
+    /// Closes a page for appends: its directory moves to directly behind its records.
+    fn seal(&mut self, open: OpenPage) {
+        let page_bytes = self.shape.page_bytes();
+        let frame = self.pages.pointer(open.page);
+        // SAFETY: the frame is `page_bytes` long, belongs to this page, and nothing else refers to it now.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(frame, page_bytes) };
+        page::seal(bytes, open.unit, open.records);
+        self.seals += 1;
+        let entry = self.pages.get_mut(open.page);
+        entry.units = open.unit;
+        entry.sealed_at = self.seals;
+        let kind = entry.kind();
+        self.pages.set_state(open.page, PageState::Sealed);
+        if kind == PageKind::Cache {
+            self.cache.sealed(open.page);
+        } else {
+            self.figures.counters.pages_sealed.add(1);
+            self.sealed.push_back(open.page);
+        }
+        self.compactor.note_sealed();
+        self.free_if_dead(open.page);
+    }
+
+    /// Seals a tail's open page, if it holds anything.
+    pub(in crate::shard) fn seal_tail(&mut self, kind: TailKind) {
+        let tail = self.tails.get(kind);
+        if tail.as_ref().is_some_and(|open| open.unit > HEADER_UNITS)
+            && let Some(open) = tail.take()
+        {
+            self.seal(open);
+        }
+    }
+
+    /// Writes the header of a page that is about to be flushed.
+    pub(in crate::shard) fn write_header(&mut self, number: u32) {
+        let entry = self.pages.get(number);
+        let header = PageHeader {
+            epoch: self.epoch,
+            shard: self.id,
+            sequence: entry.sequence,
+            units: entry.units,
+            records: entry.records,
+            directory_unit: entry.units,
+        };
+        let cipher = self.cipher.as_ref().and_then(PageCipher::authenticated);
+        let header = match cipher {
+            Some(cipher) => {
+                header.encode_with_tag(|fields| cipher.header_tag(header.sequence, fields))
+            }
+            None => header.encode(),
+        };
+        let frame = self.pages.pointer(number);
+        // SAFETY: the page has a frame, and its first units are kept for the header.
+        unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), frame, header.len()) };
+    }
+
+    /// Frames to keep free.
+    fn free_target(&self) -> usize {
+        self.arena.reserve() + 1 + self.arena.page_frames() / 64
+    }
+
+    /// True if background work has something to do for it.
+    pub(in crate::shard) fn wants_room(&self) -> bool {
+        let short = self.arena.free_count() < self.free_target() && !self.stalled;
+        !self.exhausted && (short || self.flusher.flush_all && !self.sealed.is_empty())
+    }
+
+    /// One slice of making room: evict a cache or a clean page, or flush the oldest sealed one. True if it did any.
+    pub(in crate::shard) fn make_room(&mut self) -> bool {
+        if self.flusher.flush_all {
+            self.flush_on();
+        }
+        let mut busy = self.continue_flush();
+        busy |= self.evict_cache_slice();
+        let free = self.arena.free_count();
+        let target = self.free_target();
+        self.stalled = false;
+        if free >= target {
+            return busy;
+        }
+        let ahead = target + 1 + self.arena.page_frames() / 32;
+        if free + self.evictable_count() < ahead {
+            busy |= self.start_next_flush();
+        }
+        if self.cache.should_shrink() || self.evictable_count() == 0 {
+            busy |= self.start_cache_eviction();
+        }
+        let cache_leaves = self.cache.is_evicting();
+        if !cache_leaves {
+            busy |= self.evict_clean() || self.relocate_clean();
+        }
+        if !busy && !cache_leaves && self.background_stands() {
+            self.check_exhausted();
+            self.stalled = self.background_stands();
+        }
+        busy
+    }
+
+    /// True if neither a flush nor a compaction goes on by itself.
+    fn background_stands(&self) -> bool {
+        !self.flusher.in_flight() && (self.compactor.is_idle() || self.compactor.is_stuck())
+    }
+
+    /// True if the far copy of a clean page may be gone: its node was heard of last by a failure. Its frame may hold the last good copy.
+    #[inline]
+    fn is_far_copy_doubtful(&self, page: u32) -> bool {
+        !self.health.is_good()
+            && self
+                .node_of(page)
+                .is_some_and(|node| self.health.is_doubtful(node))
+    }
+
+    /// Clean pages whose far copy may be relied on.
+    fn evictable_count(&self) -> usize {
+        if self.health.is_good() {
+            return self.clean.len();
+        }
+        let pages = self.clean.iter();
+        pages
+            .filter(|&&page| !self.is_far_copy_doubtful(page))
+            .count()
+    }
+
+    fn evict_clean(&mut self) -> bool {
+        let may_go =
+            |&page: &u32| self.pages.get(page).pins == 0 && !self.is_far_copy_doubtful(page);
+        let Some(place) = self.clean.iter().position(may_go) else {
+            return false;
+        };
+        let Some(page) = self.clean.remove(place) else {
+            return false;
+        };
+        if let Some(frame) = self.pages.evict(page) {
+            self.arena.give(frame);
+            self.figures.counters.pages_evicted.add(1);
+        }
+        true
+    }
+
+    /// Frames are short and no clean page can be evicted: asks the nodes of those that are spared whether they are there, and has a page
+    /// of one that is silent written to another node. True if it did that.
+    fn relocate_clean(&mut self) -> bool {
+        if self.health.is_good() {
+            return false;
+        }
+        let mut silent = None;
+        for place in 0..self.clean.len() {
+            let number = self.clean[place];
+            let Some(node) = self.node_of(number) else {
+                continue;
+            };
+            if self.pages.get(number).pins > 0 || !self.health.is_doubtful(node) {
+                continue;
+            }
+            self.probe(number, node);
+            let queues = [node.reads(), node.writes()];
+            if silent.is_none() && queues.iter().any(|&queue| self.health.is_silent(queue)) {
+                silent = Some(place);
+            }
+        }
+        let Some(place) = silent.filter(|_| self.flusher.is_idle()) else {
+            return false;
+        };
+        if !self.has_room_beside(self.node_of(self.clean[place])) {
+            return false;
+        }
+        let Some(number) = self.clean.remove(place) else {
+            return false;
+        };
+        self.victims.withdraw(&mut self.pages, number);
+        self.seals += 1;
+        let page = self.pages.get_mut(number);
+        page.sealed_at = self.seals;
+        let extent = page.extent.take();
+        self.pages.set_state(number, PageState::Sealed);
+        if let Some(extent) = extent {
+            self.release_extent(extent);
+        }
+        self.sealed.push_back(number);
+        self.figures.counters.pages_relocated.add(1);
+        true
+    }
+
+    /// True if another node has room for a page, and may be tried now.
+    fn has_room_beside(&self, own: Option<NodeId>) -> bool {
+        self.extents.nodes().any(|node| {
+            let queue = node.writes();
+            Some(node) != own
+                && self.extents.free_on(node) > 0
+                && self.health.is_rested(queue, self.now_ns)
+                && self.health.may_try(queue, self.now_ns)
+        })
+    }
+
+    /// True if clean pages are spared because their node is in doubt; `waiting` if only those count whose node is not known to be silent.
+    fn spares_clean(&self, waiting: bool) -> bool {
+        !self.health.is_good()
+            && self.clean.iter().any(|&page| {
+                self.node_of(page).is_some_and(|node| {
+                    let silent = [node.reads(), node.writes()]
+                        .iter()
+                        .any(|&queue| self.health.is_silent(queue));
+                    self.health.is_doubtful(node) && !(waiting && silent)
+                })
+            })
+    }
+
+    /// Decides whether anything can still make room; called when no background work is under way.
+    fn check_exhausted(&mut self) {
+        if self.arena.free_count() > self.arena.reserve() {
+            self.exhausted = false;
+            return;
+        }
+        let silent = self.far_is_silent();
+        let readable = !(silent && self.far_is_unreadable());
+        if readable && !self.compactor.is_stuck() && self.start_compaction_urgently() {
+            self.exhausted = false;
+            return;
+        }
+        if silent {
+            self.exhausted = true;
+            self.compactor.note_exhausted();
+            return;
+        }
+        let flushable =
+            self.flusher.is_idle() && !self.sealed.is_empty() && self.extents.free_count() > 0;
+        // A node that failed once or twice is asked until it answers, or is silent.
+        self.exhausted = !flushable
+            && self.evictable_count() == 0
+            && !self.spares_clean(true)
+            && self.cache.frames() == 0;
+        if self.exhausted {
+            self.compactor.note_exhausted();
+        }
+    }
+}

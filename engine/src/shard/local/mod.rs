@@ -1,0 +1,8 @@
+//! A shard's local memory: its frames, the pages in them, and the tails that records are appended to.
+
+pub(in crate::shard) mod append;
+pub(in crate::shard) mod arena;
+pub(in crate::shard) mod page_table;
+pub(in crate::shard) mod read_cache;
+pub(in crate::shard) mod tails;
+pub(in crate::shard) mod victims;

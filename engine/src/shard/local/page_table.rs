@@ -1,0 +1,328 @@
+//! The page table: for each page number where its bytes are and what is alive in it.
+//!
+//! ```text
+//! open -> sealed -> flushing -> clean -> far -> (extent freed)
+//!    \________\________________________/  a page whose last record dies is freed at once
+//! ```
+//!
+//! - I1: `framed(p)` is null exactly when page `p` has no frame; else it tells the page's kind, and whether it is mutable.
+//! - I2: `live_bytes` is the sum of the size classes of the records whose slot holds their address, and of
+//!   home records whose cached copy a slot holds.
+//! - I3: a page with pins is never freed: a pin is a work request, a flush or a compaction that names it.
+//! - I4: the last two pages are no pages: slots whose record is lost point there (see `lost`).
+
+use std::ptr;
+
+use crate::constants::UNIT_BYTES;
+use crate::shard::far::extents::Extent;
+use crate::shard::local::arena::Frame;
+use crate::shard::local::victims::UNLISTED;
+
+/// The state of a page's life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PageState {
+    /// The number is unused.
+    Free,
+    /// Takes appends and updates in place.
+    Open,
+    /// Full; takes updates in place; not in far memory.
+    Sealed,
+    /// On its way to its extent; immutable.
+    Flushing,
+    /// Local and far; immutable.
+    Clean,
+    /// Far only.
+    Far,
+}
+
+/// What a page holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PageKind {
+    /// Records of the log.
+    Log,
+    /// Copies of far records.
+    Cache,
+}
+
+/// One page.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    state: PageState,
+    kind: PageKind,
+    frame: Option<Frame>,
+    pub(crate) extent: Option<Extent>,
+    /// The sequence number of its flush: the nonce of its ciphertext.
+    pub(crate) sequence: u64,
+    /// Its place in the order in which pages were sealed, or lost their far copy.
+    pub(crate) sealed_at: u64,
+    /// Units in use, header included, directory not.
+    pub(crate) units: u32,
+    /// Records appended, dead ones included.
+    pub(crate) records: u32,
+    /// Units of the longest record that was too long for a size class when it was appended.
+    pub(crate) longest_units: u32,
+    /// Bytes of the records that are alive, by size class.
+    pub(crate) live_bytes: u64,
+    /// Bytes of all records appended, by size class.
+    pub(crate) record_bytes: u64,
+    pub(crate) pins: u32,
+    /// The page that the log went on to.
+    pub(crate) successor: Option<u32>,
+    /// Set when its directory is not what was written, or its node took it back: compaction leaves it alone.
+    pub(crate) damaged: bool,
+    /// A record too long for a size class was given up. Less was taken from `live_bytes` than it may have been.
+    pub(crate) gave_up_long: bool,
+    /// Where it is listed as a victim of compaction.
+    pub(crate) bin: u8,
+    /// Compaction wanted it while it was pinned.
+    pub(crate) passed_over: bool,
+    /// It is to be compacted because a caller asked for all that was worth it then.
+    pub(crate) asked: bool,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self {
+            state: PageState::Free,
+            kind: PageKind::Log,
+            frame: None,
+            extent: None,
+            sequence: 0,
+            sealed_at: 0,
+            units: 0,
+            records: 0,
+            longest_units: 0,
+            live_bytes: 0,
+            record_bytes: 0,
+            pins: 0,
+            successor: None,
+            damaged: false,
+            gave_up_long: false,
+            bin: UNLISTED,
+            passed_over: false,
+            asked: false,
+        }
+    }
+}
+
+impl Page {
+    #[inline]
+    pub(crate) fn state(&self) -> PageState {
+        self.state
+    }
+
+    /// Where its bytes are, while it is local.
+    pub(crate) fn frame(&self) -> Option<Frame> {
+        self.frame
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> PageKind {
+        self.kind
+    }
+
+    /// True while records may be changed where they are.
+    fn is_mutable(&self) -> bool {
+        self.kind == PageKind::Log && matches!(self.state, PageState::Open | PageState::Sealed)
+    }
+}
+
+/// A place in a page's frame and, in the bits that are free below it, what the page is: all that a request needs of a page.
+/// Null when the page is far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Framed(*mut u8);
+
+const CACHED: usize = 1;
+const MUTABLE: usize = 2;
+const _: () = assert!(CACHED + MUTABLE < UNIT_BYTES);
+
+impl Framed {
+    const FAR: Self = Self(ptr::null_mut());
+
+    fn new(pointer: *mut u8, page: &Page) -> Self {
+        debug_assert!(pointer.addr().is_multiple_of(UNIT_BYTES));
+        let cached = if page.kind == PageKind::Cache {
+            CACHED
+        } else {
+            0
+        };
+        let mutable = if page.is_mutable() { MUTABLE } else { 0 };
+        Self(pointer.wrapping_add(cached | mutable))
+    }
+
+    #[inline]
+    pub(crate) fn is_far(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The place so many bytes further, whole units; far as before.
+    #[inline]
+    pub(crate) fn at(self, offset: usize) -> Self {
+        debug_assert!(offset.is_multiple_of(UNIT_BYTES));
+        if self.is_far() {
+            return self;
+        }
+        Self(self.0.wrapping_add(offset))
+    }
+
+    /// The page holds copies of far records.
+    #[inline]
+    pub(crate) fn is_cached(self) -> bool {
+        self.0.addr() & CACHED != 0
+    }
+
+    /// Records may be changed where they are.
+    #[inline]
+    pub(crate) fn is_mutable(self) -> bool {
+        self.0.addr() & MUTABLE != 0
+    }
+
+    /// The place itself; null when the page is far.
+    #[inline]
+    pub(crate) fn pointer(self) -> *mut u8 {
+        self.0.wrapping_sub(self.0.addr() & (CACHED | MUTABLE))
+    }
+}
+
+/// All pages of a shard, by number.
+#[derive(Debug)]
+pub(crate) struct PageTable {
+    framed: Vec<Framed>,
+    /// Changes of it.
+    moves: u64,
+    pages: Vec<Page>,
+    free: Vec<u32>,
+    /// The first of the pages that stand for lost records.
+    first_lost: u32,
+}
+
+/// Pages that stand for lost records: one for what is lost now, one for what was forgotten and still has slots.
+pub(crate) const LOST_PAGES: u32 = 2;
+
+impl PageTable {
+    /// A table for so many pages, and the two that stand for lost records; it never allocates afterwards.
+    pub(crate) fn new(pages: usize) -> Self {
+        let count = u32::try_from(pages).unwrap_or(u32::MAX - LOST_PAGES);
+        let all = pages + LOST_PAGES as usize;
+        Self {
+            framed: vec![Framed::FAR; all],
+            moves: 0,
+            pages: vec![Page::default(); all],
+            free: (0..count).rev().collect(),
+            first_lost: count,
+        }
+    }
+
+    /// Bytes of a page's records have died; true if none is alive any more.
+    #[inline]
+    pub(crate) fn lose(&mut self, page: u32, bytes: u64) -> bool {
+        let entry = self.get_mut(page);
+        debug_assert!(entry.live_bytes >= bytes, "more bytes died than lived");
+        entry.live_bytes = entry.live_bytes.saturating_sub(bytes);
+        entry.live_bytes == 0
+    }
+
+    /// The page that stands for all records lost in one generation: far, with no extent.
+    pub(crate) fn lost_page(&self, generation: u16) -> u32 {
+        self.first_lost + u32::from(generation) % LOST_PAGES
+    }
+
+    /// True if the page stands for lost records of any generation.
+    #[inline]
+    pub(crate) fn is_lost_page(&self, page: u32) -> bool {
+        page >= self.first_lost
+    }
+
+    /// Page numbers there are, in use or not.
+    pub(crate) fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Takes a page number for a new open page in `frame`.
+    pub(crate) fn open(&mut self, kind: PageKind, frame: Frame, pointer: *mut u8) -> Option<u32> {
+        let number = self.free.pop()?;
+        let page = Page {
+            state: PageState::Open,
+            kind,
+            frame: Some(frame),
+            ..Page::default()
+        };
+        self.reframe(number, Framed::new(pointer, &page));
+        self.pages[number as usize] = page;
+        Some(number)
+    }
+
+    /// What requests need of a page.
+    #[inline]
+    pub(crate) fn framed(&self, page: u32) -> Framed {
+        self.framed[page as usize]
+    }
+
+    /// The first byte of a page's frame; null when the page is far.
+    #[inline]
+    pub(crate) fn pointer(&self, page: u32) -> *mut u8 {
+        self.framed(page).pointer()
+    }
+
+    /// Moves a page that has a frame on to another state.
+    pub(crate) fn set_state(&mut self, page: u32, state: PageState) {
+        let pointer = self.pointer(page);
+        let entry = &mut self.pages[page as usize];
+        debug_assert!(entry.frame.is_some() && !pointer.is_null());
+        entry.state = state;
+        let framed = Framed::new(pointer, entry);
+        self.reframe(page, framed);
+    }
+
+    fn reframe(&mut self, page: u32, framed: Framed) {
+        self.framed[page as usize] = framed;
+        self.moves += 1;
+    }
+
+    /// How often pages have come, gone or changed what may be done with them: a page is where it was, and as it was, for as
+    /// long as this does not change.
+    #[inline]
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// The page.
+    #[inline]
+    pub(crate) fn get(&self, page: u32) -> &Page {
+        &self.pages[page as usize]
+    }
+
+    /// The page, to be changed.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, page: u32) -> &mut Page {
+        &mut self.pages[page as usize]
+    }
+
+    /// Takes the frame from a page: it is far from now on.
+    pub(crate) fn evict(&mut self, page: u32) -> Option<Frame> {
+        self.reframe(page, Framed::FAR);
+        self.pages[page as usize].state = PageState::Far;
+        self.pages[page as usize].frame.take()
+    }
+
+    /// Frees a page number and hands back what the page held.
+    pub(crate) fn free(&mut self, page: u32) -> (Option<Frame>, Option<Extent>) {
+        let entry = std::mem::take(&mut self.pages[page as usize]);
+        debug_assert!(entry.state != PageState::Free && entry.pins == 0 && entry.live_bytes == 0);
+        self.reframe(page, Framed::FAR);
+        self.free.push(page);
+        (entry.frame, entry.extent)
+    }
+
+    /// Every page in use, with its number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Page)> {
+        (0u32..)
+            .zip(&self.pages)
+            .filter(|(_, page)| page.state != PageState::Free)
+    }
+
+    /// Bytes that the table itself needs for a number of pages, those that stand for lost records included.
+    pub(crate) fn bytes_for(pages: usize) -> u64 {
+        (pages * (size_of::<Framed>() + size_of::<Page>() + size_of::<u32>())) as u64
+    }
+}

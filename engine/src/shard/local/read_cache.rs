@@ -1,0 +1,323 @@
+//! The read cache: copies of far records that were read twice soon, in pages of the same arena.
+//!
+//! ```text
+//! copy:  | home address, one unit | record |     the slot holds the address of the record
+//! ```
+//!
+//! Eviction takes the oldest cache page, gives records that were hit since a second chance, and points the slots
+//! of the others home. Nothing is ever written to far memory for it.
+
+use std::collections::VecDeque;
+
+use farcore_rdma::{Endpoint, prefetch};
+
+use crate::constants::UNIT_BYTES;
+use crate::index::{Position, Slot};
+use crate::log::page::{self, DIRECTORY_ENTRY_BYTES};
+use crate::log::record::LocalRecord;
+use crate::log::{Address, SizeClass};
+use crate::message::hash::IndexHash;
+use crate::shard::Shard;
+use crate::shard::local::tails::TailKind;
+
+/// Records looked at in one slice of an eviction.
+const RECORDS_A_SLICE: u32 = 128;
+/// Local hits after which the split is looked at again.
+const HITS_A_LOOK: u64 = 1 << 16;
+
+#[derive(Debug)]
+struct Eviction {
+    page: u32,
+    next: u32,
+    /// Units that were given a second chance.
+    kept_units: u32,
+}
+
+/// Which pages are cache, and how large the cache may be.
+#[derive(Debug)]
+pub(in crate::shard) struct Cache {
+    pages: VecDeque<u32>,
+    eviction: Option<Eviction>,
+    /// Fingerprints of far records read lately: the second read within it makes a copy.
+    ghosts: Vec<u16>,
+    frames_total: usize,
+    frames_target: usize,
+    /// The most frames that the cache may aim at.
+    frames_max: usize,
+    cache_hits: u64,
+    log_hits: u64,
+}
+
+impl Cache {
+    pub(in crate::shard) fn new(frames: usize, percent: u8, local_bytes: u64) -> Self {
+        let frames_max = frames * usize::from(percent) / 100;
+        Self {
+            pages: VecDeque::with_capacity(frames),
+            eviction: None,
+            ghosts: vec![0; Self::ghost_count(local_bytes)],
+            frames_total: frames,
+            frames_target: (frames / 2).min(frames_max),
+            frames_max,
+            cache_hits: 0,
+            log_hits: 0,
+        }
+    }
+
+    /// Notes local hits, so that the split can follow them.
+    #[inline]
+    pub(in crate::shard) fn note_hits(&mut self, cache: u64, log: u64) {
+        self.cache_hits += cache;
+        self.log_hits += log;
+        if self.cache_hits + self.log_hits >= HITS_A_LOOK {
+            self.look();
+        }
+    }
+
+    #[cold]
+    fn look(&mut self) {
+        let cache_frames = self.pages.len().max(1) as u64;
+        let log_frames = self.frames_total.saturating_sub(self.pages.len()).max(1) as u64;
+        let step = (self.frames_total / 64).max(1);
+        // Hits a frame, crosswise so that nothing is divided.
+        let (cache, log) = (self.cache_hits * log_frames, self.log_hits * cache_frames);
+        if cache > log + log / 8 {
+            self.frames_target += step;
+        } else if log > cache + cache / 8 {
+            self.frames_target = self.frames_target.saturating_sub(step);
+        }
+        let least = (self.frames_total / 8).min(self.frames_max);
+        self.frames_target = self.frames_target.clamp(least, self.frames_max);
+        self.cache_hits = 0;
+        self.log_hits = 0;
+    }
+
+    /// Where the ghost of an address stands, and its fingerprint.
+    fn ghost(&self, address: Address) -> (usize, u16) {
+        let mixed = address.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let place = usize::try_from(mixed >> 20).unwrap_or(0) & (self.ghosts.len() - 1);
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a fingerprint of the lowest bits"
+        )]
+        let print = (mixed as u16) | 1;
+        (place, print)
+    }
+
+    /// A far record is on its way here: [`Shard::keep_copy`] will look for its ghost.
+    #[inline]
+    pub(in crate::shard) fn expect(&self, address: Address) {
+        let (place, _) = self.ghost(address);
+        prefetch(self.ghosts.as_ptr().wrapping_add(place).cast());
+    }
+
+    /// True the second time that an address is read within the memory of the ghosts.
+    fn seen_before(&mut self, address: Address) -> bool {
+        let (place, print) = self.ghost(address);
+        let seen = self.ghosts[place] == print;
+        self.ghosts[place] = print;
+        seen
+    }
+
+    /// A cache page was sealed.
+    pub(in crate::shard) fn sealed(&mut self, page: u32) {
+        self.pages.push_back(page);
+    }
+
+    /// A cache page was freed.
+    pub(in crate::shard) fn forget(&mut self, page: u32) {
+        self.pages.retain(|&other| other != page);
+        if self
+            .eviction
+            .as_ref()
+            .is_some_and(|eviction| eviction.page == page)
+        {
+            self.eviction = None;
+        }
+    }
+
+    /// Frames that sealed cache pages hold.
+    pub(in crate::shard) fn frames(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// True if the cache holds more than its share.
+    pub(in crate::shard) fn should_shrink(&self) -> bool {
+        self.pages.len() > self.frames_target
+    }
+
+    /// True while a page is being evicted.
+    pub(in crate::shard) fn is_evicting(&self) -> bool {
+        self.eviction.is_some()
+    }
+
+    fn ghost_count(local_bytes: u64) -> usize {
+        let ghosts = usize::try_from(local_bytes / 512).unwrap_or(1 << 20);
+        ghosts.next_power_of_two().clamp(1 << 10, 1 << 22)
+    }
+
+    /// Bytes that the cache's own tables need.
+    pub(in crate::shard) fn bytes_for(frames: u64, local_bytes: u64) -> u64 {
+        (Self::ghost_count(local_bytes) * size_of::<u16>()) as u64 + frames * 4
+    }
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// The home of a cached copy.
+    pub(in crate::shard) fn home_of(&self, address: Address) -> Address {
+        let pointer = self.local_pointer(address);
+        debug_assert!(!pointer.is_null(), "a cached copy without a frame");
+        // SAFETY: a copy is local as long as a slot holds it, and the unit before it holds its home.
+        Address::from_raw(u64::from_le(unsafe {
+            pointer.sub(UNIT_BYTES).cast::<u64>().read()
+        }))
+    }
+
+    /// Gives a cached copy a new home.
+    pub(in crate::shard) fn set_home(&mut self, address: Address, home: Address) {
+        let pointer = self.local_pointer(address);
+        // SAFETY: as in `home_of`.
+        unsafe {
+            pointer
+                .sub(UNIT_BYTES)
+                .cast::<u64>()
+                .write(home.raw().to_le());
+        };
+    }
+
+    /// Copies a far record that was just read into the cache, if it was read before not long ago.
+    pub(in crate::shard) fn keep_copy(
+        &mut self,
+        hash: IndexHash,
+        position: Position,
+        slot: Slot,
+        record: &[u8],
+    ) {
+        let home = slot.address();
+        if self.cache.frames_max == 0
+            || slot.class().units().is_none()
+            || !self.cache.seen_before(home)
+        {
+            return;
+        }
+        if let Some(address) = self.copy_into_cache(hash, slot, home, record) {
+            self.index.replace(position, slot.class(), address);
+            self.figures.counters.cache_copies.add(1);
+        }
+    }
+
+    fn copy_into_cache(
+        &mut self,
+        hash: IndexHash,
+        slot: Slot,
+        home: Address,
+        record: &[u8],
+    ) -> Option<Address> {
+        let units = u32::try_from(record.len() / UNIT_BYTES).ok()?;
+        let (start, pointer) = self.reserve(TailKind::Cache, units + 1).ok()?;
+        let unit = start.unit(self.shape) + 1;
+        let address = Address::new(self.shape, start.page(self.shape), unit);
+        // SAFETY: `reserve` made room for the home and the record; the source is a landing buffer or another page.
+        unsafe {
+            pointer.cast::<u64>().write(home.raw().to_le());
+            let target = pointer.add(UNIT_BYTES);
+            std::ptr::copy_nonoverlapping(record.as_ptr(), target, record.len());
+            LocalRecord::at(target).clear_hot();
+        }
+        self.commit(TailKind::Cache, hash, address, slot.class(), units);
+        Some(address)
+    }
+
+    /// Moves a copy whose home is lost to the log. Without room for it the record is lost as well.
+    #[cold]
+    fn keep_last_copy(
+        &mut self,
+        hash: IndexHash,
+        slot: Slot,
+        record: &[u8],
+    ) -> (SizeClass, Address) {
+        let units = u32::try_from(record.len() / UNIT_BYTES).unwrap_or(u32::MAX);
+        let Ok((address, pointer)) = self.reserve(TailKind::Cold, units) else {
+            self.lost.note_slots(1);
+            return self.lost_place(0);
+        };
+        // SAFETY: `reserve` made room for the record; the source is another page.
+        unsafe {
+            std::ptr::copy_nonoverlapping(record.as_ptr(), pointer, record.len());
+            LocalRecord::at(pointer).clear_hot();
+        }
+        self.commit(TailKind::Cold, hash, address, slot.class(), units);
+        (slot.class(), address)
+    }
+
+    /// Starts to evict the oldest cache page.
+    pub(in crate::shard) fn start_cache_eviction(&mut self) -> bool {
+        if self.cache.eviction.is_some() {
+            return true;
+        }
+        let Some(&page) = self.cache.pages.front() else {
+            return false;
+        };
+        self.pin(page);
+        self.cache.eviction = Some(Eviction {
+            page,
+            next: 0,
+            kept_units: 0,
+        });
+        true
+    }
+
+    /// One slice of the eviction under way. True if there is one.
+    pub(in crate::shard) fn evict_cache_slice(&mut self) -> bool {
+        let Some(mut eviction) = self.cache.eviction.take() else {
+            return false;
+        };
+        let entry = self.pages.get(eviction.page);
+        let (units, records) = (entry.units, entry.records);
+        let frame = self.pages.pointer(eviction.page);
+        let last = (eviction.next + RECORDS_A_SLICE).min(records);
+        for entry in eviction.next..last {
+            let place = units as usize * UNIT_BYTES + entry as usize * DIRECTORY_ENTRY_BYTES;
+            // SAFETY: the page is sealed and pinned: its directory lies behind its records.
+            let entry = unsafe { page::entry_at(frame.add(place)) };
+            self.prefetch_burst(entry.hash);
+        }
+        while eviction.next < last {
+            let place =
+                units as usize * UNIT_BYTES + eviction.next as usize * DIRECTORY_ENTRY_BYTES;
+            // SAFETY: the page is sealed and pinned: its directory lies behind its records.
+            let entry = unsafe { page::entry_at(frame.add(place)) };
+            let address = Address::new(self.shape, eviction.page, entry.unit);
+            if let Some(position) = self.index.find_address(entry.hash, address) {
+                let slot = self.index.slot(position);
+                let home = self.home_of(address);
+                // SAFETY: the slot holds the address, so a whole record is there.
+                let record = unsafe { LocalRecord::at(self.local_pointer(address)) };
+                let length = record.header().units();
+                let (mut class, mut target) = (slot.class(), home);
+                if self.pages.is_lost_page(home.page(self.shape)) {
+                    (class, target) = self.keep_last_copy(entry.hash, slot, record.bytes());
+                } else if record.is_hot() && eviction.kept_units < units / 2 {
+                    let copied = self.copy_into_cache(entry.hash, slot, home, record.bytes());
+                    if let Some(copy) = copied {
+                        eviction.kept_units += length;
+                        self.figures.counters.cache_second_chances.add(1);
+                        target = copy;
+                    }
+                }
+                self.index.replace(position, class, target);
+                let bytes = Self::account_bytes(slot.class(), length);
+                let live = &mut self.pages.get_mut(eviction.page).live_bytes;
+                *live = live.saturating_sub(bytes);
+            }
+            eviction.next += 1;
+        }
+        if eviction.next == records {
+            debug_assert_eq!(self.pages.get(eviction.page).live_bytes, 0);
+            self.unpin(eviction.page);
+            self.figures.counters.pages_evicted.add(1);
+        } else {
+            self.cache.eviction = Some(eviction);
+        }
+        true
+    }
+}

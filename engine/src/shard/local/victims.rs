@@ -1,0 +1,321 @@
+//! Victims: the far pages of a shard by how much of them is alive, so that the emptiest is found without a search.
+//!
+//! A page on a node that does not answer is set aside until the node is back.
+//!
+//! ```text
+//! list 0 .. 63: pages by live share, a 64th each | list 64 + n: pages set aside for node n
+//! ```
+//!
+//! Each list is doubly linked through one table with a place for every page number: nothing is allocated after construction.
+//!
+//! - I1: a page that is clean or far, has records and no pins, is in the list of its live share or a higher one, or set aside.
+//! - I2: the sums are over the pages that are clean or far.
+//! - I3: a page is in the list that its `bin` names and in no other; a page that is freed is in none.
+
+use farcore_rdma::Endpoint;
+
+use crate::constants::UNIT_BYTES;
+use crate::shard::Shard;
+use crate::shard::far::extents::{Extent, NODES_MAX, NodeId};
+use crate::shard::local::page_table::{Page, PageKind, PageState, PageTable};
+
+/// Lists by live share. Fine, because what is nearly full is compacted as well where nothing else makes room.
+const BINS: usize = 64;
+/// Pages looked at or listed again in one slice.
+const PAGES_A_SLICE: usize = 64;
+/// The bin of a page that is listed nowhere.
+pub(in crate::shard) const UNLISTED: u8 = u8::MAX;
+/// The end of a list.
+const END: u32 = u32::MAX;
+
+const _: () = assert!(BINS + NODES_MAX < UNLISTED as usize);
+
+/// What there is to be compacted.
+pub(in crate::shard) enum Pick {
+    Page(u32),
+    /// More is to be looked at.
+    Later,
+    None,
+}
+
+/// The neighbours of a page in its list.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    next: u32,
+    previous: u32,
+}
+
+/// Far pages by live share, and their sums.
+#[derive(Debug)]
+pub(in crate::shard) struct Victims {
+    /// The first page of each list.
+    heads: Vec<u32>,
+    /// By page number.
+    links: Vec<Link>,
+    /// Pages that are set aside.
+    aside_count: usize,
+    /// Pages.
+    pub(in crate::shard) pages: u64,
+    /// Bytes of their records that are alive.
+    pub(in crate::shard) live_bytes: u64,
+    /// Bytes of all their records.
+    pub(in crate::shard) record_bytes: u64,
+}
+
+/// Bytes of a page that records take, and its header.
+fn used_bytes(page: &Page) -> u64 {
+    u64::from(page.units.max(1)) * UNIT_BYTES as u64
+}
+
+/// The live share of a page, in percent.
+pub(in crate::shard) fn live_percent(page: &Page) -> u64 {
+    page.live_bytes * 100 / used_bytes(page)
+}
+
+fn is_far(page: &Page) -> bool {
+    page.kind() == PageKind::Log && matches!(page.state(), PageState::Clean | PageState::Far)
+}
+
+/// The list of the pages that are set aside for a node.
+fn aside_of(node: NodeId) -> u8 {
+    u8::try_from(BINS + node.position()).unwrap_or(UNLISTED)
+}
+
+fn is_aside(bin: u8) -> bool {
+    bin != UNLISTED && usize::from(bin) >= BINS
+}
+
+impl Victims {
+    /// No victims yet, among so many page numbers.
+    pub(in crate::shard) fn new(nodes: usize, pages: usize) -> Self {
+        let none = Link {
+            next: END,
+            previous: END,
+        };
+        Self {
+            heads: vec![END; BINS + nodes],
+            links: vec![none; pages],
+            aside_count: 0,
+            pages: 0,
+            live_bytes: 0,
+            record_bytes: 0,
+        }
+    }
+
+    /// Bytes of the table for a number of pages.
+    pub(in crate::shard) fn bytes_for(pages: usize) -> u64 {
+        (pages * size_of::<Link>()) as u64
+    }
+
+    /// Puts an unlisted page at the head of a list.
+    fn link(&mut self, page: &mut Page, number: u32, bin: u8) {
+        debug_assert!(page.bin == UNLISTED, "a page is in one list");
+        page.bin = bin;
+        let next = std::mem::replace(&mut self.heads[usize::from(bin)], number);
+        self.links[number as usize] = Link {
+            next,
+            previous: END,
+        };
+        if next != END {
+            self.links[next as usize].previous = number;
+        }
+        self.aside_count += usize::from(is_aside(bin));
+    }
+
+    /// Takes a page out of its list, if it is in one.
+    pub(in crate::shard) fn unlist(&mut self, page: &mut Page, number: u32) {
+        let bin = std::mem::replace(&mut page.bin, UNLISTED);
+        if bin == UNLISTED {
+            return;
+        }
+        let Link { next, previous } = self.links[number as usize];
+        if next != END {
+            self.links[next as usize].previous = previous;
+        }
+        if previous == END {
+            self.heads[usize::from(bin)] = next;
+        } else {
+            self.links[previous as usize].next = next;
+        }
+        self.aside_count -= usize::from(is_aside(bin));
+    }
+
+    /// Every list, as page numbers, with the bin that its pages must name.
+    #[cfg(test)]
+    pub(in crate::shard) fn lists(&self) -> impl Iterator<Item = (u8, Vec<u32>)> {
+        let listed = |number: u32| (number != END).then_some(number);
+        (0u8..).zip(&self.heads).map(move |(bin, &head)| {
+            let listed = std::iter::successors(listed(head), |&number| {
+                listed(self.links[number as usize].next)
+            });
+            (bin, listed.collect())
+        })
+    }
+
+    /// A page has reached far memory.
+    pub(in crate::shard) fn gain(&mut self, pages: &mut PageTable, number: u32) {
+        let page = pages.get(number);
+        self.pages += 1;
+        self.live_bytes += page.live_bytes;
+        self.record_bytes += page.record_bytes;
+        self.list(pages, number);
+    }
+
+    /// Some of a page's bytes, already taken from its account, have died.
+    #[inline]
+    pub(in crate::shard) fn died(&mut self, pages: &mut PageTable, number: u32, bytes: u64) {
+        if is_far(pages.get(number)) {
+            self.live_bytes = self.live_bytes.saturating_sub(bytes);
+            self.list(pages, number);
+        }
+    }
+
+    /// A page is about to be freed.
+    pub(in crate::shard) fn lose(&mut self, pages: &mut PageTable, number: u32) {
+        let page = pages.get_mut(number);
+        self.unlist(page, number);
+        if is_far(page) {
+            self.pages -= 1;
+            self.record_bytes -= page.record_bytes;
+        }
+    }
+
+    /// A page that is still local is no longer far.
+    pub(in crate::shard) fn withdraw(&mut self, pages: &mut PageTable, number: u32) {
+        self.lose(pages, number);
+        self.live_bytes = self.live_bytes.saturating_sub(pages.get(number).live_bytes);
+    }
+
+    /// Lists a page where it belongs, if it is in no such low list yet.
+    pub(in crate::shard) fn list(&mut self, pages: &mut PageTable, number: u32) {
+        let page = pages.get_mut(number);
+        if !is_far(page) || page.damaged || is_aside(page.bin) {
+            return;
+        }
+        let share = page.live_bytes * BINS as u64 / used_bytes(page);
+        let bin = usize::try_from(share).map_or(BINS - 1, |share| share.min(BINS - 1));
+        let bin = u8::try_from(bin).unwrap_or(UNLISTED);
+        if page.bin == UNLISTED || bin < page.bin {
+            self.unlist(page, number);
+            self.link(page, number, bin);
+        }
+    }
+
+    /// Keeps a page from being listed until the node of its extent is back.
+    pub(in crate::shard) fn set_aside(&mut self, pages: &mut PageTable, number: u32, node: NodeId) {
+        let page = pages.get_mut(number);
+        debug_assert_eq!(page.extent.map(Extent::node), Some(node));
+        self.unlist(page, number);
+        self.link(page, number, aside_of(node));
+    }
+
+    /// Pages that are set aside.
+    pub(in crate::shard) fn aside_count(&self) -> usize {
+        self.aside_count
+    }
+
+    /// Lists up to `most` pages of a node again; true if there were any.
+    pub(in crate::shard) fn list_again(
+        &mut self,
+        pages: &mut PageTable,
+        node: NodeId,
+        most: usize,
+    ) -> bool {
+        let mut listed = false;
+        for _ in 0..most {
+            let number = self.heads[usize::from(aside_of(node))];
+            if number == END {
+                break;
+            }
+            self.unlist(pages.get_mut(number), number);
+            self.list(pages, number);
+            listed = true;
+        }
+        listed
+    }
+
+    /// Takes a page of the lowest share below `percent`, to within a list. A pinned one is left to whoever unpins it.
+    pub(in crate::shard) fn take(&mut self, pages: &mut PageTable, percent: u64) -> Option<u32> {
+        for bin in 0..BINS {
+            if bin as u64 * 100 >= percent * BINS as u64 {
+                return None;
+            }
+            while self.heads[bin] != END {
+                let number = self.heads[bin];
+                let page = pages.get_mut(number);
+                if live_percent(page) >= percent {
+                    break;
+                }
+                self.unlist(page, number);
+                if page.damaged {
+                    continue;
+                }
+                if page.pins > 0 {
+                    page.passed_over = true;
+                    continue;
+                }
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Lists the pages again that were set aside for nodes that answer now; of one that may answer, a page to try.
+    pub(in crate::shard) fn list_returned(&mut self) {
+        if self.victims.aside_count() == 0 {
+            return;
+        }
+        for node in self.extents.nodes() {
+            let queue = node.reads();
+            let most = match (
+                self.health.is_silent(queue),
+                self.health.may_try(queue, self.now_ns),
+            ) {
+                (false, _) => PAGES_A_SLICE,
+                (true, true) => 1,
+                (true, false) => continue,
+            };
+            self.compactor.due |= self.victims.list_again(&mut self.pages, node, most);
+        }
+    }
+
+    /// A page of which less than `percent` is alive: the emptiest far one, or else the emptiest sealed one if those may
+    /// go too. Those that cannot be read now are set aside.
+    pub(in crate::shard) fn pick_victim(&mut self, percent: u64, sealed_too: bool) -> Pick {
+        for _ in 0..PAGES_A_SLICE {
+            let Some(number) = self.victims.take(&mut self.pages, percent) else {
+                return self.pick_sealed(percent, sealed_too);
+            };
+            if self.can_be_read(number) {
+                return Pick::Page(number);
+            }
+        }
+        Pick::Later
+    }
+
+    /// True if a page that is to be compacted is local or its node may be tried now; it is set aside if not.
+    pub(in crate::shard) fn can_be_read(&mut self, number: u32) -> bool {
+        let is_far = self.pages.pointer(number).is_null();
+        match self.node_of(number) {
+            Some(node) if is_far && !self.health.may_try(node.reads(), self.now_ns) => {
+                self.victims.set_aside(&mut self.pages, number, node);
+                false
+            }
+            _ => true,
+        }
+    }
+
+    fn pick_sealed(&self, percent: u64, sealed_too: bool) -> Pick {
+        if !sealed_too {
+            return Pick::None;
+        }
+        let sealed = self.sealed.iter().filter_map(|&number| {
+            let page = self.pages.get(number);
+            (page.pins == 0 && !page.damaged).then(|| (live_percent(page), number))
+        });
+        let emptiest = sealed.min().filter(|&(live, _)| live < percent);
+        emptiest.map_or(Pick::None, |(_, number)| Pick::Page(number))
+    }
+}

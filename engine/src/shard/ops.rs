@@ -1,0 +1,405 @@
+//! Changing records: puts, compare-and-swaps and deletes.
+
+use farcore_rdma::Endpoint;
+
+use crate::error::Error;
+use crate::index::{Position, Slot};
+use crate::log::record::{self, RecordHeader};
+use crate::log::{Address, SizeClass};
+use crate::message::hash::IndexHash;
+use crate::message::operation::{Answer, Kind, Version};
+use crate::message::request::{Answers, LaneId, Request};
+use crate::shard::Shard;
+use crate::shard::local::append::NoRoom;
+use crate::shard::local::page_table::Framed;
+use crate::shard::local::tails::TailKind;
+use crate::shard::lookup::{Evidence, Found, Hint, Hinted, Local};
+use crate::shard::serve::Step;
+
+impl<E: Endpoint> Shard<E> {
+    /// Stores a value; as a compare-and-swap if a version is expected.
+    #[inline]
+    pub(in crate::shard) fn put(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        let (kind, key, value) = (request.kind(), request.key(), request.value());
+        if !answers.has_room(lane, 0) {
+            return Step::NoRoom { value_bytes: 0 };
+        }
+        if kind == Kind::Swap {
+            return self.put_anywhere(lane, request, hint, evidence, answers);
+        }
+        let stored = match self.hinted(request, hint) {
+            Hinted::Local(local) => self.put_over(request.hash, &local, key, value),
+            Hinted::Absent => self.insert(request.hash, key, value),
+            Hinted::Unknown => return self.put_anywhere(lane, request, hint, evidence, answers),
+        };
+        self.answer_put(lane, request, stored, false, answers)
+    }
+
+    #[inline(never)]
+    fn put_anywhere(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        let (kind, key, value) = (request.kind(), request.key(), request.value());
+        let (hash, swap) = (request.hash, kind == Kind::Swap);
+        let found = match self.find_or_step(request, hint, evidence) {
+            Ok(found) => found,
+            Err(step) => return step,
+        };
+        if swap {
+            let current = match &found {
+                Found::Absent => 0,
+                Found::Local(local) => local.record.header().version(),
+                Found::Confirmed { far, .. } => far.header.version(),
+                Found::Unknown { slot, .. } => return Step::fetch(*slot),
+                Found::Lost { damaged } => {
+                    return self.fail(lane, request, self.lost_error(*damaged), answers);
+                }
+            };
+            if current != request.expected() {
+                self.figures.counters.swaps.add(1);
+                self.figures.counters.swaps_mismatched.add(1);
+                answers.answer(lane, request.token, Answer::Mismatch { current });
+                return Step::Done;
+            }
+        }
+        let stored = match found {
+            Found::Local(local) => self.put_over(hash, &local, key, value),
+            Found::Confirmed {
+                position,
+                slot,
+                far,
+            } => {
+                let stored = self.replace(hash, position, slot, far.header, key, value);
+                if stored.is_ok() {
+                    self.note_served(&far);
+                }
+                stored
+            }
+            Found::Unknown { slot, .. } => return Step::fetch(slot),
+            Found::Lost { .. } => self.put_over_lost(hash, evidence.damaged, key, value),
+            Found::Absent => self.insert(hash, key, value),
+        };
+        self.answer_put(lane, request, stored, swap, answers)
+    }
+
+    #[inline]
+    fn answer_put(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        stored: Result<Version, NoRoom>,
+        swap: bool,
+        answers: &mut impl Answers,
+    ) -> Step {
+        let version = match stored {
+            Ok(version) => version,
+            Err(refusal) => return self.refuse_put(lane, request, refusal, swap, answers),
+        };
+        self.version = version;
+        if swap {
+            self.figures.counters.swaps.add(1);
+        } else {
+            self.tally.puts += 1;
+        }
+        answers.answer(lane, request.token, Answer::Stored { version });
+        Step::Done
+    }
+
+    #[cold]
+    fn refuse_put(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        refusal: NoRoom,
+        swap: bool,
+        answers: &mut impl Answers,
+    ) -> Step {
+        match refusal {
+            NoRoom::Wait => {
+                self.stirred = true;
+                Step::Blocked
+            }
+            NoRoom::Never(error) => {
+                let counters = &self.figures.counters;
+                let count = if swap {
+                    &counters.swaps_failed
+                } else {
+                    &counters.puts_failed
+                };
+                count.add(1);
+                answers.answer(lane, request.token, Answer::Failed(&error));
+                Step::Done
+            }
+        }
+    }
+
+    /// Stores a value over a local record: in place where that may be changed and is long enough.
+    #[inline]
+    fn put_over(
+        &mut self,
+        hash: IndexHash,
+        local: &Local,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Version, NoRoom> {
+        let Local {
+            position,
+            slot,
+            framed,
+            record,
+        } = *local;
+        let units = record::units_for(key.len(), value.len()) + self.tag_units;
+        let header = record.header();
+        let old_units = header.units();
+        if units > old_units || !framed.is_mutable() {
+            return self.replace(hash, position, slot, header, key, value);
+        }
+        let version = self.version + 1;
+        record.overwrite(version, value);
+        self.tally.puts_in_place += 1;
+        let class = SizeClass::for_units(units);
+        if class != slot.class() || class.units().is_none() {
+            let old = Self::account_bytes(slot.class(), old_units);
+            let new = Self::account_bytes(class, units);
+            let entry = self.pages.get_mut(slot.address().page(self.shape));
+            entry.live_bytes = entry.live_bytes - old + new;
+            self.index.replace(position, class, slot.address());
+        }
+        Ok(version)
+    }
+
+    /// Appends a new record for a key whose slot is known, and lets the old record die.
+    fn replace(
+        &mut self,
+        hash: IndexHash,
+        position: Position,
+        slot: Slot,
+        old: RecordHeader,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Version, NoRoom> {
+        let version = self.version + 1;
+        let units = record::units_for(key.len(), value.len()) + self.tag_units;
+        let class = SizeClass::for_units(units);
+        let (address, pointer) = self.reserve(TailKind::Log, units)?;
+        let flags = self.record_flags | old.loss_flags();
+        // SAFETY: `reserve` made room for `units` at `pointer`.
+        unsafe { record::write_at(pointer, version, flags, key, value) };
+        self.commit(TailKind::Log, hash, address, class, units);
+        self.index.replace(position, class, address);
+        self.retire_slot(slot, self.framed_of(slot.address()), old.units());
+        Ok(version)
+    }
+
+    /// Stores a value for a key that may be lost. Whether a record that cannot be read was the key's is not known: it is given up.
+    #[cold]
+    fn put_over_lost(
+        &mut self,
+        hash: IndexHash,
+        damaged: &[Address],
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Version, NoRoom> {
+        let units = record::units_for(key.len(), value.len()) + self.tag_units;
+        // What is refused changes nothing.
+        self.reserve(TailKind::Log, units)?;
+        self.give_up_damaged(hash, damaged);
+        match self.lost_slot(hash) {
+            Some(position) => self.take_over(hash, position, key, value),
+            None => self.insert(hash, key, value),
+        }
+    }
+
+    /// Appends a record for a key that may be lost, in the place of the lost slot that stands for it. The slot may have been
+    /// another key's, and the record's mark says so.
+    #[cold]
+    fn take_over(
+        &mut self,
+        hash: IndexHash,
+        position: Position,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Version, NoRoom> {
+        let version = self.version + 1;
+        let units = record::units_for(key.len(), value.len()) + self.tag_units;
+        let class = SizeClass::for_units(units);
+        let (address, pointer) = self.reserve(TailKind::Log, units)?;
+        let flags = self.record_flags | record::loss_flags(self.lost.mark());
+        // SAFETY: `reserve` made room for `units` at `pointer`.
+        unsafe { record::write_at(pointer, version, flags, key, value) };
+        self.commit(TailKind::Log, hash, address, class, units);
+        self.index.replace(position, class, address);
+        self.lost.note_taken_over();
+        Ok(version)
+    }
+
+    fn insert(&mut self, hash: IndexHash, key: &[u8], value: &[u8]) -> Result<Version, NoRoom> {
+        let version = self.version + 1;
+        let units = record::units_for(key.len(), value.len()) + self.tag_units;
+        let class = SizeClass::for_units(units);
+        let (address, pointer) = self.reserve(TailKind::Log, units)?;
+        if self
+            .index
+            .insert(hash, class, address, &mut self.arena)
+            .is_err()
+        {
+            return Err(self.no_segment(hash));
+        }
+        self.seen.inserted.note(hash);
+        // SAFETY: `reserve` made room for `units` at `pointer`.
+        unsafe { record::write_at(pointer, version, self.record_flags, key, value) };
+        self.commit(TailKind::Log, hash, address, class, units);
+        Ok(version)
+    }
+
+    /// Counts the record of a slot, which is there, dead.
+    #[inline]
+    fn retire_slot(&mut self, slot: Slot, framed: Framed, units: u32) {
+        let address = slot.address();
+        let bytes = Self::account_bytes(slot.class(), units);
+        if !framed.is_mutable() {
+            return self.retire_immutable(address, framed, bytes);
+        }
+        // No copy, and no victim.
+        if self.pages.lose(address.page(self.shape), bytes) {
+            self.free_if_dead(address.page(self.shape));
+        }
+        self.compactor.note_dead(bytes);
+    }
+
+    /// The same where the record may not be changed: its home dies with it if it is a cached copy.
+    #[inline(never)]
+    fn retire_immutable(&mut self, address: Address, framed: Framed, bytes: u64) {
+        if framed.is_cached() {
+            let home = self.home_of(address);
+            self.retire(home, bytes);
+        }
+        self.retire(address, bytes);
+    }
+
+    #[inline]
+    pub(in crate::shard) fn delete(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        if !answers.has_room(lane, 0) {
+            return Step::NoRoom { value_bytes: 0 };
+        }
+        match self.hinted(request, hint) {
+            Hinted::Local(local) => self.remove(lane, request, local.place(), answers),
+            Hinted::Absent => self.delete_absent(lane, request, answers),
+            Hinted::Unknown => self.delete_anywhere(lane, request, hint, evidence, answers),
+        }
+    }
+
+    #[inline(never)]
+    fn delete_anywhere(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        let found = match self.find_or_step(request, hint, evidence) {
+            Ok(found) => found,
+            Err(step) => return step,
+        };
+        match found {
+            Found::Absent => self.delete_absent(lane, request, answers),
+            Found::Unknown { slot, .. } => Step::fetch(slot),
+            Found::Lost { damaged } => {
+                let error = self.lost_error(damaged);
+                self.delete_lost(lane, request, error, evidence.damaged, answers)
+            }
+            Found::Local(local) => self.remove(lane, request, local.place(), answers),
+            Found::Confirmed {
+                position,
+                slot,
+                far,
+            } => {
+                self.note_served(&far);
+                let framed = self.framed_of(slot.address());
+                let place = (position, slot, framed, far.header);
+                self.remove(lane, request, place, answers)
+            }
+        }
+    }
+
+    fn delete_absent(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        self.tally.deletes += 1;
+        self.tally.deletes_absent += 1;
+        answers.answer(lane, request.token, Answer::Absent);
+        Step::Done
+    }
+
+    /// Deletes a key that may be lost. Whether it was there is not known, and the answer says so; but from now on it is absent.
+    #[cold]
+    fn delete_lost(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        error: Error,
+        damaged: &[Address],
+        answers: &mut impl Answers,
+    ) -> Step {
+        let step = self.fail(lane, request, error, answers);
+        if step == Step::Done {
+            self.give_up_damaged(request.hash, damaged);
+            self.except_from_lost(request.hash);
+        }
+        step
+    }
+
+    #[inline]
+    fn remove(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        (position, slot, framed, header): (Position, Slot, Framed, RecordHeader),
+        answers: &mut impl Answers,
+    ) -> Step {
+        if self.lost.is_any() {
+            self.remove_beside_lost(request.hash, position, header);
+        } else {
+            self.index.remove(request.hash, position);
+        }
+        self.retire_slot(slot, framed, header.units());
+        self.tally.deletes += 1;
+        answers.answer(lane, request.token, Answer::Deleted);
+        Step::Done
+    }
+
+    /// Why the index could not grow.
+    fn no_segment(&mut self, hash: IndexHash) -> NoRoom {
+        if self.index.is_at_its_limit(hash) || self.arena.page_frames() <= crate::shard::FRAMES_MIN
+        {
+            return NoRoom::Never(Error::IndexFull {
+                shard: self.id,
+                keys: self.index.len() as u64,
+            });
+        }
+        self.no_frame()
+    }
+}

@@ -1,0 +1,668 @@
+//! Requests that wait for the fabric.
+//!
+//! A *flight* is one READ and the requests that wait for it, in order: all that came for a hash after the first
+//! one. So operations on one key keep their order, and concurrent gets of one far record share one READ.
+//!
+//! Flights are shared evenly: a lane may have `flights / lanes that want some` requests parked, 64 at most. A lane that has
+//! none and is refused for want of something starves: until it has one, no other lane gets any of that.
+//!
+//! - I1: at most one flight exists for a hash, and every parked request is in exactly one.
+//! - I2: a flight pins the page of `address` from the moment its READ is posted until the flight ends or moves on.
+//! - I3: nothing here allocates after construction, but for what a false tag match or damage has shown.
+//! - I4: `active` counts the lanes that have something parked or were refused at their last visit.
+//! - I5: every parked request has room for its answer set aside at its lane. So whether its client polls or not, it is
+//!   answered, and its flight ends, as soon as far memory answers. The exception is a value that turned out longer, because a
+//!   record of another key was read first: its flight holds neither buffer nor pin until the lane has room for it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::num::NonZeroU32;
+
+use farcore_rdma::Landing;
+
+use crate::constants::LANE_NUMBERS;
+use crate::error::Error;
+use crate::log::Address;
+use crate::message::hash::IndexHash;
+use crate::message::request::{LaneId, Request, Shape};
+use crate::shard::far::read_ahead::ChunkId;
+
+const NONE: u32 = u32::MAX;
+
+/// Passes an index hash through: it is uniform already.
+#[derive(Debug, Default)]
+pub(crate) struct PassThrough(u64);
+
+impl Hasher for PassThrough {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// One parked request: its parts lie in a landing buffer until it is answered.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) lane: LaneId,
+    pub(crate) token: u64,
+    pub(crate) shape: Shape,
+    pub(crate) message: Landing,
+    /// Room is set aside at its lane for an answer with a value of this many bytes.
+    reserved: u32,
+    /// The value turned out longer: its bytes, once it was seen.
+    needs: Option<NonZeroU32>,
+    next: u32,
+}
+
+impl Parked {
+    /// A request whose parts were copied to `message`; its lane is told that it waits.
+    pub(crate) fn new(
+        lane: LaneId,
+        request: &Request<'_>,
+        message: Landing,
+        reserved: usize,
+    ) -> Self {
+        Self {
+            lane: lane.waiting(),
+            token: request.token,
+            shape: request.shape(),
+            message,
+            reserved: short(reserved),
+            needs: None,
+            next: NONE,
+        }
+    }
+
+    /// Bytes of the value that room for its answer is set aside for.
+    #[inline]
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved as usize
+    }
+
+    /// Bytes of its value, if that turned out longer.
+    #[inline]
+    pub(crate) fn needs(&self) -> Option<usize> {
+        self.needs.map(|bytes| bytes.get() as usize)
+    }
+
+    /// Notes what room is set aside now, and the bytes of a value that needs more.
+    pub(crate) fn note_reserved(&mut self, bytes: usize, needs: Option<usize>) {
+        self.reserved = short(bytes);
+        self.needs = needs.and_then(|bytes| NonZeroU32::new(short(bytes)));
+    }
+}
+
+/// The bytes of a value in half a word: none is longer.
+fn short(bytes: usize) -> u32 {
+    debug_assert!(u32::try_from(bytes).is_ok());
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// What a flight waits for.
+#[derive(Debug, Default)]
+pub(crate) enum FlightState {
+    /// Not in use.
+    #[default]
+    Free,
+    /// The READ could not be posted yet: it has no buffer, or its queue pair was full.
+    Unposted,
+    /// The READ is on its way into this buffer.
+    Posted(Landing),
+    /// A stream's chunk is on its way.
+    OnChunk(ChunkId),
+    /// The bytes are here; requests are being answered.
+    Landed(Landing),
+    /// No bytes are held: the first request is to be tried (again).
+    Retry,
+    /// The READ failed: every request is to be told.
+    Failed(Error),
+}
+
+/// What READs have shown about the far records that one request may mean, where that is not the record of its key.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// Addresses that do not hold its key.
+    pub(crate) cleared: Vec<Address>,
+    /// Addresses where what was read was twice not what was written.
+    pub(crate) damaged: Vec<Address>,
+    /// One of those cleared took over a slot that stands for lost records as well.
+    pub(crate) hides_lost: bool,
+}
+
+/// Why a request cannot be parked, where the next to get it can be kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scarce {
+    /// Its lane has its share, or no flight or place is free.
+    Parking = 0,
+    /// No buffer is free for a copy of 8 KiB at most.
+    ShortMessage = 1,
+    /// No buffer is free for a longer copy.
+    LongMessage = 2,
+}
+
+impl Scarce {
+    const COUNT: usize = 3;
+}
+
+/// One READ and those who wait for it.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) hash: IndexHash,
+    pub(crate) address: Address,
+    /// Bytes of the READ.
+    pub(crate) bytes: u32,
+    pub(crate) state: FlightState,
+    /// The record's length in units as its header said it, where no size class does.
+    pub(crate) exact: u32,
+    /// True once the whole record, not just header and key, was asked for.
+    pub(crate) whole: bool,
+    /// True once what has landed was checked.
+    pub(crate) verified: bool,
+    /// The longest value that a get of it may be answered, in bytes, as far as is known.
+    pub(crate) answer_bytes: usize,
+    /// What was read was not what was written, and the same is read once more.
+    pub(crate) reads_again: bool,
+    /// What READs have shown beside records of the key that they were for.
+    shown: Option<Box<Shown>>,
+    /// The parked request that it was shown for.
+    shown_for: u32,
+    pub(crate) pinned: Option<u32>,
+    /// When it was started, on the shard's clock.
+    pub(crate) started_ns: u64,
+    head: u32,
+    tail: u32,
+}
+
+impl Flight {
+    /// What READs have shown for the first request, to be added to.
+    pub(crate) fn shown_mut(&mut self) -> &mut Shown {
+        if std::mem::replace(&mut self.shown_for, self.head) != self.head {
+            self.shown = None;
+        }
+        self.shown.get_or_insert_default()
+    }
+
+    /// What READs have shown, if it was for the first request: what was found for one says nothing of another.
+    #[inline]
+    pub(crate) fn take_shown(&mut self) -> Option<Box<Shown>> {
+        self.shown.as_ref()?;
+        self.shown.take().filter(|_| self.shown_for == self.head)
+    }
+
+    /// Puts back what [`Flight::take_shown`] took.
+    #[inline]
+    pub(crate) fn put_shown(&mut self, shown: Option<Box<Shown>>) {
+        self.shown = shown;
+    }
+}
+
+/// All flights and parked requests of a shard.
+#[derive(Debug)]
+pub(crate) struct Flights {
+    flights: Vec<Flight>,
+    free_flights: Vec<u32>,
+    parked: Vec<Option<Parked>>,
+    free_parked: Vec<u32>,
+    /// Parked requests of each lane.
+    of_lane: Vec<u32>,
+    /// Lanes that were refused at their last visit, a bit each.
+    refused: [u64; LANE_NUMBERS / 64],
+    /// By what is scarce, a lane that is refused while it has nothing parked.
+    starving: [Option<usize>; Scarce::COUNT],
+    /// Requests of each lane whose answer needs more room than was set aside, and how many there are.
+    needing: Vec<u32>,
+    needing_count: u32,
+    /// Lanes that have something parked or were refused.
+    active: u32,
+    /// What one lane may have parked.
+    share: u32,
+    by_hash: HashMap<u64, u32, BuildHasherDefault<PassThrough>>,
+}
+
+impl Flights {
+    /// Room for `flights` READs and `parked` requests.
+    pub(crate) fn new(flights: u32, parked: u32) -> Self {
+        let empty = || Flight {
+            hash: IndexHash(0),
+            address: Address::NONE,
+            bytes: 0,
+            exact: 0,
+            state: FlightState::Free,
+            whole: false,
+            verified: false,
+            answer_bytes: 0,
+            shown: None,
+            shown_for: NONE,
+            reads_again: false,
+            pinned: None,
+            started_ns: 0,
+            head: NONE,
+            tail: NONE,
+        };
+        Self {
+            flights: (0..flights).map(|_| empty()).collect(),
+            free_flights: (0..flights).rev().collect(),
+            parked: (0..parked).map(|_| None).collect(),
+            free_parked: (0..parked).rev().collect(),
+            of_lane: vec![0; LANE_NUMBERS],
+            refused: [0; LANE_NUMBERS / 64],
+            starving: [None; Scarce::COUNT],
+            needing: vec![0; LANE_NUMBERS],
+            needing_count: 0,
+            active: 0,
+            share: Self::share_of(flights, 0),
+            by_hash: HashMap::with_capacity_and_hasher(
+                flights as usize * 2,
+                BuildHasherDefault::default(),
+            ),
+        }
+    }
+
+    /// The flight that requests for a hash must queue behind.
+    #[inline]
+    pub(crate) fn of_hash(&self, hash: IndexHash) -> Option<u32> {
+        if self.by_hash.is_empty() {
+            return None;
+        }
+        self.by_hash.get(&hash.0).copied()
+    }
+
+    /// Flights under way.
+    pub(crate) fn count(&self) -> usize {
+        self.flights.len() - self.free_flights.len()
+    }
+
+    /// Parked requests.
+    pub(crate) fn parked_count(&self) -> usize {
+        self.parked.len() - self.free_parked.len()
+    }
+
+    /// What one of some lanes may have parked.
+    fn share_of(flights: u32, lanes: u32) -> u32 {
+        (flights / lanes.max(1)).clamp(1, (flights / 4).max(1))
+    }
+
+    fn count_active(&mut self, before: bool, after: bool) {
+        if before == after {
+            return;
+        }
+        self.active = if after {
+            self.active + 1
+        } else {
+            self.active - 1
+        };
+        let flights = u32::try_from(self.flights.len()).unwrap_or(u32::MAX);
+        self.share = Self::share_of(flights, self.active);
+    }
+
+    fn is_refused(&self, lane: usize) -> bool {
+        self.refused[lane / 64] >> (lane % 64) & 1 != 0
+    }
+
+    fn is_active(&self, lane: usize) -> bool {
+        self.of_lane[lane] > 0 || self.is_refused(lane)
+    }
+
+    /// A lane that had nothing parked has something now.
+    fn first_parked(&mut self, lane: usize) {
+        self.count_active(self.is_refused(lane), true);
+        self.feed(lane);
+    }
+
+    /// A lane starves no longer.
+    fn feed(&mut self, lane: usize) {
+        for starving in &mut self.starving {
+            if *starving == Some(lane) {
+                *starving = None;
+            }
+        }
+    }
+
+    /// True if no other lane starves for something.
+    #[inline]
+    pub(crate) fn may_take(&self, scarce: Scarce, lane: LaneId) -> bool {
+        self.starving[scarce as usize].is_none_or(|starving| starving == lane.number())
+    }
+
+    /// True if a request of the lane waits for more room than was set aside for its answer: until it has it, the lane is not served, or
+    /// what is newer would take that room.
+    #[inline]
+    pub(crate) fn needs_room(&self, lane: LaneId) -> bool {
+        self.needing_count > 0 && self.needing[lane.number()] > 0
+    }
+
+    /// The first request of a flight needs more room, or does no longer.
+    pub(crate) fn count_needing(&mut self, lane: LaneId, before: bool, after: bool) {
+        let (more, less) = (u32::from(after), u32::from(before));
+        let count = &mut self.needing[lane.number()];
+        *count = *count + more - less;
+        self.needing_count = self.needing_count + more - less;
+    }
+
+    /// Notes that a lane's request could not be parked, and for want of what.
+    #[cold]
+    pub(crate) fn refuse(&mut self, lane: LaneId, scarce: Option<Scarce>) {
+        let lane = lane.number();
+        let before = self.is_active(lane);
+        self.refused[lane / 64] |= 1 << (lane % 64);
+        self.count_active(before, true);
+        if self.of_lane[lane] == 0
+            && let Some(scarce) = scarce
+        {
+            self.starving[scarce as usize].get_or_insert(lane);
+        }
+    }
+
+    /// A lane is visited: whether it is refused shows anew.
+    #[inline]
+    pub(crate) fn visit(&mut self, lane: LaneId) {
+        if self.refused[lane.number() / 64] != 0 {
+            self.forget_refusal(lane.number());
+        }
+    }
+
+    #[cold]
+    fn forget_refusal(&mut self, lane: usize) {
+        let before = self.is_active(lane);
+        self.refused[lane / 64] &= !(1 << (lane % 64));
+        self.count_active(before, self.of_lane[lane] > 0);
+        self.feed(lane);
+    }
+
+    /// True if one more request can be parked in a flight of its own.
+    #[inline]
+    pub(crate) fn has_room(&self, lane: LaneId) -> bool {
+        !self.free_flights.is_empty() && self.has_parking(lane)
+    }
+
+    /// True if one more request can queue behind a flight.
+    #[inline]
+    pub(crate) fn has_parking(&self, lane: LaneId) -> bool {
+        !self.free_parked.is_empty()
+            && self.of_lane[lane.number()] < self.share
+            && self.may_take(Scarce::Parking, lane)
+    }
+
+    /// The flight.
+    #[inline]
+    pub(crate) fn get(&mut self, flight: u32) -> &mut Flight {
+        &mut self.flights[flight as usize]
+    }
+
+    /// Starts a flight for a hash; [`Flights::has_room`] was asked before.
+    #[inline]
+    pub(crate) fn start(&mut self, hash: IndexHash, now_ns: u64) -> Option<u32> {
+        let id = self.free_flights.pop()?;
+        let flight = &mut self.flights[id as usize];
+        flight.hash = hash;
+        flight.started_ns = now_ns;
+        flight.state = FlightState::Retry;
+        flight.whole = false;
+        flight.verified = false;
+        flight.reads_again = false;
+        flight.answer_bytes = 0;
+        flight.bytes = 0;
+        flight.exact = 0;
+        flight.address = Address::NONE;
+        flight.shown = None;
+        flight.head = NONE;
+        flight.tail = NONE;
+        self.by_hash.insert(hash.0, id);
+        Some(id)
+    }
+
+    /// Queues a request behind a flight; hands it back when there is no room.
+    #[inline]
+    pub(crate) fn park(&mut self, flight: u32, parked: Parked) -> Result<(), Parked> {
+        let Some(id) = self.free_parked.pop() else {
+            return Err(parked);
+        };
+        let lane = parked.lane.number();
+        let before = self.of_lane[lane];
+        self.of_lane[lane] = before + 1;
+        if before == 0 {
+            self.first_parked(lane);
+        }
+        self.parked[id as usize] = Some(parked);
+        let tail = self.flights[flight as usize].tail;
+        if tail == NONE {
+            self.flights[flight as usize].head = id;
+        } else if let Some(last) = self.parked[tail as usize].as_mut() {
+            last.next = id;
+        }
+        self.flights[flight as usize].tail = id;
+        Ok(())
+    }
+
+    /// The first request of a flight.
+    #[inline]
+    pub(crate) fn first(&self, flight: u32) -> Option<&Parked> {
+        let head = self.flights[flight as usize].head;
+        if head == NONE {
+            None
+        } else {
+            self.parked[head as usize].as_ref()
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn first_mut(&mut self, flight: u32) -> Option<&mut Parked> {
+        let head = self.flights[flight as usize].head;
+        self.parked.get_mut(head as usize)?.as_mut()
+    }
+
+    /// Requests that wait in a flight.
+    #[inline]
+    pub(crate) fn waiting(&self, flight: u32) -> usize {
+        let Flight { head, tail, .. } = self.flights[flight as usize];
+        if head == tail {
+            return usize::from(head != NONE);
+        }
+        let (mut count, mut at) = (0, head);
+        while let Some(parked) = self.parked.get(at as usize).and_then(Option::as_ref) {
+            count += 1;
+            at = parked.next;
+        }
+        count
+    }
+
+    /// Puts the first request of a flight behind the others.
+    pub(crate) fn rotate(&mut self, flight: u32) {
+        let flight = &mut self.flights[flight as usize];
+        let (first, last) = (flight.head, flight.tail);
+        if first == last {
+            return;
+        }
+        if let Some(parked) = self.parked[first as usize].as_mut() {
+            flight.head = std::mem::replace(&mut parked.next, NONE);
+        }
+        if let Some(parked) = self.parked[last as usize].as_mut() {
+            parked.next = first;
+        }
+        flight.tail = first;
+    }
+
+    /// Takes the first request out of a flight.
+    #[inline]
+    pub(crate) fn pop(&mut self, flight: u32) -> Option<Parked> {
+        let head = self.flights[flight as usize].head;
+        if head == NONE {
+            return None;
+        }
+        let parked = self.parked[head as usize].take()?;
+        debug_assert!(
+            parked.needs.is_none(),
+            "it was answered without the room that it needed"
+        );
+        let lane = parked.lane.number();
+        self.of_lane[lane] -= 1;
+        if self.of_lane[lane] == 0 {
+            self.count_active(true, self.is_refused(lane));
+        }
+        let flight = &mut self.flights[flight as usize];
+        flight.head = parked.next;
+        if flight.head == NONE {
+            flight.tail = NONE;
+        }
+        flight.shown = None;
+        self.free_parked.push(head);
+        Some(parked)
+    }
+
+    /// Ends a flight that nobody waits for any more.
+    #[inline]
+    pub(crate) fn end(&mut self, id: u32) {
+        let flight = &mut self.flights[id as usize];
+        debug_assert!(flight.head == NONE && flight.pinned.is_none());
+        flight.state = FlightState::Free;
+        self.by_hash.remove(&flight.hash.0);
+        self.free_flights.push(id);
+    }
+
+    /// Every flight that waits for a chunk.
+    pub(crate) fn on_chunk(&self, chunk: ChunkId) -> Option<u32> {
+        (0u32..)
+            .zip(&self.flights)
+            .find(|(_, flight)| matches!(flight.state, FlightState::OnChunk(id) if id == chunk))
+            .map(|(id, _)| id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::NonNull;
+
+    use farcore_rdma::{LandingOptions, LandingPool};
+
+    use super::*;
+    use crate::message::operation::Operation;
+    use crate::message::request::Origin;
+
+    const FLIGHTS: u32 = 16;
+
+    struct Waiting {
+        flights: Flights,
+        pool: LandingPool,
+        started: u64,
+    }
+
+    impl Waiting {
+        fn new() -> Self {
+            Self {
+                flights: Flights::new(FLIGHTS, 4 * FLIGHTS),
+                pool: LandingPool::new(LandingOptions {
+                    base: 0,
+                    bytes: 1 << 20,
+                    large_bytes: 0,
+                }),
+                started: 0,
+            }
+        }
+
+        /// A visit of a lane that wants one more flight; its number, or nothing if it is refused.
+        fn visit(&mut self, lane: u8) -> Option<u32> {
+            let lane = LaneId::new(lane);
+            self.flights.visit(lane);
+            if !self.flights.has_room(lane) {
+                self.flights.refuse(lane, Some(Scarce::Parking));
+                return None;
+            }
+            self.started += 1;
+            let hash = IndexHash(self.started);
+            let mut place = [0u8; 8];
+            let demand = Operation::Get { key: b"key" }.into();
+            // SAFETY: the key has room there, and the request is not used after this.
+            let request = unsafe {
+                let place = NonNull::from(&mut place).cast();
+                Request::copied(place, hash, 0, Origin::default(), &demand)
+            };
+            let message = self.pool.allocate(8).unwrap();
+            let flight = self.flights.start(hash, 0).unwrap();
+            let parked = Parked::new(lane, &request, message, 0);
+            self.flights.park(flight, parked).unwrap();
+            Some(flight)
+        }
+
+        fn end(&mut self, flight: u32) {
+            let parked = self.flights.pop(flight).unwrap();
+            self.pool.free(parked.message);
+            self.flights.end(flight);
+        }
+
+        /// Visits a lane until it is refused.
+        fn flood(&mut self, lane: u8) -> Vec<u32> {
+            std::iter::from_fn(|| self.visit(lane)).collect()
+        }
+    }
+
+    #[test]
+    fn flights_are_shared_evenly_among_the_lanes_that_want_some() {
+        let mut waiting = Waiting::new();
+        // One alone may have a quarter.
+        let alone = waiting.flood(1);
+        assert_eq!(alone.len(), FLIGHTS as usize / 4);
+        let mut held = vec![alone];
+        for lane in 2..9 {
+            held.push(waiting.flood(lane));
+        }
+        // Eight want some: as flights end, each comes to have two.
+        for _ in 0..10 {
+            for (lane, flights) in (1..).zip(&mut held) {
+                if flights.len() > 2 {
+                    waiting.end(flights.pop().unwrap());
+                }
+                flights.extend(waiting.flood(lane));
+            }
+        }
+        let counts: Vec<usize> = held.iter().map(Vec::len).collect();
+        assert_eq!(counts, [2; 8]);
+        // Those that leave make room for the others.
+        for flight in held.drain(2..).flatten() {
+            waiting.end(flight);
+        }
+        for lane in 3..9 {
+            waiting.flights.visit(LaneId::new(lane));
+        }
+        assert_eq!(waiting.flood(1).len(), FLIGHTS as usize / 4 - 2);
+        assert_eq!(waiting.flights.active, 2);
+    }
+
+    #[test]
+    fn a_lane_without_a_flight_gets_the_next_that_ends() {
+        let mut waiting = Waiting::new();
+        // As many lanes as flights, each of which has one, and one lane more.
+        for lane in 1..=16 {
+            waiting.flights.refuse(LaneId::new(lane), None);
+        }
+        let held: Vec<_> = (1..=16).filter_map(|lane| waiting.visit(lane)).collect();
+        assert_eq!(held.len(), FLIGHTS as usize);
+        assert_eq!(waiting.visit(20), None);
+        waiting.end(held[0]);
+        // Whose flight has ended comes first, and wants another.
+        assert_eq!(waiting.visit(1), None);
+        assert!(waiting.visit(20).is_some());
+        assert_eq!(waiting.flights.starving, [None; Scarce::COUNT]);
+    }
+
+    #[test]
+    fn a_lane_that_wants_none_any_more_holds_up_nobody() {
+        let mut waiting = Waiting::new();
+        let mut held: Vec<_> = (1..5).flat_map(|lane| waiting.flood(lane)).collect();
+        assert_eq!(waiting.visit(9), None);
+        // Its request was answered without: it is visited, and refused no more.
+        waiting.flights.visit(LaneId::new(9));
+        waiting.end(held.pop().unwrap());
+        assert!((1..5).any(|lane| waiting.visit(lane).is_some()));
+        for flight in held {
+            waiting.end(flight);
+        }
+        assert_eq!(waiting.flights.starving, [None; Scarce::COUNT]);
+    }
+}

@@ -1,0 +1,620 @@
+//! Requests that wait: parking them, and going on where each flight stopped.
+
+use std::ptr::NonNull;
+
+use farcore_rdma::{Endpoint, Landing};
+
+use crate::constants::UNIT_BYTES;
+use crate::error::Error;
+use crate::log::record::{RecordHeader, RecordView};
+use crate::log::{Address, SizeClass};
+use crate::message::hash::IndexHash;
+use crate::message::operation::{Answer, Kind};
+use crate::message::request::{Answers, LaneId, Request};
+use crate::shard::Shard;
+use crate::shard::far::buffers::SMALL_BYTES_MAX;
+use crate::shard::far::read_ahead::ChunkId;
+use crate::shard::lookup::{Confirmed, Evidence, Hint};
+use crate::shard::pending::flight::{FlightState, Parked, Scarce};
+use crate::shard::serve::Step;
+
+/// Where the bytes that a flight waits for come from.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::shard) enum Source {
+    /// A READ of its own.
+    Read,
+    /// A chunk that is on its way.
+    Chunk(ChunkId),
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Queues a request behind the flight for its hash; false if there is no room.
+    pub(in crate::shard) fn park_behind(
+        &mut self,
+        flight: u32,
+        lane: LaneId,
+        request: &Request<'_>,
+        answers: &mut impl Answers,
+    ) -> bool {
+        if !self.flights.has_parking(lane) {
+            return self.refuse(lane, Some(Scarce::Parking));
+        }
+        // What requests before it in the flight may store counts as well.
+        let answer_bytes = match request.kind() {
+            Kind::Get => self.flights.get(flight).answer_bytes,
+            _ => 0,
+        };
+        let Some(message) = self.prepare(lane, request, answer_bytes, answers) else {
+            return false;
+        };
+        if request.kind() == Kind::Get {
+            self.figures.counters.reads_shared.add(1);
+        }
+        let parked = Parked::new(lane, request, message, answer_bytes);
+        self.park(flight, parked, request.value().len(), answers)
+    }
+
+    /// Sets room for its answer aside and copies a request; nothing if either has no room.
+    #[inline]
+    fn prepare(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        answer_bytes: usize,
+        answers: &mut impl Answers,
+    ) -> Option<Landing> {
+        if !answers.reserve(lane, answer_bytes) {
+            self.note_short(answer_bytes);
+            return None;
+        }
+        let message = self.copy_message(lane, request);
+        if message.is_none() {
+            answers.unreserve(lane, answer_bytes);
+            self.refuse(lane, Some(Self::message_of(request.parts())));
+        }
+        message
+    }
+
+    /// What the copy of a request takes.
+    fn message_of(parts: &[u8]) -> Scarce {
+        if parts.len() > SMALL_BYTES_MAX as usize {
+            Scarce::LongMessage
+        } else {
+            Scarce::ShortMessage
+        }
+    }
+
+    #[inline]
+    fn park(
+        &mut self,
+        flight: u32,
+        parked: Parked,
+        value_bytes: usize,
+        answers: &mut impl Answers,
+    ) -> bool {
+        let entry = self.flights.get(flight);
+        entry.answer_bytes = entry.answer_bytes.max(value_bytes);
+        match self.flights.park(flight, parked) {
+            Ok(()) => true,
+            Err(parked) => {
+                debug_assert!(false, "room was asked for before");
+                answers.unreserve(parked.lane, parked.reserved());
+                self.buffers.messages.free(parked.message);
+                false
+            }
+        }
+    }
+
+    /// A request waits for what others of its shard hold; false, for its caller.
+    fn refuse(&mut self, lane: LaneId, scarce: Option<Scarce>) -> bool {
+        self.flights.refuse(lane, scarce);
+        self.figures.counters.far_refused.add(1);
+        false
+    }
+
+    #[inline]
+    fn copy_message(&mut self, lane: LaneId, request: &Request<'_>) -> Option<Landing> {
+        let parts = request.parts();
+        if !self.flights.may_take(Self::message_of(parts), lane) {
+            return None;
+        }
+        let bytes = u32::try_from(parts.len()).ok()?;
+        let landing = self.buffers.messages.allocate(bytes)?;
+        // SAFETY: the buffer was just allocated, so nothing else refers to it, and it has room for all.
+        let target = unsafe { self.landed_mut(landing.offset(), bytes) };
+        target.copy_from_slice(parts);
+        Some(landing)
+    }
+
+    /// The most bytes that the value of a slot's far record can have.
+    #[inline]
+    fn value_bytes_max(&self, address: Address, class: SizeClass, key_bytes: usize) -> usize {
+        let longest = || self.pages.get(address.page(self.shape)).longest_units;
+        let units = class.units().unwrap_or_else(longest);
+        (units as usize * UNIT_BYTES).saturating_sub(UNIT_BYTES + key_bytes)
+    }
+
+    /// Parks a request in a flight of its own; false, and nothing changed, if there is no room.
+    pub(in crate::shard) fn launch(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        (address, class): (Address, SizeClass),
+        from: Source,
+        answers: &mut impl Answers,
+    ) -> bool {
+        if !self.flights.has_room(lane) {
+            return self.refuse(lane, Some(Scarce::Parking));
+        }
+        if matches!(from, Source::Read) && !self.has_read_room(address.page(self.shape)) {
+            return self.refuse(lane, None);
+        }
+        let value_bytes = self.value_bytes_max(address, class, request.key().len());
+        let answer_bytes = match request.kind() {
+            Kind::Get => value_bytes,
+            _ => 0,
+        };
+        let Some(message) = self.prepare(lane, request, answer_bytes, answers) else {
+            return false;
+        };
+        let Some(flight) = self.flights.start(request.hash, self.now_ns) else {
+            debug_assert!(false, "a flight was promised");
+            answers.unreserve(lane, answer_bytes);
+            self.buffers.messages.free(message);
+            return false;
+        };
+        let longest = value_bytes.max(request.value().len());
+        let parked = Parked::new(lane, request, message, answer_bytes);
+        if !self.park(flight, parked, longest, answers) {
+            self.flights.end(flight);
+            return false;
+        }
+        match from {
+            Source::Chunk(chunk) => self.await_chunk(flight, address, chunk),
+            Source::Read => {
+                if request.kind() == Kind::Get {
+                    self.cache.expect(address);
+                }
+                self.fetch(flight, address, class, false);
+            }
+        }
+        true
+    }
+
+    fn await_chunk(&mut self, flight: u32, address: Address, chunk: ChunkId) {
+        self.streams.get_mut(chunk).waiters += 1;
+        let entry = self.flights.get(flight);
+        entry.address = address;
+        entry.state = FlightState::OnChunk(chunk);
+    }
+
+    pub(in crate::shard) fn try_later(&mut self, flight: u32) {
+        self.again.push_back(flight);
+    }
+
+    /// Goes on with flights that could not go on before. Those that wait for a buffer get one in their order: once there is none for the
+    /// first of a length, the others wait as well, or a long one would never find enough of them free at once.
+    pub(in crate::shard) fn try_again(&mut self, answers: &mut impl Answers) -> bool {
+        let mut moved = false;
+        for long in 0..self.unbuffered.len() {
+            while let Some(flight) = self.unbuffered[long].pop_front() {
+                if !self.post_buffered(flight) {
+                    self.unbuffered[long].push_front(flight);
+                    break;
+                }
+                moved = true;
+            }
+        }
+        for _ in 0..self.again.len() {
+            let Some(flight) = self.again.pop_front() else {
+                break;
+            };
+            let waiting = self.again.len();
+            if matches!(self.flights.get(flight).state, FlightState::Unposted) {
+                self.post_flight(flight);
+            } else {
+                self.drain(flight, answers);
+            }
+            moved |= self.again.len() == waiting;
+        }
+        moved
+    }
+
+    /// True if flights wait for their next step.
+    pub(in crate::shard) fn has_waiting(&self) -> bool {
+        !self.again.is_empty() || self.unbuffered.iter().any(|flights| !flights.is_empty())
+    }
+
+    /// Answers the requests of a flight, as far as what is known allows: those of one lane in order. A lane whose answer finds no room
+    /// does not hold up the others.
+    ///
+    /// A request that cannot go on is put behind the rest; a pass that touches each once leaves them in their order.
+    pub(in crate::shard) fn drain(&mut self, flight: u32, answers: &mut impl Answers) {
+        let mut blocked = [0u64; 4];
+        let (mut left, mut stayed) = (self.flights.waiting(flight), 0);
+        let mut needs_what_landed = false;
+        loop {
+            let Some(first) = self.flights.first(flight) else {
+                return self.end_flight(flight);
+            };
+            if left == 0 {
+                if !needs_what_landed {
+                    self.rest(flight);
+                }
+                return self.try_later(flight);
+            }
+            let (lane, token) = (first.lane, first.token);
+            let (word, bit) = (lane.number() / 64, 1 << (lane.number() % 64));
+            if blocked[word] & bit != 0 {
+                self.flights.rotate(flight);
+                (left, stayed) = (left - 1, stayed + 1);
+                continue;
+            }
+            let (offset, shape) = (first.message.offset(), first.shape);
+            let mut reserved = first.reserved();
+            if let Some(needed) = first.needs() {
+                if !self.reserve_more(flight, lane, answers) {
+                    blocked[word] |= bit;
+                    self.flights.rotate(flight);
+                    (left, stayed) = (left - 1, stayed + 1);
+                    continue;
+                }
+                reserved = needed;
+            }
+            // Its answer may take the room that was set aside for it.
+            answers.unreserve(lane, reserved);
+            let hash = self.flights.get(flight).hash;
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "it fitted when it was copied"
+            )]
+            // SAFETY: the message was copied in by `copy_message` and is freed only when the request is popped.
+            let request = unsafe {
+                let message = self.landed(offset, shape.bytes() as u32);
+                Request::at(
+                    NonNull::from(message).cast(),
+                    shape,
+                    hash,
+                    token,
+                    lane.origin(),
+                )
+            };
+            let step = self.step(flight, lane, &request, answers);
+            match step {
+                Step::Done => {
+                    left -= 1;
+                    if let Some(parked) = self.flights.pop(flight) {
+                        self.buffers.messages.free(parked.message);
+                    }
+                }
+                Step::Blocked => {
+                    needs_what_landed = true;
+                    self.set_aside(flight, lane, None, answers);
+                    blocked[word] |= bit;
+                    self.flights.rotate(flight);
+                    (left, stayed) = (left - 1, stayed + 1);
+                }
+                Step::NoRoom { value_bytes } => {
+                    self.set_aside(flight, lane, Some(value_bytes), answers);
+                    blocked[word] |= bit;
+                    self.flights.rotate(flight);
+                    (left, stayed) = (left - 1, stayed + 1);
+                }
+                Step::Fetch { address, class } => {
+                    self.set_aside_for(flight, lane, (address, class), answers);
+                    let again = self.flights.get(flight).address == address;
+                    let was_landed = self.release_landing(flight);
+                    // Before the others come first again: how much is read depends on the request.
+                    self.fetch(flight, address, class, again && was_landed);
+                    return self.finish_pass(flight, left, stayed);
+                }
+                Step::Await {
+                    address,
+                    class,
+                    chunk,
+                } => {
+                    self.set_aside_for(flight, lane, (address, class), answers);
+                    self.finish_pass(flight, left, stayed);
+                    self.release_landing(flight);
+                    return self.await_chunk(flight, address, chunk);
+                }
+            }
+        }
+    }
+
+    /// Sets as much room aside for the first request of a flight as its value was seen to need; false if there is none yet.
+    #[cold]
+    fn reserve_more(&mut self, flight: u32, lane: LaneId, answers: &mut impl Answers) -> bool {
+        let Some(first) = self.flights.first_mut(flight) else {
+            return false;
+        };
+        let (reserved, Some(needed)) = (first.reserved(), first.needs()) else {
+            return true;
+        };
+        answers.unreserve(lane, reserved);
+        if !answers.reserve(lane, needed) {
+            let has_room = answers.reserve(lane, reserved);
+            debug_assert!(has_room, "it was given back, and nothing has taken it");
+            return false;
+        }
+        first.note_reserved(needed, None);
+        self.flights.count_needing(lane, true, false);
+        true
+    }
+
+    /// Sets room aside for the first request of a flight again, as much as it had. One that was seen to need more keeps no more than an
+    /// answer without a value takes: two that kept what they have could wait for each other's for ever.
+    #[inline(never)]
+    fn set_aside(
+        &mut self,
+        flight: u32,
+        lane: LaneId,
+        needs: Option<usize>,
+        answers: &mut impl Answers,
+    ) {
+        if let Some(first) = self.flights.first_mut(flight) {
+            let reserved = if needs.is_some() { 0 } else { first.reserved() };
+            let has_room = answers.reserve(lane, reserved);
+            debug_assert!(has_room, "it was given back, and nothing has taken it");
+            first.note_reserved(reserved, needs);
+            self.flights.count_needing(lane, false, needs.is_some());
+        }
+    }
+
+    /// The same for one that needs another record first, which may be longer.
+    #[inline(never)]
+    fn set_aside_for(
+        &mut self,
+        flight: u32,
+        lane: LaneId,
+        (address, class): (Address, SizeClass),
+        answers: &mut impl Answers,
+    ) {
+        self.set_aside(flight, lane, None, answers);
+        let Some(shape) = self.flights.first(flight).map(|first| first.shape) else {
+            return;
+        };
+        let longest = self.value_bytes_max(address, class, shape.key_bytes());
+        let entry = self.flights.get(flight);
+        entry.answer_bytes = entry.answer_bytes.max(longest);
+        if let Some(first) = self.flights.first_mut(flight)
+            && shape.kind() == Kind::Get
+            && longest > first.reserved()
+        {
+            let reserved = first.reserved();
+            answers.unreserve(lane, reserved);
+            // If there is no more room, the answer may still be short enough.
+            let reserved = if answers.reserve(lane, longest) {
+                longest
+            } else {
+                let has_room = answers.reserve(lane, reserved);
+                debug_assert!(has_room, "it was given back, and nothing has taken it");
+                reserved
+            };
+            first.note_reserved(reserved, None);
+        }
+    }
+
+    /// A flight whose requests all wait for room at their lanes, maybe for long: its buffer is for others meanwhile, and its page can be
+    /// compacted.
+    #[cold]
+    fn rest(&mut self, flight: u32) {
+        self.release_landing(flight);
+        let entry = self.flights.get(flight);
+        // What was shown of an address holds while its page is pinned.
+        entry.put_shown(None);
+        if let Some(page) = entry.pinned.take() {
+            self.unpin(page);
+        }
+    }
+
+    fn finish_pass(&mut self, flight: u32, left: usize, stayed: usize) {
+        if stayed > 0 {
+            for _ in 0..left {
+                self.flights.rotate(flight);
+            }
+        }
+    }
+
+    /// One try of a flight's first request.
+    fn step(
+        &mut self,
+        flight: u32,
+        lane: LaneId,
+        request: &Request<'_>,
+        answers: &mut impl Answers,
+    ) -> Step {
+        let (hash, key) = (request.hash, request.key());
+        let authenticates = self.authenticates();
+        let entry = self.flights.get(flight);
+        let (address, bytes, whole, verified) =
+            (entry.address, entry.bytes, entry.whole, entry.verified);
+        let mut confirmed = None;
+        match &entry.state {
+            FlightState::Failed(error) => {
+                let error = error.clone();
+                // A record that lies elsewhere by now is looked for there.
+                let is_there = self.index.find_address(hash, address).is_some();
+                if is_there && !self.is_beside(hash, key) {
+                    return self.fail(lane, request, error, answers);
+                }
+            }
+            FlightState::Landed(landing) => {
+                let offset = landing.offset();
+                // SAFETY: the READ has completed and the buffer is freed only by `release_landing`.
+                let read = unsafe { self.landed(offset, bytes) };
+                let header = RecordHeader::decode_from(read);
+                let view = RecordView::parse(read).filter(|_| whole);
+                match (header, view) {
+                    (_, Some(view)) if verified || !authenticates && view.verify() => {
+                        self.flights.get(flight).verified = true;
+                        if view.key() == key {
+                            let record = view.bytes();
+                            let header = view.header();
+                            confirmed = Some(Confirmed {
+                                address,
+                                header,
+                                record: Some(record),
+                                wanted_bytes: record.len(),
+                                streamed: false,
+                            });
+                        } else if let Some(class) = self.class_at(hash, address)
+                            && !self.is_of_slot(view.key(), address)
+                        {
+                            // A whole record, and of a key that the slot cannot be of: it was put there.
+                            if self.is_to_be_read_again(flight, address) {
+                                return Step::Fetch { address, class };
+                            }
+                        } else {
+                            self.clear(flight, address, view.header());
+                        }
+                    }
+                    (Some(header), _) if !whole => {
+                        self.flights.get(flight).exact = header.units();
+                        let end = UNIT_BYTES + key.len();
+                        let class = self.class_at(hash, address);
+                        // A record too long for a class is always verified: its header says how many bytes die with it.
+                        let long = class.is_some_and(|class| class.units().is_none());
+                        // Nor does a header alone say whether other keys may be lost.
+                        if !long
+                            && !authenticates
+                            && !self.lost.is_any()
+                            && read.get(UNIT_BYTES..end) == Some(key)
+                            && header.key_bytes() as usize == key.len()
+                        {
+                            confirmed = Some(Confirmed {
+                                address,
+                                header,
+                                record: None,
+                                wanted_bytes: end,
+                                streamed: false,
+                            });
+                        } else if let Some(class) = class {
+                            // A mismatch counts only when the checksum says so too.
+                            return Step::Fetch { address, class };
+                        }
+                    }
+                    _ => {
+                        if let Some(class) = self.class_at(hash, address)
+                            && self.is_to_be_read_again(flight, address)
+                        {
+                            return Step::Fetch { address, class };
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        let shown = self.flights.get(flight).take_shown();
+        let mut evidence = Evidence {
+            confirmed,
+            ..Evidence::NONE
+        };
+        if let Some(shown) = &shown {
+            evidence.cleared = &shown.cleared;
+            evidence.damaged = &shown.damaged;
+            evidence.hides_lost = shown.hides_lost;
+        }
+        let step = self.execute(lane, request, &Hint::None, &evidence, answers);
+        if shown.is_some() {
+            self.flights.get(flight).put_shown(shown);
+        }
+        step
+    }
+
+    /// The size class of the slot of a hash that leads to an address, if one does.
+    fn class_at(&self, hash: IndexHash, address: Address) -> Option<SizeClass> {
+        let position = self.index.find_address(hash, address)?;
+        Some(self.index.slot(position).class())
+    }
+
+    /// What was read is not what was written. True the first time: a transfer may fail once, so the same is read again. Then its
+    /// requests go by what else there is of their keys.
+    #[cold]
+    fn is_to_be_read_again(&mut self, flight: u32, address: Address) -> bool {
+        let entry = self.flights.get(flight);
+        if !std::mem::replace(&mut entry.reads_again, true) {
+            return true;
+        }
+        self.namesakes.note(entry.hash);
+        let damaged = &mut entry.shown_mut().damaged;
+        if !damaged.contains(&address) {
+            damaged.push(address);
+        }
+        false
+    }
+
+    /// True if what could not be read is another's: the key's own record is in a frame.
+    #[cold]
+    fn is_beside(&mut self, hash: IndexHash, key: &[u8]) -> bool {
+        let is_local = self.is_local(hash, key);
+        if is_local {
+            self.namesakes.note(hash);
+        }
+        is_local
+    }
+
+    fn clear(&mut self, flight: u32, address: Address, header: RecordHeader) {
+        self.figures.counters.tag_false_matches.add(1);
+        let hides_lost = self.lost.is_marked(header);
+        let entry = self.flights.get(flight);
+        self.namesakes.note(entry.hash);
+        let shown = entry.shown_mut();
+        shown.hides_lost |= hides_lost;
+        if !shown.cleared.contains(&address) {
+            shown.cleared.push(address);
+        }
+    }
+
+    /// Answers a request with an error.
+    #[cold]
+    pub(in crate::shard) fn fail(
+        &mut self,
+        lane: LaneId,
+        request: &Request<'_>,
+        error: Error,
+        answers: &mut impl Answers,
+    ) -> Step {
+        if !answers.has_room(lane, 0) {
+            return Step::NoRoom { value_bytes: 0 };
+        }
+        let counters = &self.figures.counters;
+        let failed = match request.kind() {
+            Kind::Get => &counters.gets_failed,
+            Kind::Put => &counters.puts_failed,
+            Kind::Delete => &counters.deletes_failed,
+            Kind::Swap => &counters.swaps_failed,
+        };
+        failed.add(1);
+        answers.answer(lane, request.token, Answer::Failed(&error));
+        Step::Done
+    }
+
+    /// Frees what a flight holds of the landing space; true if it had landed.
+    fn release_landing(&mut self, flight: u32) -> bool {
+        match std::mem::replace(&mut self.flights.get(flight).state, FlightState::Retry) {
+            FlightState::Landed(landing) => {
+                self.buffers.reads.free(landing);
+                self.flights.get(flight).verified = false;
+                true
+            }
+            // What failed fails for those who still wait.
+            FlightState::Failed(error) => {
+                self.flights.get(flight).state = FlightState::Failed(error);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn end_flight(&mut self, flight: u32) {
+        self.release_landing(flight);
+        let took_ns = self.now_ns - self.flights.get(flight).started_ns;
+        self.figures.far.record(took_ns);
+        let pinned = self.flights.get(flight).pinned.take();
+        if let Some(page) = pinned {
+            self.unpin(page);
+        }
+        self.flights.end(flight);
+    }
+}

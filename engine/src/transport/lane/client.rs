@@ -1,0 +1,156 @@
+//! The client's end of a lane.
+
+#![allow(unsafe_code)] // answers are visited where they lie
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::error::Error;
+use crate::message::operation::{Answer, Version};
+use crate::message::outcome::Kept;
+use crate::shard::Origin;
+use crate::transport::lane::Shared;
+use crate::transport::lane::message::{AnswerKind, AnswerMeta, split_word};
+use crate::transport::queue::Outbox;
+use crate::transport::ring::Consumer;
+
+/// The client's end.
+#[derive(Debug)]
+pub(crate) struct LaneClient {
+    pub(crate) requests: Outbox,
+    pub(crate) answers: Answered,
+}
+
+impl LaneClient {
+    /// Answers with [`Error::Closed`] every request that the shard did not take before it stopped.
+    ///
+    /// # Safety
+    /// The shard has stopped, and that has been seen.
+    pub(crate) unsafe fn abandon(&mut self, mut visit: impl FnMut(Origin, u64, Answer<'_>)) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            self.requests
+                .take_back(|origin, token| visit(origin, token, Answer::Failed(&Error::Closed)));
+        }
+    }
+}
+
+/// Where the answers of a shard come in.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    ring: Consumer,
+    shared: Arc<Shared>,
+}
+
+impl Answered {
+    pub(super) fn new(ring: Consumer, shared: Arc<Shared>) -> Self {
+        Self { ring, shared }
+    }
+
+    /// Asks for answers that have come: they are here when [`Answered::receive`] takes them.
+    #[inline]
+    pub(crate) fn glance(&mut self) {
+        self.ring.glance();
+    }
+
+    /// Visits the answers that [`Answered::glance`] has seen: whom for, token, answer. Answers how many.
+    #[inline]
+    pub(crate) fn receive(&mut self, mut visit: impl FnMut(Origin, u64, Answer<'_>)) -> usize {
+        let mut count = 0;
+        let Self { shared, ring } = self;
+        // What the answer that is visited borrows, where that does not lie in the ring.
+        let mut held = None;
+        let mut has_looked = false;
+        let mut taken = Taken {
+            cursor: ring.cursor(),
+            ring,
+        };
+        // One visit for all, so that it is inlined and nothing that it needs has to lie in memory.
+        loop {
+            let (origin, token, answer) = if let Some(message) = taken.ring.peek(taken.cursor) {
+                let payload: *const [u8] = message.payload;
+                let (meta, after) = (AnswerMeta(message.meta), message.after);
+                // SAFETY: the message is released only when `taken` goes, after it was visited.
+                let (token, rest) = split_word(unsafe { &*payload });
+                // Before the visit, which may panic: no answer comes twice.
+                taken.cursor = after;
+                let answer = match meta.kind() {
+                    AnswerKind::Value => {
+                        let (version, value) = split_word(rest);
+                        if meta.is_oversize() {
+                            shared.take_long(version, &mut held).answer()
+                        } else {
+                            Answer::Value { version, value }
+                        }
+                    }
+                    AnswerKind::Absent => Answer::Absent,
+                    AnswerKind::Stored => Answer::Stored {
+                        version: split_word(rest).0,
+                    },
+                    AnswerKind::Deleted => Answer::Deleted,
+                    AnswerKind::Mismatch => Answer::Mismatch {
+                        current: split_word(rest).0,
+                    },
+                    AnswerKind::Failed => shared.take_error(&mut held).answer(),
+                };
+                (meta.origin(), token, answer)
+            } else if !shared.has_late() {
+                break;
+            } else if !has_looked {
+                // What lies in the ring is older, and was shown before those.
+                has_looked = true;
+                taken.ring.glance();
+                continue;
+            } else if let Some((origin, token, late)) = shared.pop_late(&mut held) {
+                (origin, token, late.answer())
+            } else {
+                break;
+            };
+            count += 1;
+            visit(origin, token, answer);
+        }
+        count
+    }
+}
+
+impl Shared {
+    /// The error of the next answer that failed.
+    #[cold]
+    fn take_error<'a>(&self, held: &'a mut Option<Kept>) -> &'a Kept {
+        let error = self.errors.pop().unwrap_or(Error::Closed);
+        held.insert(Kept::Failed(error))
+    }
+
+    /// The value of the next answer whose value does not lie in the ring.
+    #[cold]
+    fn take_long<'a>(&self, version: Version, held: &'a mut Option<Kept>) -> &'a Kept {
+        let value = self.oversize.take();
+        held.insert(Kept::Value(version, value))
+    }
+
+    /// True if some answers found no room in the ring, because they came while the shard was closing.
+    #[inline]
+    fn has_late(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `Answering::answer_late`.
+        self.overflowed.load(Ordering::Acquire)
+    }
+
+    /// The next of those: whom it is for, its token, and itself.
+    #[cold]
+    fn pop_late<'a>(&self, held: &'a mut Option<Kept>) -> Option<(Origin, u64, &'a Kept)> {
+        let (origin, token, kept) = self.overflow.pop()?;
+        Some((origin, token, held.insert(kept)))
+    }
+}
+
+/// Gives back the messages that were visited, also when a visitor panics: none is seen twice.
+struct Taken<'a> {
+    ring: &'a mut Consumer,
+    cursor: usize,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.ring.release(self.cursor);
+    }
+}

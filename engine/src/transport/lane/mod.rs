@@ -1,0 +1,119 @@
+//! A lane: the queue of requests from one client to one shard, and the ring of its answers back.
+//!
+//! A request lies in the queue until it was served. Whom it is for, its token and the client's marks go over with it and come back:
+//!
+//! ```text
+//! answer:   | length:4 | origin:16 kind:8 0:8 | token:8 | version:8, if there is one | value |
+//! ```
+//!
+//! So an answer without a version is 16 bytes, and one without a value 32: four and two to a cache line.
+//!
+//! A value longer than an eighth of one direction travels beside it: a request's one at a time, answers' as many as fit the limit of
+//! bytes, which one value alone may exceed. What a lane holds stays valid when its client goes away.
+
+mod client;
+mod client_waker;
+mod message;
+mod oversize;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crossbeam_queue::SegQueue;
+
+use self::oversize::Oversize;
+use crate::constants::LINE_BYTES;
+use crate::error::Error;
+use crate::message::outcome::Kept;
+use crate::shard::Origin;
+use crate::transport::queue::{Intake, Outbox, queue, queue_bytes, queue_with};
+use crate::transport::ring::{Consumer, Producer, Tails, ring, ring_with};
+
+pub(crate) use self::client::{Answered, LaneClient};
+pub(crate) use self::client_waker::Mailbox;
+pub(crate) use self::server::{Answering, LaneServer};
+
+/// Lanes that one shard can have.
+pub(crate) const LANES_MAX: usize = 255;
+
+/// What both ends of a lane reach.
+#[derive(Debug)]
+struct Shared {
+    /// The values of answers that are too long for the ring.
+    oversize: Oversize,
+    /// The errors of failed answers, in their order: no more than the ring has room for.
+    errors: SegQueue<Error>,
+    /// Answers that found no room while the shard was closing: then nobody is made to wait for a client that does not
+    /// look.
+    overflow: SegQueue<(Origin, u64, Kept)>,
+    /// There are such.
+    overflowed: AtomicBool,
+    /// Where the client waits, unless it polls for ever, as a core does.
+    mailbox: Option<Arc<Mailbox>>,
+}
+
+/// The longest value that travels in a ring.
+pub(crate) fn inline_max(ring_bytes: usize) -> usize {
+    ring_bytes / 8
+}
+
+/// The longest payload in a ring: token, version and value.
+fn payload_max(ring_bytes: usize) -> usize {
+    2 * size_of::<u64>() + inline_max(ring_bytes)
+}
+
+/// Bytes of a lane with this many each way.
+pub(crate) fn lane_bytes(each_way: usize) -> usize {
+    // A ring and its apron: the longest message with its header, in whole lines.
+    let ring = each_way + payload_max(each_way) + LINE_BYTES;
+    queue_bytes(each_way) + ring
+}
+
+/// The two ends of a lane of a thread that is no core. Answers' values that are too long for the ring may take `oversize_bytes`.
+pub(crate) fn lane(
+    each_way: usize,
+    oversize_bytes: usize,
+    mailbox: Option<Arc<Mailbox>>,
+) -> (LaneClient, LaneServer) {
+    let answers = ring(each_way, payload_max(each_way));
+    ends(each_way, oversize_bytes, queue(each_way), answers, mailbox)
+}
+
+/// The lanes between two cores, there and back. Each core polls for requests and for answers of the other: how far both have
+/// come lies in one line.
+pub(crate) fn lanes(each_way: usize, oversize_bytes: usize) -> [(LaneClient, LaneServer); 2] {
+    let written = [Tails::new(), Tails::new()];
+    [(0, 1), (1, 0)].map(|(from, to)| {
+        let requests = queue_with(each_way, &written[from], 0);
+        let answers = ring_with(each_way, payload_max(each_way), &written[to], 1);
+        ends(each_way, oversize_bytes, requests, answers, None)
+    })
+}
+
+fn ends(
+    each_way: usize,
+    oversize_bytes: usize,
+    (outbox, intake): (Outbox, Intake),
+    (producer, consumer): (Producer, Consumer),
+    mailbox: Option<Arc<Mailbox>>,
+) -> (LaneClient, LaneServer) {
+    let shared = Arc::new(Shared {
+        oversize: Oversize::new(oversize_bytes),
+        errors: SegQueue::new(),
+        overflow: SegQueue::new(),
+        overflowed: AtomicBool::new(false),
+        mailbox,
+    });
+    let client = LaneClient {
+        requests: outbox,
+        answers: Answered::new(consumer, Arc::clone(&shared)),
+    };
+    let server = LaneServer {
+        requests: intake,
+        answers: Answering::new(producer, shared, inline_max(each_way)),
+    };
+    (client, server)
+}

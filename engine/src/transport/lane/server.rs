@@ -1,0 +1,220 @@
+//! The shard's end of a lane.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::error::Error;
+use crate::message::operation::{Answer, Version};
+use crate::message::outcome::Kept;
+use crate::shard::Origin;
+use crate::transport::lane::Shared;
+use crate::transport::lane::message::{AnswerKind, AnswerMeta, WORD};
+use crate::transport::queue::Intake;
+use crate::transport::ring::Producer;
+
+/// The shard's end.
+#[derive(Debug)]
+pub(crate) struct LaneServer {
+    pub(crate) requests: Intake,
+    pub(crate) answers: Answering,
+}
+
+/// Where a shard's answers go out.
+#[derive(Debug)]
+pub(crate) struct Answering {
+    ring: Producer,
+    shared: Arc<Shared>,
+    inline_max: usize,
+    closing: bool,
+    /// Bytes of values beside the ring that room is set aside for.
+    oversize_reserved: usize,
+}
+
+impl Answering {
+    pub(super) fn new(ring: Producer, shared: Arc<Shared>, inline_max: usize) -> Self {
+        Self {
+            ring,
+            shared,
+            inline_max,
+            closing: false,
+            oversize_reserved: 0,
+        }
+    }
+
+    /// From now on there is room for every answer: beside the ring, which is shown as it is.
+    pub(crate) fn close(&mut self) {
+        if !self.closing {
+            self.ring.publish();
+            self.closing = true;
+            self.ring.unreserve_all();
+            self.oversize_reserved = 0;
+        }
+    }
+
+    /// Sets room aside for one answer with a value of at most this many bytes; false if there is none. Other answers do not get it:
+    /// after [`Answering::unreserve`] that answer has room.
+    pub(crate) fn reserve(&mut self, value_bytes: usize) -> bool {
+        if self.closing {
+            return true;
+        }
+        // A shorter value than this may turn out to lie in the ring.
+        let inline = value_bytes.min(self.inline_max);
+        let beside = if value_bytes > inline { value_bytes } else { 0 };
+        let free =
+            (beside == 0 || self.has_oversize_room(beside)) && self.ring.reserve(2 * WORD + inline);
+        if free {
+            self.oversize_reserved += beside;
+        }
+        free
+    }
+
+    /// Gives back what [`Answering::reserve`] set aside for a value of this many bytes.
+    pub(crate) fn unreserve(&mut self, value_bytes: usize) {
+        if self.closing {
+            return;
+        }
+        let inline = value_bytes.min(self.inline_max);
+        self.ring.unreserve(2 * WORD + inline);
+        if value_bytes > inline {
+            self.oversize_reserved -= value_bytes;
+        }
+    }
+
+    fn has_oversize_room(&self, value_bytes: usize) -> bool {
+        let oversize = &self.shared.oversize;
+        oversize.has_room(value_bytes, self.oversize_reserved)
+    }
+
+    /// True if an answer with a value of this many bytes has room.
+    #[inline]
+    pub(crate) fn has_room(&self, value_bytes: usize) -> bool {
+        if value_bytes > self.inline_max {
+            let free = self.has_oversize_room(value_bytes) && self.ring.fits(2 * WORD);
+            return free || self.closing;
+        }
+        self.ring.fits(2 * WORD + value_bytes) || self.closing
+    }
+
+    /// Puts an answer in.
+    ///
+    /// # Panics
+    /// If there is no room: a shard asks [`Answering::has_room`] before it acts, for an answer that finds none would be lost.
+    #[inline(always)]
+    pub(crate) fn answer(&mut self, origin: Origin, token: u64, answer: Answer<'_>) {
+        let has_room = self.try_answer(origin, token, answer);
+        assert!(has_room, "room for an answer was promised");
+    }
+
+    /// Puts an answer in; false if there is no room.
+    ///
+    /// Inlined where the kind of the answer is known, so that only its part is left.
+    #[inline(always)]
+    pub(crate) fn try_answer(&mut self, origin: Origin, token: u64, answer: Answer<'_>) -> bool {
+        if self.closing {
+            return self.answer_late(origin, token, answer);
+        }
+        let meta = |kind| AnswerMeta::new(origin, kind);
+        match answer {
+            Answer::Value { version, value } => {
+                let meta = meta(AnswerKind::Value);
+                if value.len() > self.inline_max {
+                    return self.answer_long(meta, token, version, value);
+                }
+                self.push(meta, token, Some(version), value)
+            }
+            Answer::Absent => self.push(meta(AnswerKind::Absent), token, None, &[]),
+            Answer::Stored { version } => {
+                self.push(meta(AnswerKind::Stored), token, Some(version), &[])
+            }
+            Answer::Deleted => self.push(meta(AnswerKind::Deleted), token, None, &[]),
+            Answer::Mismatch { current } => {
+                self.push(meta(AnswerKind::Mismatch), token, Some(current), &[])
+            }
+            Answer::Failed(error) => {
+                let pushed = self.push(meta(AnswerKind::Failed), token, None, &[]);
+                if pushed {
+                    self.keep_error(error);
+                }
+                pushed
+            }
+        }
+    }
+
+    /// Puts what an answer that is in the ring failed with beside it, before both are shown.
+    #[cold]
+    fn keep_error(&self, error: &Error) {
+        self.shared.errors.push(error.clone());
+    }
+
+    /// Where the ring may be full for ever.
+    #[cold]
+    fn answer_late(&mut self, origin: Origin, token: u64, answer: Answer<'_>) -> bool {
+        self.shared
+            .overflow
+            .push((origin, token, Kept::of(&answer)));
+        // ORDERING: Release pairs with the Acquire in `Shared::take_late`.
+        self.shared.overflowed.store(true, Ordering::Release);
+        true
+    }
+
+    /// A value that is too long for the ring travels beside it.
+    #[cold]
+    fn answer_long(
+        &mut self,
+        meta: AnswerMeta,
+        token: u64,
+        version: Version,
+        value: &[u8],
+    ) -> bool {
+        if !self.has_room(value.len()) {
+            return false;
+        }
+        let value = value.to_vec();
+        let pushed = self.push(meta.oversize(), token, Some(version), &[]);
+        if pushed {
+            // The client is shown both at once: nothing may fail in between.
+            self.shared.oversize.push(value);
+        }
+        pushed
+    }
+
+    #[inline(always)]
+    fn push(
+        &mut self,
+        meta: AnswerMeta,
+        token: u64,
+        version: Option<Version>,
+        value: &[u8],
+    ) -> bool {
+        let words = if version.is_some() { 2 } else { 1 };
+        let Some(place) = self.ring.push(meta.0, words * WORD + value.len()) else {
+            return false;
+        };
+        let (first, rest) = place.split_at_mut(WORD);
+        first.copy_from_slice(&token.to_le_bytes());
+        if let Some(version) = version {
+            let (second, rest) = rest.split_at_mut(WORD);
+            second.copy_from_slice(&version.to_le_bytes());
+            rest.copy_from_slice(value);
+        }
+        true
+    }
+
+    /// Shows the client its answers.
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        self.ring.publish();
+        if let Some(mailbox) = &self.shared.mailbox {
+            mailbox.notify();
+        }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        // Nothing more comes: whoever waits for it must look.
+        if let Some(mailbox) = &self.shared.mailbox {
+            mailbox.notify();
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! What goes over a lane comes out as it went in.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use crate::constants::KEY_BYTES_MAX;
+use crate::message::hash::IndexHash;
+use crate::message::operation::{Answer, Demand, Operation};
+use crate::shard::{LaneId, Mark};
+use crate::transport::lane::*;
+
+const EACH_WAY: usize = 8192;
+
+#[derive(Clone, Debug)]
+enum Act {
+    Send(u8, u8, usize, usize),
+    /// Answers the waiting request of this place, and a value of this length for a get.
+    Answer(prop::sample::Index, usize, bool),
+    Receive,
+    /// From now on answers find room beside the ring.
+    Close,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let bytes = || 0..EACH_WAY / 5;
+    prop_oneof![
+        40 => (0u8..4, any::<u8>(), 1usize..=1024, bytes())
+            .prop_map(|(kind, fill, key, value)| Act::Send(kind, fill, key % 40 + 1 + key / 1000 * 900, value)),
+        30 => (any::<prop::sample::Index>(), bytes(), any::<bool>())
+            .prop_map(|(place, bytes, waited)| Act::Answer(place, bytes, waited)),
+        20 => Just(Act::Receive),
+        1 => Just(Act::Close),
+    ]
+}
+
+/// What an answer should be, in a form that owns it.
+fn shown(answer: &Answer<'_>) -> String {
+    format!("{answer:?}")
+}
+
+/// Sends a request of the first client.
+fn send(client: &mut LaneClient, token: u64, operation: Operation<'_>) -> bool {
+    let demand = operation.into();
+    let origin = Origin::new(3, Mark::NONE);
+    client
+        .requests
+        .push(IndexHash(token * 7), token, origin, &demand)
+}
+
+/// What has come to the shard: hash, token, whom for, what is asked.
+fn taken(client: &mut LaneClient, server: &mut LaneServer) -> Vec<(u64, u64, Origin, String)> {
+    client.requests.publish();
+    server.requests.glance();
+    let mut taken = Vec::new();
+    while server.requests.has_waiting() {
+        let waiting = server.requests.waiting(3);
+        let count = waiting.len();
+        taken.extend(waiting.iter().map(|request| {
+            let demand = Demand {
+                kind: request.kind(),
+                key: request.key(),
+                value: request.value(),
+                expected: request.expected(),
+            };
+            (
+                request.hash.0,
+                request.token,
+                request.origin,
+                format!("{demand:?}"),
+            )
+        }));
+        server.requests.release(count);
+    }
+    taken
+}
+
+/// Takes what was answered.
+fn receive(
+    client: &mut LaneClient,
+    server: &mut LaneServer,
+    visit: impl FnMut(Origin, u64, Answer<'_>),
+) -> usize {
+    server.answers.publish();
+    client.answers.glance();
+    client.answers.receive(visit)
+}
+
+proptest! {
+    #[test]
+    fn answers_find_their_requests(acts in prop::collection::vec(act(), 1..300)) {
+        let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
+        // At the shard, and what each client is to see, by token.
+        let (mut waiting, mut expected) = (Vec::<(Origin, u64)>::new(), HashMap::new());
+        let mut sent = HashMap::new();
+        for (token, act) in (1u64..).zip(acts) {
+            match act {
+                Act::Send(kind, fill, key_bytes, value_bytes) => {
+                    let (key, value) = (vec![fill; key_bytes], vec![!fill; value_bytes]);
+                    let operation = match kind {
+                        0 => Operation::Get { key: &key },
+                        1 => Operation::Put { key: &key, value: &value },
+                        2 => Operation::Delete { key: &key },
+                        _ => Operation::CompareAndSwap { key: &key, expected: token * 3, value: &value },
+                    };
+                    let origin = Origin::new(u16::from(fill), Mark::timed(fill % 2 == 0));
+                    let demand = Demand::from(operation);
+                    // There is always room: all were taken.
+                    prop_assert!(client.requests.push(IndexHash(token * 7), token, origin, &demand));
+                    sent.insert(token, (token * 7, token, origin, format!("{demand:?}")));
+                    expected.insert(token, (origin, String::new()));
+                    for seen in taken(&mut client, &mut server) {
+                        prop_assert_eq!(Some(&seen), sent.get(&seen.1));
+                        waiting.push((seen.2, seen.1));
+                    }
+                }
+                Act::Answer(place, bytes, waited) if !waiting.is_empty() => {
+                    let place = place.index(waiting.len());
+                    let (origin, token) = waiting[place];
+                    let lane = LaneId::new(9).of(origin);
+                    let origin = if waited { lane.waiting() } else { lane }.origin();
+                    let value = vec![7; bytes];
+                    let error = Error::ValueTooLong { bytes, max: 1 };
+                    let answer = match token % 6 {
+                        0 => Answer::Value { version: token, value: &value },
+                        1 => Answer::Absent,
+                        2 => Answer::Stored { version: token },
+                        3 => Answer::Deleted,
+                        4 => Answer::Mismatch { current: token },
+                        _ => Answer::Failed(&error),
+                    };
+                    let has_room = server.answers.has_room(answer.value().len());
+                    let answered = server.answers.try_answer(origin, token, answer);
+                    // Room for an answer without a version is asked for as if it had one.
+                    let has_version = matches!(answer, Answer::Value { .. } | Answer::Stored { .. } | Answer::Mismatch { .. });
+                    prop_assert!(answered == has_room || (answered && !has_version));
+                    if answered {
+                        waiting.swap_remove(place);
+                        expected.insert(token, (origin, shown(&answer)));
+                    }
+                }
+                Act::Answer(..) => {}
+                Act::Close => server.answers.close(),
+                Act::Receive => {
+                    let mut wrong = Vec::new();
+                    receive(&mut client, &mut server, |origin, token, answer| {
+                        let seen = (origin, shown(&answer));
+                        if expected.remove(&token).as_ref() != Some(&seen) {
+                            wrong.push((token, seen));
+                        }
+                    });
+                    prop_assert!(wrong.is_empty(), "{wrong:?}");
+                }
+            }
+        }
+        // Whatever was not answered is left.
+        let mut left = 0;
+        receive(&mut client, &mut server, |_, token, _| {
+            left += usize::from(expected.remove(&token).is_some());
+        });
+        prop_assert_eq!(expected.len(), waiting.len());
+    }
+}
+
+#[test]
+fn the_longest_message_of_every_kind_has_room() {
+    let key = [7; KEY_BYTES_MAX];
+    for value_bytes in [inline_max(EACH_WAY), inline_max(EACH_WAY) + 1] {
+        let value = vec![9; value_bytes];
+        let (key, value) = (&key[..], &value[..]);
+        for operation in [
+            Operation::Get { key },
+            Operation::Put { key, value },
+            Operation::Delete { key },
+            Operation::CompareAndSwap {
+                key,
+                expected: 5,
+                value,
+            },
+        ] {
+            let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
+            assert!(send(&mut client, 1, operation));
+            let seen = taken(&mut client, &mut server);
+            let demand = Demand::from(operation);
+            assert_eq!(seen[0].3, format!("{demand:?}"));
+            assert!(server.answers.has_room(value_bytes));
+            let answer = Answer::Value { version: 3, value };
+            server.answers.answer(seen[0].2, 1, answer);
+            let mut seen = 0;
+            receive(&mut client, &mut server, |_, _, found| {
+                seen += usize::from(found == answer);
+            });
+            assert_eq!(seen, 1);
+            assert!(
+                server.answers.has_room(value_bytes),
+                "what it took was given back"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_is_refused_leaves_nothing_behind() {
+    let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
+    let origin = Origin::new(3, Mark::NONE);
+    let value = vec![5; inline_max(EACH_WAY)];
+    let full = Answer::Value {
+        version: 1,
+        value: &value,
+    };
+    let mut answered = 0;
+    for answer in [full, Answer::Deleted] {
+        while server.answers.try_answer(origin, answered, answer) {
+            answered += 1;
+        }
+    }
+    let (refused, other) = (Error::KeyEmpty { max: 1 }, Error::Closed);
+    assert!(
+        !server
+            .answers
+            .try_answer(origin, 0, Answer::Failed(&refused))
+    );
+    let mut seen = 0;
+    receive(&mut client, &mut server, |_, token, _| {
+        assert_eq!(token, seen);
+        seen += 1;
+    });
+    assert_eq!(seen, answered);
+    assert!(server.answers.try_answer(origin, 0, Answer::Failed(&other)));
+    receive(&mut client, &mut server, |_, _, answer| {
+        assert_eq!(answer, Answer::Failed(&other));
+    });
+}
+
+#[test]
+fn a_visitor_that_panics_is_shown_no_answer_twice() {
+    let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
+    let (short, long) = (vec![1; 100], vec![2; inline_max(EACH_WAY) + 1]);
+    let error = Error::Closed;
+    let answers = [
+        Answer::Absent,
+        Answer::Value {
+            version: 7,
+            value: &long,
+        },
+        Answer::Failed(&error),
+        Answer::Value {
+            version: 8,
+            value: &short,
+        },
+        Answer::Failed(&error),
+        Answer::Deleted,
+    ];
+    for (token, answer) in (0..).zip(&answers) {
+        if token == 4 {
+            // The last two find room beside the ring.
+            server.answers.close();
+        }
+        let origin = Origin::new(3, Mark::NONE);
+        assert!(server.answers.try_answer(origin, token, *answer));
+    }
+    let mut seen = Vec::new();
+    while seen.len() < answers.len() {
+        let before = seen.len();
+        let shown_one = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            receive(&mut client, &mut server, |_, token, found| {
+                seen.push((token, shown(&found)));
+                panic!("a visitor");
+            });
+        }));
+        assert!(shown_one.is_err() && seen.len() == before + 1);
+    }
+    let expected: Vec<_> = (0u64..).zip(answers.iter().map(shown)).collect();
+    assert_eq!(seen, expected);
+    assert_eq!(receive(&mut client, &mut server, |_, _, _| {}), 0);
+}
+
+#[test]
+fn late_answers_come_after_those_in_the_ring() {
+    let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
+    for token in 0..4 {
+        if token == 2 {
+            server.answers.close();
+        }
+        let origin = Origin::new(3, Mark::NONE);
+        assert!(server.answers.try_answer(origin, token, Answer::Absent));
+    }
+    let mut seen = Vec::new();
+    // Its last look was before any of them.
+    client.answers.receive(|_, token, _| seen.push(token));
+    assert_eq!(seen, [0, 1, 2, 3]);
+}
+
+#[test]
+#[allow(unsafe_code)] // the shard's end is dropped before what it left is taken back
+fn what_a_stopped_shard_left_is_handed_back() {
+    let (mut client, server) = lane(EACH_WAY, EACH_WAY, None);
+    for token in 5..8 {
+        assert!(send(&mut client, token, Operation::Get { key: b"key" }));
+    }
+    client.requests.publish();
+    drop(server);
+    let mut seen = Vec::new();
+    // SAFETY: there is no shard any more.
+    unsafe {
+        client.abandon(|origin, token, answer| {
+            assert_eq!(answer, Answer::Failed(&Error::Closed));
+            seen.push((origin.client(), token));
+        });
+    }
+    assert_eq!(seen, [(3, 5), (3, 6), (3, 7)]);
+}
+
+#[test]
+fn room_that_is_set_aside_is_for_that_answer_alone() {
+    let long = inline_max(EACH_WAY) + 1;
+    for reserved in [0, 100, inline_max(EACH_WAY), long] {
+        let (mut client, mut server) = lane(EACH_WAY, 2 * long, None);
+        let origin = Origin::new(3, Mark::NONE);
+        assert!(server.answers.reserve(reserved));
+        // Others fill what is left, beside the ring as well.
+        let mut others = 0;
+        for bytes in [long, inline_max(EACH_WAY), 0] {
+            let value = vec![1; bytes];
+            let answer = Answer::Value {
+                version: 1,
+                value: &value,
+            };
+            while server.answers.try_answer(origin, 7, answer) {
+                others += 1;
+            }
+        }
+        assert!(!server.answers.reserve(0), "nothing is left");
+        server.answers.unreserve(reserved);
+        assert!(server.answers.has_room(reserved), "{reserved}");
+        let value = vec![2; reserved];
+        let answer = Answer::Value {
+            version: 2,
+            value: &value,
+        };
+        assert!(server.answers.try_answer(origin, 9, answer), "{reserved}");
+        let mut seen = Vec::new();
+        receive(&mut client, &mut server, |_, token, answer| {
+            seen.push((token, answer.value().to_vec()));
+        });
+        assert_eq!(seen.len(), others + 1);
+        assert_eq!(seen.last(), Some(&(9, value)));
+    }
+}
+
+#[test]
+fn closing_gives_back_what_is_set_aside() {
+    let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
+    let origin = Origin::new(3, Mark::NONE);
+    assert!(server.answers.reserve(10) && server.answers.reserve(inline_max(EACH_WAY) + 1));
+    server.answers.close();
+    server.answers.unreserve(10);
+    assert!(server.answers.reserve(EACH_WAY), "there is room beside");
+    server.answers.unreserve(EACH_WAY);
+    assert!(server.answers.try_answer(origin, 1, Answer::Absent));
+    assert_eq!(receive(&mut client, &mut server, |_, _, _| {}), 1);
+}

@@ -1,0 +1,192 @@
+//! A queue of requests from one thread to one shard. They lie where they were put until they are served.
+//!
+//! ```text
+//! entries: | request:32 | request:32 | ...    a circle of them, two to a cache line
+//! room:    | parts | parts | ... | apron      a circle of bytes that they refer to: keys, values, expected versions
+//! ```
+//!
+//! The parts of a request lie one behind the other. Those that begin near the end of the room go on past it, in the *apron*, which
+//! is as long as the longest. A value that is too long for the room lies beside it, one at a time.
+//!
+//! - I1: `head <= tail <= head + capacity`; both count requests and never wrap back.
+//! - I2: entries from `head` to the `tail` that was shown, and what they refer to, belong to the intake, all others to the outbox.
+//! - I3: `room_limit` holds only while there are free entries: in a full circle what it follows from was written over.
+//!
+//! ORDERING: as in a ring: the outbox's Release store of `tail` pairs with the intake's Acquire load, the intake's Release store of
+//! `head` with the outbox's Acquire load.
+
+#![allow(unsafe_code)] // both halves reach into the same memory, disjointly
+
+mod consumer;
+#[cfg(all(test, farcore_loom))]
+mod model;
+mod producer;
+#[cfg(all(test, not(farcore_loom)))]
+mod tests;
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+
+use crate::constants::{KEY_BYTES_MAX, LINE_BYTES};
+use crate::message::operation::Version;
+use crate::shard::Request;
+use crate::transport::atomics::Arc;
+use crate::transport::ring::{Apart, Line, Tail, Tails};
+
+pub(crate) use self::consumer::Intake;
+pub(crate) use self::producer::Outbox;
+
+/// Bytes of an entry.
+const ENTRY: usize = size_of::<Request<'static>>();
+/// Bytes of what the longest request borrows beside its value.
+const BESIDE_VALUE: usize = size_of::<Version>() + KEY_BYTES_MAX;
+
+/// Requests that can wait. Source: measured between two cores; 2048 gain nothing, and with 16 384 deletes are slower.
+const ENTRIES_MAX: usize = 1024;
+
+/// How large a queue is.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    /// Entries, a power of two.
+    entries: usize,
+    /// Bytes of the room without its apron, a power of two.
+    room: usize,
+}
+
+impl Size {
+    /// Half of the bytes for each, if entries need that.
+    fn of(bytes: usize) -> Self {
+        let half = bytes.next_power_of_two() / 2;
+        Self {
+            entries: (half / ENTRY).min(ENTRIES_MAX),
+            room: half,
+        }
+    }
+
+    /// The longest value that lies in the room.
+    const fn inline_max(self) -> usize {
+        self.room / 4
+    }
+
+    fn room_lines(self) -> usize {
+        (self.room + BESIDE_VALUE + self.inline_max()).div_ceil(LINE_BYTES)
+    }
+}
+
+/// Of a core to its own shard, which takes a batch from it each turn.
+const OWN: Size = Size {
+    entries: 256,
+    room: 128 << 10,
+};
+/// The longest value that lies in its room.
+pub(crate) const OWN_INLINE_MAX: usize = OWN.inline_max();
+
+/// Bytes that a queue of this many takes with its apron and all else.
+pub(crate) fn queue_bytes(bytes: usize) -> usize {
+    let size = Size::of(bytes);
+    size.room_lines() * LINE_BYTES + size.entries * (ENTRY + size_of::<usize>())
+}
+
+fn lines(count: usize) -> Box<[UnsafeCell<Line>]> {
+    (0..count)
+        .map(|_| UnsafeCell::new(Line::default()))
+        .collect()
+}
+
+struct Shared {
+    head: Apart,
+    entries: Box<[UnsafeCell<Line>]>,
+    /// The room and its apron.
+    room: Box<[UnsafeCell<Line>]>,
+    /// The parts of the one request that is too long for the room.
+    long: UnsafeCell<Vec<u8>>,
+    /// Under the model checker, a cell for each entry and one for each byte of the room, the last of them for what lies beside it: it
+    /// notices two threads in one place.
+    #[cfg(farcore_loom)]
+    watched: [Box<[loom::cell::UnsafeCell<()>]>; 2],
+}
+
+// SAFETY: by I2 nothing is reachable for both halves at once, and each half belongs to one thread.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn entries(&self) -> *mut Request<'static> {
+        UnsafeCell::raw_get(self.entries.as_ptr()).cast()
+    }
+
+    fn room(&self) -> NonNull<u8> {
+        // From the whole slice, not from one line: a key is longer than that.
+        NonNull::from(&*self.room).cast()
+    }
+
+    /// An entry and what it refers to in the room are looked at or changed.
+    #[cfg(farcore_loom)]
+    fn watch(&self, entry: usize, start: *const u8, bytes: usize, write: bool) {
+        let [entries, room] = &self.watched;
+        let from = start.addr().wrapping_sub(self.room().addr().get());
+        let in_room = from < room.len();
+        let (from, bytes) = if in_room {
+            (from, bytes)
+        } else {
+            (room.len() - 1, 1)
+        };
+        let entry = entries.iter().skip(entry).take(1);
+        for cell in entry.chain(room.iter().skip(from).take(bytes)) {
+            crate::transport::atomics::touch(cell, write);
+        }
+    }
+
+    #[cfg(not(farcore_loom))]
+    #[inline]
+    fn watch(&self, _: usize, _: *const u8, _: usize, _: bool) {}
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue")
+            .field("entries", &self.entries.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A queue of this many bytes, as its two halves.
+pub(crate) fn queue(bytes: usize) -> (Outbox, Intake) {
+    queue_with(bytes, &Tails::new(), 0)
+}
+
+/// A queue for one thread alone, of a core to its own shard.
+pub(crate) fn own_queue() -> (Outbox, Intake) {
+    let (mut outbox, intake) = queue_of(OWN, &Tails::new(), 0);
+    outbox.own_all();
+    (outbox, intake)
+}
+
+/// The same with one of two tails that are used by nothing else.
+pub(crate) fn queue_with(bytes: usize, tails: &Arc<Tails>, place: usize) -> (Outbox, Intake) {
+    queue_of(Size::of(bytes), tails, place)
+}
+
+fn queue_of(size: Size, tails: &Arc<Tails>, place: usize) -> (Outbox, Intake) {
+    // Else a long key would be refused for ever. The model checker needs less.
+    assert!(
+        cfg!(farcore_loom) || BESIDE_VALUE + size.inline_max() <= size.room,
+        "{size:?} is too short for the longest key"
+    );
+    let shown = Tail::new(tails, place);
+    let shared = Arc::new(Shared {
+        head: Apart::default(),
+        entries: lines((size.entries * ENTRY).div_ceil(LINE_BYTES)),
+        room: lines(size.room_lines()),
+        long: UnsafeCell::default(),
+        #[cfg(farcore_loom)]
+        watched: [size.entries, size.room_lines() * LINE_BYTES].map(|count| {
+            (0..count)
+                .map(|_| loom::cell::UnsafeCell::new(()))
+                .collect()
+        }),
+    });
+    let outbox = Outbox::new(Arc::clone(&shared), shown.clone(), size);
+    (outbox, Intake::new(shared, shown, size.entries))
+}

@@ -1,0 +1,67 @@
+use crate::message::hash::IndexHash;
+use crate::message::operation::{Demand, Kind};
+use crate::shard::Origin;
+use crate::transport::queue::*;
+
+/// Requests with keys and values of so many bytes over a queue of two entries and 64 bytes of room, while another thread takes them.
+fn never_shares_a_byte(requests: &'static [(usize, usize)]) {
+    loom::model(move || {
+        let (mut outbox, mut intake) = queue(4 * ENTRY);
+        let sender = loom::thread::spawn(move || {
+            let mut sent = 0;
+            for _ in requests {
+                let (key_bytes, value_bytes) = requests[sent];
+                let (key, value) = (vec![sent as u8; key_bytes], vec![sent as u8; value_bytes]);
+                let demand = Demand {
+                    kind: Kind::Put,
+                    key: &key,
+                    value: &value,
+                    expected: 0,
+                };
+                if outbox.push(IndexHash(sent as u64), 0, Origin::default(), &demand) {
+                    sent += 1;
+                }
+                outbox.publish();
+            }
+            sent
+        });
+        let mut seen = 0;
+        let mut take = |intake: &mut Intake| {
+            intake.glance();
+            assert!(intake.ahead(1).len() <= 1);
+            let waiting = intake.waiting(1);
+            let count = waiting.len();
+            for request in waiting {
+                let (key_bytes, value_bytes) = requests[seen];
+                assert_eq!(request.hash.0, seen as u64);
+                assert_eq!(request.key(), vec![seen as u8; key_bytes]);
+                assert_eq!(request.value(), vec![seen as u8; value_bytes]);
+                seen += 1;
+            }
+            intake.release(count);
+            count > 0
+        };
+        for _ in 0..requests.len() - 1 {
+            take(&mut intake);
+        }
+        let sent = sender.join().unwrap();
+        while take(&mut intake) {}
+        assert_eq!(seen, sent);
+    });
+}
+
+#[test]
+fn a_queue_of_two_requests_never_shares_an_entry() {
+    never_shares_a_byte(&[(4, 4); 3]);
+}
+
+#[test]
+fn a_request_past_the_end_shares_no_byte() {
+    // 40, 32 and 24 bytes of 64: the second goes past the end, and the third may be written while it is read.
+    never_shares_a_byte(&[(24, 16), (16, 16), (8, 16)]);
+}
+
+#[test]
+fn a_long_value_is_not_given_back_while_it_is_read() {
+    never_shares_a_byte(&[(4, 17), (4, 17), (4, 4)]);
+}

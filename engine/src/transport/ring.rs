@@ -1,0 +1,635 @@
+//! A ring of messages from one thread to one other.
+//!
+//! ```text
+//! | length:4 | meta:4 | payload ... padded to 16 |
+//! ```
+//!
+//! A message is contiguous: one that begins near the end of the ring goes on past it, in the *apron*, which is as long as the
+//! longest message. The bytes at the ring's start that it stands for stay unused meanwhile.
+//!
+//! - I1: `head <= tail <= head + capacity`, both count bytes and never wrap back.
+//! - I2: bytes from `head` to the `tail` that was shown belong to the consumer, all others to the producer.
+//! - I3: `tail + reserved <= head + capacity`: a message that room was set aside for always fits.
+//!
+//! ORDERING: the producer's Release store of `tail` pairs with the consumer's Acquire load; the consumer's Release
+//! store of `head` pairs with the producer's Acquire load. Each side publishes once a batch.
+
+#![allow(unsafe_code)] // both halves reach into the same memory, disjointly
+
+use std::cell::{Cell, UnsafeCell};
+
+use farcore_rdma::{prefetch_burst, prefetch_to_write};
+
+use crate::constants::LINE_BYTES;
+use crate::transport::atomics::{Arc, AtomicUsize, Ordering};
+
+const GRAIN: usize = 16;
+const HEADER: usize = 8;
+/// Bytes that a consumer asks for ahead of where it reads.
+const AHEAD: usize = 1024;
+/// Messages whose lines a producer takes ahead of where it writes, never fewer than half as many. What it takes earlier the consumer's
+/// processor takes back, which reads on past the end of what it was shown. Source: measured between two cores; near each other 24 are
+/// as good, far apart 8 are.
+pub(crate) const OWNED_AHEAD: usize = 12;
+/// Bytes of them, at most.
+pub(crate) const OWNED_BYTES_MAX: usize = 4096;
+
+/// A counter on cache lines of its own (two, because lines are fetched in pairs).
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Apart(AtomicUsize);
+
+impl Apart {
+    #[inline]
+    pub(crate) fn get(&self) -> &AtomicUsize {
+        &self.0
+    }
+}
+
+/// How far one thread has written a queue and a ring that one other reads, side by side: whoever polls both looks at one line.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Tails([AtomicUsize; 2]);
+
+impl Tails {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self([AtomicUsize::new(0), AtomicUsize::new(0)]))
+    }
+}
+
+/// One of two tails.
+#[derive(Clone, Debug)]
+pub(crate) struct Tail {
+    tails: Arc<Tails>,
+    place: usize,
+}
+
+impl Tail {
+    pub(crate) fn new(tails: &Arc<Tails>, place: usize) -> Self {
+        Self {
+            tails: Arc::clone(tails),
+            place,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> &AtomicUsize {
+        &self.tails.0[self.place % 2]
+    }
+}
+
+/// A piece of a ring, aligned so that of messages that are all half a line long none lies in two.
+#[repr(align(64))]
+pub(crate) struct Line(#[expect(dead_code, reason = "reached by pointers")] [u8; LINE_BYTES]);
+
+impl Default for Line {
+    fn default() -> Self {
+        Self([0; LINE_BYTES])
+    }
+}
+
+const _: () = assert!(size_of::<Line>() == LINE_BYTES);
+
+struct Shared {
+    head: Apart,
+    /// The ring and its apron.
+    lines: Box<[UnsafeCell<Line>]>,
+    /// One less than the capacity.
+    mask: usize,
+    /// Under the model checker, one cell a word: it notices two threads in one place.
+    #[cfg(farcore_loom)]
+    watched: Box<[loom::cell::UnsafeCell<()>]>,
+}
+
+// SAFETY: by I2 no byte is reachable for both halves at once, and each half belongs to one thread.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// The bytes of a ring, as its halves reach them.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    base: *mut u8,
+    /// One less than the capacity, a power of two.
+    mask: usize,
+}
+
+impl Span {
+    #[inline]
+    fn capacity(self) -> usize {
+        self.mask + 1
+    }
+
+    #[inline]
+    fn pointer(self, at: usize) -> *mut u8 {
+        self.base.wrapping_add(at & self.mask)
+    }
+}
+
+/// What a message with this payload takes of the ring.
+#[inline]
+fn message_bytes(payload: usize) -> usize {
+    (HEADER + payload + GRAIN - 1) & !(GRAIN - 1)
+}
+
+impl Shared {
+    fn span(&self) -> Span {
+        Span {
+            // From the whole slice, not from one line: a message is longer than that.
+            base: UnsafeCell::raw_get(self.lines.as_ptr()).cast::<u8>(),
+            mask: self.mask,
+        }
+    }
+
+    /// True if a message there ends within the ring and its apron.
+    fn holds(&self, at: usize, bytes: usize) -> bool {
+        (at & self.mask) + bytes <= self.lines.len() * LINE_BYTES
+    }
+
+    #[cfg(farcore_loom)]
+    fn watch(&self, at: usize, bytes: usize, write: bool) {
+        let start = at & self.mask;
+        for place in (start..start + bytes).step_by(GRAIN) {
+            crate::transport::atomics::touch(&self.watched[place / GRAIN], write);
+        }
+    }
+
+    #[cfg(not(farcore_loom))]
+    #[inline]
+    fn watch(&self, _: usize, _: usize, _: bool) {}
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring")
+            .field("capacity", &self.span().capacity())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A ring of a power of two of bytes for payloads of at most `longest`, as its two halves.
+pub(crate) fn ring(bytes: usize, longest: usize) -> (Producer, Consumer) {
+    ring_with(bytes, longest, &Tails::new(), 0)
+}
+
+/// The same with one of two tails that are used by no other ring.
+pub(crate) fn ring_with(
+    bytes: usize,
+    longest: usize,
+    tails: &Arc<Tails>,
+    place: usize,
+) -> (Producer, Consumer) {
+    let tail = Tail::new(tails, place);
+    let bytes = bytes.next_power_of_two().max(2 * GRAIN);
+    let whole = bytes + message_bytes(longest);
+    let shared = Arc::new(Shared {
+        head: Apart::default(),
+        lines: (0..whole.div_ceil(LINE_BYTES))
+            .map(|_| UnsafeCell::new(Line::default()))
+            .collect(),
+        mask: bytes - 1,
+        #[cfg(farcore_loom)]
+        watched: (0..whole / GRAIN)
+            .map(|_| loom::cell::UnsafeCell::new(()))
+            .collect(),
+    });
+    let span = shared.span();
+    let producer = Producer {
+        shared: Arc::clone(&shared),
+        shown: tail.clone(),
+        span,
+        tail: 0,
+        published: 0,
+        unshown: 0,
+        owned: 0,
+        longest,
+        reserved: 0,
+        limit: Cell::new(span.capacity()),
+    };
+    (
+        producer,
+        Consumer {
+            shared,
+            shown: tail,
+            span,
+            head: 0,
+            tail: 0,
+            ahead: 0,
+        },
+    )
+}
+
+/// The half that puts messages in.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    shared: Arc<Shared>,
+    shown: Tail,
+    span: Span,
+    tail: usize,
+    published: usize,
+    /// Messages since then.
+    unshown: usize,
+    /// Up to where lines were taken.
+    owned: usize,
+    /// Bytes of the longest payload.
+    longest: usize,
+    /// Bytes set aside for messages to come.
+    reserved: usize,
+    /// Up to where the ring may be written, as far as was seen of the consumer, without what is set aside.
+    limit: Cell<usize>,
+}
+
+// SAFETY: by I2 what the span leads to is reachable for one half at a time, and `shared` keeps it alive.
+unsafe impl Send for Producer {}
+
+impl Producer {
+    /// True if a message of this many bytes has room now.
+    #[inline]
+    pub(crate) fn fits(&self, payload: usize) -> bool {
+        payload <= self.longest && self.has(message_bytes(payload))
+    }
+
+    #[inline]
+    fn has(&self, bytes: usize) -> bool {
+        self.tail + bytes <= self.limit.get() || self.has_after_a_look(bytes)
+    }
+
+    #[cold]
+    fn has_after_a_look(&self, bytes: usize) -> bool {
+        let head = self.shared.head.0.load(Ordering::Acquire);
+        self.limit.set(head + self.span.capacity() - self.reserved);
+        self.tail + bytes <= self.limit.get()
+    }
+
+    /// Sets room aside for a message of at most this many bytes; false if there is none. Other messages do not get it.
+    pub(crate) fn reserve(&mut self, payload: usize) -> bool {
+        let fits = self.fits(payload);
+        if fits {
+            let bytes = message_bytes(payload);
+            self.reserved += bytes;
+            self.limit.set(self.limit.get() - bytes);
+        }
+        fits
+    }
+
+    /// Gives back what [`Producer::reserve`] set aside for a message of this many bytes: it has room now.
+    pub(crate) fn unreserve(&mut self, payload: usize) {
+        let bytes = message_bytes(payload);
+        assert!(
+            bytes <= self.reserved,
+            "more is given back than was set aside"
+        );
+        self.reserved -= bytes;
+        self.limit.set(self.limit.get() + bytes);
+    }
+
+    /// Gives back all that is set aside.
+    pub(crate) fn unreserve_all(&mut self) {
+        self.limit
+            .set(self.limit.get() + std::mem::take(&mut self.reserved));
+    }
+
+    /// Puts a message in and answers where its payload goes, or nothing if there is no room. The consumer sees it after
+    /// [`Producer::publish`], by when it is written.
+    #[must_use = "the payload is written there"]
+    #[inline(always)]
+    pub(crate) fn push(&mut self, meta: u32, payload: usize) -> Option<&mut [u8]> {
+        if !self.fits(payload) {
+            return None;
+        }
+        let bytes = message_bytes(payload);
+        self.shared.watch(self.tail, bytes, true);
+        let start = self.span.pointer(self.tail);
+        debug_assert!(self.shared.holds(self.tail, bytes));
+        // SAFETY: by I2 these bytes are the producer's; no message is longer than the apron that follows the ring. Those in the ring
+        // at one time begin less than a capacity apart, so that no two of them have a byte of the apron in common.
+        let place = unsafe {
+            #[expect(clippy::cast_possible_truncation, reason = "less than the ring")]
+            start.cast::<[u32; 2]>().write([payload as u32, meta]);
+            std::slice::from_raw_parts_mut(start.add(HEADER), payload)
+        };
+        self.tail += bytes;
+        self.unshown += 1;
+        let ahead = (OWNED_AHEAD * bytes).min(OWNED_BYTES_MAX);
+        if self.tail + ahead / 2 > self.owned {
+            self.own_ahead(ahead);
+        }
+        Some(place)
+    }
+
+    /// Takes the lines that will be written next away from the consumer's cache, which read them last; several at once, so
+    /// that most messages need not look.
+    #[inline(never)]
+    fn own_ahead(&mut self, bytes: usize) {
+        let end = (self.tail + bytes).min(self.limit.get());
+        let mut owned = self.owned.max(self.tail & !(LINE_BYTES - 1));
+        while owned < end {
+            prefetch_to_write(self.span.pointer(owned));
+            owned += LINE_BYTES;
+        }
+        self.owned = owned;
+    }
+
+    /// Shows the consumer what was put in; true if that was anything.
+    #[inline]
+    pub(crate) fn publish(&mut self) -> bool {
+        if self.published == self.tail {
+            return false;
+        }
+        self.shown.get().store(self.tail, Ordering::Release);
+        self.published = self.tail;
+        if self.unshown >= OWNED_AHEAD / 2 {
+            // The consumer will read up to there, and its processor on past it: what was taken ahead is taken once more.
+            self.owned = self.tail;
+        }
+        self.unshown = 0;
+        true
+    }
+}
+
+/// A message as it lies in the ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    /// What the producer said of it.
+    pub(crate) meta: u32,
+    pub(crate) payload: &'a [u8],
+    /// The cursor after it.
+    pub(crate) after: usize,
+}
+
+/// The half that takes messages out.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    shared: Arc<Shared>,
+    shown: Tail,
+    span: Span,
+    head: usize,
+    /// What was last seen of the producer.
+    tail: usize,
+    /// Up to where lines were asked for.
+    ahead: usize,
+}
+
+// SAFETY: as for the producer.
+unsafe impl Send for Consumer {}
+
+impl Consumer {
+    /// Asks for the lines that follow: they lie in the producer's cache, and one after the other would cost a trip each.
+    /// Several at once, so that most messages need not look.
+    #[inline]
+    fn prefetch(&mut self, cursor: usize) {
+        if cursor + AHEAD / 2 > self.ahead {
+            let end = self.tail.min(cursor + AHEAD);
+            self.ahead = self.ahead.max(cursor & !(LINE_BYTES - 1));
+            while self.ahead < end {
+                prefetch_burst(self.span.pointer(self.ahead));
+                self.ahead += LINE_BYTES;
+            }
+        }
+    }
+
+    /// Where the next message starts.
+    pub(crate) fn cursor(&self) -> usize {
+        self.head
+    }
+
+    /// Looks how far the producer has come, and asks for the first lines of what is new: they lie in another core's cache, and
+    /// come while something else is done.
+    #[inline]
+    pub(crate) fn glance(&mut self) {
+        let tail = self.shown.get().load(Ordering::Acquire);
+        if tail != self.tail {
+            // The line that the last message ended in was written again since it was asked for.
+            self.ahead = self.ahead.min(self.tail & !(LINE_BYTES - 1));
+            self.tail = tail;
+            self.prefetch(self.head);
+        }
+    }
+
+    /// The message at a cursor, of those that a glance has seen: looking again after each batch would cost a trip to the
+    /// producer's cache, for whatever came meanwhile.
+    #[inline]
+    pub(crate) fn peek(&mut self, cursor: usize) -> Option<Message<'_>> {
+        if cursor == self.tail {
+            return None;
+        }
+        self.prefetch(cursor);
+        let start = self.span.pointer(cursor);
+        // SAFETY: by I2 everything before `tail` is the consumer's.
+        let [length, meta] = unsafe { start.cast::<[u32; 2]>().read() };
+        let bytes = message_bytes(length as usize);
+        debug_assert!(self.shared.holds(cursor, bytes));
+        self.shared.watch(cursor, bytes, false);
+        // SAFETY: as above; the slice borrows this half, and only `release` gives the bytes back.
+        let payload = unsafe { std::slice::from_raw_parts(start.add(HEADER), length as usize) };
+        Some(Message {
+            meta,
+            payload,
+            after: cursor + bytes,
+        })
+    }
+
+    /// Gives everything before a cursor back to the producer.
+    #[inline]
+    pub(crate) fn release(&mut self, cursor: usize) {
+        if cursor != self.head {
+            self.head = cursor;
+            self.shared.head.0.store(cursor, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(all(test, not(farcore_loom)))]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn messages_come_out_as_they_went_in(acts in prop::collection::vec((0u8..7, 0usize..340), 1..400)) {
+            let (mut producer, mut consumer) = ring(1024, 290);
+            let (mut model, mut shown, mut next) = (VecDeque::new(), 0usize, 0u8);
+            let mut reserved: Vec<usize> = Vec::new();
+            for (act, size) in acts {
+                match act {
+                    0 | 1 => {
+                        next = next.wrapping_add(1);
+                        let fits = producer.fits(size);
+                        prop_assert!(size <= 290 || !fits);
+                        let pushed = producer.push(u32::from(next), size).map(|place| place.fill(next)).is_some();
+                        prop_assert_eq!(fits, pushed);
+                        if pushed {
+                            model.push_back((u32::from(next), vec![next; size]));
+                        }
+                    }
+                    2 => {
+                        producer.publish();
+                        shown = model.len();
+                    }
+                    3 => consumer.glance(),
+                    4 => {
+                        let fits = producer.fits(size);
+                        prop_assert_eq!(producer.reserve(size), fits);
+                        if fits {
+                            reserved.push(size);
+                        }
+                    }
+                    5 => {
+                        // Whatever came between, what was set aside has room.
+                        if let Some(most) = reserved.pop() {
+                            producer.unreserve(most);
+                            next = next.wrapping_add(1);
+                            let size = size.min(most);
+                            let place = producer.push(u32::from(next), size);
+                            prop_assert!(place.is_some(), "{} of {}", size, most);
+                            if let Some(place) = place {
+                                place.fill(next);
+                            }
+                            model.push_back((u32::from(next), vec![next; size]));
+                        }
+                    }
+                    _ => {
+                        consumer.glance();
+                        let mut cursor = consumer.cursor();
+                        while let Some(message) = consumer.peek(cursor) {
+                            prop_assert!(shown > 0);
+                            let (meta, payload) = model.pop_front().unwrap();
+                            prop_assert_eq!((message.meta, message.payload), (meta, &payload[..]));
+                            shown -= 1;
+                            cursor = message.after;
+                        }
+                        prop_assert_eq!(shown, 0);
+                        consumer.release(cursor);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_taken_ahead_and_once_more_after_a_showing_of_some() {
+        let (mut producer, mut consumer) = ring(4096, 60);
+        let bytes = message_bytes(24);
+        for count in (0..10).cycle().take(1000) {
+            for _ in 0..count {
+                assert!(producer.push(0, 24).is_some());
+                let ahead = producer.owned - producer.tail;
+                let room = producer.limit.get() - producer.tail;
+                assert!(ahead >= room.min(OWNED_AHEAD / 2 * bytes), "{ahead}");
+                assert!(ahead < OWNED_AHEAD * bytes + LINE_BYTES, "{ahead}");
+            }
+            let owned = producer.owned;
+            assert_eq!(producer.publish(), count > 0);
+            let again = count >= OWNED_AHEAD / 2;
+            let expected = if again { producer.tail } else { owned };
+            assert_eq!(producer.owned, expected, "{count} were shown");
+            consumer.glance();
+            let mut cursor = consumer.cursor();
+            while let Some(message) = consumer.peek(cursor) {
+                cursor = message.after;
+            }
+            consumer.release(cursor);
+        }
+    }
+
+    #[test]
+    fn two_threads_pass_a_million_messages() {
+        let (mut producer, mut consumer) = ring(4096, 60);
+        let sender = std::thread::spawn(move || {
+            for number in 0..1_000_000u64 {
+                let bytes = 8 + (number % 50) as usize;
+                loop {
+                    if let Some(place) = producer.push(0, bytes) {
+                        place[..8].copy_from_slice(&number.to_le_bytes());
+                        break;
+                    }
+                    producer.publish();
+                    std::thread::yield_now();
+                }
+                if number % 7 == 0 {
+                    producer.publish();
+                }
+            }
+            producer.publish();
+        });
+        let (mut expected, mut cursor) = (0u64, consumer.cursor());
+        while expected < 1_000_000 {
+            match consumer.peek(cursor) {
+                Some(Message { payload, after, .. }) => {
+                    assert_eq!(
+                        u64::from_le_bytes(*payload.first_chunk().unwrap()),
+                        expected
+                    );
+                    assert_eq!(payload.len(), 8 + (expected % 50) as usize);
+                    expected += 1;
+                    cursor = after;
+                }
+                None => {
+                    consumer.release(cursor);
+                    consumer.glance();
+                    std::thread::yield_now();
+                }
+            }
+        }
+        sender.join().unwrap();
+    }
+}
+
+#[cfg(all(test, farcore_loom))]
+mod model {
+    use super::*;
+
+    /// Messages of these lengths over a ring of so many bytes, while another thread takes them.
+    fn never_shares_a_byte(capacity: usize, payloads: &'static [usize]) {
+        loom::model(move || {
+            let longest = payloads.iter().copied().max().unwrap();
+            let (mut producer, mut consumer) = ring(capacity, longest);
+            let sender = loom::thread::spawn(move || {
+                let mut sent = 0usize;
+                for _ in payloads {
+                    let fill = sent as u8 + 1;
+                    if let Some(place) = producer.push(7, payloads[sent]) {
+                        place.fill(fill);
+                        sent += 1;
+                        producer.publish();
+                    }
+                }
+                sent
+            });
+            let mut seen = 0usize;
+            let mut cursor = consumer.cursor();
+            let mut take = |cursor: &mut usize, consumer: &mut Consumer| {
+                consumer.glance();
+                let Some(message) = consumer.peek(*cursor) else {
+                    return false;
+                };
+                let expected = vec![seen as u8 + 1; payloads[seen]];
+                seen += 1;
+                assert_eq!((message.meta, message.payload), (7, &expected[..]));
+                *cursor = message.after;
+                consumer.release(*cursor);
+                true
+            };
+            for _ in 0..payloads.len() - 1 {
+                take(&mut cursor, &mut consumer);
+            }
+            let sent = sender.join().unwrap();
+            while take(&mut cursor, &mut consumer) {}
+            assert_eq!(seen, sent);
+        });
+    }
+
+    #[test]
+    fn a_ring_of_two_messages_never_shares_a_byte() {
+        never_shares_a_byte(32, &[8, 8, 8]);
+    }
+
+    #[test]
+    fn a_message_past_the_end_shares_no_byte() {
+        // 16, 32, 32 and 16 bytes over 64: the third goes past the end, and the fourth may be written while it is read.
+        never_shares_a_byte(64, &[8, 24, 24, 8]);
+    }
+}

@@ -1,0 +1,179 @@
+//! How a shard hears of news, and is woken.
+//!
+//! - Threads that are no cores *ring*: a bit for each of their lanes, so that a shard need not poll lanes that are mostly idle.
+//! - The lanes of other cores are polled while the shard is awake; their clients only *rouse* it, which costs them a load.
+//!
+//! I1: whoever falls asleep looks for both kinds of news after it has said so; whoever has news looks for a sleeper after it has
+//! shown them.
+//! I2: a lane is looked at after its mark was taken: what comes later is marked again.
+
+use atomic_waker::AtomicWaker;
+
+use crate::transport::atomics::{AtomicBool, AtomicU64, Ordering};
+use crate::transport::fence::Fence;
+
+/// A bit for each lane with news, and whether the shard sleeps.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    sleep: Sleep,
+    dirty: [AtomicU64; 4],
+    pub(crate) waker: AtomicWaker,
+}
+
+/// Whether a shard sleeps: on cache lines of its own, for all other cores read it all the time.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Sleep {
+    fence: Fence,
+    asleep: AtomicBool,
+}
+
+impl Bell {
+    /// A lane has news.
+    #[inline]
+    pub(crate) fn ring(&self, lane: u8) {
+        // ORDERING: SeqCst on both words: either the shard sees the mark before it sleeps, or this sees it asleep.
+        self.dirty[usize::from(lane) / 64].fetch_or(1 << (lane % 64), Ordering::SeqCst);
+        if self.sleep.asleep.load(Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    /// Wakes the shard if it sleeps and so may not have seen what was shown just now in a lane that it polls.
+    #[inline]
+    pub(crate) fn rouse(&self) {
+        if self.is_asleep() {
+            self.waker.wake();
+        }
+    }
+
+    /// Has the service look, whether or not it sleeps.
+    pub(crate) fn wake_service(&self) {
+        self.waker.wake();
+    }
+
+    #[inline]
+    fn is_asleep(&self) -> bool {
+        // ORDERING: this fence and the one in `fall_asleep`: either this sees the sleeper, or it sees the news. Acquire: whoever
+        // sees it sees its waker.
+        self.sleep.fence.light();
+        self.sleep.asleep.load(Ordering::Acquire)
+    }
+
+    /// Takes the marks of 64 lanes.
+    #[inline]
+    pub(crate) fn take(&self, word: usize) -> u64 {
+        if self.dirty[word].load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        self.dirty[word].swap(0, Ordering::SeqCst)
+    }
+
+    /// Says that the shard is about to sleep, and has `news` look for some where nobody rings; false if there are any, a lane is
+    /// marked, or nobody could be told: then it must not sleep.
+    pub(crate) fn fall_asleep(&self, news: impl FnOnce() -> bool) -> bool {
+        self.sleep.asleep.store(true, Ordering::SeqCst);
+        self.sleep.fence.heavy()
+            && self
+                .dirty
+                .iter()
+                .all(|word| word.load(Ordering::SeqCst) == 0)
+            && !news()
+    }
+
+    /// Says that the shard is awake.
+    pub(crate) fn wake_up(&self) {
+        self.sleep.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(test, not(farcore_loom)))]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::{Wake, Waker};
+
+    use super::*;
+    use crate::transport::atomics::Arc;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn only_a_sleeper_is_woken() {
+        let (bell, count) = (Bell::default(), Arc::new(Count::default()));
+        let woken = |by: &dyn Fn(&Bell)| {
+            bell.waker.register(&Waker::from(Arc::clone(&count)));
+            let before = count.0.load(Ordering::Relaxed);
+            by(&bell);
+            count.0.load(Ordering::Relaxed) - before
+        };
+        assert_eq!((woken(&Bell::rouse), woken(&|bell| bell.ring(3))), (0, 0));
+        assert!(!bell.fall_asleep(|| false), "a lane is marked");
+        assert_eq!(bell.take(0), 1 << 3);
+        assert!(!bell.fall_asleep(|| true), "there is news");
+        assert!(bell.fall_asleep(|| false));
+        assert_eq!((woken(&Bell::rouse), woken(&|bell| bell.ring(3))), (1, 1));
+        bell.wake_up();
+        assert_eq!((woken(&Bell::rouse), woken(&Bell::wake_service)), (0, 1));
+    }
+}
+
+#[cfg(all(test, farcore_loom))]
+mod model {
+    use super::*;
+    use crate::message::hash::IndexHash;
+    use crate::message::operation::Operation;
+    use crate::shard::Origin;
+    use crate::transport::atomics::Arc;
+    use crate::transport::queue::{Intake, queue};
+
+    /// One thread shows a request and tells of it, while another looks. What came of both, and the bell after that.
+    fn meet<T: 'static, L>(
+        tell: fn(&Bell) -> T,
+        look: fn(&Bell, &mut Intake) -> L,
+    ) -> (T, L, Arc<Bell>) {
+        let bell = Arc::new(Bell::default());
+        let (mut outbox, mut intake) = queue(64);
+        let sender = {
+            let bell = Arc::clone(&bell);
+            loom::thread::spawn(move || {
+                let demand = Operation::Get { key: b"key" }.into();
+                let pushed = outbox.push(IndexHash(7), 1, Origin::default(), &demand);
+                assert!(pushed, "there is room");
+                outbox.publish();
+                tell(&bell)
+            })
+        };
+        let looked = look(&bell, &mut intake);
+        (sender.join().unwrap(), looked, bell)
+    }
+
+    #[test]
+    fn whoever_takes_a_mark_sees_its_news() {
+        loom::model(|| {
+            let look = |bell: &Bell, intake: &mut Intake| {
+                let taken = bell.take(0) != 0;
+                let seen = taken && intake.has_news();
+                assert_eq!(taken, seen);
+                seen
+            };
+            let ((), seen, bell) = meet(|bell| bell.ring(3), look);
+            assert!(seen || bell.take(0) != 0);
+        });
+    }
+
+    #[test]
+    fn news_is_seen_or_the_sleeper_is() {
+        loom::model(|| {
+            let look = |bell: &Bell, intake: &mut Intake| bell.fall_asleep(|| intake.has_news());
+            let (woken, sleeps, _) = meet(Bell::is_asleep, look);
+            assert!(!sleeps || woken);
+        });
+    }
+}
