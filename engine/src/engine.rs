@@ -20,17 +20,17 @@ use crate::config::{Config, Sizes};
 use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::message::hash::Hasher128;
-use crate::observe::metrics::{CoreFigures, EngineReporter, Figures, Stats};
-use crate::reactor::House;
-use crate::reactor::command::{Door, Order};
+use crate::observe::metrics::{CoreMetrics, EngineMetrics, EngineReporter, Stats};
+use crate::reactor::Reactor;
+use crate::reactor::command::{Command, CommandPort};
 use crate::reactor::executor::{
-    self, JobCell, Life, Post, is_core_of, quietly, serve_here, text_of,
+    self, CoreShared, JobCell, Lifecycle, catch_panic, is_core_of, serve_current_core, text_of,
 };
 use crate::reactor::limits::{self, EXECUTOR_DESCRIPTORS, MemoryNeed, NODE_DESCRIPTORS};
 use crate::reactor::threads::{self, Ended};
 use crate::reactor::watchdog::Watchdog;
 use crate::shard::{Shard, ShardOptions, Shortfall};
-use crate::transport::lane::{LaneClient, LaneServer, Mailbox, lane, lanes};
+use crate::transport::lane::{ClientWaker, LaneClient, LaneServer, lane, lanes};
 
 /// How often a blocking wait for the whole engine looks again.
 const WAIT: Duration = Duration::from_micros(200);
@@ -39,7 +39,7 @@ const WAIT: Duration = Duration::from_micros(200);
 #[derive(Debug)]
 pub(crate) struct HandleLanes {
     pub(crate) lanes: Vec<LaneClient>,
-    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) client_waker: Arc<ClientWaker>,
     pub(crate) number: u8,
     /// How long its requests took, in nanoseconds.
     pub(crate) latency: Arc<Histogram>,
@@ -48,10 +48,10 @@ pub(crate) struct HandleLanes {
 /// What handles, jobs and the engine have in common.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) posts: Vec<Arc<Post>>,
+    pub(crate) cores_shared: Vec<Arc<CoreShared>>,
     pub(crate) hasher: Hasher128,
     pub(crate) sizes: Sizes,
-    pub(crate) life: Arc<Life>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
     /// Lanes that no handle uses. Several threads take and give back: made for a multi-producer queue.
     pub(crate) free_handles: ArrayQueue<HandleLanes>,
     /// Lanes of handles that were dropped on a core, and that are still to be answered.
@@ -63,8 +63,9 @@ pub(crate) struct Shared {
 impl Shared {
     /// True once no shard answers any more.
     pub(crate) fn is_stopped(&self) -> bool {
-        let mut posts = self.posts.iter();
-        self.life.is_closing() && posts.all(|post| post.closed.load(Ordering::Acquire))
+        let mut cores_shared = self.cores_shared.iter();
+        self.lifecycle.is_closing()
+            && cores_shared.all(|core_shared| core_shared.closed.load(Ordering::Acquire))
     }
 
     /// Lanes for another handle.
@@ -106,7 +107,7 @@ impl Shared {
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
-    figures: Arc<Figures>,
+    metrics: Arc<EngineMetrics>,
     nodes: Vec<Arc<EmbeddedNode>>,
     /// By core.
     cores: Vec<Arc<Ended>>,
@@ -178,22 +179,22 @@ impl Engine {
         let hasher = Hasher128::new(seed);
         let epoch = u32::try_from(random()? >> 32).unwrap_or(0);
         let salt = random_salt()?;
-        let life = Arc::new(Life::default());
-        let post = |_| Arc::new(Post::new(Arc::clone(&life)));
-        let posts: Vec<_> = config.cores.iter().map(post).collect();
-        let (mut servers, mut neighbours, handles) = wire(&config, &sizes, &posts);
+        let lifecycle = Arc::new(Lifecycle::default());
+        let core_shared = |_| Arc::new(CoreShared::new(Arc::clone(&lifecycle)));
+        let cores_shared: Vec<_> = config.cores.iter().map(core_shared).collect();
+        let (mut servers, mut neighbours, handles) = wire(&config, &sizes, &cores_shared);
         let shared = Arc::new(Shared {
-            posts,
+            cores_shared,
             hasher,
             sizes,
-            life,
+            lifecycle,
             free_handles: ArrayQueue::new(config.handles_max.max(1)),
             leaving: SegQueue::new(),
             handles_max: config.handles_max,
             clock: clock.clone(),
         });
-        let core = |_| Arc::new(CoreFigures::new(node_names.len()));
-        let figures = Arc::new(Figures {
+        let core = |_| Arc::new(CoreMetrics::new(node_names.len()));
+        let metrics = Arc::new(EngineMetrics {
             clock: clock.clone(),
             opened_ns,
             startup_ns: OnceLock::new(),
@@ -203,7 +204,7 @@ impl Engine {
             cores: (0..shards).map(core).collect(),
             node_names,
             embedded: nodes.iter().map(Arc::downgrade).collect(),
-            life: Arc::clone(&shared.life),
+            lifecycle: Arc::clone(&shared.lifecycle),
             counted: Mutex::default(),
             processors: config.cores.clone(),
             handles: handles
@@ -217,7 +218,7 @@ impl Engine {
         // Made before the first thread is: dropped on an error, it closes the cores that did start.
         let mut engine = Self {
             shared,
-            figures,
+            metrics,
             nodes,
             cores: Vec::new(),
             heartbeats: far.heartbeats(),
@@ -228,9 +229,9 @@ impl Engine {
             let arena = map(&options(sizes.arena_bytes, config.lock)?)?;
             locked &= arena.is_locked();
             let place = usize::from(shard);
-            let figures = Arc::clone(&engine.figures.cores[place]);
-            let post = Arc::clone(&engine.shared.posts[place]);
-            let door = Arc::clone(&post.door);
+            let metrics = Arc::clone(&engine.metrics.cores[place]);
+            let core_shared = Arc::clone(&engine.shared.cores_shared[place]);
+            let command_port = Arc::clone(&core_shared.command_port);
             let (servers, neighbours) = (
                 servers.pop().unwrap_or_default(),
                 neighbours.pop().unwrap_or_default(),
@@ -238,10 +239,10 @@ impl Engine {
             let cipher = config.encryption.as_ref();
             let mode = config.encryption_mode;
             let cipher = cipher.map(|key| PageCipher::new(key, mode, &salt, epoch, shard));
-            let (far, knobs) = (far.clone(), config.knobs());
+            let (far, tuning) = (far.clone(), config.tuning());
             let keys_expected = config.keys_expected / u64::from(shards);
             let build = async move || {
-                figures.count_events_here();
+                metrics.count_events_here();
                 let far = far.open(&sizes, shard, shards).await?;
                 let shard_of = Shard::new(ShardOptions {
                     shard,
@@ -253,22 +254,29 @@ impl Engine {
                     endpoint: far.endpoint,
                     arena,
                     extents: far.extents,
-                    figures: Arc::clone(&figures),
-                    knobs,
+                    metrics: Arc::clone(&metrics),
+                    tuning,
                     key_hasher: hasher.into(),
                 })?;
-                let house = House::new(
-                    shard_of, shard, shards, hasher, door, servers, neighbours, figures,
+                let reactor = Reactor::new(
+                    shard_of,
+                    shard,
+                    shards,
+                    hasher,
+                    command_port,
+                    servers,
+                    neighbours,
+                    metrics,
                 );
-                Ok((house, far.keepers))
+                Ok((reactor, far.keepers))
             };
             let ready = ready.clone();
             let heard = move |made| {
                 let _ = ready.send(made);
             };
             let core = config.cores[place];
-            let watchdog = Watchdog::new(core, &engine.figures.cores[place]);
-            let ended = executor::start(core, post, watchdog, config.spin_ns, build, heard)?;
+            let watchdog = Watchdog::new(core, &engine.metrics.cores[place]);
+            let ended = executor::start(core, core_shared, watchdog, config.spin_ns, build, heard)?;
             engine.cores.push(ended);
         }
         // What waits for news of a core ends with the last core that could have any.
@@ -276,8 +284,8 @@ impl Engine {
         for _ in 0..shards {
             outcome.recv().unwrap_or(Err(Error::Closed))?;
         }
-        let _ = engine.figures.startup_ns.set(clock.now_ns() - opened_ns);
-        let _ = engine.figures.locked.set(locked);
+        let _ = engine.metrics.startup_ns.set(clock.now_ns() - opened_ns);
+        let _ = engine.metrics.locked.set(locked);
         tracing::info!(
             cores = ?config.cores,
             local_bytes = config.local_bytes,
@@ -294,7 +302,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Handles`] when all are in use, [`Error::Closed`] after [`Engine::close`].
     pub fn handle(&self) -> Result<Handle> {
-        if self.shared.life.is_closing() {
+        if self.shared.lifecycle.is_closing() {
             return Err(Error::Closed);
         }
         let lanes = self.shared.take_lanes().ok_or(Error::Handles {
@@ -308,17 +316,17 @@ impl Engine {
     /// polling. Cost: two loads a core, which are no core's own work.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        let serves = |(post, core): (&Arc<Post>, &Arc<CoreFigures>)| {
-            !post.closed.load(Ordering::Acquire) && core.counters.stalled.get() == 0
+        let serves = |(core_shared, core): (&Arc<CoreShared>, &Arc<CoreMetrics>)| {
+            !core_shared.closed.load(Ordering::Acquire) && core.counters.stalled.get() == 0
         };
-        let mut cores = self.shared.posts.iter().zip(&self.figures.cores);
-        !self.shared.life.is_closing() && cores.all(serves)
+        let mut cores = self.shared.cores_shared.iter().zip(&self.metrics.cores);
+        !self.shared.lifecycle.is_closing() && cores.all(serves)
     }
 
     /// Shards, which is cores.
     #[must_use]
     pub fn shards(&self) -> usize {
-        self.shared.posts.len()
+        self.shared.cores_shared.len()
     }
 
     /// The shard that holds a key: the position of its core in [`Config::cores`], where a job of
@@ -355,13 +363,13 @@ impl Engine {
         T: Send + 'static,
         F: Future<Output = T> + 'static,
     {
-        let Some(post) = self.shared.posts.get(position) else {
+        let Some(core_shared) = self.shared.cores_shared.get(position) else {
             return Err(Error::Core {
                 core: position,
                 available: (0..self.shards()).collect(),
             });
         };
-        let ticket = self.shared.life.begin_job().ok_or(Error::Closed)?;
+        let ticket = self.shared.lifecycle.begin_job().ok_or(Error::Closed)?;
         let cell = Arc::new(TaskCell {
             result: ArrayQueue::new(1),
             waker: AtomicWaker::new(),
@@ -369,37 +377,37 @@ impl Engine {
         });
         let value_bytes_max = self.shared.sizes.value_bytes_max;
         let finish = Finish(Arc::clone(&cell));
-        let job: executor::Job = Box::new(move |house| {
+        let job: executor::Job = Box::new(move |reactor| {
             Box::pin(async move {
                 let ticket = Arc::new(ticket);
-                let core = Core::new(house, value_bytes_max, Arc::clone(&ticket));
+                let core = Core::new(reactor, value_bytes_max, Arc::clone(&ticket));
                 let result = run_caught(job, core).await;
                 let result = result.map_err(|panic| Error::JobPanicked {
                     reason: text_of(panic),
                 });
                 let _ = finish.0.result.push(result);
                 // If nobody waits for the result, it ends here.
-                if let Err(reason) = quietly(|| drop(finish)) {
+                if let Err(reason) = catch_panic(|| drop(finish)) {
                     tracing::error!(reason, "the result of a job panicked when it was dropped");
                 }
                 drop(ticket);
             })
         });
-        post.jobs.push(JobCell(job));
-        post.door.bell.wake_service();
+        core_shared.jobs.push(JobCell(job));
+        core_shared.command_port.wakeup.wake_service();
         Ok(Task { cell })
     }
 
     /// Figures of all shards. Reading them stops nobody.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.figures.stats()
+        self.metrics.stats()
     }
 
     /// Reads the figures of every core in full, for whoever shows them: a statistics socket, Prometheus, a test.
     #[must_use]
     pub fn reporter(&self) -> EngineReporter {
-        EngineReporter(Arc::clone(&self.figures))
+        EngineReporter(Arc::clone(&self.metrics))
     }
 
     /// The embedded memory nodes, for tests that lose or damage them; none where [`Config::nodes`] names others.
@@ -415,7 +423,7 @@ impl Engine {
     /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or [`Error::Unavailable`] if it could
     /// not be done in full because far memory as a whole gives no way. A page on one lost node is no error.
     pub fn compact(&self) -> Result<()> {
-        self.order(|door| &door.compact)
+        self.order(|command_port| &command_port.compact)
     }
 
     /// Copies everything that is only local to far memory. Blocks; requests go on. A job that calls it keeps the other jobs of its
@@ -425,7 +433,7 @@ impl Engine {
     /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or [`Error::Unavailable`] if far memory
     /// as a whole could not take it. One lost node is no error while another has room.
     pub fn flush(&self) -> Result<()> {
-        self.order(|door| &door.flush)
+        self.order(|command_port| &command_port.flush)
     }
 
     /// Has every key whose record was lost count as absent from now on, and answers how many there may be of them. Until then such
@@ -438,39 +446,43 @@ impl Engine {
     /// # Errors
     /// [`Error::Closed`] if the engine closes meanwhile.
     pub fn forget_lost(&self) -> Result<u64> {
-        let posts = || self.shared.posts.iter();
-        let forgotten = || -> u64 { posts().map(|post| post.door.keys_forgotten()).sum() };
+        let cores_shared = || self.shared.cores_shared.iter();
+        let forgotten = || -> u64 {
+            cores_shared()
+                .map(|core_shared| core_shared.command_port.keys_forgotten())
+                .sum()
+        };
         let before = forgotten();
-        self.order(|door| &door.forget)?;
+        self.order(|command_port| &command_port.forget)?;
         Ok(forgotten() - before)
     }
 
-    fn order(&self, which: impl Fn(&Door) -> &Order) -> Result<()> {
-        if self.shared.life.is_closing() {
+    fn order(&self, which: impl Fn(&CommandPort) -> &Command) -> Result<()> {
+        if self.shared.lifecycle.is_closing() {
             return Err(Error::Closed);
         }
         let tickets: Vec<_> = self
             .shared
-            .posts
+            .cores_shared
             .iter()
-            .map(|post| {
-                let ticket = which(&post.door).ask();
+            .map(|core_shared| {
+                let ticket = which(&core_shared.command_port).ask();
                 // The wake alone is not enough for a shard that is just falling asleep: mark a lane as well.
-                post.door.bell.ring(0);
+                core_shared.command_port.wakeup.ring(0);
                 ticket
             })
             .collect();
         let mut failed = None;
-        for (post, ticket) in self.shared.posts.iter().zip(tickets) {
-            while !which(&post.door).is_done(ticket) {
-                if post.closed.load(Ordering::Acquire) {
+        for (core_shared, ticket) in self.shared.cores_shared.iter().zip(tickets) {
+            while !which(&core_shared.command_port).is_done(ticket) {
+                if core_shared.closed.load(Ordering::Acquire) {
                     return Err(Error::Closed);
                 }
-                if !serve_here() {
+                if !serve_current_core() {
                     std::thread::sleep(WAIT);
                 }
             }
-            failed = failed.or(which(&post.door).shortfall());
+            failed = failed.or(which(&core_shared.command_port).shortfall());
         }
         match failed {
             None => Ok(()),
@@ -482,7 +494,7 @@ impl Engine {
                 })
             }
             Some(Shortfall::Unavailable) => Err(Error::Unavailable {
-                node: self.figures.node_names.join(", ").into(),
+                node: self.metrics.node_names.join(", ").into(),
                 reason: "no node takes what a shard has to give".into(),
             }),
         }
@@ -495,15 +507,15 @@ impl Engine {
     ///
     /// The cores' threads stay, asleep, for the next engine that this process opens on the same cores.
     pub fn close(&self) {
-        self.shared.life.close();
-        for post in &self.shared.posts {
-            post.door.bell.ring(0);
+        self.shared.lifecycle.close();
+        for core_shared in &self.shared.cores_shared {
+            core_shared.command_port.wakeup.ring(0);
         }
-        if is_core_of(&self.shared.life) {
+        if is_core_of(&self.shared.lifecycle) {
             return;
         }
         for core in &self.cores {
-            while !core.has_come() && serve_here() {}
+            while !core.has_come() && serve_current_core() {}
             core.wait();
         }
         // Only now: the cores have given back what their sessions held.
@@ -520,7 +532,7 @@ impl Drop for Engine {
 }
 
 type Servers = Vec<Option<LaneServer>>;
-type Neighbours = Vec<Option<(LaneClient, Arc<Door>)>>;
+type Neighbours = Vec<Option<(LaneClient, Arc<CommandPort>)>>;
 
 /// So many places that nobody has yet.
 fn nobody<T>(count: usize) -> Vec<Option<T>> {
@@ -531,9 +543,9 @@ fn nobody<T>(count: usize) -> Vec<Option<T>> {
 fn wire(
     config: &Config,
     sizes: &Sizes,
-    posts: &[Arc<Post>],
+    cores_shared: &[Arc<CoreShared>],
 ) -> (Vec<Servers>, Vec<Neighbours>, Vec<HandleLanes>) {
-    let cores = posts.len();
+    let cores = cores_shared.len();
     // As the budget counts them: the longest value with its key, and what a size class adds.
     let oversize = sizes.value_bytes_max + 2 * KEY_BYTES_MAX;
     let mut servers: Vec<Servers> = (0..cores).map(|_| nobody(cores)).collect();
@@ -543,25 +555,25 @@ fn wire(
             let [there, back] = lanes(sizes.lane_bytes, oversize);
             for (from, to, (client, server)) in [(first, second, there), (second, first, back)] {
                 servers[to][from] = Some(server);
-                let door = Arc::clone(&posts[to].door);
-                neighbours[from][to] = Some((client, door));
+                let command_port = Arc::clone(&cores_shared[to].command_port);
+                neighbours[from][to] = Some((client, command_port));
             }
         }
     }
     let mut handles = Vec::new();
     for handle in 0..config.handles_max {
-        let mailbox = Arc::new(Mailbox::default());
+        let client_waker = Arc::new(ClientWaker::default());
         let number = u8::try_from(cores + handle).unwrap_or(u8::MAX);
         let mut lanes = Vec::new();
         for row in &mut servers {
-            let mailbox = Some(Arc::clone(&mailbox));
-            let (client, server) = lane(config.handle_lane_bytes, oversize, mailbox);
+            let client_waker = Some(Arc::clone(&client_waker));
+            let (client, server) = lane(config.handle_lane_bytes, oversize, client_waker);
             lanes.push(client);
             row.push(Some(server));
         }
         handles.push(HandleLanes {
             lanes,
-            mailbox,
+            client_waker,
             number,
             latency: Arc::default(),
         });
@@ -588,7 +600,7 @@ async fn run_caught<T, F: Future<Output = T>>(
     match (result, dropped) {
         (result, Ok(())) => result,
         (Ok(output), Err(panic)) => {
-            let _ = quietly(|| drop(output));
+            let _ = catch_panic(|| drop(output));
             Err(panic)
         }
         (Err(first), Err(second)) => {
@@ -612,7 +624,7 @@ impl<T> Drop for Finish<T> {
         // ORDERING: pairs with the Acquire in `Task::poll`: the result is there before the flag.
         self.0.done.store(true, Ordering::Release);
         // A waker is the caller's code.
-        let _ = quietly(|| self.0.waker.wake());
+        let _ = catch_panic(|| self.0.waker.wake());
     }
 }
 

@@ -12,10 +12,10 @@ use crate::constants::UNIT_BYTES;
 use crate::error::{Error, Result};
 use crate::message::hash::Hasher128;
 use crate::message::operation::{Answer, Operation, Version};
-use crate::observe::metrics::CoreFigures;
-use crate::shard::{Answers, LaneId, Origin, Shard, ShardOptions};
+use crate::observe::metrics::CoreMetrics;
+use crate::shard::{AnswerSink, Origin, ReplyTo, Shard, ShardOptions};
 use crate::transport::lane::{LaneClient, LaneServer, lane};
-use crate::transport::queue::{Intake, Outbox, own_queue};
+use crate::transport::queue::{RequestConsumer, RequestProducer, own_queue};
 
 /// Requests that are offered at once.
 pub const BATCH: usize = 64;
@@ -43,20 +43,20 @@ struct Visit<'a, V> {
     answered: usize,
 }
 
-impl<V: FnMut(u64, Answer<'_>)> Answers for Visit<'_, V> {
+impl<V: FnMut(u64, Answer<'_>)> AnswerSink for Visit<'_, V> {
     #[inline]
-    fn has_room(&self, _: LaneId, _: usize) -> bool {
+    fn has_room(&self, _: ReplyTo, _: usize) -> bool {
         true
     }
 
-    fn reserve(&mut self, _: LaneId, _: usize) -> bool {
+    fn reserve(&mut self, _: ReplyTo, _: usize) -> bool {
         true
     }
 
-    fn unreserve(&mut self, _: LaneId, _: usize) {}
+    fn unreserve(&mut self, _: ReplyTo, _: usize) {}
 
     #[inline]
-    fn answer(&mut self, _: LaneId, token: u64, answer: Answer<'_>) {
+    fn answer(&mut self, _: ReplyTo, token: u64, answer: Answer<'_>) {
         self.answered += 1;
         (self.visit)(token, answer);
     }
@@ -66,8 +66,8 @@ impl<V: FnMut(u64, Answer<'_>)> Answers for Visit<'_, V> {
 #[derive(Debug)]
 pub struct BareShard {
     shard: Shard<FabricEndpoint>,
-    outbox: Outbox,
-    intake: Intake,
+    producer: RequestProducer,
+    consumer: RequestConsumer,
     hasher: Hasher128,
     now_ns: u64,
 }
@@ -100,15 +100,15 @@ impl BareShard {
             endpoint: far.endpoint,
             arena: region(sizes.arena_bytes)?,
             extents: far.extents,
-            figures: Arc::new(CoreFigures::new(1)),
-            knobs: config.knobs(),
+            metrics: Arc::new(CoreMetrics::new(1)),
+            tuning: config.tuning(),
             key_hasher: Hasher128::new(1).into(),
         })?;
-        let (outbox, intake) = own_queue();
+        let (producer, consumer) = own_queue();
         Ok(Self {
             shard,
-            outbox,
-            intake,
+            producer,
+            consumer,
             hasher: Hasher128::new(1),
             now_ns: 0,
         })
@@ -119,25 +119,25 @@ impl BareShard {
     /// # Panics
     /// If the keys and values of a batch take more than 128 KiB.
     pub fn serve(&mut self, operations: &[Operation<'_>], visit: &mut impl FnMut(u64, Answer<'_>)) {
-        let lane = LaneId::new(0);
+        let lane = ReplyTo::new(0);
         let mut answers = Visit { visit, answered: 0 };
         let (mut taken, mut first) = (0, 0);
         for batch in operations.chunks(BATCH) {
             for (operation, token) in batch.iter().zip(first..) {
                 let hash = self.hasher.hash(operation.key()).index;
                 self.shard.prefetch(hash);
-                let demand = (*operation).into();
-                let has_room = self.outbox.push(hash, token, Origin::default(), &demand);
+                let parts = (*operation).into();
+                let has_room = self.producer.push(hash, token, Origin::default(), &parts);
                 assert!(has_room, "the values of a batch are too long");
             }
-            self.outbox.publish();
-            self.intake.glance();
+            self.producer.publish();
+            self.consumer.refresh();
             first += batch.len() as u64;
-            while self.intake.has_waiting() {
-                let requests = self.intake.waiting(BATCH);
+            while self.consumer.has_waiting() {
+                let requests = self.consumer.waiting(BATCH);
                 let served = self.shard.serve(lane, requests, &mut answers);
-                self.intake.release(served);
-                self.outbox.rewind(&mut self.intake);
+                self.consumer.release(served);
+                self.producer.rewind(&mut self.consumer);
                 taken += served;
                 self.now_ns += ROUND_NS;
                 self.shard.advance(self.now_ns, &mut answers);
@@ -179,18 +179,18 @@ impl BareLane {
     ) -> bool {
         for (operation, token) in operations.iter().zip(0..) {
             let hash = self.hasher.hash(operation.key()).index;
-            let demand = (*operation).into();
+            let parts = (*operation).into();
             if !self
                 .client
                 .requests
-                .push(hash, token, Origin::default(), &demand)
+                .push(hash, token, Origin::default(), &parts)
             {
                 return false;
             }
         }
         self.client.requests.publish();
         let LaneServer { requests, answers } = &mut self.server;
-        requests.glance();
+        requests.refresh();
         loop {
             let waiting = requests.waiting(BATCH);
             let count = waiting.len();
@@ -207,7 +207,7 @@ impl BareLane {
             }
         }
         answers.publish();
-        self.client.answers.glance();
+        self.client.answers.refresh();
         let count = self
             .client
             .answers

@@ -34,7 +34,7 @@ pub use farcore_tuning::{
 
 pub use self::cipher::{EncryptionKey, EncryptionMode};
 pub use self::client::core::Core;
-pub use self::client::handle::{Call, Handle, Refused, Swap, Value};
+pub use self::client::handle::{Call, CasOutcome, Handle, Refused, Value};
 pub use self::config::Config;
 pub use self::engine::{Engine, Task};
 pub use self::error::{Error, Result};

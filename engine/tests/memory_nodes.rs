@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use farcore::{Answer, Config, EncryptionKey, EncryptionMode, Engine, Error, FabricAddress, Token};
-use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeHandle, NodeOptions, NodeSession};
+use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeHandle, NodeOptions};
+use farcore_rdma::session::NodeSession;
 use farcore_rdma::tcp::{Exposed, TcpEndpoint, connect_control, connect_queue};
 use farcore_rdma::{Initiator, InitiatorOptions, Lock, RemoteSlice};
 
@@ -128,7 +129,7 @@ fn values_come_back_from_two_nodes() {
     engine.compact().unwrap();
     assert_eq!(read(&engine, 2), (KEYS, 0));
     for node in [&first, &second] {
-        let seen = node.figures().statistics();
+        let seen = node.metrics().statistics();
         assert!(seen.reads > 0 && seen.writes > 0, "{seen:?}");
         // A core each.
         assert_eq!(seen.sessions, 2);
@@ -137,7 +138,7 @@ fn values_come_back_from_two_nodes() {
     engine.close();
     // What a closed engine held is free at once.
     for node in [&first, &second] {
-        let seen = node.figures().statistics();
+        let seen = node.metrics().statistics();
         assert_eq!(
             (seen.sessions, seen.extents_free),
             (0, seen.extents),
@@ -173,10 +174,10 @@ fn a_node_that_was_started_anew_has_lost_its_pages_and_serves_again() {
     engine.flush().unwrap();
     let second = MemoryNode::start(options(port)).unwrap();
     wait_until("new sessions", || {
-        second.figures().statistics().sessions == 2
+        second.metrics().statistics().sessions == 2
     });
     wait_until("new extents", || {
-        let seen = second.figures().statistics();
+        let seen = second.metrics().statistics();
         seen.extents_free < seen.extents
     });
     // What lay there is lost, and is told so; all else is as it was.
@@ -212,7 +213,7 @@ fn a_node_that_was_started_anew_has_lost_its_pages_and_serves_again() {
             );
         }
         engine.flush().unwrap();
-        second.figures().statistics().writes > 0
+        second.metrics().statistics().writes > 0
     });
     // And what was lost can be written again.
     write(&engine, 2);
@@ -250,7 +251,7 @@ fn memory_that_was_not_to_be_had_after_a_loss_is_claimed_later() {
     write_some(&engine, 1, keys);
     engine.flush().unwrap();
     let held = |node: &NodeHandle| {
-        let seen = node.figures().statistics();
+        let seen = node.metrics().statistics();
         seen.extents - seen.extents_free
     };
     let before = held(&first);
@@ -264,7 +265,7 @@ fn memory_that_was_not_to_be_had_after_a_loss_is_claimed_later() {
             }
         };
         wait_until("new sessions", || {
-            first.figures().statistics().sessions == 3
+            first.metrics().statistics().sessions == 3
         });
         let (right, unavailable) = read_some(&engine, 1, keys);
         assert!(right > 0 && unavailable > 0, "{right} {unavailable}");
@@ -368,7 +369,7 @@ fn an_engine_opens_without_a_node_that_joins_later() {
     })
     .unwrap();
     let held = |node: &NodeHandle| {
-        let seen = node.figures().statistics();
+        let seen = node.metrics().statistics();
         (seen.extents - seen.extents_free) * seen.extent_bytes
     };
     // Half of it is the other node's share.
@@ -382,12 +383,12 @@ fn an_engine_opens_without_a_node_that_joins_later() {
     wait_until("writes to the node that joined", || {
         write_some(&engine, 2, keys);
         engine.flush().unwrap();
-        second.figures().statistics().writes > 0
+        second.metrics().statistics().writes > 0
     });
     write_some(&engine, 3, 30_000);
     engine.flush().unwrap();
     assert_eq!(read_some(&engine, 3, 30_000), (30_000, 0));
-    let seen = second.figures().statistics();
+    let seen = second.metrics().statistics();
     assert!(seen.reads > 0, "{seen:?}");
     engine.close();
     assert_eq!((held(&first), held(&second)), (0, 0));
@@ -415,7 +416,7 @@ fn what_a_node_that_joins_cannot_give_comes_from_the_others() {
     let second = MemoryNode::start(small).unwrap();
     let held = || {
         let held = [&first, &second].map(|node| {
-            let seen = node.figures().statistics();
+            let seen = node.metrics().statistics();
             (seen.extents - seen.extents_free) * seen.extent_bytes
         });
         held[0] + held[1]
@@ -449,7 +450,7 @@ fn an_engine_waits_for_as_many_nodes_as_must_answer() {
         other => panic!("{other:?}"),
     }
     wait_until("the end of the sessions", || {
-        first.figures().statistics().sessions == 0
+        first.metrics().statistics().sessions == 0
     });
     let opening = std::thread::spawn(move || {
         let patient = u64::try_from(PATIENCE.as_nanos()).unwrap();
@@ -459,12 +460,12 @@ fn an_engine_waits_for_as_many_nodes_as_must_answer() {
         })
     });
     wait_until("sessions with the node that is there", || {
-        first.figures().statistics().sessions == 2
+        first.metrics().statistics().sessions == 2
     });
     assert!(!opening.is_finished());
     let second = MemoryNode::start(options(port)).unwrap();
     let engine = opening.join().unwrap().unwrap();
-    assert_eq!(second.figures().statistics().sessions, 2);
+    assert_eq!(second.metrics().statistics().sessions, 2);
     engine.close();
 }
 
@@ -639,14 +640,14 @@ fn a_core_that_is_held_for_longer_than_the_lease_loses_nothing() {
     };
     let jobs = [job(0), job(1)];
     wait_until("both jobs", || begun.load(Ordering::Relaxed) == 2);
-    let uptime = || Duration::from_nanos(node.figures().statistics().uptime_ns);
+    let uptime = || Duration::from_nanos(node.metrics().statistics().uptime_ns);
     let until = uptime() + 2 * lease;
     wait_until("two leases of the node's time", || uptime() > until);
     release.store(true, Ordering::Relaxed);
     for job in jobs {
         job.join().unwrap();
     }
-    let seen = node.figures().statistics();
+    let seen = node.metrics().statistics();
     assert_eq!((seen.sessions_expired, seen.sessions_opened), (0, 2));
     assert_eq!(read_some(&engine, 1, FEW_KEYS), (FEW_KEYS, 0));
     engine.close();
@@ -657,27 +658,27 @@ fn a_process_that_was_stopped_for_longer_than_the_lease_finds_its_data() {
     let node = leasing(Duration::from_secs(1), Duration::from_secs(3600));
     let mut engine = child::EngineProcess::start(&address(&node).to_string());
     assert_eq!(engine.hear(), "filled");
-    let before = node.figures().statistics();
+    let before = node.metrics().statistics();
     engine.signal("STOP");
     // A core each.
     wait_until("the end of both leases", || {
-        node.figures().statistics().extents_kept == before.extents - before.extents_free
+        node.metrics().statistics().extents_kept == before.extents - before.extents_free
     });
     // Nothing of it can write any more.
     wait_until("the end of its queue pairs", || {
-        node.figures().statistics().memory_connections == 0
+        node.metrics().statistics().memory_connections == 0
     });
-    assert_eq!(node.figures().statistics().sessions_kept, 2);
+    assert_eq!(node.metrics().statistics().sessions_kept, 2);
     engine.signal("CONT");
     engine.tell("read");
     assert_eq!(engine.hear(), "right");
-    let seen = node.figures().statistics();
+    let seen = node.metrics().statistics();
     assert_eq!((seen.sessions_expired, seen.sessions_opened), (0, 2));
     assert!(seen.sessions_revived >= 2, "{seen:?}");
     // Its process ends: nothing is kept for it.
     drop(engine);
     wait_until("all extents", || {
-        let seen = node.figures().statistics();
+        let seen = node.metrics().statistics();
         (seen.sessions, seen.extents_free) == (0, seen.extents)
     });
 }
@@ -689,11 +690,11 @@ fn a_process_that_was_stopped_beyond_the_grace_is_told_what_it_lost() {
     assert_eq!(engine.hear(), "filled");
     engine.signal("STOP");
     wait_until("the end of both sessions", || {
-        let seen = node.figures().statistics();
+        let seen = node.metrics().statistics();
         (seen.sessions, seen.extents_free) == (0, seen.extents)
     });
     engine.signal("CONT");
-    wait_until("new sessions", || node.figures().statistics().sessions == 2);
+    wait_until("new sessions", || node.metrics().statistics().sessions == 2);
     engine.tell("lose");
     assert_eq!(engine.hear(), "lost");
 }
@@ -713,7 +714,7 @@ async fn rewrite_balances(node: &NodeHandle) -> u32 {
     let session = NodeSession::open(channel, "another", None).await.unwrap();
     let endpoint = TcpEndpoint::new(1, 64, 60_000_000_000, Exposed::default());
     let joined = connect_queue(node.address(), &session.memory_request(0), PATIENCE).await;
-    endpoint.berth(0).offer(joined.unwrap());
+    endpoint.connection_slot(0).offer(joined.unwrap());
     let options = InitiatorOptions {
         lock: Lock::Off,
         ..InitiatorOptions::default()

@@ -34,13 +34,12 @@ use glommio::timer::Timer;
 use glommio::{LocalExecutorBuilder, Placement};
 
 use crate::address::FabricAddress;
-use crate::connection_manager::{
-    ConnectOptions, ManagerError, nanoseconds, socket_address, within,
-};
-use crate::node::{NodeSession, NodeStatistics, SessionError, SessionFacts};
+use crate::control::{NodeStatistics, SessionError};
 use crate::pool::{ExtentRun, OwnerId};
-use crate::pulse::Pulse;
+use crate::session::{ConnectOptions, ManagerError, nanoseconds, socket_address, within};
+use crate::session::{NodeSession, SessionFacts};
 use crate::tcp::connect_control;
+use crate::wake_timer::WakeTimer;
 
 /// glommio's own memory.
 const IO_MEMORY_BYTES: usize = 64 << 10;
@@ -65,7 +64,7 @@ struct Idle {
 struct Assignment {
     lobby: Receiver<Wanted>,
     stopped: Receiver<Infallible>,
-    pulse: Pulse,
+    wake_timer: WakeTimer,
     /// Dropped when all has ended.
     ended: mpsc::Sender<Infallible>,
 }
@@ -93,7 +92,7 @@ impl Heartbeats {
         assign(Assignment {
             lobby,
             stopped,
-            pulse: Pulse::new()?,
+            wake_timer: WakeTimer::new()?,
             ended,
         })?;
         Ok(Self {
@@ -193,12 +192,12 @@ fn serve(first: Assignment, ready: &mpsc::Sender<io::Result<()>>) {
     while let Some(Assignment {
         lobby,
         stopped,
-        pulse,
+        wake_timer,
         ended,
     }) = next.take()
     {
-        executor.run(or(keep_all(lobby, stopped), pulse.beat()));
-        drop(pulse);
+        executor.run(or(keep_all(lobby, stopped), wake_timer.beat()));
+        drop(wake_timer);
         let (inbox, assignments) = mpsc::channel();
         let process = std::process::id();
         locked(&IDLE).push(Idle { process, inbox });
@@ -618,9 +617,10 @@ mod tests {
     use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
     use super::*;
-    use crate::connection_manager::{Change, NodeConnections};
-    use crate::node::{LEASE_MIN, MemoryNode, MemoryOptions, NodeHandle, NodeOptions};
+    use crate::control::LEASE_MIN;
+    use crate::node::{MemoryNode, MemoryOptions, NodeHandle, NodeOptions};
     use crate::region::Lock;
+    use crate::session::{Change, NodeConnections};
 
     fn node(port: u16) -> NodeHandle {
         let memory = MemoryOptions {
@@ -650,18 +650,18 @@ mod tests {
             let opened = NodeConnections::open(address(node.address()), options, &heartbeats);
             let connections = opened.await.expect("a node that listens");
             // Nothing of this executor runs meanwhile.
-            let begin = node.figures().statistics();
+            let begin = node.metrics().statistics();
             let lease_ns = nanoseconds(LEASE_MIN);
-            while node.figures().statistics().uptime_ns < begin.uptime_ns + 3 * lease_ns {
+            while node.metrics().statistics().uptime_ns < begin.uptime_ns + 3 * lease_ns {
                 thread::yield_now();
             }
-            let seen = node.figures().statistics();
+            let seen = node.metrics().statistics();
             assert_eq!((seen.sessions, seen.sessions_opened), (1, 1));
             assert_eq!((seen.sessions_kept, seen.sessions_revived), (0, 0));
             connections.close().await;
         };
         crate::run_local(held).expect("an executor");
-        assert_eq!(node.figures().statistics().sessions, 0);
+        assert_eq!(node.metrics().statistics().sessions, 0);
         node.stop();
     }
 
@@ -677,7 +677,7 @@ mod tests {
         let mut connections = crate::run_local(opened).expect("an executor");
         heartbeats.stop();
         heartbeats.stop();
-        assert_eq!(node.figures().statistics().sessions, 0);
+        assert_eq!(node.metrics().statistics().sessions, 0);
         let told = crate::run_local(async { connections.tend().await }).expect("an executor");
         assert!(
             matches!(told, Some(Change::Down(ManagerError::Stopped(_)))),

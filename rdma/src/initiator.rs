@@ -25,7 +25,7 @@ use std::task::Poll;
 use farcore_tuning::Clock;
 
 use self::batch::{Add, Batch, Reads, Swaps, Write};
-use crate::endpoint::{Endpoint, PostError, QueuePairState};
+use crate::fabric::{Endpoint, PostError, QueuePairState};
 use crate::landing::{Landing, LandingOptions, LandingPool};
 use crate::memory;
 use crate::region::{Lock, Region, RegionOptions};

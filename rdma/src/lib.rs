@@ -6,11 +6,9 @@
 //! no clock: the time is handed in.
 
 mod address;
-mod berth;
-mod connection_manager;
+pub mod control;
 mod devices;
 mod embedded;
-mod endpoint;
 mod executor;
 mod fabric;
 mod heartbeats;
@@ -21,46 +19,46 @@ mod memory;
 pub mod node;
 mod pool;
 mod prefetch;
-mod pulse;
 mod region;
 mod remote_allocator;
 mod remote_ptr;
+pub mod session;
 pub mod tcp;
 #[cfg(test)]
 mod testing;
 #[cfg(feature = "verbs")]
 pub mod verbs;
-mod verbs_options;
+mod wake_timer;
 mod work;
 
 pub use address::{AddressError, FabricAddress, Scheme};
-pub use berth::Berth;
-pub use connection_manager::{Change, ConnectOptions, ManagerError, NodeConnections};
+pub use control::Token;
 pub use devices::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices, rdma_devices_under};
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
-pub use endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 pub use executor::run_local;
-pub use fabric::{FabricEndpoint, FabricError, FabricOptions};
+pub use fabric::{
+    ConnectionSlot, Endpoint, FabricEndpoint, FabricError, FabricOptions, PostError,
+    QueuePairState, RegisterError, VerbsOptions, VerbsOptionsError,
+};
 pub use heartbeats::{Heartbeats, Siblings};
 pub use initiator::{
     CompareAndSwap, Initiator, InitiatorError, InitiatorOptions, ReadInto, ScratchError,
 };
 pub use landing::{Landing, LandingOptions, LandingPool};
 pub use link::{FaultPlan, LinkModel};
-pub use node::Token;
 pub use pool::{
     Audit, CHUNK_BYTES, Chunk, ChunkSource, Chunks, ChunksError, Claim, Claims, ClaimsError,
     ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, Piece, PoolNode, RegionDescriptor, Table,
     TableError,
 };
 pub use prefetch::{prefetch, prefetch_burst, prefetch_to_write};
-pub use pulse::{PACE as PULSE_PACE, Pulse};
 pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
 pub use remote_allocator::{
     Backing, BlockPlace, RemoteAllocation, RemoteAllocator, RemoteAllocatorError,
 };
 pub use remote_ptr::{RemotePtr, RemotePtrError};
-pub use verbs_options::{VerbsOptions, VerbsOptionsError};
+pub use session::{Change, ConnectOptions, ManagerError, NodeConnections};
+pub use wake_timer::{PACE as WAKE_TIMER_PACE, WakeTimer};
 pub use work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
 };

@@ -11,7 +11,7 @@ use std::alloc::Layout;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::endpoint::Endpoint;
+use crate::fabric::Endpoint;
 use crate::pool::{ChunkSource, Chunks, ChunksError, Claim, Claims, ClaimsError, Piece};
 use crate::work::RemoteSlice;
 

@@ -34,7 +34,7 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use crate::endpoint::Endpoint;
+use crate::fabric::Endpoint;
 use crate::initiator::{Initiator, InitiatorError, ReadInto};
 use crate::remote_allocator::RemoteAllocation;
 use crate::work::{RemoteKey, RemoteSlice};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::embedded::{EmbeddedEndpoint, EmbeddedNode};
-use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
+use crate::fabric::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::initiator::{Initiator, InitiatorOptions};
 use crate::link::LinkModel;
 use crate::memory;

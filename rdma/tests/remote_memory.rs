@@ -4,9 +4,8 @@ use std::alloc::Layout;
 use std::future::Future;
 use std::time::Duration;
 
-use farcore_rdma::node::{
-    MemoryNode, MemoryOptions, NodeHandle, NodeOptions, NodeSession, SessionChunks,
-};
+use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeHandle, NodeOptions};
+use farcore_rdma::session::{NodeSession, SessionChunks};
 use farcore_rdma::tcp::{Exposed, TcpEndpoint, connect_control, connect_queue};
 use farcore_rdma::{
     ChunkSource, Chunks, Initiator, InitiatorOptions, Lock, RemoteAllocator, RemoteAllocatorError,
@@ -47,7 +46,7 @@ async fn initiator(node: &NodeHandle, session: &NodeSession) -> Initiator<TcpEnd
     let endpoint = TcpEndpoint::new(1, 64, silence_ns, Exposed::default());
     let joined = connect_queue(node.address(), &session.memory_request(0), LIMIT).await;
     endpoint
-        .berth(0)
+        .connection_slot(0)
         .offer(joined.expect("a memory connection"));
     let options = InitiatorOptions {
         lock: Lock::Off,
@@ -81,7 +80,7 @@ fn typed_pointers_reach_what_was_allocated() {
             .allocate(Layout::array::<u64>(100).unwrap())
             .await
             .unwrap();
-        assert_eq!(node.figures().statistics().chunks_allocated, 1);
+        assert_eq!(node.metrics().statistics().chunks_allocated, 1);
         let words = RemotePtr::<u64>::new(&table);
         let values: Vec<u64> = (0..100).map(|value| value * value).collect();
         words.write_slice(&initiator, &values).await.unwrap();
@@ -127,7 +126,7 @@ fn typed_pointers_reach_what_was_allocated() {
         ));
         allocator.deallocate(other).await.unwrap();
         source.close().await.unwrap();
-        until(|| node.figures().statistics().extents_free == EXTENTS).await;
+        until(|| node.metrics().statistics().extents_free == EXTENTS).await;
     });
     node.stop();
 }
@@ -162,9 +161,9 @@ fn calls_that_are_dropped_lose_no_chunk() {
             // Not even polled.
             drop(source.free(chunk));
         }
-        until(|| node.figures().statistics().extents_free == EXTENTS).await;
+        until(|| node.metrics().statistics().extents_free == EXTENTS).await;
         source.heartbeat().await.unwrap();
-        assert_eq!(node.figures().statistics().extents_reclaimed, 0);
+        assert_eq!(node.metrics().statistics().extents_reclaimed, 0);
         source.close().await.unwrap();
     });
     node.stop();

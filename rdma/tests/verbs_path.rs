@@ -154,14 +154,14 @@ fn a_request_costs_no_allocation_and_no_system_call_of_its_own() {
         "{said}{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let figures = said.lines().find_map(|line| line.strip_prefix("@path "));
-    let mut figures = figures
+    let metrics = said.lines().find_map(|line| line.strip_prefix("@path "));
+    let mut metrics = metrics
         .expect("figures")
         .split(' ')
         .map(|one| one.parse::<u64>().expect("a number"));
     let (doorbells, allocations) = (
-        figures.next().expect("doorbells"),
-        figures.next().expect("allocations"),
+        metrics.next().expect("doorbells"),
+        metrics.next().expect("allocations"),
     );
     assert_eq!(doorbells, READS.div_ceil(BATCH));
 

@@ -42,7 +42,7 @@ fn told() -> BTreeSet<String> {
     let node = MemoryNode::start(NodeOptions::new(any, memory)).expect("a node");
     let exposed: [Arc<dyn Exposed>; 2] = [
         Arc::new(Exposition::new(Arc::new(Everything))),
-        Arc::new(crate::memnode::Shown(node.figures())),
+        Arc::new(crate::memnode::Shown(node.metrics())),
     ];
     let mut names = BTreeSet::new();
     for exposed in exposed {

@@ -11,7 +11,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use farcore_rdma::RemoteSlice;
-use farcore_rdma::node::{CONTROL_VERSION, NodeSession, Opening, Request, Token};
+use farcore_rdma::control::{CONTROL_VERSION, Opening, Request, Token};
+use farcore_rdma::session::NodeSession;
 use farcore_rdma::tcp::{Carrier, ConnectRequest, PROTOCOL_VERSION, Purpose, connect_control};
 
 use self::support::{Node, PATIENCE, TOKEN, TokenFile};

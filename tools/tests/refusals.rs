@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use farcore::{Config, Engine, Error, Handle, Token};
 use farcore_rdma::Lock;
-use farcore_rdma::node::{CONTROL_VERSION, Opening, Refused, Reply, Request};
+use farcore_rdma::control::{CONTROL_VERSION, Opening, Refused, Reply, Request};
 
 use self::support::{Node, PATIENCE, TOKEN, TokenFile};
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use farcore_tuning::HardwareSnapshot;
 
-use crate::client::handle::{Refused, Swap, check};
+use crate::client::handle::{CasOutcome, Refused, check};
 use crate::error::{Error, Result};
-use crate::message::operation::{Answer, Demand, Kind, Operation, Version};
-use crate::message::outcome::Kept;
+use crate::message::operation::{Answer, Operation, OperationKind, RequestParts, Version};
+use crate::message::outcome::OwnedAnswer;
 use crate::observe::recorder::{Recorder, Tap};
-use crate::reactor::House;
+use crate::reactor::Reactor;
 use crate::reactor::executor::{JobTicket, yield_now};
-use crate::reactor::replies::NOBODY;
+use crate::reactor::replies::NO_CLIENT;
 
 /// Submitted requests that one client may have in flight.
 const IN_FLIGHT_MAX: usize = 1024;
@@ -23,7 +23,7 @@ const IN_FLIGHT_MAX: usize = 1024;
 /// Dropped, it waits for nothing: what it has submitted is carried out, and the answers are thrown away.
 #[derive(Debug)]
 pub struct Core {
-    house: Rc<RefCell<House>>,
+    reactor: Rc<RefCell<Reactor>>,
     /// The client number of submitted requests, from the first one on.
     client: u16,
     in_flight: usize,
@@ -43,16 +43,16 @@ pub struct Core {
 
 impl Core {
     pub(crate) fn new(
-        house: Rc<RefCell<House>>,
+        reactor: Rc<RefCell<Reactor>>,
         value_bytes_max: usize,
         ticket: Arc<JobTicket>,
     ) -> Self {
         Self {
-            house,
-            client: NOBODY,
+            reactor,
+            client: NO_CLIENT,
             in_flight: 0,
             in_flight_max: 0,
-            caller: NOBODY,
+            caller: NO_CLIENT,
             call: 0,
             calls_in_flight: 0,
             value_bytes_max,
@@ -75,15 +75,15 @@ impl Core {
         operation: Operation<'_>,
         token: u64,
     ) -> std::result::Result<(), Refused> {
-        let demand = Demand::from(operation);
-        check(&demand, self.value_bytes_max)?;
+        let parts = RequestParts::from(operation);
+        check(&parts, self.value_bytes_max)?;
         // Taken apart, so that whoever inlines this passes them as they are.
-        let Demand {
+        let RequestParts {
             kind,
             key,
             value,
             expected,
-        } = demand;
+        } = parts;
         if !self.take(token, key, value, kind, expected) {
             return Err(Refused::Full);
         }
@@ -97,17 +97,17 @@ impl Core {
         token: u64,
         key: &[u8],
         value: &[u8],
-        kind: Kind,
+        kind: OperationKind,
         expected: Version,
     ) -> bool {
-        let demand = Demand {
+        let parts = RequestParts {
             kind,
             key,
             value,
             expected,
         };
         if (self.in_flight == self.in_flight_max && !self.begin())
-            || !self.house.borrow_mut().submit(self.client, token, &demand)
+            || !self.reactor.borrow_mut().submit(self.client, token, &parts)
         {
             return false;
         }
@@ -119,10 +119,10 @@ impl Core {
     /// none left.
     #[cold]
     fn begin(&mut self) -> bool {
-        if self.client != NOBODY {
+        if self.client != NO_CLIENT {
             return false;
         }
-        let Some(client) = self.house.borrow_mut().exits().add_client() else {
+        let Some(client) = self.reactor.borrow_mut().replies().add_client() else {
             return false;
         };
         self.client = client;
@@ -133,8 +133,8 @@ impl Core {
     /// Asks for the client number of calls, until there is one.
     #[cold]
     async fn begin_calls(&mut self) {
-        while self.caller == NOBODY {
-            let client = self.house.borrow_mut().exits().add_client();
+        while self.caller == NO_CLIENT {
+            let client = self.reactor.borrow_mut().replies().add_client();
             match client {
                 Some(client) => self.caller = client,
                 None => self.yield_now().await,
@@ -160,7 +160,7 @@ impl Core {
     /// aborts: the shard is in the middle of its work.
     #[inline]
     pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
-        let count = poll_for(&self.house, self.client, &mut visit);
+        let count = poll_for(&self.reactor, self.client, &mut visit);
         self.in_flight -= count;
         count
     }
@@ -175,33 +175,33 @@ impl Core {
     /// count. Cost: a few system calls.
     #[must_use]
     pub fn hardware(&self) -> HardwareSnapshot {
-        self.house.borrow().hardware()
+        self.reactor.borrow().hardware()
     }
 
     /// Lets other jobs of the core run, and serves its shard if no client has polled since the last time. Cost: a poll that finds
     /// nothing, at least, if nobody did.
     pub async fn yield_now(&self) {
         let turns = {
-            let mut house = self.house.borrow_mut();
-            if house.turns() == self.turns_seen.get() {
-                turn_alone(&mut house);
+            let mut reactor = self.reactor.borrow_mut();
+            if reactor.turns() == self.turns_seen.get() {
+                turn_alone(&mut reactor);
             }
-            house.turns()
+            reactor.turns()
         };
         self.turns_seen.set(turns);
         yield_now().await;
     }
 
     /// One operation to its end.
-    async fn call(&mut self, operation: Operation<'_>) -> Result<Kept> {
-        let demand = Demand::from(operation);
-        check(&demand, self.value_bytes_max)?;
-        if self.caller == NOBODY {
+    async fn call(&mut self, operation: Operation<'_>) -> Result<OwnedAnswer> {
+        let parts = RequestParts::from(operation);
+        check(&parts, self.value_bytes_max)?;
+        if self.caller == NO_CLIENT {
             self.begin_calls().await;
         }
         self.call += 1;
         let call = self.call;
-        while !self.house.borrow_mut().submit(self.caller, call, &demand) {
+        while !self.reactor.borrow_mut().submit(self.caller, call, &parts) {
             self.poll_calls(call);
             yield_now().await;
         }
@@ -209,7 +209,7 @@ impl Core {
         self.note(&operation);
         loop {
             match self.poll_calls(call) {
-                Some(Kept::Failed(error)) => return Err(error),
+                Some(OwnedAnswer::Failed(error)) => return Err(error),
                 Some(answer) => return Ok(answer),
                 None => yield_now().await,
             }
@@ -217,11 +217,11 @@ impl Core {
     }
 
     /// Takes the answers to calls; answers the one to `call`, if it has come.
-    fn poll_calls(&mut self, call: u64) -> Option<Kept> {
+    fn poll_calls(&mut self, call: u64) -> Option<OwnedAnswer> {
         let mut answer = None;
-        self.calls_in_flight -= poll_for(&self.house, self.caller, &mut |token, found| {
+        self.calls_in_flight -= poll_for(&self.reactor, self.caller, &mut |token, found| {
             if token == call {
-                answer = Some(Kept::of(&found));
+                answer = Some(OwnedAnswer::of(&found));
             }
         });
         answer
@@ -233,7 +233,7 @@ impl Core {
     /// Those of [`Error`].
     pub async fn get(&mut self, key: &[u8]) -> Result<Option<(Version, Vec<u8>)>> {
         match self.call(Operation::Get { key }).await? {
-            Kept::Value(version, value) => Ok(Some((version, value))),
+            OwnedAnswer::Value(version, value) => Ok(Some((version, value))),
             _ => Ok(None),
         }
     }
@@ -244,7 +244,7 @@ impl Core {
     /// Those of [`Error`].
     pub async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Version> {
         match self.call(Operation::Put { key, value }).await? {
-            Kept::Stored(version) => Ok(version),
+            OwnedAnswer::Stored(version) => Ok(version),
             _ => Err(Error::Closed),
         }
     }
@@ -257,7 +257,7 @@ impl Core {
     pub async fn delete(&mut self, key: &[u8]) -> Result<bool> {
         Ok(matches!(
             self.call(Operation::Delete { key }).await?,
-            Kept::Deleted
+            OwnedAnswer::Deleted
         ))
     }
 
@@ -270,7 +270,7 @@ impl Core {
         key: &[u8],
         expected: Version,
         value: &[u8],
-    ) -> Result<Swap> {
+    ) -> Result<CasOutcome> {
         match self
             .call(Operation::CompareAndSwap {
                 key,
@@ -279,8 +279,8 @@ impl Core {
             })
             .await?
         {
-            Kept::Stored(version) => Ok(Swap::Stored(version)),
-            Kept::Mismatch(current) => Ok(Swap::Mismatch(current)),
+            OwnedAnswer::Stored(version) => Ok(CasOutcome::Stored(version)),
+            OwnedAnswer::Mismatch(current) => Ok(CasOutcome::Mismatch(current)),
             _ => Err(Error::Closed),
         }
     }
@@ -288,31 +288,35 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        let mut house = self.house.borrow_mut();
-        let exits = house.exits();
-        exits.remove_client(self.client, self.in_flight, &self.ticket);
-        exits.remove_client(self.caller, self.calls_in_flight, &self.ticket);
+        let mut reactor = self.reactor.borrow_mut();
+        let replies = reactor.replies();
+        replies.remove_client(self.client, self.in_flight, &self.ticket);
+        replies.remove_client(self.caller, self.calls_in_flight, &self.ticket);
     }
 }
 
 /// Serves the core's shard for one round, for no client.
-pub(crate) fn turn_alone(house: &mut House) {
+pub(crate) fn turn_alone(reactor: &mut Reactor) {
     let mut turn = Unfinished(true);
-    house.turn(NOBODY, &mut |_, _| {});
+    reactor.turn(NO_CLIENT, &mut |_, _| {});
     turn.0 = false;
 }
 
 /// Serves the core's shard for one round and visits what has come for a client; answers how many.
 #[inline]
-fn poll_for(house: &RefCell<House>, client: u16, visit: &mut impl FnMut(u64, Answer<'_>)) -> usize {
+fn poll_for(
+    reactor: &RefCell<Reactor>,
+    client: u16,
+    visit: &mut impl FnMut(u64, Answer<'_>),
+) -> usize {
     let mut count = 0;
-    let mut house = house.borrow_mut();
+    let mut reactor = reactor.borrow_mut();
     let mut turn = Unfinished(true);
-    while let Some((token, kept)) = house.exits().take_kept(client) {
+    while let Some((token, kept)) = reactor.replies().take_kept(client) {
         count += 1;
         visit(token, kept.answer());
     }
-    house.turn(client, &mut |token, answer: Answer<'_>| {
+    reactor.turn(client, &mut |token, answer: Answer<'_>| {
         count += 1;
         visit(token, answer);
     });

@@ -21,11 +21,11 @@ use farcore_tuning::Sampler;
 use crate::constants::KEY_BYTES_MAX;
 use crate::engine::{HandleLanes, Shared};
 use crate::error::{Error, Result};
-use crate::message::operation::{Answer, Demand, Operation, Version};
-use crate::message::outcome::Kept;
+use crate::message::operation::{Answer, Operation, RequestParts, Version};
+use crate::message::outcome::OwnedAnswer;
 use crate::observe::recorder::{Recorder, Tap};
-use crate::reactor::executor::{is_core, serve_here};
-use crate::shard::{Mark, Origin};
+use crate::reactor::executor::{is_core, serve_current_core};
+use crate::shard::{Origin, RequestFlags};
 
 /// The client number of submitted requests.
 const SUBMITTED: u16 = 0;
@@ -55,20 +55,20 @@ impl From<Error> for Refused {
 
 /// Checks the limits that every client must keep.
 #[inline]
-pub(crate) fn check(demand: &Demand<'_>, value_bytes_max: usize) -> Result<()> {
-    let key_fits = demand.key.len().wrapping_sub(1) < KEY_BYTES_MAX;
-    if key_fits && demand.value.len() <= value_bytes_max {
+pub(crate) fn check(parts: &RequestParts<'_>, value_bytes_max: usize) -> Result<()> {
+    let key_fits = parts.key.len().wrapping_sub(1) < KEY_BYTES_MAX;
+    if key_fits && parts.value.len() <= value_bytes_max {
         return Ok(());
     }
-    Err(refusal(demand, value_bytes_max))
+    Err(refusal(parts, value_bytes_max))
 }
 
 #[cold]
-fn refusal(demand: &Demand<'_>, value_bytes_max: usize) -> Error {
-    match demand.key.len() {
+fn refusal(parts: &RequestParts<'_>, value_bytes_max: usize) -> Error {
+    match parts.key.len() {
         0 => Error::KeyEmpty { max: KEY_BYTES_MAX },
         1..=KEY_BYTES_MAX => Error::ValueTooLong {
-            bytes: demand.value.len(),
+            bytes: parts.value.len(),
             max: value_bytes_max,
         },
         bytes => Error::KeyTooLong {
@@ -102,7 +102,7 @@ impl Deref for Value<'_> {
 
 /// What came of a compare-and-swap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Swap {
+pub enum CasOutcome {
     /// Stored under this version.
     Stored(Version),
     /// The key has this version (`0`: it is absent), and nothing changed.
@@ -122,9 +122,9 @@ pub struct Handle {
     submitted: usize,
     call: u64,
     /// Answers of the current call, by their place in it.
-    answers: Vec<(u32, Kept)>,
+    answers: Vec<(u32, OwnedAnswer)>,
     /// Answers to submitted requests that came during a call.
-    kept: VecDeque<(u64, Kept)>,
+    kept: VecDeque<(u64, OwnedAnswer)>,
     scratch: Vec<u8>,
     tap: Option<Tap>,
     sampler: Sampler,
@@ -155,21 +155,21 @@ impl Handle {
         token: u64,
         operation: &Operation<'_>,
     ) -> std::result::Result<(), Refused> {
-        let demand = Demand::from(*operation);
-        check(&demand, self.shared.sizes.value_bytes_max)?;
-        if self.shared.life.is_closing() {
+        let parts = RequestParts::from(*operation);
+        check(&parts, self.shared.sizes.value_bytes_max)?;
+        if self.shared.lifecycle.is_closing() {
             return Err(Error::Closed.into());
         }
-        let hash = self.shared.hasher.hash(demand.key);
-        let shards = u16::try_from(self.shared.posts.len()).unwrap_or(u16::MAX);
+        let hash = self.shared.hasher.hash(parts.key);
+        let shards = u16::try_from(self.shared.cores_shared.len()).unwrap_or(u16::MAX);
         let shard = usize::from(hash.shard(shards));
         let Some(lanes) = &mut self.lanes else {
             return Err(Error::Closed.into());
         };
         let timed = self.sampler.starts();
-        let origin = Origin::new(client, Mark::timed(timed));
-        let outbox = &mut lanes.lanes[shard].requests;
-        if !outbox.push(hash.index, token, origin, &demand) {
+        let origin = Origin::new(client, RequestFlags::timed(timed));
+        let producer = &mut lanes.lanes[shard].requests;
+        if !producer.push(hash.index, token, origin, &parts) {
             self.sampler.refused(timed);
             return Err(Refused::Full);
         }
@@ -201,7 +201,7 @@ impl Handle {
         let Some(lanes) = lanes else { return 0 };
         let latency = &lanes.latency;
         let mut count = 0;
-        let closing = shared.life.is_closing();
+        let closing = shared.lifecycle.is_closing();
         let mut receive = |origin: Origin, token: u64, answer: Answer<'_>| {
             if origin.mark().is_timed()
                 && let Some(took_ns) = sampler.answered()
@@ -216,16 +216,16 @@ impl Handle {
                 visit(token, answer);
             } else if token >> 32 == *call & u64::from(u32::MAX) {
                 let place = u32::try_from(token & u64::from(u32::MAX)).unwrap_or(u32::MAX);
-                answers.push((place, Kept::of(&answer)));
+                answers.push((place, OwnedAnswer::of(&answer)));
             }
         };
-        for (lane, post) in lanes.lanes.iter_mut().zip(&shared.posts) {
+        for (lane, core_shared) in lanes.lanes.iter_mut().zip(&shared.cores_shared) {
             // Asked before the last look: what a shard answered before it stopped is there.
-            let stopped = closing && post.closed.load(Ordering::Acquire);
+            let stopped = closing && core_shared.closed.load(Ordering::Acquire);
             if lane.requests.publish() > 0 {
-                post.door.bell.ring(lanes.number);
+                core_shared.command_port.wakeup.ring(lanes.number);
             }
-            lane.answers.glance();
+            lane.answers.refresh();
             lane.answers.receive(&mut receive);
             if stopped {
                 // SAFETY: the shard says that it has stopped.
@@ -237,7 +237,7 @@ impl Handle {
 
     fn pump_keeping(&mut self) {
         let mut kept = std::mem::take(&mut self.kept);
-        self.pump(|token, answer| kept.push_back((token, Kept::of(&answer))));
+        self.pump(|token, answer| kept.push_back((token, OwnedAnswer::of(&answer))));
         self.kept = kept;
     }
 
@@ -275,7 +275,7 @@ impl Handle {
         key: &'k [u8],
         expected: Version,
         value: &'k [u8],
-    ) -> Call<'a, 'k, Swap> {
+    ) -> Call<'a, 'k, CasOutcome> {
         Call::new(
             self,
             Operation::CompareAndSwap {
@@ -332,7 +332,7 @@ impl Handle {
                 0
             };
             // In a job, what it waits for may be this core's to do.
-            if idle_looks > IDLE_LOOKS && !serve_here() {
+            if idle_looks > IDLE_LOOKS && !serve_current_core() {
                 thread::yield_now();
             }
         }
@@ -453,11 +453,11 @@ pub(crate) struct Leaving {
 impl Leaving {
     /// Throws away the answers that have come; the lanes, when all have.
     pub(crate) fn settle(mut self, shared: &Shared) -> std::result::Result<HandleLanes, Self> {
-        for (lane, post) in self.lanes.lanes.iter_mut().zip(&shared.posts) {
+        for (lane, core_shared) in self.lanes.lanes.iter_mut().zip(&shared.cores_shared) {
             if lane.requests.publish() > 0 {
-                post.door.bell.ring(self.lanes.number);
+                core_shared.command_port.wakeup.ring(self.lanes.number);
             }
-            lane.answers.glance();
+            lane.answers.refresh();
             self.outstanding -= lane.answers.receive(|_, _, _| {});
         }
         if self.outstanding == 0 {
@@ -469,50 +469,50 @@ impl Leaving {
 
 /// What a call's answer becomes.
 pub(crate) trait FromAnswer<'a>: Sized {
-    fn from_answer(answer: Kept, scratch: &'a mut Vec<u8>) -> Result<Self>;
+    fn from_answer(answer: OwnedAnswer, scratch: &'a mut Vec<u8>) -> Result<Self>;
 }
 
 impl<'a> FromAnswer<'a> for Option<Value<'a>> {
-    fn from_answer(answer: Kept, scratch: &'a mut Vec<u8>) -> Result<Self> {
+    fn from_answer(answer: OwnedAnswer, scratch: &'a mut Vec<u8>) -> Result<Self> {
         match answer {
-            Kept::Value(version, value) => {
+            OwnedAnswer::Value(version, value) => {
                 *scratch = value;
                 Ok(Some(Value {
                     bytes: scratch,
                     version,
                 }))
             }
-            Kept::Failed(error) => Err(error),
+            OwnedAnswer::Failed(error) => Err(error),
             _ => Ok(None),
         }
     }
 }
 
 impl<'a> FromAnswer<'a> for Version {
-    fn from_answer(answer: Kept, _: &'a mut Vec<u8>) -> Result<Self> {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer {
-            Kept::Stored(version) => Ok(version),
-            Kept::Failed(error) => Err(error),
+            OwnedAnswer::Stored(version) => Ok(version),
+            OwnedAnswer::Failed(error) => Err(error),
             _ => Ok(0),
         }
     }
 }
 
 impl<'a> FromAnswer<'a> for bool {
-    fn from_answer(answer: Kept, _: &'a mut Vec<u8>) -> Result<Self> {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer {
-            Kept::Failed(error) => Err(error),
-            answer => Ok(matches!(answer, Kept::Deleted)),
+            OwnedAnswer::Failed(error) => Err(error),
+            answer => Ok(matches!(answer, OwnedAnswer::Deleted)),
         }
     }
 }
 
-impl<'a> FromAnswer<'a> for Swap {
-    fn from_answer(answer: Kept, _: &'a mut Vec<u8>) -> Result<Self> {
+impl<'a> FromAnswer<'a> for CasOutcome {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer {
-            Kept::Stored(version) => Ok(Self::Stored(version)),
-            Kept::Mismatch(current) => Ok(Self::Mismatch(current)),
-            Kept::Failed(error) => Err(error),
+            OwnedAnswer::Stored(version) => Ok(Self::Stored(version)),
+            OwnedAnswer::Mismatch(current) => Ok(Self::Mismatch(current)),
+            OwnedAnswer::Failed(error) => Err(error),
             _ => Ok(Self::Mismatch(0)),
         }
     }
@@ -554,7 +554,7 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
             }
             if look < IDLE_LOOKS {
                 std::hint::spin_loop();
-            } else if !serve_here() {
+            } else if !serve_current_core() {
                 // The shard may need this very core.
                 thread::yield_now();
             }
@@ -601,8 +601,8 @@ impl<'a, T: FromAnswer<'a>> Future for Call<'a, '_, T> {
             .as_ref()
             .and_then(|handle| handle.lanes.as_ref())
         {
-            lanes.mailbox.waker.register(context.waker());
-            lanes.mailbox.wait();
+            lanes.client_waker.waker.register(context.waker());
+            lanes.client_waker.wait();
         }
         // An answer may have come before the shard could see the flag.
         call.step()
@@ -626,7 +626,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        if !serve_here() {
+        if !serve_current_core() {
             thread::park_timeout(PARK_MAX);
         }
     }

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::far_memory::{FarPlan, QUEUE_DEPTH, Waiting};
 use crate::log::PageShape;
 use crate::reactor::limits;
-use crate::shard::{Knobs, NODES_MAX, QUEUES_PER_NODE, Shard};
+use crate::shard::{NODES_MAX, QUEUES_PER_NODE, Shard, ShardTuning};
 use crate::transport::lane::{self, LANES_MAX};
 use crate::transport::queue::OWN_INLINE_MAX;
 
@@ -372,8 +372,8 @@ impl Config {
     }
 
     /// What a shard is told of them.
-    pub(crate) fn knobs(&self) -> Knobs {
-        Knobs {
+    pub(crate) fn tuning(&self) -> ShardTuning {
+        ShardTuning {
             batch: self.batch,
             cache_percent: self.cache_percent,
             read_ahead_chunks: self.read_ahead_chunks,

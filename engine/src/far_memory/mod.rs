@@ -29,8 +29,8 @@ use glommio::timer::Timer;
 
 use crate::config::Sizes;
 use crate::error::{Error, Result};
-use crate::reactor::House;
-use crate::reactor::command::Door;
+use crate::reactor::Reactor;
+use crate::reactor::command::CommandPort;
 use crate::shard::{Extents, NodeId, QUEUES_PER_NODE};
 
 /// Requests that one queue pair holds.
@@ -287,7 +287,7 @@ async fn remote(
         ] {
             node.keep(
                 endpoint
-                    .berth(queue.index())
+                    .connection_slot(queue.index())
                     .expect("it was opened for nodes"),
             );
         }
@@ -401,8 +401,8 @@ impl Pool {
         };
         let opened = FabricEndpoint::open(std::slice::from_ref(node.address()), &fabric).await;
         let endpoint = opened.map_err(|error| error.to_string())?;
-        if let Some(berth) = endpoint.berth(0) {
-            let joined = node.join(QUEUES_PER_NODE, &berth).await;
+        if let Some(connection_slot) = endpoint.connection_slot(0) {
+            let joined = node.join(QUEUES_PER_NODE, &connection_slot).await;
             joined.map_err(|error| error.to_string())?;
         }
         let options = InitiatorOptions {
@@ -504,8 +504,8 @@ impl Keeper {
     /// Keeps the connections until `stop` is signalled, and then gives back all that the session held.
     pub(crate) async fn keep(
         mut self,
-        house: Rc<RefCell<House>>,
-        door: Arc<Door>,
+        reactor: Rc<RefCell<Reactor>>,
+        command_port: Arc<CommandPort>,
         stop: Rc<Semaphore>,
     ) {
         let stopped = async {
@@ -516,65 +516,65 @@ impl Keeper {
             let mut ticks = 0;
             loop {
                 if let Some(change) = self.connections.tend().await {
-                    self.tell(change, &house).await;
+                    self.tell(change, &reactor).await;
                     // The shard may be asleep, and wait for just this.
-                    door.bell.ring(0);
+                    command_port.wakeup.ring(0);
                     ticks = 0;
                 }
                 ticks += 1;
                 let wanted = self.missing > 0 || self.spare.get() > 0;
                 if ticks >= CLAIM_TICKS && self.is_up && wanted {
                     ticks = 0;
-                    if self.claim_more(&house).await {
-                        door.bell.ring(0);
+                    if self.claim_more(&reactor).await {
+                        command_port.wakeup.ring(0);
                     }
                 }
                 Timer::new(TICK).await;
             }
         };
         futures_lite::future::or(stopped, keeping).await;
-        drop(house);
+        drop(reactor);
         self.connections.close().await;
     }
 
-    async fn tell(&mut self, change: Change, house: &Rc<RefCell<House>>) {
+    async fn tell(&mut self, change: Change, reactor: &Rc<RefCell<Reactor>>) {
         let node = self.connections.address().clone();
         self.is_up = !matches!(change, Change::Down(_));
         match change {
             Change::Down(error) => tracing::warn!(%node, %error, "a memory node does not answer"),
             Change::Up => {
                 tracing::info!(%node, "a memory node answers again");
-                house.borrow_mut().shard().node_is_back();
+                reactor.borrow_mut().shard().node_is_back();
             }
             Change::Opened => {
-                let claimed = self.claim_missing(house).await;
+                let claimed = self.claim_missing(reactor).await;
                 let (places, missing) = (self.places, self.missing);
                 let reason = claimed.err().unwrap_or_default();
                 tracing::info!(%node, places, missing, reason, "a memory node has joined");
                 // What it cannot give may come from the others.
                 self.hand_over(missing);
-                house.borrow_mut().shard().node_is_back();
+                reactor.borrow_mut().shard().node_is_back();
             }
             Change::Renewed => {
-                house.borrow_mut().shard().lose_node(self.node);
+                reactor.borrow_mut().shard().lose_node(self.node);
                 self.missing = self.places;
-                let claimed = self.claim_missing(house).await;
+                let claimed = self.claim_missing(reactor).await;
                 let (missing, reason) = (self.missing, claimed.err().unwrap_or_default());
                 if missing > 0 {
                     tracing::warn!(%node, missing, reason, "a memory node gave fewer pages than before, so far");
                 }
-                house.borrow_mut().shard().node_is_back();
+                reactor.borrow_mut().shard().node_is_back();
             }
         }
     }
 
     /// Tries again to claim what is missing; true if some of it came.
-    async fn claim_more(&mut self, house: &Rc<RefCell<House>>) -> bool {
+    async fn claim_more(&mut self, reactor: &Rc<RefCell<Reactor>>) -> bool {
         let spare = self.spare.take();
         self.missing += spare;
         self.places += spare;
         let before = self.missing;
-        let claimed = self.claim_missing(house).await;
+        let claimed = self.claim_missing(reactor).await;
         let missing = self.missing;
         self.hand_over(spare.min(missing));
         let node = self.connections.address();
@@ -584,7 +584,7 @@ impl Keeper {
             Ok(()) => {}
         }
         if missing < before {
-            house.borrow_mut().shard().node_is_back();
+            reactor.borrow_mut().shard().node_is_back();
         }
         missing < before
     }
@@ -599,13 +599,13 @@ impl Keeper {
     /// Claims what is missing and has room: places of lost pages may still be taken by their records.
     async fn claim_missing(
         &mut self,
-        house: &Rc<RefCell<House>>,
+        reactor: &Rc<RefCell<Reactor>>,
     ) -> std::result::Result<(), String> {
-        if self.claimable(house) == 0 {
+        if self.claimable(reactor) == 0 {
             return Ok(());
         }
         let pool = Pool::open(&mut self.connections, &self.fabric).await?;
-        let claimed = self.claim_from(&pool, house).await;
+        let claimed = self.claim_from(&pool, reactor).await;
         if claimed.is_err() {
             // What is in doubt is known to this pool alone. If it cannot be freed now, the session's end frees it.
             let _ = pool.claims.settle().await;
@@ -615,8 +615,8 @@ impl Keeper {
 
     /// Pages that can be claimed now: what is missing, as far as the shard has room for it. Whole extents unless it is all,
     /// for what is left over of one is nobody's.
-    fn claimable(&mut self, house: &Rc<RefCell<House>>) -> usize {
-        let room = house.borrow_mut().shard().extents_room();
+    fn claimable(&mut self, reactor: &Rc<RefCell<Reactor>>) -> usize {
+        let room = reactor.borrow_mut().shard().extents_room();
         if room >= self.missing {
             return self.missing;
         }
@@ -631,18 +631,18 @@ impl Keeper {
     async fn claim_from(
         &mut self,
         pool: &Pool,
-        house: &Rc<RefCell<House>>,
+        reactor: &Rc<RefCell<Reactor>>,
     ) -> std::result::Result<(), String> {
         let node = self.node;
         loop {
-            let wanted = self.claimable(house);
+            let wanted = self.claimable(reactor);
             if wanted == 0 {
                 return Ok(());
             }
             let missing = &mut self.missing;
             let add = |piece| {
                 let added =
-                    *missing > 0 && house.borrow_mut().shard().add_extent(node, piece).is_ok();
+                    *missing > 0 && reactor.borrow_mut().shard().add_extent(node, piece).is_ok();
                 // At once: the rest of the call may fail.
                 *missing -= usize::from(added);
                 added

@@ -69,7 +69,7 @@ impl<'a> Operation<'a> {
 /// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     Get = 0,
     Put = 1,
     Delete = 2,
@@ -78,8 +78,8 @@ pub(crate) enum Kind {
 
 /// An operation whose parts lie in the same places whatever its kind, so that only what depends on the kind branches on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Demand<'a> {
-    pub(crate) kind: Kind,
+pub(crate) struct RequestParts<'a> {
+    pub(crate) kind: OperationKind,
     pub(crate) key: &'a [u8],
     /// Empty where the kind has none.
     pub(crate) value: &'a [u8],
@@ -87,14 +87,14 @@ pub(crate) struct Demand<'a> {
     pub(crate) expected: Version,
 }
 
-impl<'a> From<Operation<'a>> for Demand<'a> {
+impl<'a> From<Operation<'a>> for RequestParts<'a> {
     #[inline]
     fn from(operation: Operation<'a>) -> Self {
         let (kind, expected) = match operation {
-            Operation::Get { .. } => (Kind::Get, 0),
-            Operation::Put { .. } => (Kind::Put, 0),
-            Operation::Delete { .. } => (Kind::Delete, 0),
-            Operation::CompareAndSwap { expected, .. } => (Kind::Swap, expected),
+            Operation::Get { .. } => (OperationKind::Get, 0),
+            Operation::Put { .. } => (OperationKind::Put, 0),
+            Operation::Delete { .. } => (OperationKind::Delete, 0),
+            Operation::CompareAndSwap { expected, .. } => (OperationKind::Swap, expected),
         };
         Self {
             kind,

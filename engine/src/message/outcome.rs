@@ -5,7 +5,7 @@ use crate::message::operation::Answer;
 
 /// An answer that outlives the place it came from.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub(crate) enum OwnedAnswer {
     Value(u64, Vec<u8>),
     Absent,
     Stored(u64),
@@ -14,7 +14,7 @@ pub(crate) enum Kept {
     Failed(Error),
 }
 
-impl Kept {
+impl OwnedAnswer {
     // Inlined, so that an answer that is not kept need not lie in memory.
     #[inline(always)]
     pub(crate) fn of(answer: &Answer<'_>) -> Self {

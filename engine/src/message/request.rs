@@ -10,13 +10,13 @@ use std::slice;
 use crate::bytes::copy_to;
 use crate::constants::{KEY_BYTES_MAX, LINE_BYTES, VALUE_BYTES_MAX};
 use crate::message::hash::IndexHash;
-use crate::message::operation::{Answer, Demand, Kind, Version};
+use crate::message::operation::{Answer, OperationKind, RequestParts, Version};
 
 /// A lane of one shard: where a request came from and where its answer goes, and how it got on meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LaneId(pub(crate) u32);
+pub(crate) struct ReplyTo(pub(crate) u32);
 
-impl LaneId {
+impl ReplyTo {
     /// A lane of this number; the clients on it are those of its requests.
     #[inline]
     pub(crate) const fn new(number: u8) -> Self {
@@ -42,7 +42,7 @@ impl LaneId {
     /// The same, for a request that waits for far memory.
     #[inline]
     pub(crate) fn waiting(self) -> Self {
-        Self(self.0 | u32::from(Mark::WAITED.0) << 16)
+        Self(self.0 | u32::from(RequestFlags::WAITED.0) << 16)
     }
 
     /// The lane, without the client on it.
@@ -58,9 +58,9 @@ impl LaneId {
 
 /// What a request carries along beside its client, and its answer back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Mark(pub(crate) u8);
+pub(crate) struct RequestFlags(pub(crate) u8);
 
-impl Mark {
+impl RequestFlags {
     pub(crate) const NONE: Self = Self(0);
     /// Its client measures how long it takes.
     pub(crate) const TIMED: Self = Self(0x40);
@@ -100,7 +100,7 @@ impl Origin {
     pub(crate) const CLIENT_MAX: u16 = (1 << 13) - 1;
 
     #[inline]
-    pub(crate) fn new(client: u16, mark: Mark) -> Self {
+    pub(crate) fn new(client: u16, mark: RequestFlags) -> Self {
         debug_assert!(client <= Self::CLIENT_MAX);
         Self(client | u16::from(mark.0) << 8)
     }
@@ -111,8 +111,8 @@ impl Origin {
     }
 
     #[inline]
-    pub(crate) fn mark(self) -> Mark {
-        Mark((self.0 >> 8) as u8 & Mark::ALL)
+    pub(crate) fn mark(self) -> RequestFlags {
+        RequestFlags((self.0 >> 8) as u8 & RequestFlags::ALL)
     }
 }
 
@@ -147,8 +147,8 @@ pub(crate) struct Request<'a> {
 }
 
 const _: () = assert!(2 * size_of::<Request<'_>>() == LINE_BYTES);
-const _: () = assert!((Mark::ALL as u16) << 8 == !Origin::CLIENT_MAX);
-const _: () = assert!((Mark::TIMED.0 | Mark::WAITED.0) & !Mark::ALL == 0);
+const _: () = assert!((RequestFlags::ALL as u16) << 8 == !Origin::CLIENT_MAX);
+const _: () = assert!((RequestFlags::TIMED.0 | RequestFlags::WAITED.0) & !RequestFlags::ALL == 0);
 const _: () = assert!(KEY_BYTES_MAX < 1 << 14 && VALUE_BYTES_MAX <= u32::MAX as usize);
 
 /// What is asked, and how long its parts are.
@@ -158,33 +158,33 @@ const _: () = assert!(KEY_BYTES_MAX < 1 << 14 && VALUE_BYTES_MAX <= u32::MAX as 
 /// | value bytes:32 | key bytes:14 | kind:2 |
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct RequestShape {
     value_bytes: u32,
     key_bytes_and_kind: u16,
 }
 
-impl Shape {
+impl RequestShape {
     #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "keys and values are checked against their limits before"
     )]
-    pub(crate) fn of(demand: &Demand<'_>) -> Self {
-        debug_assert!(demand.key.len() <= KEY_BYTES_MAX);
+    pub(crate) fn of(parts: &RequestParts<'_>) -> Self {
+        debug_assert!(parts.key.len() <= KEY_BYTES_MAX);
         Self {
-            value_bytes: demand.value.len() as u32,
-            key_bytes_and_kind: (demand.key.len() as u16) << 2 | demand.kind as u16,
+            value_bytes: parts.value.len() as u32,
+            key_bytes_and_kind: (parts.key.len() as u16) << 2 | parts.kind as u16,
         }
     }
 
     #[inline]
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> OperationKind {
         // All of its values are taken, so that this is no more than a mask.
         match self.key_bytes_and_kind & 3 {
-            0 => Kind::Get,
-            1 => Kind::Put,
-            2 => Kind::Delete,
-            _ => Kind::Swap,
+            0 => OperationKind::Get,
+            1 => OperationKind::Put,
+            2 => OperationKind::Delete,
+            _ => OperationKind::Swap,
         }
     }
 
@@ -201,7 +201,7 @@ impl Shape {
     /// Bytes before the key.
     #[inline]
     fn head_bytes(self) -> usize {
-        if self.kind() == Kind::Swap {
+        if self.kind() == OperationKind::Swap {
             size_of::<Version>()
         } else {
             0
@@ -226,17 +226,17 @@ impl<'a> Request<'a> {
         hash: IndexHash,
         token: u64,
         origin: Origin,
-        demand: &Demand<'_>,
+        parts: &RequestParts<'_>,
     ) -> Self {
-        let shape = Shape::of(demand);
+        let shape = RequestShape::of(parts);
         // SAFETY: by this function's contract.
         unsafe {
-            if demand.kind == Kind::Swap {
-                place.cast::<Version>().write_unaligned(demand.expected);
+            if parts.kind == OperationKind::Swap {
+                place.cast::<Version>().write_unaligned(parts.expected);
             }
             let key = place.add(shape.head_bytes());
-            copy_to(key.as_ptr(), demand.key);
-            copy_to(key.as_ptr().add(demand.key.len()), demand.value);
+            copy_to(key.as_ptr(), parts.key);
+            copy_to(key.as_ptr().add(parts.key.len()), parts.value);
             Self::at(place, shape, hash, token, origin)
         }
     }
@@ -248,7 +248,7 @@ impl<'a> Request<'a> {
     #[inline(always)]
     pub(crate) unsafe fn at(
         place: NonNull<u8>,
-        shape: Shape,
+        shape: RequestShape,
         hash: IndexHash,
         token: u64,
         origin: Origin,
@@ -266,13 +266,13 @@ impl<'a> Request<'a> {
     }
 
     #[inline]
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> OperationKind {
         self.shape().kind()
     }
 
     #[inline]
-    pub(crate) fn shape(&self) -> Shape {
-        Shape {
+    pub(crate) fn shape(&self) -> RequestShape {
+        RequestShape {
             value_bytes: self.value_bytes,
             key_bytes_and_kind: self.key_bytes_and_kind,
         }
@@ -297,7 +297,7 @@ impl<'a> Request<'a> {
     /// What a swap expects; `0` otherwise.
     #[inline]
     pub(crate) fn expected(&self) -> Version {
-        if self.kind() != Kind::Swap {
+        if self.kind() != OperationKind::Swap {
             return 0;
         }
         // SAFETY: as in `key`, which it lies before.
@@ -330,18 +330,18 @@ impl fmt::Debug for Request<'_> {
 }
 
 /// Where answers go. A shard asks for room before it acts, so an answer is never refused.
-pub(crate) trait Answers {
+pub(crate) trait AnswerSink {
     /// True if an answer carrying a value of this many bytes can be delivered to the lane now.
-    fn has_room(&self, lane: LaneId, value_bytes: usize) -> bool;
+    fn has_room(&self, lane: ReplyTo, value_bytes: usize) -> bool;
     /// Delivers the answer to one request. The value is copied or visited before this returns.
-    fn answer(&mut self, lane: LaneId, token: u64, answer: Answer<'_>);
+    fn answer(&mut self, lane: ReplyTo, token: u64, answer: Answer<'_>);
     /// Sets room aside for an answer with a value of at most this many bytes; false if there is none. Other answers do not get it.
-    fn reserve(&mut self, lane: LaneId, value_bytes: usize) -> bool;
-    /// Gives back what [`Answers::reserve`] set aside for a value of this many bytes: that answer has room now.
-    fn unreserve(&mut self, lane: LaneId, value_bytes: usize);
+    fn reserve(&mut self, lane: ReplyTo, value_bytes: usize) -> bool;
+    /// Gives back what [`AnswerSink::reserve`] set aside for a value of this many bytes: that answer has room now.
+    fn unreserve(&mut self, lane: ReplyTo, value_bytes: usize);
     /// Both in one, for an answer that nothing was done for yet; false if there is no room, as `has_room` would say.
     #[inline]
-    fn try_answer(&mut self, lane: LaneId, token: u64, answer: Answer<'_>) -> bool {
+    fn try_answer(&mut self, lane: ReplyTo, token: u64, answer: Answer<'_>) -> bool {
         let has_room = self.has_room(lane, answer.value().len());
         if has_room {
             self.answer(lane, token, answer);

@@ -9,7 +9,7 @@ use farcore_tuning::{
     ShardSnapshot, resident_bytes,
 };
 
-use crate::reactor::executor::Life;
+use crate::reactor::executor::Lifecycle;
 
 /// How long a count of present far memory does for reports, in nanoseconds.
 const RESIDENT_LATELY_NS: u64 = 5_000_000_000;
@@ -18,7 +18,7 @@ const HOT_KEYS: usize = 16;
 
 /// What one core writes and everybody may read.
 #[derive(Debug)]
-pub(crate) struct CoreFigures {
+pub(crate) struct CoreMetrics {
     pub(crate) counters: ShardCounters,
     /// By memory node.
     pub(crate) nodes: Box<[NodeCounters]>,
@@ -34,7 +34,7 @@ pub(crate) struct CoreFigures {
     hardware: OnceLock<HardwareCounters>,
 }
 
-impl CoreFigures {
+impl CoreMetrics {
     pub(crate) fn new(nodes: usize) -> Self {
         Self {
             counters: ShardCounters::default(),
@@ -94,7 +94,7 @@ pub struct Stats {
 
 /// All that an engine's figures are read from.
 #[derive(Debug)]
-pub(crate) struct Figures {
+pub(crate) struct EngineMetrics {
     pub(crate) clock: Clock,
     pub(crate) opened_ns: u64,
     /// Set once all cores serve.
@@ -105,17 +105,17 @@ pub(crate) struct Figures {
     pub(crate) node_names: Vec<Arc<str>>,
     /// Whoever reads figures keeps no far memory alive.
     pub(crate) embedded: Vec<Weak<EmbeddedNode>>,
-    pub(crate) life: Arc<Life>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
     /// When embedded far memory was counted last, and how much of it was present.
     pub(crate) counted: Mutex<Option<(u64, u64)>>,
     /// The processor of each core.
     pub(crate) processors: Vec<usize>,
-    pub(crate) cores: Vec<Arc<CoreFigures>>,
+    pub(crate) cores: Vec<Arc<CoreMetrics>>,
     /// Of requests of each handle, in nanoseconds.
     pub(crate) handles: Vec<Arc<Histogram>>,
 }
 
-impl Figures {
+impl EngineMetrics {
     /// Bytes of embedded far memory that are present. Cost: a look at every page of it.
     fn far_resident_bytes(&self) -> u64 {
         let nodes = self.embedded.iter().filter_map(Weak::upgrade);
@@ -171,31 +171,31 @@ impl Figures {
 
 /// Reads an engine's figures, from any thread and for as long as it likes; the engine need not live on.
 #[derive(Clone, Debug)]
-pub struct EngineReporter(pub(crate) Arc<Figures>);
+pub struct EngineReporter(pub(crate) Arc<EngineMetrics>);
 
 impl Reporter for EngineReporter {
     fn is_serving(&self) -> bool {
-        !self.0.life.is_closing()
+        !self.0.lifecycle.is_closing()
     }
 
     fn report(&self) -> Report {
-        let figures = &*self.0;
-        let now_ns = figures.clock.now_ns();
-        let core = |(figures, &processor): (&Arc<CoreFigures>, &usize)| CoreReport {
+        let metrics = &*self.0;
+        let now_ns = metrics.clock.now_ns();
+        let core = |(metrics, &processor): (&Arc<CoreMetrics>, &usize)| CoreReport {
             core: processor,
-            counters: figures.counters.snapshot(),
-            local: figures.local.snapshot(),
-            cross: figures.cross.snapshot(),
-            batches: figures.batches.snapshot(),
-            far: figures.far.snapshot(),
-            hot_keys: figures
+            counters: metrics.counters.snapshot(),
+            local: metrics.local.snapshot(),
+            cross: metrics.cross.snapshot(),
+            batches: metrics.batches.snapshot(),
+            far: metrics.far.snapshot(),
+            hot_keys: metrics
                 .hot_keys
                 .get()
                 .map_or_else(Vec::new, |keys| keys.top(HOT_KEYS)),
-            hardware: figures.hardware(),
+            hardware: metrics.hardware(),
         };
         let node = |(place, name): (usize, &Arc<str>)| {
-            let cores = figures.cores.iter();
+            let cores = metrics.cores.iter();
             let seen = cores.filter_map(|core| core.nodes.get(place));
             NodeReport {
                 name: name.to_string(),
@@ -203,7 +203,7 @@ impl Reporter for EngineReporter {
             }
         };
         let mut handles = HistogramSnapshot::default();
-        for handle in &figures.handles {
+        for handle in &metrics.handles {
             handles.merge(&handle.snapshot());
         }
         Report {
@@ -211,22 +211,22 @@ impl Reporter for EngineReporter {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
             now_ns,
-            uptime_ns: now_ns.saturating_sub(figures.opened_ns),
-            startup_ns: figures.startup_ns(),
-            local_cap_bytes: figures.local_cap_bytes,
+            uptime_ns: now_ns.saturating_sub(metrics.opened_ns),
+            startup_ns: metrics.startup_ns(),
+            local_cap_bytes: metrics.local_cap_bytes,
             local_resident_bytes: resident_bytes()
-                .saturating_sub(figures.far_resident_bytes_lately()),
-            page_bytes: figures.page_bytes,
-            locked: figures.is_locked(),
-            cores: figures
+                .saturating_sub(metrics.far_resident_bytes_lately()),
+            page_bytes: metrics.page_bytes,
+            locked: metrics.is_locked(),
+            cores: metrics
                 .cores
                 .iter()
-                .zip(&figures.processors)
+                .zip(&metrics.processors)
                 .map(core)
                 .collect(),
             handles,
-            nodes: figures.node_names.iter().enumerate().map(node).collect(),
-            hardware_missing: figures
+            nodes: metrics.node_names.iter().enumerate().map(node).collect(),
+            hardware_missing: metrics
                 .cores
                 .iter()
                 .filter_map(|core| core.hardware.get())

@@ -3,18 +3,18 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::shard::Shortfall;
-use crate::transport::wakeup::Bell;
+use crate::transport::wakeup::Wakeup;
 
 /// Work that other threads ask of a shard as a whole: a request counter and one of those done.
 #[derive(Debug, Default)]
-pub(crate) struct Order {
+pub(crate) struct Command {
     asked: AtomicU64,
     done: AtomicU64,
     /// What kept the latest one from being done in full: 0, or a [`Shortfall`].
     shortfall: AtomicU8,
 }
 
-impl Order {
+impl Command {
     /// Asks; answers the ticket to wait for.
     pub(crate) fn ask(&self) -> u64 {
         self.asked.fetch_add(1, Ordering::AcqRel) + 1
@@ -22,7 +22,7 @@ impl Order {
     pub(crate) fn is_done(&self, ticket: u64) -> bool {
         self.done.load(Ordering::Acquire) >= ticket
     }
-    /// What kept it from being done in full; asked after [`Order::is_done`].
+    /// What kept it from being done in full; asked after [`Command::is_done`].
     pub(crate) fn shortfall(&self) -> Option<Shortfall> {
         match self.shortfall.load(Ordering::Acquire) {
             0 => None,
@@ -42,16 +42,16 @@ impl Order {
 
 /// What a core shares with the threads around it.
 #[derive(Debug, Default)]
-pub(crate) struct Door {
-    pub(crate) bell: Bell,
-    pub(crate) compact: Order,
-    pub(crate) flush: Order,
-    pub(crate) forget: Order,
+pub(crate) struct CommandPort {
+    pub(crate) wakeup: Wakeup,
+    pub(crate) compact: Command,
+    pub(crate) flush: Command,
+    pub(crate) forget: Command,
     /// Lost keys that the shard has forgotten so far.
     keys_forgotten: AtomicU64,
 }
 
-impl Door {
+impl CommandPort {
     /// Lost keys that the shard has forgotten so far.
     pub(crate) fn keys_forgotten(&self) -> u64 {
         // ORDERING: read after `is_done` has seen the order done, whose Acquire shows it.

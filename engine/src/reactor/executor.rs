@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crossbeam_queue::SegQueue;
-use farcore_rdma::Pulse;
+use farcore_rdma::WakeTimer;
 use futures_lite::future::or;
 use glommio::sync::Semaphore;
 use glommio::timer::Timer;
@@ -21,10 +21,10 @@ use glommio::{Task, TaskQueueHandle, spawn_local_into};
 use crate::client::core::turn_alone;
 use crate::error::Result;
 use crate::far_memory::Keeper;
-use crate::reactor::House;
-use crate::reactor::command::Door;
+use crate::reactor::Reactor;
+use crate::reactor::command::CommandPort;
 use crate::reactor::limits::{no_thread, what_was_said};
-use crate::reactor::replies::NOBODY;
+use crate::reactor::replies::NO_CLIENT;
 use crate::reactor::threads::{self, Ended, Queues};
 use crate::reactor::watchdog::Watchdog;
 
@@ -36,18 +36,18 @@ const NAP: Duration = Duration::from_micros(20);
 const IDLE_TURNS: u32 = 16;
 /// A job: makes, on its core, the future to be run there.
 pub(crate) type Job =
-    Box<dyn FnOnce(Rc<RefCell<House>>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+    Box<dyn FnOnce(Rc<RefCell<Reactor>>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// Whether the engine is closing, and how many jobs there still are on any core.
 ///
 /// ORDERING: all SeqCst: whoever adds a job either sees that it is too late, or every core sees the job.
 #[derive(Debug, Default)]
-pub(crate) struct Life {
+pub(crate) struct Lifecycle {
     closing: AtomicBool,
     jobs: AtomicUsize,
 }
 
-impl Life {
+impl Lifecycle {
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
     }
@@ -72,7 +72,7 @@ impl Life {
 
 /// One job that is waiting or running.
 #[derive(Debug)]
-pub(crate) struct JobTicket(Arc<Life>);
+pub(crate) struct JobTicket(Arc<Lifecycle>);
 
 impl Drop for JobTicket {
     fn drop(&mut self) {
@@ -81,62 +81,63 @@ impl Drop for JobTicket {
 }
 
 /// The engine and the house that the calling thread serves.
-struct Here {
-    life: Arc<Life>,
-    house: Rc<RefCell<House>>,
+struct CurrentCore {
+    lifecycle: Arc<Lifecycle>,
+    reactor: Rc<RefCell<Reactor>>,
 }
 
 thread_local! {
-    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+    static CURRENT_CORE: RefCell<Option<CurrentCore>> = const { RefCell::new(None) };
 }
 
 /// Says which engine the calling thread serves, until it is dropped.
-struct OnCore;
+struct CurrentCoreGuard;
 
-impl OnCore {
-    fn new(life: &Arc<Life>, house: &Rc<RefCell<House>>) -> Self {
-        let here = Here {
-            life: Arc::clone(life),
-            house: Rc::clone(house),
+impl CurrentCoreGuard {
+    fn new(lifecycle: &Arc<Lifecycle>, reactor: &Rc<RefCell<Reactor>>) -> Self {
+        let here = CurrentCore {
+            lifecycle: Arc::clone(lifecycle),
+            reactor: Rc::clone(reactor),
         };
-        HERE.set(Some(here));
+        CURRENT_CORE.set(Some(here));
         Self
     }
 }
 
-impl Drop for OnCore {
+impl Drop for CurrentCoreGuard {
     fn drop(&mut self) {
-        HERE.set(None);
+        CURRENT_CORE.set(None);
     }
 }
 
 /// True if the calling thread is a core of some engine.
 pub(crate) fn is_core() -> bool {
-    HERE.with_borrow(Option::is_some)
+    CURRENT_CORE.with_borrow(Option::is_some)
 }
 
 /// True if the calling thread is a core of this engine.
-pub(crate) fn is_core_of(life: &Arc<Life>) -> bool {
-    HERE.with_borrow(|here| {
+pub(crate) fn is_core_of(lifecycle: &Arc<Lifecycle>) -> bool {
+    CURRENT_CORE.with_borrow(|here| {
         here.as_ref()
-            .is_some_and(|here| Arc::ptr_eq(&here.life, life))
+            .is_some_and(|here| Arc::ptr_eq(&here.lifecycle, lifecycle))
     })
 }
 
 /// Serves the calling thread's shard for one round, where it is a core: who waits there for an answer may wait for that
 /// shard. False if it is none, or in the middle of a round.
-pub(crate) fn serve_here() -> bool {
-    let house = HERE.with_borrow(|here| here.as_ref().map(|here| Rc::clone(&here.house)));
-    let Some(house) = house else { return false };
-    let Ok(mut house) = house.try_borrow_mut() else {
+pub(crate) fn serve_current_core() -> bool {
+    let reactor =
+        CURRENT_CORE.with_borrow(|here| here.as_ref().map(|here| Rc::clone(&here.reactor)));
+    let Some(reactor) = reactor else { return false };
+    let Ok(mut reactor) = reactor.try_borrow_mut() else {
         return false;
     };
-    turn_alone(&mut house);
+    turn_alone(&mut reactor);
     true
 }
 
 /// Does something whose panic must not end the core, the panic of what a panic leaves included. The text of the first.
-pub(crate) fn quietly(what: impl FnOnce()) -> std::result::Result<(), String> {
+pub(crate) fn catch_panic(what: impl FnOnce()) -> std::result::Result<(), String> {
     let Err(panic) = catch_unwind(AssertUnwindSafe(what)) else {
         return Ok(());
     };
@@ -155,11 +156,11 @@ pub(crate) fn text_of(panic: Box<dyn Any + Send>) -> String {
 
 /// What other threads share with one core's runtime.
 #[derive(Debug)]
-pub(crate) struct Post {
-    pub(crate) door: Arc<Door>,
+pub(crate) struct CoreShared {
+    pub(crate) command_port: Arc<CommandPort>,
     /// Jobs that are to be started. Without a limit: who starts one may be the thread that takes them.
     pub(crate) jobs: SegQueue<JobCell>,
-    pub(crate) life: Arc<Life>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
     /// The shard has stopped, and will touch no lane again.
     pub(crate) closed: AtomicBool,
 }
@@ -173,12 +174,12 @@ impl std::fmt::Debug for JobCell {
     }
 }
 
-impl Post {
-    pub(crate) fn new(life: Arc<Life>) -> Self {
+impl CoreShared {
+    pub(crate) fn new(lifecycle: Arc<Lifecycle>) -> Self {
         Self {
-            door: Arc::default(),
+            command_port: Arc::default(),
             jobs: SegQueue::new(),
-            life,
+            lifecycle,
             closed: AtomicBool::new(false),
         }
     }
@@ -188,7 +189,7 @@ impl Post {
         self.closed.store(true, Ordering::Release);
         // Jobs that never ran: whoever waits for them hears of it.
         while let Some(job) = self.jobs.pop() {
-            let _ = quietly(|| drop(job));
+            let _ = catch_panic(|| drop(job));
         }
     }
 }
@@ -210,42 +211,49 @@ pub(crate) async fn yield_now() {
 /// returned ends when the core is done with it.
 pub(crate) fn start<B>(
     core: usize,
-    post: Arc<Post>,
+    core_shared: Arc<CoreShared>,
     mut watchdog: Watchdog,
     spin_ns: u64,
     build: impl FnOnce() -> B + Send + 'static,
     heard: impl FnOnce(Result<()>) + Send + 'static,
 ) -> Result<Arc<Ended>>
 where
-    B: Future<Output = Result<(House, Vec<Keeper>)>>,
+    B: Future<Output = Result<(Reactor, Vec<Keeper>)>>,
 {
-    let pulse = Pulse::watched(move |unanswered| watchdog.look(unanswered));
-    let pulse = pulse.map_err(|error| no_thread(&error.to_string()))?;
+    let wake_timer = WakeTimer::watched(move |unanswered| watchdog.look(unanswered));
+    let wake_timer = wake_timer.map_err(|error| no_thread(&error.to_string()))?;
     let work = move |queues: Result<Queues>| -> Pin<Box<dyn Future<Output = ()>>> {
         let queues = match queues {
             Ok(queues) => queues,
             Err(error) => {
-                post.stop();
+                core_shared.stop();
                 heard(Err(error));
                 return Box::pin(ready(()));
             }
         };
         Box::pin(async move {
-            match or(build(), pulse.beat()).await {
-                Ok((house, keepers)) => {
+            match or(build(), wake_timer.beat()).await {
+                Ok((reactor, keepers)) => {
                     heard(Ok(()));
-                    let house = Rc::new(RefCell::new(house));
-                    let on_core = OnCore::new(&post.life, &house);
-                    let service =
-                        live(Rc::clone(&house), &post, spin_ns, keepers, &pulse, queues).await;
+                    let reactor = Rc::new(RefCell::new(reactor));
+                    let on_core = CurrentCoreGuard::new(&core_shared.lifecycle, &reactor);
+                    let service = live(
+                        Rc::clone(&reactor),
+                        &core_shared,
+                        spin_ns,
+                        keepers,
+                        &wake_timer,
+                        queues,
+                    )
+                    .await;
                     // Nobody waits for what is left to do.
-                    post.stop();
-                    drop((on_core, house));
-                    or(service.close(), pulse.beat()).await;
+                    core_shared.stop();
+                    drop((on_core, reactor));
+                    or(service.close(), wake_timer.beat()).await;
                 }
                 Err(error) => {
                     heard(Err(error));
-                    post.stop();
+                    core_shared.stop();
                 }
             }
         })
@@ -263,13 +271,17 @@ impl Keepers {
     /// In the service's own queue: a task that polls all the time leaves no turn to other queues.
     fn start(
         keepers: Vec<Keeper>,
-        house: &Rc<RefCell<House>>,
-        door: &Arc<Door>,
+        reactor: &Rc<RefCell<Reactor>>,
+        command_port: &Arc<CommandPort>,
         service: TaskQueueHandle,
     ) -> Self {
         let stop = Rc::new(Semaphore::new(0));
         let keep = |keeper: Keeper| {
-            let work = keeper.keep(Rc::clone(house), Arc::clone(door), Rc::clone(&stop));
+            let work = keeper.keep(
+                Rc::clone(reactor),
+                Arc::clone(command_port),
+                Rc::clone(&stop),
+            );
             spawn_local_into(work, service).ok()
         };
         let tasks = keepers.into_iter().filter_map(keep).collect();
@@ -287,20 +299,20 @@ impl Keepers {
 
 /// Serves until the engine closes and everything is answered.
 async fn live(
-    house: Rc<RefCell<House>>,
-    post: &Arc<Post>,
+    reactor: Rc<RefCell<Reactor>>,
+    core_shared: &Arc<CoreShared>,
     spin_ns: u64,
     keepers: Vec<Keeper>,
-    pulse: &Pulse,
+    wake_timer: &WakeTimer,
     Queues { service, jobs }: Queues,
 ) -> Keepers {
-    let keepers = Keepers::start(keepers, &house, &post.door, service);
+    let keepers = Keepers::start(keepers, &reactor, &core_shared.command_port, service);
     let serving = {
-        let post = Arc::clone(post);
-        let house = Rc::clone(&house);
-        async move { serve(house, post, spin_ns, jobs).await }
+        let core_shared = Arc::clone(core_shared);
+        let reactor = Rc::clone(&reactor);
+        async move { serve(reactor, core_shared, spin_ns, jobs).await }
     };
-    let beating = spawn_local_into(pulse.beat::<()>(), service);
+    let beating = spawn_local_into(wake_timer.beat::<()>(), service);
     if let Ok(task) = spawn_local_into(serving, service) {
         task.await;
     }
@@ -310,34 +322,39 @@ async fn live(
     keepers
 }
 
-async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: TaskQueueHandle) {
+async fn serve(
+    reactor: Rc<RefCell<Reactor>>,
+    core_shared: Arc<CoreShared>,
+    spin_ns: u64,
+    jobs: TaskQueueHandle,
+) {
     let (mut idle_since, mut idle_turns, mut turns_seen) = (None, 0u32, 0);
     loop {
         // Read before the turn: what was sent before closing is in that turn, or in one after it.
-        let over = post.life.is_over();
-        if post.life.is_closing() {
-            house.borrow_mut().exits().close();
+        let over = core_shared.lifecycle.is_over();
+        if core_shared.lifecycle.is_closing() {
+            reactor.borrow_mut().replies().close();
         }
         let mut busy = false;
-        while let Some(job) = post.jobs.pop() {
+        while let Some(job) = core_shared.jobs.pop() {
             busy = true;
-            if let Ok(task) = spawn_local_into((job.0)(Rc::clone(&house)), jobs) {
+            if let Ok(task) = spawn_local_into((job.0)(Rc::clone(&reactor)), jobs) {
                 task.detach();
             }
         }
-        let turns = house.borrow().turns();
-        if turns != turns_seen && !busy && !post.life.is_closing() {
+        let turns = reactor.borrow().turns();
+        if turns != turns_seen && !busy && !core_shared.lifecycle.is_closing() {
             // A job that polls serves the shard, and gets its answers where they lie. The queues share the core fairly: were the
             // service ready all the time, the job would wait as long as it works.
             turns_seen = turns;
             idle_since = None;
             // What was busy ends here.
-            house.borrow_mut().publish();
-            nap(&post).await;
+            reactor.borrow_mut().publish();
+            nap(&core_shared).await;
             continue;
         }
-        busy |= turns != turns_seen || house.borrow_mut().turn(NOBODY, &mut |_, _| {});
-        turns_seen = house.borrow().turns();
+        busy |= turns != turns_seen || reactor.borrow_mut().turn(NO_CLIENT, &mut |_, _| {});
+        turns_seen = reactor.borrow().turns();
         if busy {
             idle_since = None;
             idle_turns = 0;
@@ -350,8 +367,8 @@ async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: T
             std::thread::yield_now();
         }
         let (now_ns, quiet) = {
-            let house = house.borrow();
-            (house.read_ns(), house.is_quiet())
+            let reactor = reactor.borrow();
+            (reactor.read_ns(), reactor.is_quiet())
         };
         let idle_ns = now_ns - *idle_since.get_or_insert(now_ns);
         if !quiet || idle_ns < spin_ns {
@@ -359,28 +376,32 @@ async fn serve(house: Rc<RefCell<House>>, post: Arc<Post>, spin_ns: u64, jobs: T
             continue;
         }
         if over {
-            house.borrow_mut().publish();
+            reactor.borrow_mut().publish();
             return;
         }
-        if post.life.is_closing() {
+        if core_shared.lifecycle.is_closing() {
             // Jobs of some core are still to end; nobody rings when they do.
             yield_now().await;
             continue;
         }
-        house.borrow_mut().park();
-        sleep(&post, &house).await;
-        house.borrow_mut().wake();
+        reactor.borrow_mut().park();
+        sleep(&core_shared, &reactor).await;
+        reactor.borrow_mut().wake();
         // One turn after waking; only work resets the idle time. Jobs come first, for it may be that there was no sleep.
         yield_now().await;
     }
 }
 
 /// Waits a little, or until there is a job to start.
-async fn nap(post: &Post) {
+async fn nap(core_shared: &CoreShared) {
     let mut timer = pin!(Timer::new(NAP));
     poll_fn(|context| {
-        post.door.bell.waker.register(context.waker());
-        if !post.jobs.is_empty() || timer.as_mut().poll(context).is_ready() {
+        core_shared
+            .command_port
+            .wakeup
+            .waker
+            .register(context.waker());
+        if !core_shared.jobs.is_empty() || timer.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
         }
         Poll::Pending
@@ -389,17 +410,20 @@ async fn nap(post: &Post) {
 }
 
 /// Sleeps until somebody has news, or the timer behind every sleep ends.
-async fn sleep(post: &Post, house: &RefCell<House>) {
-    let bell = &post.door.bell;
+async fn sleep(core_shared: &CoreShared, reactor: &RefCell<Reactor>) {
+    let wakeup = &core_shared.command_port.wakeup;
     let mut timer = pin!(Timer::new(SLEEP_MAX));
     poll_fn(|context| {
-        bell.waker.register(context.waker());
-        let news =
-            || house.borrow_mut().has_news() || !post.jobs.is_empty() || post.life.is_closing();
+        wakeup.waker.register(context.waker());
+        let news = || {
+            reactor.borrow_mut().has_news()
+                || !core_shared.jobs.is_empty()
+                || core_shared.lifecycle.is_closing()
+        };
         // The fence interrupts all cores that run: not if it is known to be in vain.
-        let sleeps = house.borrow().is_parked() && !news() && bell.fall_asleep(news);
+        let sleeps = reactor.borrow().is_parked() && !news() && wakeup.fall_asleep(news);
         if !sleeps || timer.as_mut().poll(context).is_ready() {
-            bell.wake_up();
+            wakeup.wake_up();
             return Poll::Ready(());
         }
         Poll::Pending

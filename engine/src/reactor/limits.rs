@@ -5,7 +5,7 @@ use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
 use farcore_tuning::Root;
-use farcore_tuning::cgroup::{MemoryEnd, available_memory};
+use farcore_tuning::{MemoryEnd, available_memory};
 use glommio::LocalExecutor;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -19,13 +19,13 @@ use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler};
 
 use crate::constants::LANE_NUMBERS;
 use crate::message::hash::Hasher128;
-use crate::message::operation::{Answer, Demand};
-use crate::observe::metrics::CoreFigures;
-use crate::reactor::command::Door;
-use crate::reactor::replies::{Exits, LaneExit, OWN, OwnExit, Turn};
-use crate::shard::{LaneId, Mark, Origin, Shard};
-use crate::transport::lane::{Answered, LaneClient, LaneServer};
-use crate::transport::queue::{Intake, Outbox, own_queue};
+use crate::message::operation::{Answer, RequestParts};
+use crate::observe::metrics::CoreMetrics;
+use crate::reactor::command::CommandPort;
+use crate::reactor::replies::{LaneSink, OWN_LANE, OwnSink, Replies, TurnSink};
+use crate::shard::{Origin, ReplyTo, RequestFlags, Shard};
+use crate::transport::lane::{AnswerConsumer, LaneClient, LaneServer};
+use crate::transport::queue::{RequestConsumer, RequestProducer, own_queue};
 
 /// Turns after which the clock is read, whether or not anything waits for the fabric, and orders are looked for.
 const TURNS_A_READING: u64 = 8;
@@ -78,24 +78,24 @@ impl Rotation {
 /// Another shard: where its answers come in, and where its bell hangs.
 #[derive(Debug)]
 struct Neighbour {
-    answers: Answered,
-    door: Arc<Door>,
+    answers: AnswerConsumer,
+    command_port: Arc<CommandPort>,
 }
 
 /// All that one core owns.
 #[derive(Debug)]
-pub(crate) struct House {
+pub(crate) struct Reactor {
     shard: Shard<FabricEndpoint>,
     own: u16,
     shards: u16,
     hasher: Hasher128,
     clock: Clock,
-    door: Arc<Door>,
-    exits: Exits,
+    command_port: Arc<CommandPort>,
+    replies: Replies,
     /// What clients here ask, by shard. The own one's way is like the others', so that which of them it is takes no branch.
-    outboxes: Vec<Outbox>,
+    producers: Vec<RequestProducer>,
     /// Where what they ask of the own one comes in.
-    own_requests: Intake,
+    own_requests: RequestConsumer,
     /// The other shards, by number.
     neighbours: Vec<Option<Neighbour>>,
     /// Requests that are taken from a lane, or from the core's own queue, in one visit, at most.
@@ -113,45 +113,49 @@ pub(crate) struct House {
     forgetting: u64,
     served_ns: u64,
     turns: u64,
-    figures: Arc<CoreFigures>,
+    metrics: Arc<CoreMetrics>,
     /// Turns up to the last reading of the clock.
-    turns_told: u64,
+    turns_counted: u64,
     /// A turn since then did something.
     was_busy: bool,
     /// The core sleeps, or is about to.
     is_parked: bool,
 }
 
-impl House {
+impl Reactor {
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
         shard: Shard<FabricEndpoint>,
         own: u16,
         shards: u16,
         hasher: Hasher128,
-        door: Arc<Door>,
+        command_port: Arc<CommandPort>,
         servers: Vec<Option<LaneServer>>,
-        lanes: Vec<Option<(LaneClient, Arc<Door>)>>,
-        figures: Arc<CoreFigures>,
+        lanes: Vec<Option<(LaneClient, Arc<CommandPort>)>>,
+        metrics: Arc<CoreMetrics>,
     ) -> Self {
         let words = servers.len().div_ceil(64);
         let batch = shard.batch();
-        let (own_outbox, own_requests) = own_queue();
-        let mut own_outbox = Some(own_outbox);
-        let (mut outboxes, mut neighbours) = (Vec::new(), Vec::new());
+        let (own_producer, own_requests) = own_queue();
+        let mut own_producer = Some(own_producer);
+        let (mut producers, mut neighbours) = (Vec::new(), Vec::new());
         for (place, lane) in lanes.into_iter().enumerate() {
-            let (outbox, neighbour) = match lane {
-                Some((LaneClient { requests, answers }, door)) => {
-                    (Some(requests), Some(Neighbour { answers, door }))
-                }
-                None if place == usize::from(own) => (own_outbox.take(), None),
+            let (producer, neighbour) = match lane {
+                Some((LaneClient { requests, answers }, command_port)) => (
+                    Some(requests),
+                    Some(Neighbour {
+                        answers,
+                        command_port,
+                    }),
+                ),
+                None if place == usize::from(own) => (own_producer.take(), None),
                 None => (None, None),
             };
-            outboxes.extend(outbox);
+            producers.extend(producer);
             neighbours.push(neighbour);
         }
         assert_eq!(
-            outboxes.len(),
+            producers.len(),
             usize::from(shards),
             "there is a lane to each other shard"
         );
@@ -164,9 +168,9 @@ impl House {
             shards,
             hasher,
             clock,
-            door,
-            exits: Exits::new(servers, sampler, Arc::clone(&figures)),
-            outboxes,
+            command_port,
+            replies: Replies::new(servers, sampler, Arc::clone(&metrics)),
+            producers,
             own_requests,
             neighbours,
             batch,
@@ -179,8 +183,8 @@ impl House {
             forgetting: 0,
             served_ns,
             turns: 0,
-            figures,
-            turns_told: 0,
+            metrics,
+            turns_counted: 0,
             was_busy: false,
             is_parked: false,
         }
@@ -196,7 +200,7 @@ impl House {
     }
 
     pub(crate) fn hardware(&self) -> HardwareSnapshot {
-        self.figures.hardware()
+        self.metrics.hardware()
     }
 
     /// When the clock was read last, which an idle turn does.
@@ -204,35 +208,35 @@ impl House {
         self.served_ns
     }
 
-    pub(crate) fn exits(&mut self) -> &mut Exits {
-        &mut self.exits
+    pub(crate) fn replies(&mut self) -> &mut Replies {
+        &mut self.replies
     }
 
     /// True if there is nothing to do until somebody has news.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.outboxes.iter().all(Outbox::is_published)
+        self.producers.iter().all(RequestProducer::is_published)
             && !self.own_requests.has_waiting()
             && self.marked == [0; 4]
             && self.shard.is_quiet()
-            && self.compacting == self.door.compact.asked()
-            && self.door.compact.is_done(self.compacting)
-            && self.flushing == self.door.flush.asked()
-            && self.door.flush.is_done(self.flushing)
-            && self.forgetting == self.door.forget.asked()
-            && self.door.forget.is_done(self.forgetting)
+            && self.compacting == self.command_port.compact.asked()
+            && self.command_port.compact.is_done(self.compacting)
+            && self.flushing == self.command_port.flush.asked()
+            && self.command_port.flush.is_done(self.flushing)
+            && self.forgetting == self.command_port.forget.asked()
+            && self.command_port.forget.is_done(self.forgetting)
     }
 
     /// Takes a request of a client on this core; false if it must poll first.
     #[inline(always)]
-    pub(crate) fn submit(&mut self, client: u16, token: u64, demand: &Demand<'_>) -> bool {
+    pub(crate) fn submit(&mut self, client: u16, token: u64, parts: &RequestParts<'_>) -> bool {
         // The service has to take it if the client does not poll.
         if self.is_parked {
             self.wake_for_client();
         }
-        let hash = self.hasher.hash(demand.key);
+        let hash = self.hasher.hash(parts.key);
         let shard = hash.shard(self.shards);
-        let timed = self.exits.sampler.starts();
-        let origin = Origin::new(client, Mark::timed(timed));
+        let timed = self.replies.sampler.starts();
+        let origin = Origin::new(client, RequestFlags::timed(timed));
         // A house that stands alone knows whose the request is before the hash is there.
         let place = if self.shards == 1 {
             self.shard.prefetch(hash.index);
@@ -241,14 +245,14 @@ impl House {
             self.shard.prefetch_if(shard == self.own, hash.index);
             usize::from(shard)
         };
-        let taken = self.outboxes[place].push(hash.index, token, origin, demand);
+        let taken = self.producers[place].push(hash.index, token, origin, parts);
         taken || self.refuse(timed)
     }
 
     /// A request was not taken.
     #[cold]
     fn refuse(&mut self, timed: bool) -> bool {
-        self.exits.sampler.refused(timed);
+        self.replies.sampler.refused(timed);
         false
     }
 
@@ -259,7 +263,7 @@ impl House {
         }
         // What others ask is served before the own requests, for they wait for a trip across as well. The buckets that it needs come while
         // answers are taken; a visitor that takes its time over those holds others up by it.
-        self.glance();
+        self.refresh();
         self.send();
         let alone = self.shards == 1;
         let (mut coming, mut asked) = (Rotation::new(self.marked, self.first_lane), 0);
@@ -278,19 +282,19 @@ impl House {
             busy |= self.serve_lane(lane);
             served = lanes.pop();
         }
-        self.exits.publish();
+        self.replies.publish();
         if self.own_requests.has_waiting() && self.serve_own(polling, visit) {
             busy = true;
             // Meanwhile answers may have come, and whoever polls has room for more requests with them.
             if !alone {
-                self.glance_at_answers();
+                self.refresh_answers();
                 self.collect(polling, visit);
             }
         }
         self.turns += 1;
         let due = self.turns.is_multiple_of(TURNS_A_READING);
         if due {
-            busy |= self.obey();
+            busy |= self.run_commands();
         }
         self.was_busy |= busy;
         // Reading the clock costs as much as serving a request does: only what waits for the fabric needs each.
@@ -298,9 +302,9 @@ impl House {
             self.read_clock();
         }
         let now_ns = self.served_ns;
-        let mut exits = Turn::new(&mut self.exits, polling, visit);
-        busy |= self.shard.advance(now_ns, &mut exits);
-        self.exits.publish();
+        let mut replies = TurnSink::new(&mut self.replies, polling, visit);
+        busy |= self.shard.advance(now_ns, &mut replies);
+        self.replies.publish();
         self.was_busy |= busy;
         if !busy {
             // An idle turn has the time, and ends a busy stretch where it ended.
@@ -312,24 +316,24 @@ impl House {
     /// True if another core has sent requests that were not taken. Asked before the core sleeps.
     pub(crate) fn has_news(&mut self) -> bool {
         let cores = usize::from(self.shards);
-        let mut servers = self.exits.servers.iter_mut().take(cores).flatten();
+        let mut servers = self.replies.servers.iter_mut().take(cores).flatten();
         servers.any(|server| server.requests.has_news())
     }
 
     #[inline]
-    fn glance_at_answers(&mut self) {
+    fn refresh_answers(&mut self) {
         for Neighbour { answers, .. } in self.neighbours.iter_mut().flatten() {
-            answers.glance();
+            answers.refresh();
         }
     }
 
     /// Asks for what others have sent, all of it at once, and marks the lanes that have requests.
     #[inline]
-    fn glance(&mut self) {
-        self.glance_at_answers();
+    fn refresh(&mut self) {
+        self.refresh_answers();
         // Those of other cores come first, and are few: polling them costs less than a mark that both sides write.
         let cores = usize::from(self.shards);
-        for (lane, server) in self.exits.servers.iter_mut().take(cores).enumerate() {
+        for (lane, server) in self.replies.servers.iter_mut().take(cores).enumerate() {
             if let Some(server) = server
                 && server.requests.has_news()
             {
@@ -338,13 +342,13 @@ impl House {
         }
         for (word, mark) in self.marked.iter_mut().enumerate().take(self.words) {
             // Taken before the lanes are looked at (I2 of the bell).
-            let mut left = self.door.bell.take(word);
+            let mut left = self.command_port.wakeup.take(word);
             *mark |= left;
             while left != 0 {
                 let lane = word * 64 + left.trailing_zeros() as usize;
                 left &= left - 1;
-                if let Some(Some(server)) = self.exits.servers.get_mut(lane) {
-                    server.requests.glance();
+                if let Some(Some(server)) = self.replies.servers.get_mut(lane) {
+                    server.requests.refresh();
                 }
             }
         }
@@ -356,16 +360,16 @@ impl House {
         let now_ns = self.clock.now_ns();
         if COUNTED {
             let passed_ns = now_ns.saturating_sub(self.served_ns);
-            let counters = &self.figures.counters;
+            let counters = &self.metrics.counters;
             let spent = if self.was_busy {
                 &counters.busy_ns
             } else {
                 &counters.spinning_ns
             };
             spent.add(passed_ns);
-            counters.turns.add(self.turns - self.turns_told);
+            counters.turns.add(self.turns - self.turns_counted);
         }
-        self.turns_told = self.turns;
+        self.turns_counted = self.turns;
         self.served_ns = now_ns;
         self.shard.note_time(now_ns);
         self.was_busy = false;
@@ -380,11 +384,11 @@ impl House {
     /// The core is about to sleep.
     pub(crate) fn park(&mut self) {
         self.publish();
-        self.figures.counters.parks.add(1);
+        self.metrics.counters.parks.add(1);
         self.is_parked = true;
     }
 
-    /// True from [`House::park`] to [`House::wake`], or the next submission or turn.
+    /// True from [`Reactor::park`] to [`Reactor::wake`], or the next submission or turn.
     pub(crate) fn is_parked(&self) -> bool {
         self.is_parked
     }
@@ -396,12 +400,12 @@ impl House {
         }
         let now_ns = self.clock.now_ns();
         let slept_ns = now_ns.saturating_sub(self.served_ns);
-        self.figures.counters.parked_ns.add(slept_ns);
-        self.figures.counters.wakes.add(1);
+        self.metrics.counters.parked_ns.add(slept_ns);
+        self.metrics.counters.wakes.add(1);
         self.served_ns = now_ns;
         self.shard.note_time(now_ns);
         // What waits for time to pass is looked at again.
-        self.shard.stir();
+        self.shard.request_background();
     }
 
     /// A client submits or polls while the service sleeps. That has to take over when the client stops; and until it is said that
@@ -409,33 +413,35 @@ impl House {
     #[cold]
     fn wake_for_client(&mut self) {
         self.wake();
-        self.door.bell.wake_up();
-        self.door.bell.wake_service();
+        self.command_port.wakeup.wake_up();
+        self.command_port.wakeup.wake_service();
     }
 
     /// Shows each shard what clients on this core ask of it.
     #[inline]
     fn send(&mut self) {
-        for (outbox, neighbour) in self.outboxes.iter_mut().zip(&self.neighbours) {
-            let sent = outbox.publish();
+        for (producer, neighbour) in self.producers.iter_mut().zip(&self.neighbours) {
+            let sent = producer.publish();
             if sent > 0
                 && let Some(neighbour) = neighbour
             {
-                neighbour.door.bell.rouse();
-                self.figures.counters.requests_sent.add(sent as u64);
+                neighbour.command_port.wakeup.rouse();
+                self.metrics.counters.requests_sent.add(sent as u64);
             }
         }
-        self.own_requests.glance();
+        self.own_requests.refresh();
     }
 
     /// Serves what clients on this core ask of its shard.
     fn serve_own(&mut self, polling: u16, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
-        let mut exits = OwnExit(Turn::new(&mut self.exits, polling, visit));
+        let mut replies = OwnSink(TurnSink::new(&mut self.replies, polling, visit));
         let requests = self.own_requests.waiting(self.batch);
-        let served = self.shard.serve(LaneId::new(OWN), requests, &mut exits);
+        let served = self
+            .shard
+            .serve(ReplyTo::new(OWN_LANE), requests, &mut replies);
         self.own_requests.release(served);
-        self.outboxes[usize::from(self.own)].rewind(&mut self.own_requests);
-        self.figures.counters.requests_own.add(served as u64);
+        self.producers[usize::from(self.own)].rewind(&mut self.own_requests);
+        self.metrics.counters.requests_own.add(served as u64);
         served > 0
     }
 
@@ -443,7 +449,7 @@ impl House {
     /// answers how many they are.
     #[inline]
     fn ask(&mut self, lane: usize) -> usize {
-        let Some(Some(LaneServer { requests, .. })) = self.exits.servers.get_mut(lane) else {
+        let Some(Some(LaneServer { requests, .. })) = self.replies.servers.get_mut(lane) else {
             return 0;
         };
         let ahead = requests.ahead(self.batch);
@@ -458,7 +464,7 @@ impl House {
     fn serve_lane(&mut self, lane: usize) -> bool {
         self.ask(lane);
         let Some(LaneServer { requests, answers }) =
-            self.exits.servers.get_mut(lane).and_then(Option::as_mut)
+            self.replies.servers.get_mut(lane).and_then(Option::as_mut)
         else {
             return false;
         };
@@ -475,11 +481,11 @@ impl House {
         if count == 0 {
             return false;
         }
-        let counters = &self.figures.counters;
+        let counters = &self.metrics.counters;
         counters.lane_looks.add(1);
         counters.lane_requests_waiting.add(requests.count() as u64);
-        let from = LaneId::new(u8::try_from(lane).unwrap_or(OWN));
-        let served = self.shard.serve(from, batch, &mut LaneExit(answers));
+        let from = ReplyTo::new(u8::try_from(lane).unwrap_or(OWN_LANE));
+        let served = self.shard.serve(from, batch, &mut LaneSink(answers));
         requests.release(served);
         if requests.has_waiting() {
             self.marked[lane / 64] |= 1 << (lane % 64);
@@ -490,49 +496,49 @@ impl House {
             self.without_room[lane] = value_bytes + 1;
         }
         if served > 0 {
-            self.figures.counters.requests_received.add(served as u64);
+            self.metrics.counters.requests_received.add(served as u64);
             // The client may wait for room as well as for answers.
-            self.exits.touch(lane);
+            self.replies.touch(lane);
         }
         served > 0
     }
 
     /// Carries out what was asked of the shard as a whole.
-    fn obey(&mut self) -> bool {
-        let door = &self.door;
+    fn run_commands(&mut self) -> bool {
+        let command_port = &self.command_port;
         let mut busy = false;
         // One at a time: what is asked meanwhile begins when the one before is done, and does not put that off.
-        if !door.compact.is_done(self.compacting) {
+        if !command_port.compact.is_done(self.compacting) {
             if let Some(outcome) = self.shard.compaction_done() {
                 self.shard.publish_gauges();
-                door.compact.finish(self.compacting, outcome);
+                command_port.compact.finish(self.compacting, outcome);
                 busy = true;
             }
-        } else if self.compacting != door.compact.asked() {
-            self.compacting = door.compact.asked();
+        } else if self.compacting != command_port.compact.asked() {
+            self.compacting = command_port.compact.asked();
             self.shard.start_compaction();
             busy = true;
         }
-        if !door.flush.is_done(self.flushing) {
+        if !command_port.flush.is_done(self.flushing) {
             if let Some(outcome) = self.shard.flush_done() {
                 self.shard.publish_gauges();
-                door.flush.finish(self.flushing, outcome);
+                command_port.flush.finish(self.flushing, outcome);
                 busy = true;
             }
-        } else if self.flushing != door.flush.asked() {
-            self.flushing = door.flush.asked();
+        } else if self.flushing != command_port.flush.asked() {
+            self.flushing = command_port.flush.asked();
             self.shard.start_flush();
             busy = true;
         }
-        if !door.forget.is_done(self.forgetting) {
+        if !command_port.forget.is_done(self.forgetting) {
             if self.shard.forgetting_done() {
                 self.shard.publish_gauges();
                 let keys = self.shard.keys_forgotten();
-                door.set_keys_forgotten(keys);
-                door.forget.finish(self.forgetting, Ok(()));
+                command_port.set_keys_forgotten(keys);
+                command_port.forget.finish(self.forgetting, Ok(()));
             }
-        } else if self.forgetting != door.forget.asked() {
-            self.forgetting = door.forget.asked();
+        } else if self.forgetting != command_port.forget.asked() {
+            self.forgetting = command_port.forget.asked();
             self.shard.start_forgetting();
             busy = true;
         }
@@ -543,15 +549,17 @@ impl House {
     #[inline]
     fn collect(&mut self, polling: u16, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         let Self {
-            neighbours, exits, ..
+            neighbours,
+            replies,
+            ..
         } = self;
         // What answers are mostly for: nothing but a visit is due.
-        let polled = Origin::new(polling, Mark::NONE);
+        let polled = Origin::new(polling, RequestFlags::NONE);
         let mut busy = false;
         for Neighbour { answers, .. } in neighbours.iter_mut().flatten() {
             let received = answers.receive(|origin, token, answer| {
                 // One visit, so that it is inlined.
-                if origin == polled || exits.is_for(polling, origin, false, token, answer) {
+                if origin == polled || replies.is_for(polling, origin, false, token, answer) {
                     visit(token, answer);
                 }
             });

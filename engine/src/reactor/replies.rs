@@ -7,17 +7,17 @@ use farcore_tuning::Sampler;
 
 use crate::constants::LANE_NUMBERS;
 use crate::message::operation::Answer;
-use crate::message::outcome::Kept;
-use crate::observe::metrics::CoreFigures;
+use crate::message::outcome::OwnedAnswer;
+use crate::observe::metrics::CoreMetrics;
 use crate::reactor::executor::JobTicket;
-use crate::shard::{Answers, LaneId, Mark, Origin};
-use crate::transport::lane::{Answering, LaneServer};
+use crate::shard::{AnswerSink, Origin, ReplyTo, RequestFlags};
+use crate::transport::lane::{AnswerProducer, LaneServer};
 
 /// The lane number of clients on the shard's own core.
-pub(crate) const OWN: u8 = 255;
-const _: () = assert!(OWN as usize + 1 == LANE_NUMBERS);
+pub(crate) const OWN_LANE: u8 = 255;
+const _: () = assert!(OWN_LANE as usize + 1 == LANE_NUMBERS);
 /// The number of no client.
-pub(crate) const NOBODY: u16 = Origin::CLIENT_MAX;
+pub(crate) const NO_CLIENT: u16 = Origin::CLIENT_MAX;
 
 /// What is kept for a client number.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ enum Inbox {
     /// No client has it.
     Free,
     /// Answers that came while their client was not polling.
-    Open(VecDeque<(u64, Kept)>),
+    Open(VecDeque<(u64, OwnedAnswer)>),
     /// The client has gone, and nobody reads the answers that are still to come. Its job counts until they have.
     Leaving {
         outstanding: usize,
@@ -35,7 +35,7 @@ enum Inbox {
 
 /// The shard's ends of its lanes, and the inboxes of the clients on its core.
 #[derive(Debug)]
-pub(crate) struct Exits {
+pub(crate) struct Replies {
     /// By lane.
     pub(crate) servers: Vec<Option<LaneServer>>,
     /// By client number.
@@ -48,18 +48,18 @@ pub(crate) struct Exits {
     is_touched: bool,
     /// Times requests of this core's clients.
     pub(crate) sampler: Sampler,
-    figures: Arc<CoreFigures>,
+    metrics: Arc<CoreMetrics>,
 }
 
-impl Exits {
+impl Replies {
     pub(crate) fn new(
         servers: Vec<Option<LaneServer>>,
         sampler: Sampler,
-        figures: Arc<CoreFigures>,
+        metrics: Arc<CoreMetrics>,
     ) -> Self {
         Self {
             sampler,
-            figures,
+            metrics,
             servers,
             inboxes: Vec::new(),
             free_numbers: Vec::new(),
@@ -70,11 +70,11 @@ impl Exits {
 
     /// The request that is timed was answered. What waited for far memory is in that histogram.
     #[cold]
-    pub(crate) fn note_latency(&mut self, mark: Mark, own: bool) {
+    pub(crate) fn note_latency(&mut self, mark: RequestFlags, own: bool) {
         if let Some(took_ns) = self.sampler.answered()
             && !mark.has_waited()
         {
-            let CoreFigures { local, cross, .. } = &*self.figures;
+            let CoreMetrics { local, cross, .. } = &*self.metrics;
             if own { local } else { cross }.record(took_ns);
         }
     }
@@ -85,7 +85,7 @@ impl Exits {
             Some(client) => client,
             None => {
                 let next = u16::try_from(self.inboxes.len()).ok();
-                let next = next.filter(|&client| client < NOBODY)?;
+                let next = next.filter(|&client| client < NO_CLIENT)?;
                 self.inboxes.push(Inbox::Free);
                 next
             }
@@ -160,12 +160,12 @@ impl Exits {
     pub(crate) fn route(
         &mut self,
         polling: u16,
-        id: LaneId,
+        id: ReplyTo,
         token: u64,
         answer: Answer<'_>,
     ) -> bool {
         let (lane, origin) = (id.number(), id.origin());
-        if lane == usize::from(OWN) {
+        if lane == usize::from(OWN_LANE) {
             return self.is_for(polling, origin, true, token, answer);
         }
         if let Some(server) = &mut self.servers[lane] {
@@ -191,13 +191,13 @@ impl Exits {
         }
         let client = origin.client();
         if client != polling {
-            self.keep(client, token, Kept::of(&answer));
+            self.keep(client, token, OwnedAnswer::of(&answer));
         }
         client == polling
     }
 
     #[cold]
-    fn keep(&mut self, client: u16, token: u64, kept: Kept) {
+    fn keep(&mut self, client: u16, token: u64, kept: OwnedAnswer) {
         match self.inboxes.get_mut(usize::from(client)) {
             Some(Inbox::Open(answers)) => answers.push_back((token, kept)),
             Some(Inbox::Leaving { outstanding, .. }) => {
@@ -211,7 +211,7 @@ impl Exits {
     }
 
     /// Hands a client what came for it while it was not polling.
-    pub(crate) fn take_kept(&mut self, client: u16) -> Option<(u64, Kept)> {
+    pub(crate) fn take_kept(&mut self, client: u16) -> Option<(u64, OwnedAnswer)> {
         match self.inboxes.get_mut(usize::from(client))? {
             Inbox::Open(answers) => answers.pop_front(),
             Inbox::Free | Inbox::Leaving { .. } => None,
@@ -220,115 +220,115 @@ impl Exits {
 }
 
 /// The exits during a turn, with the client that is polling.
-pub(crate) struct Turn<'a, V> {
-    exits: &'a mut Exits,
+pub(crate) struct TurnSink<'a, V> {
+    replies: &'a mut Replies,
     polling: u16,
     /// What answers to it are mostly for: nothing but a visit is due.
-    own: LaneId,
+    own: ReplyTo,
     visit: &'a mut V,
 }
 
-impl<'a, V: FnMut(u64, Answer<'_>)> Turn<'a, V> {
+impl<'a, V: FnMut(u64, Answer<'_>)> TurnSink<'a, V> {
     #[inline]
-    pub(crate) fn new(exits: &'a mut Exits, polling: u16, visit: &'a mut V) -> Self {
+    pub(crate) fn new(replies: &'a mut Replies, polling: u16, visit: &'a mut V) -> Self {
         Self {
-            exits,
+            replies,
             polling,
-            own: LaneId::new(OWN).of(Origin::new(polling, Mark::NONE)),
+            own: ReplyTo::new(OWN_LANE).of(Origin::new(polling, RequestFlags::NONE)),
             visit,
         }
     }
 }
 
-impl<V: FnMut(u64, Answer<'_>)> Answers for Turn<'_, V> {
+impl<V: FnMut(u64, Answer<'_>)> AnswerSink for TurnSink<'_, V> {
     #[inline]
-    fn has_room(&self, id: LaneId, value_bytes: usize) -> bool {
+    fn has_room(&self, id: ReplyTo, value_bytes: usize) -> bool {
         let lane = id.number();
-        lane == usize::from(OWN)
-            || self.exits.servers[lane]
+        lane == usize::from(OWN_LANE)
+            || self.replies.servers[lane]
                 .as_ref()
                 .is_none_or(|server| server.answers.has_room(value_bytes))
     }
 
-    fn reserve(&mut self, id: LaneId, value_bytes: usize) -> bool {
+    fn reserve(&mut self, id: ReplyTo, value_bytes: usize) -> bool {
         let lane = id.number();
-        lane == usize::from(OWN)
-            || self.exits.servers[lane]
+        lane == usize::from(OWN_LANE)
+            || self.replies.servers[lane]
                 .as_mut()
                 .is_none_or(|server| server.answers.reserve(value_bytes))
     }
 
-    fn unreserve(&mut self, id: LaneId, value_bytes: usize) {
+    fn unreserve(&mut self, id: ReplyTo, value_bytes: usize) {
         let lane = id.number();
-        if lane != usize::from(OWN)
-            && let Some(server) = &mut self.exits.servers[lane]
+        if lane != usize::from(OWN_LANE)
+            && let Some(server) = &mut self.replies.servers[lane]
         {
             server.answers.unreserve(value_bytes);
         }
     }
 
     #[inline(always)]
-    fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
+    fn answer(&mut self, id: ReplyTo, token: u64, answer: Answer<'_>) {
         // One visit, so that it is inlined.
-        if id == self.own || self.exits.route(self.polling, id, token, answer) {
+        if id == self.own || self.replies.route(self.polling, id, token, answer) {
             (self.visit)(token, answer);
         }
     }
 }
 
 /// The exits while requests of this core's own clients are served: most answers are the polling one's.
-pub(crate) struct OwnExit<'a, V>(pub(crate) Turn<'a, V>);
+pub(crate) struct OwnSink<'a, V>(pub(crate) TurnSink<'a, V>);
 
-impl<V: FnMut(u64, Answer<'_>)> Answers for OwnExit<'_, V> {
+impl<V: FnMut(u64, Answer<'_>)> AnswerSink for OwnSink<'_, V> {
     #[inline]
-    fn has_room(&self, _: LaneId, _: usize) -> bool {
+    fn has_room(&self, _: ReplyTo, _: usize) -> bool {
         true
     }
 
     #[inline]
-    fn reserve(&mut self, _: LaneId, _: usize) -> bool {
+    fn reserve(&mut self, _: ReplyTo, _: usize) -> bool {
         true
     }
 
     #[inline]
-    fn unreserve(&mut self, _: LaneId, _: usize) {}
+    fn unreserve(&mut self, _: ReplyTo, _: usize) {}
 
     #[inline(always)]
-    fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
+    fn answer(&mut self, id: ReplyTo, token: u64, answer: Answer<'_>) {
         self.0.answer(id, token, answer);
     }
 
     #[inline(always)]
-    fn try_answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) -> bool {
+    fn try_answer(&mut self, id: ReplyTo, token: u64, answer: Answer<'_>) -> bool {
         self.0.answer(id, token, answer);
         true
     }
 }
 
 /// The exit of one lane, for requests that came over it and are answered at once.
-pub(crate) struct LaneExit<'a>(pub(crate) &'a mut Answering);
+pub(crate) struct LaneSink<'a>(pub(crate) &'a mut AnswerProducer);
 
-impl Answers for LaneExit<'_> {
+impl AnswerSink for LaneSink<'_> {
     #[inline]
-    fn has_room(&self, _: LaneId, value_bytes: usize) -> bool {
+    fn has_room(&self, _: ReplyTo, value_bytes: usize) -> bool {
         self.0.has_room(value_bytes)
     }
 
-    fn reserve(&mut self, _: LaneId, value_bytes: usize) -> bool {
+    fn reserve(&mut self, _: ReplyTo, value_bytes: usize) -> bool {
         self.0.reserve(value_bytes)
     }
 
-    fn unreserve(&mut self, _: LaneId, value_bytes: usize) {
+    fn unreserve(&mut self, _: ReplyTo, value_bytes: usize) {
         self.0.unreserve(value_bytes);
     }
 
     #[inline(always)]
-    fn answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) {
+    fn answer(&mut self, id: ReplyTo, token: u64, answer: Answer<'_>) {
         self.0.answer(id.origin(), token, answer);
     }
 
     #[inline(always)]
-    fn try_answer(&mut self, id: LaneId, token: u64, answer: Answer<'_>) -> bool {
+    fn try_answer(&mut self, id: ReplyTo, token: u64, answer: Answer<'_>) -> bool {
         self.0.try_answer(id.origin(), token, answer)
     }
 }

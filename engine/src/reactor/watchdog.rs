@@ -6,9 +6,9 @@
 
 use std::sync::{Arc, Weak};
 
-use farcore_rdma::PULSE_PACE;
+use farcore_rdma::WAKE_TIMER_PACE;
 
-use crate::observe::metrics::CoreFigures;
+use crate::observe::metrics::CoreMetrics;
 
 /// Paces without a turn after which a core is stalled: a second.
 const PACES_MAX: u64 = 10;
@@ -18,17 +18,17 @@ const PACES_MAX: u64 = 10;
 pub(crate) struct Watchdog {
     core: usize,
     /// Not kept alive: a closed engine's counters hold descriptors, and the pulse forgets it only at its next pace.
-    figures: Weak<CoreFigures>,
+    metrics: Weak<CoreMetrics>,
     /// Turns that the core had made, and the paces since that number changed.
     turns: u64,
     paces: u64,
 }
 
 impl Watchdog {
-    pub(crate) fn new(core: usize, figures: &Arc<CoreFigures>) -> Self {
+    pub(crate) fn new(core: usize, metrics: &Arc<CoreMetrics>) -> Self {
         Self {
             core,
-            figures: Arc::downgrade(figures),
+            metrics: Arc::downgrade(metrics),
             turns: 0,
             paces: 0,
         }
@@ -36,10 +36,10 @@ impl Watchdog {
 
     /// A pace has passed, and the core's task has not been polled for so many.
     pub(crate) fn look(&mut self, unanswered: u64) {
-        let Some(figures) = self.figures.upgrade() else {
+        let Some(metrics) = self.metrics.upgrade() else {
             return;
         };
-        let counters = &figures.counters;
+        let counters = &metrics.counters;
         let turns = counters.turns.get();
         if unanswered == 0 || turns != self.turns {
             self.turns = turns;
@@ -57,7 +57,7 @@ impl Watchdog {
             tracing::warn!(
                 core = self.core,
                 paces = self.paces,
-                pace = ?PULSE_PACE,
+                pace = ?WAKE_TIMER_PACE,
                 "the core has served nothing although it was woken: does a job block it?"
             );
         }
@@ -70,17 +70,17 @@ mod tests {
 
     #[test]
     fn a_core_is_stalled_if_it_neither_answers_nor_turns_for_a_second() {
-        let figures = Arc::new(CoreFigures::new(0));
-        let mut watchdog = Watchdog::new(3, &figures);
+        let metrics = Arc::new(CoreMetrics::new(0));
+        let mut watchdog = Watchdog::new(3, &metrics);
         let seen = || {
-            let counters = &figures.counters;
+            let counters = &metrics.counters;
             (counters.stalls.get(), counters.stalled.get())
         };
         // It sleeps, and answers.
         (0..100).for_each(|_| watchdog.look(0));
         // A job polls.
         for unanswered in 1..100 {
-            figures.counters.turns.add(1);
+            metrics.counters.turns.add(1);
             watchdog.look(unanswered);
         }
         assert_eq!(seen(), (0, 0));
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(seen(), (1, 0));
         (1..11).for_each(|unanswered| watchdog.look(unanswered));
         assert_eq!(seen(), (2, 1));
-        figures.counters.turns.add(1);
+        metrics.counters.turns.add(1);
         watchdog.look(12);
         assert_eq!(seen(), (2, 0));
     }

@@ -9,7 +9,7 @@ use crate::index::{First, Position, Slot};
 use crate::log::record::{LocalRecord, RecordHeader};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
-use crate::message::operation::Kind;
+use crate::message::operation::OperationKind;
 use crate::message::request::Request;
 use crate::shard::Shard;
 use crate::shard::far::read_ahead::{Located, Place};
@@ -243,7 +243,7 @@ impl<E: Endpoint> Shard<E> {
         if !framed.is_far() {
             let pointer = framed.pointer();
             // A delete needs header and key only.
-            let ahead = &BYTES_AHEAD[usize::from(request.kind() == Kind::Delete)];
+            let ahead = &BYTES_AHEAD[usize::from(request.kind() == OperationKind::Delete)];
             let last = pointer.wrapping_add(usize::from(ahead[slot.class().place()]));
             // Without a branch on the length, which nothing can predict: a line asked for twice costs nothing.
             for line in 0..LINES_AHEAD {
@@ -319,9 +319,9 @@ impl<E: Endpoint> Shard<E> {
                 break;
             }
             may_be_lost |= self.lost.is_marked(local.record.header());
-            self.figures.counters.tag_false_matches.add(1);
+            self.metrics.counters.tag_false_matches.add(1);
         }
-        self.figures.counters.index_probes.add(candidates.buckets());
+        self.metrics.counters.index_probes.add(candidates.buckets());
         // A key that has a record is not lost.
         if may_be_lost && matches!(found, Found::Absent) {
             found = Found::Lost { damaged };
@@ -345,7 +345,7 @@ impl<E: Endpoint> Shard<E> {
         let unread = self.index.slot(position) == slot
             && self.framed_of(address).is_far()
             && self.index.is_alone(request.hash, slot)
-            && !self.namesakes.hold(request.hash)
+            && !self.collisions.hold(request.hash)
             && !self.is_lost(address.page(self.shape));
         unread.then_some((position, slot))
     }
@@ -353,11 +353,11 @@ impl<E: Endpoint> Shard<E> {
     /// Counts what a request needed of far memory.
     #[inline]
     pub(in crate::shard) fn note_served(&self, far: &Confirmed<'_>) {
-        self.figures
+        self.metrics
             .counters
             .far_wanted_bytes
             .add(far.wanted_bytes as u64);
-        self.figures
+        self.metrics
             .counters
             .stream_hits
             .add(u64::from(far.streamed));

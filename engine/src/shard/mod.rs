@@ -17,13 +17,13 @@
 #![allow(unsafe_code)] // reads and writes records in frames and landing buffers through raw pointers
 
 mod background;
+mod batch_counters;
 mod far;
 mod local;
 mod lookup;
 mod ops;
 mod pending;
 mod serve;
-mod tally;
 #[cfg(test)]
 mod tests;
 
@@ -36,19 +36,19 @@ use farcore_tuning::HotKeys;
 use self::background::compaction::Compactor;
 use self::background::flush::Flusher;
 use self::background::forget::Lost;
+use self::batch_counters::BatchCounters;
 use self::far::buffers::{BufferLayout, Buffers};
 use self::far::health::Health;
-use self::far::opened::Opened;
-use self::far::read_ahead::Streams;
+use self::far::opened::OpenedRecords;
+use self::far::read_ahead::ReadAhead;
 use self::local::arena::Arena;
+use self::local::open_pages::OpenPages;
 use self::local::page_table::{Framed, LOST_PAGES, PageKind, PageState, PageTable};
 use self::local::read_cache::Cache;
-use self::local::tails::Tails;
 use self::local::victims::Victims;
 use self::lookup::Seen;
-use self::pending::collisions::Namesakes;
+use self::pending::collisions::Collisions;
 use self::pending::flight::Flights;
-use self::tally::Tally;
 use crate::cipher::PageCipher;
 use crate::cipher::gcm::TAG_BYTES;
 use crate::constants::{BATCH_MAX, SEGMENT_BYTES, UNIT_BYTES};
@@ -57,11 +57,13 @@ use crate::index::Index;
 use crate::log::{Address, PageShape, SizeClass, record};
 use crate::message::hash::KeyHasher;
 use crate::message::operation::Version;
-use crate::observe::metrics::CoreFigures;
+use crate::observe::metrics::CoreMetrics;
 
 pub(crate) use self::background::flush::Shortfall;
 pub(crate) use self::far::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
-pub(crate) use crate::message::request::{Answers, LaneId, Mark, Origin, Request, Shape};
+pub(crate) use crate::message::request::{
+    AnswerSink, Origin, ReplyTo, Request, RequestFlags, RequestShape,
+};
 
 /// Completions taken from the fabric at once.
 const COMPLETIONS: usize = 64;
@@ -89,15 +91,15 @@ pub(crate) struct ShardOptions<E> {
     pub(crate) arena: Arc<Region>,
     /// Its own share of far memory, on the nodes that `endpoint` leads to.
     pub(crate) extents: Extents,
-    pub(crate) figures: Arc<CoreFigures>,
-    pub(crate) knobs: Knobs,
+    pub(crate) metrics: Arc<CoreMetrics>,
+    pub(crate) tuning: ShardTuning,
     /// As the engine hashes keys: what far memory says of a record is held against it.
     pub(crate) key_hasher: KeyHasher,
 }
 
 /// Settings that change how a shard works and nothing that it answers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Knobs {
+pub(crate) struct ShardTuning {
     /// Requests of one lane that are served together, 1 to [`BATCH_MAX`].
     pub(crate) batch: usize,
     /// The most page frames that the read cache may take, in percent; 0 is no read cache.
@@ -108,7 +110,7 @@ pub(crate) struct Knobs {
 
 /// What a work request was posted for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Errand {
+enum WorkTag {
     Flight(u32),
     Chunk(far::read_ahead::ChunkId),
     Flush(u32),
@@ -117,7 +119,7 @@ enum Errand {
     Probe(NodeId),
 }
 
-impl Errand {
+impl WorkTag {
     fn id(self) -> WorkId {
         WorkId(match self {
             Self::Flight(id) => u64::from(id),
@@ -153,10 +155,10 @@ pub(crate) struct Shard<E: Endpoint> {
     index: Index,
     arena: Arena,
     pages: PageTable,
-    tails: Tails,
+    open_pages: OpenPages,
     seen: Seen,
-    namesakes: Namesakes,
-    tally: Tally,
+    collisions: Collisions,
+    batch_counters: BatchCounters,
     buffers: Buffers,
     endpoint: E,
     /// Queue pairs with requests that their fabric was not shown yet.
@@ -172,11 +174,11 @@ pub(crate) struct Shard<E: Endpoint> {
     tag_units: u32,
     /// Bytes of a page that records and directory may take; its directory's tag has the rest.
     append_bytes: usize,
-    opened: Opened,
-    figures: Arc<CoreFigures>,
+    opened: OpenedRecords,
+    metrics: Arc<CoreMetrics>,
     hot_keys: HotKeys,
-    streams: Streams,
-    knobs: Knobs,
+    read_ahead: ReadAhead,
+    tuning: ShardTuning,
     flights: Flights,
     /// Flights whose next step must be tried again.
     again: VecDeque<u32>,
@@ -196,7 +198,7 @@ pub(crate) struct Shard<E: Endpoint> {
     sequence: u64,
     now_ns: u64,
     /// Background work found something to do when it was looked for last.
-    stirred: bool,
+    background_due: bool,
     /// Free frames then.
     frames_seen: usize,
     /// Local frames are short and nothing that background work can do frees one: puts that need one are refused.
@@ -245,7 +247,7 @@ impl Layout {
 
     /// In whole pages.
     fn head_bytes(&self, page_bytes: u32) -> u64 {
-        let bytes = self.buffers.bytes() + Streams::bytes(self.chunk_bytes);
+        let bytes = self.buffers.bytes() + ReadAhead::bytes(self.chunk_bytes);
         (bytes as u64).next_multiple_of(page_bytes.into())
     }
 }
@@ -284,7 +286,7 @@ impl<E: Endpoint> Shard<E> {
         let pages = usize::try_from(frames + extents + u64::from(LOST_PAGES)).unwrap_or(usize::MAX);
         let waiting = FLIGHTS as usize * size_of::<pending::flight::Flight>()
             + PARKED as usize * size_of::<Option<pending::flight::Parked>>()
-            + Opened::bytes_for(authenticated);
+            + OpenedRecords::bytes_for(authenticated);
         PageTable::bytes_for(pages)
             + Victims::bytes_for(pages)
             + Extents::bytes_for(extents)
@@ -295,7 +297,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Requests whose cache misses it overlaps.
     pub(crate) fn batch(&self) -> usize {
-        self.knobs.batch
+        self.tuning.batch
     }
 
     /// Lays out the arena and builds an empty shard.
@@ -308,7 +310,7 @@ impl<E: Endpoint> Shard<E> {
         let needed = Self::needed_bytes(options.page_bytes, options.keys_expected);
         let layout = Layout::beside(needed, options.local_bytes, options.page_bytes);
         assert!(
-            (1..=BATCH_MAX).contains(&options.knobs.batch),
+            (1..=BATCH_MAX).contains(&options.tuning.batch),
             "the configuration was checked"
         );
         let registered = options.endpoint.register(Arc::clone(&options.arena));
@@ -316,7 +318,7 @@ impl<E: Endpoint> Shard<E> {
             reason: error.to_string(),
         })?;
         let streams_offset = layout.buffers.bytes();
-        let head_bytes = streams_offset + Streams::bytes(layout.chunk_bytes);
+        let head_bytes = streams_offset + ReadAhead::bytes(layout.chunk_bytes);
         let mut arena = Arena::new(options.arena, key, head_bytes, page_bytes, FRAMES_RESERVED);
         let too_small = |have: usize| Error::Config {
             field: "local_bytes",
@@ -348,7 +350,7 @@ impl<E: Endpoint> Shard<E> {
         let nodes = options.extents.nodes().count();
         debug_assert_eq!(options.endpoint.queues(), nodes * QUEUES_PER_NODE);
         let hot_keys = HotKeys::default();
-        options.figures.watch_hot_keys(hot_keys.reader());
+        options.metrics.watch_hot_keys(hot_keys.reader());
         let authenticated = options.cipher.as_ref().and_then(PageCipher::authenticated);
         let (record_flags, tag_bytes) = match authenticated {
             Some(_) => (record::KEYED_TAG, TAG_BYTES),
@@ -360,10 +362,10 @@ impl<E: Endpoint> Shard<E> {
             shape: PageShape::new(options.page_bytes),
             index,
             pages,
-            tails: Tails::default(),
+            open_pages: OpenPages::default(),
             seen: Seen::default(),
-            namesakes: Namesakes::default(),
-            tally: Tally::default(),
+            collisions: Collisions::default(),
+            batch_counters: BatchCounters::default(),
             buffers,
             endpoint: options.endpoint,
             unrung: 0,
@@ -373,23 +375,23 @@ impl<E: Endpoint> Shard<E> {
             record_flags,
             tag_units: u32::from(authenticated.is_some()),
             append_bytes: page_bytes - tag_bytes,
-            opened: Opened::new(options.cipher.as_ref()),
+            opened: OpenedRecords::new(options.cipher.as_ref()),
             cipher: options.cipher,
-            figures: options.figures,
+            metrics: options.metrics,
             hot_keys,
-            streams: Streams::new(
+            read_ahead: ReadAhead::new(
                 streams_offset as u64,
                 layout.chunk_bytes,
-                options.knobs.read_ahead_chunks,
+                options.tuning.read_ahead_chunks,
             ),
-            knobs: options.knobs,
+            tuning: options.tuning,
             flights: Flights::new(FLIGHTS, PARKED),
             again: VecDeque::with_capacity(FLIGHTS as usize),
             unbuffered: [0; 2].map(|_| VecDeque::with_capacity(FLIGHTS as usize)),
             short: None,
             sealed: VecDeque::with_capacity(frames),
             clean: VecDeque::with_capacity(frames),
-            cache: Cache::new(frames, options.knobs.cache_percent, options.local_bytes),
+            cache: Cache::new(frames, options.tuning.cache_percent, options.local_bytes),
             flusher,
             compactor: Compactor::new(options.page_bytes),
             victims: Victims::new(nodes, page_count),
@@ -399,7 +401,7 @@ impl<E: Endpoint> Shard<E> {
             version: 0,
             sequence: 0,
             now_ns: 0,
-            stirred: true,
+            background_due: true,
             frames_seen: 0,
             exhausted: false,
             stalled: false,
@@ -413,22 +415,22 @@ impl<E: Endpoint> Shard<E> {
 
     /// Polls the fabric, finishes parked requests and, if anything stirred or this is an eighth round, runs one bounded slice of
     /// background work. True if anything was done.
-    pub(crate) fn advance(&mut self, now_ns: u64, answers: &mut impl Answers) -> bool {
+    pub(crate) fn advance(&mut self, now_ns: u64, answers: &mut impl AnswerSink) -> bool {
         self.now_ns = now_ns;
         self.rounds += 1;
         self.ring(now_ns);
         let mut busy = false;
-        let due = self.rounds.is_multiple_of(ROUNDS_A_LOOK) || self.is_stirred();
+        let due = self.rounds.is_multiple_of(ROUNDS_A_LOOK) || self.is_background_due();
         if self.under_way > 0 || self.has_waiting() {
             busy |= self.under_way > 0 && self.poll_fabric(answers);
             busy |= self.has_waiting() && self.try_again(answers);
-            self.tell();
+            self.publish_batch_counters();
         }
         if due {
-            self.stirred = self.make_room();
-            self.stirred |= self.compact_slice();
-            self.stirred |= self.forget_slice();
-            busy |= self.stirred;
+            self.background_due = self.make_room();
+            self.background_due |= self.compact_slice();
+            self.background_due |= self.forget_slice();
+            busy |= self.background_due;
             self.frames_seen = self.arena.free_count();
         }
         self.ring(now_ns);
@@ -439,14 +441,14 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Has the next round look for background work.
-    pub(crate) fn stir(&mut self) {
-        self.stirred = true;
+    pub(crate) fn request_background(&mut self) {
+        self.background_due = true;
     }
 
     /// There may be background work: the last look found some, or something has happened since.
     #[inline]
-    fn is_stirred(&self) -> bool {
-        self.stirred
+    fn is_background_due(&self) -> bool {
+        self.background_due
             || self.under_way > 0
             || self.compactor.due
             || self.frames_seen != self.arena.free_count()
@@ -481,14 +483,14 @@ impl<E: Endpoint> Shard<E> {
         while unrung != 0 {
             let queue = unrung.trailing_zeros() as usize;
             unrung &= unrung - 1;
-            self.figures.counters.doorbells.add(1);
+            self.metrics.counters.doorbells.add(1);
             self.endpoint.ring_doorbell(queue, now_ns);
         }
     }
 
     /// Publishes the figures that are states rather than events.
     pub(crate) fn publish_gauges(&mut self) {
-        let counters = &self.figures.counters;
+        let counters = &self.metrics.counters;
         counters.keys.set(self.index.len() as u64);
         counters.lost_keys.set(self.lost.slots());
         counters.index_bytes.set(self.index.bytes() as u64);
@@ -516,7 +518,7 @@ impl<E: Endpoint> Shard<E> {
         counters.far_live_bytes.set(far.live_bytes);
         let dead = far.record_bytes.saturating_sub(far.live_bytes);
         counters.far_dead_bytes.set(dead);
-        for (node, seen) in self.extents.nodes().zip(&self.figures.nodes) {
+        for (node, seen) in self.extents.nodes().zip(&self.metrics.nodes) {
             let (count, free) = (self.extents.count_on(node), self.extents.free_on(node));
             let bytes = |extents: usize| extents as u64 * self.shape.page_bytes() as u64;
             seen.total_bytes.set(bytes(count));
@@ -584,7 +586,7 @@ impl<E: Endpoint> Shard<E> {
             (PageKind::Log, PageState::Clean) => self.clean.retain(|&other| other != page),
             (PageKind::Log, _) => {}
         }
-        self.streams.forget_page(page);
+        self.read_ahead.forget_page(page);
         self.victims.lose(&mut self.pages, page);
         let (frame, extent) = self.pages.free(page);
         if let Some(frame) = frame {

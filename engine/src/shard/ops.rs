@@ -7,12 +7,12 @@ use crate::index::{Position, Slot};
 use crate::log::record::{self, RecordHeader};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
-use crate::message::operation::{Answer, Kind, Version};
-use crate::message::request::{Answers, LaneId, Request};
+use crate::message::operation::{Answer, OperationKind, Version};
+use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::local::append::NoRoom;
+use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::page_table::Framed;
-use crate::shard::local::tails::TailKind;
 use crate::shard::lookup::{Evidence, Found, Hint, Hinted, Local};
 use crate::shard::serve::Step;
 
@@ -21,17 +21,17 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     pub(in crate::shard) fn put(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         hint: &Hint,
         evidence: &Evidence<'_>,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         let (kind, key, value) = (request.kind(), request.key(), request.value());
         if !answers.has_room(lane, 0) {
             return Step::NoRoom { value_bytes: 0 };
         }
-        if kind == Kind::Swap {
+        if kind == OperationKind::Swap {
             return self.put_anywhere(lane, request, hint, evidence, answers);
         }
         let stored = match self.hinted(request, hint) {
@@ -45,14 +45,14 @@ impl<E: Endpoint> Shard<E> {
     #[inline(never)]
     fn put_anywhere(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         hint: &Hint,
         evidence: &Evidence<'_>,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         let (kind, key, value) = (request.kind(), request.key(), request.value());
-        let (hash, swap) = (request.hash, kind == Kind::Swap);
+        let (hash, swap) = (request.hash, kind == OperationKind::Swap);
         let found = match self.find_or_step(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,
@@ -68,8 +68,8 @@ impl<E: Endpoint> Shard<E> {
                 }
             };
             if current != request.expected() {
-                self.figures.counters.swaps.add(1);
-                self.figures.counters.swaps_mismatched.add(1);
+                self.metrics.counters.swaps.add(1);
+                self.metrics.counters.swaps_mismatched.add(1);
                 answers.answer(lane, request.token, Answer::Mismatch { current });
                 return Step::Done;
             }
@@ -97,11 +97,11 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     fn answer_put(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         stored: Result<Version, NoRoom>,
         swap: bool,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         let version = match stored {
             Ok(version) => version,
@@ -109,9 +109,9 @@ impl<E: Endpoint> Shard<E> {
         };
         self.version = version;
         if swap {
-            self.figures.counters.swaps.add(1);
+            self.metrics.counters.swaps.add(1);
         } else {
-            self.tally.puts += 1;
+            self.batch_counters.puts += 1;
         }
         answers.answer(lane, request.token, Answer::Stored { version });
         Step::Done
@@ -120,19 +120,19 @@ impl<E: Endpoint> Shard<E> {
     #[cold]
     fn refuse_put(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         refusal: NoRoom,
         swap: bool,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         match refusal {
             NoRoom::Wait => {
-                self.stirred = true;
+                self.background_due = true;
                 Step::Blocked
             }
             NoRoom::Never(error) => {
-                let counters = &self.figures.counters;
+                let counters = &self.metrics.counters;
                 let count = if swap {
                     &counters.swaps_failed
                 } else {
@@ -168,7 +168,7 @@ impl<E: Endpoint> Shard<E> {
         }
         let version = self.version + 1;
         record.overwrite(version, value);
-        self.tally.puts_in_place += 1;
+        self.batch_counters.puts_in_place += 1;
         let class = SizeClass::for_units(units);
         if class != slot.class() || class.units().is_none() {
             let old = Self::account_bytes(slot.class(), old_units);
@@ -292,11 +292,11 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     pub(in crate::shard) fn delete(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         hint: &Hint,
         evidence: &Evidence<'_>,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         if !answers.has_room(lane, 0) {
             return Step::NoRoom { value_bytes: 0 };
@@ -311,11 +311,11 @@ impl<E: Endpoint> Shard<E> {
     #[inline(never)]
     fn delete_anywhere(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         hint: &Hint,
         evidence: &Evidence<'_>,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         let found = match self.find_or_step(request, hint, evidence) {
             Ok(found) => found,
@@ -344,12 +344,12 @@ impl<E: Endpoint> Shard<E> {
 
     fn delete_absent(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
-        self.tally.deletes += 1;
-        self.tally.deletes_absent += 1;
+        self.batch_counters.deletes += 1;
+        self.batch_counters.deletes_absent += 1;
         answers.answer(lane, request.token, Answer::Absent);
         Step::Done
     }
@@ -358,11 +358,11 @@ impl<E: Endpoint> Shard<E> {
     #[cold]
     fn delete_lost(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         error: Error,
         damaged: &[Address],
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         let step = self.fail(lane, request, error, answers);
         if step == Step::Done {
@@ -375,10 +375,10 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     fn remove(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         (position, slot, framed, header): (Position, Slot, Framed, RecordHeader),
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         if self.lost.is_any() {
             self.remove_beside_lost(request.hash, position, header);
@@ -386,7 +386,7 @@ impl<E: Endpoint> Shard<E> {
             self.index.remove(request.hash, position);
         }
         self.retire_slot(slot, framed, header.units());
-        self.tally.deletes += 1;
+        self.batch_counters.deletes += 1;
         answers.answer(lane, request.token, Answer::Deleted);
         Step::Done
     }

@@ -9,8 +9,8 @@ use super::Shard;
 use crate::index::Slot;
 use crate::log::{Address, SizeClass, record};
 use crate::message::hash::IndexHash;
-use crate::message::operation::{Answer, Kind};
-use crate::message::request::{Answers, LaneId, Request};
+use crate::message::operation::{Answer, OperationKind};
+use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::far::read_ahead::ChunkId;
 use crate::shard::lookup::{Evidence, Found, Hint, Hinted, Inserted, Local, Seen};
 use crate::shard::pending::park::Source;
@@ -61,9 +61,9 @@ impl<E: Endpoint> Shard<E> {
     /// again later. All answers that come of it are this lane's.
     pub(crate) fn serve(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         requests: &[Request<'_>],
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> usize {
         let mut consumed = 0;
         self.flights.visit(lane);
@@ -71,7 +71,7 @@ impl<E: Endpoint> Shard<E> {
             return 0;
         }
         let mut hints = [const { MaybeUninit::uninit() }; HINTS];
-        for batch in requests.chunks(self.knobs.batch) {
+        for batch in requests.chunks(self.tuning.batch) {
             let mut probes = 0;
             self.seen = Seen {
                 inserted: Inserted::default(),
@@ -98,13 +98,13 @@ impl<E: Endpoint> Shard<E> {
                 // SAFETY: it was written above, now or `LOOK_AHEAD` requests ago.
                 let hint = unsafe { hints[place % HINTS].assume_init_ref() };
                 if !self.serve_one(lane, request, hint, answers) {
-                    self.figures.counters.back_pressure.add(1);
+                    self.metrics.counters.back_pressure.add(1);
                     break;
                 }
                 served += 1;
             }
-            self.figures.counters.index_probes.add(probes);
-            self.tell();
+            self.metrics.counters.index_probes.add(probes);
+            self.publish_batch_counters();
             self.note_batch(&batch[..served]);
             consumed += served;
             if served < batch.len() {
@@ -115,10 +115,11 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Tells what requests came to since the last time.
-    pub(super) fn tell(&mut self) {
-        let tally = std::mem::take(&mut self.tally);
-        self.cache.note_hits(tally.cache_hits, tally.local_hits);
-        tally.tell(&self.figures.counters);
+    pub(super) fn publish_batch_counters(&mut self) {
+        let batch_counters = std::mem::take(&mut self.batch_counters);
+        self.cache
+            .note_hits(batch_counters.cache_hits, batch_counters.local_hits);
+        batch_counters.publish_batch_counters(&self.metrics.counters);
     }
 
     /// Counts a batch that was served, and the key of one request in so many.
@@ -127,7 +128,7 @@ impl<E: Endpoint> Shard<E> {
         if !COUNTED || batch.is_empty() {
             return;
         }
-        self.figures.batches.record(batch.len() as u64);
+        self.metrics.batches.record(batch.len() as u64);
         if let Some(place) = self.hot_keys.sample(batch.len()) {
             let request = &batch[place];
             self.hot_keys.note(request.hash.0, request.key());
@@ -155,10 +156,10 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     fn serve_one(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         hint: &Hint,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> bool {
         let lane = lane.of(request.origin);
         if let Some(flight) = self.flights.of_hash(request.hash) {
@@ -186,7 +187,7 @@ impl<E: Endpoint> Shard<E> {
     #[cold]
     pub(super) fn note_short(&mut self, value_bytes: usize) -> bool {
         self.short = Some(value_bytes);
-        self.figures.counters.answers_without_room.add(1);
+        self.metrics.counters.answers_without_room.add(1);
         false
     }
 
@@ -200,27 +201,29 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     pub(super) fn execute(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         hint: &Hint,
         evidence: &Evidence<'_>,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         match request.kind() {
-            Kind::Get => self.get(lane, request, hint, evidence, answers),
-            Kind::Put | Kind::Swap => self.put(lane, request, hint, evidence, answers),
-            Kind::Delete => self.delete(lane, request, hint, evidence, answers),
+            OperationKind::Get => self.get(lane, request, hint, evidence, answers),
+            OperationKind::Put | OperationKind::Swap => {
+                self.put(lane, request, hint, evidence, answers)
+            }
+            OperationKind::Delete => self.delete(lane, request, hint, evidence, answers),
         }
     }
 
     #[inline(always)]
     fn get(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         hint: &Hint,
         evidence: &Evidence<'_>,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         match self.hinted(request, hint) {
             Hinted::Local(local) => self.get_local(lane, request, &local, answers),
@@ -232,10 +235,10 @@ impl<E: Endpoint> Shard<E> {
     #[inline(always)]
     fn get_local(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         local: &Local,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         let answer = Answer::Value {
             version: local.record.header().version(),
@@ -248,37 +251,37 @@ impl<E: Endpoint> Shard<E> {
         }
         if local.framed.is_cached() {
             local.record.mark_hot();
-            self.tally.cache_hits += 1;
+            self.batch_counters.cache_hits += 1;
         } else {
-            self.tally.local_hits += 1;
+            self.batch_counters.local_hits += 1;
         }
-        self.tally.gets += 1;
+        self.batch_counters.gets += 1;
         Step::Done
     }
 
     #[inline(always)]
     fn get_absent(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         if !answers.try_answer(lane, request.token, Answer::Absent) {
             return Step::NoRoom { value_bytes: 0 };
         }
-        self.tally.gets += 1;
-        self.tally.gets_absent += 1;
+        self.batch_counters.gets += 1;
+        self.batch_counters.gets_absent += 1;
         Step::Done
     }
 
     #[inline(never)]
     fn get_anywhere(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         hint: &Hint,
         evidence: &Evidence<'_>,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         let found = match self.find_or_step(request, hint, evidence) {
             Ok(found) => found,
@@ -312,8 +315,8 @@ impl<E: Endpoint> Shard<E> {
                 value_bytes: view.value().len(),
             };
         }
-        self.tally.gets += 1;
-        self.figures.counters.far_hits.add(1);
+        self.batch_counters.gets += 1;
+        self.metrics.counters.far_hits.add(1);
         self.note_served(&far);
         if evidence
             .confirmed

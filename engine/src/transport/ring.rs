@@ -30,16 +30,16 @@ const AHEAD: usize = 1024;
 /// Messages whose lines a producer takes ahead of where it writes, never fewer than half as many. What it takes earlier the consumer's
 /// processor takes back, which reads on past the end of what it was shown. Source: measured between two cores; near each other 24 are
 /// as good, far apart 8 are.
-pub(crate) const OWNED_AHEAD: usize = 12;
+pub(crate) const PREFETCH_AHEAD: usize = 12;
 /// Bytes of them, at most.
-pub(crate) const OWNED_BYTES_MAX: usize = 4096;
+pub(crate) const PREFETCH_BYTES_MAX: usize = 4096;
 
 /// A counter on cache lines of its own (two, because lines are fetched in pairs).
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Apart(AtomicUsize);
+pub(crate) struct CacheAligned(AtomicUsize);
 
-impl Apart {
+impl CacheAligned {
     #[inline]
     pub(crate) fn get(&self) -> &AtomicUsize {
         &self.0
@@ -49,9 +49,9 @@ impl Apart {
 /// How far one thread has written a queue and a ring that one other reads, side by side: whoever polls both looks at one line.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Tails([AtomicUsize; 2]);
+pub(crate) struct RingTails([AtomicUsize; 2]);
 
-impl Tails {
+impl RingTails {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self([AtomicUsize::new(0), AtomicUsize::new(0)]))
     }
@@ -60,12 +60,12 @@ impl Tails {
 /// One of two tails.
 #[derive(Clone, Debug)]
 pub(crate) struct Tail {
-    tails: Arc<Tails>,
+    tails: Arc<RingTails>,
     place: usize,
 }
 
 impl Tail {
-    pub(crate) fn new(tails: &Arc<Tails>, place: usize) -> Self {
+    pub(crate) fn new(tails: &Arc<RingTails>, place: usize) -> Self {
         Self {
             tails: Arc::clone(tails),
             place,
@@ -91,7 +91,7 @@ impl Default for Line {
 const _: () = assert!(size_of::<Line>() == LINE_BYTES);
 
 struct Shared {
-    head: Apart,
+    head: CacheAligned,
     /// The ring and its apron.
     lines: Box<[UnsafeCell<Line>]>,
     /// One less than the capacity.
@@ -169,21 +169,21 @@ impl std::fmt::Debug for Shared {
 
 /// A ring of a power of two of bytes for payloads of at most `longest`, as its two halves.
 pub(crate) fn ring(bytes: usize, longest: usize) -> (Producer, Consumer) {
-    ring_with(bytes, longest, &Tails::new(), 0)
+    ring_with(bytes, longest, &RingTails::new(), 0)
 }
 
 /// The same with one of two tails that are used by no other ring.
 pub(crate) fn ring_with(
     bytes: usize,
     longest: usize,
-    tails: &Arc<Tails>,
+    tails: &Arc<RingTails>,
     place: usize,
 ) -> (Producer, Consumer) {
     let tail = Tail::new(tails, place);
     let bytes = bytes.next_power_of_two().max(2 * GRAIN);
     let whole = bytes + message_bytes(longest);
     let shared = Arc::new(Shared {
-        head: Apart::default(),
+        head: CacheAligned::default(),
         lines: (0..whole.div_ceil(LINE_BYTES))
             .map(|_| UnsafeCell::new(Line::default()))
             .collect(),
@@ -310,9 +310,9 @@ impl Producer {
         };
         self.tail += bytes;
         self.unshown += 1;
-        let ahead = (OWNED_AHEAD * bytes).min(OWNED_BYTES_MAX);
+        let ahead = (PREFETCH_AHEAD * bytes).min(PREFETCH_BYTES_MAX);
         if self.tail + ahead / 2 > self.owned {
-            self.own_ahead(ahead);
+            self.prefetch_for_write(ahead);
         }
         Some(place)
     }
@@ -320,7 +320,7 @@ impl Producer {
     /// Takes the lines that will be written next away from the consumer's cache, which read them last; several at once, so
     /// that most messages need not look.
     #[inline(never)]
-    fn own_ahead(&mut self, bytes: usize) {
+    fn prefetch_for_write(&mut self, bytes: usize) {
         let end = (self.tail + bytes).min(self.limit.get());
         let mut owned = self.owned.max(self.tail & !(LINE_BYTES - 1));
         while owned < end {
@@ -338,7 +338,7 @@ impl Producer {
         }
         self.shown.get().store(self.tail, Ordering::Release);
         self.published = self.tail;
-        if self.unshown >= OWNED_AHEAD / 2 {
+        if self.unshown >= PREFETCH_AHEAD / 2 {
             // The consumer will read up to there, and its processor on past it: what was taken ahead is taken once more.
             self.owned = self.tail;
         }
@@ -396,7 +396,7 @@ impl Consumer {
     /// Looks how far the producer has come, and asks for the first lines of what is new: they lie in another core's cache, and
     /// come while something else is done.
     #[inline]
-    pub(crate) fn glance(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         let tail = self.shown.get().load(Ordering::Acquire);
         if tail != self.tail {
             // The line that the last message ended in was written again since it was asked for.
@@ -469,7 +469,7 @@ mod tests {
                         producer.publish();
                         shown = model.len();
                     }
-                    3 => consumer.glance(),
+                    3 => consumer.refresh(),
                     4 => {
                         let fits = producer.fits(size);
                         prop_assert_eq!(producer.reserve(size), fits);
@@ -492,7 +492,7 @@ mod tests {
                         }
                     }
                     _ => {
-                        consumer.glance();
+                        consumer.refresh();
                         let mut cursor = consumer.cursor();
                         while let Some(message) = consumer.peek(cursor) {
                             prop_assert!(shown > 0);
@@ -518,15 +518,15 @@ mod tests {
                 assert!(producer.push(0, 24).is_some());
                 let ahead = producer.owned - producer.tail;
                 let room = producer.limit.get() - producer.tail;
-                assert!(ahead >= room.min(OWNED_AHEAD / 2 * bytes), "{ahead}");
-                assert!(ahead < OWNED_AHEAD * bytes + LINE_BYTES, "{ahead}");
+                assert!(ahead >= room.min(PREFETCH_AHEAD / 2 * bytes), "{ahead}");
+                assert!(ahead < PREFETCH_AHEAD * bytes + LINE_BYTES, "{ahead}");
             }
             let owned = producer.owned;
             assert_eq!(producer.publish(), count > 0);
-            let again = count >= OWNED_AHEAD / 2;
+            let again = count >= PREFETCH_AHEAD / 2;
             let expected = if again { producer.tail } else { owned };
             assert_eq!(producer.owned, expected, "{count} were shown");
-            consumer.glance();
+            consumer.refresh();
             let mut cursor = consumer.cursor();
             while let Some(message) = consumer.peek(cursor) {
                 cursor = message.after;
@@ -569,7 +569,7 @@ mod tests {
                 }
                 None => {
                     consumer.release(cursor);
-                    consumer.glance();
+                    consumer.refresh();
                     std::thread::yield_now();
                 }
             }
@@ -602,7 +602,7 @@ mod model {
             let mut seen = 0usize;
             let mut cursor = consumer.cursor();
             let mut take = |cursor: &mut usize, consumer: &mut Consumer| {
-                consumer.glance();
+                consumer.refresh();
                 let Some(message) = consumer.peek(*cursor) else {
                     return false;
                 };

@@ -14,7 +14,7 @@ use crate::transport::fence::Fence;
 
 /// A bit for each lane with news, and whether the shard sleeps.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct Wakeup {
     sleep: Sleep,
     dirty: [AtomicU64; 4],
     pub(crate) waker: AtomicWaker,
@@ -28,7 +28,7 @@ struct Sleep {
     asleep: AtomicBool,
 }
 
-impl Bell {
+impl Wakeup {
     /// A lane has news.
     #[inline]
     pub(crate) fn ring(&self, lane: u8) {
@@ -106,21 +106,30 @@ mod tests {
 
     #[test]
     fn only_a_sleeper_is_woken() {
-        let (bell, count) = (Bell::default(), Arc::new(Count::default()));
-        let woken = |by: &dyn Fn(&Bell)| {
-            bell.waker.register(&Waker::from(Arc::clone(&count)));
+        let (wakeup, count) = (Wakeup::default(), Arc::new(Count::default()));
+        let woken = |by: &dyn Fn(&Wakeup)| {
+            wakeup.waker.register(&Waker::from(Arc::clone(&count)));
             let before = count.0.load(Ordering::Relaxed);
-            by(&bell);
+            by(&wakeup);
             count.0.load(Ordering::Relaxed) - before
         };
-        assert_eq!((woken(&Bell::rouse), woken(&|bell| bell.ring(3))), (0, 0));
-        assert!(!bell.fall_asleep(|| false), "a lane is marked");
-        assert_eq!(bell.take(0), 1 << 3);
-        assert!(!bell.fall_asleep(|| true), "there is news");
-        assert!(bell.fall_asleep(|| false));
-        assert_eq!((woken(&Bell::rouse), woken(&|bell| bell.ring(3))), (1, 1));
-        bell.wake_up();
-        assert_eq!((woken(&Bell::rouse), woken(&Bell::wake_service)), (0, 1));
+        assert_eq!(
+            (woken(&Wakeup::rouse), woken(&|wakeup| wakeup.ring(3))),
+            (0, 0)
+        );
+        assert!(!wakeup.fall_asleep(|| false), "a lane is marked");
+        assert_eq!(wakeup.take(0), 1 << 3);
+        assert!(!wakeup.fall_asleep(|| true), "there is news");
+        assert!(wakeup.fall_asleep(|| false));
+        assert_eq!(
+            (woken(&Wakeup::rouse), woken(&|wakeup| wakeup.ring(3))),
+            (1, 1)
+        );
+        wakeup.wake_up();
+        assert_eq!(
+            (woken(&Wakeup::rouse), woken(&Wakeup::wake_service)),
+            (0, 1)
+        );
     }
 }
 
@@ -131,48 +140,50 @@ mod model {
     use crate::message::operation::Operation;
     use crate::shard::Origin;
     use crate::transport::atomics::Arc;
-    use crate::transport::queue::{Intake, queue};
+    use crate::transport::queue::{RequestConsumer, queue};
 
     /// One thread shows a request and tells of it, while another looks. What came of both, and the bell after that.
     fn meet<T: 'static, L>(
-        tell: fn(&Bell) -> T,
-        look: fn(&Bell, &mut Intake) -> L,
-    ) -> (T, L, Arc<Bell>) {
-        let bell = Arc::new(Bell::default());
-        let (mut outbox, mut intake) = queue(64);
+        tell: fn(&Wakeup) -> T,
+        look: fn(&Wakeup, &mut RequestConsumer) -> L,
+    ) -> (T, L, Arc<Wakeup>) {
+        let wakeup = Arc::new(Wakeup::default());
+        let (mut producer, mut consumer) = queue(64);
         let sender = {
-            let bell = Arc::clone(&bell);
+            let wakeup = Arc::clone(&wakeup);
             loom::thread::spawn(move || {
-                let demand = Operation::Get { key: b"key" }.into();
-                let pushed = outbox.push(IndexHash(7), 1, Origin::default(), &demand);
+                let parts = Operation::Get { key: b"key" }.into();
+                let pushed = producer.push(IndexHash(7), 1, Origin::default(), &parts);
                 assert!(pushed, "there is room");
-                outbox.publish();
-                tell(&bell)
+                producer.publish();
+                tell(&wakeup)
             })
         };
-        let looked = look(&bell, &mut intake);
-        (sender.join().unwrap(), looked, bell)
+        let looked = look(&wakeup, &mut consumer);
+        (sender.join().unwrap(), looked, wakeup)
     }
 
     #[test]
     fn whoever_takes_a_mark_sees_its_news() {
         loom::model(|| {
-            let look = |bell: &Bell, intake: &mut Intake| {
-                let taken = bell.take(0) != 0;
-                let seen = taken && intake.has_news();
+            let look = |wakeup: &Wakeup, consumer: &mut RequestConsumer| {
+                let taken = wakeup.take(0) != 0;
+                let seen = taken && consumer.has_news();
                 assert_eq!(taken, seen);
                 seen
             };
-            let ((), seen, bell) = meet(|bell| bell.ring(3), look);
-            assert!(seen || bell.take(0) != 0);
+            let ((), seen, wakeup) = meet(|wakeup| wakeup.ring(3), look);
+            assert!(seen || wakeup.take(0) != 0);
         });
     }
 
     #[test]
     fn news_is_seen_or_the_sleeper_is() {
         loom::model(|| {
-            let look = |bell: &Bell, intake: &mut Intake| bell.fall_asleep(|| intake.has_news());
-            let (woken, sleeps, _) = meet(Bell::is_asleep, look);
+            let look = |wakeup: &Wakeup, consumer: &mut RequestConsumer| {
+                wakeup.fall_asleep(|| consumer.has_news())
+            };
+            let (woken, sleeps, _) = meet(Wakeup::is_asleep, look);
             assert!(!sleeps || woken);
         });
     }

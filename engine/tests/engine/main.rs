@@ -15,7 +15,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use farcore::{Answer, Config, Engine, Error, Operation, Refused, Swap};
+use farcore::{Answer, CasOutcome, Config, Engine, Error, Operation, Refused};
 
 use crate::support::{answer_to, cores, every_encryption, key, tiny, value};
 
@@ -31,14 +31,15 @@ fn blocking_calls_answer_as_a_map_does() {
         .compare_and_swap(b"a", first + 1, b"x")
         .wait()
         .unwrap();
-    assert_eq!(swap, Swap::Mismatch(first));
-    let Swap::Stored(second) = handle.compare_and_swap(b"a", first, b"two").wait().unwrap() else {
+    assert_eq!(swap, CasOutcome::Mismatch(first));
+    let CasOutcome::Stored(second) = handle.compare_and_swap(b"a", first, b"two").wait().unwrap()
+    else {
         panic!("the version was right");
     };
     assert!(second > first);
     assert!(matches!(
         handle.compare_and_swap(b"b", 0, b"").wait().unwrap(),
-        Swap::Stored(_)
+        CasOutcome::Stored(_)
     ));
     assert_eq!(&*handle.get(b"b").wait().unwrap().unwrap(), b"");
     assert!(handle.delete(b"a").wait().unwrap());
@@ -216,7 +217,7 @@ fn many_handles_keep_a_counter_by_compare_and_swap() {
                 });
                 let next = (count + 1).to_le_bytes();
                 let swap = handle.compare_and_swap(b"counter", version, &next).wait();
-                if matches!(swap.unwrap(), Swap::Stored(_)) {
+                if matches!(swap.unwrap(), CasOutcome::Stored(_)) {
                     break;
                 }
             }

@@ -1,6 +1,6 @@
 //! What a client asks for and what it is given: keys, values, calls and answers.
 
-use farcore::{Answer, Error, Operation, Swap, Version};
+use farcore::{Answer, CasOutcome, Error, Operation, Version};
 
 use crate::random::Random;
 
@@ -53,13 +53,13 @@ pub(crate) enum Call {
     Get,
     Put(Content),
     Delete,
-    Swap(Version, Content),
+    CasOutcome(Version, Content),
 }
 
 impl Call {
     pub(crate) fn value(self) -> Vec<u8> {
         match self {
-            Self::Put(content) | Self::Swap(_, content) => content.make(),
+            Self::Put(content) | Self::CasOutcome(_, content) => content.make(),
             Self::Get | Self::Delete => Vec::new(),
         }
     }
@@ -69,7 +69,7 @@ impl Call {
             Self::Get => Operation::Get { key },
             Self::Put(_) => Operation::Put { key, value },
             Self::Delete => Operation::Delete { key },
-            Self::Swap(expected, _) => Operation::CompareAndSwap {
+            Self::CasOutcome(expected, _) => Operation::CompareAndSwap {
                 key,
                 expected,
                 value,
@@ -105,10 +105,10 @@ impl Given {
         if found { Self::Deleted } else { Self::Absent }
     }
 
-    pub(crate) fn swapped(swap: Swap) -> Self {
+    pub(crate) fn swapped(swap: CasOutcome) -> Self {
         match swap {
-            Swap::Stored(version) => Self::Stored(version),
-            Swap::Mismatch(current) => Self::Mismatch(current),
+            CasOutcome::Stored(version) => Self::Stored(version),
+            CasOutcome::Mismatch(current) => Self::Mismatch(current),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use farcore::{Error, Swap, Version};
+use farcore::{CasOutcome, Error, Version};
 
 use crate::call::{Call, Content, Given, key_of};
 use crate::random::Random;
@@ -81,7 +81,7 @@ impl Client {
                     0 => 0,
                     _ => self.latest.get(&key).copied().unwrap_or(0),
                 };
-                Call::Swap(expected, Content::random(&mut self.random))
+                Call::CasOutcome(expected, Content::random(&mut self.random))
             }
         }
     }
@@ -164,12 +164,12 @@ impl Client {
                 self.latest.insert(key, *version);
                 *version > latest
             }
-            (Call::Swap(expected, content), Given::Stored(version)) => {
+            (Call::CasOutcome(expected, content), Given::Stored(version)) => {
                 self.truth.insert(key, (*version, content));
                 self.latest.insert(key, *version);
                 *version > latest && expected == state.map_or(0, |(known, _)| known)
             }
-            (Call::Swap(expected, _), Given::Mismatch(current)) => {
+            (Call::CasOutcome(expected, _), Given::Mismatch(current)) => {
                 expected != *current && *current == state.map_or(0, |(known, _)| known)
             }
             _ => false,
@@ -207,13 +207,18 @@ impl Client {
     }
 
     /// What came of an attempt to count.
-    pub(crate) fn counted(&mut self, counter: usize, expected: Version, swap: Result<Swap, Error>) {
+    pub(crate) fn counted(
+        &mut self,
+        counter: usize,
+        expected: Version,
+        swap: Result<CasOutcome, Error>,
+    ) {
         let right = match swap {
-            Ok(Swap::Stored(version)) => {
+            Ok(CasOutcome::Stored(version)) => {
                 self.counted[counter] += 1;
                 version > expected
             }
-            Ok(Swap::Mismatch(current)) => current != expected,
+            Ok(CasOutcome::Mismatch(current)) => current != expected,
             Err(Error::Unavailable { .. }) => self.faulty,
             Err(_) => false,
         };

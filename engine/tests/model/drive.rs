@@ -62,7 +62,7 @@ pub(crate) fn wait(client: &mut Client, handle: &mut Handle, key: u16, call: Cal
         }),
         Call::Put(_) => handle.put(&name, &value).wait().map(Given::Stored),
         Call::Delete => handle.delete(&name).wait().map(Given::deleted),
-        Call::Swap(expected, _) => handle
+        Call::CasOutcome(expected, _) => handle
             .compare_and_swap(&name, expected, &value)
             .wait()
             .map(Given::swapped),
@@ -215,7 +215,7 @@ pub(crate) async fn await_core(client: &mut Client, core: &mut Core, key: u16, c
         }),
         Call::Put(_) => core.put(&name, &value).await.map(Given::Stored),
         Call::Delete => core.delete(&name).await.map(Given::deleted),
-        Call::Swap(expected, _) => core
+        Call::CasOutcome(expected, _) => core
             .compare_and_swap(&name, expected, &value)
             .await
             .map(Given::swapped),

@@ -16,7 +16,7 @@ use crossbeam_queue::ArrayQueue;
 
 pub use self::node::EmbeddedNode;
 use self::queue_pair::{EmbeddedQueuePair, Peer};
-use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
+use crate::fabric::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::region::Region;
 use crate::work::{Completion, LocalKey, WorkRequest};
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crossbeam_queue::ArrayQueue;
 
 use super::node::EmbeddedNode;
-use crate::endpoint::{PostError, QueuePairState};
+use crate::fabric::{PostError, QueuePairState};
 use crate::link::Random;
 use crate::memory::{self, atomic_word};
 use crate::prefetch::prefetch_range;

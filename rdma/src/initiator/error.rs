@@ -1,6 +1,6 @@
 //! What goes wrong with an initiator.
 
-use crate::endpoint::{QueuePairState, RegisterError};
+use crate::fabric::{QueuePairState, RegisterError};
 use crate::region::RegionError;
 use crate::work::Status;
 

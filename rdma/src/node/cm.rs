@@ -16,13 +16,13 @@ use std::time::Duration;
 use tracing::{debug, warn};
 
 use super::device::NodeDevice;
-use super::figures::Place;
 use super::serve::Ended;
 use super::service::Service;
 use super::session::{Admission, NodeLine};
 use super::sessions::Ticket;
 use super::start::StartError;
-use super::token::Join;
+use crate::control::Join;
+use crate::node::metrics::Place;
 use crate::tcp::{Carrier, PROTOCOL_VERSION, Purpose, Refusal};
 use crate::verbs::{Access, CmArrival, CmConnection, CmEvent, CmListener, CmName};
 
@@ -87,7 +87,7 @@ impl<'a> Hall<'a> {
                 },
             }),
             Err(refusal) => {
-                self.node.figures().refused(refusal);
+                self.node.metrics().refused(refusal);
                 warn!(%peer, %refusal, "connection refused");
                 arrival.reject(refusal);
             }
@@ -110,7 +110,7 @@ impl<'a> Hall<'a> {
             return Err(Refusal::Purpose);
         };
         let most = self.node.options().connections_max;
-        let place = self.node.figures().memories.take(most);
+        let place = self.node.metrics().memories.take(most);
         let place = place.ok_or(Refusal::Busy)?;
         let join = Join {
             session,
@@ -129,7 +129,7 @@ impl<'a> Hall<'a> {
             match admission {
                 Admission::Wait => self.waiting.push(one),
                 Admission::Refused(refusal) => {
-                    self.node.figures().refused(refusal);
+                    self.node.metrics().refused(refusal);
                     one.arrival.reject(refusal);
                 }
                 Admission::Ready => {

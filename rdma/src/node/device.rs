@@ -14,15 +14,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::endpoint::Endpoint;
+use crate::fabric::Endpoint;
 use crate::fabric::FabricOptions;
+use crate::fabric::VerbsOptions;
 use crate::memory;
 use crate::pool::DeviceSwap;
 use crate::region::{Lock, Region, RegionOptions};
 use crate::verbs::{
     Access, CompletionQueue, Context, Domain, MemoryRegion, QueuePair, VerbsEndpoint, VerbsError,
 };
-use crate::verbs_options::VerbsOptions;
 use crate::work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
 };

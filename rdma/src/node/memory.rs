@@ -14,13 +14,13 @@ use std::{fs, io, thread};
 
 #[cfg(feature = "verbs")]
 use super::device::{Loopback, NodeDevice};
+#[cfg(feature = "verbs")]
+use crate::fabric::VerbsOptions;
 use crate::pool::{NodeMap, NodeMapError, RegionDescriptor, Table, TableError};
 use crate::region::{Lock, PageKind, Region, RegionError, RegionOptions};
 use crate::tcp::Exposed;
 #[cfg(feature = "verbs")]
 use crate::verbs::{Context, VerbsError};
-#[cfg(feature = "verbs")]
-use crate::verbs_options::VerbsOptions;
 use crate::work::RemoteKey;
 
 /// The most data regions a node has: its map has to fit one control message.

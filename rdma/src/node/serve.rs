@@ -25,19 +25,19 @@ use glommio::timer::Timer;
 use glommio::{LocalExecutorBuilder, Placement};
 use tracing::{Instrument, debug, info, info_span, warn};
 
-use super::control::{Opening, Refused, Reply};
 #[cfg(feature = "verbs")]
 use super::device::NodeDevice;
-use super::figures::{Place, Why};
-use super::handshake::NodeGreeted;
 use super::service::{House, Service};
 use super::session::{Admission, NodeLine};
 use super::sessions::{Speaker, Ticket};
 use super::start::StartError;
-use super::strangers::{Stranger, Strangers};
-use super::token::Join;
-use crate::pulse::Pulse;
+use crate::control::Join;
+use crate::control::NodeGreeted;
+use crate::control::{Opening, Refused, Reply};
+use crate::node::metrics::{Place, Why};
+use crate::node::unauthenticated::{Unauthenticated, UnauthenticatedPeer};
 use crate::tcp::{Accepted, Arrival, Incoming, MessageChannel, Purpose, Refusal, TcpAddress};
+use crate::wake_timer::WakeTimer;
 
 /// How often an executor looks whether it is to stop.
 const HEARTBEAT: Duration = Duration::from_millis(1);
@@ -84,7 +84,7 @@ impl Drop for Ended<'_> {
 struct Visit {
     node: Arc<Service>,
     house: Thread,
-    strangers: Rc<Strangers>,
+    unauthenticated: Rc<Unauthenticated>,
 }
 
 /// A connection that has proved what it may do, and the place that it takes.
@@ -104,15 +104,15 @@ async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -
 impl Visit {
     async fn receive(self, arrival: Arrival) {
         let peer = arrival.peer();
-        let stranger = self.strangers.admit();
+        let pending = self.unauthenticated.admit();
         let late = async {
-            stranger.evicted().await;
-            self.node.figures().refused(Why::Evicted);
+            pending.evicted().await;
+            self.node.metrics().refused(Why::Evicted);
             debug!(%peer, "it has proved nothing, and makes room for others");
             None
         };
-        let guest = or(self.probe(arrival, &stranger), late).await;
-        drop(stranger);
+        let guest = or(self.probe(arrival, &pending), late).await;
+        drop(pending);
         match guest {
             Some(Guest::Control(_place, speaker, channel)) => {
                 let span = info_span!(
@@ -138,7 +138,7 @@ impl Visit {
 
     /// Has a stranger prove itself. No guest is lost on the way: nothing is awaited between the proof and the answer, or
     /// the stranger is judged before.
-    async fn probe(&self, arrival: Arrival, stranger: &Stranger) -> Option<Guest<'_>> {
+    async fn probe(&self, arrival: Arrival, pending: &UnauthenticatedPeer) -> Option<Guest<'_>> {
         let peer = arrival.peer();
         let node = &*self.node;
         let options = node.options();
@@ -147,7 +147,7 @@ impl Visit {
             Err(error) => {
                 let silent = error.kind() == io::ErrorKind::TimedOut;
                 let why = if silent { Why::Silent } else { Why::Request };
-                node.figures().refused(why);
+                node.metrics().refused(why);
                 // Whoever runs the node must mend what these are told: another release, or no client at all.
                 if error.kind() == io::ErrorKind::InvalidData {
                     warn!(%peer, %error, "connection refused");
@@ -158,9 +158,9 @@ impl Visit {
             }
         };
         let refusal = match incoming.request().purpose {
-            Purpose::Control => match node.figures().controls.take(options.connections_max) {
+            Purpose::Control => match node.metrics().controls.take(options.connections_max) {
                 Some(place) => {
-                    let shaken = self.shake(incoming, stranger);
+                    let shaken = self.shake(incoming, pending);
                     match within(options.handshake_limit, shaken).await {
                         Ok(Some((speaker, channel))) => {
                             return Some(Guest::Control(place, speaker, channel));
@@ -168,7 +168,7 @@ impl Visit {
                         Ok(None) => {}
                         Err(error) => {
                             if error.kind() == io::ErrorKind::TimedOut {
-                                node.figures().refused(Why::Silent);
+                                node.metrics().refused(Why::Silent);
                             }
                             debug!(%peer, %error, "no handshake");
                         }
@@ -184,7 +184,7 @@ impl Visit {
                 proof,
                 carrier,
             } if Some(carrier) == node.carrier() => {
-                match node.figures().memories.take(options.connections_max) {
+                match node.metrics().memories.take(options.connections_max) {
                     Some(place) => {
                         let join = Join {
                             session,
@@ -202,13 +202,13 @@ impl Visit {
             }
             Purpose::Memory { .. } | Purpose::Peer => Refusal::Purpose,
         };
-        stranger.judged();
+        pending.judged();
         self.refuse(incoming, refusal).await;
         None
     }
 
     async fn refuse(&self, incoming: Incoming, refusal: Refusal) {
-        self.node.figures().refused(refusal);
+        self.node.metrics().refused(refusal);
         warn!(peer = %incoming.peer(), %refusal, "connection refused");
         let reject = async {
             incoming.reject(refusal).await;
@@ -221,7 +221,7 @@ impl Visit {
     async fn shake(
         &self,
         incoming: Incoming,
-        stranger: &Stranger,
+        pending: &UnauthenticatedPeer,
     ) -> io::Result<Option<(Speaker, MessageChannel)>> {
         let peer = incoming.peer();
         let mut channel = incoming.accept_control().await?;
@@ -242,14 +242,14 @@ impl Visit {
                 })
             }
         };
-        stranger.judged();
+        pending.judged();
         match opened {
             Ok((speaker, welcome)) => {
                 channel.send(&welcome).await?;
                 Ok(Some((speaker, channel)))
             }
             Err(refused) => {
-                self.node.figures().refused(refused);
+                self.node.metrics().refused(refused);
                 warn!(%peer, %refused, "client refused");
                 channel.send(&Reply::Refused(refused).encode()).await?;
                 Ok(None)
@@ -276,7 +276,7 @@ impl Visit {
                 }
                 Ok(reply) => (reply, false),
                 Err(refused) => {
-                    self.node.figures().refused(refused);
+                    self.node.metrics().refused(refused);
                     warn!(session = speaker.session.get(), %refused, "request refused");
                     let last = matches!(
                         refused,
@@ -316,8 +316,8 @@ impl Visit {
             return self.queue_pair(incoming, ticket, device).await;
         }
         let exposed = node.memory().exposed().clone();
-        let figures = Arc::clone(&node.figures().served);
-        let accept = incoming.accept_memory(exposed, figures);
+        let metrics = Arc::clone(&node.metrics().served);
+        let accept = incoming.accept_memory(exposed, metrics);
         let queue = within(node.options().handshake_limit, accept).await?;
         node.sessions()
             .served(ticket, NodeLine::Socket(queue.closer()));
@@ -399,17 +399,17 @@ impl Drop for Left {
     }
 }
 
-async fn live(lobby: Lobby, accepting: Option<Accepting>, visit: Visit, pulse: Pulse) {
+async fn live(lobby: Lobby, accepting: Option<Accepting>, visit: Visit, wake_timer: WakeTimer) {
     let node = Arc::clone(&visit.node);
     let end = Rc::new(Semaphore::new(0));
     let guests = Rc::new(Cell::new(0));
     let accepting = accepting.map(|accepting| glommio::spawn_local(accept(accepting)));
     let welcoming =
         glommio::spawn_local(welcome(lobby, visit, Rc::clone(&end), Rc::clone(&guests)));
-    let beating = glommio::spawn_local(pulse.beat::<()>());
-    let mut before = node.figures().served.sum();
+    let beating = glommio::spawn_local(wake_timer.beat::<()>());
+    let mut before = node.metrics().served.sum();
     while !node.is_stopping() {
-        let now = node.figures().served.sum();
+        let now = node.metrics().served.sum();
         let pace = if now == before { QUIET } else { HEARTBEAT };
         before = now;
         Timer::new(pace).await;
@@ -440,7 +440,7 @@ pub(super) fn executor(
     house: &Thread,
 ) -> Result<JoinHandle<()>, StartError> {
     let failed = |reason: String| StartError::Thread { index, reason };
-    let pulse = Pulse::new().map_err(|error| failed(error.to_string()))?;
+    let wake_timer = WakeTimer::new().map_err(|error| failed(error.to_string()))?;
     let (ready, is_ready) = mpsc::channel();
     let (node, house) = (Arc::clone(node), house.clone());
     let name = format!("memnode-{index}");
@@ -456,13 +456,13 @@ pub(super) fn executor(
                 say(Ok(()));
                 let options = node.options();
                 let share = options.strangers_max.div_ceil(options.threads);
-                let strangers = Strangers::new(share);
+                let unauthenticated = Unauthenticated::new(share);
                 let visit = Visit {
                     node,
                     house,
-                    strangers,
+                    unauthenticated,
                 };
-                live(lobby, accepting, visit, pulse).await;
+                live(lobby, accepting, visit, wake_timer).await;
             }),
         }
     };

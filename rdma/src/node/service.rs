@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 
-use super::control::{NodeStatistics, Opening, Refused, Reply, Request, Welcome};
-use super::figures::{Figures, add, get, set};
-use super::handshake::NodeGreeted;
 use super::memory::NodeMemory;
 use super::session::{End, NodeLine};
 use super::sessions::{Over, Sessions, Speaker};
 use super::start::NodeOptions;
-use super::token;
 use crate::address::Scheme;
+use crate::control::NodeGreeted;
+use crate::control::token;
+use crate::control::{NodeStatistics, Opening, Refused, Reply, Request, Welcome};
+use crate::node::metrics::{ServerMetrics, add, get, set};
 use crate::pool::{ExtentRun, OwnerId, TakenBack};
 use crate::tcp::Carrier;
 
@@ -31,7 +31,7 @@ use crate::tcp::Carrier;
 pub(super) struct Service {
     options: NodeOptions,
     memory: NodeMemory,
-    figures: Figures,
+    metrics: ServerMetrics,
     sessions: Mutex<Sessions<NodeLine>>,
     started: Instant,
     stopping: AtomicBool,
@@ -71,7 +71,7 @@ impl Service {
         Self {
             options,
             memory,
-            figures: Figures::default(),
+            metrics: ServerMetrics::default(),
             sessions: Mutex::new(sessions),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
@@ -95,8 +95,8 @@ impl Service {
         &self.memory
     }
 
-    pub(super) fn figures(&self) -> &Figures {
-        &self.figures
+    pub(super) fn metrics(&self) -> &ServerMetrics {
+        &self.metrics
     }
 
     pub(super) fn stop(&self) {
@@ -124,21 +124,21 @@ impl Service {
             let (open, lines) = (sessions.len() as u64, sessions.lines() as u64);
             (open, kept, sessions.revived(), lines)
         };
-        let (figures, map) = (&self.figures, self.memory.map());
-        let served = figures.served.sum();
+        let (metrics, map) = (&self.metrics, self.memory.map());
+        let served = metrics.served.sum();
         NodeStatistics {
             uptime_ns: self.now_ns(),
             data_bytes: u64::from(map.extents()) * map.extent_bytes,
             extent_bytes: map.extent_bytes,
             extents: u64::from(map.extents()),
             extents_free: u64::from(self.memory.table().free_count()),
-            extents_kept: get(&figures.extents_kept),
+            extents_kept: get(&metrics.extents_kept),
             sessions,
             sessions_kept: kept,
             sessions_revived: revived,
-            sessions_opened: get(&figures.sessions_opened),
-            sessions_expired: get(&figures.sessions_expired),
-            control_connections: figures.controls.taken(),
+            sessions_opened: get(&metrics.sessions_opened),
+            sessions_expired: get(&metrics.sessions_expired),
+            control_connections: metrics.controls.taken(),
             memory_connections: lines,
             reads: served.reads,
             read_bytes: served.read_bytes,
@@ -146,12 +146,12 @@ impl Service {
             write_bytes: served.write_bytes,
             atomics: served.atomics,
             requests_refused: served.refused,
-            chunks_allocated: get(&figures.chunks_allocated),
-            chunks_freed: get(&figures.chunks_freed),
-            extents_reclaimed: get(&figures.extents_reclaimed),
-            extents_stuck: get(&figures.extents_stuck),
-            take_backs_failed: get(&figures.take_backs_failed),
-            refusals: figures.refusals().map(|(_, count)| count).sum(),
+            chunks_allocated: get(&metrics.chunks_allocated),
+            chunks_freed: get(&metrics.chunks_freed),
+            extents_reclaimed: get(&metrics.extents_reclaimed),
+            extents_stuck: get(&metrics.extents_stuck),
+            take_backs_failed: get(&metrics.take_backs_failed),
+            refusals: metrics.refusals().map(|(_, count)| count).sum(),
         }
     }
 
@@ -169,7 +169,7 @@ impl Service {
                 let name = greeted.client.clone();
                 let session = proved.session_key(key);
                 let speaker = self.sessions().open(name, session, now_ns)?;
-                add(&self.figures.sessions_opened, 1);
+                add(&self.metrics.sessions_opened, 1);
                 (proved, speaker, None)
             }
             Opening::Resume {
@@ -215,7 +215,7 @@ impl Service {
                 asked_bytes,
                 free_bytes: u64::from(table.free_count()) * extent_bytes,
             })?;
-        add(&self.figures.chunks_allocated, 1);
+        add(&self.metrics.chunks_allocated, 1);
         Ok(run)
     }
 
@@ -237,7 +237,7 @@ impl Service {
                 let run = chunk.run().ok_or(not_owned(chunk.count))?;
                 let freed = self.memory.table().free(speaker.session, run);
                 freed.map_err(|error| not_owned(error.count))?;
-                add(&self.figures.chunks_freed, 1);
+                add(&self.metrics.chunks_freed, 1);
                 Ok(Reply::Freed)
             }
             Request::Statistics => Ok(Reply::Statistics(self.statistics())),
@@ -275,7 +275,7 @@ impl Service {
             }
         }
         let extents_kept = house.kept.values().copied().map(u64::from).sum();
-        set(&self.figures.extents_kept, extents_kept);
+        set(&self.metrics.extents_kept, extents_kept);
         for one in over {
             let (session, name) = (one.session.get(), &one.name);
             let extents = self.take_back(one.session);
@@ -287,7 +287,7 @@ impl Service {
                     "the session has ended"
                 ),
                 End::Expired => {
-                    add(&self.figures.sessions_expired, 1);
+                    add(&self.metrics.sessions_expired, 1);
                     warn!(
                         session,
                         name,
@@ -303,7 +303,7 @@ impl Service {
                     extents = extents.left,
                     "the device failed: these extents stay owned until it can free them"
                 );
-                add(&self.figures.extents_stuck, u64::from(extents.left));
+                add(&self.metrics.extents_stuck, u64::from(extents.left));
                 house.stuck.push(one);
             }
         }
@@ -331,13 +331,13 @@ impl Service {
             left += self.memory.table().owned_count(one.session);
             true
         });
-        set(&self.figures.extents_stuck, u64::from(left));
+        set(&self.metrics.extents_stuck, u64::from(left));
     }
 
     fn take_back(&self, session: OwnerId) -> TakenBack {
         let taken = self.memory.table().try_take_back(session);
-        add(&self.figures.extents_reclaimed, u64::from(taken.freed));
-        add(&self.figures.take_backs_failed, u64::from(taken.left > 0));
+        add(&self.metrics.extents_reclaimed, u64::from(taken.freed));
+        add(&self.metrics.take_backs_failed, u64::from(taken.left > 0));
         taken
     }
 }
@@ -348,8 +348,9 @@ mod tests {
     use std::sync::atomic::AtomicU32;
 
     use super::*;
+    use crate::control::SessionKey;
+    use crate::control::token::Nonces;
     use crate::node::memory::MemoryOptions;
-    use crate::node::token::{Nonces, SessionKey};
     use crate::region::Lock;
 
     const EXTENT: u64 = 64 << 10;

@@ -21,7 +21,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::token::{Join, MemoryProof, SessionKey};
+use crate::control::{Join, MemoryProof, SessionKey};
 use crate::tcp::{Closer, Refusal};
 
 /// A memory connection, as far as a session is concerned: something that can be torn down from any thread.

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::control::Refused;
 use super::session::{Admission, End, Line, Session};
-use super::token::{Join, MemoryProof, SessionKey};
+use crate::control::Refused;
+use crate::control::{Join, MemoryProof, SessionKey};
 use crate::pool::OwnerId;
 use crate::tcp::Refusal;
 
@@ -266,7 +266,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::node::token::Nonces;
+    use crate::control::token::Nonces;
 
     const LEASE_NS: u64 = 100;
 

@@ -13,18 +13,18 @@ use tracing::info;
 
 #[cfg(feature = "verbs")]
 use super::cm;
-use super::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN, NodeStatistics};
 use super::memory::{MemoryError, MemoryOptions, NodeMemory, Registered};
 use super::serve;
 use super::service::{self, Service};
 use super::session::NodeLine;
 use super::sessions::{Sessions, Terms};
-use super::token::Token;
 use crate::address::Scheme;
+use crate::control::Token;
+use crate::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN, NodeStatistics};
+use crate::fabric::VerbsOptions;
 use crate::tcp::TcpAddress;
 #[cfg(feature = "verbs")]
 use crate::verbs::{CmListener, Context, VerbsError};
-use crate::verbs_options::VerbsOptions;
 
 const THREADS_MAX: usize = 1024;
 
@@ -311,8 +311,8 @@ impl NodeHandle {
 
     /// What reads its figures, on any thread, also after it has stopped.
     #[must_use]
-    pub fn figures(&self) -> NodeFigures {
-        NodeFigures(Arc::clone(&self.node))
+    pub fn metrics(&self) -> NodeMetrics {
+        NodeMetrics(Arc::clone(&self.node))
     }
 
     /// Ends listening and all connections, and waits for that.
@@ -338,9 +338,9 @@ impl Drop for NodeHandle {
 
 /// Reads a memory node's figures.
 #[derive(Clone, Debug)]
-pub struct NodeFigures(Arc<Service>);
+pub struct NodeMetrics(Arc<Service>);
 
-impl NodeFigures {
+impl NodeMetrics {
     /// All of them at this moment. Cost: reads the bitmap of the table.
     #[must_use]
     pub fn statistics(&self) -> NodeStatistics {
@@ -349,7 +349,7 @@ impl NodeFigures {
 
     /// Refusals by reason.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.0.figures().refusals()
+        self.0.metrics().refusals()
     }
 
     /// False once it is about to stop.

@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use glommio::timer::Timer;
 
-use super::control::{NodeStatistics, Refused, Request};
 use super::*;
-use crate::endpoint::{Endpoint, QueuePairState};
+use crate::control::{
+    CONTROL_VERSION, LEASE_MIN, NodeStatistics, Opening, Refused, Reply, Request, SessionError,
+    Token, handshake, token,
+};
+use crate::fabric::{Endpoint, QueuePairState};
 use crate::region::Lock;
+use crate::session::NodeSession;
 use crate::tcp::{
     Carrier, ConnectError, ConnectRequest, Connected, Exposed, MessageChannel, Purpose, Refusal,
     TcpEndpoint, connect_control, connect_queue,
@@ -58,7 +62,7 @@ async fn session(node: &NodeHandle) -> NodeSession {
 
 /// Waits for what must come, however long it takes.
 async fn until(node: &NodeHandle, wanted: impl Fn(&NodeStatistics) -> bool) {
-    while !wanted(&node.figures().statistics()) {
+    while !wanted(&node.metrics().statistics()) {
         Timer::new(Duration::from_millis(1)).await;
     }
 }
@@ -77,7 +81,7 @@ fn refusal(joined: Result<Connected, ConnectError>) -> Refusal {
 }
 
 fn refusals(node: &NodeHandle) -> Vec<(&'static str, u64)> {
-    let all = node.figures();
+    let all = node.metrics();
     all.refusals().filter(|one| one.1 > 0).collect()
 }
 
@@ -247,7 +251,7 @@ fn memory_is_for_those_with_a_fresh_proof() {
             prefault: true,
         });
         let key = endpoint.register(region.unwrap().into()).unwrap();
-        endpoint.berth(0).offer(connected);
+        endpoint.connection_slot(0).offer(connected);
         endpoint.renew(0);
         while endpoint.state(0) != QueuePairState::ReadyToSend {
             endpoint.poll(0, &mut [Completion::NONE]);
@@ -277,15 +281,15 @@ fn memory_is_for_those_with_a_fresh_proof() {
         }
         let other = connect_queue(address, &other, LIMIT).await;
         assert_eq!(refusal(other), Refusal::Proof);
-        let stranger = ConnectRequest::new(Purpose::Memory {
+        let peer = ConnectRequest::new(Purpose::Memory {
             session: 1,
             slot: 0,
             counter: 1,
             proof: [0; 16],
             carrier: Carrier::Socket,
         });
-        let stranger = connect_queue(address, &stranger, LIMIT).await;
-        assert_eq!(refusal(stranger), Refusal::Session);
+        let peer = connect_queue(address, &peer, LIMIT).await;
+        assert_eq!(refusal(peer), Refusal::Session);
         let peer = ConnectRequest::new(Purpose::Peer);
         let peer = connect_queue(address, &peer, LIMIT).await;
         assert_eq!(refusal(peer), Refusal::Purpose);
@@ -299,7 +303,7 @@ fn memory_is_for_those_with_a_fresh_proof() {
         };
         assert_eq!(perform(&mut endpoint, outside).await, Status::RemoteAccess);
         until(&node, |now| (now.writes, now.reads) == (1, 1)).await;
-        assert_eq!(node.figures().statistics().write_bytes, 512);
+        assert_eq!(node.metrics().statistics().write_bytes, 512);
     });
     node.stop();
 }
@@ -328,7 +332,7 @@ fn a_newer_connection_takes_the_place_of_the_older() {
             .await
             .unwrap();
         assert!(!other.is_dead());
-        assert_eq!(node.figures().statistics().memory_connections, 2);
+        assert_eq!(node.metrics().statistics().memory_connections, 2);
         assert!(!last.is_dead());
     });
     node.stop();
@@ -352,7 +356,7 @@ fn what_the_dead_held_is_free_again() {
         // Its control connection and its memory connection stay open, and say nothing.
         dead(&connected).await;
         until(&node, |now| now.extents_free == EXTENTS).await;
-        let now = node.figures().statistics();
+        let now = node.metrics().statistics();
         assert_eq!((now.sessions, now.sessions_expired), (0, 1));
         assert_eq!(now.extents_reclaimed, 3);
         let request = silent.memory_request(0);
@@ -387,7 +391,7 @@ fn what_the_silent_held_is_kept_for_them() {
         until(&node, |now| now.sessions_expired == 1).await;
         until(&node, |now| now.extents_kept == 3).await;
         dead(&connected).await;
-        let now = node.figures().statistics();
+        let now = node.metrics().statistics();
         assert_eq!((now.sessions, now.sessions_kept), (1, 1));
         assert_eq!(now.extents_free, EXTENTS - 3);
         // Nothing of it can be reached before it says that it is back.
@@ -400,7 +404,7 @@ fn what_the_silent_held_is_kept_for_them() {
         connect_queue(node.address(), &request, LIMIT)
             .await
             .unwrap();
-        let now = node.figures().statistics();
+        let now = node.metrics().statistics();
         assert_eq!((now.sessions_kept, now.sessions_revived), (0, 1));
         assert_eq!(now.sessions_expired, 1);
         silent.free_chunk(run).await.unwrap();
@@ -423,7 +427,7 @@ fn a_session_goes_on_over_another_connection() {
         connect_queue(node.address(), &request, LIMIT)
             .await
             .unwrap();
-        assert_eq!(node.figures().statistics().sessions_opened, 1);
+        assert_eq!(node.metrics().statistics().sessions_opened, 1);
     });
     node.stop();
 }
@@ -495,7 +499,7 @@ fn the_silent_keep_nobody_out() {
         // No more are left than there are places for.
         let least = (crowd.len() + 1 - strangers_max) as u64;
         until(&node, |now| now.refusals >= least).await;
-        let evicted = node.figures().statistics().refusals;
+        let evicted = node.metrics().statistics().refusals;
         assert_eq!(refusals(&node), [("evicted", evicted)]);
         let mut first = crowd.swap_remove(0);
         assert!(!matches!(first.read(&mut [0]), Ok(1..)));
@@ -512,10 +516,10 @@ fn a_node_that_stops_ends_its_connections() {
         let connected = connect_queue(node.address(), &request, LIMIT)
             .await
             .unwrap();
-        let (figures, address) = (node.figures(), node.address());
-        assert!(figures.is_serving());
+        let (metrics, address) = (node.metrics(), node.address());
+        assert!(metrics.is_serving());
         node.stop();
-        assert!(!figures.is_serving());
+        assert!(!metrics.is_serving());
         dead(&connected).await;
         assert!(mine.heartbeat().await.is_err() && mine.is_broken());
         assert!(connect_control(address, LIMIT).await.is_err());

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use super::map::{self, ExtentRun, NodeMap, NodeMapError, OwnerId, WORD_BITS};
 use super::protocol::{self, Place, Swap, Tried, Words};
 use super::table::NotOwned;
-use crate::endpoint::Endpoint;
+use crate::fabric::Endpoint;
 use crate::initiator::{CompareAndSwap, Initiator, InitiatorError, ReadInto};
 use crate::link::Random;
 use crate::work::RemoteSlice;

@@ -20,7 +20,7 @@ use super::output::{COPY_BYTES_MAX, Output};
 use super::wire::{
     HEADER_BYTES, Header, Opcode, TRANSFER_BYTES_MAX, WireError, status_code, status_of,
 };
-use crate::endpoint::PostError;
+use crate::fabric::PostError;
 use crate::work::{Completion, Status, Work, WorkRequest};
 
 /// Bytes taken from the socket at once.

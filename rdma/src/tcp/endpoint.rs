@@ -15,7 +15,7 @@ use super::connect::Connected;
 use super::connection::Connection;
 use super::exposed::Exposed;
 use super::socket::{Received, Socket};
-use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
+use crate::fabric::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::memory;
 use crate::region::Region;
 use crate::work::{Completion, LocalKey, Status, WorkRequest};
@@ -31,7 +31,7 @@ const RECEIVES: usize = 4;
 
 /// Where whoever makes connections hands them to a queue pair of the same thread.
 #[derive(Debug, Default)]
-pub struct Berth {
+pub struct ConnectionSlot {
     offered: RefCell<Option<Connected>>,
     /// The socket of the queue pair that has one.
     socket: RefCell<Weak<Socket>>,
@@ -40,7 +40,7 @@ pub struct Berth {
     broken: Cell<bool>,
 }
 
-impl Berth {
+impl ConnectionSlot {
     /// Hands a connection over; the queue pair takes it when it is renewed.
     pub fn offer(&self, connection: Connected) {
         self.connecting.set(false);
@@ -85,7 +85,7 @@ impl Berth {
 struct Queue {
     socket: Option<Rc<Socket>>,
     connection: Connection,
-    berth: Rc<Berth>,
+    connection_slot: Rc<ConnectionSlot>,
     failed: bool,
     /// Since when an answer is awaited without one having come.
     silent_since_ns: Option<u64>,
@@ -103,7 +103,7 @@ impl Queue {
 
     /// True while the queue pair takes requests.
     fn is_up(&self) -> bool {
-        self.socket.is_some() && !self.berth.broken.get()
+        self.socket.is_some() && !self.connection_slot.broken.get()
     }
 
     fn ring(&mut self, now_ns: u64) {
@@ -137,7 +137,7 @@ impl Queue {
 
     /// True if anything came.
     fn poll(&mut self, now_ns: u64, limit_ns: u64) -> bool {
-        if self.berth.broken.take() && self.socket.is_some() {
+        if self.connection_slot.broken.take() && self.socket.is_some() {
             self.fail(Status::RetryExceeded);
         }
         if self.unsent > 0 && now_ns.saturating_sub(self.unsent_since_ns) >= TOGETHER_NS {
@@ -216,7 +216,7 @@ impl TcpEndpoint {
         let queue = |_| Queue {
             socket: None,
             connection: Connection::new(depth, exposed.clone()),
-            berth: Rc::default(),
+            connection_slot: Rc::default(),
             failed: false,
             silent_since_ns: None,
             unsent: 0,
@@ -241,8 +241,8 @@ impl TcpEndpoint {
 
     /// Where connections for a queue pair are handed over.
     #[must_use]
-    pub fn berth(&self, queue: usize) -> Rc<Berth> {
-        Rc::clone(&self.queues[queue].berth)
+    pub fn connection_slot(&self, queue: usize) -> Rc<ConnectionSlot> {
+        Rc::clone(&self.queues[queue].connection_slot)
     }
 }
 
@@ -285,11 +285,13 @@ impl Endpoint for TcpEndpoint {
         let queue = &self.queues[queue];
         let empty = !queue.connection.has_completions();
         match (&queue.socket, queue.failed) {
-            (Some(_), _) if !queue.berth.broken.get() => QueuePairState::ReadyToSend,
+            (Some(_), _) if !queue.connection_slot.broken.get() => QueuePairState::ReadyToSend,
             (Some(_), _) => QueuePairState::Error,
             (None, true) if empty => QueuePairState::Drained,
             (None, true) => QueuePairState::Error,
-            (None, false) if queue.berth.connecting.get() => QueuePairState::ReadyToReceive,
+            (None, false) if queue.connection_slot.connecting.get() => {
+                QueuePairState::ReadyToReceive
+            }
             (None, false) => QueuePairState::Init,
         }
     }
@@ -301,7 +303,7 @@ impl Endpoint for TcpEndpoint {
         let (early, late) = self.queues.split_at_mut(self.first);
         let (mut count, mut came) = (0, false);
         for (step, queue) in late.iter_mut().chain(early).enumerate() {
-            if serves || queue.connection.awaits() || queue.berth.broken.get() {
+            if serves || queue.connection.awaits() || queue.connection_slot.broken.get() {
                 came |= queue.poll(now_ns, limit_ns);
             }
             while count < completions.len()
@@ -346,17 +348,17 @@ impl Endpoint for TcpEndpoint {
         let depth = self.depth;
         let exposed = &self.exposed;
         let queue = &mut self.queues[queue];
-        if queue.berth.broken.take() && queue.socket.is_some() {
+        if queue.connection_slot.broken.take() && queue.socket.is_some() {
             queue.fail(Status::RetryExceeded);
         }
         if queue.socket.is_some() || queue.connection.has_completions() {
             return;
         }
-        let offered = queue.berth.offered.borrow_mut().take();
+        let offered = queue.connection_slot.offered.borrow_mut().take();
         if let Some(connected) = offered {
             queue.connection = Connection::new(depth, exposed.clone());
             let socket = Rc::new(connected.0);
-            *queue.berth.socket.borrow_mut() = Rc::downgrade(&socket);
+            *queue.connection_slot.socket.borrow_mut() = Rc::downgrade(&socket);
             queue.socket = Some(socket);
             queue.failed = false;
             queue.silent_since_ns = None;

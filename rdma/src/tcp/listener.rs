@@ -175,14 +175,14 @@ impl Incoming {
     pub async fn accept_memory(
         self,
         exposed: Exposed,
-        figures: Arc<ServedFigures>,
+        metrics: Arc<ServedMetrics>,
     ) -> io::Result<ServedQueue> {
         let closer = self.socket.closer()?;
         Ok(ServedQueue {
             socket: self.accept().await?,
             connection: Connection::new(0, exposed),
             closer,
-            figures,
+            metrics,
         })
     }
 
@@ -211,7 +211,7 @@ impl Incoming {
 
 /// What was done for peers, over any number of queue pairs. Relaxed counters: any thread reads them.
 #[derive(Debug, Default)]
-pub struct ServedFigures {
+pub struct ServedMetrics {
     reads: AtomicU64,
     read_bytes: AtomicU64,
     writes: AtomicU64,
@@ -220,7 +220,7 @@ pub struct ServedFigures {
     refused: AtomicU64,
 }
 
-impl ServedFigures {
+impl ServedMetrics {
     fn add(&self, served: Served) {
         for (figure, more) in [
             (&self.reads, served.reads),
@@ -256,7 +256,7 @@ pub struct ServedQueue {
     socket: Socket,
     connection: Connection,
     closer: Closer,
-    figures: Arc<ServedFigures>,
+    metrics: Arc<ServedMetrics>,
 }
 
 impl ServedQueue {
@@ -277,7 +277,7 @@ impl ServedQueue {
                 return Ok(());
             }
             let understood = self.connection.process();
-            self.figures.add(self.connection.take_served());
+            self.metrics.add(self.connection.take_served());
             understood.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             while !self.connection.output.send(self.socket.raw())? {
                 self.socket.drain(&mut self.connection).await?;

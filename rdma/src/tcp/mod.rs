@@ -2,7 +2,7 @@
 //!
 //! Both ends of a connection are the same state machine ([`connection`]), which knows no socket: a shard's endpoint moves
 //! its bytes by polling, a memory node by awaiting. Frames are drawn in [`wire`]. Connections are made by [`connect`] and
-//! [`listener`] on glommio, and handed to an endpoint through a [`Berth`].
+//! [`listener`] on glommio, and handed to an endpoint through a [`ConnectionSlot`].
 
 mod connect;
 mod connection;
@@ -18,10 +18,10 @@ pub(crate) mod wire;
 
 pub use self::connect::{ConnectError, Connected, connect_control, connect_queue, resolve};
 pub use self::connection::Served;
-pub use self::endpoint::{Berth, TcpEndpoint};
+pub use self::endpoint::{ConnectionSlot, TcpEndpoint};
 pub use self::exposed::Exposed;
 pub use self::listener::{
-    Accepted, Arrival, Incoming, ServedFigures, ServedQueue, TcpAcceptor, TcpAddress,
+    Accepted, Arrival, Incoming, ServedMetrics, ServedQueue, TcpAcceptor, TcpAddress,
 };
 pub use self::message::{MESSAGE_BYTES_MAX, MessageChannel};
 pub use self::socket::Closer;

@@ -25,8 +25,8 @@ use super::error::VerbsError;
 use super::ffi;
 use super::handle::{Kind, Named};
 use crate::devices::{self, GidEntry};
+use crate::fabric::VerbsOptions;
 use crate::region::Region;
-use crate::verbs_options::VerbsOptions;
 
 /// What a device allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

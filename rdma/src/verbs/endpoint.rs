@@ -9,7 +9,6 @@ use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::berth::{Adapter, Berth, Connected, Line};
 use super::chain::Piece;
 use super::context::{Access, CompletionQueue, Context, Domain, MemoryRegion};
 use super::error::VerbsError;
@@ -21,9 +20,10 @@ use super::mark::{Mark, QUEUES_MAX};
 use super::queue::Queue;
 use super::queue_pair::QueuePair;
 use super::status::status_of;
-use crate::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::fabric::FabricOptions;
+use crate::fabric::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::region::Region;
+use crate::verbs::slot::{Adapter, Connected, ConnectionSlot, Line};
 use crate::work::{Completion, LocalKey, RemoteKey, RemoteSlice, Status, Work, WorkRequest};
 
 /// Completions taken from the device at once.
@@ -130,8 +130,8 @@ impl VerbsEndpoint {
             depth,
         ));
         let queue = |index| {
-            let berth = Rc::new(Berth::new(Rc::clone(&adapter)));
-            Queue::new(index, options.depth, berth)
+            let connection_slot = Rc::new(ConnectionSlot::new(Rc::clone(&adapter)));
+            Queue::new(index, options.depth, connection_slot)
         };
         Ok(Self {
             objects,
@@ -153,8 +153,8 @@ impl VerbsEndpoint {
 
     /// Where connections for a queue pair are handed over.
     #[must_use]
-    pub fn berth(&self, queue: usize) -> Rc<Berth> {
-        Rc::clone(&self.queues[queue].berth)
+    pub fn connection_slot(&self, queue: usize) -> Rc<ConnectionSlot> {
+        Rc::clone(&self.queues[queue].connection_slot)
     }
 
     /// The device.
@@ -174,7 +174,7 @@ impl VerbsEndpoint {
         pairs[0].connect(access, &facts[1], options)?;
         pairs[1].connect(access, &facts[0], options)?;
         for (queue, queue_pair) in [one, other].into_iter().zip(pairs) {
-            self.queues[queue].berth.offer(Connected {
+            self.queues[queue].connection_slot.offer(Connected {
                 queue_pair,
                 line: Rc::new(Line::Loopback),
             });
@@ -390,7 +390,7 @@ impl Endpoint for VerbsEndpoint {
                 QueuePairState::Error
             };
         }
-        if queue.berth.is_connecting() {
+        if queue.connection_slot.is_connecting() {
             QueuePairState::ReadyToReceive
         } else {
             QueuePairState::Init
@@ -472,14 +472,14 @@ impl Endpoint for VerbsEndpoint {
     fn renew(&mut self, queue: usize) {
         let pairs = &mut self.objects.queue_pairs;
         let queue = &mut self.queues[queue];
-        if queue.berth.take_broken() {
+        if queue.connection_slot.take_broken() {
             queue.fail(pairs);
         }
         if !queue.is_empty() || (queue.token().is_some() && !queue.failed) {
             return;
         }
         queue.release(pairs);
-        let Some(connected) = queue.berth.take_offered() else {
+        let Some(connected) = queue.connection_slot.take_offered() else {
             return;
         };
         let pair = connected.queue_pair;

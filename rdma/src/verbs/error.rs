@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::verbs_options::VerbsOptionsError;
+use crate::fabric::VerbsOptionsError;
 
 /// Why verbs cannot be used as asked.
 #[derive(Debug, thiserror::Error)]

@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use glommio::timer::Timer;
 
-use super::berth::{Adapter, Connected, Line};
 use super::context::Access;
 use super::error::VerbsError;
 use super::queue_pair::{QueuePair, QueuePairFacts};
+use crate::fabric::VerbsOptions;
 use crate::tcp::{self, ConnectError, ConnectRequest};
-use crate::verbs_options::VerbsOptions;
+use crate::verbs::slot::{Adapter, Connected, Line};
 
 const READY: [u8; 1] = [0x52];
 

@@ -10,7 +10,6 @@
 //! What a thread posts with is its own; what is made once (device, domain, regions) may be shared. Nothing else in this
 //! crate names `rdma_sys`.
 
-mod berth;
 mod chain;
 mod context;
 mod endpoint;
@@ -22,9 +21,9 @@ mod mark;
 mod queue;
 mod queue_pair;
 mod rdma_cm;
+mod slot;
 mod status;
 
-pub use berth::{Adapter, Berth, Connected};
 pub use context::{
     Access, CompletionQueue, Context, DeviceEvent, DeviceLimits, Domain, MemoryRegion, Port,
 };
@@ -40,3 +39,4 @@ pub use queue_pair::{QueuePair, QueuePairFacts};
 pub use rdma_cm::{
     CmArrival, CmConnection, CmEvent, CmListener, CmName, connect as connect_by_cm, device_for,
 };
+pub use slot::{Adapter, Connected, ConnectionSlot};

@@ -9,16 +9,16 @@
 use std::mem::MaybeUninit;
 use std::rc::Rc;
 
-use super::berth::{Berth, Line};
 use super::chain::{Chain, Entry, Piece, Rung};
 use super::ffi;
 use super::handle::{QueuePairToken, Table};
 use super::mark::{Mark, Side};
 use super::queue_pair::QueuePair;
+use crate::verbs::slot::{ConnectionSlot, Line};
 use crate::work::{Completion, Status, WorkId};
 
 pub(super) struct Queue {
-    pub(super) berth: Rc<Berth>,
+    pub(super) connection_slot: Rc<ConnectionSlot>,
     /// The queue pair in use, and what tells that its other side has gone.
     connection: Option<(QueuePairToken, Rc<Line>)>,
     sends: Chain<ffi::ibv_send_wr>,
@@ -48,9 +48,9 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Queue {
-    pub(super) fn new(index: usize, depth: usize, berth: Rc<Berth>) -> Self {
+    pub(super) fn new(index: usize, depth: usize, connection_slot: Rc<ConnectionSlot>) -> Self {
         Self {
-            berth,
+            connection_slot,
             connection: None,
             sends: Chain::new(depth),
             receives: Chain::new(depth),
@@ -80,7 +80,7 @@ impl Queue {
     }
 
     pub(super) fn is_up(&self) -> bool {
-        self.connection.is_some() && !self.failed && !self.berth.is_broken()
+        self.connection.is_some() && !self.failed && !self.connection_slot.is_broken()
     }
 
     pub(super) fn room(&self) -> usize {
@@ -304,7 +304,7 @@ impl Queue {
 
     /// Ends it if it was asked to, or if nothing has come for too long.
     pub(super) fn look_after(&mut self, pairs: &mut Table<QueuePair>, now_ns: u64, limit_ns: u64) {
-        if self.berth.take_broken() {
+        if self.connection_slot.take_broken() {
             self.fail(pairs);
         }
         if self.failed && self.silent_since_ns.is_none() && !self.is_empty() {

@@ -18,7 +18,7 @@ use super::context::{Access, CompletionQueue, Domain, refusal};
 use super::error::VerbsError;
 use super::ffi;
 use super::handle::{Kind, Named};
-use crate::verbs_options::VerbsOptions;
+use crate::fabric::VerbsOptions;
 
 /// What one side tells the other, so that both can connect by hand.
 ///

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use farcore_rdma::tcp::{
-    Carrier, Closer, ConnectRequest, Exposed, Purpose, ServedFigures, TcpAddress, TcpEndpoint,
+    Carrier, Closer, ConnectRequest, Exposed, Purpose, ServedMetrics, TcpAddress, TcpEndpoint,
     connect_queue,
 };
 use farcore_rdma::{Endpoint, QueuePairState, Region, RemoteKey};
@@ -64,8 +64,8 @@ fn serve(remote: &Arc<Region>, closers: &Arc<Mutex<Vec<Closer>>>) -> Server {
                 let Ok(incoming) = accepted.arrive().expect("arrived").request().await else {
                     break;
                 };
-                let figures = Arc::new(ServedFigures::default());
-                let queue = incoming.accept_memory(exposed.clone(), figures).await;
+                let metrics = Arc::new(ServedMetrics::default());
+                let queue = incoming.accept_memory(exposed.clone(), metrics).await;
                 let queue = queue.expect("served");
                 closers.lock().expect("the list").push(queue.closer());
                 glommio::spawn_local(queue.serve()).detach();
@@ -122,7 +122,7 @@ impl Fixture for Served {
                 let request = ConnectRequest::new(purpose);
                 let connected = connect_queue(self.address, &request, Duration::from_secs(10));
                 self.near
-                    .berth(queue)
+                    .connection_slot(queue)
                     .offer(connected.await.expect("connected"));
                 self.near.renew(queue);
                 self.connected += 1;

@@ -55,18 +55,18 @@ impl Fixture for Tcp {
 
     fn kill(&mut self) {
         for queue in 0..2 {
-            self.far.berth(queue).fail();
+            self.far.connection_slot(queue).fail();
         }
     }
 
     async fn revive(&mut self) {
         for queue in 0..2 {
             if self.near.state(queue) != QueuePairState::ReadyToSend {
-                self.far.berth(queue).fail();
+                self.far.connection_slot(queue).fail();
                 self.far.poll(0, &mut [farcore_rdma::Completion::NONE; 64]);
                 let (near, far) = self.pair().await;
-                self.near.berth(queue).offer(near);
-                self.far.berth(queue).offer(far);
+                self.near.connection_slot(queue).offer(near);
+                self.far.connection_slot(queue).offer(far);
                 self.near.renew(queue);
                 self.far.renew(queue);
             }

@@ -68,7 +68,10 @@ fn device_address(device: &str) -> IpAddr {
 impl Verbs {
     async fn pair(&self, queue: usize) -> (Connected, Connected) {
         let request = ConnectRequest::new(Purpose::Peer);
-        let (near, far) = (self.near.berth(queue), self.far.berth(queue));
+        let (near, far) = (
+            self.near.connection_slot(queue),
+            self.far.connection_slot(queue),
+        );
         match &self.way {
             Way::Exchange(acceptor, address) => {
                 let near = connect_by_exchange(near.adapter(), *address, &request, LIMIT);
@@ -118,7 +121,7 @@ impl Fixture for Verbs {
 
     fn kill(&mut self) {
         for queue in 0..2 {
-            self.far.berth(queue).fail();
+            self.far.connection_slot(queue).fail();
         }
         self.far.poll(0, &mut [Completion::NONE; 64]);
     }
@@ -126,13 +129,13 @@ impl Fixture for Verbs {
     async fn revive(&mut self) {
         for queue in 0..2 {
             if self.near.state(queue) != QueuePairState::ReadyToSend {
-                self.far.berth(queue).fail();
+                self.far.connection_slot(queue).fail();
                 while self.far.state(queue) == QueuePairState::Error {
                     self.far.poll(0, &mut [Completion::NONE; 64]);
                 }
                 let (near, far) = self.pair(queue).await;
-                self.near.berth(queue).offer(near);
-                self.far.berth(queue).offer(far);
+                self.near.connection_slot(queue).offer(near);
+                self.far.connection_slot(queue).offer(far);
                 self.near.renew(queue);
                 self.far.renew(queue);
             }

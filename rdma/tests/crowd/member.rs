@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use farcore_rdma::node::NodeStatistics;
+use farcore_rdma::control::NodeStatistics;
 use farcore_rdma::{
     Claims, ConnectOptions, FabricAddress, FabricEndpoint, FabricOptions, Heartbeats, Initiator,
     InitiatorOptions, Lock, NodeConnections, NodeMap, PoolNode, VerbsOptions,
@@ -42,7 +42,7 @@ impl Member {
             let mut node = opened.map_err(|error| error.to_string())?;
             node.keep(
                 endpoint
-                    .berth(queue)
+                    .connection_slot(queue)
                     .ok_or("a fabric without connections")?,
             );
             node.connect().await.map_err(|error| error.to_string())?;
@@ -80,8 +80,8 @@ pub(crate) async fn left_over(
     member: &mut Member,
     node: usize,
 ) -> (NodeStatistics, Option<String>) {
-    let figures = member.connections[node].statistics().await;
-    let figures = figures.expect("figures");
+    let metrics = member.connections[node].statistics().await;
+    let metrics = metrics.expect("figures");
     let map = &member.maps[node];
     let read = async |slice| {
         let mut bytes = [0; 8];
@@ -111,13 +111,13 @@ pub(crate) async fn left_over(
             left.push(format!("extent {extent} of {owner}"));
         }
     }
-    if figures.extents_free != figures.extents {
+    if metrics.extents_free != metrics.extents {
         left.push(format!(
             "{} of {} extents free",
-            figures.extents_free, figures.extents
+            metrics.extents_free, metrics.extents
         ));
     }
-    (figures, (!left.is_empty()).then(|| left.join(", ")))
+    (metrics, (!left.is_empty()).then(|| left.join(", ")))
 }
 
 /// Waits until all nodes are free, and claims them whole; answers how many extents were taken back from the dead.
@@ -130,10 +130,10 @@ pub(crate) async fn look_after_all(nodes: &str) -> Result<u64, String> {
     let (since, mut reclaimed) = (Instant::now(), 0);
     for node in 0..NODE_COUNT {
         loop {
-            let (figures, left) = left_over(&mut member, node).await;
+            let (metrics, left) = left_over(&mut member, node).await;
             match left {
                 None => {
-                    reclaimed += figures.extents_reclaimed;
+                    reclaimed += metrics.extents_reclaimed;
                     break;
                 }
                 Some(left) if since.elapsed() > LIMIT => {

@@ -4,7 +4,7 @@ use bytesize::ByteSize;
 
 use super::finding::Finding;
 use farcore_tuning::Root;
-use farcore_tuning::cgroup::{self, kibibytes};
+use farcore_tuning::{self, kibibytes};
 
 const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage";
 const EXPLICIT: &str = "/sys/kernel/mm/hugepages";
@@ -38,7 +38,7 @@ fn memory(root: &Root) -> Finding {
         return Finding::unknown(what, "/proc/meminfo");
     };
     let mut seen = format!("{} of {} available", size(available), size(total));
-    let limit = cgroup::memory_limit(root).filter(|&limit| limit < total);
+    let limit = farcore_tuning::memory_limit(root).filter(|&limit| limit < total);
     if let Some(limit) = limit {
         seen = format!("{seen}, {} for this control group", size(limit));
     }

@@ -8,7 +8,7 @@ use super::cpu_list::CpuList;
 use super::finding::Finding;
 use super::processor::allowed;
 use farcore_tuning::Root;
-use farcore_tuning::cgroup::kibibytes;
+use farcore_tuning::kibibytes;
 
 const NODES: &str = "/sys/devices/system/node";
 const DEVICES: &str = "/sys/class/infiniband";

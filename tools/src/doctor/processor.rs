@@ -3,7 +3,6 @@
 use super::cpu_list::CpuList;
 use super::finding::Finding;
 use farcore_tuning::Root;
-use farcore_tuning::cgroup;
 
 const CPU: &str = "/sys/devices/system/cpu";
 /// From here on it is worth it to keep other threads off some cores.
@@ -54,7 +53,7 @@ fn cores(root: &Root) -> Finding {
 
 fn quota(root: &Root) -> Finding {
     let what = "control group quota";
-    let Some(cores) = cgroup::cores_limit(root) else {
+    let Some(cores) = farcore_tuning::cores_limit(root) else {
         return Finding::fine(what, "none");
     };
     let allowed = allowed(root).map_or(0, |allowed| allowed.0.len());

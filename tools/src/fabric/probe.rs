@@ -116,8 +116,10 @@ async fn join(
 ) -> Result<NodeConnections> {
     let opened = NodeConnections::open(address.clone(), options.clone(), heartbeats).await;
     let mut connections = opened.map_err(|error| unreachable(address, error))?;
-    let berth = endpoint.berth(queue).context("it takes no connections")?;
-    connections.keep(berth);
+    let connection_slot = endpoint
+        .connection_slot(queue)
+        .context("it takes no connections")?;
+    connections.keep(connection_slot);
     if let Err(error) = connections.connect().await {
         connections.close().await;
         return Err(unreachable(address, error));

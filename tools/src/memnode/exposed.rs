@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use farcore_rdma::node::NodeFigures;
+use farcore_rdma::node::NodeMetrics;
 use farcore_tuning::Exposed;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 /// Reads the node's figures at the moment that somebody asks.
 #[derive(Debug)]
-pub(crate) struct Shown(pub(crate) NodeFigures);
+pub(crate) struct Shown(pub(crate) NodeMetrics);
 
 impl Exposed for Shown {
     fn prefix(&self) -> &'static str {

@@ -20,8 +20,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
 use clap::Args;
+use farcore_rdma::control::Token;
 use farcore_rdma::node::{
-    MemoryNode, MemoryOptions, NodeHandle, NodeOptions, Registered, StartError, Token,
+    MemoryNode, MemoryOptions, NodeHandle, NodeOptions, Registered, StartError,
 };
 use farcore_rdma::{FabricAddress, Lock, PageKind, Scheme};
 use farcore_tuning::{HttpLimits, HttpServer, is_loopback};
@@ -270,7 +271,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
     }
     let server = match listener {
         Some(listener) => {
-            let shown = Arc::new(exposed::Shown(handle.figures()));
+            let shown = Arc::new(exposed::Shown(handle.metrics()));
             let server = HttpServer::serve(listener, shown, HttpLimits::default());
             Some(server.context("cannot answer over HTTP")?)
         }

@@ -325,9 +325,9 @@ fn draw_cores(frame: &mut Frame<'_>, app: &App, rates: &Rates, area: Rect) {
 }
 
 /// Titles of a table whose first column is a name, and whose others are figures.
-fn title<'a, const N: usize>(name: &'a str, figures: [&'a str; N]) -> Row<'a> {
-    let figures = figures.map(|one| Line::from(one).right_aligned());
-    Row::new([Line::from(name)].into_iter().chain(figures))
+fn title<'a, const N: usize>(name: &'a str, metrics: [&'a str; N]) -> Row<'a> {
+    let metrics = metrics.map(|one| Line::from(one).right_aligned());
+    Row::new([Line::from(name)].into_iter().chain(metrics))
         .style(Style::new().fg(Color::Black).bg(Color::Gray))
 }
 

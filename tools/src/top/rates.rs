@@ -125,7 +125,7 @@ fn goes_on(earlier: &Report, later: &Report) -> bool {
             .zip(between.values())
             .zip(other.counters.values())
             .all(|((figure, between), now)| {
-                figure.kind == farcore_tuning::FigureKind::Gauge || between <= now
+                figure.kind == farcore_tuning::MetricKind::Gauge || between <= now
             })
     };
     earlier.process == later.process

@@ -16,10 +16,10 @@ use crate::log::record::{LocalRecord, RecordView};
 use crate::shard::background::flush::Shortfall;
 use crate::shard::far::extents::NodeId;
 use crate::shard::far::io::Posted;
+use crate::shard::local::open_pages::{HEADER_UNITS, TailKind};
 use crate::shard::local::page_table::{PageKind, PageState};
-use crate::shard::local::tails::{HEADER_UNITS, TailKind};
 use crate::shard::local::victims::{Pick, live_percent};
-use crate::shard::{Errand, Shard};
+use crate::shard::{Shard, WorkTag};
 
 /// READs of a compaction under way at once.
 const READS_MAX: usize = 16;
@@ -162,7 +162,7 @@ impl Compactor {
     }
 }
 
-enum Life {
+enum Lifecycle {
     Dead,
     /// The slot holds the record's address.
     Direct(Position, Slot),
@@ -363,7 +363,7 @@ impl<E: Endpoint> Shard<E> {
                 return;
             }
         }
-        self.figures.counters.compaction_pages.add(1);
+        self.metrics.counters.compaction_pages.add(1);
         self.compactor.due = true;
         self.compactor.stuck = false;
         // One whose node took it back while it was read would fail again at once, and for ever.
@@ -418,8 +418,8 @@ impl<E: Endpoint> Shard<E> {
         let Some(landing) = self.buffers.compaction.allocate(bytes) else {
             return false;
         };
-        let errand = Errand::Compaction(DIRECTORY);
-        match self.post_read(errand, victim.page, unit, landing.offset(), bytes) {
+        let tag = WorkTag::Compaction(DIRECTORY);
+        match self.post_read(tag, victim.page, unit, landing.offset(), bytes) {
             Posted::Yes => {
                 victim.directory = Directory::Posted(landing);
                 true
@@ -497,17 +497,17 @@ impl<E: Endpoint> Shard<E> {
         units.contains(&entry.unit).then_some(entry)
     }
 
-    fn life_of(&self, entry: &DirectoryEntry, address: Address) -> Life {
+    fn life_of(&self, entry: &DirectoryEntry, address: Address) -> Lifecycle {
         for (position, slot) in self.index.candidates(entry.hash) {
             if slot.address() == address {
-                return Life::Direct(position, slot);
+                return Lifecycle::Direct(position, slot);
             }
             if self.framed_of(slot.address()).is_cached() && self.home_of(slot.address()) == address
             {
-                return Life::Cached(slot);
+                return Lifecycle::Cached(slot);
             }
         }
-        Life::Dead
+        Lifecycle::Dead
     }
 
     /// Asks for the buckets of some of a victim's records before they are looked at.
@@ -528,13 +528,13 @@ impl<E: Endpoint> Shard<E> {
             };
             let address = Address::new(self.shape, victim.page, entry.unit);
             match self.life_of(&entry, address) {
-                Life::Dead => {}
-                Life::Cached(slot) => {
+                Lifecycle::Dead => {}
+                Lifecycle::Cached(slot) => {
                     if !self.move_home(&entry, address, slot) {
                         break;
                     }
                 }
-                Life::Direct(position, slot) => {
+                Lifecycle::Direct(position, slot) => {
                     let pointer = self.local_pointer(address);
                     if pointer.is_null() {
                         if !self.read_run(victim, slot) {
@@ -594,8 +594,8 @@ impl<E: Endpoint> Shard<E> {
             LocalRecord::at(pointer).clear_hot();
         }
         self.commit(TailKind::Cold, entry.hash, address, slot.class(), units);
-        self.figures.counters.compaction_records_moved.add(1);
-        self.figures
+        self.metrics.counters.compaction_records_moved.add(1);
+        self.metrics
             .counters
             .compaction_bytes_moved
             .add(record.len() as u64);
@@ -636,7 +636,7 @@ impl<E: Endpoint> Shard<E> {
                 break;
             }
             let address = Address::new(self.shape, victim.page, entry.unit);
-            if let Life::Direct(_, slot) = self.life_of(&entry, address) {
+            if let Lifecycle::Direct(_, slot) = self.life_of(&entry, address) {
                 let Some(units) = slot.class().units() else {
                     break;
                 };
@@ -658,8 +658,8 @@ impl<E: Endpoint> Shard<E> {
         let Some(landing) = self.buffers.compaction.allocate(bytes) else {
             return false;
         };
-        let errand = Errand::Compaction(u32::try_from(place).unwrap_or(u32::MAX));
-        match self.post_read(errand, victim.page, start, landing.offset(), bytes) {
+        let tag = WorkTag::Compaction(u32::try_from(place).unwrap_or(u32::MAX));
+        match self.post_read(tag, victim.page, start, landing.offset(), bytes) {
             Posted::Yes => {
                 let run = Run {
                     landing,
@@ -697,9 +697,9 @@ impl<E: Endpoint> Shard<E> {
                 let entry = self.directory_entry(victim, run.next);
                 let address = Address::new(self.shape, victim.page, entry.unit);
                 let moved = match self.life_of(&entry, address) {
-                    Life::Dead => true,
-                    Life::Cached(slot) => self.move_home(&entry, address, slot),
-                    Life::Direct(position, slot) => {
+                    Lifecycle::Dead => true,
+                    Lifecycle::Cached(slot) => self.move_home(&entry, address, slot),
+                    Lifecycle::Direct(position, slot) => {
                         let skip = entry.unit.saturating_sub(run.start) * UNIT;
                         let (place, buffer) =
                             ((victim.page, entry.unit), (run.landing.offset(), run.bytes));

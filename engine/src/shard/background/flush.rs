@@ -12,9 +12,9 @@ use crate::log::record;
 use crate::log::sealing::{PageSealer, SealProgress};
 use crate::shard::far::extents::NodeId;
 use crate::shard::far::io::Posted;
+use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::page_table::PageState;
-use crate::shard::local::tails::TailKind;
-use crate::shard::{Errand, Shard};
+use crate::shard::{Shard, WorkTag};
 
 /// WRITEs of one flush under way at once.
 const WRITES_MAX: usize = 16;
@@ -107,7 +107,7 @@ impl<E: Endpoint> Shard<E> {
         self.flusher.flush_all = true;
         self.flusher.flush_until = self.seals;
         self.flusher.moves = self.compactor.victim_page().is_some();
-        self.stirred = true;
+        self.background_due = true;
     }
 
     /// What came of [`Shard::start_flush`], once it has done what it can.
@@ -264,9 +264,9 @@ impl<E: Endpoint> Shard<E> {
             None => self.arena.slice(frame, start, bytes),
         };
         let work = Work::Write { local, remote };
-        let errand = Errand::Flush(u32::try_from(slot).unwrap_or(u32::MAX));
+        let tag = WorkTag::Flush(u32::try_from(slot).unwrap_or(u32::MAX));
         let request = WorkRequest {
-            id: errand.id(),
+            id: tag.id(),
             work,
             signalled: true,
         };
@@ -279,9 +279,9 @@ impl<E: Endpoint> Shard<E> {
                     // Only now: a piece that was not posted is sealed again.
                     flush.sealed = sealed.unwrap_or_default();
                 }
-                self.figures.counters.far_writes.add(1);
-                self.figures.counters.far_write_bytes.add(u64::from(bytes));
-                if let Some(seen) = self.figures.nodes.get(extent.node().position()) {
+                self.metrics.counters.far_writes.add(1);
+                self.metrics.counters.far_write_bytes.add(u64::from(bytes));
+                if let Some(seen) = self.metrics.nodes.get(extent.node().position()) {
                     seen.writes.add(1);
                     seen.write_bytes.add(u64::from(bytes));
                 }
@@ -404,7 +404,7 @@ impl<E: Endpoint> Shard<E> {
             self.pages.set_state(flush.page, PageState::Clean);
             self.clean.push_back(flush.page);
             self.exhausted = false;
-            self.figures.counters.pages_flushed.add(1);
+            self.metrics.counters.pages_flushed.add(1);
             self.victims.gain(&mut self.pages, flush.page);
         }
         self.unpin(flush.page);

@@ -210,7 +210,7 @@ impl<E: Endpoint> Shard<E> {
         let (class, place) = self.lost_place(0);
         self.index.replace(position, class, place);
         self.lost.note_slots(1);
-        self.figures.counters.records_damaged.add(1);
+        self.metrics.counters.records_damaged.add(1);
         // How long it was stood in its header, if it was too long for a class: as much as it was at least.
         let units = slot.class().units().unwrap_or(CLASS_UNITS_MAX + 1);
         self.pages.get_mut(number).gave_up_long |= slot.class().units().is_none();
@@ -262,7 +262,7 @@ impl<E: Endpoint> Shard<E> {
         lost.forgotten += std::mem::take(&mut lost.slots);
         lost.generation = lost.generation % LOSS_MARK_MAX + 1;
         lost.sweep = Some(0);
-        self.stirred = true;
+        self.background_due = true;
     }
 
     /// True unless slots are still to be removed after [`Shard::start_forgetting`].

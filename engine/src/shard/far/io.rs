@@ -5,13 +5,13 @@ use farcore_rdma::{Completion, Endpoint, LocalSlice, PostError, Status, Work, Wo
 use crate::constants::{UNIT, UNIT_BYTES};
 use crate::log::record::units_for;
 use crate::log::{Address, SizeClass};
-use crate::message::operation::Kind;
-use crate::message::request::Answers;
+use crate::message::operation::OperationKind;
+use crate::message::request::AnswerSink;
 use crate::shard::far::buffers::is_long;
 use crate::shard::far::extents::{NodeId, Queue};
 use crate::shard::far::placement::LOST;
 use crate::shard::pending::flight::FlightState;
-use crate::shard::{COMPLETIONS, Errand, Shard};
+use crate::shard::{COMPLETIONS, Shard, WorkTag};
 
 /// What came of posting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,7 +101,7 @@ impl<E: Endpoint> Shard<E> {
     /// Posts a READ of a far page into the landing space.
     pub(in crate::shard) fn post_read(
         &mut self,
-        errand: Errand,
+        tag: WorkTag,
         page: u32,
         unit: u32,
         offset: u64,
@@ -119,15 +119,15 @@ impl<E: Endpoint> Shard<E> {
         let posted = self.post(
             extent.node().reads(),
             WorkRequest {
-                id: errand.id(),
+                id: tag.id(),
                 work,
                 signalled: true,
             },
         );
         if posted == Posted::Yes {
-            self.figures.counters.far_reads.add(1);
-            self.figures.counters.far_read_bytes.add(u64::from(bytes));
-            if let Some(seen) = self.figures.nodes.get(extent.node().position()) {
+            self.metrics.counters.far_reads.add(1);
+            self.metrics.counters.far_read_bytes.add(u64::from(bytes));
+            if let Some(seen) = self.metrics.nodes.get(extent.node().position()) {
                 seen.reads.add(1);
                 seen.read_bytes.add(u64::from(bytes));
             }
@@ -148,7 +148,9 @@ impl<E: Endpoint> Shard<E> {
             None => return,
         };
         // Where records carry tags, a header and a key without theirs prove nothing.
-        let whole = whole || matches!(kind, Kind::Get | Kind::Swap) || self.authenticates();
+        let whole = whole
+            || matches!(kind, OperationKind::Get | OperationKind::Swap)
+            || self.authenticates();
         let head_units = units_for(key_bytes, 0);
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         let units_left = self.pages.get(page).units.saturating_sub(unit);
@@ -211,7 +213,7 @@ impl<E: Endpoint> Shard<E> {
             return false;
         };
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
-        match self.post_read(Errand::Flight(flight), page, unit, landing.offset(), bytes) {
+        match self.post_read(WorkTag::Flight(flight), page, unit, landing.offset(), bytes) {
             Posted::Yes => self.flights.get(flight).state = FlightState::Posted(landing),
             Posted::Full => {
                 self.buffers.reads.free(landing);
@@ -239,8 +241,8 @@ impl<E: Endpoint> Shard<E> {
         let Some(landing) = self.buffers.compaction.allocate(UNIT) else {
             return;
         };
-        let errand = Errand::Probe(node);
-        if self.post_read(errand, page, 0, landing.offset(), UNIT) == Posted::Yes {
+        let tag = WorkTag::Probe(node);
+        if self.post_read(tag, page, 0, landing.offset(), UNIT) == Posted::Yes {
             self.probing = Some(landing);
         } else {
             self.buffers.compaction.free(landing);
@@ -254,40 +256,40 @@ impl<E: Endpoint> Shard<E> {
         }
         if status == Status::Success {
             self.exhausted = false;
-            self.stirred = true;
+            self.background_due = true;
         }
     }
 
     /// Takes completions and goes on with whoever waited for them.
-    pub(in crate::shard) fn poll_fabric(&mut self, answers: &mut impl Answers) -> bool {
+    pub(in crate::shard) fn poll_fabric(&mut self, answers: &mut impl AnswerSink) -> bool {
         let mut completions = [const { Completion::NONE }; COMPLETIONS];
         let count = self.endpoint.poll(self.now_ns, &mut completions);
         if count == 0 {
-            self.figures.counters.empty_polls.add(1);
+            self.metrics.counters.empty_polls.add(1);
             return false;
         }
-        self.figures.counters.completions.add(count as u64);
+        self.metrics.counters.completions.add(count as u64);
         self.under_way -= count;
         for completion in &completions[..count] {
-            let errand = Errand::of(completion.id);
+            let tag = WorkTag::of(completion.id);
             if completion.status != Status::Success {
-                self.figures.counters.fabric_errors.add(1);
-                self.note_health(errand, completion.status);
+                self.metrics.counters.fabric_errors.add(1);
+                self.note_health(tag, completion.status);
             } else if !self.health.is_good() {
-                self.note_health(errand, completion.status);
+                self.note_health(tag, completion.status);
             }
-            match errand {
-                Errand::Flight(flight) => self.flight_landed(flight, completion.status, answers),
-                Errand::Chunk(chunk) => self.chunk_landed(chunk, completion.status, answers),
-                Errand::Flush(slot) => self.flush_written(slot, completion.status),
-                Errand::Compaction(slot) => self.compaction_landed(slot, completion.status),
-                Errand::Probe(_) => self.probe_landed(completion.status),
+            match tag {
+                WorkTag::Flight(flight) => self.flight_landed(flight, completion.status, answers),
+                WorkTag::Chunk(chunk) => self.chunk_landed(chunk, completion.status, answers),
+                WorkTag::Flush(slot) => self.flush_written(slot, completion.status),
+                WorkTag::Compaction(slot) => self.compaction_landed(slot, completion.status),
+                WorkTag::Probe(_) => self.probe_landed(completion.status),
             }
         }
         true
     }
 
-    fn flight_landed(&mut self, flight: u32, status: Status, answers: &mut impl Answers) {
+    fn flight_landed(&mut self, flight: u32, status: Status, answers: &mut impl AnswerSink) {
         let entry = self.flights.get(flight);
         let FlightState::Posted(landing) = std::mem::take(&mut entry.state) else {
             debug_assert!(

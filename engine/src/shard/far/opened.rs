@@ -24,9 +24,9 @@ const OPENED_BYTES: usize = CLASS_UNITS_MAX as usize * UNIT_BYTES;
 
 /// Where a record of a chunk is opened to: the chunk stays ciphertext, so the next look at the same record finds it as it was.
 #[derive(Debug)]
-pub(in crate::shard) struct Opened(Box<[u8]>);
+pub(in crate::shard) struct OpenedRecords(Box<[u8]>);
 
-impl Opened {
+impl OpenedRecords {
     pub(in crate::shard) fn new(cipher: Option<&PageCipher>) -> Self {
         let authenticated = cipher.and_then(PageCipher::authenticated);
         Self(vec![0; Self::bytes_for(authenticated.is_some())].into())

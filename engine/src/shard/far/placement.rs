@@ -8,7 +8,7 @@ use farcore_rdma::{Endpoint, QueuePairState, RemoteSlice, Status};
 use crate::error::Error;
 use crate::shard::far::extents::{Extent, NodeId, NotAdded, Queue};
 use crate::shard::local::page_table::{PageKind, PageState};
-use crate::shard::{Errand, Shard};
+use crate::shard::{Shard, WorkTag};
 
 /// What a request is told whose page will not come back.
 pub(in crate::shard) const LOST: &str = "the lease ended, the node was started anew or it returned something else, and what lay there is lost";
@@ -169,11 +169,11 @@ impl<E: Endpoint> Shard<E> {
     }
 
     pub(in crate::shard) fn publish_far_bytes(&self) {
-        self.figures
+        self.metrics
             .counters
             .far_used_bytes
             .set(self.extents.used_bytes());
-        self.figures
+        self.metrics
             .counters
             .far_total_bytes
             .set(self.extents.total_bytes());
@@ -231,22 +231,22 @@ impl<E: Endpoint> Shard<E> {
 
     /// Notes how a node did. Called for every failure, and for every success while anything is troubled.
     #[cold]
-    pub(in crate::shard) fn note_health(&mut self, errand: Errand, status: Status) {
-        let queue = match errand {
-            Errand::Flight(flight) => {
+    pub(in crate::shard) fn note_health(&mut self, tag: WorkTag, status: Status) {
+        let queue = match tag {
+            WorkTag::Flight(flight) => {
                 let page = self.flights.get(flight).address.page(self.shape);
                 self.node_of(page).map(NodeId::reads)
             }
-            Errand::Chunk(chunk) => {
-                let page = self.streams.get_mut(chunk).page;
+            WorkTag::Chunk(chunk) => {
+                let page = self.read_ahead.get_mut(chunk).page;
                 self.node_of(page).map(NodeId::reads)
             }
-            Errand::Compaction(_) => {
+            WorkTag::Compaction(_) => {
                 let page = self.compactor.victim_page();
                 page.and_then(|page| self.node_of(page)).map(NodeId::reads)
             }
-            Errand::Probe(node) => Some(node.reads()),
-            Errand::Flush(_) => {
+            WorkTag::Probe(node) => Some(node.reads()),
+            WorkTag::Flush(_) => {
                 let page = self.flusher.page();
                 page.and_then(|page| self.node_of(page)).map(NodeId::writes)
             }
@@ -256,11 +256,11 @@ impl<E: Endpoint> Shard<E> {
             (Some(queue), _) => {
                 let flushed = status == Status::Flushed;
                 self.health.failed(queue, flushed, self.now_ns);
-                if let Some(seen) = self.figures.nodes.get(queue.node().position()) {
+                if let Some(seen) = self.metrics.nodes.get(queue.node().position()) {
                     seen.errors.add(1);
                 }
             }
-            (None, _) => debug_assert!(false, "{errand:?} completed on no node"),
+            (None, _) => debug_assert!(false, "{tag:?} completed on no node"),
         }
     }
 

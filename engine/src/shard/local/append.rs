@@ -10,15 +10,15 @@ use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::shard::Shard;
 use crate::shard::far::extents::NodeId;
+use crate::shard::local::open_pages::{HEADER_UNITS, OpenPage, TailKind};
 use crate::shard::local::page_table::{PageKind, PageState};
-use crate::shard::local::tails::{HEADER_UNITS, OpenPage, TailKind};
 
 /// Bytes from where a record is written to the lines that are taken for later ones.
-const OWNED_AHEAD: usize = 768;
+const PREFETCH_AHEAD: usize = 768;
 /// As many of them as most records are long.
-const OWNED_LINES: usize = 4;
+const PREFETCH_LINES: usize = 4;
 /// As many of them at a time: what follows a long record is taken when it is written.
-const OWNED_LINES_MAX: usize = 6;
+const PREFETCH_LINES_MAX: usize = 6;
 
 /// Why a record cannot be stored now.
 #[derive(Debug)]
@@ -32,14 +32,14 @@ pub(in crate::shard) enum NoRoom {
 /// Takes as many lines as a record is long, some records ahead of where it is written, which would otherwise each be waited for
 /// when a later one is. Beyond the page's end that is for nothing, but does no harm.
 #[inline]
-fn own_ahead(place: *const u8, units: u32) {
-    let ahead = place.wrapping_add(OWNED_AHEAD);
+fn prefetch_for_write(place: *const u8, units: u32) {
+    let ahead = place.wrapping_add(PREFETCH_AHEAD);
     let last = (units as usize * UNIT_BYTES).saturating_sub(1);
     let take = |line: usize| prefetch_to_write(ahead.wrapping_add((line * LINE_BYTES).min(last)));
     // Without a branch on the usual lengths, which nothing can predict: a line taken twice costs nothing.
-    (0..OWNED_LINES).for_each(take);
-    if last >= OWNED_LINES * LINE_BYTES {
-        (OWNED_LINES..OWNED_LINES_MAX).for_each(take);
+    (0..PREFETCH_LINES).for_each(take);
+    if last >= PREFETCH_LINES * LINE_BYTES {
+        (PREFETCH_LINES..PREFETCH_LINES_MAX).for_each(take);
     }
 }
 
@@ -51,14 +51,14 @@ impl<E: Endpoint> Shard<E> {
         kind: TailKind,
         units: u32,
     ) -> Result<(Address, *mut u8), NoRoom> {
-        if let Some(open) = self.tails.get(kind)
+        if let Some(open) = self.open_pages.get(kind)
             && open.fits(units, self.append_bytes)
         {
             let (number, unit) = (open.page, open.unit);
             let address = Address::new(self.shape, number, unit);
             let frame = self.pages.pointer(number);
             let place = frame.wrapping_add(unit as usize * UNIT_BYTES);
-            own_ahead(place, units);
+            prefetch_for_write(place, units);
             return Ok((address, place));
         }
         self.open_page(kind)?;
@@ -80,7 +80,7 @@ impl<E: Endpoint> Shard<E> {
             self.arena.give(frame);
             return Err(self.no_frame());
         };
-        let previous = self.tails.get(kind).replace(OpenPage::new(number));
+        let previous = self.open_pages.get(kind).replace(OpenPage::new(number));
         if let Some(previous) = previous {
             self.pages.get_mut(previous.page).successor = Some(number);
             self.seal(previous);
@@ -116,7 +116,7 @@ impl<E: Endpoint> Shard<E> {
     ) {
         let page_bytes = self.shape.page_bytes();
         let unit = address.unit(self.shape);
-        let Some(open) = self.tails.get(kind) else {
+        let Some(open) = self.open_pages.get(kind) else {
             return;
         };
         open.unit = unit + units;
@@ -156,7 +156,7 @@ impl<E: Endpoint> Shard<E> {
         if kind == PageKind::Cache {
             self.cache.sealed(open.page);
         } else {
-            self.figures.counters.pages_sealed.add(1);
+            self.metrics.counters.pages_sealed.add(1);
             self.sealed.push_back(open.page);
         }
         self.compactor.note_sealed();
@@ -165,7 +165,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Seals a tail's open page, if it holds anything.
     pub(in crate::shard) fn seal_tail(&mut self, kind: TailKind) {
-        let tail = self.tails.get(kind);
+        let tail = self.open_pages.get(kind);
         if tail.as_ref().is_some_and(|open| open.unit > HEADER_UNITS)
             && let Some(open) = tail.take()
         {
@@ -274,7 +274,7 @@ impl<E: Endpoint> Shard<E> {
         };
         if let Some(frame) = self.pages.evict(page) {
             self.arena.give(frame);
-            self.figures.counters.pages_evicted.add(1);
+            self.metrics.counters.pages_evicted.add(1);
         }
         true
     }
@@ -319,7 +319,7 @@ impl<E: Endpoint> Shard<E> {
             self.release_extent(extent);
         }
         self.sealed.push_back(number);
-        self.figures.counters.pages_relocated.add(1);
+        self.metrics.counters.pages_relocated.add(1);
         true
     }
 

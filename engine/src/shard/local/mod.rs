@@ -2,7 +2,7 @@
 
 pub(in crate::shard) mod append;
 pub(in crate::shard) mod arena;
+pub(in crate::shard) mod open_pages;
 pub(in crate::shard) mod page_table;
 pub(in crate::shard) mod read_cache;
-pub(in crate::shard) mod tails;
 pub(in crate::shard) mod victims;

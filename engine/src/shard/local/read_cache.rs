@@ -18,7 +18,7 @@ use crate::log::record::LocalRecord;
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::shard::Shard;
-use crate::shard::local::tails::TailKind;
+use crate::shard::local::open_pages::TailKind;
 
 /// Records looked at in one slice of an eviction.
 const RECORDS_A_SLICE: u32 = 128;
@@ -201,7 +201,7 @@ impl<E: Endpoint> Shard<E> {
         }
         if let Some(address) = self.copy_into_cache(hash, slot, home, record) {
             self.index.replace(position, slot.class(), address);
-            self.figures.counters.cache_copies.add(1);
+            self.metrics.counters.cache_copies.add(1);
         }
     }
 
@@ -300,7 +300,7 @@ impl<E: Endpoint> Shard<E> {
                     let copied = self.copy_into_cache(entry.hash, slot, home, record.bytes());
                     if let Some(copy) = copied {
                         eviction.kept_units += length;
-                        self.figures.counters.cache_second_chances.add(1);
+                        self.metrics.counters.cache_second_chances.add(1);
                         target = copy;
                     }
                 }
@@ -314,7 +314,7 @@ impl<E: Endpoint> Shard<E> {
         if eviction.next == records {
             debug_assert_eq!(self.pages.get(eviction.page).live_bytes, 0);
             self.unpin(eviction.page);
-            self.figures.counters.pages_evicted.add(1);
+            self.metrics.counters.pages_evicted.add(1);
         } else {
             self.cache.eviction = Some(eviction);
         }

@@ -10,15 +10,15 @@ const PLACES: usize = 256;
 
 /// The latest of them, one a place.
 #[derive(Debug)]
-pub(in crate::shard) struct Namesakes([u64; PLACES]);
+pub(in crate::shard) struct Collisions([u64; PLACES]);
 
-impl Default for Namesakes {
+impl Default for Collisions {
     fn default() -> Self {
         Self([0; PLACES])
     }
 }
 
-impl Namesakes {
+impl Collisions {
     #[inline]
     fn place(hash: IndexHash) -> usize {
         (hash.0 >> 22) as usize % PLACES

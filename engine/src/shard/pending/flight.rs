@@ -24,7 +24,7 @@ use crate::constants::LANE_NUMBERS;
 use crate::error::Error;
 use crate::log::Address;
 use crate::message::hash::IndexHash;
-use crate::message::request::{LaneId, Request, Shape};
+use crate::message::request::{ReplyTo, Request, RequestShape};
 use crate::shard::far::read_ahead::ChunkId;
 
 const NONE: u32 = u32::MAX;
@@ -50,9 +50,9 @@ impl Hasher for PassThrough {
 /// One parked request: its parts lie in a landing buffer until it is answered.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    pub(crate) lane: LaneId,
+    pub(crate) lane: ReplyTo,
     pub(crate) token: u64,
-    pub(crate) shape: Shape,
+    pub(crate) shape: RequestShape,
     pub(crate) message: Landing,
     /// Room is set aside at its lane for an answer with a value of this many bytes.
     reserved: u32,
@@ -64,7 +64,7 @@ pub(crate) struct Parked {
 impl Parked {
     /// A request whose parts were copied to `message`; its lane is told that it waits.
     pub(crate) fn new(
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         message: Landing,
         reserved: usize,
@@ -327,19 +327,19 @@ impl Flights {
 
     /// True if no other lane starves for something.
     #[inline]
-    pub(crate) fn may_take(&self, scarce: Scarce, lane: LaneId) -> bool {
+    pub(crate) fn may_take(&self, scarce: Scarce, lane: ReplyTo) -> bool {
         self.starving[scarce as usize].is_none_or(|starving| starving == lane.number())
     }
 
     /// True if a request of the lane waits for more room than was set aside for its answer: until it has it, the lane is not served, or
     /// what is newer would take that room.
     #[inline]
-    pub(crate) fn needs_room(&self, lane: LaneId) -> bool {
+    pub(crate) fn needs_room(&self, lane: ReplyTo) -> bool {
         self.needing_count > 0 && self.needing[lane.number()] > 0
     }
 
     /// The first request of a flight needs more room, or does no longer.
-    pub(crate) fn count_needing(&mut self, lane: LaneId, before: bool, after: bool) {
+    pub(crate) fn count_needing(&mut self, lane: ReplyTo, before: bool, after: bool) {
         let (more, less) = (u32::from(after), u32::from(before));
         let count = &mut self.needing[lane.number()];
         *count = *count + more - less;
@@ -348,7 +348,7 @@ impl Flights {
 
     /// Notes that a lane's request could not be parked, and for want of what.
     #[cold]
-    pub(crate) fn refuse(&mut self, lane: LaneId, scarce: Option<Scarce>) {
+    pub(crate) fn refuse(&mut self, lane: ReplyTo, scarce: Option<Scarce>) {
         let lane = lane.number();
         let before = self.is_active(lane);
         self.refused[lane / 64] |= 1 << (lane % 64);
@@ -362,7 +362,7 @@ impl Flights {
 
     /// A lane is visited: whether it is refused shows anew.
     #[inline]
-    pub(crate) fn visit(&mut self, lane: LaneId) {
+    pub(crate) fn visit(&mut self, lane: ReplyTo) {
         if self.refused[lane.number() / 64] != 0 {
             self.forget_refusal(lane.number());
         }
@@ -378,13 +378,13 @@ impl Flights {
 
     /// True if one more request can be parked in a flight of its own.
     #[inline]
-    pub(crate) fn has_room(&self, lane: LaneId) -> bool {
+    pub(crate) fn has_room(&self, lane: ReplyTo) -> bool {
         !self.free_flights.is_empty() && self.has_parking(lane)
     }
 
     /// True if one more request can queue behind a flight.
     #[inline]
-    pub(crate) fn has_parking(&self, lane: LaneId) -> bool {
+    pub(crate) fn has_parking(&self, lane: ReplyTo) -> bool {
         !self.free_parked.is_empty()
             && self.of_lane[lane.number()] < self.share
             && self.may_take(Scarce::Parking, lane)
@@ -568,7 +568,7 @@ mod tests {
 
         /// A visit of a lane that wants one more flight; its number, or nothing if it is refused.
         fn visit(&mut self, lane: u8) -> Option<u32> {
-            let lane = LaneId::new(lane);
+            let lane = ReplyTo::new(lane);
             self.flights.visit(lane);
             if !self.flights.has_room(lane) {
                 self.flights.refuse(lane, Some(Scarce::Parking));
@@ -577,11 +577,11 @@ mod tests {
             self.started += 1;
             let hash = IndexHash(self.started);
             let mut place = [0u8; 8];
-            let demand = Operation::Get { key: b"key" }.into();
+            let parts = Operation::Get { key: b"key" }.into();
             // SAFETY: the key has room there, and the request is not used after this.
             let request = unsafe {
                 let place = NonNull::from(&mut place).cast();
-                Request::copied(place, hash, 0, Origin::default(), &demand)
+                Request::copied(place, hash, 0, Origin::default(), &parts)
             };
             let message = self.pool.allocate(8).unwrap();
             let flight = self.flights.start(hash, 0).unwrap();
@@ -628,7 +628,7 @@ mod tests {
             waiting.end(flight);
         }
         for lane in 3..9 {
-            waiting.flights.visit(LaneId::new(lane));
+            waiting.flights.visit(ReplyTo::new(lane));
         }
         assert_eq!(waiting.flood(1).len(), FLIGHTS as usize / 4 - 2);
         assert_eq!(waiting.flights.active, 2);
@@ -639,7 +639,7 @@ mod tests {
         let mut waiting = Waiting::new();
         // As many lanes as flights, each of which has one, and one lane more.
         for lane in 1..=16 {
-            waiting.flights.refuse(LaneId::new(lane), None);
+            waiting.flights.refuse(ReplyTo::new(lane), None);
         }
         let held: Vec<_> = (1..=16).filter_map(|lane| waiting.visit(lane)).collect();
         assert_eq!(held.len(), FLIGHTS as usize);
@@ -657,7 +657,7 @@ mod tests {
         let mut held: Vec<_> = (1..5).flat_map(|lane| waiting.flood(lane)).collect();
         assert_eq!(waiting.visit(9), None);
         // Its request was answered without: it is visited, and refused no more.
-        waiting.flights.visit(LaneId::new(9));
+        waiting.flights.visit(ReplyTo::new(9));
         waiting.end(held.pop().unwrap());
         assert!((1..5).any(|lane| waiting.visit(lane).is_some()));
         for flight in held {

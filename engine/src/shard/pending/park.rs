@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::log::record::{RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
-use crate::message::operation::{Answer, Kind};
-use crate::message::request::{Answers, LaneId, Request};
+use crate::message::operation::{Answer, OperationKind};
+use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::far::buffers::SMALL_BYTES_MAX;
 use crate::shard::far::read_ahead::ChunkId;
@@ -32,23 +32,23 @@ impl<E: Endpoint> Shard<E> {
     pub(in crate::shard) fn park_behind(
         &mut self,
         flight: u32,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> bool {
         if !self.flights.has_parking(lane) {
             return self.refuse(lane, Some(Scarce::Parking));
         }
         // What requests before it in the flight may store counts as well.
         let answer_bytes = match request.kind() {
-            Kind::Get => self.flights.get(flight).answer_bytes,
+            OperationKind::Get => self.flights.get(flight).answer_bytes,
             _ => 0,
         };
         let Some(message) = self.prepare(lane, request, answer_bytes, answers) else {
             return false;
         };
-        if request.kind() == Kind::Get {
-            self.figures.counters.reads_shared.add(1);
+        if request.kind() == OperationKind::Get {
+            self.metrics.counters.reads_shared.add(1);
         }
         let parked = Parked::new(lane, request, message, answer_bytes);
         self.park(flight, parked, request.value().len(), answers)
@@ -58,10 +58,10 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     fn prepare(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         answer_bytes: usize,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Option<Landing> {
         if !answers.reserve(lane, answer_bytes) {
             self.note_short(answer_bytes);
@@ -90,7 +90,7 @@ impl<E: Endpoint> Shard<E> {
         flight: u32,
         parked: Parked,
         value_bytes: usize,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> bool {
         let entry = self.flights.get(flight);
         entry.answer_bytes = entry.answer_bytes.max(value_bytes);
@@ -106,14 +106,14 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// A request waits for what others of its shard hold; false, for its caller.
-    fn refuse(&mut self, lane: LaneId, scarce: Option<Scarce>) -> bool {
+    fn refuse(&mut self, lane: ReplyTo, scarce: Option<Scarce>) -> bool {
         self.flights.refuse(lane, scarce);
-        self.figures.counters.far_refused.add(1);
+        self.metrics.counters.far_refused.add(1);
         false
     }
 
     #[inline]
-    fn copy_message(&mut self, lane: LaneId, request: &Request<'_>) -> Option<Landing> {
+    fn copy_message(&mut self, lane: ReplyTo, request: &Request<'_>) -> Option<Landing> {
         let parts = request.parts();
         if !self.flights.may_take(Self::message_of(parts), lane) {
             return None;
@@ -137,11 +137,11 @@ impl<E: Endpoint> Shard<E> {
     /// Parks a request in a flight of its own; false, and nothing changed, if there is no room.
     pub(in crate::shard) fn launch(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         (address, class): (Address, SizeClass),
         from: Source,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> bool {
         if !self.flights.has_room(lane) {
             return self.refuse(lane, Some(Scarce::Parking));
@@ -151,7 +151,7 @@ impl<E: Endpoint> Shard<E> {
         }
         let value_bytes = self.value_bytes_max(address, class, request.key().len());
         let answer_bytes = match request.kind() {
-            Kind::Get => value_bytes,
+            OperationKind::Get => value_bytes,
             _ => 0,
         };
         let Some(message) = self.prepare(lane, request, answer_bytes, answers) else {
@@ -172,7 +172,7 @@ impl<E: Endpoint> Shard<E> {
         match from {
             Source::Chunk(chunk) => self.await_chunk(flight, address, chunk),
             Source::Read => {
-                if request.kind() == Kind::Get {
+                if request.kind() == OperationKind::Get {
                     self.cache.expect(address);
                 }
                 self.fetch(flight, address, class, false);
@@ -182,7 +182,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     fn await_chunk(&mut self, flight: u32, address: Address, chunk: ChunkId) {
-        self.streams.get_mut(chunk).waiters += 1;
+        self.read_ahead.get_mut(chunk).waiters += 1;
         let entry = self.flights.get(flight);
         entry.address = address;
         entry.state = FlightState::OnChunk(chunk);
@@ -194,7 +194,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Goes on with flights that could not go on before. Those that wait for a buffer get one in their order: once there is none for the
     /// first of a length, the others wait as well, or a long one would never find enough of them free at once.
-    pub(in crate::shard) fn try_again(&mut self, answers: &mut impl Answers) -> bool {
+    pub(in crate::shard) fn try_again(&mut self, answers: &mut impl AnswerSink) -> bool {
         let mut moved = false;
         for long in 0..self.unbuffered.len() {
             while let Some(flight) = self.unbuffered[long].pop_front() {
@@ -229,7 +229,7 @@ impl<E: Endpoint> Shard<E> {
     /// does not hold up the others.
     ///
     /// A request that cannot go on is put behind the rest; a pass that touches each once leaves them in their order.
-    pub(in crate::shard) fn drain(&mut self, flight: u32, answers: &mut impl Answers) {
+    pub(in crate::shard) fn drain(&mut self, flight: u32, answers: &mut impl AnswerSink) {
         let mut blocked = [0u64; 4];
         let (mut left, mut stayed) = (self.flights.waiting(flight), 0);
         let mut needs_what_landed = false;
@@ -324,7 +324,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Sets as much room aside for the first request of a flight as its value was seen to need; false if there is none yet.
     #[cold]
-    fn reserve_more(&mut self, flight: u32, lane: LaneId, answers: &mut impl Answers) -> bool {
+    fn reserve_more(&mut self, flight: u32, lane: ReplyTo, answers: &mut impl AnswerSink) -> bool {
         let Some(first) = self.flights.first_mut(flight) else {
             return false;
         };
@@ -348,9 +348,9 @@ impl<E: Endpoint> Shard<E> {
     fn set_aside(
         &mut self,
         flight: u32,
-        lane: LaneId,
+        lane: ReplyTo,
         needs: Option<usize>,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) {
         if let Some(first) = self.flights.first_mut(flight) {
             let reserved = if needs.is_some() { 0 } else { first.reserved() };
@@ -366,9 +366,9 @@ impl<E: Endpoint> Shard<E> {
     fn set_aside_for(
         &mut self,
         flight: u32,
-        lane: LaneId,
+        lane: ReplyTo,
         (address, class): (Address, SizeClass),
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) {
         self.set_aside(flight, lane, None, answers);
         let Some(shape) = self.flights.first(flight).map(|first| first.shape) else {
@@ -378,7 +378,7 @@ impl<E: Endpoint> Shard<E> {
         let entry = self.flights.get(flight);
         entry.answer_bytes = entry.answer_bytes.max(longest);
         if let Some(first) = self.flights.first_mut(flight)
-            && shape.kind() == Kind::Get
+            && shape.kind() == OperationKind::Get
             && longest > first.reserved()
         {
             let reserved = first.reserved();
@@ -420,9 +420,9 @@ impl<E: Endpoint> Shard<E> {
     fn step(
         &mut self,
         flight: u32,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         let (hash, key) = (request.hash, request.key());
         let authenticates = self.authenticates();
@@ -536,7 +536,7 @@ impl<E: Endpoint> Shard<E> {
         if !std::mem::replace(&mut entry.reads_again, true) {
             return true;
         }
-        self.namesakes.note(entry.hash);
+        self.collisions.note(entry.hash);
         let damaged = &mut entry.shown_mut().damaged;
         if !damaged.contains(&address) {
             damaged.push(address);
@@ -549,16 +549,16 @@ impl<E: Endpoint> Shard<E> {
     fn is_beside(&mut self, hash: IndexHash, key: &[u8]) -> bool {
         let is_local = self.is_local(hash, key);
         if is_local {
-            self.namesakes.note(hash);
+            self.collisions.note(hash);
         }
         is_local
     }
 
     fn clear(&mut self, flight: u32, address: Address, header: RecordHeader) {
-        self.figures.counters.tag_false_matches.add(1);
+        self.metrics.counters.tag_false_matches.add(1);
         let hides_lost = self.lost.is_marked(header);
         let entry = self.flights.get(flight);
-        self.namesakes.note(entry.hash);
+        self.collisions.note(entry.hash);
         let shown = entry.shown_mut();
         shown.hides_lost |= hides_lost;
         if !shown.cleared.contains(&address) {
@@ -570,20 +570,20 @@ impl<E: Endpoint> Shard<E> {
     #[cold]
     pub(in crate::shard) fn fail(
         &mut self,
-        lane: LaneId,
+        lane: ReplyTo,
         request: &Request<'_>,
         error: Error,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) -> Step {
         if !answers.has_room(lane, 0) {
             return Step::NoRoom { value_bytes: 0 };
         }
-        let counters = &self.figures.counters;
+        let counters = &self.metrics.counters;
         let failed = match request.kind() {
-            Kind::Get => &counters.gets_failed,
-            Kind::Put => &counters.puts_failed,
-            Kind::Delete => &counters.deletes_failed,
-            Kind::Swap => &counters.swaps_failed,
+            OperationKind::Get => &counters.gets_failed,
+            OperationKind::Put => &counters.puts_failed,
+            OperationKind::Delete => &counters.deletes_failed,
+            OperationKind::Swap => &counters.swaps_failed,
         };
         failed.add(1);
         answers.answer(lane, request.token, Answer::Failed(&error));
@@ -610,7 +610,7 @@ impl<E: Endpoint> Shard<E> {
     fn end_flight(&mut self, flight: u32) {
         self.release_landing(flight);
         let took_ns = self.now_ns - self.flights.get(flight).started_ns;
-        self.figures.far.record(took_ns);
+        self.metrics.far.record(took_ns);
         let pinned = self.flights.get(flight).pinned.take();
         if let Some(page) = pinned {
             self.unpin(page);

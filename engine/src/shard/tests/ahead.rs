@@ -3,7 +3,7 @@
 use farcore_rdma::LinkModel;
 use farcore_tuning::ShardSnapshot;
 
-use super::{House, Knobs, Owned, Random, Setting, seeds};
+use super::{Owned, Random, Reactor, Setting, ShardTuning, seeds};
 use crate::constants::READ_AHEAD_CHUNKS_MAX;
 use crate::message::operation::Operation;
 
@@ -25,16 +25,16 @@ struct Cost {
 }
 
 /// A house whose first half of keys is far, in the order of the keys.
-fn house(latency_ns: u64) -> House {
+fn reactor(latency_ns: u64) -> Reactor {
     house_ahead(latency_ns, READ_AHEAD_CHUNKS_MAX)
 }
 
 /// The same, with so many chunks read ahead at most.
-fn house_ahead(latency_ns: u64, read_ahead_chunks: u32) -> House {
-    let mut house = House::new(&Setting {
-        knobs: Knobs {
+fn house_ahead(latency_ns: u64, read_ahead_chunks: u32) -> Reactor {
+    let mut reactor = Reactor::new(&Setting {
+        tuning: ShardTuning {
             read_ahead_chunks,
-            ..Setting::default().knobs
+            ..Setting::default().tuning
         },
         far_bytes: 32 << 20,
         link: LinkModel {
@@ -44,50 +44,50 @@ fn house_ahead(latency_ns: u64, read_ahead_chunks: u32) -> House {
         ..Setting::default()
     });
     for key in 0..KEYS {
-        let stored = house.call(Operation::Put {
+        let stored = reactor.call(Operation::Put {
             key: &key.to_le_bytes(),
             value: &[7; 200],
         });
         assert!(matches!(stored, Owned::Stored(_)));
     }
-    house
+    reactor
 }
 
 /// Reads keys in this order, as many at once as the window allows.
-fn walk(house: &mut House, keys: impl Iterator<Item = u64>) -> Cost {
-    let seen = |house: &House| -> ShardSnapshot { house.shard.figures.counters.snapshot() };
-    let (before, start_ns) = (seen(house), house.now_ns);
+fn walk(reactor: &mut Reactor, keys: impl Iterator<Item = u64>) -> Cost {
+    let seen = |reactor: &Reactor| -> ShardSnapshot { reactor.shard.metrics.counters.snapshot() };
+    let (before, start_ns) = (seen(reactor), reactor.now_ns);
     let (mut keys, mut waiting, mut records) = (keys.peekable(), 0, 0);
     while waiting > 0 || keys.peek().is_some() {
         while waiting < WINDOW
             && let Some(key) = keys.peek()
         {
             let key = key.to_le_bytes();
-            if !house.offer(records, Operation::Get { key: &key }) {
+            if !reactor.offer(records, Operation::Get { key: &key }) {
                 break;
             }
             (waiting, records) = (waiting + 1, records + 1);
             keys.next();
         }
-        house.advance();
-        for (_, answer) in house.inbox.answers.borrow_mut().drain(..) {
+        reactor.advance();
+        for (_, answer) in reactor.inbox.answers.borrow_mut().drain(..) {
             assert!(matches!(answer, Owned::Value(_, bytes) if bytes == [7; 200]));
             waiting -= 1;
         }
     }
-    let after = seen(house);
+    let after = seen(reactor);
     Cost {
         records,
         reads: after.far_reads - before.far_reads,
         bytes: after.far_read_bytes - before.far_read_bytes,
-        round_trips: (house.now_ns - start_ns) / LATENCY_NS,
+        round_trips: (reactor.now_ns - start_ns) / LATENCY_NS,
     }
 }
 
 #[test]
 fn a_walk_over_a_long_link_reads_ahead_as_far_as_it_gets_in_a_round_trip() {
-    let mut house = house(LATENCY_NS);
-    let cost = walk(&mut house, 0..KEYS / 2);
+    let mut reactor = reactor(LATENCY_NS);
+    let cost = walk(&mut reactor, 0..KEYS / 2);
     // A chunk of this small shard holds 32 records.
     assert!(cost.reads * 24 <= cost.records, "{cost:?}");
     assert!(
@@ -101,8 +101,8 @@ fn a_walk_over_a_long_link_reads_ahead_as_far_as_it_gets_in_a_round_trip() {
 #[test]
 fn a_walk_reads_no_farther_ahead_than_the_knob_says() {
     let costs = [0, 1, 3, READ_AHEAD_CHUNKS_MAX].map(|chunks| {
-        let mut house = house_ahead(LATENCY_NS, chunks);
-        walk(&mut house, 0..KEYS / 2)
+        let mut reactor = house_ahead(LATENCY_NS, chunks);
+        walk(&mut reactor, 0..KEYS / 2)
     });
     assert!(costs[0].reads >= costs[0].records, "{:?}", costs[0]);
     for pair in costs.windows(2) {
@@ -115,9 +115,9 @@ fn a_walk_reads_no_farther_ahead_than_the_knob_says() {
 
 #[test]
 fn two_walks_at_once_share_the_buffers() {
-    let mut house = house(LATENCY_NS);
+    let mut reactor = reactor(LATENCY_NS);
     let both = (0..KEYS / 4).flat_map(|key| [key, key + KEYS / 4]);
-    let cost = walk(&mut house, both);
+    let cost = walk(&mut reactor, both);
     assert!(cost.reads * 24 <= cost.records, "{cost:?}");
     assert!(
         cost.bytes * 10 <= cost.records * RECORD_BYTES * 13,
@@ -127,19 +127,19 @@ fn two_walks_at_once_share_the_buffers() {
 
 #[test]
 fn threads_that_share_the_keys_of_a_walk_share_its_chunks() {
-    let mut house = house(LATENCY_NS);
+    let mut reactor = reactor(LATENCY_NS);
     // Each takes every other key; one lags two hundred keys behind.
     let lag = 200;
     let shared = (0..KEYS / 4).flat_map(|step| [step * 2, (step * 2 + 1).saturating_sub(lag)]);
-    let cost = walk(&mut house, shared);
+    let cost = walk(&mut reactor, shared);
     assert!(cost.reads * 12 <= cost.records, "{cost:?}");
 }
 
 #[test]
 fn a_sparse_walk_reads_single_records() {
     for latency_ns in [0, LATENCY_NS] {
-        let mut house = house(latency_ns);
-        let cost = walk(&mut house, (0..KEYS / 2).step_by(10));
+        let mut reactor = reactor(latency_ns);
+        let cost = walk(&mut reactor, (0..KEYS / 2).step_by(10));
         assert!(
             cost.bytes * 2 <= cost.records * RECORD_BYTES * 3,
             "{cost:?}"
@@ -149,9 +149,9 @@ fn a_sparse_walk_reads_single_records() {
 
 #[test]
 fn a_walk_that_thins_out_stops_to_read_ahead() {
-    let mut house = house(LATENCY_NS);
+    let mut reactor = reactor(LATENCY_NS);
     let keys = (0..4_000).chain((4_000..KEYS / 2).step_by(10));
-    let cost = walk(&mut house, keys);
+    let cost = walk(&mut reactor, keys);
     assert!(
         cost.bytes * 2 <= cost.records * RECORD_BYTES * 3,
         "{cost:?}"
@@ -160,10 +160,10 @@ fn a_walk_that_thins_out_stops_to_read_ahead() {
 
 #[test]
 fn what_is_read_ahead_of_a_walk_that_ends_is_bounded() {
-    let mut house = house(LATENCY_NS);
+    let mut reactor = reactor(LATENCY_NS);
     for start in 0..8 {
         let start = start * 2_000;
-        let cost = walk(&mut house, start..start + 200);
+        let cost = walk(&mut reactor, start..start + 200);
         // Chunks of 8 KiB: those that hold the records, and twelve.
         let bound = cost.records * RECORD_BYTES * 12 / 10 + (12 << 13);
         assert!(cost.bytes <= bound, "{cost:?}");
@@ -174,7 +174,7 @@ fn what_is_read_ahead_of_a_walk_that_ends_is_bounded() {
 fn walks_end_whatever_the_clock_does() {
     for seed in seeds() {
         let mut random = Random(seed);
-        let mut house = house(LATENCY_NS);
+        let mut reactor = reactor(LATENCY_NS);
         for round in 0..12u64 {
             let (start, step) = (random.below(KEYS / 2), 1 + random.below(3));
             let other = random.below(KEYS / 2);
@@ -192,21 +192,21 @@ fn walks_end_whatever_the_clock_does() {
                         },
                         _ => Operation::Get { key: &key },
                     };
-                    if offered == 4_000 || waiting == WINDOW || !house.offer(offered, operation) {
+                    if offered == 4_000 || waiting == WINDOW || !reactor.offer(offered, operation) {
                         break;
                     }
                     (offered, waiting) = (offered + 1, waiting + 1);
                 }
                 // A thread that lost its core finds much done at once.
                 if random.below(50) == 0 {
-                    house.now_ns += random.below(20 * LATENCY_NS);
+                    reactor.now_ns += random.below(20 * LATENCY_NS);
                 }
-                house.advance();
-                waiting -= house.inbox.answers.borrow_mut().drain(..).count();
-                let stuck = house.now_ns > 60_000_000_000;
-                assert!(!stuck, "seed {seed}: {:?}", house.shard.flights.count());
+                reactor.advance();
+                waiting -= reactor.inbox.answers.borrow_mut().drain(..).count();
+                let stuck = reactor.now_ns > 60_000_000_000;
+                assert!(!stuck, "seed {seed}: {:?}", reactor.shard.flights.count());
             }
-            house.check();
+            reactor.check();
         }
     }
 }

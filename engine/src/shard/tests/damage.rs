@@ -4,7 +4,7 @@ use farcore_rdma::LinkModel;
 
 use super::losses::delete;
 use super::nodes::{KEYS, assert_holds, far_keys, filled, get, put};
-use super::{ENCRYPTIONS, House, Owned, Random, Setting, run, seeds};
+use super::{ENCRYPTIONS, Owned, Random, Reactor, Setting, run, seeds};
 use crate::error::Error;
 use crate::log::page::DIRECTORY_ENTRY_BYTES;
 use crate::message::operation::Operation;
@@ -35,7 +35,7 @@ fn place_of(
     (extent.node().position(), offset as usize)
 }
 
-impl House {
+impl Reactor {
     /// The node and the place in its memory where a far key's record begins.
     fn far_place(&self, key: u64) -> (usize, usize) {
         let shard = &self.shard;
@@ -100,90 +100,90 @@ impl House {
 }
 
 /// The far keys that share their bits with no other, so that their slot leads to their own record.
-fn alone(house: &House) -> Vec<u64> {
-    let mut far = far_keys(house, 0);
+fn alone(reactor: &Reactor) -> Vec<u64> {
+    let mut far = far_keys(reactor, 0);
     far.retain(|key| {
-        let hash = house.hash(&key.to_le_bytes());
-        house.shard.index.candidates(hash).count() == 1
+        let hash = reactor.hash(&key.to_le_bytes());
+        reactor.shard.index.candidates(hash).count() == 1
     });
     far
 }
 
 fn setting() -> Setting {
     let mut setting = Setting::default();
-    setting.knobs.read_ahead_chunks = 0;
+    setting.tuning.read_ahead_chunks = 0;
     setting
 }
 
 #[test]
 fn a_damaged_record_can_be_overwritten_and_deleted() {
     for encryption in ENCRYPTIONS {
-        let mut house = filled(&Setting {
+        let mut reactor = filled(&Setting {
             encryption,
             ..setting()
         });
-        let far = alone(&house);
+        let far = alone(&reactor);
         for &key in &far[..200] {
-            house.damage(key);
+            reactor.damage(key);
         }
         for &key in &far[..100] {
             for _ in 0..2 {
-                let answer = get(&mut house, key);
+                let answer = get(&mut reactor, key);
                 assert!(is_damaged(&answer), "{key}: {answer:?}");
             }
-            let answer = put(&mut house, key, 2);
+            let answer = put(&mut reactor, key, 2);
             assert!(matches!(answer, Owned::Stored(_)), "{key}: {answer:?}");
-            assert_holds(&mut house, key, 2);
-            assert_eq!(delete(&mut house, key), Owned::Deleted);
-            assert_eq!(get(&mut house, key), Owned::Absent);
+            assert_holds(&mut reactor, key, 2);
+            assert_eq!(delete(&mut reactor, key), Owned::Deleted);
+            assert_eq!(get(&mut reactor, key), Owned::Absent);
         }
         for &key in &far[100..200] {
-            let answer = delete(&mut house, key);
+            let answer = delete(&mut reactor, key);
             assert!(is_damaged(&answer), "{key}: {answer:?}");
-            assert_eq!(get(&mut house, key), Owned::Absent, "{key}");
-            assert_eq!(delete(&mut house, key), Owned::Absent);
-            assert!(matches!(put(&mut house, key, 3), Owned::Stored(_)));
-            assert_holds(&mut house, key, 3);
+            assert_eq!(get(&mut reactor, key), Owned::Absent, "{key}");
+            assert_eq!(delete(&mut reactor, key), Owned::Absent);
+            assert!(matches!(put(&mut reactor, key, 3), Owned::Stored(_)));
+            assert_holds(&mut reactor, key, 3);
         }
         for &key in &far[200..] {
-            assert_holds(&mut house, key, 1);
+            assert_holds(&mut reactor, key, 1);
         }
-        house.check_accounts();
+        reactor.check_accounts();
     }
 }
 
 #[test]
 fn what_a_second_read_brings_whole_is_not_damaged() {
-    let mut house = filled(&Setting {
+    let mut reactor = filled(&Setting {
         link: LinkModel {
             latency_ns: 10_000,
             ..LinkModel::default()
         },
         ..setting()
     });
-    let far = alone(&house);
+    let far = alone(&reactor);
     let mut read_twice = 0;
     for &key in &far[..50] {
-        house.damage(key);
-        let before = house.shard.figures.counters.far_reads.get();
+        reactor.damage(key);
+        let before = reactor.shard.metrics.counters.far_reads.get();
         let name = key.to_le_bytes();
         let operation = Operation::Get { key: &name };
-        assert!(house.offer(7, operation));
-        while house.shard.under_way > 0
-            && house.shard.figures.counters.far_reads.get() == before + 1
+        assert!(reactor.offer(7, operation));
+        while reactor.shard.under_way > 0
+            && reactor.shard.metrics.counters.far_reads.get() == before + 1
         {
-            house.advance();
+            reactor.advance();
         }
         // The first READ is over, the second may be under way.
-        house.damage(key);
+        reactor.damage(key);
         let answer = loop {
-            if let Some((_, answer)) = house.inbox.answers.borrow_mut().pop() {
+            if let Some((_, answer)) = reactor.inbox.answers.borrow_mut().pop() {
                 break answer;
             }
-            house.advance();
+            reactor.advance();
         };
         assert!(matches!(answer, Owned::Value(..)), "{key}: {answer:?}");
-        read_twice += house.shard.figures.counters.far_reads.get() - before - 1;
+        read_twice += reactor.shard.metrics.counters.far_reads.get() - before - 1;
     }
     assert_eq!(read_twice, 50);
 }
@@ -191,21 +191,21 @@ fn what_a_second_read_brings_whole_is_not_damaged() {
 #[test]
 fn compaction_frees_a_page_with_damaged_records() {
     for encryption in ENCRYPTIONS {
-        let mut house = filled(&Setting {
+        let mut reactor = filled(&Setting {
             encryption,
             ..setting()
         });
-        let far = alone(&house);
+        let far = alone(&reactor);
         let damaged: Vec<u64> = far.iter().copied().filter(|key| key % 50 == 7).collect();
         assert!(damaged.len() > 100);
         for &key in &damaged {
-            house.damage(key);
+            reactor.damage(key);
         }
         for key in (0..KEYS).filter(|key| key % 50 != 7 && key % 3 > 0) {
-            assert_eq!(delete(&mut house, key), Owned::Deleted);
+            assert_eq!(delete(&mut reactor, key), Owned::Deleted);
         }
-        house.compact();
-        let shard = &house.shard;
+        reactor.compact();
+        let shard = &reactor.shard;
         assert!(shard.pages.iter().all(|(_, page)| !page.damaged));
         let used: u64 = shard.extents.used_bytes();
         let live = shard.victims.live_bytes;
@@ -213,29 +213,29 @@ fn compaction_frees_a_page_with_damaged_records() {
         assert_eq!(shard.lost.slots(), damaged.len() as u64);
         for key in (0..KEYS).filter(|key| key % 50 == 7 || key % 3 == 0) {
             if damaged.contains(&key) {
-                let answer = get(&mut house, key);
+                let answer = get(&mut reactor, key);
                 assert!(is_lost(&answer), "{key}: {answer:?}");
-                assert!(matches!(put(&mut house, key, 1), Owned::Stored(_)));
+                assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
             }
-            assert_holds(&mut house, key, 1);
+            assert_holds(&mut reactor, key, 1);
         }
-        house.check_accounts();
+        reactor.check_accounts();
     }
 }
 
 /// Has a house compacted whose far memory lies, and every key looked for: each is right, or said to be lost.
-fn assert_nothing_is_wrong(mut house: House, lost_max: usize) -> House {
+fn assert_nothing_is_wrong(mut reactor: Reactor, lost_max: usize) -> Reactor {
     for key in (0..KEYS).filter(|key| key % 3 > 0) {
-        let answer = delete(&mut house, key);
+        let answer = delete(&mut reactor, key);
         assert!(
             answer == Owned::Deleted || is_lost(&answer),
             "{key}: {answer:?}"
         );
     }
-    house.compact();
+    reactor.compact();
     let mut lost = 0;
     for key in 0..KEYS {
-        match get(&mut house, key) {
+        match get(&mut reactor, key) {
             Owned::Value(_, read) => assert!(key % 3 == 0 && read == [1; 400], "{key}"),
             Owned::Absent => assert!(key % 3 > 0, "{key} was lost without a word"),
             answer => {
@@ -247,39 +247,42 @@ fn assert_nothing_is_wrong(mut house: House, lost_max: usize) -> House {
     assert!(lost <= lost_max, "{lost}");
     // All can be written again, and what is dead goes.
     for key in 0..KEYS {
-        assert!(matches!(put(&mut house, key, 2), Owned::Stored(_)), "{key}");
+        assert!(
+            matches!(put(&mut reactor, key, 2), Owned::Stored(_)),
+            "{key}"
+        );
     }
     for key in 0..KEYS {
-        assert_holds(&mut house, key, 2);
+        assert_holds(&mut reactor, key, 2);
     }
     assert!(
-        house.shard.pages.iter().all(|(_, page)| !page.damaged),
+        reactor.shard.pages.iter().all(|(_, page)| !page.damaged),
         "a damaged page was never freed"
     );
-    house.check_accounts();
-    house
+    reactor.check_accounts();
+    reactor
 }
 
 #[test]
 fn a_directory_whose_entries_do_not_rise_moves_no_other_key() {
-    let house = filled(&setting());
-    house.change_directories(<[_]>::reverse);
-    assert_nothing_is_wrong(house, 0);
-    let house = filled(&setting());
+    let reactor = filled(&setting());
+    reactor.change_directories(<[_]>::reverse);
+    assert_nothing_is_wrong(reactor, 0);
+    let reactor = filled(&setting());
     // Neighbours exchanged, here and there.
-    house.change_directories(|entries| {
+    reactor.change_directories(|entries| {
         for place in (0..entries.len() - 1).step_by(10) {
             entries.swap(place, place + 1);
         }
     });
-    assert_nothing_is_wrong(house, 0);
+    assert_nothing_is_wrong(reactor, 0);
 }
 
 #[test]
 fn a_directory_that_names_other_keys_moves_none_of_them() {
-    let house = filled(&setting());
+    let reactor = filled(&setting());
     // Each record under the hash of the next, and the other way round.
-    house.change_directories(|entries| {
+    reactor.change_directories(|entries| {
         for pair in entries.chunks_exact_mut(2) {
             let first: [u8; 8] = *pair[0].first_chunk().unwrap();
             let second: [u8; 8] = *pair[1].first_chunk().unwrap();
@@ -287,21 +290,21 @@ fn a_directory_that_names_other_keys_moves_none_of_them() {
             pair[1][..8].copy_from_slice(&first);
         }
     });
-    assert_nothing_is_wrong(house, 0);
+    assert_nothing_is_wrong(reactor, 0);
 }
 
 #[test]
 fn a_directory_that_cuts_a_long_record_short_does_not_lose_it() {
-    let mut house = House::new(&setting());
+    let mut reactor = Reactor::new(&setting());
     let fill = |key: u64| vec![key.to_le_bytes()[0]; 20_000];
     for key in 0..400u64 {
         let put = Operation::Put {
             key: &key.to_le_bytes(),
             value: &fill(key),
         };
-        assert!(matches!(house.call(put), Owned::Stored(_)));
+        assert!(matches!(reactor.call(put), Owned::Stored(_)));
     }
-    house.change_directories(|entries| {
+    reactor.change_directories(|entries| {
         // The unit is the lowest 24 bits behind the hash.
         for entry in entries.iter_mut().skip(1) {
             let unit = u32::from_le_bytes(*entry.last_chunk().unwrap()) - 1;
@@ -309,14 +312,14 @@ fn a_directory_that_cuts_a_long_record_short_does_not_lose_it() {
         }
     });
     for key in (1..400).step_by(3) {
-        let answer = delete(&mut house, key);
+        let answer = delete(&mut reactor, key);
         assert_eq!(answer, Owned::Deleted, "{key}");
     }
-    house.compact();
-    assert!(house.shard.figures.counters.compaction_pages.get() > 10);
-    assert_eq!(house.shard.lost.slots(), 0);
+    reactor.compact();
+    assert!(reactor.shard.metrics.counters.compaction_pages.get() > 10);
+    assert_eq!(reactor.shard.lost.slots(), 0);
     for key in (0..400).filter(|key| key % 3 != 1) {
-        let answer = get(&mut house, key);
+        let answer = get(&mut reactor, key);
         assert!(
             matches!(&answer, Owned::Value(_, read) if *read == fill(key)),
             "{key}"
@@ -326,20 +329,20 @@ fn a_directory_that_cuts_a_long_record_short_does_not_lose_it() {
 
 #[test]
 fn a_record_in_the_place_of_another_is_damage() {
-    let house = filled(&setting());
-    let far = alone(&house);
+    let reactor = filled(&setting());
+    let far = alone(&reactor);
     // SAFETY: nothing is under way.
-    let mut bytes = unsafe { house.nodes[0].copy_for_inspection() };
+    let mut bytes = unsafe { reactor.nodes[0].copy_for_inspection() };
     let units = crate::log::record::units_for(8, 400) as usize * UNIT;
     for &key in far.iter().filter(|key| *key % 20 == 0) {
         if far.contains(&(key + 5)) {
-            let (from, to) = (house.far_place(key).1, house.far_place(key + 5).1);
+            let (from, to) = (reactor.far_place(key).1, reactor.far_place(key + 5).1);
             bytes.copy_within(from..from + units, to);
         }
     }
     // SAFETY: nothing is under way.
-    unsafe { house.nodes[0].overwrite(0, &bytes) };
-    assert_nothing_is_wrong(house, far.len() / 15);
+    unsafe { reactor.nodes[0].overwrite(0, &bytes) };
+    assert_nothing_is_wrong(reactor, far.len() / 15);
 }
 
 #[test]
@@ -356,8 +359,8 @@ fn model_with_bits_that_flip() {
                 nodes: 3,
                 ..Setting::default()
             };
-            let house = run(seed, &setting, 40_000, 12_000, false);
-            let seen = house.shard.figures.counters.snapshot();
+            let reactor = run(seed, &setting, 40_000, 12_000, false);
+            let seen = reactor.shard.metrics.counters.snapshot();
             given_up += seen.records_damaged;
             failed += seen.gets_failed + seen.deletes_failed + seen.swaps_failed;
             assert_eq!(seen.puts_failed, 0, "a put goes over what is damaged");
@@ -368,39 +371,39 @@ fn model_with_bits_that_flip() {
 
 #[test]
 fn a_directory_that_lies_about_a_long_record_wedges_no_compaction() {
-    let mut house = House::new(&setting());
-    let short = |house: &mut House, key: u64| {
-        house.call(Operation::Put {
+    let mut reactor = Reactor::new(&setting());
+    let short = |reactor: &mut Reactor, key: u64| {
+        reactor.call(Operation::Put {
             key: &key.to_le_bytes(),
             value: &[7; 4],
         })
     };
     for key in 0..3_000 {
-        short(&mut house, key);
+        short(&mut reactor, key);
     }
-    house.shard.start_flush();
-    house.call(Operation::Put {
+    reactor.shard.start_flush();
+    reactor.call(Operation::Put {
         key: b"longlong",
         value: &[3; 27_000],
     });
     for key in 3_000..90_000u64 {
         if key.is_multiple_of(3) && key > 3_800 {
-            house.call(Operation::Put {
+            reactor.call(Operation::Put {
                 key: &key.to_le_bytes(),
                 value: &[7; 400],
             });
         } else {
-            short(&mut house, key);
+            short(&mut reactor, key);
         }
     }
     for key in 3_000..3_760 {
-        assert_eq!(delete(&mut house, key), Owned::Deleted);
+        assert_eq!(delete(&mut reactor, key), Owned::Deleted);
     }
     for _ in 0..1_000 {
-        house.advance();
+        reactor.advance();
     }
     let mut changed = 0;
-    house.change_directories(|entries| {
+    reactor.change_directories(|entries| {
         for place in 0..entries.len() - 1 {
             if place == 0 && entries.len() > 690 {
                 let last = entries[entries.len() - 1];
@@ -414,14 +417,14 @@ fn a_directory_that_lies_about_a_long_record_wedges_no_compaction() {
         }
     });
     assert!(changed > 0, "no such page");
-    house.shard.start_compaction();
+    reactor.shard.start_compaction();
     for _ in 0..400_000 {
-        if house.shard.compaction_done().is_some() && house.shard.is_quiet() {
+        if reactor.shard.compaction_done().is_some() && reactor.shard.is_quiet() {
             return;
         }
-        house.advance();
+        reactor.advance();
     }
-    let shard = &house.shard;
+    let shard = &reactor.shard;
     panic!(
         "done {:?} quiet {} exhausted {} stalled {} free {} {:?}",
         shard.compaction_done(),

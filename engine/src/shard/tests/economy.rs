@@ -1,69 +1,69 @@
 //! What a shard promises about bytes: exact accounts, what it reads and what it gives back, and that none lie far in the clear.
 
 use super::wire::Wire;
-use super::{ENCRYPTIONS, House, Owned, Random, Setting};
+use super::{ENCRYPTIONS, Owned, Random, Reactor, Setting};
 use crate::message::operation::Operation;
 use crate::shard::Shard;
 
 #[test]
 fn accounts_are_exact() {
-    let mut house = House::new(&Setting::default());
+    let mut reactor = Reactor::new(&Setting::default());
     for round in 0..4u64 {
         for key in 0..8_000u64 {
             let value = vec![round as u8; 200 + (key % 300) as usize];
             let name = key.to_le_bytes();
             assert!(matches!(
-                house.call(Operation::Put {
+                reactor.call(Operation::Put {
                     key: &name,
                     value: &value
                 }),
                 Owned::Stored(_)
             ));
         }
-        house.check_accounts();
+        reactor.check_accounts();
         for key in (0..8_000u64).step_by(3) {
             assert_eq!(
-                house.call(Operation::Delete {
+                reactor.call(Operation::Delete {
                     key: &key.to_le_bytes()
                 }),
                 Owned::Deleted
             );
         }
-        house.check_accounts();
+        reactor.check_accounts();
     }
-    assert!(house.shard.figures.counters.snapshot().compaction_pages > 0);
+    assert!(reactor.shard.metrics.counters.snapshot().compaction_pages > 0);
 }
 
 #[test]
 fn far_memory_holds_no_plaintext() {
     let secret = b"PLAINTEXT-THAT-MUST-NOT-BE-SEEN!";
     for encryption in ENCRYPTIONS {
-        let mut house = House::new(&Setting {
+        let mut reactor = Reactor::new(&Setting {
             encryption,
             ..Setting::default()
         });
         for key in 0..8_000u64 {
             let key_bytes = key.to_le_bytes();
             let value = secret.repeat(8);
-            house.call(Operation::Put {
+            reactor.call(Operation::Put {
                 key: &key_bytes,
                 value: &value,
             });
             // What was stored before a shorter value is not left in the clear either.
             if key % 5 == 0 {
-                house.call(Operation::Put {
+                reactor.call(Operation::Put {
                     key: &key_bytes,
                     value: b"short",
                 });
             }
         }
-        house.shard.start_flush();
-        while house.shard.flush_done().is_none() {
-            house.advance();
+        reactor.shard.start_flush();
+        while reactor.shard.flush_done().is_none() {
+            reactor.advance();
         }
-        assert!(house.shard.figures.counters.snapshot().pages_flushed > 10);
+        assert!(reactor.shard.metrics.counters.snapshot().pages_flushed > 10);
         // SAFETY: nothing is under way.
-        let far = unsafe { house.nodes[0].copy_for_inspection() };
+        let far = unsafe { reactor.nodes[0].copy_for_inspection() };
         assert!(far.iter().any(|&byte| byte != 0), "far memory was written");
         // The same look finds it when nothing encrypts: the test can fail.
         let found = far.windows(secret.len()).any(|window| window == secret);
@@ -73,25 +73,25 @@ fn far_memory_holds_no_plaintext() {
 
 #[test]
 fn a_log_order_scan_reads_ahead() {
-    let mut house = House::new(&Setting {
+    let mut reactor = Reactor::new(&Setting {
         far_bytes: 32 << 20,
         ..Setting::default()
     });
     let keys = 40_000u64;
     for key in 0..keys {
-        house.call(Operation::Put {
+        reactor.call(Operation::Put {
             key: &key.to_le_bytes(),
             value: &[7; 200],
         });
     }
-    let before = house.shard.figures.counters.snapshot();
+    let before = reactor.shard.metrics.counters.snapshot();
     for key in 0..keys / 2 {
-        let answer = house.call(Operation::Get {
+        let answer = reactor.call(Operation::Get {
             key: &key.to_le_bytes(),
         });
         assert!(matches!(answer, Owned::Value(_, bytes) if bytes == [7; 200]));
     }
-    let after = house.shard.figures.counters.snapshot();
+    let after = reactor.shard.metrics.counters.snapshot();
     let reads = after.far_reads - before.far_reads;
     assert!(
         reads * 16 <= keys / 2,
@@ -102,7 +102,7 @@ fn a_log_order_scan_reads_ahead() {
 
 #[test]
 fn random_reads_move_little_more_than_the_records() {
-    let mut house = House::new(&Setting {
+    let mut reactor = Reactor::new(&Setting {
         far_bytes: 32 << 20,
         ..Setting::default()
     });
@@ -110,19 +110,19 @@ fn random_reads_move_little_more_than_the_records() {
     let mut random = Random(3);
     for key in 0..keys {
         let bytes = 80 + random.below(400) as usize;
-        house.call(Operation::Put {
+        reactor.call(Operation::Put {
             key: &key.to_le_bytes(),
             value: &vec![7; bytes],
         });
     }
-    let before = house.shard.figures.counters.snapshot();
+    let before = reactor.shard.metrics.counters.snapshot();
     for _ in 0..20_000 {
         let key = random.below(keys);
-        house.call(Operation::Get {
+        reactor.call(Operation::Get {
             key: &key.to_le_bytes(),
         });
     }
-    let after = house.shard.figures.counters.snapshot();
+    let after = reactor.shard.metrics.counters.snapshot();
     let moved = after.far_read_bytes - before.far_read_bytes;
     let wanted = after.far_wanted_bytes - before.far_wanted_bytes;
     assert!(
@@ -141,67 +141,67 @@ fn deleting_most_gives_far_memory_back() {
 
 #[test]
 fn a_page_of_dead_bytes_keeps_the_shard_awake() {
-    let mut house = House::new(&Setting::default());
+    let mut reactor = Reactor::new(&Setting::default());
     for key in 0..2_000u64 {
         let key = key.to_le_bytes();
-        house.call(Operation::Put {
+        reactor.call(Operation::Put {
             key: &key,
             value: &[7; 200],
         });
     }
-    while !house.shard.is_quiet() {
-        house.advance();
+    while !reactor.shard.is_quiet() {
+        reactor.advance();
     }
     for key in 0..600u64 {
         let key = key.to_le_bytes();
-        assert!(house.offer(key[0].into(), Operation::Delete { key: &key }));
+        assert!(reactor.offer(key[0].into(), Operation::Delete { key: &key }));
     }
-    assert!(!house.shard.is_quiet());
-    while !house.shard.is_quiet() {
-        house.advance();
+    assert!(!reactor.shard.is_quiet());
+    while !reactor.shard.is_quiet() {
+        reactor.advance();
     }
 }
 
 fn deleting_gives_far_memory_back(kept_of_ten: u64) {
-    let mut house = House::new(&Setting {
+    let mut reactor = Reactor::new(&Setting {
         far_bytes: 32 << 20,
         ..Setting::default()
     });
     let keys = 60_000u64;
     for key in 0..keys {
-        house.call(Operation::Put {
+        reactor.call(Operation::Put {
             key: &key.to_le_bytes(),
             value: &[7; 200],
         });
     }
     for key in (0..keys).filter(|key| key % 10 >= kept_of_ten) {
         assert_eq!(
-            house.call(Operation::Delete {
+            reactor.call(Operation::Delete {
                 key: &key.to_le_bytes()
             }),
             Owned::Deleted
         );
     }
     for _ in 0..100_000 {
-        house.advance();
-        if house.shard.is_quiet() {
+        reactor.advance();
+        if reactor.shard.is_quiet() {
             break;
         }
     }
-    let live: u64 = house
+    let live: u64 = reactor
         .shard
         .pages
         .iter()
         .filter(|(_, page)| page.extent.is_some())
         .map(|(_, page)| page.live_bytes)
         .sum();
-    let used = house.shard.extents.used_bytes();
+    let used = reactor.shard.extents.used_bytes();
     assert!(
         used * 10 <= live * 13 && live > 20 * (64 << 10),
         "{used} bytes in use for {live} alive"
     );
     for key in (0..keys).filter(|key| key % 10 < kept_of_ten) {
-        let answer = house.call(Operation::Get {
+        let answer = reactor.call(Operation::Get {
             key: &key.to_le_bytes(),
         });
         assert!(matches!(answer, Owned::Value(..)), "{key}: {answer:?}");
@@ -212,12 +212,12 @@ fn deleting_gives_far_memory_back(kept_of_ten: u64) {
 fn the_index_takes_spare_memory_and_no_other() {
     /// Index bytes for each expected key of a new shard.
     fn bytes_a_key(local_bytes: usize, keys: u64) -> f64 {
-        let house = House::new(&Setting {
+        let reactor = Reactor::new(&Setting {
             local_bytes,
             keys_expected: keys,
             ..Setting::default()
         });
-        house.shard.index.bytes() as f64 / keys as f64
+        reactor.shard.index.bytes() as f64 / keys as f64
     }
     let keys = 200_000;
     let [none, some, all] = [300, 480, 700].map(|each| bytes_a_key(keys as usize * each, keys));

@@ -4,7 +4,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{ENCRYPTIONS, House, Owned, Setting};
+use super::{ENCRYPTIONS, Owned, Reactor, Setting};
 use crate::cipher::EncryptionMode;
 use crate::error::Error;
 use crate::message::operation::Operation;
@@ -33,38 +33,38 @@ const FIRST: u64 = 100;
 const SECOND: u64 = 200;
 const FORGED: u64 = 99_999_999;
 
-fn put_all(house: &mut House, coins: u64) {
+fn put_all(reactor: &mut Reactor, coins: u64) {
     for key in 0..KEYS {
         let value = value(key, coins);
         let key = key.to_le_bytes();
-        let answer = house.call(Operation::Put {
+        let answer = reactor.call(Operation::Put {
             key: &key,
             value: &value,
         });
         assert!(matches!(answer, Owned::Stored(_)));
     }
-    flush(house);
+    flush(reactor);
 }
 
-fn flush(house: &mut House) {
-    house.shard.start_flush();
-    while house.shard.flush_done().is_none() || !house.shard.is_quiet() {
-        house.advance();
+fn flush(reactor: &mut Reactor) {
+    reactor.shard.start_flush();
+    while reactor.shard.flush_done().is_none() || !reactor.shard.is_quiet() {
+        reactor.advance();
     }
 }
 
 /// Keys in the order of the log, all flushed; most are far. With `ahead` they are read in chunks, if they are read in order.
-fn filled(encryption: Option<EncryptionMode>, ahead: bool) -> House {
+fn filled(encryption: Option<EncryptionMode>, ahead: bool) -> Reactor {
     let mut setting = Setting {
         encryption,
         ..Setting::default()
     };
     if !ahead {
-        setting.knobs.read_ahead_chunks = 0;
+        setting.tuning.read_ahead_chunks = 0;
     }
-    let mut house = House::new(&setting);
-    put_all(&mut house, FIRST);
-    house
+    let mut reactor = Reactor::new(&setting);
+    put_all(&mut reactor, FIRST);
+    reactor
 }
 
 /// A page as its header, which is in the clear, tells of it.
@@ -88,14 +88,14 @@ impl FarPage {
     }
 }
 
-fn far_bytes(house: &House) -> Vec<u8> {
+fn far_bytes(reactor: &Reactor) -> Vec<u8> {
     // SAFETY: nothing is under way.
-    unsafe { house.nodes[0].copy_for_inspection() }
+    unsafe { reactor.nodes[0].copy_for_inspection() }
 }
 
-fn write_back(house: &House, far: &[u8]) {
+fn write_back(reactor: &Reactor, far: &[u8]) {
     // SAFETY: nothing is under way.
-    unsafe { house.nodes[0].overwrite(0, far) };
+    unsafe { reactor.nodes[0].overwrite(0, far) };
 }
 
 /// The pages of far memory in the order in which they were flushed, which is that of their keys.
@@ -116,8 +116,8 @@ fn pages(far: &[u8]) -> Vec<FarPage> {
 }
 
 /// Changes every record of far memory, told where it begins, how long it is and which key it is of.
-fn change_records(house: &House, mut change: impl FnMut(&mut [u8], u64)) {
-    let mut far = far_bytes(house);
+fn change_records(reactor: &Reactor, mut change: impl FnMut(&mut [u8], u64)) {
+    let mut far = far_bytes(reactor);
     let mut key = 0;
     for page in pages(&far) {
         for (start, bytes) in page.records() {
@@ -126,7 +126,7 @@ fn change_records(house: &House, mut change: impl FnMut(&mut [u8], u64)) {
         }
     }
     assert!(key >= KEYS);
-    write_back(house, &far);
+    write_back(reactor, &far);
 }
 
 /// What gets of all keys were answered.
@@ -142,7 +142,7 @@ struct Seen {
 }
 
 /// Reads every key, in the order of the log or in none.
-fn read_all(house: &mut House, coins: u64, in_order: bool) -> Seen {
+fn read_all(reactor: &mut Reactor, coins: u64, in_order: bool) -> Seen {
     let mut seen = Seen::default();
     for place in 0..KEYS {
         let key = if in_order {
@@ -150,7 +150,7 @@ fn read_all(house: &mut House, coins: u64, in_order: bool) -> Seen {
         } else {
             place * 7_919 % KEYS
         };
-        let answer = house.call(Operation::Get {
+        let answer = reactor.call(Operation::Get {
             key: &key.to_le_bytes(),
         });
         let count = match answer {
@@ -189,8 +189,8 @@ fn assert_all_damaged(seen: &Seen) {
 #[test]
 fn a_value_that_another_client_rewrote_is_not_believed() {
     for (encryption, ahead) in everywhere() {
-        let mut house = filled(encryption, ahead);
-        change_records(&house, |record, key| {
+        let mut reactor = filled(encryption, ahead);
+        change_records(&reactor, |record, key| {
             let body = |coins| [&key.to_le_bytes()[..], &value(key, coins)].concat();
             let (old, new) = (body(FIRST), body(FORGED));
             // Counter mode: what is flipped in the ciphertext is flipped in the plaintext.
@@ -206,7 +206,7 @@ fn a_value_that_another_client_rewrote_is_not_believed() {
                 *byte ^= old ^ new;
             }
         });
-        let seen = read_all(&mut house, FIRST, ahead);
+        let seen = read_all(&mut reactor, FIRST, ahead);
         if encryption == AUTHENTICATED {
             assert_all_damaged(&seen);
         } else {
@@ -230,14 +230,14 @@ fn a_flipped_bit_of_a_record_is_damage() {
             if name == "tag" && encryption != AUTHENTICATED {
                 continue;
             }
-            let mut house = filled(encryption, ahead);
-            change_records(&house, |record, key| {
+            let mut reactor = filled(encryption, ahead);
+            change_records(&reactor, |record, key| {
                 let at = region.start + key as usize % region.len();
                 // The hot flag means nothing where it is far.
                 let bit = if at == 10 { 1 } else { key / 7 % 8 };
                 record[at] ^= 1 << bit;
             });
-            let seen = read_all(&mut house, FIRST, ahead);
+            let seen = read_all(&mut reactor, FIRST, ahead);
             if name == "padding" && encryption != AUTHENTICATED {
                 assert_eq!(seen.right, KEYS as usize, "no checksum covers padding");
             } else {
@@ -250,8 +250,8 @@ fn a_flipped_bit_of_a_record_is_damage() {
 #[test]
 fn records_that_were_exchanged_are_damage() {
     for (encryption, ahead) in everywhere() {
-        let mut house = filled(encryption, ahead);
-        let mut far = far_bytes(&house);
+        let mut reactor = filled(encryption, ahead);
+        let mut far = far_bytes(&reactor);
         for page in pages(&far) {
             let records: Vec<_> = page.records().collect();
             for pair in records.chunks_exact(2) {
@@ -259,8 +259,8 @@ fn records_that_were_exchanged_are_damage() {
                 front[pair[0].0..][..pair[0].1].swap_with_slice(&mut back[..pair[1].1]);
             }
         }
-        write_back(&house, &far);
-        let seen = read_all(&mut house, FIRST, ahead);
+        write_back(&reactor, &far);
+        let seen = read_all(&mut reactor, FIRST, ahead);
         // Without encryption each is a whole record, but of a key that its slot cannot be of.
         assert!(seen.damaged > 1_000 && seen.absent == 0, "{seen:?}");
         assert_eq!((seen.old, seen.forged), (0, 0));
@@ -270,8 +270,8 @@ fn records_that_were_exchanged_are_damage() {
 #[test]
 fn pages_that_were_exchanged_are_damage() {
     for (encryption, ahead) in everywhere() {
-        let mut house = filled(encryption, ahead);
-        let mut far = far_bytes(&house);
+        let mut reactor = filled(encryption, ahead);
+        let mut far = far_bytes(&reactor);
         let full = pages(&far);
         let full: Vec<_> = full
             .iter()
@@ -283,8 +283,8 @@ fn pages_that_were_exchanged_are_damage() {
             let (front, back) = far.split_at_mut(second);
             front[first..first + PAGE].swap_with_slice(&mut back[..PAGE]);
         }
-        write_back(&house, &far);
-        let seen = read_all(&mut house, FIRST, ahead);
+        write_back(&reactor, &far);
+        let seen = read_all(&mut reactor, FIRST, ahead);
         assert!(seen.damaged > 1_000 && seen.absent == 0, "{seen:?}");
         assert_eq!((seen.old, seen.forged), (0, 0));
     }
@@ -294,10 +294,10 @@ fn pages_that_were_exchanged_are_damage() {
 fn what_lay_there_before_is_damage() {
     for (encryption, ahead) in everywhere() {
         for same_place in [false, true] {
-            let mut house = filled(encryption, ahead);
-            let before = far_bytes(&house);
-            put_all(&mut house, SECOND);
-            let mut far = far_bytes(&house);
+            let mut reactor = filled(encryption, ahead);
+            let before = far_bytes(&reactor);
+            put_all(&mut reactor, SECOND);
+            let mut far = far_bytes(&reactor);
             let old_pages = pages(&before);
             let first = old_pages.last().unwrap().sequence + 1;
             let new_pages: Vec<_> = pages(&far)
@@ -309,8 +309,8 @@ fn what_lay_there_before_is_damage() {
                 let from = if same_place { new.start } else { old.start };
                 far[new.start..new.start + PAGE].copy_from_slice(&before[from..from + PAGE]);
             }
-            write_back(&house, &far);
-            let seen = read_all(&mut house, SECOND, ahead);
+            write_back(&reactor, &far);
+            let seen = read_all(&mut reactor, SECOND, ahead);
             match encryption {
                 // Whole records of the same keys, of before.
                 None if !same_place => assert!(seen.old > 1_000, "{seen:?}"),
@@ -329,33 +329,33 @@ fn a_record_that_was_cut_short_is_damage() {
             if kept == PADDING_AT && encryption != AUTHENTICATED {
                 continue;
             }
-            let mut house = filled(encryption, ahead);
-            change_records(&house, |record, _| record[kept..].fill(0));
-            assert_all_damaged(&read_all(&mut house, FIRST, ahead));
+            let mut reactor = filled(encryption, ahead);
+            change_records(&reactor, |record, _| record[kept..].fill(0));
+            assert_all_damaged(&read_all(&mut reactor, FIRST, ahead));
         }
         // One that says itself that it is shorter.
-        let mut house = filled(encryption, ahead);
-        change_records(&house, |record, key| {
+        let mut reactor = filled(encryption, ahead);
+        change_records(&reactor, |record, key| {
             // The value's length has 21 bits from bit 59 on.
             let flip = (197u128 ^ (196 - u128::from(key % 150))) << 59;
             for (byte, flip) in record.iter_mut().zip(flip.to_le_bytes()) {
                 *byte ^= flip;
             }
         });
-        assert_all_damaged(&read_all(&mut house, FIRST, ahead));
+        assert_all_damaged(&read_all(&mut reactor, FIRST, ahead));
     }
 }
 
 #[test]
 fn a_damaged_record_decides_nothing_for_any_operation() {
-    let mut house = filled(AUTHENTICATED, true);
-    change_records(&house, |record, _| record[VALUE_AT + 50] ^= 1);
+    let mut reactor = filled(AUTHENTICATED, true);
+    change_records(&reactor, |record, _| record[VALUE_AT + 50] ^= 1);
     let mut damaged = [0; 4];
     for key in 0..KEYS {
         let name = key.to_le_bytes();
         let new = value(key, SECOND);
         let kind = key as usize % 4;
-        let answer = house.call(match kind {
+        let answer = reactor.call(match kind {
             0 => Operation::Get { key: &name },
             1 => Operation::Put {
                 key: &name,
@@ -369,7 +369,7 @@ fn a_damaged_record_decides_nothing_for_any_operation() {
             },
         });
         damaged[kind] += usize::from(matches!(answer, Owned::Failed(Error::Damaged { .. })));
-        let read = house.call(Operation::Get { key: &name });
+        let read = reactor.call(Operation::Get { key: &name });
         match (kind, answer, read) {
             (_, _, Owned::Failed(Error::Damaged { .. })) => {}
             (1 | 3, Owned::Stored(_), Owned::Value(_, read)) => assert_eq!(read, new),
@@ -385,32 +385,32 @@ fn a_damaged_record_decides_nothing_for_any_operation() {
 }
 
 /// Changes every directory of far memory, then has compaction read them.
-fn compact_after(encryption: Option<EncryptionMode>, change: impl Fn(&mut [u8])) -> House {
-    let mut house = filled(encryption, true);
-    let mut far = far_bytes(&house);
+fn compact_after(encryption: Option<EncryptionMode>, change: impl Fn(&mut [u8])) -> Reactor {
+    let mut reactor = filled(encryption, true);
+    let mut far = far_bytes(&reactor);
     for page in pages(&far) {
         let tag = if encryption == AUTHENTICATED { UNIT } else { 0 };
         let bytes = (page.records * 12).next_multiple_of(UNIT) + tag;
         change(&mut far[page.directory()..][..bytes]);
     }
-    write_back(&house, &far);
+    write_back(&reactor, &far);
     for key in (0..KEYS).filter(|key| key % 3 > 0) {
-        house.call(Operation::Delete {
+        reactor.call(Operation::Delete {
             key: &key.to_le_bytes(),
         });
     }
-    house.shard.start_compaction();
+    reactor.shard.start_compaction();
     for _ in 0..20_000 {
-        house.advance();
+        reactor.advance();
     }
-    house
+    reactor
 }
 
 #[test]
 fn a_directory_that_was_changed_moves_nothing() {
     let untouched = compact_after(AUTHENTICATED, |_| {});
-    let moved = |house: &House| {
-        let counters = house.shard.figures.counters.snapshot();
+    let moved = |reactor: &Reactor| {
+        let counters = reactor.shard.metrics.counters.snapshot();
         (counters.compaction_pages, counters.compaction_records_moved)
     };
     let (pages, records) = moved(&untouched);
@@ -433,16 +433,16 @@ fn a_directory_that_was_changed_moves_nothing() {
         &cut,
     ];
     for change in changes {
-        let mut house = compact_after(AUTHENTICATED, change);
-        let (tried, moved) = moved(&house);
-        let shard = &house.shard;
+        let mut reactor = compact_after(AUTHENTICATED, change);
+        let (tried, moved) = moved(&reactor);
+        let shard = &reactor.shard;
         let far = (shard.pages.iter()).filter(|(number, _)| shard.pages.pointer(*number).is_null());
         let (far, damaged): (Vec<_>, Vec<_>) = far.partition(|(_, page)| !page.damaged);
         assert!(tried > 0 && !damaged.is_empty(), "{tried} {far:?}");
         assert!(moved < records, "{moved}");
         // The records themselves are what they were.
         for key in (0..KEYS).step_by(3) {
-            let read = house.call(Operation::Get {
+            let read = reactor.call(Operation::Get {
                 key: &key.to_le_bytes(),
             });
             assert!(

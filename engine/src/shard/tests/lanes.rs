@@ -2,9 +2,9 @@
 
 use farcore_rdma::LinkModel;
 
-use super::{ANSWER_BYTES, ENCRYPTIONS, House, LANES, Owned, Random, Setting, run, seeds};
+use super::{ANSWER_BYTES, ENCRYPTIONS, LANES, Owned, Random, Reactor, Setting, run, seeds};
 use crate::message::operation::Operation;
-use crate::message::request::LaneId;
+use crate::message::request::ReplyTo;
 use crate::shard::FLIGHTS;
 use crate::shard::far::buffers::is_long;
 use crate::shard::pending::flight::FlightState;
@@ -18,36 +18,44 @@ fn far_away() -> LinkModel {
 }
 
 /// A shard whose `keys` records of this many bytes are far, but for the last ones.
-fn filled(setting: &Setting, keys: u64, value_bytes: usize) -> House {
-    let mut house = House::new(setting);
+fn filled(setting: &Setting, keys: u64, value_bytes: usize) -> Reactor {
+    let mut reactor = Reactor::new(setting);
     for key in 0..keys {
         let value = vec![key as u8; value_bytes];
         let key = key.to_le_bytes();
-        let stored = house.call(Operation::Put {
+        let stored = reactor.call(Operation::Put {
             key: &key,
             value: &value,
         });
         assert!(matches!(stored, Owned::Stored(_)), "{stored:?}");
     }
-    house
+    reactor
 }
 
 /// Gets of far keys on lanes whose clients do not take the answers, until none is accepted any more.
-fn fall_asleep(house: &mut House, lanes: std::ops::Range<u8>, lane_bytes: usize, keys: u64) -> u64 {
-    house.inbox.lane_bytes.set(lane_bytes);
+fn fall_asleep(
+    reactor: &mut Reactor,
+    lanes: std::ops::Range<u8>,
+    lane_bytes: usize,
+    keys: u64,
+) -> u64 {
+    reactor.inbox.lane_bytes.set(lane_bytes);
     let mut random = Random(9);
     let mut accepted = 0;
     for lane in lanes {
-        house.inbox.asleep.set(house.inbox.asleep.get() | 1 << lane);
+        reactor
+            .inbox
+            .asleep
+            .set(reactor.inbox.asleep.get() | 1 << lane);
         let mut refused = 0;
         while refused < 2_000 {
             let key = random.below(keys).to_le_bytes();
-            if house.offer_on(LaneId::new(lane), 0, Operation::Get { key: &key }) {
+            if reactor.offer_on(ReplyTo::new(lane), 0, Operation::Get { key: &key }) {
                 accepted += 1;
                 refused = 0;
             } else {
                 refused += 1;
-                house.advance();
+                reactor.advance();
             }
         }
     }
@@ -69,29 +77,32 @@ fn clients_that_do_not_poll_hold_up_nobody() {
                 far_bytes: 48 << 20,
                 ..Setting::default()
             };
-            let mut house = filled(&setting, keys, value_bytes);
-            let accepted = fall_asleep(&mut house, 2..7, lane_bytes, keys);
+            let mut reactor = filled(&setting, keys, value_bytes);
+            let accepted = fall_asleep(&mut reactor, 2..7, lane_bytes, keys);
             assert!(accepted > 0);
-            assert!(house.shard.is_quiet(), "all that was accepted is answered");
-            assert_eq!(house.shard.buffers.in_use_bytes(), 0);
+            assert!(
+                reactor.shard.is_quiet(),
+                "all that was accepted is answered"
+            );
+            assert_eq!(reactor.shard.buffers.in_use_bytes(), 0);
             // Gets of far records, and puts of far and of new keys, which need background work as well.
             for round in 0..3 * keys {
                 let key = round * 7919 % keys;
-                let answer = house.call(Operation::Get {
+                let answer = reactor.call(Operation::Get {
                     key: &key.to_le_bytes(),
                 });
                 assert!(
                     matches!(answer, Owned::Value(_, bytes) if bytes == vec![key as u8; value_bytes])
                 );
                 if round % 3 == 0 {
-                    let stored = house.call(Operation::Put {
+                    let stored = reactor.call(Operation::Put {
                         key: &key.to_le_bytes(),
                         value: &vec![key as u8; value_bytes],
                     });
                     assert!(matches!(stored, Owned::Stored(_)), "{stored:?}");
                 }
             }
-            let seen = house.shard.figures.counters.snapshot();
+            let seen = reactor.shard.metrics.counters.snapshot();
             assert!(
                 seen.answers_without_room > 0 && seen.compaction_pages > 0,
                 "{seen:?}"
@@ -108,9 +119,9 @@ fn writes_that_nobody_looks_at_hold_up_nobody() {
         far_bytes: 48 << 20,
         ..Setting::default()
     };
-    let mut house = filled(&setting, keys, 200);
-    house.inbox.lane_bytes.set(100 * ANSWER_BYTES);
-    house.inbox.asleep.set(0b1111_1100);
+    let mut reactor = filled(&setting, keys, 200);
+    reactor.inbox.lane_bytes.set(100 * ANSWER_BYTES);
+    reactor.inbox.asleep.set(0b1111_1100);
     let long = vec![3; 20_000];
     for round in 0..40_000u64 {
         let key = (round * 7919 % (keys / 2)).to_le_bytes();
@@ -125,13 +136,13 @@ fn writes_that_nobody_looks_at_hold_up_nobody() {
                 value: &long,
             },
         };
-        house.offer_on(LaneId::new(2 + (round % 6) as u8), 0, operation);
+        reactor.offer_on(ReplyTo::new(2 + (round % 6) as u8), 0, operation);
         if round % 8 == 0 {
-            house.advance();
+            reactor.advance();
         }
     }
     for key in keys / 2..keys {
-        let answer = house.call(Operation::Get {
+        let answer = reactor.call(Operation::Get {
             key: &key.to_le_bytes(),
         });
         assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
@@ -148,7 +159,7 @@ fn lanes_that_flood_leave_each_other_their_share() {
             far_bytes: 48 << 20,
             ..Setting::default()
         };
-        let mut house = filled(&setting, keys, 200);
+        let mut reactor = filled(&setting, keys, 200);
         let mut random = Random(5);
         let mut answered = [0u64; LANES];
         let (mut waits, mut longest, mut is_waiting) = (0, 0, false);
@@ -156,24 +167,24 @@ fn lanes_that_flood_leave_each_other_their_share() {
             // As a core serves its lanes: each round begins with another.
             for place in 0..LANES as u64 {
                 let lane = ((round + place) % LANES as u64) as u8;
-                let id = LaneId::new(lane);
+                let id = ReplyTo::new(lane);
                 if lane == victim {
                     if !is_waiting {
                         let key = random.below(keys).to_le_bytes();
                         is_waiting =
-                            house.offer_on(id, u64::from(lane), Operation::Get { key: &key });
+                            reactor.offer_on(id, u64::from(lane), Operation::Get { key: &key });
                     }
                     continue;
                 }
                 for _ in 0..64 {
                     let key = random.below(keys).to_le_bytes();
-                    if !house.offer_on(id, u64::from(lane), Operation::Get { key: &key }) {
+                    if !reactor.offer_on(id, u64::from(lane), Operation::Get { key: &key }) {
                         break;
                     }
                 }
             }
-            house.advance();
-            let answers: Vec<_> = house.inbox.answers.borrow_mut().drain(..).collect();
+            reactor.advance();
+            let answers: Vec<_> = reactor.inbox.answers.borrow_mut().drain(..).collect();
             let mut came = false;
             for (lane, answer) in answers {
                 assert!(matches!(answer, Owned::Value(..)));
@@ -200,8 +211,8 @@ fn lanes_that_flood_leave_each_other_their_share() {
 }
 
 /// Flights that wait for a long buffer, in their order, and those whose long READ is under way.
-fn long_flights(house: &mut House) -> (Vec<u32>, usize) {
-    let shard = &mut house.shard;
+fn long_flights(reactor: &mut Reactor) -> (Vec<u32>, usize) {
+    let shard = &mut reactor.shard;
     let waiting = shard.unbuffered[1].iter().copied().collect();
     let posted = (0..FLIGHTS).filter(|&id| {
         let flight = shard.flights.get(id);
@@ -223,8 +234,8 @@ fn long_records_are_read_several_at_a_time_and_none_starves() {
         ..Setting::default()
     };
     // Of two lengths, so that those that end seldom leave two neighbours free.
-    let mut house = House::new(&setting);
-    let put = |house: &mut House, key: u64| {
+    let mut reactor = Reactor::new(&setting);
+    let put = |reactor: &mut Reactor, key: u64| {
         let value = vec![
             1;
             if key.is_multiple_of(2) {
@@ -233,36 +244,36 @@ fn long_records_are_read_several_at_a_time_and_none_starves() {
                 19_000
             }
         ];
-        let stored = house.call(Operation::Put {
+        let stored = reactor.call(Operation::Put {
             key: &key.to_le_bytes(),
             value: &value,
         });
         assert!(matches!(stored, Owned::Stored(_)), "{stored:?}");
     };
-    (0..keys).for_each(|key| put(&mut house, key));
+    (0..keys).for_each(|key| put(&mut reactor, key));
     let longest = vec![7; 31_000];
-    house.call(Operation::Put {
+    reactor.call(Operation::Put {
         key: b"longest",
         value: &longest,
     });
-    (keys..2 * keys).for_each(|key| put(&mut house, key));
+    (keys..2 * keys).for_each(|key| put(&mut reactor, key));
     let (mut random, mut most, mut waits, mut rounds) = (Random(2), 0, false, 0);
     let mut answered = 0;
     while answered < 60 {
         for lane in 2..7 {
-            let (waiting, posted) = long_flights(&mut house);
+            let (waiting, posted) = long_flights(&mut reactor);
             let key = random.below(keys / 2).to_le_bytes();
-            house.offer_on(LaneId::new(lane), 1, Operation::Get { key: &key });
-            let passed = long_flights(&mut house).1 > posted;
+            reactor.offer_on(ReplyTo::new(lane), 1, Operation::Get { key: &key });
+            let passed = long_flights(&mut reactor).1 > posted;
             assert!(waiting.is_empty() || !passed, "a newcomer passed by");
         }
         if !waits {
-            waits = house.offer_on(LaneId::new(1), 2, Operation::Get { key: b"longest" });
+            waits = reactor.offer_on(ReplyTo::new(1), 2, Operation::Get { key: b"longest" });
             rounds = 0;
         }
-        let before = long_flights(&mut house).0;
-        house.advance();
-        let after = long_flights(&mut house).0;
+        let before = long_flights(&mut reactor).0;
+        reactor.advance();
+        let after = long_flights(&mut reactor).0;
         let posted = before
             .iter()
             .filter(|flight| !after.contains(flight))
@@ -271,10 +282,10 @@ fn long_records_are_read_several_at_a_time_and_none_starves() {
             after.starts_with(&before[posted..]),
             "{before:?}, then {after:?}"
         );
-        most = most.max(house.shard.under_way);
+        most = most.max(reactor.shard.under_way);
         rounds += 1;
         assert!(rounds < 2_000, "the longest record starves");
-        for (token, answer) in house.inbox.answers.borrow_mut().drain(..) {
+        for (token, answer) in reactor.inbox.answers.borrow_mut().drain(..) {
             assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
             if token == 2 {
                 (waits, answered) = (false, answered + 1);
@@ -288,56 +299,56 @@ fn long_records_are_read_several_at_a_time_and_none_starves() {
 fn a_value_that_is_longer_than_room_was_set_aside_for_gives_its_buffer_back() {
     let mut checked = 0;
     for (first, second) in [(200, 30_000), (30_000, 200)] {
-        let mut house = House::new(&Setting {
+        let mut reactor = Reactor::new(&Setting {
             link: far_away(),
             far_bytes: 32 << 20,
             ..Setting::default()
         });
         // Two keys of one hash: which of two records is whose, only reading them tells.
-        house
-            .namesakes
+        reactor
+            .collisions
             .borrow_mut()
             .insert(b"other".to_vec(), b"one".to_vec());
         for (key, bytes) in [(b"one".as_slice(), first), (b"other", second)] {
             let value = vec![key.len() as u8; bytes];
-            house.call(Operation::Put { key, value: &value });
+            reactor.call(Operation::Put { key, value: &value });
         }
         for key in 0..20_000u64 {
-            house.call(Operation::Put {
+            reactor.call(Operation::Put {
                 key: &key.to_le_bytes(),
                 value: &[9; 400],
             });
         }
-        let lane = LaneId::new(4);
+        let lane = ReplyTo::new(4);
         for (key, bytes) in [(b"one".as_slice(), first), (b"other", second)] {
             // Room for the short value beside what others have taken, and not for the long one.
-            house.inbox.lane_bytes.set(40_000);
-            house.inbox.taken.borrow_mut()[lane.number()] = 30_000;
-            let taken = house.offer_on(lane, 3, Operation::Get { key });
+            reactor.inbox.lane_bytes.set(40_000);
+            reactor.inbox.taken.borrow_mut()[lane.number()] = 30_000;
+            let taken = reactor.offer_on(lane, 3, Operation::Get { key });
             for _ in 0..400 {
-                house.advance();
+                reactor.advance();
             }
-            let early = house.inbox.answers.borrow_mut().pop();
+            let early = reactor.inbox.answers.borrow_mut().pop();
             if taken && bytes == 30_000 {
                 assert_eq!(early, None, "there was no room");
-                assert_eq!(house.shard.buffers.reads.in_use_bytes(), 0);
+                assert_eq!(reactor.shard.buffers.reads.in_use_bytes(), 0);
                 checked += 1;
             }
             let answer = early.or_else(|| {
-                house.inbox.taken.borrow_mut()[lane.number()] = 0;
-                while !taken && !house.offer_on(lane, 3, Operation::Get { key }) {
-                    house.advance();
+                reactor.inbox.taken.borrow_mut()[lane.number()] = 0;
+                while !taken && !reactor.offer_on(lane, 3, Operation::Get { key }) {
+                    reactor.advance();
                 }
                 for _ in 0..400 {
-                    house.advance();
+                    reactor.advance();
                 }
-                house.inbox.answers.borrow_mut().pop()
+                reactor.inbox.answers.borrow_mut().pop()
             });
             let (_, answer) = answer.expect("there is room now");
             let expected = vec![key.len() as u8; bytes];
             assert!(matches!(answer, Owned::Value(_, value) if value == expected));
         }
-        assert_eq!(house.shard.flights.count(), 0);
+        assert_eq!(reactor.shard.flights.count(), 0);
     }
     assert!(checked > 0, "the short record was never read first");
 }
@@ -354,10 +365,13 @@ fn getters_beside_putters(value_bytes: usize) -> (u64, u64) {
         ..Setting::default()
     };
     // Each get is a READ of its own.
-    (setting.knobs.read_ahead_chunks, setting.knobs.cache_percent) = (0, 0);
-    let mut house = House::new(&setting);
+    (
+        setting.tuning.read_ahead_chunks,
+        setting.tuning.cache_percent,
+    ) = (0, 0);
+    let mut reactor = Reactor::new(&setting);
     for key in 0..keys {
-        house.call(Operation::Put {
+        reactor.call(Operation::Put {
             key: &key.to_le_bytes(),
             value: &[1; 200],
         });
@@ -370,12 +384,12 @@ fn getters_beside_putters(value_bytes: usize) -> (u64, u64) {
     for round in 0..4_000u64 {
         for place in 0..8u64 {
             let lane = ((round + place) % 8) as u8;
-            let id = LaneId::new(lane);
+            let id = ReplyTo::new(lane);
             match lane {
                 1 => {
                     for _ in 0..64 {
                         let key = (keys / 4 + random.below(keys / 4)).to_le_bytes();
-                        if !house.offer_on(id, 1, Operation::Get { key: &key }) {
+                        if !reactor.offer_on(id, 1, Operation::Get { key: &key }) {
                             break;
                         }
                     }
@@ -383,7 +397,7 @@ fn getters_beside_putters(value_bytes: usize) -> (u64, u64) {
                 2..=4 if !waits[lane as usize] => {
                     let key = (next % (keys / 4)).to_le_bytes();
                     next += 1;
-                    waits[lane as usize] = house.offer_on(
+                    waits[lane as usize] = reactor.offer_on(
                         id,
                         u64::from(lane),
                         Operation::Put {
@@ -395,8 +409,8 @@ fn getters_beside_putters(value_bytes: usize) -> (u64, u64) {
                 _ => {}
             }
         }
-        house.advance();
-        for (token, answer) in house.inbox.answers.borrow_mut().drain(..) {
+        reactor.advance();
+        for (token, answer) in reactor.inbox.answers.borrow_mut().drain(..) {
             if token == 1 {
                 got += 1;
             } else {
@@ -435,8 +449,8 @@ fn model_with_several_lanes_of_which_one_sleeps() {
                 sleeper: true,
                 ..Setting::default()
             };
-            let house = run(seed, &setting, 60_000, keys, false);
-            let seen = house.shard.figures.counters.snapshot();
+            let reactor = run(seed, &setting, 60_000, keys, false);
+            let seen = reactor.shard.metrics.counters.snapshot();
             assert!(
                 seen.far_reads > 0 && seen.answers_without_room > 0,
                 "{seen:?}"

@@ -3,18 +3,18 @@
 use farcore_rdma::RemoteSlice;
 
 use super::nodes::{KEYS, assert_holds, filled, get, is_unavailable, put, setting};
-use super::{House, NodeId, Owned};
+use super::{NodeId, Owned, Reactor};
 use crate::log::record::LocalRecord;
 use crate::message::operation::Operation;
-use crate::shard::local::tails::TailKind;
+use crate::shard::local::open_pages::TailKind;
 
-pub(super) fn delete(house: &mut House, key: u64) -> Owned {
-    house.call(Operation::Delete {
+pub(super) fn delete(reactor: &mut Reactor, key: u64) -> Owned {
+    reactor.call(Operation::Delete {
         key: &key.to_le_bytes(),
     })
 }
 
-impl House {
+impl Reactor {
     /// Has a node take back all that it lent, and lend as much again.
     pub(super) fn lose_for_good(&mut self, node: usize) {
         let id = NodeId::new(node);
@@ -61,10 +61,10 @@ impl House {
 }
 
 /// The keys that answer `Unavailable`, out of all that were stored; the others hold their value.
-fn unavailable_keys(house: &mut House, fill: u8, nodes: &[usize]) -> Vec<u64> {
+fn unavailable_keys(reactor: &mut Reactor, fill: u8, nodes: &[usize]) -> Vec<u64> {
     let mut unavailable = Vec::new();
     for key in 0..KEYS {
-        match get(house, key) {
+        match get(reactor, key) {
             Owned::Value(_, read) => assert_eq!(read, [fill; 400], "{key}"),
             answer => {
                 assert!(is_unavailable(&answer, nodes), "{key}: {answer:?}");
@@ -77,66 +77,66 @@ fn unavailable_keys(house: &mut House, fill: u8, nodes: &[usize]) -> Vec<u64> {
 
 #[test]
 fn a_lost_key_that_is_written_and_deleted_is_absent() {
-    let mut house = filled(&setting());
-    house.lose_for_good(1);
-    let lost = unavailable_keys(&mut house, 1, &[1]);
+    let mut reactor = filled(&setting());
+    reactor.lose_for_good(1);
+    let lost = unavailable_keys(&mut reactor, 1, &[1]);
     assert!(lost.len() > 1_000, "{}", lost.len());
     for &key in &lost {
-        assert!(matches!(put(&mut house, key, 2), Owned::Stored(_)));
-        assert_eq!(delete(&mut house, key), Owned::Deleted, "{key}");
-        assert_eq!(get(&mut house, key), Owned::Absent, "{key}");
+        assert!(matches!(put(&mut reactor, key, 2), Owned::Stored(_)));
+        assert_eq!(delete(&mut reactor, key), Owned::Deleted, "{key}");
+        assert_eq!(get(&mut reactor, key), Owned::Absent, "{key}");
     }
-    house.check();
+    reactor.check();
 }
 
 #[test]
 fn a_lost_key_that_is_deleted_is_absent() {
-    let mut house = filled(&setting());
-    house.lose_for_good(1);
-    let lost = unavailable_keys(&mut house, 1, &[1]);
+    let mut reactor = filled(&setting());
+    reactor.lose_for_good(1);
+    let lost = unavailable_keys(&mut reactor, 1, &[1]);
     for &key in &lost {
         // Whether the key had a value is not known.
-        let answer = delete(&mut house, key);
+        let answer = delete(&mut reactor, key);
         assert!(is_unavailable(&answer, &[1]), "{key}: {answer:?}");
-        assert_eq!(get(&mut house, key), Owned::Absent, "{key}");
-        assert_eq!(delete(&mut house, key), Owned::Absent, "{key}");
+        assert_eq!(get(&mut reactor, key), Owned::Absent, "{key}");
+        assert_eq!(delete(&mut reactor, key), Owned::Absent, "{key}");
     }
-    house.check();
+    reactor.check();
 }
 
 #[test]
 fn losses_do_not_make_the_index_grow() {
-    let mut house = filled(&setting());
+    let mut reactor = filled(&setting());
     for round in 2..7u8 {
-        house.lose_for_good(usize::from(round) % 3);
+        reactor.lose_for_good(usize::from(round) % 3);
         for key in 0..KEYS {
-            let answer = put(&mut house, key, round);
+            let answer = put(&mut reactor, key, round);
             assert!(matches!(answer, Owned::Stored(_)), "{key}: {answer:?}");
         }
         for key in 0..KEYS {
-            assert_holds(&mut house, key, round);
+            assert_holds(&mut reactor, key, round);
         }
-        assert_eq!(house.shard.index.len() as u64, KEYS, "{round}");
-        house.check();
+        assert_eq!(reactor.shard.index.len() as u64, KEYS, "{round}");
+        reactor.check();
     }
 }
 
-fn forget(house: &mut House) -> u64 {
-    let before = house.shard.keys_forgotten();
-    house.shard.start_forgetting();
+fn forget(reactor: &mut Reactor) -> u64 {
+    let before = reactor.shard.keys_forgotten();
+    reactor.shard.start_forgetting();
     for _ in 0..100_000 {
-        if house.shard.forgetting_done() {
-            return house.shard.keys_forgotten() - before;
+        if reactor.shard.forgetting_done() {
+            return reactor.shard.keys_forgotten() - before;
         }
-        house.advance();
+        reactor.advance();
     }
     panic!("forgetting does not end");
 }
 
 /// Slots that lead to pages for lost records.
-fn lost_slots(house: &House) -> u64 {
+fn lost_slots(reactor: &Reactor) -> u64 {
     let mut slots = 0;
-    let shard = &house.shard;
+    let shard = &reactor.shard;
     shard.index.for_each(|slot| {
         let page = slot.address().page(shard.shape);
         slots += u64::from(shard.pages.is_lost_page(page));
@@ -146,67 +146,67 @@ fn lost_slots(house: &House) -> u64 {
 
 #[test]
 fn what_was_forgotten_is_absent_and_takes_no_room() {
-    let mut house = filled(&setting());
-    house.lose_for_good(1);
-    let lost = unavailable_keys(&mut house, 1, &[1]);
+    let mut reactor = filled(&setting());
+    reactor.lose_for_good(1);
+    let lost = unavailable_keys(&mut reactor, 1, &[1]);
     // Some are written and some deleted before.
     for &key in lost.iter().step_by(3) {
-        assert!(matches!(put(&mut house, key, 1), Owned::Stored(_)));
+        assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
     }
     for &key in lost.iter().skip(1).step_by(3) {
-        assert!(is_unavailable(&delete(&mut house, key), &[1]));
+        assert!(is_unavailable(&delete(&mut reactor, key), &[1]));
     }
-    let slots = house.shard.lost.slots();
-    assert_eq!(lost_slots(&house), slots);
+    let slots = reactor.shard.lost.slots();
+    assert_eq!(lost_slots(&reactor), slots);
     assert!(slots < lost.len() as u64, "{slots} of {}", lost.len());
-    assert_eq!(forget(&mut house), slots);
-    assert_eq!((lost_slots(&house), house.shard.lost.slots()), (0, 0));
+    assert_eq!(forget(&mut reactor), slots);
+    assert_eq!((lost_slots(&reactor), reactor.shard.lost.slots()), (0, 0));
     for (place, &key) in lost.iter().enumerate() {
         match place % 3 {
-            0 => assert_holds(&mut house, key, 1),
-            _ => assert_eq!(get(&mut house, key), Owned::Absent, "{key}"),
+            0 => assert_holds(&mut reactor, key, 1),
+            _ => assert_eq!(get(&mut reactor, key), Owned::Absent, "{key}"),
         }
     }
     // Nor does one of their bits that was never stored answer anything else.
     for key in KEYS..20 * KEYS {
-        assert_eq!(get(&mut house, key), Owned::Absent, "{key}");
+        assert_eq!(get(&mut reactor, key), Owned::Absent, "{key}");
     }
-    assert_eq!(forget(&mut house), 0);
+    assert_eq!(forget(&mut reactor), 0);
     // What is lost later is not forgotten.
-    house.lose_for_good(2);
+    reactor.lose_for_good(2);
     let again = lost.iter().step_by(3);
-    let answers: Vec<_> = again.map(|&key| get(&mut house, key)).collect();
+    let answers: Vec<_> = again.map(|&key| get(&mut reactor, key)).collect();
     assert!(
         answers
             .iter()
             .all(|answer| matches!(answer, Owned::Value(..)) || is_unavailable(answer, &[1, 2]))
     );
-    house.check();
+    reactor.check();
 }
 
 #[test]
 fn what_is_lost_while_others_are_forgotten_stays_unavailable() {
-    let mut house = filled(&setting());
-    house.lose_for_good(1);
-    let first = unavailable_keys(&mut house, 1, &[1]);
-    house.shard.start_forgetting();
-    let second = super::nodes::far_keys(&house, 2);
-    house.lose_for_good(2);
-    assert!(!house.shard.forgetting_done(), "the loss came too late");
-    while !house.shard.forgetting_done() {
-        house.advance();
+    let mut reactor = filled(&setting());
+    reactor.lose_for_good(1);
+    let first = unavailable_keys(&mut reactor, 1, &[1]);
+    reactor.shard.start_forgetting();
+    let second = super::nodes::far_keys(&reactor, 2);
+    reactor.lose_for_good(2);
+    assert!(!reactor.shard.forgetting_done(), "the loss came too late");
+    while !reactor.shard.forgetting_done() {
+        reactor.advance();
     }
     assert!(first.len() > 1_000 && second.len() > 1_000);
     // One in some thousands has the bits of a key that is lost.
     let absent = first
         .iter()
-        .filter(|&&key| get(&mut house, key) == Owned::Absent)
+        .filter(|&&key| get(&mut reactor, key) == Owned::Absent)
         .count();
     assert!(first.len() - absent < first.len() / 100);
     // One that is local has the bits of a far one as rarely.
     let mut lost = 0;
     for &key in &second {
-        match get(&mut house, key) {
+        match get(&mut reactor, key) {
             Owned::Value(_, read) => assert_eq!(read, [1; 400]),
             answer => {
                 assert!(is_unavailable(&answer, &[1, 2]), "{key}: {answer:?}");
@@ -218,9 +218,9 @@ fn what_is_lost_while_others_are_forgotten_stays_unavailable() {
 }
 
 /// Keys that share all bits that a slot knows of them with another one of the house, but not the hash.
-fn of_the_same_bits(house: &House, keys: &[u64]) -> Vec<(u64, u64)> {
+fn of_the_same_bits(reactor: &Reactor, keys: &[u64]) -> Vec<(u64, u64)> {
     let bits = |key: u64| {
-        let hash = house.hasher.hash(&key.to_le_bytes()).index;
+        let hash = reactor.hasher.hash(&key.to_le_bytes()).index;
         (hash.0 & 0x3F_FFFF, hash.0 >> 40)
     };
     let known: std::collections::HashMap<u64, u64> =
@@ -235,81 +235,81 @@ fn of_the_same_bits(house: &House, keys: &[u64]) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_lost_key_stays_unavailable_whatever_happens_to_others_of_its_bits() {
-    let mut house = filled(&super::Setting {
+    let mut reactor = filled(&super::Setting {
         keys_expected: 3_000,
         ..setting()
     });
-    house.lose_for_good(1);
-    let lost = unavailable_keys(&mut house, 1, &[1]);
-    let pairs = of_the_same_bits(&house, &lost);
+    reactor.lose_for_good(1);
+    let lost = unavailable_keys(&mut reactor, 1, &[1]);
+    let pairs = of_the_same_bits(&reactor, &lost);
     assert!(pairs.len() > 20, "{}", pairs.len());
     for &(key, other) in &pairs {
-        let is_lost = |house: &mut House| is_unavailable(&get(house, key), &[1]);
+        let is_lost = |reactor: &mut Reactor| is_unavailable(&get(reactor, key), &[1]);
         // The slot may be either's.
-        assert!(is_unavailable(&get(&mut house, other), &[1]));
-        assert!(matches!(put(&mut house, other, 7), Owned::Stored(_)));
-        assert_holds(&mut house, other, 7);
-        assert!(is_lost(&mut house), "{key} after {other} was written");
+        assert!(is_unavailable(&get(&mut reactor, other), &[1]));
+        assert!(matches!(put(&mut reactor, other, 7), Owned::Stored(_)));
+        assert_holds(&mut reactor, other, 7);
+        assert!(is_lost(&mut reactor), "{key} after {other} was written");
         // The record is replaced by one elsewhere.
         let name = other.to_le_bytes();
         let longer = Operation::Put {
             key: &name,
             value: &[8; 900],
         };
-        assert!(matches!(house.call(longer), Owned::Stored(_)));
-        assert!(is_lost(&mut house), "{key} after {other} has grown");
-        assert_eq!(delete(&mut house, other), Owned::Deleted);
-        assert_eq!(get(&mut house, other), Owned::Absent);
-        assert!(is_lost(&mut house), "{key} after {other} was deleted");
-        assert!(matches!(put(&mut house, other, 7), Owned::Stored(_)));
+        assert!(matches!(reactor.call(longer), Owned::Stored(_)));
+        assert!(is_lost(&mut reactor), "{key} after {other} has grown");
+        assert_eq!(delete(&mut reactor, other), Owned::Deleted);
+        assert_eq!(get(&mut reactor, other), Owned::Absent);
+        assert!(is_lost(&mut reactor), "{key} after {other} was deleted");
+        assert!(matches!(put(&mut reactor, other, 7), Owned::Stored(_)));
     }
     // Far away, in pages that were compacted, the records say the same.
     for key in KEYS..3 * KEYS {
-        assert!(matches!(put(&mut house, key, 1), Owned::Stored(_)));
+        assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
     }
-    house.shard.start_compaction();
-    while house.shard.compaction_done().is_none() {
-        house.advance();
+    reactor.shard.start_compaction();
+    while reactor.shard.compaction_done().is_none() {
+        reactor.advance();
     }
     for &(key, other) in &pairs {
-        assert_holds(&mut house, other, 7);
-        let answer = get(&mut house, key);
+        assert_holds(&mut reactor, other, 7);
+        let answer = get(&mut reactor, key);
         assert!(is_unavailable(&answer, &[1]), "{key}: {answer:?}");
-        assert!(matches!(put(&mut house, key, 1), Owned::Stored(_)));
-        assert_holds(&mut house, key, 1);
-        assert_holds(&mut house, other, 7);
+        assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
+        assert_holds(&mut reactor, key, 1);
+        assert_holds(&mut reactor, other, 7);
     }
-    house.check();
+    reactor.check();
 }
 
 #[test]
 fn a_record_whose_only_copy_is_in_the_read_cache_is_not_lost() {
-    let mut house = filled(&setting());
-    let far = super::nodes::far_keys(&house, 1);
+    let mut reactor = filled(&setting());
+    let far = super::nodes::far_keys(&reactor, 1);
     let hot: Vec<u64> = far.into_iter().step_by(40).collect();
     for _ in 0..3 {
         for &key in &hot {
-            assert_holds(&mut house, key, 1);
+            assert_holds(&mut reactor, key, 1);
         }
     }
-    let is_copied = |house: &House, key: u64| {
-        let shard = &house.shard;
-        let mut slots = shard.index.candidates(house.hash(&key.to_le_bytes()));
+    let is_copied = |reactor: &Reactor, key: u64| {
+        let shard = &reactor.shard;
+        let mut slots = shard.index.candidates(reactor.hash(&key.to_le_bytes()));
         slots.any(|(_, slot)| shard.framed_of(slot.address()).is_cached())
     };
     let copied: Vec<u64> = hot
         .into_iter()
-        .filter(|&key| is_copied(&house, key))
+        .filter(|&key| is_copied(&reactor, key))
         .collect();
     assert!(copied.len() > 30, "{}", copied.len());
-    house.lose_for_good(1);
-    house.shard.seal_tail(TailKind::Cache);
-    while house.shard.start_cache_eviction() {
-        house.shard.evict_cache_slice();
+    reactor.lose_for_good(1);
+    reactor.shard.seal_tail(TailKind::Cache);
+    while reactor.shard.start_cache_eviction() {
+        reactor.shard.evict_cache_slice();
     }
-    assert!(!copied.iter().any(|&key| is_copied(&house, key)));
+    assert!(!copied.iter().any(|&key| is_copied(&reactor, key)));
     for &key in &copied {
-        assert_holds(&mut house, key, 1);
+        assert_holds(&mut reactor, key, 1);
     }
-    house.check();
+    reactor.check();
 }

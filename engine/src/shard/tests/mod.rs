@@ -10,13 +10,13 @@
 )]
 
 mod ahead;
+mod collisions;
 mod damage;
 mod economy;
 mod forgery;
 mod lanes;
 mod losses;
 mod model;
-mod namesakes;
 mod needs;
 mod nodes;
 mod room;
@@ -28,7 +28,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::observe::metrics::CoreFigures;
+use crate::observe::metrics::CoreMetrics;
 use farcore_rdma::{
     EmbeddedEndpoint, EmbeddedNode, LinkModel, Lock, Region, RegionOptions, RemoteSlice,
 };
@@ -36,7 +36,7 @@ use farcore_rdma::{
 use self::run::{run, seeds};
 use self::wire::Wire;
 use super::{
-    Answers, Extents, Knobs, LaneId, NodeId, Origin, QUEUES_PER_NODE, Shard, ShardOptions,
+    AnswerSink, Extents, NodeId, Origin, QUEUES_PER_NODE, ReplyTo, Shard, ShardOptions, ShardTuning,
 };
 use crate::cipher::{EncryptionKey, EncryptionMode, PageCipher};
 use crate::config::Config;
@@ -45,13 +45,13 @@ use crate::message::hash::{Hasher128, IndexHash, KeyHasher};
 use crate::message::operation::{Answer, Operation};
 use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::victims::UNLISTED;
-use crate::transport::queue::{Intake, Outbox, queue};
+use crate::transport::queue::{RequestConsumer, RequestProducer, queue};
 
-const LANE: LaneId = LaneId::new(1);
+const LANE: ReplyTo = ReplyTo::new(1);
 /// Lanes that the tests use, at most.
 const LANES: usize = 8;
 /// The lane of a client that never takes its answers, where there is one.
-const SLEEPER: LaneId = LaneId::new(7);
+const SLEEPER: ReplyTo = ReplyTo::new(7);
 
 /// How far memory may be kept: plain, or encrypted in either mode.
 const ENCRYPTIONS: [Option<EncryptionMode>; 3] = [
@@ -125,23 +125,23 @@ impl Inbox {
     }
 }
 
-impl Answers for &Inbox {
-    fn has_room(&self, lane: LaneId, value_bytes: usize) -> bool {
+impl AnswerSink for &Inbox {
+    fn has_room(&self, lane: ReplyTo, value_bytes: usize) -> bool {
         let lane = lane.number();
         let used = self.taken.borrow()[lane] + self.reserved.borrow()[lane];
         used == 0 || used + ANSWER_BYTES + value_bytes <= self.lane_bytes.get()
     }
-    fn reserve(&mut self, lane: LaneId, value_bytes: usize) -> bool {
+    fn reserve(&mut self, lane: ReplyTo, value_bytes: usize) -> bool {
         let has_room = self.has_room(lane, value_bytes);
         if has_room {
             self.reserved.borrow_mut()[lane.number()] += ANSWER_BYTES + value_bytes;
         }
         has_room
     }
-    fn unreserve(&mut self, lane: LaneId, value_bytes: usize) {
+    fn unreserve(&mut self, lane: ReplyTo, value_bytes: usize) {
         self.reserved.borrow_mut()[lane.number()] -= ANSWER_BYTES + value_bytes;
     }
-    fn answer(&mut self, lane: LaneId, token: u64, answer: Answer<'_>) {
+    fn answer(&mut self, lane: ReplyTo, token: u64, answer: Answer<'_>) {
         assert!(self.has_room(lane, answer.value().len()));
         if self.asleep.get() >> lane.number() & 1 != 0 {
             self.taken.borrow_mut()[lane.number()] += ANSWER_BYTES + answer.value().len();
@@ -165,25 +165,25 @@ fn node_name(node: usize) -> String {
 }
 
 /// Keys that have another's hash.
-type Namesakes = Rc<RefCell<HashMap<Vec<u8>, Vec<u8>>>>;
+type Collisions = Rc<RefCell<HashMap<Vec<u8>, Vec<u8>>>>;
 
-fn hash_of(hasher: Hasher128, namesakes: &Namesakes, key: &[u8]) -> IndexHash {
-    let namesakes = namesakes.borrow();
-    let key = namesakes.get(key).map_or(key, Vec::as_slice);
+fn hash_of(hasher: Hasher128, collisions: &Collisions, key: &[u8]) -> IndexHash {
+    let collisions = collisions.borrow();
+    let key = collisions.get(key).map_or(key, Vec::as_slice);
     hasher.hash(key).index
 }
 
-struct House {
+struct Reactor {
     shard: Shard<Wire>,
     nodes: Vec<Arc<EmbeddedNode>>,
     cut: Rc<Cell<u128>>,
     /// When each node came back last; `None` while it is lost.
     back_ns: Vec<Option<u64>>,
     hasher: Hasher128,
-    namesakes: Namesakes,
+    collisions: Collisions,
     /// What is asked.
-    outbox: Outbox,
-    intake: Intake,
+    producer: RequestProducer,
+    consumer: RequestConsumer,
     inbox: Inbox,
     now_ns: u64,
 }
@@ -206,7 +206,7 @@ struct Setting {
     link: LinkModel,
     encryption: Option<EncryptionMode>,
     keys_expected: u64,
-    knobs: Knobs,
+    tuning: ShardTuning,
     /// Lanes that requests come over at random.
     lanes: u8,
     /// One more, whose client sends and never takes an answer.
@@ -220,7 +220,7 @@ struct Setting {
     /// No record is too long for a size class: the accounts are exact.
     short: bool,
     /// A fault planted half-way, which the model must notice.
-    sabotage: Option<fn(&mut House)>,
+    sabotage: Option<fn(&mut Reactor)>,
 }
 
 impl Default for Setting {
@@ -232,7 +232,7 @@ impl Default for Setting {
             link: LinkModel::default(),
             encryption: None,
             keys_expected: 1_000,
-            knobs: Config::default().knobs(),
+            tuning: Config::default().tuning(),
             lanes: 1,
             sleeper: false,
             outages: None,
@@ -254,7 +254,7 @@ fn region(bytes: usize) -> Arc<Region> {
     Arc::new(Region::map(&options).unwrap())
 }
 
-impl House {
+impl Reactor {
     fn new(setting: &Setting) -> Self {
         let page_bytes = 64 << 10;
         let node_bytes = setting.far_bytes / setting.nodes;
@@ -278,8 +278,8 @@ impl House {
         };
         let cut = Rc::clone(&endpoint.cut);
         let key = EncryptionKey::Aes128([7; 16]);
-        let (hasher, namesakes) = (Hasher128::new(1), Namesakes::default());
-        let others = Rc::clone(&namesakes);
+        let (hasher, collisions) = (Hasher128::new(1), Collisions::default());
+        let others = Rc::clone(&collisions);
         let shard = Shard::new(ShardOptions {
             shard: 3,
             local_bytes: setting.local_bytes as u64,
@@ -290,28 +290,28 @@ impl House {
             endpoint,
             arena: region(setting.local_bytes),
             extents,
-            figures: Arc::new(CoreFigures::new(setting.nodes)),
-            knobs: setting.knobs,
+            metrics: Arc::new(CoreMetrics::new(setting.nodes)),
+            tuning: setting.tuning,
             key_hasher: KeyHasher::new(move |key| hash_of(hasher, &others, key)),
         })
         .unwrap();
-        let (outbox, intake) = queue(2 << 20);
+        let (producer, consumer) = queue(2 << 20);
         Self {
             shard,
-            outbox,
-            intake,
+            producer,
+            consumer,
             back_ns: vec![Some(0); nodes.len()],
             nodes,
             cut,
             hasher,
-            namesakes,
+            collisions,
             inbox: Inbox::default(),
             now_ns: 0,
         }
     }
 
     fn hash(&self, key: &[u8]) -> IndexHash {
-        hash_of(self.hasher, &self.namesakes, key)
+        hash_of(self.hasher, &self.collisions, key)
     }
 
     fn offer(&mut self, token: u64, operation: Operation<'_>) -> bool {
@@ -319,7 +319,7 @@ impl House {
     }
 
     /// Offers one request over a lane; false, and it is forgotten, if it is not taken.
-    fn offer_on(&mut self, lane: LaneId, token: u64, operation: Operation<'_>) -> bool {
+    fn offer_on(&mut self, lane: ReplyTo, token: u64, operation: Operation<'_>) -> bool {
         self.ask(token, operation);
         self.serve_asked_on(lane) == 1
     }
@@ -327,8 +327,8 @@ impl House {
     /// A request for the next batch.
     fn ask(&mut self, token: u64, operation: Operation<'_>) {
         let hash = self.hash(operation.key());
-        let demand = operation.into();
-        let taken = self.outbox.push(hash, token, Origin::default(), &demand);
+        let parts = operation.into();
+        let taken = self.producer.push(hash, token, Origin::default(), &parts);
         assert!(taken, "the batch is too long for its queue");
     }
 
@@ -337,14 +337,14 @@ impl House {
         self.serve_asked_on(LANE)
     }
 
-    fn serve_asked_on(&mut self, lane: LaneId) -> usize {
-        self.outbox.publish();
-        self.intake.glance();
-        let batch = self.intake.waiting(usize::MAX);
+    fn serve_asked_on(&mut self, lane: ReplyTo) -> usize {
+        self.producer.publish();
+        self.consumer.refresh();
+        let batch = self.consumer.waiting(usize::MAX);
         let count = batch.len();
         let served = self.shard.serve(lane, batch, &mut &self.inbox);
-        self.intake.release(count);
-        self.outbox.rewind(&mut self.intake);
+        self.consumer.release(count);
+        self.producer.rewind(&mut self.consumer);
         served
     }
 
@@ -520,12 +520,12 @@ impl House {
             let known = extents.free_on(node) + held[node.position()];
             assert_eq!(known, extents.count_on(node), "extents of {node:?}");
         }
-        let counters = self.shard.figures.counters.snapshot();
+        let counters = self.shard.metrics.counters.snapshot();
         let bytes = (extents.used_bytes(), extents.total_bytes());
         assert_eq!((counters.far_used_bytes, counters.far_total_bytes), bytes);
     }
 
-    /// As [`House::check`], when no record is too long for a size class: the accounts are exact.
+    /// As [`Reactor::check`], when no record is too long for a size class: the accounts are exact.
     fn check_accounts(&self) {
         self.check();
         let shard = &self.shard;

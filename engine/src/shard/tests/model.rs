@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use farcore_rdma::{FaultPlan, LinkModel};
 
-use super::{ENCRYPTIONS, House, Knobs, Owned, Random, Setting, run, seeds, value};
+use super::{ENCRYPTIONS, Owned, Random, Reactor, Setting, ShardTuning, run, seeds, value};
 use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX};
 use crate::index::{Position, Slot};
 use crate::log::record::LocalRecord;
@@ -14,8 +14,8 @@ use crate::shard::lookup::{Hint, Hinted, Seen};
 #[test]
 fn model_at_zero_latency() {
     for seed in seeds() {
-        let house = run(seed, &Setting::default(), 40_000, 6_000, false);
-        let seen = house.shard.figures.counters.snapshot();
+        let reactor = run(seed, &Setting::default(), 40_000, 6_000, false);
+        let seen = reactor.shard.metrics.counters.snapshot();
         assert!(seen.pages_evicted > 0, "nothing was evicted: {seen:?}");
         assert!(seen.far_reads > 0 && seen.cache_copies > 0, "{seen:?}");
         assert!(seen.compaction_pages > 0, "{seen:?}");
@@ -25,26 +25,26 @@ fn model_at_zero_latency() {
 #[test]
 fn model_with_cache_and_read_ahead_at_their_ends() {
     for seed in seeds() {
-        let low = Knobs {
+        let low = ShardTuning {
             cache_percent: 0,
             read_ahead_chunks: 0,
-            ..Setting::default().knobs
+            ..Setting::default().tuning
         };
-        let high = Knobs {
+        let high = ShardTuning {
             cache_percent: CACHE_PERCENT_MAX,
             read_ahead_chunks: 1,
-            ..Setting::default().knobs
+            ..Setting::default().tuning
         };
-        let with = |knobs| Setting {
-            knobs,
+        let with = |tuning| Setting {
+            tuning,
             ..Setting::default()
         };
-        let house = run(seed, &with(low), 40_000, 6_000, false);
-        let seen = house.shard.figures.counters.snapshot();
+        let reactor = run(seed, &with(low), 40_000, 6_000, false);
+        let seen = reactor.shard.metrics.counters.snapshot();
         assert!(seen.far_reads > 0 && seen.pages_evicted > 0, "{seen:?}");
         assert_eq!(seen.cache_copies, 0, "{seen:?}");
-        let house = run(seed, &with(high), 40_000, 6_000, false);
-        let seen = house.shard.figures.counters.snapshot();
+        let reactor = run(seed, &with(high), 40_000, 6_000, false);
+        let seen = reactor.shard.metrics.counters.snapshot();
         assert!(seen.cache_copies > 0, "{seen:?}");
     }
 }
@@ -52,19 +52,19 @@ fn model_with_cache_and_read_ahead_at_their_ends() {
 #[test]
 fn a_batch_is_at_most_what_the_knob_says() {
     for batch in [1, 7, BATCH_MAX] {
-        let mut house = House::new(&Setting {
-            knobs: Knobs {
+        let mut reactor = Reactor::new(&Setting {
+            tuning: ShardTuning {
                 batch,
-                ..Setting::default().knobs
+                ..Setting::default().tuning
             },
             ..Setting::default()
         });
         let names: Vec<[u8; 8]> = (0..200u64).map(u64::to_le_bytes).collect();
         for (token, key) in (0u64..).zip(&names) {
-            house.ask(token, Operation::Put { key, value: b"v" });
+            reactor.ask(token, Operation::Put { key, value: b"v" });
         }
-        let served = house.serve_asked();
-        let batches = house.shard.figures.batches.snapshot();
+        let served = reactor.serve_asked();
+        let batches = reactor.shard.metrics.batches.snapshot();
         assert_eq!(served, 200);
         assert_eq!(batches.count(), 200usize.div_ceil(batch) as u64);
         let sizes = (batches.quantile(0.0), batches.quantile(1.0));
@@ -73,9 +73,9 @@ fn a_batch_is_at_most_what_the_knob_says() {
 }
 
 /// Keys with the same home, more of which than it has slots make the next bucket count.
-fn sharing_a_bucket(house: &House) -> impl Iterator<Item = u64> {
+fn sharing_a_bucket(reactor: &Reactor) -> impl Iterator<Item = u64> {
     (0..).filter(|key: &u64| {
-        let hash = house.hasher.hash(&key.to_le_bytes()).index.0;
+        let hash = reactor.hasher.hash(&key.to_le_bytes()).index.0;
         // The first of all segments, whatever their number; a bucket of it.
         hash >> 32 < 1 << 26 && hash >> 18 & 0xF == 0 && hash & 0xFF == 9
     })
@@ -89,10 +89,10 @@ fn requests_of_one_batch_see_those_before_them() {
         .into_iter()
         .flat_map(|seed| batches.map(|batch| (seed, batch)))
     {
-        let mut house = House::new(&Setting {
-            knobs: Knobs {
+        let mut reactor = Reactor::new(&Setting {
+            tuning: ShardTuning {
                 batch,
-                ..Setting::default().knobs
+                ..Setting::default().tuning
             },
             ..Setting::default()
         });
@@ -103,7 +103,7 @@ fn requests_of_one_batch_see_those_before_them() {
         let names: Vec<u64> = if seed % 4 < 2 {
             (0..12).collect()
         } else {
-            sharing_a_bucket(&house).take(12).collect()
+            sharing_a_bucket(&reactor).take(12).collect()
         };
         for _ in 0..500 {
             let count = 1 + random.below(BATCH_MAX as u64);
@@ -133,11 +133,11 @@ fn requests_of_one_batch_see_those_before_them() {
                         (Operation::Put { key, value }, Some(vec![]))
                     }
                 };
-                house.ask(*token, operation);
+                reactor.ask(*token, operation);
                 expected.push((*token, answer));
             }
-            assert_eq!(house.serve_asked(), asked.len());
-            let answers = house
+            assert_eq!(reactor.serve_asked(), asked.len());
+            let answers = reactor
                 .inbox
                 .answers
                 .borrow_mut()
@@ -159,20 +159,20 @@ fn requests_of_one_batch_see_those_before_them() {
 
 #[test]
 fn a_hint_does_not_outlive_its_page() {
-    let mut house = House::new(&Setting::default());
+    let mut reactor = Reactor::new(&Setting::default());
     let key = 7u64.to_le_bytes();
-    assert!(house.offer(
+    assert!(reactor.offer(
         0,
         Operation::Put {
             key: &key,
             value: b"v"
         }
     ));
-    house.ask(1, Operation::Get { key: &key });
-    house.outbox.publish();
-    house.intake.glance();
-    let request = &house.intake.waiting(1)[0];
-    let shard = &mut house.shard;
+    reactor.ask(1, Operation::Get { key: &key });
+    reactor.producer.publish();
+    reactor.consumer.refresh();
+    let request = &reactor.consumer.waiting(1)[0];
+    let shard = &mut reactor.shard;
     shard.seen = Seen {
         moves: shard.pages.moves(),
         ..Seen::default()
@@ -190,16 +190,16 @@ fn a_hint_does_not_outlive_its_page() {
 #[test]
 fn the_cache_takes_no_more_than_its_share() {
     let copies = |cache_percent| {
-        let mut house = House::new(&Setting {
-            knobs: Knobs {
+        let mut reactor = Reactor::new(&Setting {
+            tuning: ShardTuning {
                 cache_percent,
-                ..Setting::default().knobs
+                ..Setting::default().tuning
             },
             far_bytes: 32 << 20,
             ..Setting::default()
         });
         for key in 0..40_000u64 {
-            house.call(Operation::Put {
+            reactor.call(Operation::Put {
                 key: &key.to_le_bytes(),
                 value: &[7; 200],
             });
@@ -207,17 +207,20 @@ fn the_cache_takes_no_more_than_its_share() {
         // What is hot does not fit the share, and puts keep local memory short.
         for round in 0..40_000u64 {
             let key = (round * 7919 % 6_000).to_le_bytes();
-            let answer = house.call(Operation::Get { key: &key });
+            let answer = reactor.call(Operation::Get { key: &key });
             assert!(matches!(answer, Owned::Value(..)));
             if round % 4 == 0 {
                 let key = (30_000 + round % 5_000).to_le_bytes();
-                house.call(Operation::Put {
+                reactor.call(Operation::Put {
                     key: &key,
                     value: &[7; 200],
                 });
             }
         }
-        (house.shard.cache.frames(), house.shard.arena.page_frames())
+        (
+            reactor.shard.cache.frames(),
+            reactor.shard.arena.page_frames(),
+        )
     };
     for percent in [0, 10, 40, 75] {
         let (cache, all) = copies(percent);
@@ -243,8 +246,8 @@ fn model_with_delay_and_reordering() {
             link: link.clone(),
             ..Setting::default()
         };
-        let house = run(seed, &setting, 40_000, 6_000, false);
-        let seen = house.shard.figures.counters.snapshot();
+        let reactor = run(seed, &setting, 40_000, 6_000, false);
+        let seen = reactor.shard.metrics.counters.snapshot();
         assert!(seen.reads_shared > 0 || seen.far_reads > 0, "{seen:?}");
     }
 }
@@ -276,8 +279,8 @@ fn model_with_encryption() {
             link: link.clone(),
             ..setting.clone()
         };
-        let house = run(seed, &setting, 40_000, 6_000, false);
-        let seen = house.shard.figures.counters.snapshot();
+        let reactor = run(seed, &setting, 40_000, 6_000, false);
+        let seen = reactor.shard.metrics.counters.snapshot();
         assert!(seen.far_reads > 0 && seen.cache_copies > 0, "{seen:?}");
         assert!(seen.compaction_pages > 0, "{seen:?}");
         run(seed, &with(&link), 30_000, 6_000, false);
@@ -309,7 +312,7 @@ fn model_with_failing_requests() {
             faults: faults.clone(),
             ..LinkModel::default()
         };
-        let house = run(
+        let reactor = run(
             seed,
             &Setting {
                 link,
@@ -319,7 +322,7 @@ fn model_with_failing_requests() {
             6_000,
             true,
         );
-        assert!(house.shard.figures.counters.snapshot().fabric_errors > 0);
+        assert!(reactor.shard.metrics.counters.snapshot().fabric_errors > 0);
     }
 }
 
@@ -362,10 +365,10 @@ fn model_with_far_memory_that_fills_up() {
 }
 
 /// Everything that a local key's slot leads to.
-fn local(house: &House, key: u64) -> Option<(Position, Slot, LocalRecord)> {
+fn local(reactor: &Reactor, key: u64) -> Option<(Position, Slot, LocalRecord)> {
     let name = format!("key-{key:05}").repeat(1 + (key % 5) as usize);
-    let hash = house.hasher.hash(name.as_bytes()).index;
-    let shard = &house.shard;
+    let hash = reactor.hasher.hash(name.as_bytes()).index;
+    let shard = &reactor.shard;
     shard.index.candidates(hash).find_map(|(position, slot)| {
         let pointer = shard.local_pointer(slot.address());
         // SAFETY: a slot's address names a whole record in its page's frame.
@@ -377,11 +380,11 @@ fn local(house: &House, key: u64) -> Option<(Position, Slot, LocalRecord)> {
 #[test]
 #[should_panic(expected = "seed 1")]
 fn the_model_notices_slots_that_were_mixed_up() {
-    let sabotage = |house: &mut House| {
-        let found: Vec<_> = (0..6_000).filter_map(|key| local(house, key)).collect();
+    let sabotage = |reactor: &mut Reactor| {
+        let found: Vec<_> = (0..6_000).filter_map(|key| local(reactor, key)).collect();
         for pair in found.chunks_exact(2) {
             let (one, other) = (pair[0], pair[1]);
-            let index = &mut house.shard.index;
+            let index = &mut reactor.shard.index;
             index.replace(one.0, other.1.class(), other.1.address());
             index.replace(other.0, one.1.class(), one.1.address());
         }
@@ -396,8 +399,8 @@ fn the_model_notices_slots_that_were_mixed_up() {
 #[test]
 #[should_panic(expected = "seed 1")]
 fn the_model_notices_a_value_that_was_changed() {
-    let sabotage = |house: &mut House| {
-        for (_, _, record) in (0..6_000).filter_map(|key| local(house, key)) {
+    let sabotage = |reactor: &mut Reactor| {
+        for (_, _, record) in (0..6_000).filter_map(|key| local(reactor, key)) {
             if !record.value().is_empty() {
                 let first = record.value().as_ptr().cast_mut();
                 // SAFETY: inside a whole record; nothing refers to it now.
@@ -420,13 +423,13 @@ fn operations_on_one_key_keep_their_order() {
             jitter_ns: 6_000,
             ..LinkModel::default()
         };
-        let mut house = House::new(&Setting {
+        let mut reactor = Reactor::new(&Setting {
             link,
             ..Setting::default()
         });
         let mut random = Random(seed);
         for key in 0..20_000u64 {
-            let stored = house.call(Operation::Put {
+            let stored = reactor.call(Operation::Put {
                 key: &key.to_le_bytes(),
                 value: &[1; 400],
             });
@@ -457,13 +460,13 @@ fn operations_on_one_key_keep_their_order() {
                     expected.insert(step, before);
                 }
             }
-            while !house.offer(step, operation) {
-                house.advance();
+            while !reactor.offer(step, operation) {
+                reactor.advance();
             }
             if random.below(8) == 0 || step % 100 == 99 {
-                house.advance();
+                reactor.advance();
             }
-            for (token, answer) in house.inbox.answers.borrow_mut().drain(..) {
+            for (token, answer) in reactor.inbox.answers.borrow_mut().drain(..) {
                 match (expected.remove(&token), answer) {
                     (Some(Some(held)), Owned::Value(_, read)) => {
                         assert_eq!(held, read, "seed {seed} step {step} token {token}");
@@ -474,7 +477,7 @@ fn operations_on_one_key_keep_their_order() {
                 }
             }
         }
-        let seen = house.shard.figures.counters.snapshot();
+        let seen = reactor.shard.metrics.counters.snapshot();
         assert!(seen.far_reads > 100 && seen.reads_shared > 100, "{seen:?}");
     }
 }

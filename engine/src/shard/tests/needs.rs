@@ -2,9 +2,9 @@
 
 use farcore_rdma::LinkModel;
 
-use super::{House, Random, Setting};
+use super::{Random, Reactor, Setting};
 use crate::message::operation::Operation;
-use crate::message::request::LaneId;
+use crate::message::request::ReplyTo;
 
 fn setting() -> Setting {
     let mut setting = Setting {
@@ -16,76 +16,80 @@ fn setting() -> Setting {
         far_bytes: 48 << 20,
         ..Setting::default()
     };
-    setting.knobs.read_ahead_chunks = 0;
-    setting.knobs.cache_percent = 0;
+    setting.tuning.read_ahead_chunks = 0;
+    setting.tuning.cache_percent = 0;
     setting
 }
 
 /// These keys, the second and later of a group with the hash of the first, far.
-fn with_namesakes(groups: &[&[(&str, usize)]]) -> House {
-    let mut house = House::new(&setting());
+fn with_namesakes(groups: &[&[(&str, usize)]]) -> Reactor {
+    let mut reactor = Reactor::new(&setting());
     for group in groups {
         for (key, _) in &group[1..] {
-            house
-                .namesakes
+            reactor
+                .collisions
                 .borrow_mut()
                 .insert(key.as_bytes().to_vec(), group[0].0.as_bytes().to_vec());
         }
         for (key, bytes) in *group {
-            house.call(Operation::Put {
+            reactor.call(Operation::Put {
                 key: key.as_bytes(),
                 value: &vec![1; *bytes],
             });
         }
     }
     for key in 0..20_000u64 {
-        house.call(Operation::Put {
+        reactor.call(Operation::Put {
             key: &key.to_le_bytes(),
             value: &[9; 400],
         });
     }
-    house
+    reactor
 }
 
 #[test]
 fn two_answers_that_need_more_room_do_not_wait_for_each_other() {
-    let mut house = with_namesakes(&[
+    let mut reactor = with_namesakes(&[
         &[("a1", 7_000), ("a2", 13_000)],
         &[("b1", 7_000), ("b2", 13_000)],
     ]);
-    house.inbox.lane_bytes.set(18_000);
-    let lane = LaneId::new(4);
-    assert!(house.offer_on(lane, 1, Operation::Get { key: b"a2" }));
-    assert!(house.offer_on(lane, 2, Operation::Get { key: b"b2" }));
+    reactor.inbox.lane_bytes.set(18_000);
+    let lane = ReplyTo::new(4);
+    assert!(reactor.offer_on(lane, 1, Operation::Get { key: b"a2" }));
+    assert!(reactor.offer_on(lane, 2, Operation::Get { key: b"b2" }));
     for _ in 0..100_000 {
-        house.advance();
+        reactor.advance();
     }
-    let count = house.inbox.answers.borrow().len();
+    let count = reactor.inbox.answers.borrow().len();
     assert_eq!(
-        (count, house.shard.flights.count(), house.shard.is_quiet()),
+        (
+            count,
+            reactor.shard.flights.count(),
+            reactor.shard.is_quiet()
+        ),
         (2, 0, true),
         "answers, flights, quiet; reserved {:?}",
-        house.inbox.reserved.borrow()
+        reactor.inbox.reserved.borrow()
     );
 }
 
 #[test]
 fn an_answer_that_needs_more_room_is_not_starved_by_its_own_lane() {
-    let mut house = with_namesakes(&[&[("a1", 7_000), ("a2", 15_000)]]);
-    house.inbox.lane_bytes.set(16_500);
-    let lane = LaneId::new(4);
+    let mut reactor = with_namesakes(&[&[("a1", 7_000), ("a2", 15_000)]]);
+    reactor.inbox.lane_bytes.set(16_500);
+    let lane = ReplyTo::new(4);
     let mut random = Random(3);
-    assert!(house.offer_on(lane, 1, Operation::Get { key: b"a2" }));
+    assert!(reactor.offer_on(lane, 1, Operation::Get { key: b"a2" }));
     let mut others = 0;
     for round in 0..20_000 {
         loop {
             let key = random.below(18_000).to_le_bytes();
-            if !house.offer_on(lane, 2, Operation::Get { key: &key }) {
+            if !reactor.offer_on(lane, 2, Operation::Get { key: &key }) {
                 break;
             }
         }
-        house.advance();
-        for (token, _) in house.inbox.answers.borrow_mut().drain(..) {
+        reactor.advance();
+        for (token, _) in reactor.inbox.answers.borrow_mut().drain(..) {
             if token == 1 {
                 assert!(
                     round < 100,
@@ -101,22 +105,22 @@ fn an_answer_that_needs_more_room_is_not_starved_by_its_own_lane() {
 
 #[test]
 fn a_sleeper_does_not_hold_up_others_of_its_key() {
-    let mut house = with_namesakes(&[&[("k1", 200), ("k2", 200), ("k3", 13_000)]]);
-    house.inbox.lane_bytes.set(18_000);
-    let (sleeper, other) = (LaneId::new(2), LaneId::new(4));
-    house.inbox.taken.borrow_mut()[2] = 10_000;
-    assert!(house.offer_on(sleeper, 1, Operation::Get { key: b"k3" }));
+    let mut reactor = with_namesakes(&[&[("k1", 200), ("k2", 200), ("k3", 13_000)]]);
+    reactor.inbox.lane_bytes.set(18_000);
+    let (sleeper, other) = (ReplyTo::new(2), ReplyTo::new(4));
+    reactor.inbox.taken.borrow_mut()[2] = 10_000;
+    assert!(reactor.offer_on(sleeper, 1, Operation::Get { key: b"k3" }));
     for _ in 0..200 {
-        house.advance();
+        reactor.advance();
     }
-    assert_eq!(house.inbox.answers.borrow().len(), 0);
-    let before = house.shard.figures.counters.snapshot().far_reads;
-    assert!(house.offer_on(other, 2, Operation::Get { key: b"k3" }));
+    assert_eq!(reactor.inbox.answers.borrow().len(), 0);
+    let before = reactor.shard.metrics.counters.snapshot().far_reads;
+    assert!(reactor.offer_on(other, 2, Operation::Get { key: b"k3" }));
     for _ in 0..20_000 {
-        house.advance();
+        reactor.advance();
     }
-    let reads = house.shard.figures.counters.snapshot().far_reads - before;
-    let found: Vec<_> = house
+    let reads = reactor.shard.metrics.counters.snapshot().far_reads - before;
+    let found: Vec<_> = reactor
         .inbox
         .answers
         .borrow()
@@ -128,35 +132,35 @@ fn a_sleeper_does_not_hold_up_others_of_its_key() {
 
 #[test]
 fn a_sleeper_does_not_keep_a_compaction_from_its_end() {
-    let mut house = with_namesakes(&[&[("k1", 200), ("k3", 13_000)]]);
-    house.inbox.lane_bytes.set(18_000);
+    let mut reactor = with_namesakes(&[&[("k1", 200), ("k3", 13_000)]]);
+    reactor.inbox.lane_bytes.set(18_000);
     for key in (0..20_000u64).step_by(2) {
-        house.call(Operation::Delete {
+        reactor.call(Operation::Delete {
             key: &key.to_le_bytes(),
         });
     }
     for _ in 0..5_000 {
-        house.advance();
+        reactor.advance();
     }
-    assert!(house.shard.is_quiet());
-    house.inbox.taken.borrow_mut()[2] = 10_000;
-    assert!(house.offer_on(LaneId::new(2), 1, Operation::Get { key: b"k3" }));
+    assert!(reactor.shard.is_quiet());
+    reactor.inbox.taken.borrow_mut()[2] = 10_000;
+    assert!(reactor.offer_on(ReplyTo::new(2), 1, Operation::Get { key: b"k3" }));
     for _ in 0..200 {
-        house.advance();
+        reactor.advance();
     }
     assert_eq!(
         (
-            house.inbox.answers.borrow().len(),
-            house.shard.flights.count()
+            reactor.inbox.answers.borrow().len(),
+            reactor.shard.flights.count()
         ),
         (0, 1)
     );
-    house.shard.start_compaction();
+    reactor.shard.start_compaction();
     for _ in 0..200_000 {
-        house.advance();
-        if house.shard.compaction_done().is_some() {
+        reactor.advance();
+        if reactor.shard.compaction_done().is_some() {
             return;
         }
     }
-    panic!("{:?}", house.shard.compactor);
+    panic!("{:?}", reactor.shard.compactor);
 }

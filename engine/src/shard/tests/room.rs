@@ -1,20 +1,23 @@
 //! Room in local and far memory: when a shard rests, what `flush` and `compact` wait for, when far memory is full and when no longer.
 
-use super::{House, Outages, Owned, Random, Setting};
+use super::{Outages, Owned, Random, Reactor, Setting};
 use crate::error::Error;
 use crate::message::operation::Operation;
 use crate::shard::local::page_table::PageKind;
 
-fn put(house: &mut House, key: u64, bytes: usize) -> Owned {
-    house.call(Operation::Put {
+fn put(reactor: &mut Reactor, key: u64, bytes: usize) -> Owned {
+    reactor.call(Operation::Put {
         key: &key.to_le_bytes(),
         value: &vec![key as u8; bytes],
     })
 }
 
-fn delete(house: &mut House, key: u64) {
+fn delete(reactor: &mut Reactor, key: u64) {
     let key = key.to_le_bytes();
-    assert_eq!(house.call(Operation::Delete { key: &key }), Owned::Deleted);
+    assert_eq!(
+        reactor.call(Operation::Delete { key: &key }),
+        Owned::Deleted
+    );
 }
 
 /// So many frames that more than the least are kept free.
@@ -29,64 +32,67 @@ fn many_frames() -> Setting {
 #[test]
 fn a_shard_that_can_do_nothing_rests_however_many_frames_are_free() {
     for outages in [None, Some(Outages::Mute), Some(Outages::Cut)] {
-        let mut house = House::new(&many_frames());
+        let mut reactor = Reactor::new(&many_frames());
         let (mut key, mut free, mut seen) = (0, usize::MAX, Vec::new());
         loop {
             if key == 5_000
                 && let Some(outages) = outages
             {
-                house.lose(0, outages);
+                reactor.lose(0, outages);
             }
-            match put(&mut house, key, 200) {
+            match put(&mut reactor, key, 200) {
                 Owned::Stored(_) => key += 1,
                 Owned::Failed(Error::FarFull { .. }) if outages.is_none() => break,
                 Owned::Failed(Error::Unavailable { .. }) if outages.is_some() => break,
                 other => panic!("{other:?}"),
             }
-            if house.shard.arena.free_count() == free {
+            if reactor.shard.arena.free_count() == free {
                 continue;
             }
             let mut rounds = 0;
-            while !house.shard.is_quiet() {
-                house.advance();
+            while !reactor.shard.is_quiet() {
+                reactor.advance();
                 rounds += 1;
                 assert!(
                     rounds < 50_000,
                     "{outages:?}: never quiet, {free} frames free"
                 );
             }
-            free = house.shard.arena.free_count();
+            free = reactor.shard.arena.free_count();
             seen.push(free);
         }
         // More than what is reserved and less than what is to be kept free, among others.
-        assert!(house.shard.arena.page_frames() / 64 > 1);
+        assert!(reactor.shard.arena.page_frames() / 64 > 1);
         assert!(
             seen.contains(&3) && seen.contains(&4),
             "{outages:?}: {seen:?}"
         );
-        while !house.shard.is_quiet() {
-            house.advance();
+        while !reactor.shard.is_quiet() {
+            reactor.advance();
         }
-        assert_eq!(house.shard.arena.free_count(), house.shard.arena.reserve());
+        assert_eq!(
+            reactor.shard.arena.free_count(),
+            reactor.shard.arena.reserve()
+        );
     }
 }
 
 #[test]
 fn a_flush_ends_beside_a_writer_and_holds_what_was_stored_before() {
-    let mut house = House::new(&Setting {
+    let mut reactor = Reactor::new(&Setting {
         far_bytes: 64 << 20,
         ..Setting::default()
     });
     let before = 4_000;
     for key in 0..before {
-        assert!(matches!(put(&mut house, key, 200), Owned::Stored(_)));
+        assert!(matches!(put(&mut reactor, key, 200), Owned::Stored(_)));
     }
-    house.shard.start_flush();
+    reactor.shard.start_flush();
     let mut key = before;
-    while house.shard.flush_done().is_none() {
+    while reactor.shard.flush_done().is_none() {
         // As much as goes out meanwhile.
         for _ in 0..60 {
-            house.offer(
+            reactor.offer(
                 1,
                 Operation::Put {
                     key: &key.to_le_bytes(),
@@ -95,14 +101,14 @@ fn a_flush_ends_beside_a_writer_and_holds_what_was_stored_before() {
             );
             key += 1;
         }
-        house.advance();
+        reactor.advance();
         assert!(key < 2_000_000, "the flush does not end");
     }
-    assert_eq!(house.shard.flush_done(), Some(Ok(())));
-    let shard = &house.shard;
+    assert_eq!(reactor.shard.flush_done(), Some(Ok(())));
+    let shard = &reactor.shard;
     assert!(!shard.sealed.is_empty(), "the writer was ahead");
     for key in 0..before {
-        let hash = house.hash(&key.to_le_bytes());
+        let hash = reactor.hash(&key.to_le_bytes());
         let mut places = shard.index.candidates(hash).map(|(_, slot)| slot.address());
         let is_far = places.any(|address| {
             let page = shard.pages.get(address.page(shard.shape));
@@ -114,66 +120,66 @@ fn a_flush_ends_beside_a_writer_and_holds_what_was_stored_before() {
 
 #[test]
 fn a_flush_does_not_wait_for_all_that_is_worth_compacting() {
-    let mut house = House::new(&Setting {
+    let mut reactor = Reactor::new(&Setting {
         far_bytes: 48 << 20,
         ..Setting::default()
     });
     let keys = 100_000;
     for key in 0..keys {
-        assert!(matches!(put(&mut house, key, 200), Owned::Stored(_)));
+        assert!(matches!(put(&mut reactor, key, 200), Owned::Stored(_)));
     }
     // Three fifths of every page, as far as is taken without a round in between: many pages are worth it now.
     for key in (0..keys).filter(|key| key % 5 > 1) {
-        house.offer(
+        reactor.offer(
             1,
             Operation::Delete {
                 key: &key.to_le_bytes(),
             },
         );
     }
-    let before = house.shard.figures.counters.snapshot().compaction_pages;
-    house.shard.start_flush();
-    while house.shard.flush_done().is_none() {
-        house.advance();
+    let before = reactor.shard.metrics.counters.snapshot().compaction_pages;
+    reactor.shard.start_flush();
+    while reactor.shard.flush_done().is_none() {
+        reactor.advance();
     }
-    let compacted = house.shard.figures.counters.snapshot().compaction_pages - before;
-    assert_eq!(house.shard.flush_done(), Some(Ok(())));
+    let compacted = reactor.shard.metrics.counters.snapshot().compaction_pages - before;
+    assert_eq!(reactor.shard.flush_done(), Some(Ok(())));
     assert!(compacted < 4, "{compacted} pages were compacted first");
     // They are compacted afterwards.
-    while !house.shard.is_quiet() {
-        house.advance();
+    while !reactor.shard.is_quiet() {
+        reactor.advance();
     }
-    let compacted = house.shard.figures.counters.snapshot().compaction_pages - before;
+    let compacted = reactor.shard.metrics.counters.snapshot().compaction_pages - before;
     assert!(compacted > 10, "{compacted}");
 }
 
 #[test]
 fn a_compaction_ends_beside_a_writer() {
-    let mut house = House::new(&Setting {
+    let mut reactor = Reactor::new(&Setting {
         far_bytes: 24 << 20,
         ..Setting::default()
     });
     let keys = 40_000;
     for key in 0..keys {
-        assert!(matches!(put(&mut house, key, 200), Owned::Stored(_)));
+        assert!(matches!(put(&mut reactor, key, 200), Owned::Stored(_)));
     }
     // A fifth of each page is dead: not worth it, but if somebody asks.
     for key in (0..keys).step_by(5) {
-        delete(&mut house, key);
+        delete(&mut reactor, key);
     }
-    while !house.shard.is_quiet() {
-        house.advance();
+    while !reactor.shard.is_quiet() {
+        reactor.advance();
     }
-    let used = house.shard.extents.used_bytes();
-    house.shard.start_compaction();
+    let used = reactor.shard.extents.used_bytes();
+    reactor.shard.start_compaction();
     let mut random = Random(4);
     let mut rounds = 0;
-    while house.shard.compaction_done().is_none() {
+    while reactor.shard.compaction_done().is_none() {
         // What is written anew leaves dead records behind all the time.
         for _ in 0..4 {
             let key = random.below(keys / 4) * 4 + 1;
             let key = key.to_le_bytes();
-            house.offer(
+            reactor.offer(
                 1,
                 Operation::Put {
                     key: &key,
@@ -181,37 +187,37 @@ fn a_compaction_ends_beside_a_writer() {
                 },
             );
         }
-        house.advance();
+        reactor.advance();
         rounds += 1;
         assert!(rounds < 100_000, "the compaction does not end");
     }
-    assert_eq!(house.shard.compaction_done(), Some(Ok(())));
-    assert!(house.shard.extents.used_bytes() < used);
+    assert_eq!(reactor.shard.compaction_done(), Some(Ok(())));
+    assert!(reactor.shard.extents.used_bytes() < used);
 }
 
 #[test]
 fn far_memory_is_full_no_longer_once_enough_was_deleted() {
-    let mut house = House::new(&Setting {
+    let mut reactor = Reactor::new(&Setting {
         far_bytes: 4 << 20,
         ..Setting::default()
     });
     let mut key = 0;
-    while let Owned::Stored(_) = put(&mut house, key, 200) {
+    while let Owned::Stored(_) = put(&mut reactor, key, 200) {
         key += 1;
     }
     for round in 0..20u64 {
-        let refused = put(&mut house, key, 200);
+        let refused = put(&mut reactor, key, 200);
         assert!(
             matches!(refused, Owned::Failed(Error::FarFull { .. })),
             "{refused:?}"
         );
         // A twentieth of each page, anew each round.
         for dead in (round..key).step_by(20) {
-            delete(&mut house, dead);
+            delete(&mut reactor, dead);
         }
         // The very next put, without a round in between, finds room; and as many do as have died, nearly.
         let before = key;
-        while let Owned::Stored(_) = put(&mut house, key, 200) {
+        while let Owned::Stored(_) = put(&mut reactor, key, 200) {
             key += 1;
         }
         let (stored, died) = (key - before, before / 20);
@@ -230,13 +236,13 @@ fn far_memory_is_filled_before_puts_are_refused() {
             local_bytes: 8 << 20,
             ..Setting::default()
         };
-        let mut house = House::new(&setting);
+        let mut reactor = Reactor::new(&setting);
         let mut random = Random(value_bytes as u64);
         let mut alive: Vec<u64> = Vec::new();
         let (mut next, mut least) = (0, f64::MAX);
         for _ in 0..6 {
             loop {
-                match put(&mut house, next, value_bytes) {
+                match put(&mut reactor, next, value_bytes) {
                     Owned::Stored(_) => alive.push(next),
                     Owned::Failed(Error::FarFull { .. }) => break,
                     other => panic!("{other:?}"),
@@ -247,13 +253,13 @@ fn far_memory_is_filled_before_puts_are_refused() {
             let record = (value_bytes + 8).next_multiple_of(16) + 16 + 12;
             let full = alive.len() * record;
             let far = setting.far_bytes as f64;
-            let share = full as f64 / (far + house.shard.arena.page_frames() as f64 * 65536.0);
+            let share = full as f64 / (far + reactor.shard.arena.page_frames() as f64 * 65536.0);
             least = share.min(least);
             // A third goes, at random.
             for _ in 0..alive.len() / 3 {
                 let place = random.below(alive.len() as u64) as usize;
                 let key = alive.swap_remove(place);
-                delete(&mut house, key);
+                delete(&mut reactor, key);
             }
         }
         assert!(least >= 0.92, "{value_bytes}: {least}");
@@ -262,13 +268,13 @@ fn far_memory_is_filled_before_puts_are_refused() {
 
 #[test]
 fn the_index_leaves_the_log_the_frames_that_it_needs() {
-    let mut house = House::new(&Setting {
+    let mut reactor = Reactor::new(&Setting {
         far_bytes: 64 << 20,
         ..Setting::default()
     });
     let mut key = 0;
     let refused = loop {
-        match put(&mut house, key, 8) {
+        match put(&mut reactor, key, 8) {
             Owned::Stored(_) => key += 1,
             other => break other,
         }
@@ -277,19 +283,19 @@ fn the_index_leaves_the_log_the_frames_that_it_needs() {
         matches!(refused, Owned::Failed(Error::IndexFull { .. })),
         "{refused:?} at {key} keys"
     );
-    assert!(house.shard.arena.page_frames() >= crate::shard::FRAMES_MIN);
+    assert!(reactor.shard.arena.page_frames() >= crate::shard::FRAMES_MIN);
     // What is there can be written anew.
     for key in (0..key).step_by(17) {
-        let stored = put(&mut house, key, 40);
+        let stored = put(&mut reactor, key, 40);
         assert!(matches!(stored, Owned::Stored(_)), "{stored:?}");
     }
 }
 
 /// Keys whose record is in no far page.
-fn only_local(house: &House, keys: &[u64]) -> Vec<u64> {
-    let shard = &house.shard;
+fn only_local(reactor: &Reactor, keys: &[u64]) -> Vec<u64> {
+    let shard = &reactor.shard;
     let is_far = |key: &u64| {
-        let hash = house.hash(&key.to_le_bytes());
+        let hash = reactor.hash(&key.to_le_bytes());
         shard.index.candidates(hash).any(|(_, slot)| {
             let page = shard.pages.get(slot.address().page(shard.shape));
             page.kind() == PageKind::Cache || page.extent.is_some()
@@ -302,13 +308,13 @@ fn only_local(house: &House, keys: &[u64]) -> Vec<u64> {
 fn a_flush_holds_what_compaction_moves_meanwhile() {
     let mut found = 0;
     for compacts in [false, true] {
-        let mut house = House::new(&Setting {
+        let mut reactor = Reactor::new(&Setting {
             far_bytes: 24 << 20,
             ..Setting::default()
         });
         let keys = 40_000u64;
         for key in 0..keys {
-            house.call(Operation::Put {
+            reactor.call(Operation::Put {
                 key: &key.to_le_bytes(),
                 value: &[1; 200],
             });
@@ -317,7 +323,7 @@ fn a_flush_holds_what_compaction_moves_meanwhile() {
         let mut alive = Vec::new();
         for key in 0..keys {
             if random.below(10) < 5 {
-                house.call(Operation::Delete {
+                reactor.call(Operation::Delete {
                     key: &key.to_le_bytes(),
                 });
             } else {
@@ -325,14 +331,14 @@ fn a_flush_holds_what_compaction_moves_meanwhile() {
             }
         }
         if compacts {
-            house.shard.start_compaction();
+            reactor.shard.start_compaction();
         }
-        house.shard.start_flush();
-        while house.shard.flush_done().is_none() {
-            house.advance();
+        reactor.shard.start_flush();
+        while reactor.shard.flush_done().is_none() {
+            reactor.advance();
         }
-        assert_eq!(house.shard.flush_done(), Some(Ok(())));
-        let after = only_local(&house, &alive);
+        assert_eq!(reactor.shard.flush_done(), Some(Ok(())));
+        let after = only_local(&reactor, &alive);
         let count = after.len();
         found = found.max(count);
     }

@@ -2,16 +2,16 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::{House, LANE, Owned, Random, SLEEPER, Setting, value};
+use super::{LANE, Owned, Random, Reactor, SLEEPER, Setting, value};
 use crate::error::Error;
 use crate::message::operation::Operation;
-use crate::message::request::LaneId;
+use crate::message::request::ReplyTo;
 use crate::shard::far::placement::LOST;
 
 /// Runs random operations, several in flight, against the model; each answer must be one that order allows.
-pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> House {
+pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Reactor {
     let name = |key: u64| format!("key-{key:05}").repeat(1 + (key % 5) as usize);
-    let mut house = House::new(setting);
+    let mut reactor = Reactor::new(setting);
     let mut random = Random(seed);
     // The states that a key may be in: several after what it cannot know.
     let mut model: HashMap<u64, Vec<Option<(u64, Vec<u8>)>>> = HashMap::new();
@@ -29,8 +29,8 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
     // Requests of the client that takes no answer.
     let mut slept = 0;
     if setting.sleeper {
-        house.inbox.lane_bytes.set(64 << 10);
-        house.inbox.asleep.set(1 << SLEEPER.number());
+        reactor.inbox.lane_bytes.set(64 << 10);
+        reactor.inbox.asleep.set(1 << SLEEPER.number());
     }
     // Keys that may have been lost since they were written, deleted or forgotten; and the step of the last forgetting.
     let mut doubtful: HashSet<u64> = HashSet::new();
@@ -41,26 +41,26 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         if step == steps / 2
             && let Some(sabotage) = setting.sabotage
         {
-            sabotage(&mut house);
+            sabotage(&mut reactor);
         }
         if let Some(outages) = setting.outages
             && random.below(400) == 0
         {
-            match house.back_ns.iter().position(Option::is_none) {
-                Some(lost) => house.restore(lost),
-                None => house.lose(random.below(setting.nodes as u64) as usize, outages),
+            match reactor.back_ns.iter().position(Option::is_none) {
+                Some(lost) => reactor.restore(lost),
+                None => reactor.lose(random.below(setting.nodes as u64) as usize, outages),
             }
         }
         if setting.losses && random.below(600) == 0 {
-            house.lose_for_good(random.below(setting.nodes as u64) as usize);
-            doubtful.extend((0..keys).filter(|&key| house.may_be_lost(name(key).as_bytes())));
+            reactor.lose_for_good(random.below(setting.nodes as u64) as usize);
+            doubtful.extend((0..keys).filter(|&key| reactor.may_be_lost(name(key).as_bytes())));
         }
         if setting.damage && random.below(40) == 0 {
-            house.flip_far_bit(&mut random);
+            reactor.flip_far_bit(&mut random);
         }
         let forgets = (setting.losses || setting.damage) && random.below(1_500) == 0;
-        if forgets && house.shard.forgetting_done() {
-            doubtful.extend((0..keys).filter(|&key| house.may_be_lost(name(key).as_bytes())));
+        if forgets && reactor.shard.forgetting_done() {
+            doubtful.extend((0..keys).filter(|&key| reactor.may_be_lost(name(key).as_bytes())));
             for key in doubtful.drain() {
                 // It may not have been lost.
                 let states = model.entry(key).or_insert_with(|| vec![None]);
@@ -68,10 +68,10 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     states.push(None);
                 }
             }
-            house.shard.start_forgetting();
+            reactor.shard.start_forgetting();
             forgot = step;
         }
-        house.inbox.set_full(random.below(20) == 0);
+        reactor.inbox.set_full(random.below(20) == 0);
         let key = if step % walk_every < 24 {
             walk += 1;
             walk % keys
@@ -111,7 +111,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             let operation = Operation::Get {
                 key: name.as_bytes(),
             };
-            slept += u64::from(house.offer_on(SLEEPER, 0, operation));
+            slept += u64::from(reactor.offer_on(SLEEPER, 0, operation));
         }
         while let Some((token, key, call)) = backlog.front().cloned() {
             let name = name(key);
@@ -129,21 +129,21 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     value,
                 },
             };
-            let lane = LaneId::new(LANE.number() as u8 + random.below(setting.lanes.into()) as u8);
-            if !house.offer_on(lane, token, operation) {
+            let lane = ReplyTo::new(LANE.number() as u8 + random.below(setting.lanes.into()) as u8);
+            if !reactor.offer_on(lane, token, operation) {
                 break;
             }
-            offered.insert(token, house.now_ns);
+            offered.insert(token, reactor.now_ns);
             waiting.insert(token, (key, call));
             backlog.pop_front();
         }
         if random.below(3) == 0 {
-            house.advance();
+            reactor.advance();
         }
         if step % 4096 == 4095 {
-            house.shard.start_compaction();
+            reactor.shard.start_compaction();
         }
-        let answers: Vec<_> = house.inbox.answers.borrow_mut().drain(..).collect();
+        let answers: Vec<_> = reactor.inbox.answers.borrow_mut().drain(..).collect();
         for (token, answer) in answers {
             let (key, call) = waiting.remove(&token).expect("answered once");
             busy.remove(&key);
@@ -161,7 +161,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     if (setting.losses || setting.damage) && reason == LOST =>
                 {
                     let name = name(key);
-                    let is_lost = doubtful.contains(&key) || house.may_be_lost(name.as_bytes());
+                    let is_lost = doubtful.contains(&key) || reactor.may_be_lost(name.as_bytes());
                     // A delete has just changed that.
                     let is_lost = is_lost || setting.damage && matches!(call, Call::Delete);
                     assert!(is_lost || token <= forgot, "{}", context());
@@ -176,7 +176,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     }
                 }
                 (_, Owned::Failed(error)) => {
-                    let told = house.may_be_told(name(key).as_bytes(), &error, offered[&token]);
+                    let told = reactor.may_be_told(name(key).as_bytes(), &error, offered[&token]);
                     assert!(
                         told || faulty || matches!(error, Error::FarFull { .. }),
                         "{} {error}",
@@ -214,22 +214,22 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         }
         if step % 512 == 0 {
             if setting.short {
-                house.check_accounts();
+                reactor.check_accounts();
             } else {
-                house.check();
+                reactor.check();
             }
         }
     }
     for node in 0..setting.nodes {
-        house.restore(node);
+        reactor.restore(node);
     }
-    house.inbox.set_full(false);
+    reactor.inbox.set_full(false);
     for _ in 0..100_000 {
-        if house.shard.is_quiet() && waiting.is_empty() {
+        if reactor.shard.is_quiet() && waiting.is_empty() {
             break;
         }
-        house.advance();
-        for (token, _) in house.inbox.answers.borrow_mut().drain(..) {
+        reactor.advance();
+        for (token, _) in reactor.inbox.answers.borrow_mut().drain(..) {
             let (key, _) = waiting.remove(&token).expect("answered once");
             // Its outcome is not looked at any more: the key leaves the model.
             model.remove(&key);
@@ -241,24 +241,24 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         waiting.len()
     );
     assert_eq!(
-        house.inbox.untaken.get(),
+        reactor.inbox.untaken.get(),
         slept,
         "seed {seed}: the sleeper's requests"
     );
-    house.check();
+    reactor.check();
     for (key, states) in &model {
         let name = name(*key);
         if busy.contains_key(key) {
             continue;
         }
-        let mut answer = house.call(Operation::Get {
+        let mut answer = reactor.call(Operation::Get {
             key: name.as_bytes(),
         });
         for _ in 0..50 {
             if !matches!(answer, Owned::Failed(_)) || !faulty {
                 break;
             }
-            answer = house.call(Operation::Get {
+            answer = reactor.call(Operation::Get {
                 key: name.as_bytes(),
             });
         }
@@ -266,7 +266,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             Owned::Absent => None,
             Owned::Value(version, bytes) => Some((version, bytes)),
             Owned::Failed(Error::Unavailable { reason, .. })
-                if reason == LOST && house.may_be_lost(name.as_bytes()) =>
+                if reason == LOST && reactor.may_be_lost(name.as_bytes()) =>
             {
                 continue;
             }
@@ -278,7 +278,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             "seed {seed} key {key}: {found:?}, not {states:?}"
         );
     }
-    house
+    reactor
 }
 
 pub(super) fn seeds() -> Vec<u64> {

@@ -7,18 +7,18 @@ use std::sync::atomic::Ordering;
 
 use crate::error::Error;
 use crate::message::operation::{Answer, Version};
-use crate::message::outcome::Kept;
+use crate::message::outcome::OwnedAnswer;
 use crate::shard::Origin;
 use crate::transport::lane::Shared;
 use crate::transport::lane::message::{AnswerKind, AnswerMeta, split_word};
-use crate::transport::queue::Outbox;
+use crate::transport::queue::RequestProducer;
 use crate::transport::ring::Consumer;
 
 /// The client's end.
 #[derive(Debug)]
 pub(crate) struct LaneClient {
-    pub(crate) requests: Outbox,
-    pub(crate) answers: Answered,
+    pub(crate) requests: RequestProducer,
+    pub(crate) answers: AnswerConsumer,
 }
 
 impl LaneClient {
@@ -37,23 +37,23 @@ impl LaneClient {
 
 /// Where the answers of a shard come in.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct AnswerConsumer {
     ring: Consumer,
     shared: Arc<Shared>,
 }
 
-impl Answered {
+impl AnswerConsumer {
     pub(super) fn new(ring: Consumer, shared: Arc<Shared>) -> Self {
         Self { ring, shared }
     }
 
-    /// Asks for answers that have come: they are here when [`Answered::receive`] takes them.
+    /// Asks for answers that have come: they are here when [`AnswerConsumer::receive`] takes them.
     #[inline]
-    pub(crate) fn glance(&mut self) {
-        self.ring.glance();
+    pub(crate) fn refresh(&mut self) {
+        self.ring.refresh();
     }
 
-    /// Visits the answers that [`Answered::glance`] has seen: whom for, token, answer. Answers how many.
+    /// Visits the answers that [`AnswerConsumer::refresh`] has seen: whom for, token, answer. Answers how many.
     #[inline]
     pub(crate) fn receive(&mut self, mut visit: impl FnMut(Origin, u64, Answer<'_>)) -> usize {
         let mut count = 0;
@@ -99,7 +99,7 @@ impl Answered {
             } else if !has_looked {
                 // What lies in the ring is older, and was shown before those.
                 has_looked = true;
-                taken.ring.glance();
+                taken.ring.refresh();
                 continue;
             } else if let Some((origin, token, late)) = shared.pop_late(&mut held) {
                 (origin, token, late.answer())
@@ -116,28 +116,35 @@ impl Answered {
 impl Shared {
     /// The error of the next answer that failed.
     #[cold]
-    fn take_error<'a>(&self, held: &'a mut Option<Kept>) -> &'a Kept {
+    fn take_error<'a>(&self, held: &'a mut Option<OwnedAnswer>) -> &'a OwnedAnswer {
         let error = self.errors.pop().unwrap_or(Error::Closed);
-        held.insert(Kept::Failed(error))
+        held.insert(OwnedAnswer::Failed(error))
     }
 
     /// The value of the next answer whose value does not lie in the ring.
     #[cold]
-    fn take_long<'a>(&self, version: Version, held: &'a mut Option<Kept>) -> &'a Kept {
+    fn take_long<'a>(
+        &self,
+        version: Version,
+        held: &'a mut Option<OwnedAnswer>,
+    ) -> &'a OwnedAnswer {
         let value = self.oversize.take();
-        held.insert(Kept::Value(version, value))
+        held.insert(OwnedAnswer::Value(version, value))
     }
 
     /// True if some answers found no room in the ring, because they came while the shard was closing.
     #[inline]
     fn has_late(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release in `Answering::answer_late`.
+        // ORDERING: Acquire pairs with the Release in `AnswerProducer::answer_late`.
         self.overflowed.load(Ordering::Acquire)
     }
 
     /// The next of those: whom it is for, its token, and itself.
     #[cold]
-    fn pop_late<'a>(&self, held: &'a mut Option<Kept>) -> Option<(Origin, u64, &'a Kept)> {
+    fn pop_late<'a>(
+        &self,
+        held: &'a mut Option<OwnedAnswer>,
+    ) -> Option<(Origin, u64, &'a OwnedAnswer)> {
         let (origin, token, kept) = self.overflow.pop()?;
         Some((origin, token, held.insert(kept)))
     }

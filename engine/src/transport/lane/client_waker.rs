@@ -6,12 +6,12 @@ use atomic_waker::AtomicWaker;
 
 /// Where a client waits for answers.
 #[derive(Debug, Default)]
-pub(crate) struct Mailbox {
+pub(crate) struct ClientWaker {
     waiting: AtomicBool,
     pub(crate) waker: AtomicWaker,
 }
 
-impl Mailbox {
+impl ClientWaker {
     /// The client is about to sleep: it looks once more after this, then sleeps.
     pub(crate) fn wait(&self) {
         // ORDERING: SeqCst, with the fence in `notify`: either the shard sees the flag or the client sees the answer.

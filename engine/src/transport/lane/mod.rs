@@ -27,14 +27,14 @@ use crossbeam_queue::SegQueue;
 use self::oversize::Oversize;
 use crate::constants::LINE_BYTES;
 use crate::error::Error;
-use crate::message::outcome::Kept;
+use crate::message::outcome::OwnedAnswer;
 use crate::shard::Origin;
-use crate::transport::queue::{Intake, Outbox, queue, queue_bytes, queue_with};
-use crate::transport::ring::{Consumer, Producer, Tails, ring, ring_with};
+use crate::transport::queue::{RequestConsumer, RequestProducer, queue, queue_bytes, queue_with};
+use crate::transport::ring::{Consumer, Producer, RingTails, ring, ring_with};
 
-pub(crate) use self::client::{Answered, LaneClient};
-pub(crate) use self::client_waker::Mailbox;
-pub(crate) use self::server::{Answering, LaneServer};
+pub(crate) use self::client::{AnswerConsumer, LaneClient};
+pub(crate) use self::client_waker::ClientWaker;
+pub(crate) use self::server::{AnswerProducer, LaneServer};
 
 /// Lanes that one shard can have.
 pub(crate) const LANES_MAX: usize = 255;
@@ -48,11 +48,11 @@ struct Shared {
     errors: SegQueue<Error>,
     /// Answers that found no room while the shard was closing: then nobody is made to wait for a client that does not
     /// look.
-    overflow: SegQueue<(Origin, u64, Kept)>,
+    overflow: SegQueue<(Origin, u64, OwnedAnswer)>,
     /// There are such.
     overflowed: AtomicBool,
     /// Where the client waits, unless it polls for ever, as a core does.
-    mailbox: Option<Arc<Mailbox>>,
+    client_waker: Option<Arc<ClientWaker>>,
 }
 
 /// The longest value that travels in a ring.
@@ -76,16 +76,22 @@ pub(crate) fn lane_bytes(each_way: usize) -> usize {
 pub(crate) fn lane(
     each_way: usize,
     oversize_bytes: usize,
-    mailbox: Option<Arc<Mailbox>>,
+    client_waker: Option<Arc<ClientWaker>>,
 ) -> (LaneClient, LaneServer) {
     let answers = ring(each_way, payload_max(each_way));
-    ends(each_way, oversize_bytes, queue(each_way), answers, mailbox)
+    ends(
+        each_way,
+        oversize_bytes,
+        queue(each_way),
+        answers,
+        client_waker,
+    )
 }
 
 /// The lanes between two cores, there and back. Each core polls for requests and for answers of the other: how far both have
 /// come lies in one line.
 pub(crate) fn lanes(each_way: usize, oversize_bytes: usize) -> [(LaneClient, LaneServer); 2] {
-    let written = [Tails::new(), Tails::new()];
+    let written = [RingTails::new(), RingTails::new()];
     [(0, 1), (1, 0)].map(|(from, to)| {
         let requests = queue_with(each_way, &written[from], 0);
         let answers = ring_with(each_way, payload_max(each_way), &written[to], 1);
@@ -96,24 +102,24 @@ pub(crate) fn lanes(each_way: usize, oversize_bytes: usize) -> [(LaneClient, Lan
 fn ends(
     each_way: usize,
     oversize_bytes: usize,
-    (outbox, intake): (Outbox, Intake),
-    (producer, consumer): (Producer, Consumer),
-    mailbox: Option<Arc<Mailbox>>,
+    (request_producer, request_consumer): (RequestProducer, RequestConsumer),
+    (answer_producer, answer_consumer): (Producer, Consumer),
+    client_waker: Option<Arc<ClientWaker>>,
 ) -> (LaneClient, LaneServer) {
     let shared = Arc::new(Shared {
         oversize: Oversize::new(oversize_bytes),
         errors: SegQueue::new(),
         overflow: SegQueue::new(),
         overflowed: AtomicBool::new(false),
-        mailbox,
+        client_waker,
     });
     let client = LaneClient {
-        requests: outbox,
-        answers: Answered::new(consumer, Arc::clone(&shared)),
+        requests: request_producer,
+        answers: AnswerConsumer::new(answer_consumer, Arc::clone(&shared)),
     };
     let server = LaneServer {
-        requests: intake,
-        answers: Answering::new(producer, shared, inline_max(each_way)),
+        requests: request_consumer,
+        answers: AnswerProducer::new(answer_producer, shared, inline_max(each_way)),
     };
     (client, server)
 }

@@ -5,23 +5,23 @@ use std::sync::atomic::Ordering;
 
 use crate::error::Error;
 use crate::message::operation::{Answer, Version};
-use crate::message::outcome::Kept;
+use crate::message::outcome::OwnedAnswer;
 use crate::shard::Origin;
 use crate::transport::lane::Shared;
 use crate::transport::lane::message::{AnswerKind, AnswerMeta, WORD};
-use crate::transport::queue::Intake;
+use crate::transport::queue::RequestConsumer;
 use crate::transport::ring::Producer;
 
 /// The shard's end.
 #[derive(Debug)]
 pub(crate) struct LaneServer {
-    pub(crate) requests: Intake,
-    pub(crate) answers: Answering,
+    pub(crate) requests: RequestConsumer,
+    pub(crate) answers: AnswerProducer,
 }
 
 /// Where a shard's answers go out.
 #[derive(Debug)]
-pub(crate) struct Answering {
+pub(crate) struct AnswerProducer {
     ring: Producer,
     shared: Arc<Shared>,
     inline_max: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Answering {
     oversize_reserved: usize,
 }
 
-impl Answering {
+impl AnswerProducer {
     pub(super) fn new(ring: Producer, shared: Arc<Shared>, inline_max: usize) -> Self {
         Self {
             ring,
@@ -52,7 +52,7 @@ impl Answering {
     }
 
     /// Sets room aside for one answer with a value of at most this many bytes; false if there is none. Other answers do not get it:
-    /// after [`Answering::unreserve`] that answer has room.
+    /// after [`AnswerProducer::unreserve`] that answer has room.
     pub(crate) fn reserve(&mut self, value_bytes: usize) -> bool {
         if self.closing {
             return true;
@@ -68,7 +68,7 @@ impl Answering {
         free
     }
 
-    /// Gives back what [`Answering::reserve`] set aside for a value of this many bytes.
+    /// Gives back what [`AnswerProducer::reserve`] set aside for a value of this many bytes.
     pub(crate) fn unreserve(&mut self, value_bytes: usize) {
         if self.closing {
             return;
@@ -98,7 +98,7 @@ impl Answering {
     /// Puts an answer in.
     ///
     /// # Panics
-    /// If there is no room: a shard asks [`Answering::has_room`] before it acts, for an answer that finds none would be lost.
+    /// If there is no room: a shard asks [`AnswerProducer::has_room`] before it acts, for an answer that finds none would be lost.
     #[inline(always)]
     pub(crate) fn answer(&mut self, origin: Origin, token: u64, answer: Answer<'_>) {
         let has_room = self.try_answer(origin, token, answer);
@@ -151,7 +151,7 @@ impl Answering {
     fn answer_late(&mut self, origin: Origin, token: u64, answer: Answer<'_>) -> bool {
         self.shared
             .overflow
-            .push((origin, token, Kept::of(&answer)));
+            .push((origin, token, OwnedAnswer::of(&answer)));
         // ORDERING: Release pairs with the Acquire in `Shared::take_late`.
         self.shared.overflowed.store(true, Ordering::Release);
         true
@@ -204,17 +204,17 @@ impl Answering {
     #[inline]
     pub(crate) fn publish(&mut self) {
         self.ring.publish();
-        if let Some(mailbox) = &self.shared.mailbox {
-            mailbox.notify();
+        if let Some(client_waker) = &self.shared.client_waker {
+            client_waker.notify();
         }
     }
 }
 
-impl Drop for Answering {
+impl Drop for AnswerProducer {
     fn drop(&mut self) {
         // Nothing more comes: whoever waits for it must look.
-        if let Some(mailbox) = &self.shared.mailbox {
-            mailbox.notify();
+        if let Some(client_waker) = &self.shared.client_waker {
+            client_waker.notify();
         }
     }
 }

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use crate::constants::KEY_BYTES_MAX;
 use crate::message::hash::IndexHash;
-use crate::message::operation::{Answer, Demand, Operation};
-use crate::shard::{LaneId, Mark};
+use crate::message::operation::{Answer, Operation, RequestParts};
+use crate::shard::{ReplyTo, RequestFlags};
 use crate::transport::lane::*;
 
 const EACH_WAY: usize = 8192;
@@ -41,23 +41,23 @@ fn shown(answer: &Answer<'_>) -> String {
 
 /// Sends a request of the first client.
 fn send(client: &mut LaneClient, token: u64, operation: Operation<'_>) -> bool {
-    let demand = operation.into();
-    let origin = Origin::new(3, Mark::NONE);
+    let parts = operation.into();
+    let origin = Origin::new(3, RequestFlags::NONE);
     client
         .requests
-        .push(IndexHash(token * 7), token, origin, &demand)
+        .push(IndexHash(token * 7), token, origin, &parts)
 }
 
 /// What has come to the shard: hash, token, whom for, what is asked.
 fn taken(client: &mut LaneClient, server: &mut LaneServer) -> Vec<(u64, u64, Origin, String)> {
     client.requests.publish();
-    server.requests.glance();
+    server.requests.refresh();
     let mut taken = Vec::new();
     while server.requests.has_waiting() {
         let waiting = server.requests.waiting(3);
         let count = waiting.len();
         taken.extend(waiting.iter().map(|request| {
-            let demand = Demand {
+            let parts = RequestParts {
                 kind: request.kind(),
                 key: request.key(),
                 value: request.value(),
@@ -67,7 +67,7 @@ fn taken(client: &mut LaneClient, server: &mut LaneServer) -> Vec<(u64, u64, Ori
                 request.hash.0,
                 request.token,
                 request.origin,
-                format!("{demand:?}"),
+                format!("{parts:?}"),
             )
         }));
         server.requests.release(count);
@@ -82,7 +82,7 @@ fn receive(
     visit: impl FnMut(Origin, u64, Answer<'_>),
 ) -> usize {
     server.answers.publish();
-    client.answers.glance();
+    client.answers.refresh();
     client.answers.receive(visit)
 }
 
@@ -103,11 +103,11 @@ proptest! {
                         2 => Operation::Delete { key: &key },
                         _ => Operation::CompareAndSwap { key: &key, expected: token * 3, value: &value },
                     };
-                    let origin = Origin::new(u16::from(fill), Mark::timed(fill % 2 == 0));
-                    let demand = Demand::from(operation);
+                    let origin = Origin::new(u16::from(fill), RequestFlags::timed(fill % 2 == 0));
+                    let parts = RequestParts::from(operation);
                     // There is always room: all were taken.
-                    prop_assert!(client.requests.push(IndexHash(token * 7), token, origin, &demand));
-                    sent.insert(token, (token * 7, token, origin, format!("{demand:?}")));
+                    prop_assert!(client.requests.push(IndexHash(token * 7), token, origin, &parts));
+                    sent.insert(token, (token * 7, token, origin, format!("{parts:?}")));
                     expected.insert(token, (origin, String::new()));
                     for seen in taken(&mut client, &mut server) {
                         prop_assert_eq!(Some(&seen), sent.get(&seen.1));
@@ -117,7 +117,7 @@ proptest! {
                 Act::Answer(place, bytes, waited) if !waiting.is_empty() => {
                     let place = place.index(waiting.len());
                     let (origin, token) = waiting[place];
-                    let lane = LaneId::new(9).of(origin);
+                    let lane = ReplyTo::new(9).of(origin);
                     let origin = if waited { lane.waiting() } else { lane }.origin();
                     let value = vec![7; bytes];
                     let error = Error::ValueTooLong { bytes, max: 1 };
@@ -181,8 +181,8 @@ fn the_longest_message_of_every_kind_has_room() {
             let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
             assert!(send(&mut client, 1, operation));
             let seen = taken(&mut client, &mut server);
-            let demand = Demand::from(operation);
-            assert_eq!(seen[0].3, format!("{demand:?}"));
+            let parts = RequestParts::from(operation);
+            assert_eq!(seen[0].3, format!("{parts:?}"));
             assert!(server.answers.has_room(value_bytes));
             let answer = Answer::Value { version: 3, value };
             server.answers.answer(seen[0].2, 1, answer);
@@ -202,7 +202,7 @@ fn the_longest_message_of_every_kind_has_room() {
 #[test]
 fn an_answer_that_is_refused_leaves_nothing_behind() {
     let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
-    let origin = Origin::new(3, Mark::NONE);
+    let origin = Origin::new(3, RequestFlags::NONE);
     let value = vec![5; inline_max(EACH_WAY)];
     let full = Answer::Value {
         version: 1,
@@ -256,7 +256,7 @@ fn a_visitor_that_panics_is_shown_no_answer_twice() {
             // The last two find room beside the ring.
             server.answers.close();
         }
-        let origin = Origin::new(3, Mark::NONE);
+        let origin = Origin::new(3, RequestFlags::NONE);
         assert!(server.answers.try_answer(origin, token, *answer));
     }
     let mut seen = Vec::new();
@@ -282,7 +282,7 @@ fn late_answers_come_after_those_in_the_ring() {
         if token == 2 {
             server.answers.close();
         }
-        let origin = Origin::new(3, Mark::NONE);
+        let origin = Origin::new(3, RequestFlags::NONE);
         assert!(server.answers.try_answer(origin, token, Answer::Absent));
     }
     let mut seen = Vec::new();
@@ -316,7 +316,7 @@ fn room_that_is_set_aside_is_for_that_answer_alone() {
     let long = inline_max(EACH_WAY) + 1;
     for reserved in [0, 100, inline_max(EACH_WAY), long] {
         let (mut client, mut server) = lane(EACH_WAY, 2 * long, None);
-        let origin = Origin::new(3, Mark::NONE);
+        let origin = Origin::new(3, RequestFlags::NONE);
         assert!(server.answers.reserve(reserved));
         // Others fill what is left, beside the ring as well.
         let mut others = 0;
@@ -351,7 +351,7 @@ fn room_that_is_set_aside_is_for_that_answer_alone() {
 #[test]
 fn closing_gives_back_what_is_set_aside() {
     let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
-    let origin = Origin::new(3, Mark::NONE);
+    let origin = Origin::new(3, RequestFlags::NONE);
     assert!(server.answers.reserve(10) && server.answers.reserve(inline_max(EACH_WAY) + 1));
     server.answers.close();
     server.answers.unreserve(10);

@@ -15,7 +15,7 @@ const AHEAD: usize = 32;
 
 /// The half that takes requests out.
 #[derive(Debug)]
-pub(crate) struct Intake {
+pub(crate) struct RequestConsumer {
     entries: *mut Request<'static>,
     /// One less than there are entries.
     mask: usize,
@@ -29,9 +29,9 @@ pub(crate) struct Intake {
 }
 
 // SAFETY: as for the outbox.
-unsafe impl Send for Intake {}
+unsafe impl Send for RequestConsumer {}
 
-impl Intake {
+impl RequestConsumer {
     /// Of a queue of so many entries that nothing was taken from yet.
     pub(super) fn new(shared: Arc<Shared>, shown: Tail, entries: usize) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Intake {
     /// Looks how far the outbox has come, and asks for the first lines of what is new: they lie in another core's cache, and come while
     /// something else is done.
     #[inline]
-    pub(crate) fn glance(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         let tail = self.shown.get().load(Ordering::Acquire);
         if tail != self.tail {
             for at in (self.tail..tail.min(self.tail + AHEAD)).step_by(LINE_BYTES / ENTRY) {
@@ -73,10 +73,10 @@ impl Intake {
         }
     }
 
-    /// [`Intake::glance`], and true if there are any.
+    /// [`RequestConsumer::refresh`], and true if there are any.
     #[inline]
     pub(crate) fn has_news(&mut self) -> bool {
-        self.glance();
+        self.refresh();
         self.has_waiting()
     }
 

@@ -31,10 +31,10 @@ use crate::constants::{KEY_BYTES_MAX, LINE_BYTES};
 use crate::message::operation::Version;
 use crate::shard::Request;
 use crate::transport::atomics::Arc;
-use crate::transport::ring::{Apart, Line, Tail, Tails};
+use crate::transport::ring::{CacheAligned, Line, RingTails, Tail};
 
-pub(crate) use self::consumer::Intake;
-pub(crate) use self::producer::Outbox;
+pub(crate) use self::consumer::RequestConsumer;
+pub(crate) use self::producer::RequestProducer;
 
 /// Bytes of an entry.
 const ENTRY: usize = size_of::<Request<'static>>();
@@ -74,12 +74,12 @@ impl Size {
 }
 
 /// Of a core to its own shard, which takes a batch from it each turn.
-const OWN: Size = Size {
+const OWN_LANE: Size = Size {
     entries: 256,
     room: 128 << 10,
 };
 /// The longest value that lies in its room.
-pub(crate) const OWN_INLINE_MAX: usize = OWN.inline_max();
+pub(crate) const OWN_INLINE_MAX: usize = OWN_LANE.inline_max();
 
 /// Bytes that a queue of this many takes with its apron and all else.
 pub(crate) fn queue_bytes(bytes: usize) -> usize {
@@ -94,7 +94,7 @@ fn lines(count: usize) -> Box<[UnsafeCell<Line>]> {
 }
 
 struct Shared {
-    head: Apart,
+    head: CacheAligned,
     entries: Box<[UnsafeCell<Line>]>,
     /// The room and its apron.
     room: Box<[UnsafeCell<Line>]>,
@@ -152,23 +152,31 @@ impl std::fmt::Debug for Shared {
 }
 
 /// A queue of this many bytes, as its two halves.
-pub(crate) fn queue(bytes: usize) -> (Outbox, Intake) {
-    queue_with(bytes, &Tails::new(), 0)
+pub(crate) fn queue(bytes: usize) -> (RequestProducer, RequestConsumer) {
+    queue_with(bytes, &RingTails::new(), 0)
 }
 
 /// A queue for one thread alone, of a core to its own shard.
-pub(crate) fn own_queue() -> (Outbox, Intake) {
-    let (mut outbox, intake) = queue_of(OWN, &Tails::new(), 0);
-    outbox.own_all();
-    (outbox, intake)
+pub(crate) fn own_queue() -> (RequestProducer, RequestConsumer) {
+    let (mut producer, consumer) = queue_of(OWN_LANE, &RingTails::new(), 0);
+    producer.own_all();
+    (producer, consumer)
 }
 
 /// The same with one of two tails that are used by nothing else.
-pub(crate) fn queue_with(bytes: usize, tails: &Arc<Tails>, place: usize) -> (Outbox, Intake) {
+pub(crate) fn queue_with(
+    bytes: usize,
+    tails: &Arc<RingTails>,
+    place: usize,
+) -> (RequestProducer, RequestConsumer) {
     queue_of(Size::of(bytes), tails, place)
 }
 
-fn queue_of(size: Size, tails: &Arc<Tails>, place: usize) -> (Outbox, Intake) {
+fn queue_of(
+    size: Size,
+    tails: &Arc<RingTails>,
+    place: usize,
+) -> (RequestProducer, RequestConsumer) {
     // Else a long key would be refused for ever. The model checker needs less.
     assert!(
         cfg!(farcore_loom) || BESIDE_VALUE + size.inline_max() <= size.room,
@@ -176,7 +184,7 @@ fn queue_of(size: Size, tails: &Arc<Tails>, place: usize) -> (Outbox, Intake) {
     );
     let shown = Tail::new(tails, place);
     let shared = Arc::new(Shared {
-        head: Apart::default(),
+        head: CacheAligned::default(),
         entries: lines((size.entries * ENTRY).div_ceil(LINE_BYTES)),
         room: lines(size.room_lines()),
         long: UnsafeCell::default(),
@@ -187,6 +195,6 @@ fn queue_of(size: Size, tails: &Arc<Tails>, place: usize) -> (Outbox, Intake) {
                 .collect()
         }),
     });
-    let outbox = Outbox::new(Arc::clone(&shared), shown.clone(), size);
-    (outbox, Intake::new(shared, shown, size.entries))
+    let producer = RequestProducer::new(Arc::clone(&shared), shown.clone(), size);
+    (producer, RequestConsumer::new(shared, shown, size.entries))
 }

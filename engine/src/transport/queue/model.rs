@@ -1,35 +1,35 @@
 use crate::message::hash::IndexHash;
-use crate::message::operation::{Demand, Kind};
+use crate::message::operation::{OperationKind, RequestParts};
 use crate::shard::Origin;
 use crate::transport::queue::*;
 
 /// Requests with keys and values of so many bytes over a queue of two entries and 64 bytes of room, while another thread takes them.
 fn never_shares_a_byte(requests: &'static [(usize, usize)]) {
     loom::model(move || {
-        let (mut outbox, mut intake) = queue(4 * ENTRY);
+        let (mut producer, mut consumer) = queue(4 * ENTRY);
         let sender = loom::thread::spawn(move || {
             let mut sent = 0;
             for _ in requests {
                 let (key_bytes, value_bytes) = requests[sent];
                 let (key, value) = (vec![sent as u8; key_bytes], vec![sent as u8; value_bytes]);
-                let demand = Demand {
-                    kind: Kind::Put,
+                let parts = RequestParts {
+                    kind: OperationKind::Put,
                     key: &key,
                     value: &value,
                     expected: 0,
                 };
-                if outbox.push(IndexHash(sent as u64), 0, Origin::default(), &demand) {
+                if producer.push(IndexHash(sent as u64), 0, Origin::default(), &parts) {
                     sent += 1;
                 }
-                outbox.publish();
+                producer.publish();
             }
             sent
         });
         let mut seen = 0;
-        let mut take = |intake: &mut Intake| {
-            intake.glance();
-            assert!(intake.ahead(1).len() <= 1);
-            let waiting = intake.waiting(1);
+        let mut take = |consumer: &mut RequestConsumer| {
+            consumer.refresh();
+            assert!(consumer.ahead(1).len() <= 1);
+            let waiting = consumer.waiting(1);
             let count = waiting.len();
             for request in waiting {
                 let (key_bytes, value_bytes) = requests[seen];
@@ -38,14 +38,14 @@ fn never_shares_a_byte(requests: &'static [(usize, usize)]) {
                 assert_eq!(request.value(), vec![seen as u8; value_bytes]);
                 seen += 1;
             }
-            intake.release(count);
+            consumer.release(count);
             count > 0
         };
         for _ in 0..requests.len() - 1 {
-            take(&mut intake);
+            take(&mut consumer);
         }
         let sent = sender.join().unwrap();
-        while take(&mut intake) {}
+        while take(&mut consumer) {}
         assert_eq!(seen, sent);
     });
 }

@@ -6,16 +6,16 @@ use farcore_rdma::prefetch_to_write;
 
 use crate::constants::LINE_BYTES;
 use crate::message::hash::IndexHash;
-use crate::message::operation::Demand;
-use crate::shard::{Origin, Request, Shape};
+use crate::message::operation::RequestParts;
+use crate::shard::{Origin, Request, RequestShape};
 use crate::transport::atomics::{Arc, Ordering};
-use crate::transport::queue::{ENTRY, Intake, Shared, Size};
-use crate::transport::ring::{OWNED_AHEAD, OWNED_BYTES_MAX, Tail};
+use crate::transport::queue::{ENTRY, RequestConsumer, Shared, Size};
+use crate::transport::ring::{PREFETCH_AHEAD, PREFETCH_BYTES_MAX, Tail};
 
 /// The half that puts requests in.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Outbox {
+pub(crate) struct RequestProducer {
     entries: *mut Request<'static>,
     room: NonNull<u8>,
     /// One less than there are entries.
@@ -44,9 +44,9 @@ pub(crate) struct Outbox {
 }
 
 // SAFETY: by I2 what the pointers lead to is reachable for one half at a time, and `shared` keeps it alive.
-unsafe impl Send for Outbox {}
+unsafe impl Send for RequestProducer {}
 
-impl Outbox {
+impl RequestProducer {
     /// Of a queue that nothing was put in yet.
     pub(super) fn new(shared: Arc<Shared>, shown: Tail, size: Size) -> Self {
         Self {
@@ -80,16 +80,16 @@ impl Outbox {
         self.owned == usize::MAX
     }
 
-    /// Puts a request in, copied; false if there is no room. The intake sees it after [`Outbox::publish`].
+    /// Puts a request in, copied; false if there is no room. The intake sees it after [`RequestProducer::publish`].
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
         hash: IndexHash,
         token: u64,
         origin: Origin,
-        demand: &Demand<'_>,
+        parts: &RequestParts<'_>,
     ) -> bool {
-        let (bytes, value_bytes) = (Shape::of(demand).bytes(), demand.value.len());
+        let (bytes, value_bytes) = (RequestShape::of(parts).bytes(), parts.value.len());
         let (start, taken) = if self.tail != self.limit
             && self.room_tail + bytes <= self.room_limit
             && value_bytes <= self.inline_max
@@ -106,14 +106,14 @@ impl Outbox {
         // SAFETY: by I2 entry and bytes are the outbox's. There are as many as all parts take: in the room, and its apron is as long as
         // the longest of those; or beside it. They stay as they are until the intake is done with the entry.
         unsafe {
-            let request = Request::copied(start, hash, token, origin, demand);
+            let request = Request::copied(start, hash, token, origin, parts);
             self.entries.add(place).write(request);
         }
         self.room_tail += taken;
         self.ends[place] = self.room_tail;
         self.tail += 1;
-        if self.tail + OWNED_AHEAD / 2 > self.owned {
-            self.own_ahead();
+        if self.tail + PREFETCH_AHEAD / 2 > self.owned {
+            self.prefetch_for_write();
         }
         true
     }
@@ -170,8 +170,8 @@ impl Outbox {
     /// Takes the lines that will be written next away from the shard's cache, which read them last; several at once, so that most
     /// requests need not look.
     #[inline(never)]
-    fn own_ahead(&mut self) {
-        let end = (self.tail + OWNED_AHEAD).min(self.limit);
+    fn prefetch_for_write(&mut self) {
+        let end = (self.tail + PREFETCH_AHEAD).min(self.limit);
         let mut owned = self.owned.max(self.tail);
         while owned < end {
             prefetch_to_write(self.entries.wrapping_add(owned & self.mask).cast());
@@ -179,9 +179,9 @@ impl Outbox {
         }
         self.owned = owned;
         // The next requests will take as much as the last ones have.
-        let before = self.ends[self.tail.wrapping_sub(OWNED_AHEAD / 2 + 1) & self.mask];
+        let before = self.ends[self.tail.wrapping_sub(PREFETCH_AHEAD / 2 + 1) & self.mask];
         let ahead = 2 * self.room_tail.saturating_sub(before);
-        let end = (self.room_tail + ahead.min(OWNED_BYTES_MAX)).min(self.room_limit);
+        let end = (self.room_tail + ahead.min(PREFETCH_BYTES_MAX)).min(self.room_limit);
         let mut owned = self.room_owned.max(self.room_tail & !(LINE_BYTES - 1));
         while owned < end {
             prefetch_to_write(self.room.as_ptr().wrapping_add(owned & self.room_mask));
@@ -197,7 +197,7 @@ impl Outbox {
         if count > 0 {
             self.shown.get().store(self.tail, Ordering::Release);
             self.published = self.tail;
-            if count >= OWNED_AHEAD / 2 && !self.is_alone() {
+            if count >= PREFETCH_AHEAD / 2 && !self.is_alone() {
                 // The intake will read up to there, and its processor on past it: what was taken ahead is taken once more.
                 (self.owned, self.room_owned) = (self.tail, self.room_tail);
             }
@@ -213,15 +213,15 @@ impl Outbox {
     /// # Panics
     /// If they are not of one queue.
     #[inline]
-    pub(crate) fn rewind(&mut self, intake: &mut Intake) {
-        assert!(intake.is_of(&self.shared));
-        if intake.head() != self.tail {
+    pub(crate) fn rewind(&mut self, consumer: &mut RequestConsumer) {
+        assert!(consumer.is_of(&self.shared));
+        if consumer.head() != self.tail {
             return;
         }
         if self.long.is_some() {
             self.look();
         }
-        intake.resume(0, 0);
+        consumer.resume(0, 0);
         (self.tail, self.published, self.room_tail) = (0, 0, 0);
         (self.limit, self.room_limit) = (self.mask + 1, self.room_mask + 1);
         self.shown.get().store(0, Ordering::Relaxed);
@@ -241,11 +241,11 @@ impl Outbox {
     pub(crate) unsafe fn take_back(&mut self, mut visit: impl FnMut(Origin, u64)) {
         self.publish();
         let (shared, shown) = (Arc::clone(&self.shared), self.shown.clone());
-        let mut intake = Intake::new(shared, shown, self.mask + 1);
-        intake.resume(self.shared.head.get().load(Ordering::Acquire), self.tail);
-        while let Some(&Request { origin, token, .. }) = intake.waiting(1).first() {
+        let mut consumer = RequestConsumer::new(shared, shown, self.mask + 1);
+        consumer.resume(self.shared.head.get().load(Ordering::Acquire), self.tail);
+        while let Some(&Request { origin, token, .. }) = consumer.waiting(1).first() {
             // Before the visit, which may panic.
-            intake.release(1);
+            consumer.release(1);
             visit(origin, token);
         }
     }

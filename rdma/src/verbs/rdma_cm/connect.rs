@@ -16,9 +16,9 @@ use super::events::{Channel, Event};
 use super::identifier::{Identifier, check, parameters};
 use super::{PACE, PRIVATE_BYTES};
 use crate::tcp::{ConnectError, ConnectRequest, Refusal, wire};
-use crate::verbs::berth::{Adapter, Connected, Line};
 use crate::verbs::ffi;
 use crate::verbs::queue_pair::QueuePairStep;
+use crate::verbs::slot::{Adapter, Connected, Line};
 
 /// Tells when the other side has gone.
 #[derive(Debug)]

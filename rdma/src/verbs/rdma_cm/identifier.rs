@@ -10,11 +10,11 @@ use std::ptr::{self, NonNull};
 
 use super::address::address_at;
 use super::events::Channel;
+use crate::fabric::VerbsOptions;
 use crate::verbs::context::Context;
 use crate::verbs::error::VerbsError;
 use crate::verbs::ffi;
 use crate::verbs::queue_pair::QueuePair;
-use crate::verbs_options::VerbsOptions;
 
 pub(super) fn check(code: i32) -> io::Result<()> {
     match code {

@@ -15,12 +15,12 @@ use super::address::RawAddress;
 use super::events::Channel;
 use super::identifier::{Identifier, check, parameters};
 use super::{PACE, PRIVATE_BYTES};
+use crate::fabric::VerbsOptions;
 use crate::tcp::{ConnectRequest, Refusal, wire};
-use crate::verbs::berth::{Adapter, Connected, Line};
 use crate::verbs::context::{Access, Context};
 use crate::verbs::ffi;
 use crate::verbs::queue_pair::{QueuePair, QueuePairStep};
-use crate::verbs_options::VerbsOptions;
+use crate::verbs::slot::{Adapter, Connected, Line};
 
 /// Connections that wait to be taken.
 const BACKLOG: i32 = 64;

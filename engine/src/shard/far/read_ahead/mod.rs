@@ -22,12 +22,12 @@ use farcore_rdma::{Endpoint, Status};
 pub(crate) use self::chunk::{Chunk, ChunkId, ChunkState, Place};
 use self::walk::{Frontier, GAP_UNITS, Stream, USED_ONE_OF};
 use crate::constants::{READ_AHEAD_CHUNKS_MAX, UNIT, UNIT_BYTES};
-use crate::message::request::Answers;
+use crate::message::request::AnswerSink;
 use crate::shard::far::io::Posted;
+use crate::shard::local::open_pages::HEADER_UNITS;
 use crate::shard::local::page_table::PageState;
-use crate::shard::local::tails::HEADER_UNITS;
 use crate::shard::pending::flight::FlightState;
-use crate::shard::{Errand, Shard};
+use crate::shard::{Shard, WorkTag};
 
 /// Walks and streams followed at once.
 const STREAMS: usize = 8;
@@ -47,7 +47,7 @@ const STALE: u64 = 4096;
 /// Where a stream's own count of units begins, so that overlaps do not reach below zero.
 const BEGINNING: u64 = 1 << 16;
 /// The owner of a chunk whose stream is gone.
-const NOBODY: usize = STREAMS;
+const NO_CLIENT: usize = STREAMS;
 
 // Those that are not kept ahead serve walks that lag behind.
 const _: () = assert!((READ_AHEAD_CHUNKS_MAX as usize) < CHUNKS && CHUNKS <= 1 << 8);
@@ -71,8 +71,8 @@ pub(crate) enum Located {
 
 /// The walks and streams of a shard.
 #[derive(Debug)]
-pub(crate) struct Streams {
-    streams: [Stream; STREAMS],
+pub(crate) struct ReadAhead {
+    read_ahead: [Stream; STREAMS],
     chunks: [Chunk; CHUNKS],
     /// The chunk that was used last.
     recent: ChunkId,
@@ -82,17 +82,17 @@ pub(crate) struct Streams {
     ahead_max: u32,
 }
 
-impl Streams {
+impl ReadAhead {
     /// Streams with their buffers, laid out from `offset` in the region.
     pub(crate) fn new(offset: u64, chunk_bytes: u32, ahead_max: u32) -> Self {
         debug_assert!(ahead_max <= READ_AHEAD_CHUNKS_MAX);
         let mut chunks = [Chunk::default(); CHUNKS];
         for (chunk, place) in chunks.iter_mut().zip(0u64..) {
-            chunk.owner = NOBODY;
+            chunk.owner = NO_CLIENT;
             chunk.offset = offset + place * u64::from(chunk_bytes);
         }
         Self {
-            streams: [Stream::default(); STREAMS],
+            read_ahead: [Stream::default(); STREAMS],
             chunks,
             recent: ChunkId(0),
             clock: 0,
@@ -144,7 +144,7 @@ impl Streams {
         if arrived {
             chunk.served += place.units;
         }
-        let stream = self.streams.get_mut(chunk.owner)?;
+        let stream = self.read_ahead.get_mut(chunk.owner)?;
         stream.stamp = self.clock;
         stream.longest = stream.longest.max(place.units);
         let cursor = chunk.at + u64::from(place.end() - chunk.start);
@@ -172,9 +172,9 @@ impl Streams {
             return Some(index);
         }
         let found =
-            (0..STREAMS).find_map(|index| Some((index, self.streams[index].passed(place)?)));
+            (0..STREAMS).find_map(|index| Some((index, self.read_ahead[index].passed(place)?)));
         let index = if let Some((index, passed)) = found {
-            let stream = &mut self.streams[index];
+            let stream = &mut self.read_ahead[index];
             // The same once more is one that was turned away.
             if stream.page == place.page && stream.next == place.end() {
                 return None;
@@ -187,13 +187,13 @@ impl Streams {
             stream.longest = stream.longest.max(place.units);
             index
         } else {
-            let index = (0..STREAMS).min_by_key(|&index| self.streams[index].stamp)?;
+            let index = (0..STREAMS).min_by_key(|&index| self.read_ahead[index].stamp)?;
             self.disown(index);
-            self.streams[index] = Stream::begin(place, 0);
+            self.read_ahead[index] = Stream::begin(place, 0);
             index
         };
         let clock = self.clock;
-        let stream = &mut self.streams[index];
+        let stream = &mut self.read_ahead[index];
         stream.stamp = clock;
         if stream.page == place.page {
             (stream.page_units, stream.successor) = (page_units, successor);
@@ -202,7 +202,7 @@ impl Streams {
             return None;
         }
         self.disown(index);
-        let stream = &mut self.streams[index];
+        let stream = &mut self.read_ahead[index];
         stream.frontier = Some(Frontier {
             page: place.page,
             unit: place.unit,
@@ -225,8 +225,8 @@ impl Streams {
                     && place.unit <= frontier.unit + GAP_UNITS
             })
         };
-        let index = self.streams.iter().position(has_come)?;
-        let stream = &mut self.streams[index];
+        let index = self.read_ahead.iter().position(has_come)?;
+        let stream = &mut self.read_ahead[index];
         let frontier = stream.frontier?;
         stream.stamp = clock;
         stream.longest = stream.longest.max(place.units);
@@ -241,7 +241,7 @@ impl Streams {
 
     /// Goes on behind a record that is read by itself.
     fn step_over(&mut self, index: usize, place: Place) {
-        let stream = &mut self.streams[index];
+        let stream = &mut self.read_ahead[index];
         if let Some(frontier) = &mut stream.frontier
             && frontier.page == place.page
             && frontier.unit < place.end()
@@ -253,7 +253,7 @@ impl Streams {
 
     /// Where a stream's next chunk should begin and how many units it takes, if it is to have one now.
     fn next_chunk(&mut self, index: usize) -> Option<(u32, u32, u32)> {
-        let stream = &self.streams[index];
+        let stream = &self.read_ahead[index];
         let frontier = stream.frontier?;
         if stream.cursor < stream.content_until.min(frontier.at) {
             return None;
@@ -273,7 +273,7 @@ impl Streams {
             (held + 1, first.min(end))
         });
         if frontier.at > stream.cursor && held >= self.share(index) {
-            self.streams[index].content_until = first;
+            self.read_ahead[index].content_until = first;
             return None;
         }
         if frontier.at == BEGINNING {
@@ -288,7 +288,7 @@ impl Streams {
 
     /// True if the walk of a chunk's stream has yet to pass it.
     fn is_ahead(&self, chunk: &Chunk) -> bool {
-        let stream = self.streams.get(chunk.owner);
+        let stream = self.read_ahead.get(chunk.owner);
         chunk.state != ChunkState::Empty
             && stream.is_some_and(|stream| {
                 chunk.end_at() > stream.cursor && self.clock - stream.stamp < STALE
@@ -297,7 +297,7 @@ impl Streams {
 
     /// Chunks that a stream may have ahead of its walk, while others have some as well.
     fn share(&self, index: usize) -> u32 {
-        let others = (0u32..).zip(&self.streams).filter(|&(other, stream)| {
+        let others = (0u32..).zip(&self.read_ahead).filter(|&(other, stream)| {
             other as usize != index
                 && stream.frontier.is_some()
                 && self.clock - stream.stamp < STALE
@@ -308,7 +308,7 @@ impl Streams {
 
     /// True if too little was used of the chunks that a stream's walk has passed.
     fn is_wasteful(&self, index: usize) -> bool {
-        let stream = &self.streams[index];
+        let stream = &self.read_ahead[index];
         let (mut wanted, mut span) = (stream.wanted, stream.span);
         for chunk in &self.chunks {
             if chunk.owner == index
@@ -325,7 +325,7 @@ impl Streams {
 
     /// Ends a stream whose chunks were hardly used; its walk goes on by single records.
     fn give_up(&mut self, index: usize) {
-        let stream = &mut self.streams[index];
+        let stream = &mut self.read_ahead[index];
         stream.doubt = (stream.doubt + 1).min(DOUBT_MAX);
         stream.frontier = None;
         stream.streak = 1;
@@ -334,7 +334,7 @@ impl Streams {
 
     /// Ends a stream.
     fn end(&mut self, index: usize) {
-        let stream = &mut self.streams[index];
+        let stream = &mut self.read_ahead[index];
         stream.frontier = None;
         stream.streak = 0;
         (stream.wanted, stream.span) = (0, 0);
@@ -343,7 +343,7 @@ impl Streams {
     fn disown(&mut self, index: usize) {
         for chunk in &mut self.chunks {
             if chunk.owner == index {
-                chunk.owner = NOBODY;
+                chunk.owner = NO_CLIENT;
             }
         }
     }
@@ -356,7 +356,7 @@ impl Streams {
             let kept = keep.is_some_and(|keep| keep.0 as usize == place);
             !kept && chunk.is_free() && !self.is_ahead(chunk)
         };
-        let stream = &self.streams[index];
+        let stream = &self.read_ahead[index];
         let slack = u64::from(stream.depth) * u64::from(stream.chunk_units);
         let own = |&place: &usize| {
             let chunk = &self.chunks[place];
@@ -385,10 +385,10 @@ impl Streams {
     ) -> Option<ChunkId> {
         let place = self.free_buffer(index, keep)?;
         let id = ChunkId(u8::try_from(place).ok()?);
-        let frontier = self.streams[index].frontier?;
+        let frontier = self.read_ahead[index].frontier?;
         let old = self.chunks[place];
         if old.state == ChunkState::Ready
-            && let Some(owner) = self.streams.get_mut(old.owner)
+            && let Some(owner) = self.read_ahead.get_mut(old.owner)
         {
             owner.note(old.served.min(old.units()), old.units());
         }
@@ -409,7 +409,7 @@ impl Streams {
     /// The chunk was posted: the next one begins at its end, or on the page after it.
     fn posted(&mut self, id: ChunkId, page_units: u32, successor: Option<u32>) {
         let chunk = self.chunks[id.0 as usize];
-        let stream = &mut self.streams[chunk.owner];
+        let stream = &mut self.read_ahead[chunk.owner];
         stream.chunk_units = stream.chunk_units.max(chunk.units());
         let at = chunk.end_at();
         stream.frontier = if chunk.end < page_units {
@@ -424,7 +424,7 @@ impl Streams {
     /// Forgets what was read from a page that is being freed.
     pub(crate) fn forget_page(&mut self, page: u32) {
         for index in 0..STREAMS {
-            let stream = &mut self.streams[index];
+            let stream = &mut self.read_ahead[index];
             if stream.successor == Some(page) {
                 stream.successor = None;
             }
@@ -455,15 +455,15 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         id: ChunkId,
         status: Status,
-        answers: &mut impl Answers,
+        answers: &mut impl AnswerSink,
     ) {
-        let chunk = *self.streams.get_mut(id);
+        let chunk = *self.read_ahead.get_mut(id);
         let ready = status == Status::Success;
         if ready {
             // Where records carry tags, each is opened when it is asked for.
             self.decrypt(chunk.page, chunk.start, chunk.offset, chunk.units() * UNIT);
         }
-        self.streams.get_mut(id).state = if ready {
+        self.read_ahead.get_mut(id).state = if ready {
             ChunkState::Ready
         } else {
             ChunkState::Empty
@@ -472,7 +472,7 @@ impl<E: Endpoint> Shard<E> {
             self.flights.get(flight).state = FlightState::Retry;
             self.drain(flight, answers);
             // Only now may the buffer be used for another chunk, which these would wait for in vain.
-            let chunk = self.streams.get_mut(id);
+            let chunk = self.read_ahead.get_mut(id);
             chunk.waiters = chunk.waiters.saturating_sub(1);
         }
         self.unpin(chunk.page);
@@ -480,38 +480,38 @@ impl<E: Endpoint> Shard<E> {
 
     /// Looks for a far record in the chunks that were read ahead.
     pub(in crate::shard) fn locate(&self, place: Place) -> Located {
-        if self.knobs.read_ahead_chunks == 0 {
+        if self.tuning.read_ahead_chunks == 0 {
             return Located::Miss;
         }
-        self.streams.locate(place)
+        self.read_ahead.locate(place)
     }
 
     /// Notes an access to a chunk, and reads on if the walk has come near enough to the end of what was read.
     pub(in crate::shard) fn stream_touched(&mut self, id: ChunkId, place: Place) {
-        if let Some(stream) = self.streams.touched(id, place) {
+        if let Some(stream) = self.read_ahead.touched(id, place) {
             self.read_on(stream, Some(id));
         }
     }
 
     /// Notes an access that no chunk holds; when it is of a stream, or makes one, answers the chunk to wait for.
     pub(in crate::shard) fn stream_missed(&mut self, place: Place) -> Option<ChunkId> {
-        if self.knobs.read_ahead_chunks == 0 {
+        if self.tuning.read_ahead_chunks == 0 {
             return None;
         }
         let page = self.pages.get(place.page);
         let (units, successor) = (page.units, page.successor);
-        let stream = self.streams.missed(place, units, successor)?;
+        let stream = self.read_ahead.missed(place, units, successor)?;
         self.read_on(stream, None);
-        if let Located::Reading(id) = self.streams.locate(place) {
-            self.streams.touched(id, place);
+        if let Located::Reading(id) = self.read_ahead.locate(place) {
+            self.read_ahead.touched(id, place);
             return Some(id);
         }
-        self.streams.step_over(stream, place);
+        self.read_ahead.step_over(stream, place);
         None
     }
 
     fn read_on(&mut self, stream: usize, keep: Option<ChunkId>) {
-        while let Some((page, start, units)) = self.streams.next_chunk(stream) {
+        while let Some((page, start, units)) = self.read_ahead.next_chunk(stream) {
             if !self.read_chunk(stream, page, start, units, keep) {
                 break;
             }
@@ -536,17 +536,17 @@ impl<E: Endpoint> Shard<E> {
         if end <= start {
             return false;
         }
-        let Some(id) = self.streams.begin(stream, page, start, end, keep) else {
+        let Some(id) = self.read_ahead.begin(stream, page, start, end, keep) else {
             return false;
         };
-        let offset = self.streams.get_mut(id).offset;
+        let offset = self.read_ahead.get_mut(id).offset;
         let bytes = (end - start) * UNIT;
-        if self.post_read(Errand::Chunk(id), page, start, offset, bytes) != Posted::Yes {
-            self.streams.get_mut(id).state = ChunkState::Empty;
-            self.streams.end(stream);
+        if self.post_read(WorkTag::Chunk(id), page, start, offset, bytes) != Posted::Yes {
+            self.read_ahead.get_mut(id).state = ChunkState::Empty;
+            self.read_ahead.end(stream);
             return false;
         }
-        self.streams.posted(id, page_units, successor);
+        self.read_ahead.posted(id, page_units, successor);
         self.pin(page);
         true
     }

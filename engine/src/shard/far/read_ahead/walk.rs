@@ -1,7 +1,7 @@
 //! One walk along the log, and how far it is read ahead once it is believed.
 
 use crate::shard::far::read_ahead::chunk::Place;
-use crate::shard::local::tails::HEADER_UNITS;
+use crate::shard::local::open_pages::HEADER_UNITS;
 
 /// Accesses in order before a walk is believed.
 const STREAK_MIN: u32 = 4;

@@ -1,0 +1,16 @@
+//! The control protocol between a client and a memory node: messages, handshake and token. Both
+//! sides use it; it opens no socket.
+
+pub(crate) mod handshake;
+pub(crate) mod message;
+pub(crate) mod token;
+
+pub use self::handshake::SessionError;
+pub(crate) use self::handshake::{ClientHello, NodeGreeted, granted};
+pub use self::message::{
+    CHUNK_BYTES_DEFAULT, CONTROL_VERSION, Chunk, KEEP_MAX, LEASE_MAX, LEASE_MIN, NodeStatistics,
+    Opening, Refused, Reply, Request, Welcome,
+};
+pub(crate) use self::message::{clean_name, decode, encode};
+pub(crate) use self::token::{Join, SessionKey};
+pub use self::token::{MemoryProof, Nonce, Proof, Token, TokenError};

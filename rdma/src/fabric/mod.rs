@@ -1,0 +1,209 @@
+//! One endpoint over whichever backend was chosen when the program started.
+//!
+//! Cost: one well-predicted branch a call.
+
+mod endpoint;
+mod options;
+mod slot;
+
+pub use self::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
+pub use self::options::{VerbsOptions, VerbsOptionsError};
+pub use self::slot::ConnectionSlot;
+
+use std::sync::Arc;
+
+use crate::address::{FabricAddress, Scheme};
+use crate::embedded::EmbeddedEndpoint;
+use crate::region::Region;
+use crate::tcp::{Exposed, TcpEndpoint};
+use crate::work::{Completion, LocalKey, WorkRequest};
+#[cfg(feature = "verbs")]
+use crate::{tcp, verbs};
+
+/// An endpoint of any backend.
+#[derive(Debug)]
+pub enum FabricEndpoint {
+    /// Far memory in this process.
+    Embedded(EmbeddedEndpoint),
+    /// Memory nodes over sockets.
+    Tcp(TcpEndpoint),
+    /// Memory nodes over an RDMA device.
+    #[cfg(feature = "verbs")]
+    Verbs(verbs::VerbsEndpoint),
+}
+
+/// How an endpoint to memory nodes is made.
+#[derive(Clone, Debug)]
+pub struct FabricOptions {
+    /// Queue pairs.
+    pub queues: usize,
+    /// Requests that each holds, and as many receives.
+    pub depth: usize,
+    /// How long a peer may leave everything unanswered before it counts as lost, in nanoseconds.
+    pub limit_ns: u64,
+    /// Device and queue pairs, where the nodes are reached over an RDMA device.
+    pub verbs: VerbsOptions,
+}
+
+/// Why there is no endpoint to some nodes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FabricError {
+    /// This build does not speak the scheme.
+    #[error("{0}: this build has no verbs: build it with `--features verbs`")]
+    NoVerbs(FabricAddress),
+    /// The nodes are not of one fabric.
+    #[error(
+        "{one} and {other} are of different fabrics: an endpoint takes either sockets or RDMA devices"
+    )]
+    Mixed {
+        /// A node.
+        one: FabricAddress,
+        /// Another.
+        other: FabricAddress,
+    },
+    /// There is no node.
+    #[error("no memory node is named")]
+    NoNodes,
+    /// The device cannot be used as asked.
+    #[cfg(feature = "verbs")]
+    #[error(transparent)]
+    Verbs(#[from] verbs::VerbsError),
+    /// The way to a node cannot be found.
+    #[cfg(feature = "verbs")]
+    #[error(transparent)]
+    Connect(#[from] tcp::ConnectError),
+}
+
+impl FabricEndpoint {
+    /// An endpoint for nodes like these, its queue pairs not yet connected. To be called on the thread that uses it, in a
+    /// glommio executor. Over RDMA-CM without a device's name, the route to the first node chooses the device.
+    ///
+    /// # Errors
+    /// [`FabricError`].
+    #[allow(
+        clippy::unused_async,
+        reason = "a route is looked up where there are verbs"
+    )]
+    pub async fn open(
+        nodes: &[FabricAddress],
+        options: &FabricOptions,
+    ) -> Result<Self, FabricError> {
+        let first = nodes.first().ok_or(FabricError::NoNodes)?;
+        let sockets = first.scheme() == Scheme::Tcp;
+        let peer = |node: &&FabricAddress| (node.scheme() == Scheme::Tcp) != sockets;
+        if let Some(other) = nodes.iter().find(peer) {
+            return Err(FabricError::Mixed {
+                one: first.clone(),
+                other: other.clone(),
+            });
+        }
+        if sockets {
+            let (queues, depth) = (options.queues, options.depth);
+            let endpoint = TcpEndpoint::new(queues, depth, options.limit_ns, Exposed::default());
+            return Ok(Self::Tcp(endpoint));
+        }
+        #[cfg(feature = "verbs")]
+        {
+            let mut wanted = options.clone();
+            if wanted.verbs.device.is_none() && first.scheme() == Scheme::Rdma {
+                let place = tcp::resolve(first.host(), first.port()).await?;
+                wanted.verbs.device = Some(verbs::device_for(place, LIMIT).await?);
+            }
+            let endpoint = verbs::VerbsEndpoint::open(&wanted, verbs::Access::Local)?;
+            Ok(Self::Verbs(endpoint))
+        }
+        #[cfg(not(feature = "verbs"))]
+        Err(FabricError::NoVerbs(first.clone()))
+    }
+
+    /// Bytes that an endpoint takes beside its regions, and what a device's library keeps.
+    #[must_use]
+    pub fn bytes_for(scheme: Scheme, queues: usize, depth: usize) -> u64 {
+        match scheme {
+            #[cfg(feature = "verbs")]
+            Scheme::Rdma | Scheme::RdmaTcp => verbs::VerbsEndpoint::bytes_for(queues, depth),
+            _ => TcpEndpoint::bytes_for(queues, depth),
+        }
+    }
+
+    /// Where connections for a queue pair are handed over; `None` where there are none to be made.
+    #[must_use]
+    pub fn connection_slot(&self, queue: usize) -> Option<ConnectionSlot> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Tcp(endpoint) => Some(ConnectionSlot::Tcp(endpoint.connection_slot(queue))),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(endpoint) => Some(ConnectionSlot::Verbs(endpoint.connection_slot(queue))),
+        }
+    }
+}
+
+/// How long a route is looked for.
+#[cfg(feature = "verbs")]
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
+
+macro_rules! either {
+    ($self:ident, $endpoint:ident => $call:expr) => {
+        match $self {
+            Self::Embedded($endpoint) => $call,
+            Self::Tcp($endpoint) => $call,
+            #[cfg(feature = "verbs")]
+            Self::Verbs($endpoint) => $call,
+        }
+    };
+}
+
+impl Endpoint for FabricEndpoint {
+    fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError> {
+        either!(self, endpoint => endpoint.register(region))
+    }
+
+    #[inline]
+    fn queues(&self) -> usize {
+        either!(self, endpoint => endpoint.queues())
+    }
+
+    #[inline]
+    fn post(&mut self, queue: usize, request: WorkRequest) -> Result<(), PostError> {
+        either!(self, endpoint => endpoint.post(queue, request))
+    }
+
+    #[inline]
+    fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
+        either!(self, endpoint => endpoint.ring_doorbell(queue, now_ns));
+    }
+
+    #[inline]
+    fn room(&self, queue: usize) -> usize {
+        either!(self, endpoint => endpoint.room(queue))
+    }
+
+    #[inline]
+    fn state(&self, queue: usize) -> QueuePairState {
+        either!(self, endpoint => endpoint.state(queue))
+    }
+
+    #[inline]
+    fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
+        either!(self, endpoint => endpoint.poll(now_ns, completions))
+    }
+
+    fn next_due_ns(&self) -> Option<u64> {
+        either!(self, endpoint => endpoint.next_due_ns())
+    }
+
+    #[inline]
+    fn outstanding(&self) -> usize {
+        either!(self, endpoint => endpoint.outstanding())
+    }
+
+    #[inline]
+    fn outstanding_on(&self, queue: usize) -> usize {
+        either!(self, endpoint => endpoint.outstanding_on(queue))
+    }
+
+    fn renew(&mut self, queue: usize) {
+        either!(self, endpoint => endpoint.renew(queue));
+    }
+}

@@ -1,0 +1,100 @@
+//! Where whoever makes connections hands them to a queue pair of the same thread, whichever the backend.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::address::{FabricAddress, Scheme};
+use crate::session::ManagerError;
+use crate::tcp::{self, ConnectRequest};
+#[cfg(feature = "verbs")]
+use crate::verbs;
+
+/// One queue pair's place for connections.
+#[derive(Clone, Debug)]
+pub enum ConnectionSlot {
+    /// Of a `tcp` endpoint.
+    Tcp(Rc<tcp::ConnectionSlot>),
+    /// Of a `verbs` endpoint.
+    #[cfg(feature = "verbs")]
+    Verbs(Rc<verbs::ConnectionSlot>),
+}
+
+macro_rules! either {
+    ($self:ident, $connection_slot:ident => $call:expr) => {
+        match $self {
+            Self::Tcp($connection_slot) => $call,
+            #[cfg(feature = "verbs")]
+            Self::Verbs($connection_slot) => $call,
+        }
+    };
+}
+
+impl ConnectionSlot {
+    /// True while the queue pair has no connection, and none is offered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        either!(self, connection_slot => connection_slot.is_empty())
+    }
+
+    /// Fails the queue pair, or forgets the connection that is offered, if the other side has gone: nobody would notice
+    /// before the next request. Cost: a system call or two.
+    pub fn check(&self) {
+        either!(self, connection_slot => connection_slot.check());
+    }
+
+    /// Has the queue pair failed at its next poll.
+    pub fn fail(&self) {
+        either!(self, connection_slot => connection_slot.fail());
+    }
+
+    fn set_connecting(&self, connecting: bool) {
+        either!(self, connection_slot => connection_slot.set_connecting(connecting));
+    }
+
+    /// Makes a connection and offers it: the queue pair takes it when it is renewed.
+    ///
+    /// # Errors
+    /// [`ManagerError::Connect`]; [`ManagerError::Scheme`] if the backend does not speak the address's scheme.
+    pub(crate) async fn connect(
+        &self,
+        address: &FabricAddress,
+        place: SocketAddr,
+        request: &ConnectRequest,
+        limit: Duration,
+    ) -> Result<(), ManagerError> {
+        self.set_connecting(true);
+        let made = self.make(address, place, request, limit).await;
+        self.set_connecting(false);
+        made
+    }
+
+    async fn make(
+        &self,
+        address: &FabricAddress,
+        place: SocketAddr,
+        request: &ConnectRequest,
+        limit: Duration,
+    ) -> Result<(), ManagerError> {
+        match (self, address.scheme()) {
+            (Self::Tcp(connection_slot), Scheme::Tcp) => {
+                connection_slot.offer(tcp::connect_queue(place, request, limit).await?);
+            }
+            #[cfg(feature = "verbs")]
+            (Self::Verbs(connection_slot), Scheme::RdmaTcp) => {
+                let request = request.by_queue_pair();
+                let adapter = connection_slot.adapter();
+                connection_slot
+                    .offer(verbs::connect_by_exchange(adapter, place, &request, limit).await?);
+            }
+            #[cfg(feature = "verbs")]
+            (Self::Verbs(connection_slot), Scheme::Rdma) => {
+                let request = request.by_queue_pair();
+                let adapter = connection_slot.adapter();
+                connection_slot.offer(verbs::connect_by_cm(adapter, place, &request, limit).await?);
+            }
+            _ => return Err(ManagerError::Scheme(address.clone())),
+        }
+        Ok(())
+    }
+}

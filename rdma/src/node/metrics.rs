@@ -1,0 +1,164 @@
+//! What a memory node counts. Relaxed counters: any thread adds, any thread reads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::control::Refused;
+use crate::tcp::{Refusal, ServedMetrics};
+
+/// A count of what is there now, and has a limit.
+#[derive(Debug, Default)]
+pub(crate) struct Places(AtomicU64);
+
+impl Places {
+    /// Takes a place; it is given back when the answer is dropped.
+    pub(crate) fn take(&self, limit: u64) -> Option<Place<'_>> {
+        let taken = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                (taken < limit).then_some(taken + 1)
+            });
+        taken.ok().map(|_| Place(self))
+    }
+
+    pub(crate) fn taken(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Place<'a>(&'a Places);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Why something was refused, for the figures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub(crate) enum Why {
+    Version,
+    Token,
+    Proof,
+    Session,
+    Exhausted,
+    Request,
+    Busy,
+    Silent,
+    Evicted,
+    Stopping,
+}
+
+const REASONS: [&str; 10] = [
+    "version",
+    "token",
+    "proof",
+    "session",
+    "exhausted",
+    "request",
+    "busy",
+    "silent",
+    "evicted",
+    "stopping",
+];
+const _: () = assert!(Why::Stopping as usize + 1 == REASONS.len());
+
+impl From<Refused> for Why {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Version { .. } => Self::Version,
+            Refused::WrongToken => Self::Token,
+            Refused::NoSession | Refused::TakenOver => Self::Session,
+            Refused::Exhausted { .. } => Self::Exhausted,
+            Refused::ChunkBytes { .. }
+            | Refused::NotOwned { .. }
+            | Refused::Malformed
+            | Refused::UnknownKind(_)
+            | Refused::OutOfTurn => Self::Request,
+            Refused::Busy { .. } => Self::Busy,
+            Refused::Stopping => Self::Stopping,
+        }
+    }
+}
+
+impl From<Refusal> for Why {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Version(_) => Self::Version,
+            Refusal::Busy => Self::Busy,
+            Refusal::Session => Self::Session,
+            Refusal::Proof => Self::Proof,
+            Refusal::Stopping => Self::Stopping,
+            _ => Self::Request,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ServerMetrics {
+    pub(crate) controls: Places,
+    pub(crate) memories: Places,
+    pub(crate) served: Arc<ServedMetrics>,
+    pub(crate) sessions_opened: AtomicU64,
+    pub(crate) sessions_expired: AtomicU64,
+    pub(crate) chunks_allocated: AtomicU64,
+    pub(crate) chunks_freed: AtomicU64,
+    pub(crate) extents_reclaimed: AtomicU64,
+    /// A state, and not a count: of sessions that are kept after their lease.
+    pub(crate) extents_kept: AtomicU64,
+    /// Likewise: of sessions that are over, and could not be freed yet.
+    pub(crate) extents_stuck: AtomicU64,
+    pub(crate) take_backs_failed: AtomicU64,
+    refusals: [AtomicU64; REASONS.len()],
+}
+
+impl ServerMetrics {
+    pub(crate) fn refused(&self, why: impl Into<Why>) {
+        self.refusals[why.into() as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.refusals.iter().map(|one| one.load(Ordering::Relaxed));
+        REASONS.into_iter().zip(counts)
+    }
+}
+
+pub(crate) fn add(figure: &AtomicU64, more: u64) {
+    figure.fetch_add(more, Ordering::Relaxed);
+}
+
+pub(crate) fn set(figure: &AtomicU64, value: u64) {
+    figure.store(value, Ordering::Relaxed);
+}
+
+pub(crate) fn get(figure: &AtomicU64) -> u64 {
+    figure.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_limited_and_given_back() {
+        let places = Places::default();
+        let one = places.take(2);
+        let two = places.take(2);
+        assert!(one.is_some() && two.is_some() && places.take(2).is_none());
+        drop(one);
+        assert_eq!(places.taken(), 1);
+        assert!(places.take(2).is_some());
+    }
+
+    #[test]
+    fn refusals_are_counted_by_reason() {
+        let metrics = ServerMetrics::default();
+        metrics.refused(Refused::WrongToken);
+        metrics.refused(Refusal::Proof);
+        metrics.refused(Why::Silent);
+        let counted: Vec<_> = metrics.refusals().filter(|one| one.1 > 0).collect();
+        assert_eq!(counted, [("token", 1), ("proof", 1), ("silent", 1)]);
+    }
+}

@@ -1,0 +1,195 @@
+//! Chunks from a session's control connection, for whoever cuts them up.
+//!
+//! Owns the session. Calls of one thread share it: requests go one after the other, each in a task of its own, so that a
+//! call that is dropped neither breaks the connection off in the middle of an answer nor loses what the node granted.
+//!
+//! ```text
+//! allocate -> spare? -> else a task: frees that failed, then the request -> spare -> whichever call comes first
+//! ```
+//!
+//! - I1: a chunk that was granted is spare until a call takes it.
+//! - I2: a free that failed is tried again before anything is allocated: done later it could hit a chunk that the node
+//!   granted anew.
+//!
+//! Limit: what the node granted over a connection that broke before the answer stays claimed until the session ends.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+use glommio::sync::Semaphore;
+
+use crate::control::Refused;
+use crate::control::SessionError;
+use crate::pool::{Chunk, ChunkSource, ExtentRun, NodeMap, OwnerId};
+use crate::session::NodeSession;
+use crate::tcp::MessageChannel;
+
+/// A session as a source of chunks. Clones share it. To be used within a glommio executor.
+#[derive(Clone, Debug)]
+pub struct SessionChunks(Rc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    queue: usize,
+    owner: OwnerId,
+    map: NodeMap,
+    /// One request at a time.
+    turn: Semaphore,
+    /// Away while a request is under way.
+    session: RefCell<Option<NodeSession>>,
+    spare: RefCell<Vec<Chunk>>,
+    leaving: RefCell<Vec<ExtentRun>>,
+}
+
+/// What is asked of the node.
+enum Ask {
+    Allocate(u64),
+    Free,
+    Heartbeat,
+    Resume(MessageChannel),
+    Bye,
+}
+
+fn gone() -> SessionError {
+    io::Error::new(io::ErrorKind::NotConnected, "the session was closed").into()
+}
+
+impl Inner {
+    async fn perform(&self, ask: Ask) -> Result<(), SessionError> {
+        let turn = self.turn.acquire_permit(1).await;
+        // It is never closed.
+        let _turn = turn.map_err(|_| gone())?;
+        let mut session = self.session.borrow_mut().take().ok_or_else(gone)?;
+        let done = match ask {
+            Ask::Bye => return session.bye().await,
+            Ask::Heartbeat => session.heartbeat().await,
+            Ask::Resume(channel) => session.resume(channel).await,
+            Ask::Free => self.settle(&mut session).await,
+            Ask::Allocate(bytes) => self.allocate(&mut session, bytes).await,
+        };
+        *self.session.borrow_mut() = Some(session);
+        done
+    }
+
+    async fn settle(&self, session: &mut NodeSession) -> Result<(), SessionError> {
+        loop {
+            let Some(run) = self.leaving.borrow().last().copied() else {
+                return Ok(());
+            };
+            match session.free_chunk(run).await {
+                // An earlier try whose answer was lost.
+                Ok(()) | Err(SessionError::Refused(Refused::NotOwned { .. })) => {}
+                Err(error) => return Err(error),
+            }
+            self.leaving.borrow_mut().retain(|other| *other != run);
+        }
+    }
+
+    async fn allocate(&self, session: &mut NodeSession, bytes: u64) -> Result<(), SessionError> {
+        self.settle(session).await?;
+        let run = session.allocate_chunk(bytes).await?;
+        let wanted = "a chunk of its own memory";
+        let slice = self.map.slice(run.first(), 0);
+        let chunk = Chunk {
+            queue: self.queue,
+            slice: slice.ok_or(SessionError::Unexpected(wanted))?,
+            bytes: self.map.contiguous_bytes(run),
+            mark: u64::from(run.first()) << 32 | u64::from(run.count()),
+        };
+        self.spare.borrow_mut().push(chunk);
+        Ok(())
+    }
+
+    fn take_spare(&self, bytes: u64) -> Option<Chunk> {
+        let mut spare = self.spare.borrow_mut();
+        let place = spare.iter().position(|chunk| chunk.bytes >= bytes)?;
+        Some(spare.swap_remove(place))
+    }
+}
+
+impl SessionChunks {
+    /// Chunks of a session whose memory is reached by `queue` of the initiator.
+    #[must_use]
+    pub fn new(session: NodeSession, queue: usize) -> Self {
+        Self(Rc::new(Inner {
+            queue,
+            owner: session.owner(),
+            map: session.map().clone(),
+            turn: Semaphore::new(1),
+            session: RefCell::new(Some(session)),
+            spare: RefCell::default(),
+            leaving: RefCell::default(),
+        }))
+    }
+
+    /// What the session's chunks belong to.
+    #[must_use]
+    pub fn owner(&self) -> OwnerId {
+        self.0.owner
+    }
+
+    /// Chunks that were granted to calls that were dropped; the next calls take them.
+    #[must_use]
+    pub fn spare_count(&self) -> usize {
+        self.0.spare.borrow().len()
+    }
+
+    /// Renews the lease; a third of it is a good pace. Cost: a round trip.
+    ///
+    /// # Errors
+    /// As [`NodeSession::heartbeat`].
+    pub async fn heartbeat(&self) -> Result<(), SessionError> {
+        self.ask(Ask::Heartbeat).await
+    }
+
+    /// Goes on over another control connection, after an error of the old one.
+    ///
+    /// # Errors
+    /// As [`NodeSession::resume`].
+    pub async fn resume(&self, channel: MessageChannel) -> Result<(), SessionError> {
+        self.ask(Ask::Resume(channel)).await
+    }
+
+    /// Ends the session: the node takes all its chunks back.
+    ///
+    /// # Errors
+    /// As [`NodeSession::bye`].
+    pub async fn close(self) -> Result<(), SessionError> {
+        self.ask(Ask::Bye).await
+    }
+
+    fn ask(&self, ask: Ask) -> impl Future<Output = Result<(), SessionError>> + use<> {
+        let inner = Rc::clone(&self.0);
+        let task = glommio::spawn_local(async move { inner.perform(ask).await }).detach();
+        async move { task.await.unwrap_or_else(|| Err(gone())) }
+    }
+}
+
+impl ChunkSource for SessionChunks {
+    type Error = SessionError;
+
+    /// At least `bytes` in one region, aligned to them as far as the region begins at a multiple of them in extents.
+    async fn allocate(&self, bytes: u64) -> Result<Option<Chunk>, SessionError> {
+        loop {
+            if let Some(chunk) = self.0.take_spare(bytes) {
+                return Ok(Some(chunk));
+            }
+            match self.ask(Ask::Allocate(bytes)).await {
+                // Taken above, unless another call was faster: then once more.
+                Ok(()) => {}
+                Err(SessionError::Exhausted { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn free(&self, chunk: Chunk) -> impl Future<Output = Result<(), SessionError>> {
+        // The mark is of `allocate`: two halves of 32 bits.
+        let half = |value: u64| u32::try_from(value & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+        let run = ExtentRun::new(half(chunk.mark >> 32), half(chunk.mark));
+        self.0.leaving.borrow_mut().extend(run);
+        // Begun at once: also a call that is never polled gives the chunk back.
+        self.ask(Ask::Free)
+    }
+}

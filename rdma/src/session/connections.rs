@@ -1,0 +1,502 @@
+//! One core's connections to one memory node: kept, and made anew after a fault.
+//!
+//! ```text
+//! no session -> session (control connection, lease) -> queue pairs joined to it
+//!      ^            | control connection lost: resume within the lease, with back-off
+//!      '--- lease over: all that the session held is lost; a new session holds nothing
+//! ```
+//!
+//! The session is kept by the thread of [`Heartbeats`], which owns the control connection; this core owns, through their
+//! [`ConnectionSlot`]s, what the queue pairs are connected to. Control connection and queue pairs are sockets of their own: bulk
+//! transfers do not hold up a heartbeat. Requests in flight are the endpoint's affair.
+//!
+//! - I1: a queue pair is offered only connections of the session that its extents were claimed in, which is the newest that
+//!   [`NodeConnections::tend`] has told of.
+//! - I2: heartbeats do not depend on whether or when this core calls anything.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use farcore_tuning::Clock;
+use glommio::timer::Timer;
+
+use crate::address::FabricAddress;
+use crate::control::{NodeStatistics, SessionError, Token};
+use crate::fabric::ConnectionSlot;
+use crate::heartbeats::{Heartbeats, KeptSession, Siblings};
+use crate::pool::{ExtentRun, OwnerId};
+use crate::session::SessionFacts;
+use crate::tcp::{ConnectError, Refusal, resolve};
+
+/// No try is cut shorter for a lease's sake.
+const SHORTEST: Duration = Duration::from_millis(50);
+/// How often whoever waits for a session to open looks.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How connections are made and kept.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// The secret that the node asks for.
+    pub token: Option<Token>,
+    /// A name for the node's log.
+    pub client: String,
+    /// How long one try may take, and one message of the control protocol.
+    pub limit: Duration,
+    /// The pause after the first failure; it doubles with each more.
+    pub pause_min: Duration,
+    /// The longest pause.
+    pub pause_max: Duration,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            token: None,
+            client: "farcore".to_owned(),
+            limit: Duration::from_secs(5),
+            pause_min: Duration::from_millis(50),
+            pause_max: Duration::from_secs(2),
+        }
+    }
+}
+
+impl ConnectOptions {
+    /// Shortens what would hold up heartbeats for longer than a lease bears: a try, the pause after it and the wait for
+    /// the next heartbeat come to less than one.
+    pub(crate) fn keep_within(&mut self, lease: Duration) {
+        let part = (lease / 4).max(SHORTEST);
+        self.limit = self.limit.min(part);
+        self.pause_max = self.pause_max.min(part);
+        self.pause_min = self.pause_min.min(part);
+    }
+}
+
+/// Why a node cannot be used now.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// The endpoint is of another fabric.
+    #[error("{0}: the endpoint does not speak this scheme")]
+    Scheme(FabricAddress),
+    /// A connection could not be made.
+    #[error("{0}")]
+    Connect(#[from] ConnectError),
+    /// The session could not be opened, or the node said no.
+    #[error("{address}: {source}")]
+    Session {
+        /// The node.
+        address: FabricAddress,
+        /// What is wrong.
+        source: SessionError,
+    },
+    /// Nobody answered in time on the control connection.
+    #[error("{address}: no answer within {} ms", limit.as_millis())]
+    TimedOut {
+        /// The node.
+        address: FabricAddress,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// The address leads to a node that is already used under another one. It would be lost twice when it is lost once.
+    #[error("{address} is the same memory node as {other}: name each once")]
+    Twin {
+        /// The address.
+        address: FabricAddress,
+        /// The other one.
+        other: FabricAddress,
+    },
+    /// The thread that keeps the session has stopped.
+    #[error("{0}: the thread that keeps its session has stopped")]
+    Stopped(FabricAddress),
+}
+
+impl ManagerError {
+    /// Whether trying again is of no use: somebody has to change the configuration of one side.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Scheme(_) | Self::Twin { .. } | Self::Stopped(_) => true,
+            Self::Session { source, .. } => matches!(
+                source,
+                SessionError::Version { .. }
+                    | SessionError::WrongToken
+                    | SessionError::NodeNotProved
+                    | SessionError::NoTokenAtNode
+                    | SessionError::TokenMissing
+                    | SessionError::Map(_)
+                    | SessionError::Lease { .. }
+            ),
+            Self::Connect(ConnectError::Refused { refusal, .. }) => {
+                matches!(refusal, Refusal::Version(_) | Refusal::Purpose)
+            }
+            Self::Connect(_) | Self::TimedOut { .. } => false,
+        }
+    }
+}
+
+/// What has changed with a node.
+#[derive(Debug)]
+pub enum Change {
+    /// The first session with it is open; it holds nothing yet. Only where [`NodeConnections::open`] has not told so. Queue
+    /// pairs are connected at the next [`NodeConnections::tend`].
+    Opened,
+    /// It does not answer.
+    Down(ManagerError),
+    /// It answers again, in the same session: all is as it was. Also told where a queue pair was connected anew though the
+    /// node never was down: whoever waits for it must hear of that.
+    Up,
+    /// It answers, in a new session: everything that the old one held is lost. Queue pairs are connected at the next
+    /// [`NodeConnections::tend`]: until then nothing of the new session can be reached by an old address.
+    Renewed,
+}
+
+/// One core's connections to one node.
+#[derive(Debug)]
+pub struct NodeConnections {
+    address: FabricAddress,
+    options: ConnectOptions,
+    kept: KeptSession,
+    /// The newest session that was told.
+    session: Option<SessionFacts>,
+    /// The queue pairs to be kept connected; their places are their slots.
+    connection_slots: Vec<ConnectionSlot>,
+    clock: Clock,
+    /// Whether the node was last said to be up.
+    up: bool,
+    /// How often the node has refused to know the session since a connection was last made.
+    refusals: u32,
+    pause: Duration,
+    retry_ns: u64,
+}
+
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(crate) async fn within<T>(
+    address: &FabricAddress,
+    limit: Duration,
+    work: impl Future<Output = Result<T, SessionError>>,
+) -> Result<T, ManagerError> {
+    let answer = async {
+        work.await.map_err(|source| ManagerError::Session {
+            address: address.clone(),
+            source,
+        })
+    };
+    futures_lite::future::or(answer, async {
+        Timer::new(limit).await;
+        Err(ManagerError::TimedOut {
+            address: address.clone(),
+            limit,
+        })
+    })
+    .await
+}
+
+pub(crate) async fn socket_address(address: &FabricAddress) -> Result<SocketAddr, ManagerError> {
+    // The control connection is TCP's, whatever carries the requests.
+    Ok(resolve(address.host(), address.port()).await?)
+}
+
+impl NodeConnections {
+    /// Has a session opened and kept on a node, and tries again until this is dropped. What comes of it is told by
+    /// [`NodeConnections::tend`].
+    #[must_use]
+    pub fn begin(
+        address: FabricAddress,
+        options: ConnectOptions,
+        heartbeats: &Heartbeats,
+        siblings: &Siblings,
+    ) -> Self {
+        let kept = heartbeats.keep(address.clone(), options.clone(), siblings.clone());
+        Self {
+            pause: options.pause_min,
+            address,
+            options,
+            kept,
+            session: None,
+            connection_slots: Vec::new(),
+            clock: Clock::new(),
+            up: false,
+            refusals: 0,
+            retry_ns: 0,
+        }
+    }
+
+    /// Opens a session on a node, or says why the first try failed. Its queue pairs are connected by
+    /// [`NodeConnections::connect`].
+    ///
+    /// # Errors
+    /// [`ManagerError`].
+    pub async fn open(
+        address: FabricAddress,
+        options: ConnectOptions,
+        heartbeats: &Heartbeats,
+    ) -> Result<Self, ManagerError> {
+        let mut opened = Self::begin(address, options, heartbeats, &Siblings::default());
+        loop {
+            if opened.is_open() {
+                return Ok(opened);
+            }
+            if let Some(error) = opened.take_error() {
+                return Err(error);
+            }
+            Timer::new(LOOK).await;
+        }
+    }
+
+    /// Whether the first session is open, for whoever waits for that; [`NodeConnections::tend`] does not tell it then.
+    pub fn is_open(&mut self) -> bool {
+        if self.session.is_none()
+            && let Some(session) = self.kept.news(None).session
+        {
+            self.session = Some(session);
+            self.up = true;
+        }
+        self.session.is_some()
+    }
+
+    /// Why the newest try to reach the node failed; told once.
+    pub fn take_error(&mut self) -> Option<ManagerError> {
+        let stopped = || ManagerError::Stopped(self.address.clone());
+        self.kept
+            .take_error()
+            .or_else(|| self.kept.is_over().then(stopped))
+    }
+
+    /// The newest session that was told; `None` before the first.
+    #[must_use]
+    pub fn session(&self) -> Option<&SessionFacts> {
+        self.session.as_ref()
+    }
+
+    fn owner(&self) -> Option<OwnerId> {
+        self.session.as_ref().map(SessionFacts::owner)
+    }
+
+    /// Where the node is.
+    #[must_use]
+    pub fn address(&self) -> &FabricAddress {
+        &self.address
+    }
+
+    /// Has a queue pair kept connected from now on.
+    pub fn keep(&mut self, connection_slot: ConnectionSlot) {
+        self.connection_slots.push(connection_slot);
+    }
+
+    /// Connects every queue pair that is not.
+    ///
+    /// # Errors
+    /// [`ManagerError`] of the first that could not be.
+    pub async fn connect(&mut self) -> Result<(), ManagerError> {
+        self.connect_missing().await.map(drop)
+    }
+
+    /// Connects every queue pair that is not; true if there was one.
+    async fn connect_missing(&mut self) -> Result<bool, ManagerError> {
+        let mut connected = false;
+        for slot in 0..self.connection_slots.len() {
+            self.connection_slots[slot].check();
+            if !self.connection_slots[slot].is_empty() {
+                continue;
+            }
+            let connection_slot = self.connection_slots[slot].clone();
+            self.join(slot, &connection_slot).await?;
+            connected = true;
+        }
+        Ok(connected)
+    }
+
+    /// Connects a queue pair that is not kept: one for claiming extents, say. Slots of kept ones are taken.
+    ///
+    /// # Errors
+    /// [`ManagerError`].
+    pub async fn join(
+        &mut self,
+        slot: usize,
+        connection_slot: &ConnectionSlot,
+    ) -> Result<(), ManagerError> {
+        let Some(session) = &self.session else {
+            let what = "no session is open yet";
+            let source = io::Error::new(io::ErrorKind::NotConnected, what).into();
+            let address = self.address.clone();
+            return Err(ManagerError::Session { address, source });
+        };
+        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+        let request = session.memory_request(slot);
+        let place = socket_address(&self.address).await?;
+        connection_slot
+            .connect(&self.address, place, &request, self.options.limit)
+            .await
+    }
+
+    /// Looks after everything once: what the session's thread tells, and queue pairs that lost their connection. To be
+    /// called every few ten milliseconds; returns what has changed.
+    pub async fn tend(&mut self) -> Option<Change> {
+        let news = self.kept.news(self.owner());
+        if let Some(session) = news.session {
+            for connection_slot in &self.connection_slots {
+                connection_slot.fail();
+            }
+            self.rest();
+            self.up = true;
+            let before = self.session.replace(session);
+            return Some(match before {
+                Some(_) => Change::Renewed,
+                None => Change::Opened,
+            });
+        }
+        self.session.as_ref()?;
+        if !news.answers {
+            let was_up = std::mem::take(&mut self.up);
+            return was_up.then(|| {
+                let error = self.take_error();
+                Change::Down(error.unwrap_or_else(|| ManagerError::Stopped(self.address.clone())))
+            });
+        }
+        let now_ns = self.clock.now_ns();
+        if now_ns < self.retry_ns {
+            return None;
+        }
+        match self.connect_missing().await {
+            Ok(connected) => {
+                self.rest();
+                let was_up = std::mem::replace(&mut self.up, true);
+                (connected || !was_up).then_some(Change::Up)
+            }
+            Err(error) => self.not_connected(now_ns, error),
+        }
+    }
+
+    fn rest(&mut self) {
+        (self.refusals, self.retry_ns) = (0, 0);
+        self.pause = self.options.pause_min;
+    }
+
+    fn not_connected(&mut self, now_ns: u64, error: ManagerError) -> Option<Change> {
+        // Cores that lost the same node come back one after the other.
+        let spread = now_ns % (nanoseconds(self.pause) / 4 + 1);
+        self.retry_ns = self.clock.now_ns() + nanoseconds(self.pause) + spread;
+        self.pause = (self.pause * 2).min(self.options.pause_max);
+        let refused = matches!(
+            error,
+            ManagerError::Connect(ConnectError::Refused {
+                refusal: Refusal::Session | Refusal::Proof,
+                ..
+            })
+        );
+        if refused && let Some(owner) = self.owner() {
+            self.kept.check(owner);
+            self.refusals += 1;
+            // The session may be over, or about to be resumed: that is told soon.
+            if self.refusals == 1 {
+                return None;
+            }
+        }
+        std::mem::take(&mut self.up).then_some(Change::Down(error))
+    }
+
+    fn named<T>(&self, done: Result<T, SessionError>) -> Result<T, ManagerError> {
+        done.map_err(|source| ManagerError::Session {
+            address: self.address.clone(),
+            source,
+        })
+    }
+
+    /// As [`NodeSession::allocate_chunk`](crate::node::NodeSession::allocate_chunk).
+    ///
+    /// # Errors
+    /// [`ManagerError::Session`].
+    pub async fn allocate_chunk(&self, bytes: u64) -> Result<ExtentRun, ManagerError> {
+        self.named(self.kept.allocate_chunk(bytes).await)
+    }
+
+    /// As [`NodeSession::free_chunk`](crate::node::NodeSession::free_chunk).
+    ///
+    /// # Errors
+    /// [`ManagerError::Session`].
+    pub async fn free_chunk(&self, run: ExtentRun) -> Result<(), ManagerError> {
+        self.named(self.kept.free_chunk(run).await)
+    }
+
+    /// The node's figures.
+    ///
+    /// # Errors
+    /// [`ManagerError::Session`].
+    pub async fn statistics(&self) -> Result<NodeStatistics, ManagerError> {
+        self.named(self.kept.statistics().await)
+    }
+
+    /// Ends the session: the node takes back at once all that it held.
+    pub async fn close(self) {
+        self.kept.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::Endpoint;
+    use crate::node::{MemoryNode, MemoryOptions, NodeOptions};
+    use crate::tcp::{Exposed, TcpEndpoint};
+
+    #[test]
+    fn a_try_that_hangs_does_not_cost_the_lease() {
+        let lease = Duration::from_secs(30);
+        let mut options = ConnectOptions {
+            limit: Duration::from_secs(600),
+            ..ConnectOptions::default()
+        };
+        options.keep_within(lease);
+        // A try, its pause with what is added to it, and a heartbeat that has just been missed.
+        let longest = options.limit + options.pause_max * 5 / 4 + lease / 4;
+        assert!(longest < lease, "{longest:?}");
+        let before = ConnectOptions::default();
+        let mut same = before.clone();
+        same.keep_within(lease);
+        assert_eq!(
+            (same.limit, same.pause_max),
+            (before.limit, before.pause_max)
+        );
+    }
+
+    #[test]
+    fn a_queue_pair_that_is_connected_anew_is_told() {
+        let memory = MemoryOptions {
+            region_bytes: 1 << 20,
+            extent_bytes: 64 << 10,
+            huge_pages: false,
+            lock: crate::Lock::Off,
+            ..MemoryOptions::new(1 << 20)
+        };
+        let options = NodeOptions::new(([127, 0, 0, 1], 0).into(), memory);
+        let node = MemoryNode::start(options).expect("a node");
+        let address = format!("tcp://{}", node.address());
+        let address = address.parse().expect("an address");
+        let heartbeats = Heartbeats::start().expect("a thread");
+        let kept = async {
+            let options = ConnectOptions::default();
+            let opened = NodeConnections::open(address, options, &heartbeats).await;
+            let mut connections = opened.expect("a node that listens");
+            let mut endpoint = TcpEndpoint::new(2, 4, u64::MAX, Exposed::default());
+            connections.keep(ConnectionSlot::Tcp(endpoint.connection_slot(0)));
+            connections.keep(ConnectionSlot::Tcp(endpoint.connection_slot(1)));
+            connections.connect().await.expect("a node that listens");
+            for queue in 0..2 {
+                endpoint.renew(queue);
+            }
+            assert!(connections.tend().await.is_none());
+            // It breaks and comes back between two looks: the node was never seen down.
+            endpoint.connection_slot(1).fail();
+            endpoint.renew(1);
+            assert!(matches!(connections.tend().await, Some(Change::Up)));
+            assert!(connections.tend().await.is_none());
+            connections.close().await;
+        };
+        crate::run_local(kept).expect("an executor");
+        node.stop();
+    }
+}

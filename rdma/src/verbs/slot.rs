@@ -1,0 +1,215 @@
+//! Where whoever makes connections hands them to a queue pair of the same thread.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use crate::fabric::VerbsOptions;
+use crate::tcp;
+use crate::verbs::context::{Access, CompletionQueue, Context, DeviceEvent, Domain};
+use crate::verbs::error::VerbsError;
+use crate::verbs::queue_pair::QueuePair;
+use crate::verbs::rdma_cm::{AcceptedLine, CmLine};
+
+/// What one thread's queue pairs are made of.
+#[derive(Debug)]
+pub struct Adapter {
+    pub(super) domain: Arc<Domain>,
+    pub(super) completion_queue: Arc<CompletionQueue>,
+    pub(super) options: VerbsOptions,
+    pub(super) access: Access,
+    pub(super) depth: u16,
+    /// Numbers of queue pairs that the device has given up.
+    fatal: RefCell<Vec<u32>>,
+    dead: Cell<bool>,
+}
+
+impl Adapter {
+    pub(super) fn new(
+        domain: Arc<Domain>,
+        completion_queue: Arc<CompletionQueue>,
+        options: VerbsOptions,
+        access: Access,
+        depth: u16,
+    ) -> Self {
+        Self {
+            domain,
+            completion_queue,
+            options,
+            access,
+            depth,
+            fatal: RefCell::default(),
+            dead: Cell::new(false),
+        }
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        self.domain.context()
+    }
+
+    pub(super) fn queue_pair(&self) -> Result<QueuePair, VerbsError> {
+        if self.dead.get() {
+            let gone = std::io::Error::other("it has failed: open the endpoint anew");
+            return Err(self.context().refused("no queue pair", gone));
+        }
+        QueuePair::new(
+            &self.domain,
+            &self.completion_queue,
+            self.depth,
+            &self.options,
+        )
+    }
+
+    /// Takes and reports what happened to the device.
+    fn look(&self) {
+        while let Some(event) = self.context().take_event() {
+            let device = self.context().name();
+            match event {
+                DeviceEvent::PortUp(port) => tracing::info!(device, port, "the port is up"),
+                DeviceEvent::PortDown(port) => tracing::warn!(device, port, "the port is down"),
+                DeviceEvent::QueuePairFatal(number) => {
+                    tracing::warn!(device, number, "a queue pair has failed");
+                    self.fatal.borrow_mut().push(number);
+                }
+                DeviceEvent::CompletionQueueFatal | DeviceEvent::DeviceFatal => {
+                    tracing::error!(device, ?event, "the device has failed");
+                    self.dead.set(true);
+                }
+                DeviceEvent::Other(number) => tracing::debug!(device, number, "device event"),
+            }
+        }
+    }
+}
+
+/// What tells that the other side of a queue pair has gone.
+#[derive(Debug)]
+pub(super) enum Line {
+    /// The connection over which the facts were exchanged stays open.
+    Socket(tcp::Connected),
+    /// RDMA-CM says when the other side disconnects.
+    Cm(CmLine),
+    /// The listener that accepted it gets to know; the connection lasts as long as this.
+    Accepted(#[allow(dead_code, reason = "it is held")] AcceptedLine),
+    /// Both ends are in this process.
+    Loopback,
+}
+
+impl Line {
+    fn is_dead(&self) -> bool {
+        match self {
+            Self::Socket(socket) => socket.is_dead(),
+            Self::Cm(line) => line.is_dead(),
+            Self::Accepted(_) | Self::Loopback => false,
+        }
+    }
+}
+
+/// A queue pair that is ready to send, to be adopted by the endpoint that it was made for.
+#[derive(Debug)]
+pub struct Connected {
+    pub(super) queue_pair: QueuePair,
+    pub(super) line: Rc<Line>,
+}
+
+/// Where connections for one queue pair are handed over.
+#[derive(Debug)]
+pub struct ConnectionSlot {
+    adapter: Rc<Adapter>,
+    offered: RefCell<Option<Connected>>,
+    /// Of the queue pair that is in use.
+    line: RefCell<Weak<Line>>,
+    number: Cell<u32>,
+    connecting: Cell<bool>,
+    broken: Cell<bool>,
+}
+
+impl ConnectionSlot {
+    pub(super) fn new(adapter: Rc<Adapter>) -> Self {
+        Self {
+            adapter,
+            offered: RefCell::default(),
+            line: RefCell::default(),
+            number: Cell::new(0),
+            connecting: Cell::new(false),
+            broken: Cell::new(false),
+        }
+    }
+
+    /// What its queue pairs are made of.
+    #[must_use]
+    pub fn adapter(&self) -> &Rc<Adapter> {
+        &self.adapter
+    }
+
+    /// Hands a connection over; the queue pair takes it when it is renewed.
+    pub fn offer(&self, connection: Connected) {
+        self.connecting.set(false);
+        *self.offered.borrow_mut() = Some(connection);
+    }
+
+    /// Notes whether somebody is connecting.
+    pub fn set_connecting(&self, connecting: bool) {
+        self.connecting.set(connecting);
+    }
+
+    pub(super) fn is_connecting(&self) -> bool {
+        self.connecting.get()
+    }
+
+    /// True while the queue pair has no connection, and none is offered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.line.borrow().strong_count() == 0 && self.offered.borrow().is_none()
+    }
+
+    /// Fails the queue pair, or forgets the connection that is offered, if the other side or the device has gone. Cost:
+    /// two system calls.
+    pub fn check(&self) {
+        self.adapter.look();
+        let line = self.line.borrow().upgrade();
+        let dead = match &line {
+            Some(line) => line.is_dead(),
+            None => {
+                let offered = self.offered.borrow();
+                offered.as_ref().is_some_and(|one| one.line.is_dead())
+            }
+        };
+        let number = self.number.get();
+        let fatal = {
+            let mut fatal = self.adapter.fatal.borrow_mut();
+            let before = fatal.len();
+            fatal.retain(|other| line.is_none() || *other != number);
+            fatal.len() < before
+        };
+        if dead || fatal || self.adapter.dead.get() {
+            self.fail();
+        }
+    }
+
+    /// Has the queue pair failed at its next poll.
+    pub fn fail(&self) {
+        self.offered.borrow_mut().take();
+        self.broken.set(self.line.borrow().strong_count() > 0);
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
+    pub(super) fn take_broken(&self) -> bool {
+        self.broken.take()
+    }
+
+    pub(super) fn take_offered(&self) -> Option<Connected> {
+        let connected = self.offered.borrow_mut().take()?;
+        *self.line.borrow_mut() = Rc::downgrade(&connected.line);
+        let number = connected.queue_pair.number();
+        // What is noted of that number is an earlier one's.
+        self.adapter
+            .fatal
+            .borrow_mut()
+            .retain(|other| *other != number);
+        self.number.set(number);
+        Some(connected)
+    }
+}

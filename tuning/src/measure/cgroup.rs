@@ -1,0 +1,246 @@
+//! What the control group allows, of either version: the strictest of the group and those above it.
+
+use crate::measure::root::Root;
+
+const MOUNT: &str = "/sys/fs/cgroup";
+/// Deeper than any hierarchy is.
+const DEPTH_MAX: usize = 64;
+
+/// The folders of a controller's groups, from this process's up.
+fn folders(root: &Root, controller: &str) -> Vec<String> {
+    let text = root.read("/proc/self/cgroup").unwrap_or_default();
+    let mut folders = Vec::new();
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let mount = if controllers.is_empty() {
+            MOUNT.to_owned()
+        } else if controllers.split(',').any(|one| one == controller) {
+            format!("{MOUNT}/{controller}")
+        } else {
+            continue;
+        };
+        let mut path = path.trim_end_matches('/');
+        for _ in 0..DEPTH_MAX {
+            folders.push(format!("{mount}{path}"));
+            match path.rfind('/') {
+                Some(end) => path = &path[..end],
+                None => break,
+            }
+        }
+    }
+    folders
+}
+
+/// Cores' worth of time that this process may use; `None` for no limit.
+#[must_use]
+pub fn cores_limit(root: &Root) -> Option<f64> {
+    let of = |folder: String| -> Option<f64> {
+        let unified = root.read(&format!("{folder}/cpu.max"));
+        let (quota, period) = if let Some(text) = unified {
+            let mut words = text.split_whitespace().map(str::parse::<f64>);
+            (words.next()?.ok()?, words.next()?.ok()?)
+        } else {
+            (
+                root.number::<f64>(&format!("{folder}/cpu.cfs_quota_us"))?,
+                root.number::<f64>(&format!("{folder}/cpu.cfs_period_us"))?,
+            )
+        };
+        // Version 1 says -1 for no limit.
+        let cores = quota / period;
+        (cores.is_finite() && cores > 0.0).then_some(cores)
+    };
+    folders(root, "cpu")
+        .into_iter()
+        .filter_map(of)
+        .min_by(f64::total_cmp)
+}
+
+/// Bytes that this process may use; `None` for no limit.
+#[must_use]
+pub fn memory_limit(root: &Root) -> Option<u64> {
+    let of = |folder: String| {
+        root.number(&format!("{folder}/memory.max"))
+            .or_else(|| root.number(&format!("{folder}/memory.limit_in_bytes")))
+    };
+    folders(root, "memory").into_iter().filter_map(of).min()
+}
+
+/// Memory that can still be taken, and what ends it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AvailableMemory {
+    /// Bytes that are free, or that the kernel frees before it kills a process.
+    pub bytes: u64,
+    /// What ends there.
+    pub end: MemoryEnd,
+}
+
+/// What ends where no memory is available any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MemoryEnd {
+    /// All of the machine's memory and swap.
+    Machine,
+    /// What a control group may use.
+    ControlGroup {
+        /// The folder of the group.
+        folder: String,
+        /// What it may use, in bytes: `memory.max`, or `memory.high` if that is less.
+        limit_bytes: u64,
+        /// What it uses, in bytes, without files that the kernel can drop.
+        used_bytes: u64,
+    },
+}
+
+/// The memory that this process can still take: the least of what the machine and each control group above it have;
+/// `None` if nothing tells.
+#[must_use]
+pub fn available_memory(root: &Root) -> Option<AvailableMemory> {
+    let facts = root.read("/proc/meminfo").unwrap_or_default();
+    let swap_bytes = kibibytes(&facts, "SwapFree:").unwrap_or(0);
+    let machine = kibibytes(&facts, "MemAvailable:").map(|bytes| AvailableMemory {
+        bytes: bytes.saturating_add(swap_bytes),
+        end: MemoryEnd::Machine,
+    });
+    let groups = folders(root, "memory").into_iter();
+    let groups = groups.filter_map(|folder| available_in_group(root, folder, swap_bytes));
+    groups.chain(machine).min_by_key(|one| one.bytes)
+}
+
+fn available_in_group(root: &Root, folder: String, swap_bytes: u64) -> Option<AvailableMemory> {
+    let number = |name: &str| root.number::<u64>(&format!("{folder}/{name}"));
+    let unified = [number("memory.max"), number("memory.high")];
+    let limit_bytes = unified.into_iter().flatten().min();
+    let limit_bytes = limit_bytes.or_else(|| number("memory.limit_in_bytes"))?;
+    let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
+    let facts = root
+        .read(&format!("{folder}/memory.stat"))
+        .unwrap_or_default();
+    // Version 1 has sums with those of the groups below beside its own.
+    let of = |name: &str| {
+        let mut lines = facts.lines().filter_map(|line| line.split_once(' '));
+        lines
+            .find(|(key, _)| *key == name)?
+            .1
+            .trim()
+            .parse::<u64>()
+            .ok()
+    };
+    let files = of("total_inactive_file").or_else(|| of("inactive_file"));
+    let used_bytes = used.saturating_sub(files.unwrap_or(0));
+    // "max", which is no number, is no limit of its own.
+    let swap = number("memory.swap.current").map_or(0, |used| {
+        let limit = number("memory.swap.max").unwrap_or(u64::MAX);
+        limit.saturating_sub(used).min(swap_bytes)
+    });
+    Some(AvailableMemory {
+        bytes: limit_bytes.saturating_sub(used_bytes).saturating_add(swap),
+        end: MemoryEnd::ControlGroup {
+            folder,
+            limit_bytes,
+            used_bytes,
+        },
+    })
+}
+
+/// A line of `/proc/meminfo` or of a node's, in bytes.
+#[must_use]
+pub fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.contains(name))?;
+    let value = line.rsplit(name).next()?.split_whitespace().next()?;
+    value.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const MEMINFO: &str = "MemTotal: 4000 kB\nMemAvailable: 2000 kB\nSwapFree: 100 kB\n";
+
+    fn available(files: &[(&str, &str)]) -> Option<AvailableMemory> {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        for (path, text) in files {
+            let path = root.path(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        available_memory(&root)
+    }
+
+    fn group(folder: &str, limit_bytes: u64, used_bytes: u64) -> MemoryEnd {
+        MemoryEnd::ControlGroup {
+            folder: folder.to_owned(),
+            limit_bytes,
+            used_bytes,
+        }
+    }
+
+    #[test]
+    fn the_machine_ends_where_no_group_does() {
+        let machine = AvailableMemory {
+            bytes: 2100 << 10,
+            end: MemoryEnd::Machine,
+        };
+        assert_eq!(
+            available(&[("/proc/meminfo", MEMINFO)]),
+            Some(machine.clone())
+        );
+        let unlimited = [
+            ("/proc/meminfo", MEMINFO),
+            ("/proc/self/cgroup", "0::/box\n"),
+            ("/sys/fs/cgroup/box/memory.max", "max\n"),
+            ("/sys/fs/cgroup/box/memory.current", "5000\n"),
+        ];
+        assert_eq!(available(&unlimited), Some(machine));
+        assert_eq!(available(&[]), None);
+    }
+
+    #[test]
+    fn the_strictest_group_above_the_process_ends_it() {
+        let files = [
+            ("/proc/meminfo", MEMINFO),
+            ("/proc/self/cgroup", "0::/pod/box\n"),
+            ("/sys/fs/cgroup/pod/memory.max", "900000\n"),
+            ("/sys/fs/cgroup/pod/memory.high", "800000\n"),
+            ("/sys/fs/cgroup/pod/memory.current", "500000\n"),
+            (
+                "/sys/fs/cgroup/pod/memory.stat",
+                "file 90000\ninactive_file 60000\n",
+            ),
+            ("/sys/fs/cgroup/pod/memory.swap.max", "50000\n"),
+            ("/sys/fs/cgroup/pod/memory.swap.current", "20000\n"),
+            ("/sys/fs/cgroup/pod/box/memory.max", "700000\n"),
+            ("/sys/fs/cgroup/pod/box/memory.current", "100000\n"),
+        ];
+        let found = available(&files).unwrap();
+        let end = group("/sys/fs/cgroup/pod", 800_000, 440_000);
+        assert_eq!((found.bytes, found.end), (360_000 + 30_000, end));
+    }
+
+    #[test]
+    fn groups_of_version_1_end_it_as_well() {
+        let files = [
+            ("/proc/self/cgroup", "4:memory:/box\n0::/\n"),
+            (
+                "/sys/fs/cgroup/memory/box/memory.limit_in_bytes",
+                "629145600\n",
+            ),
+            (
+                "/sys/fs/cgroup/memory/box/memory.usage_in_bytes",
+                "30000000\n",
+            ),
+            (
+                "/sys/fs/cgroup/memory/box/memory.stat",
+                "inactive_file 1\ntotal_inactive_file 10000000\n",
+            ),
+        ];
+        let found = available(&files).unwrap();
+        let end = group("/sys/fs/cgroup/memory/box", 629_145_600, 20_000_000);
+        assert_eq!((found.bytes, found.end), (609_145_600, end));
+    }
+}

@@ -1,0 +1,25 @@
+//! What is measured, and what of the machine is read for it.
+
+mod cgroup;
+mod clock;
+mod counters;
+mod hardware;
+mod histogram;
+mod hot_keys;
+mod memory;
+mod root;
+mod sampler;
+
+pub use self::cgroup::{
+    AvailableMemory, MemoryEnd, available_memory, cores_limit, kibibytes, memory_limit,
+};
+pub use self::clock::Clock;
+pub use self::counters::{
+    Counter, Gauge, Metric, MetricKind, NodeCounters, NodeSnapshot, ShardCounters, ShardSnapshot,
+};
+pub use self::hardware::{HardwareCounters, HardwareSnapshot};
+pub use self::histogram::{Histogram, HistogramSnapshot};
+pub use self::hot_keys::{HotKey, HotKeys, HotKeysReader};
+pub use self::memory::resident_bytes;
+pub use self::root::Root;
+pub use self::sampler::Sampler;

@@ -1,0 +1,185 @@
+//! Where the log goes, for the commands of this project: to stderr as text or as JSON lines, and with the feature `otel`
+//! as spans to a collector as well.
+//!
+//! Fields and spans are named by OpenTelemetry's semantic conventions where there is one, and `farcore.*` otherwise.
+
+use std::fmt;
+use std::io::{self, IsTerminal};
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
+
+#[cfg(feature = "otel")]
+use crate::publish::spans::SpanExport;
+
+/// How the log is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// An object a line, for collectors.
+    Json,
+}
+
+impl LogFormat {
+    /// The environment variable that says it where no flag does.
+    pub const VARIABLE: &'static str = "FARCORE_LOG_FORMAT";
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        })
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(format!(
+                "`{text}` is no format of the log: write text or json"
+            )),
+        }
+    }
+}
+
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// The format that [`log_to_stderr`] was told, for processes that this one starts.
+#[must_use]
+pub fn log_format() -> LogFormat {
+    FORMAT.get().copied().unwrap_or_default()
+}
+
+fn lines<W>(format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<Registry> + Send + Sync>
+where
+    W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
+{
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer);
+    match format {
+        LogFormat::Text => lines.with_ansi(colours).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    }
+}
+
+/// What the log needs until the process ends.
+#[derive(Debug)]
+#[must_use = "dropped at the end of the process, it sends the spans that are left"]
+pub struct LogGuard {
+    #[cfg(feature = "otel")]
+    _spans: Option<SpanExport>,
+}
+
+impl LogGuard {
+    /// Sends the spans that are left, as dropping does: for those who have something to say after it. Waits for a collector
+    /// that does not answer for up to three seconds.
+    pub fn end(self) {}
+}
+
+fn filter(level: &str) -> EnvFilter {
+    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level))
+}
+
+/// Has the process's log written to stderr, from a level on unless `RUST_LOG` says otherwise. To be called once, first.
+///
+/// With the feature `otel`, spans from `info` on (or as `RUST_LOG` says) are sent to the collector that
+/// `OTEL_EXPORTER_OTLP_ENDPOINT` names, by a thread of their own; `OTEL_SERVICE_NAME` is the sender's name, or else the
+/// program's.
+pub fn log_to_stderr(format: LogFormat, level: &str) -> LogGuard {
+    let colours = io::stderr().is_terminal();
+    let lines = lines(format, io::stderr, colours).with_filter(filter(level));
+    let log = tracing_subscriber::registry().with(lines);
+    #[cfg(feature = "otel")]
+    let export = SpanExport::from_environment();
+    #[cfg(feature = "otel")]
+    let log = log.with(match &export {
+        Ok(Some(export)) => Some(export.layer().with_filter(filter("info"))),
+        _ => None,
+    });
+    // A second call changes nothing.
+    if log.try_init().is_ok() {
+        let _ = FORMAT.set(format);
+    }
+    LogGuard {
+        #[cfg(feature = "otel")]
+        _spans: export.unwrap_or_else(|error| {
+            tracing::warn!("no spans are sent: {error}");
+            None
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut kept = self.0.lock().map_err(|_| io::ErrorKind::Other)?;
+            kept.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(format: LogFormat) -> String {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let layer = lines(format, move || writer.clone(), false);
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || {
+            let _span = tracing::info_span!("phase", farcore.phase = "hot").entered();
+            tracing::info!(server.port = 7_400, "a \"quoted\"\nmessage");
+        });
+        String::from_utf8(kept.0.lock().expect("no panic").clone()).expect("text")
+    }
+
+    #[test]
+    fn a_line_is_an_object_with_the_names_of_its_fields() {
+        let line = logged(LogFormat::Json);
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(line["message"], "a \"quoted\"\nmessage");
+        assert_eq!(line["server.port"], 7_400);
+        assert_eq!(
+            (&line["level"], &line["span"]["farcore.phase"]),
+            (&"INFO".into(), &"hot".into())
+        );
+        let text = logged(LogFormat::Text);
+        assert!(
+            text.contains("server.port=7400") && text.contains("phase{farcore.phase=\"hot\"}"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn formats_are_read_as_they_are_shown() {
+        for format in [LogFormat::Text, LogFormat::Json] {
+            assert_eq!(format.to_string().parse(), Ok(format));
+        }
+        assert!(
+            "xml"
+                .parse::<LogFormat>()
+                .unwrap_err()
+                .contains("text or json")
+        );
+    }
+}

@@ -1,0 +1,23 @@
+//! How measurements leave the process: reports over a socket, OpenMetrics over HTTP, the log.
+
+mod attach;
+#[cfg(feature = "http")]
+mod exposition;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(feature = "log")]
+mod log;
+mod report;
+mod socket;
+#[cfg(feature = "otel")]
+mod spans;
+
+pub use self::attach::{ReadError, default_socket, find_sockets, read_report, sockets_folder};
+#[cfg(feature = "http")]
+pub use self::exposition::Exposition;
+#[cfg(feature = "http")]
+pub use self::http::{Exposed, HttpLimits, HttpServer, is_loopback, openmetrics};
+#[cfg(feature = "log")]
+pub use self::log::{LogFormat, LogGuard, log_format, log_to_stderr};
+pub use self::report::{CoreReport, NodeReport, Report, Reporter};
+pub use self::socket::StatisticsSocket;

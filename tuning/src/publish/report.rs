@@ -1,0 +1,184 @@
+//! What an engine says of itself at one moment, in a form that other processes read as JSON.
+//!
+//! Fields that a reader does not know are passed over, and those that a writer did not know are zero: readers and
+//! writers of neighbouring versions understand each other. [`Report::FORMAT`] changes when that ends.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::measure::HardwareSnapshot;
+use crate::measure::HistogramSnapshot;
+use crate::measure::HotKey;
+use crate::measure::{NodeSnapshot, ShardSnapshot};
+
+/// Whatever has figures to show. Asked from threads of its readers, never from a core that serves.
+pub trait Reporter: Send + Sync {
+    /// The figures of this moment. Stops nobody.
+    fn report(&self) -> Report;
+
+    /// False once it serves no more, or is about to end.
+    fn is_serving(&self) -> bool {
+        true
+    }
+}
+
+/// The figures of one engine.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// [`Report::FORMAT`] of the writer.
+    pub format: u32,
+    /// The engine's version.
+    pub version: String,
+    /// The process.
+    pub process: u32,
+    /// Nanoseconds on the process's monotonic clock.
+    pub now_ns: u64,
+    /// Nanoseconds since the engine was opened.
+    pub uptime_ns: u64,
+    /// How long opening took, in nanoseconds.
+    pub startup_ns: u64,
+    /// The cap on local memory, in bytes.
+    pub local_cap_bytes: u64,
+    /// What the process has resident, less embedded far memory, in bytes.
+    pub local_resident_bytes: u64,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Whether all local memory is locked.
+    pub locked: bool,
+    /// One for each core, at most [`Report::PARTS_MAX`].
+    #[serde(deserialize_with = "bounded")]
+    pub cores: Vec<CoreReport>,
+    /// Requests of handles, from sending to taking the answer, those that waited for far memory included; in
+    /// nanoseconds, sampled.
+    pub handles: HistogramSnapshot,
+    /// One for each memory node, at most [`Report::PARTS_MAX`].
+    #[serde(deserialize_with = "bounded")]
+    pub nodes: Vec<NodeReport>,
+    /// Why no processor events are counted; empty if they are.
+    pub hardware_missing: String,
+}
+
+impl Report {
+    /// The format that this version writes.
+    pub const FORMAT: u32 = 1;
+    /// The most cores, and the most memory nodes, that a reader accepts: a few bytes of text become kilobytes.
+    pub const PARTS_MAX: usize = 1024;
+
+    /// The counters of all cores together.
+    #[must_use]
+    pub fn total(&self) -> ShardSnapshot {
+        let cores = self.cores.iter();
+        cores.fold(ShardSnapshot::default(), |sum, core| sum + core.counters)
+    }
+}
+
+impl Report {
+    /// What came after an earlier report of the same engine; states stay what they are.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut report = self.clone();
+        for (core, before) in report.cores.iter_mut().zip(&earlier.cores) {
+            core.counters = core.counters.since(&before.counters);
+            core.local = core.local.since(&before.local);
+            core.cross = core.cross.since(&before.cross);
+            core.batches = core.batches.since(&before.batches);
+            core.far = core.far.since(&before.far);
+            core.hardware = core.hardware.since(&before.hardware);
+        }
+        report.handles = report.handles.since(&earlier.handles);
+        for (node, before) in report.nodes.iter_mut().zip(&earlier.nodes) {
+            node.counters = node.counters.since(&before.counters);
+        }
+        report
+    }
+}
+
+/// Reads a list that has at most [`Report::PARTS_MAX`] parts.
+fn bounded<'a, T: Deserialize<'a>, D: Deserializer<'a>>(source: D) -> Result<Vec<T>, D::Error> {
+    struct Parts<T>(PhantomData<T>);
+
+    impl<'a, T: Deserialize<'a>> Visitor<'a> for Parts<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(formatter, "a list of at most {}", Report::PARTS_MAX)
+        }
+
+        fn visit_seq<A: SeqAccess<'a>>(self, mut source: A) -> Result<Vec<T>, A::Error> {
+            let mut parts = Vec::new();
+            while let Some(part) = source.next_element()? {
+                if parts.len() == Report::PARTS_MAX {
+                    return Err(A::Error::invalid_length(parts.len() + 1, &self));
+                }
+                parts.push(part);
+            }
+            Ok(parts)
+        }
+    }
+    source.deserialize_seq(Parts(PhantomData))
+}
+
+/// The figures of one core. Latencies are in nanoseconds and sampled.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CoreReport {
+    /// The processor that it is pinned to.
+    pub core: usize,
+    /// Its counters.
+    pub counters: ShardSnapshot,
+    /// Requests of this core to its own shard that were not parked for far memory; waits for room are included.
+    pub local: HistogramSnapshot,
+    /// Requests of this core to other shards that were not parked for far memory; waits for room are included.
+    pub cross: HistogramSnapshot,
+    /// Requests in each batch that its shard served.
+    pub batches: HistogramSnapshot,
+    /// Waits of this core's shard for far memory, of any client; every one, not a sample.
+    pub far: HistogramSnapshot,
+    /// Processor events of its thread.
+    pub hardware: HardwareSnapshot,
+    /// What is asked for most, the hottest first.
+    pub hot_keys: Vec<HotKey>,
+}
+
+/// The figures of one memory node, all cores together.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeReport {
+    /// Its address.
+    pub name: String,
+    /// What was counted.
+    pub counters: NodeSnapshot,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_what_came_between() {
+        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9}}],"nodes":[{"counters":{"reads":4}}]}"#;
+        let earlier: Report = serde_json::from_str(text).unwrap();
+        let mut later = earlier.clone();
+        later.cores[0].counters.gets = 10;
+        later.cores[0].hardware.cycles = Some(12);
+        later.nodes[0].counters.reads = 5;
+        let between = later.since(&earlier);
+        assert_eq!((between.total().gets, between.total().keys), (3, 5));
+        assert_eq!(between.cores[0].hardware.cycles, Some(3));
+        assert_eq!(between.nodes[0].counters.reads, 1);
+    }
+
+    #[test]
+    fn reports_of_other_versions_are_understood() {
+        let text = r#"{"format":1,"cores":[{"core":3,"counters":{"gets":7,"new":1},"odd":[]}]}"#;
+        let report: Report = serde_json::from_str(text).unwrap();
+        assert_eq!((report.cores[0].core, report.total().gets), (3, 7));
+        let again = serde_json::to_string(&report).unwrap();
+        let again: Report = serde_json::from_str(&again).unwrap();
+        assert_eq!(again.total(), report.total());
+    }
+}
