@@ -1,4 +1,5 @@
-//! Says what the feature `verbs` is built with, where that is missing, before the bindings are tried.
+//! Says what the feature `verbs` is built with, where that is missing, before the bindings are
+//! tried.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +11,8 @@ fn has_library(name: &str) -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// The places where Debian and its like put it. Elsewhere `LIBCLANG_PATH` says where, for the bindings as well.
+/// The places where Debian and its like put it. Elsewhere `LIBCLANG_PATH` says where, for the
+/// bindings as well.
 fn has_libclang() -> bool {
     if std::env::var_os("LIBCLANG_PATH").is_some() {
         return true;

@@ -1,4 +1,5 @@
-//! Each run in a process of its own, so that no engine inherits another's heap, page faults or pinned threads.
+//! Each run in a process of its own, so that no engine inherits another's heap, page faults or
+//! pinned threads.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -31,7 +32,8 @@ pub fn run_in_silent_child(plan: &Plan) -> anyhow::Result<Outcome> {
     run_with(plan, Stdio::piped())
 }
 
-/// Runs a plan of the fairness command in a new process of this program, which shows its progress and its log.
+/// Runs a plan of the fairness command in a new process of this program, which shows its progress
+/// and its log.
 ///
 /// # Errors
 /// As [`run_in_child`]. An answer that stays away is none.

@@ -39,21 +39,25 @@ pub struct Cli {
 /// What can be run.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// The contest: write, verify, rewrite, update, delete, reinsert and a hot mix, every value verified.
+    /// The contest: write, verify, rewrite, update, delete, reinsert and a hot mix, every value
+    /// verified.
     Contest(ContestArgs),
     /// One of the YCSB core workloads.
     Ycsb(YcsbArgs),
     /// Replays a real cache trace, every value verified.
     ///
-    /// get and gets are gets, of absent keys followed by a put of the stated size (unless that is 0; see --on-miss); set, add,
-    /// replace and cas are puts; append and prepend are a get and a put of both lengths; incr and decr a get and a put of the
-    /// same length; delete is a delete. Each record of oracleGeneral is a get. Keys are taken as they are written. Times
-    /// and the time to live are not applied.
+    /// get and gets are gets, of absent keys followed by a put of the stated size (unless that is
+    /// 0; see --on-miss); set, add, replace and cas are puts; append and prepend are a get and a
+    /// put of both lengths; incr and decr a get and a put of the same length; delete is a delete.
+    /// Each record of oracleGeneral is a get. Keys are taken as they are written. Times and the
+    /// time to live are not applied.
     Trace(TraceArgs),
-    /// How long one client waits beside clients that flood the engine and clients that leave their answers unread.
+    /// How long one client waits beside clients that flood the engine and clients that leave their
+    /// answers unread.
     ///
-    /// Phases: the measured client alone, beside the flooders, beside the sleepers, beside both. Each client is a thread with a
-    /// handle of its own, and --window is what each flooder keeps under way. Every value is verified.
+    /// Phases: the measured client alone, beside the flooders, beside the sleepers, beside both.
+    /// Each client is a thread with a handle of its own, and --window is what each flooder keeps
+    /// under way. Every value is verified.
     Fairness(FairnessArgs),
     /// Runs one plan given as JSON on standard input and answers on standard output.
     #[command(hide = true)]
@@ -72,7 +76,8 @@ pub struct SetupArgs {
     /// Size of far memory [default: three times the data]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub far: Option<u64>,
-    /// Where far memory is: `embedded`, or memory nodes, e.g. tcp://10.0.0.1:7400,tcp://10.0.0.2:7400
+    /// Where far memory is: `embedded`, or memory nodes, e.g.
+    /// tcp://10.0.0.1:7400,tcp://10.0.0.2:7400
     #[arg(
         long,
         value_delimiter = ',',
@@ -86,7 +91,8 @@ pub struct SetupArgs {
     /// Memory nodes that must answer before it begins; the others join later [default: all]
     #[arg(long, value_name = "N")]
     pub nodes_min: Option<usize>,
-    /// RDMA device, for rdma:// and rdma+tcp:// [default: the one that the route or the first active port is of]
+    /// RDMA device, for rdma:// and rdma+tcp:// [default: the one that the route or the first
+    /// active port is of]
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
     /// Its port [default: the first that is active]
@@ -101,7 +107,8 @@ pub struct SetupArgs {
     /// Latency added to each far access, e.g. 2us
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_nanoseconds)]
     pub far_latency: u64,
-    /// Requests in flight on each core [default: the profile's; else 64, or 256 where far memory is behind sockets, whose round trip is long]
+    /// Requests in flight on each core [default: the profile's; else 64, or 256 where far memory is
+    /// behind sockets, whose round trip is long]
     #[arg(long, value_name = "N")]
     pub window: Option<usize>,
     /// Keep ciphertext in far memory; without a mode it is authenticated
@@ -133,7 +140,8 @@ pub struct CommonArgs {
     /// Settings that `farcore tune` has found
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// Engines to compare [default: farcore,locked-lru,dashmap,sharded; with --fabric farcore,farcore-embedded]
+    /// Engines to compare [default: farcore,locked-lru,dashmap,sharded; with --fabric
+    /// farcore,farcore-embedded]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub engines: Option<Vec<EngineName>>,
     /// Write the figures to a file
@@ -145,7 +153,8 @@ pub struct CommonArgs {
     /// Where the engine can be watched.
     #[command(flatten)]
     pub watch: WatchArgs,
-    /// Write what the engine (farcore, in its first run) is asked to a file, as `trace` reads it; takes 8 MiB more of local memory
+    /// Write what the engine (farcore, in its first run) is asked to a file, as `trace` reads it;
+    /// takes 8 MiB more of local memory
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Runs of each engine; medians are reported

@@ -5,8 +5,8 @@
 use farcore::Answer;
 use farcore_tuning::{Clock, Histogram};
 
-/// One request in so many is timed: reading the clock twice costs as much as half a request. A prime, so that no batch size
-/// beats with it.
+/// One request in so many is timed: reading the clock twice costs as much as half a request. A
+/// prime, so that no batch size beats with it.
 const SAMPLE_PERIOD: u32 = 61;
 const SAMPLES_IN_FLIGHT_MAX: u16 = 512;
 

@@ -1,5 +1,5 @@
-//! How long a cache line takes to another core and back: no request to another core's shard is answered faster, and on a virtual
-//! machine it is not the same from one minute to the next.
+//! How long a cache line takes to another core and back: no request to another core's shard is
+//! answered faster, and on a virtual machine it is not the same from one minute to the next.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +24,9 @@ const END: u64 = u64::MAX;
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// Nanoseconds of a round trip between the first two cores: the median of nine means of a thousand; `None` if there are no two, or
-/// they are not to be had. Cost: a few milliseconds of both, little more than 0.1 s at most.
+/// Nanoseconds of a round trip between the first two cores: the median of nine means of a thousand;
+/// `None` if there are no two, or they are not to be had. Cost: a few milliseconds of both, little
+/// more than 0.1 s at most.
 #[must_use]
 pub fn line_trip_ns(cores: &[usize]) -> Option<u64> {
     let &[near, far, ..] = cores else {
@@ -48,7 +49,8 @@ pub fn line_trip_ns(cores: &[usize]) -> Option<u64> {
     })
 }
 
-/// The longer of two round trips, before a run and after it; `None` if either is not known, for then neither is that of the run.
+/// The longer of two round trips, before a run and after it; `None` if either is not known, for
+/// then neither is that of the run.
 #[must_use]
 pub fn longer_ns(before_ns: Option<u64>, after_ns: Option<u64>) -> Option<u64> {
     let (before_ns, after_ns) = before_ns.zip(after_ns)?;

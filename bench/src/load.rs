@@ -218,8 +218,8 @@ impl Load for Hot {
 
 /// One YCSB workload.
 ///
-/// Inserted keys of thread `t` are `t, t + threads, t + 2 threads...` after the loaded ones; a thread reads the latest
-/// of its own, so that every read can be checked.
+/// Inserted keys of thread `t` are `t, t + threads, t + 2 threads...` after the loaded ones; a
+/// thread reads the latest of its own, so that every read can be checked.
 #[derive(Debug)]
 pub struct Transactions {
     generator: Generator,

@@ -1,4 +1,5 @@
-//! The phases: which keys each one visits, what it does to them, and what must be stored afterwards.
+//! The phases: which keys each one visits, what it does to them, and what must be stored
+//! afterwards.
 //!
 //! Sets are regular, so that the n-th key of each is found without a search:
 //! - *all*: 0, 1, 2, ...

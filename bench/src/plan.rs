@@ -1,4 +1,5 @@
-//! What is to be run: every choice made, checked against the machine, ready to be handed to another process.
+//! What is to be run: every choice made, checked against the machine, ready to be handed to another
+//! process.
 
 use std::path::PathBuf;
 
@@ -26,7 +27,8 @@ pub const FAR_NODES_MAX: usize = 64;
 pub const FAR_LATENCY_NS_MAX: u64 = 1_000_000_000;
 
 const RECORD_HEADER_BYTES: u64 = 16;
-/// What a map in plain memory takes for each key besides key and value: two allocations, two fat pointers, slack.
+/// What a map in plain memory takes for each key besides key and value: two allocations, two fat
+/// pointers, slack.
 const MAP_OVERHEAD_BYTES: u64 = 96;
 const SPARE_BYTES: u64 = 256 << 20;
 
@@ -394,7 +396,8 @@ impl Plan {
         }
     }
 
-    /// Bytes of all records as first written, headers included; for a trace, of the most that are stored at once.
+    /// Bytes of all records as first written, headers included; for a trace, of the most that are
+    /// stored at once.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         let value_bytes = match &self.scenario {

@@ -1,5 +1,5 @@
-//! The plots: throughput by phase, and latency percentiles by phase, as SVG. Logarithmic, because the engines lie
-//! orders of magnitude apart.
+//! The plots: throughput by phase, and latency percentiles by phase, as SVG. Logarithmic, because
+//! the engines lie orders of magnitude apart.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,15 +1,17 @@
-//! Keys and values: what is stored, derived from an index, a nonce and a seed, so that nothing has to be remembered.
+//! Keys and values: what is stored, derived from an index, a nonce and a seed, so that nothing has
+//! to be remembered.
 //!
-//! I1: keys are unique, because the first half of a key is a bijection of its index.
-//! I2: every value starts with its nonce; the rest is a stream of (key, nonce, seed), so a value read can be checked
+//! I1: keys are unique, because the first half of a key is a bijection of its index. I2: every
+//! value starts with its nonce; the rest is a stream of (key, nonce, seed), so a value read can be
+//! checked
 //!     in full knowing only its key. A stale, foreign, shortened or damaged value fails.
 //!
-//! Value: | nonce: 8 B | word 1 | word 2 | ... each word is `stream ^ TABLE[n]`; little-endian.
-//! A nonce with bit 63 clear names a [`Generation`]; with bit 63 set it is drawn by the hot mix, which also fixes
-//! the length. Cost: one xor for each eight bytes, which the compiler vectorises.
+//! Value: | nonce: 8 B | word 1 | word 2 | ... each word is `stream ^ TABLE[n]`; little-endian. A
+//! nonce with bit 63 clear names a [`Generation`]; with bit 63 set it is drawn by the hot mix,
+//! which also fixes the length. Cost: one xor for each eight bytes, which the compiler vectorises.
 //!
-//! Nothing predicts the length of a value, and a branch that is guessed wrong costs as much as a hundred bytes: what is done
-//! for the usual lengths is the same for each.
+//! Nothing predicts the length of a value, and a branch that is guessed wrong costs as much as a
+//! hundred bytes: what is done for the usual lengths is the same for each.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +62,8 @@ fn write_grains(place: &mut [[u8; VALUE_GRAIN_BYTES]], table: &[Grain], stream: 
     }
 }
 
-/// The bits in which the second grain of a value and those after it differ from a stream's, by word of a grain.
+/// The bits in which the second grain of a value and those after it differ from a stream's, by word
+/// of a grain.
 #[inline(always)]
 fn differing(grains: &[[u8; VALUE_GRAIN_BYTES]], stream: u64) -> Grain {
     let mut sum = [0; 2];
@@ -274,8 +277,8 @@ impl Generator {
         nonce_of(value).is_some_and(|nonce| self.is(key_word, Shape { nonce, bytes }, value))
     }
 
-    /// Writes a value of any length, all of it a stream of key and nonce: who checks it must know the nonce and the length.
-    /// Of the shortest values, some of different keys are the same.
+    /// Writes a value of any length, all of it a stream of key and nonce: who checks it must know
+    /// the nonce and the length. Of the shortest values, some of different keys are the same.
     #[inline]
     pub fn fill_long(&self, key_word: u64, nonce: u64, value: &mut [u8]) {
         for (block, bytes) in (0..).zip(value.chunks_mut(VALUE_BYTES_MAX)) {

@@ -27,8 +27,9 @@ pub struct RunReport {
     pub trace: Option<Summary>,
     /// In the order they ran.
     pub phases: Vec<PhaseReport>,
-    /// Nanoseconds that a cache line took from the first core to the second and back, just before the run or right after it, whichever
-    /// was more; left out where there are no two, or they were not to be had both times.
+    /// Nanoseconds that a cache line took from the first core to the second and back, just before
+    /// the run or right after it, whichever was more; left out where there are no two, or they were
+    /// not to be had both times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_trip_ns: Option<u64>,
     /// Opening the engine, pre-faulting included.
@@ -96,8 +97,8 @@ pub struct PhaseReport {
     pub ops: u64,
     /// From the first thread's start to the last one's end.
     pub seconds: f64,
-    /// Processor time of the threads that asked; of `farcore` they are the ones that serve as well. Less than their share of
-    /// `seconds` where something else ran on their cores.
+    /// Processor time of the threads that asked; of `farcore` they are the ones that serve as well.
+    /// Less than their share of `seconds` where something else ran on their cores.
     #[serde(default)]
     pub cpu_seconds: f64,
     /// Million requests a second.
@@ -117,8 +118,8 @@ pub struct PhaseReport {
     /// Bytes of them that were asked for: the records' own; 0 if the engine does not know.
     #[serde(default)]
     pub far_wanted_bytes: u64,
-    /// Median wait for far memory: a round trip and what it took to notice; 0 if there was none or the engine does not
-    /// know.
+    /// Median wait for far memory: a round trip and what it took to notice; 0 if there was none or
+    /// the engine does not know.
     #[serde(default)]
     pub far_p50_ns: u64,
     /// Exceeded by one wait in a hundred.
@@ -129,7 +130,8 @@ pub struct PhaseReport {
     pub events: EventsPerOp,
 }
 
-/// The medians of several runs of one engine: each figure by itself, the worst where a mean would hide something.
+/// The medians of several runs of one engine: each figure by itself, the worst where a mean would
+/// hide something.
 #[must_use]
 pub fn medians(runs: &[RunReport]) -> RunReport {
     let Some(first) = runs.first() else {

@@ -1,4 +1,5 @@
-//! The measured memory of a run: resident size less what was there before, less embedded far memory.
+//! The measured memory of a run: resident size less what was there before, less embedded far
+//! memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,8 +26,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts sampling. `base_bytes` is the resident size before the engine was opened; `far_resident_bytes` tells
-    /// how much far memory lives in this process.
+    /// Starts sampling. `base_bytes` is the resident size before the engine was opened;
+    /// `far_resident_bytes` tells how much far memory lives in this process.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -45,7 +46,8 @@ impl Sampler {
                     let far_bytes = far_resident_bytes();
                     let local_bytes = resident_bytes().saturating_sub(base_bytes + far_bytes);
                     seen.peak_bytes.fetch_max(local_bytes, Ordering::Relaxed);
-                    // Where counting far memory is slow, it is done less often: the cores are the engine's.
+                    // Where counting far memory is slow, it is done less often: the cores are the
+                    // engine's.
                     let spent = Duration::from_nanos(clock.now_ns() - start_ns);
                     thread::sleep(PERIOD.max(spent * IDLE_SHARE));
                 }

@@ -33,7 +33,8 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct Outcome {
     /// The figures.
     pub report: RunReport,
-    /// Hash of all answers whose contents do not depend on the order of threads: the same for every engine.
+    /// Hash of all answers whose contents do not depend on the order of threads: the same for every
+    /// engine.
     pub digest: u64,
     /// What the first wrong answer was.
     pub complaint: Option<String>,

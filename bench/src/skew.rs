@@ -48,8 +48,9 @@ impl fmt::Display for Skew {
     }
 }
 
-/// The stream of one thread: key indexes with Zipf-distributed popularity, scattered over all keys; for YCSB D the
-/// distance from the latest key instead; a trace names its keys itself, and so does the fairness command. Cost: 4 bytes a draw, all of them touched.
+/// The stream of one thread: key indexes with Zipf-distributed popularity, scattered over all keys;
+/// for YCSB D the distance from the latest key instead; a trace names its keys itself, and so does
+/// the fairness command. Cost: 4 bytes a draw, all of them touched.
 #[must_use]
 pub fn stream(plan: &Plan, thread: u64) -> Arc<[u32]> {
     if matches!(plan.scenario, Scenario::Trace(_) | Scenario::Fairness(_)) {
@@ -97,8 +98,9 @@ pub fn stream(plan: &Plan, thread: u64) -> Arc<[u32]> {
         .collect()
 }
 
-/// The same stream with every key of another shard replaced by one that `belongs`: always the same for the same, so
-/// that what is popular stays so. Keys to which no such key is found soon stay as they are.
+/// The same stream with every key of another shard replaced by one that `belongs`: always the same
+/// for the same, so that what is popular stays so. Keys to which no such key is found soon stay as
+/// they are.
 #[must_use]
 pub fn within(plan: &Plan, stream: &[u32], belongs: impl Fn(u64) -> bool) -> Arc<[u32]> {
     let keys = plan.keys();

@@ -1,7 +1,8 @@
 //! What every engine looks like to the driver.
 //!
-//! A [`Store`] is opened once and starts one worker a core; a worker talks to its own [`Session`]. Everything is
-//! generic and compiled for each engine: no boxing and no allocation per request on the driver's side.
+//! A [`Store`] is opened once and starts one worker a core; a worker talks to its own [`Session`].
+//! Everything is generic and compiled for each engine: no boxing and no allocation per request on
+//! the driver's side.
 
 use std::future::Future;
 
@@ -13,7 +14,8 @@ use crate::worker::Worker;
 
 /// One thread's way into a store.
 pub trait Session {
-    /// Hands in a request. Answers to this request or to earlier ones may come through `sink`, now or later.
+    /// Hands in a request. Answers to this request or to earlier ones may come through `sink`, now
+    /// or later.
     fn submit(
         &mut self,
         operation: Operation<'_>,
@@ -98,8 +100,8 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// What the engine says.
     fn open(plan: &Plan) -> anyhow::Result<Self>;
 
-    /// Starts a worker on the plan's core at `position`. Must be called from an unpinned thread: a thread started
-    /// by a pinned one sees that one core only.
+    /// Starts a worker on the plan's core at `position`. Must be called from an unpinned thread: a
+    /// thread started by a pinned one sees that one core only.
     ///
     /// # Errors
     /// The thread cannot be started.

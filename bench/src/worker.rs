@@ -1,7 +1,7 @@
 //! One thread of a run: waits at the gate, drives each phase, reports it.
 //!
-//! I1: a worker keeps polling its session while it waits, because an engine may serve others from there.
-//! I2: whatever ends a worker, panic included, is reported once as [`Event::Left`].
+//! I1: a worker keeps polling its session while it waits, because an engine may serve others from
+//! there. I2: whatever ends a worker, panic included, is reported once as [`Event::Left`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! The contest's phases and YCSB in small, on every engine, and a planted fault that must be caught.
+//! The contest's phases and YCSB in small, on every engine, and a planted fault that must be
+//! caught.
 
 #![expect(
     clippy::unwrap_used,

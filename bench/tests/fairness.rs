@@ -1,4 +1,5 @@
-//! The fairness command in small: every phase runs, every value is right, and a run ends although answers stay away.
+//! The fairness command in small: every phase runs, every value is right, and a run ends although
+//! answers stay away.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -121,8 +122,8 @@ fn a_client_that_polls_is_measured_as_well() {
     }
 }
 
-/// An answer that takes longer than the limit is a figure, not a hang of the command. Far memory is a second away, so that each
-/// far get is one.
+/// An answer that takes longer than the limit is a figure, not a hang of the command. Far memory is
+/// a second away, so that each far get is one.
 #[test]
 fn a_run_ends_although_answers_stay_away() {
     let folder = Folder::new("hang");

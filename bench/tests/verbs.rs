@@ -1,4 +1,5 @@
-//! The contest over an RDMA device, with the memory node in another process. Needs a device: the lab has one.
+//! The contest over an RDMA device, with the memory node in another process. Needs a device: the
+//! lab has one.
 
 #![cfg(feature = "verbs")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -1,4 +1,5 @@
-//! How long the hot paths take, by themselves: `cargo bench -p farcore --features internals --bench hot_paths`.
+//! How long the hot paths take, by themselves: `cargo bench -p farcore --features internals --bench
+//! hot_paths`.
 
 mod support;
 

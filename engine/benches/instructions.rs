@@ -1,5 +1,5 @@
-//! One hot path, once, for whoever counts its instructions: `instructions NAME`. `cargo xtask instructions` runs it under
-//! valgrind, which counts only what happens inside `measured`.
+//! One hot path, once, for whoever counts its instructions: `instructions NAME`. `cargo xtask
+//! instructions` runs it under valgrind, which counts only what happens inside `measured`.
 
 mod support;
 

@@ -52,7 +52,8 @@ pub(crate) struct Shared {
     pub(crate) hasher: Hasher128,
     pub(crate) sizes: Sizes,
     pub(crate) lifecycle: Arc<Lifecycle>,
-    /// Lanes that no handle uses. Several threads take and give back: made for a multi-producer queue.
+    /// Lanes that no handle uses. Several threads take and give back: made for a multi-producer
+    /// queue.
     pub(crate) free_handles: ArrayQueue<HandleLanes>,
     /// Lanes of handles that were dropped on a core, and that are still to be answered.
     pub(crate) leaving: SegQueue<Leaving>,
@@ -86,7 +87,8 @@ impl Shared {
 
 /// A key-value store over the cores of this machine and far memory.
 ///
-/// Share it by reference or in an [`Arc`]; each thread takes its own [`Handle`]. Dropping it closes it.
+/// Share it by reference or in an [`Arc`]; each thread takes its own [`Handle`]. Dropping it closes
+/// it.
 ///
 /// ```
 /// use farcore::{Config, Engine};
@@ -131,11 +133,13 @@ fn random() -> Result<u64> {
 impl Engine {
     /// Maps the memory, starts a pinned executor on each core and waits until all serve.
     ///
-    /// Call it from a thread that is not pinned: a pinned one can only start threads on its own core.
+    /// Call it from a thread that is not pinned: a pinned one can only start threads on its own
+    /// core.
     ///
     /// # Errors
-    /// Whatever keeps the engine from working, with the limit and the value: [`Error::Config`], [`Error::Core`],
-    /// [`Error::IoUring`], [`Error::Memory`], [`Error::Threads`], [`Error::Descriptors`]. What did start has ended by then.
+    /// Whatever keeps the engine from working, with the limit and the value: [`Error::Config`],
+    /// [`Error::Core`], [`Error::IoUring`], [`Error::Memory`], [`Error::Threads`],
+    /// [`Error::Descriptors`]. What did start has ended by then.
     pub fn open(config: Config) -> Result<Self> {
         let clock = Clock::new();
         let opened_ns = clock.now_ns();
@@ -311,9 +315,10 @@ impl Engine {
         Ok(Handle::new(Arc::clone(&self.shared), lanes))
     }
 
-    /// True while every core serves: from opening to closing, but for as long as one of them is seen to serve nothing for a second
-    /// although it was woken (the figure `stalled`, and a line in the log). That is what a job does that blocks its core without
-    /// polling. Cost: two loads a core, which are no core's own work.
+    /// True while every core serves: from opening to closing, but for as long as one of them is
+    /// seen to serve nothing for a second although it was woken (the figure `stalled`, and a line
+    /// in the log). That is what a job does that blocks its core without polling. Cost: two loads a
+    /// core, which are no core's own work.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         let serves = |(core_shared, core): (&Arc<CoreShared>, &Arc<CoreMetrics>)| {
@@ -343,14 +348,16 @@ impl Engine {
         self.shared.sizes.value_bytes_max
     }
 
-    /// Runs a job on a core, by its position in [`Config::cores`]. There it reaches its own shard by a plain call.
+    /// Runs a job on a core, by its position in [`Config::cores`]. There it reaches its own shard
+    /// by a plain call.
     ///
-    /// It never waits, so a job may start any number of jobs, on its own core as well. All of them run. Up to 4095 jobs of a core
-    /// can have requests; another one's first request waits until one of these has ended. A panic of the job, of its future or of
-    /// what that drops is its result. Where nobody waits for a result, its panic when it is dropped is logged.
+    /// It never waits, so a job may start any number of jobs, on its own core as well. All of them
+    /// run. Up to 4095 jobs of a core can have requests; another one's first request waits until
+    /// one of these has ended. A panic of the job, of its future or of what that drops is its
+    /// result. Where nobody waits for a result, its panic when it is dropped is logged.
     ///
-    /// A job that runs long should `yield_now` now and then, so that other jobs of the core get on, and what others ask of its
-    /// shard is answered: while a job runs, nobody else serves that.
+    /// A job that runs long should `yield_now` now and then, so that other jobs of the core get on,
+    /// and what others ask of its shard is answered: while a job runs, nobody else serves that.
     ///
     /// # Errors
     /// [`Error::Core`] if there is no such position, [`Error::Closed`] after [`Engine::close`].
@@ -404,44 +411,49 @@ impl Engine {
         self.metrics.stats()
     }
 
-    /// Reads the figures of every core in full, for whoever shows them: a statistics socket, Prometheus, a test.
+    /// Reads the figures of every core in full, for whoever shows them: a statistics socket,
+    /// Prometheus, a test.
     #[must_use]
     pub fn reporter(&self) -> EngineReporter {
         EngineReporter(Arc::clone(&self.metrics))
     }
 
-    /// The embedded memory nodes, for tests that lose or damage them; none where [`Config::nodes`] names others.
+    /// The embedded memory nodes, for tests that lose or damage them; none where [`Config::nodes`]
+    /// names others.
     #[must_use]
     pub fn embedded_nodes(&self) -> &[Arc<EmbeddedNode>] {
         &self.nodes
     }
 
-    /// Compacts far memory until no page is worth it. Blocks; requests go on. A job that calls it keeps the other jobs of its core
-    /// waiting.
+    /// Compacts far memory until no page is worth it. Blocks; requests go on. A job that calls it
+    /// keeps the other jobs of its core waiting.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or [`Error::Unavailable`] if it could
-    /// not be done in full because far memory as a whole gives no way. A page on one lost node is no error.
+    /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or
+    /// [`Error::Unavailable`] if it could not be done in full because far memory as a whole gives
+    /// no way. A page on one lost node is no error.
     pub fn compact(&self) -> Result<()> {
         self.order(|command_port| &command_port.compact)
     }
 
-    /// Copies everything that is only local to far memory. Blocks; requests go on. A job that calls it keeps the other jobs of its
-    /// core waiting.
+    /// Copies everything that is only local to far memory. Blocks; requests go on. A job that calls
+    /// it keeps the other jobs of its core waiting.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or [`Error::Unavailable`] if far memory
-    /// as a whole could not take it. One lost node is no error while another has room.
+    /// [`Error::Closed`] if the engine closes meanwhile; [`Error::FarFull`] or
+    /// [`Error::Unavailable`] if far memory as a whole could not take it. One lost node is no error
+    /// while another has room.
     pub fn flush(&self) -> Result<()> {
         self.order(|command_port| &command_port.flush)
     }
 
-    /// Has every key whose record was lost count as absent from now on, and answers how many there may be of them. Until then such
-    /// a key answers [`Error::Unavailable`], unless it is written or deleted; so may, rarely, a key that was never stored, for of a lost
-    /// record only some bits of its key's hash are known. What is lost after this call is not forgotten by it.
+    /// Has every key whose record was lost count as absent from now on, and answers how many there
+    /// may be of them. Until then such a key answers [`Error::Unavailable`], unless it is written
+    /// or deleted; so may, rarely, a key that was never stored, for of a lost record only some bits
+    /// of its key's hash are known. What is lost after this call is not forgotten by it.
     ///
-    /// Blocks until the index has given the room back, so not to be called from a job; requests go on. Cost: the index is read once,
-    /// in slices between requests; nothing, if nothing was lost.
+    /// Blocks until the index has given the room back, so not to be called from a job; requests go
+    /// on. Cost: the index is read once, in slices between requests; nothing, if nothing was lost.
     ///
     /// # Errors
     /// [`Error::Closed`] if the engine closes meanwhile.
@@ -467,7 +479,8 @@ impl Engine {
             .iter()
             .map(|core_shared| {
                 let ticket = which(&core_shared.command_port).ask();
-                // The wake alone is not enough for a shard that is just falling asleep: mark a lane as well.
+                // The wake alone is not enough for a shard that is just falling asleep: mark a lane
+                // as well.
                 core_shared.command_port.wakeup.ring(0);
                 ticket
             })
@@ -500,12 +513,15 @@ impl Engine {
         }
     }
 
-    /// Answers everything that is under way, waits for running jobs, and stops the cores. May be called again.
+    /// Answers everything that is under way, waits for running jobs, and stops the cores. May be
+    /// called again.
     ///
-    /// Called from a job of this engine, or where a job drops the engine, it only starts that and returns: the cores stop when the
-    /// last job has ended, this one included, and its result arrives as ever.
+    /// Called from a job of this engine, or where a job drops the engine, it only starts that and
+    /// returns: the cores stop when the last job has ended, this one included, and its result
+    /// arrives as ever.
     ///
-    /// The cores' threads stay, asleep, for the next engine that this process opens on the same cores.
+    /// The cores' threads stay, asleep, for the next engine that this process opens on the same
+    /// cores.
     pub fn close(&self) {
         self.shared.lifecycle.close();
         for core_shared in &self.shared.cores_shared {
@@ -643,7 +659,8 @@ impl<T> std::fmt::Debug for Task<T> {
 }
 
 impl<T> Task<T> {
-    /// Blocks until the job is over. Not for a job on the same core, which must await it: the other one never gets to run.
+    /// Blocks until the job is over. Not for a job on the same core, which must await it: the other
+    /// one never gets to run.
     ///
     /// # Errors
     /// [`Error::JobPanicked`], or [`Error::Closed`] if it never ran.

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What went wrong: a caller's mistake, an exhausted resource or an operational fault. Nothing stored is lost by any.
+/// What went wrong: a caller's mistake, an exhausted resource or an operational fault. Nothing
+/// stored is lost by any.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -99,7 +100,8 @@ pub enum Error {
         /// Bytes that there are, of the same.
         limit: u64,
     },
-    /// The index cannot grow any further within the local memory, or holds more keys of one hash than it can tell apart.
+    /// The index cannot grow any further within the local memory, or holds more keys of one hash
+    /// than it can tell apart.
     #[error(
         "the index of shard {shard} has no place for the key and is at {keys} keys: raise `local_bytes` or `keys_expected`; if keys collide, open the engine with a random `seed`"
     )]
@@ -109,9 +111,9 @@ pub enum Error {
         /// Keys it holds.
         keys: u64,
     },
-    /// What lies on a memory node cannot be reached, or the node cannot be used at all. It can be read again when the node
-    /// is back, unless the reason says that it is lost: then until the key is written, or deleted, or
-    /// [`Engine::forget_lost`](crate::Engine::forget_lost) is called.
+    /// What lies on a memory node cannot be reached, or the node cannot be used at all. It can be
+    /// read again when the node is back, unless the reason says that it is lost: then until the key
+    /// is written, or deleted, or [`Engine::forget_lost`](crate::Engine::forget_lost) is called.
     #[error("memory node {node} is unavailable: {reason}")]
     Unavailable {
         /// The node, or the nodes, by name.

@@ -1,5 +1,5 @@
-//! The parts of the engine by themselves, for benchmarks of them: a shard without its core, a lane without its threads, the
-//! cipher. Behind the feature `internals`; nothing here is stable.
+//! The parts of the engine by themselves, for benchmarks of them: a shard without its core, a lane
+//! without its threads, the cipher. Behind the feature `internals`; nothing here is stable.
 
 use std::sync::Arc;
 
@@ -170,7 +170,8 @@ impl BareLane {
         }
     }
 
-    /// Sends requests over, answers each with a value, and takes the answers back; false if they found no room.
+    /// Sends requests over, answers each with a value, and takes the answers back; false if they
+    /// found no room.
     pub fn round_trip(
         &mut self,
         operations: &[Operation<'_>],
@@ -244,7 +245,8 @@ impl BareCipher {
         self.counter.apply(sequence, unit, data);
     }
 
-    /// Seals a message of whole units that begins at a unit of a page; its last unit becomes its tag.
+    /// Seals a message of whole units that begins at a unit of a page; its last unit becomes its
+    /// tag.
     ///
     /// # Panics
     /// If the lengths differ, or there is not a unit.
@@ -255,7 +257,8 @@ impl BareCipher {
         tag.copy_from_slice(&self.records.gcm().seal(&nonce, &source[..message], body));
     }
 
-    /// Opens what [`BareCipher::seal`] made, from one place to another; false if it is anything else.
+    /// Opens what [`BareCipher::seal`] made, from one place to another; false if it is anything
+    /// else.
     pub fn open(&self, sequence: u64, unit: u32, source: &[u8], target: &mut [u8]) -> bool {
         let nonce = RecordCipher::nonce(sequence, unit);
         let Ok(both) = InOutBuf::new(source, target) else {

@@ -1,4 +1,5 @@
-//! Panics that leave a shard without anybody to answer for it end the process, and say so: nobody waits for ever.
+//! Panics that leave a shard without anybody to answer for it end the process, and say so: nobody
+//! waits for ever.
 //!
 //! Each test runs itself again in a process of its own, which is the one that dies.
 

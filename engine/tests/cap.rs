@@ -1,5 +1,5 @@
-//! An engine takes no more memory than its cap, from the smallest that is taken on: by what the kernel counts of memory that
-//! lies in no file. Each size is measured by a process of its own.
+//! An engine takes no more memory than its cap, from the smallest that is taken on: by what the
+//! kernel counts of memory that lies in no file. Each size is measured by a process of its own.
 
 use std::process::Command;
 

@@ -1,5 +1,6 @@
-//! A forked child has none of its parent's threads: neither the watchdog of its executors nor those that wait for the next
-//! engine. It starts its own. On its own, for no other thread may hold a lock at the fork.
+//! A forked child has none of its parent's threads: neither the watchdog of its executors nor those
+//! that wait for the next engine. It starts its own. On its own, for no other thread may hold a
+//! lock at the fork.
 
 #![allow(unsafe_code)] // forks
 
@@ -41,7 +42,8 @@ fn a_forked_child_opens_an_engine_of_its_own() {
     let (parents, closed) = (open(), open());
     drop(closed);
     assert!(is_served(&parents));
-    // SAFETY: the child has the one thread that forks. The others hold no lock that it needs: they sleep.
+    // SAFETY: the child has the one thread that forks. The others hold no lock that it needs: they
+    // sleep.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: ends this process after a while.
@@ -50,7 +52,8 @@ fn a_forked_child_opens_an_engine_of_its_own() {
             let engine = open();
             let fine = is_served(&engine) && has_thread("farcore-pulse");
             drop(engine);
-            // SAFETY: ends this process at once, without what its parent registered for its own end.
+            // SAFETY: ends this process at once, without what its parent registered for its own
+            // end.
             unsafe { libc::_exit(if fine { 7 } else { 8 }) }
         }));
         // SAFETY: as above.

@@ -1,5 +1,5 @@
-//! Too little locked memory is an error that says so, unless the process may raise the limit. On its own, because the
-//! limit is the whole process's.
+//! Too little locked memory is an error that says so, unless the process may raise the limit. On
+//! its own, because the limit is the whole process's.
 
 #![allow(unsafe_code)] // sets a limit and the user of the process
 

@@ -1,5 +1,5 @@
-//! More memory than a control group may use is an error that names both, and kills no process. Said where no group can be
-//! made.
+//! More memory than a control group may use is an error that names both, and kills no process. Said
+//! where no group can be made.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -82,7 +82,8 @@ fn write_some(engine: &Engine, version: u32, keys: u32) {
 /// Keys; their records are about twice the local memory.
 const KEYS: u32 = 50_000;
 
-/// Reads every key: how many had this version's value, and how many were unavailable. Anything else is wrong.
+/// Reads every key: how many had this version's value, and how many were unavailable. Anything else
+/// is wrong.
 fn read(engine: &Engine, version: u32) -> (u32, u32) {
     read_some(engine, version, KEYS)
 }
@@ -160,7 +161,8 @@ fn a_node_that_was_started_anew_has_lost_its_pages_and_serves_again() {
         right > KEYS / 4 && unavailable > KEYS / 10,
         "{right} {unavailable}"
     );
-    // New keys go to the other node, but for a few that look in the index like one whose record cannot be read now.
+    // New keys go to the other node, but for a few that look in the index like one whose record
+    // cannot be read now.
     let mut handle = engine.handle().unwrap();
     let mut stored = Vec::new();
     for number in KEYS..KEYS + 10_000 {
@@ -503,8 +505,8 @@ fn a_token_is_asked_for_and_checked() {
     assert_eq!(&**handle.get(b"k").wait().unwrap().as_ref().unwrap(), b"v");
 }
 
-/// Starts an engine in a process of its own, which can be stopped: the test starts itself again for that. Orders go down
-/// its standard input, news come up its standard output behind a mark.
+/// Starts an engine in a process of its own, which can be stopped: the test starts itself again for
+/// that. Orders go down its standard input, news come up its standard output behind a mark.
 mod child {
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -707,8 +709,9 @@ fn balance(number: u32, coins: u32) -> Vec<u8> {
     text.repeat(8).into_bytes()[..BALANCE_BYTES].to_vec()
 }
 
-/// Another client of the node, which knows its token and no key of the engine's. It reads every page of the node's memory, and
-/// where it guesses which record lies there, it turns its ciphertext into that of another value, and the checksum with it.
+/// Another client of the node, which knows its token and no key of the engine's. It reads every
+/// page of the node's memory, and where it guesses which record lies there, it turns its ciphertext
+/// into that of another value, and the checksum with it.
 async fn rewrite_balances(node: &NodeHandle) -> u32 {
     let channel = connect_control(node.address(), PATIENCE).await.unwrap();
     let session = NodeSession::open(channel, "another", None).await.unwrap();
@@ -802,7 +805,8 @@ fn what_another_client_of_the_node_rewrote_is_damaged() {
             }
         }
         match mode {
-            // A put that waits for far memory lies behind later ones: up to there the records are not those that were guessed.
+            // A put that waits for far memory lies behind later ones: up to there the records are
+            // not those that were guessed.
             EncryptionMode::SecrecyOnly => assert!(believed > 300, "{believed} {damaged}"),
             _ => assert!(believed == 0 && damaged > 300, "{believed} {damaged}"),
         }

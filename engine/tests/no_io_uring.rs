@@ -1,4 +1,5 @@
-//! A kernel that refuses io_uring is an error that says so. On its own, because the filter is the whole process's.
+//! A kernel that refuses io_uring is an error that says so. On its own, because the filter is the
+//! whole process's.
 
 #![cfg(target_arch = "x86_64")]
 #![allow(unsafe_code)] // installs a seccomp filter

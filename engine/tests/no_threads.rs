@@ -1,7 +1,8 @@
-//! Where no thread can be started, opening an engine is an error that says so. It never waits for a thread that is not
-//! there.
+//! Where no thread can be started, opening an engine is an error that says so. It never waits for a
+//! thread that is not there.
 //!
-//! Each limit is tried by a process of its own. The limit binds no process of root, so that one becomes another user.
+//! Each limit is tried by a process of its own. The limit binds no process of root, so that one
+//! becomes another user.
 
 #![allow(unsafe_code)] // sets limits and the user of a process
 
@@ -90,7 +91,8 @@ fn too_few_threads_are_named() {
         let said = String::from_utf8_lossy(&stdout);
         [said.contains("opened"), said.contains("refused")]
     };
-    // From too few for any to enough for all: the test's own, the core's, glommio's and the one of the pulse.
+    // From too few for any to enough for all: the test's own, the core's, glommio's and the one of
+    // the pulse.
     let outcomes: Vec<_> = (2..10).map(outcome).collect();
     assert!(outcomes.iter().all(|[opened, refused]| opened != refused));
     assert_eq!(outcomes.first(), Some(&[false, true]));

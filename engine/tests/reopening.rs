@@ -1,5 +1,5 @@
-//! An engine that closes leaves no descriptor and no thread behind that the next one does not use. On its own, because
-//! both are counted for the whole process.
+//! An engine that closes leaves no descriptor and no thread behind that the next one does not use.
+//! On its own, because both are counted for the whole process.
 
 use farcore::{Config, Engine};
 
@@ -37,7 +37,8 @@ fn what_closed_engines_leave_does_not_grow() {
         open_and_close();
     }
     let after_all = left();
-    // The thread of the pulse ends a moment after the last engine, and starts with the next: so one more or less.
+    // The thread of the pulse ends a moment after the last engine, and starts with the next: so one
+    // more or less.
     assert_eq!(after_all[0], after_one[0], "descriptors");
     assert!(
         after_all[1].abs_diff(after_one[1]) <= 1,

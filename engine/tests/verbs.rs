@@ -1,5 +1,5 @@
-//! The engine over a memory node in another process, reached over an RDMA device, that is killed. Needs a device: the lab
-//! has one.
+//! The engine over a memory node in another process, reached over an RDMA device, that is killed.
+//! Needs a device: the lab has one.
 
 #![cfg(feature = "verbs")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]

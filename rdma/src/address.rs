@@ -6,7 +6,8 @@
 //! rdma+tcp://host[:port]  verbs, connections set up over TCP
 //! ```
 //!
-//! A host is a name, an IPv4 address, or an IPv6 address in brackets. Without a port it is [`FabricAddress::PORT_DEFAULT`].
+//! A host is a name, an IPv4 address, or an IPv6 address in brackets. Without a port it is
+//! [`FabricAddress::PORT_DEFAULT`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -90,7 +91,8 @@ impl FabricAddress {
         self.port
     }
 
-    /// Whether only this machine can reach it, as far as the text tells: a loopback address or `localhost`.
+    /// Whether only this machine can reach it, as far as the text tells: a loopback address or
+    /// `localhost`.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         match self.host.parse::<IpAddr>() {

@@ -1,4 +1,5 @@
-//! The RDMA devices of this machine, as the kernel lists them. Needs no library: reads `/sys/class/infiniband`.
+//! The RDMA devices of this machine, as the kernel lists them. Needs no library: reads
+//! `/sys/class/infiniband`.
 //!
 //! Source: Documentation/ABI/stable/sysfs-class-infiniband of the kernel.
 
@@ -67,8 +68,8 @@ pub enum GidKind {
 }
 
 impl GidEntry {
-    /// The one to use where nobody says: RoCE v2 over IPv4 is reached from most places, then any RoCE v2 that is no
-    /// link-local address, then RoCE v2, then the first.
+    /// The one to use where nobody says: RoCE v2 over IPv4 is reached from most places, then any
+    /// RoCE v2 that is no link-local address, then RoCE v2, then the first.
     #[must_use]
     pub fn best(entries: &[Self]) -> Option<&Self> {
         let rank = |entry: &&Self| {
@@ -109,7 +110,8 @@ pub fn rdma_devices() -> Vec<DeviceFacts> {
     rdma_devices_under(Path::new(ROOT))
 }
 
-/// All devices that a folder shaped like `/sys/class/infiniband` lists: of another machine, kept or made up.
+/// All devices that a folder shaped like `/sys/class/infiniband` lists: of another machine, kept or
+/// made up.
 #[must_use]
 pub fn rdma_devices_under(root: &Path) -> Vec<DeviceFacts> {
     let entries = fs::read_dir(root).into_iter().flatten().flatten();

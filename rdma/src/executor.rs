@@ -10,12 +10,13 @@ use crate::wake_timer::WakeTimer;
 /// glommio's own memory.
 const IO_MEMORY_BYTES: usize = 64 << 10;
 
-/// Runs a future, and what it spawns, on a glommio executor of the calling thread, until the future is done. This is
-/// where [`NodeSession`](crate::node::NodeSession) and whatever else sends over sockets can live. The thread is not
-/// pinned. Costs what a [`WakeTimer`] does while all wait.
+/// Runs a future, and what it spawns, on a glommio executor of the calling thread, until the future
+/// is done. This is where [`NodeSession`](crate::node::NodeSession) and whatever else sends over
+/// sockets can live. The thread is not pinned. Costs what a [`WakeTimer`] does while all wait.
 ///
 /// # Errors
-/// Where glommio cannot start: no `io_uring`, or too little lockable memory (512 KiB an executor); no thread for the pulse.
+/// Where glommio cannot start: no `io_uring`, or too little lockable memory (512 KiB an executor);
+/// no thread for the pulse.
 ///
 /// # Panics
 /// Inside another glommio executor, and where the future does.

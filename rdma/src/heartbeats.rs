@@ -1,8 +1,8 @@
 //! The thread that keeps sessions at memory nodes alive, whatever the cores do.
 //!
-//! It owns the control connections of all cores of an engine, on an executor of its own, so that a core that computes for
-//! longer than a lease sends no heartbeat late. A core reaches its session through a [`KeptSession`]: it reads what has
-//! changed, and sends orders.
+//! It owns the control connections of all cores of an engine, on an executor of its own, so that a
+//! core that computes for longer than a lease sends no heartbeat late. A core reaches its session
+//! through a [`KeptSession`]: it reads what has changed, and sends orders.
 //!
 //! ```text
 //! core:   KeptSession --- orders, end ----> | task: NodeSession, heartbeats, resume, open anew | --> memory node
@@ -11,13 +11,16 @@
 //! ```
 //!
 //! - I1: one task owns a control connection, so requests on it go one at a time.
-//! - I2: a task ends when its handle is dropped or closed, or the thread is stopped; each time it ends its session if it can.
-//! - I3: an idle thread has one entry in [`IDLE`], and takes work only after that was removed. It is kept because every
-//!   executor of glommio 0.9.0 that has run leaves an eventfd and 4 KiB behind.
-//! - I4: a session of a node that another handle of the same [`Siblings`] already has is ended at once and never told.
+//! - I2: a task ends when its handle is dropped or closed, or the thread is stopped; each time it
+//!   ends its session if it can.
+//! - I3: an idle thread has one entry in [`IDLE`], and takes work only after that was removed. It
+//!   is kept because every executor of glommio 0.9.0 that has run leaves an eventfd and 4 KiB
+//!   behind.
+//! - I4: a session of a node that another handle of the same [`Siblings`] already has is ended at
+//!   once and never told.
 //!
-//! Cost: a thread and an executor for each engine that is open; a lock that is held for a few steps, twenty milliseconds apart for each
-//! core and node.
+//! Cost: a thread and an executor for each engine that is open; a lock that is held for a few
+//! steps, twenty milliseconds apart for each core and node.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -80,8 +83,8 @@ pub struct Heartbeats {
 }
 
 impl Heartbeats {
-    /// Starts a thread, or takes one that is idle. Best called by a thread that is not pinned: a new one inherits where it
-    /// may run.
+    /// Starts a thread, or takes one that is idle. Best called by a thread that is not pinned: a
+    /// new one inherits where it may run.
     ///
     /// # Errors
     /// The thread or its executor cannot be had.
@@ -102,8 +105,8 @@ impl Heartbeats {
         })
     }
 
-    /// Ends all sessions that there still are, and waits for that. May be called again. The thread stays, asleep, for
-    /// whoever starts next.
+    /// Ends all sessions that there still are, and waits for that. May be called again. The thread
+    /// stays, asleep, for whoever starts next.
     pub fn stop(&self) {
         self.tasks.close();
         self.stop.close();
@@ -112,8 +115,8 @@ impl Heartbeats {
         }
     }
 
-    /// Begins to open a session and keeps it from then on. A node that does not answer is tried again until the handle is
-    /// dropped.
+    /// Begins to open a session and keeps it from then on. A node that does not answer is tried
+    /// again until the handle is dropped.
     pub(crate) fn keep(
         &self,
         address: FabricAddress,
@@ -131,7 +134,8 @@ impl Heartbeats {
             orders: received,
             ends,
         };
-        // Of a thread that was stopped the handle hears, for the other ends of the channels are dropped.
+        // Of a thread that was stopped the handle hears, for the other ends of the channels are
+        // dropped.
         let _ = self.tasks.try_send(wanted);
         KeptSession { told, orders, end }
     }
@@ -207,7 +211,8 @@ fn serve(first: Assignment, ready: &mpsc::Sender<io::Result<()>>) {
     }
 }
 
-/// Held while the executor runs. Should that unwind, nobody would keep any lease, and nobody would say so.
+/// Held while the executor runs. Should that unwind, nobody would keep any lease, and nobody would
+/// say so.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -260,7 +265,8 @@ pub(crate) struct News {
     pub(crate) answers: bool,
 }
 
-/// What a core wants of its session. Answers go through a channel: an order that is dropped closes it.
+/// What a core wants of its session. Answers go through a channel: an order that is dropped closes
+/// it.
 enum Order {
     Allocate(u64, Sender<Result<ExtentRun, SessionError>>),
     Free(ExtentRun, Sender<Result<(), SessionError>>),
@@ -434,7 +440,8 @@ impl SessionTask {
         drop(acknowledge);
     }
 
-    /// Never ends by itself. What is under way when it is dropped leaves the session broken, and known as such.
+    /// Never ends by itself. What is under way when it is dropped leaves the session broken, and
+    /// known as such.
     async fn keep<T>(&mut self) -> T {
         loop {
             let now_ns = self.clock.now_ns();

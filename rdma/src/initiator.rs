@@ -1,16 +1,19 @@
 //! An initiator: a client's side of one endpoint as async calls, for code that is not a shard.
 //!
-//! Owns the endpoint, a registered scratch region and the buffers cut from it. Any number of calls may be under way on one
-//! thread; whichever is polled takes in the completions of all, so any executor will do, or none but a loop.
+//! Owns the endpoint, a registered scratch region and the buffers cut from it. Any number of calls
+//! may be under way on one thread; whichever is polled takes in the completions of all, so any
+//! executor will do, or none but a loop.
 //!
-//! - I1: a buffer stays with its entry from the post until the completion, also when the call that wanted it is dropped.
-//! - I2: an entry ends once: taken by its call, or given back at its completion if the call was dropped.
+//! - I1: a buffer stays with its entry from the post until the completion, also when the call that
+//!   wanted it is dropped.
+//! - I2: an entry ends once: taken by its call, or given back at its completion if the call was
+//!   dropped.
 //! - I3: whatever was posted is rung for before a call waits or fails.
 //! - I4: nothing is borrowed over an await.
 //!
-//! A call that waits polls the endpoint and wakes itself: this is for work that is short against a round trip, or for a
-//! core that polls anyway. A call waits, rather than fails, while the queue or the scratch memory is full; one that is
-//! neither polled nor dropped keeps its buffers.
+//! A call that waits polls the endpoint and wakes itself: this is for work that is short against a
+//! round trip, or for a core that polls anyway. A call waits, rather than fails, while the queue or
+//! the scratch memory is full; one that is neither polled nor dropped keeps its buffers.
 
 #![allow(unsafe_code)] // copies into and out of scratch memory that the fabric is done with
 
@@ -147,7 +150,8 @@ impl<E: Endpoint> Initiator<E> {
         (queue < inner.endpoint.queues()).then(|| inner.endpoint.state(queue))
     }
 
-    /// Takes in what has completed and brings a queue pair back, if it is drained; answers its state then.
+    /// Takes in what has completed and brings a queue pair back, if it is drained; answers its
+    /// state then.
     pub fn renew(&self, queue: usize) -> Option<QueuePairState> {
         let inner = &mut *self.inner.borrow_mut();
         inner.take_in(self.clock.now_ns());
@@ -157,8 +161,8 @@ impl<E: Endpoint> Initiator<E> {
         })
     }
 
-    /// The endpoint itself, to connect or inspect it. Posting or polling there would lose completions, and
-    /// `act` must not call the initiator.
+    /// The endpoint itself, to connect or inspect it. Posting or polling there would lose
+    /// completions, and `act` must not call the initiator.
     pub fn with_endpoint<T>(&self, act: impl FnOnce(&mut E) -> T) -> T {
         act(&mut self.inner.borrow_mut().endpoint)
     }
@@ -177,7 +181,8 @@ impl<E: Endpoint> Initiator<E> {
             .await
     }
 
-    /// Reads many places. Cost: one doorbell and round trip, as far as the queue and scratch memory hold them.
+    /// Reads many places. Cost: one doorbell and round trip, as far as the queue and scratch memory
+    /// hold them.
     ///
     /// # Errors
     /// [`InitiatorError`], the first one.
@@ -189,7 +194,8 @@ impl<E: Endpoint> Initiator<E> {
         self.perform(queue, Reads(reads)).await
     }
 
-    /// Writes far memory. Cost: one round trip. If the call is dropped the write may happen all the same.
+    /// Writes far memory. Cost: one round trip. If the call is dropped the write may happen all the
+    /// same.
     ///
     /// # Errors
     /// [`InitiatorError`]; some of it may have been written.
@@ -202,7 +208,8 @@ impl<E: Endpoint> Initiator<E> {
         self.perform(queue, Write { remote, from }).await
     }
 
-    /// Stores `desired` in a far word if it is `expected`; answers what it was. Cost: one round trip.
+    /// Stores `desired` in a far word if it is `expected`; answers what it was. Cost: one round
+    /// trip.
     ///
     /// # Errors
     /// [`InitiatorError`]; if the queue pair failed, it may have been done.
@@ -223,8 +230,8 @@ impl<E: Endpoint> Initiator<E> {
         Ok(old[0])
     }
 
-    /// Compare-and-swaps, each by itself, in their order; `old` gets what the words were. Those that `old` has no room
-    /// for are not done. Cost: as of [`Initiator::read_many`].
+    /// Compare-and-swaps, each by itself, in their order; `old` gets what the words were. Those
+    /// that `old` has no room for are not done. Cost: as of [`Initiator::read_many`].
     ///
     /// # Errors
     /// [`InitiatorError`], the first one; others may have been done.
@@ -379,8 +386,8 @@ impl<E: Endpoint> Inner<E> {
         let Some(buffer) = self.buffers.allocate(bytes) else {
             return Ok(None);
         };
-        // SAFETY: the buffer is inside the region and was just allocated: nothing else refers to it, and the fabric does
-        // not know it yet.
+        // SAFETY: the buffer is inside the region and was just allocated: nothing else refers to
+        // it, and the fabric does not know it yet.
         batch.fill(index, unsafe {
             &mut *scratch(&self.region, &buffer, bytes)
         });
@@ -493,7 +500,8 @@ impl<E: Endpoint> Inner<E> {
         let State::Done { buffer, status } = std::mem::replace(state, State::Free) else {
             return None;
         };
-        // SAFETY: inside the region, and the entry holds the buffer until below; it has completed, so the fabric is done.
+        // SAFETY: inside the region, and the entry holds the buffer until below; it has completed,
+        // so the fabric is done.
         let answer = landed(status, unsafe {
             &*scratch(&self.region, &buffer, buffer.bytes())
         });

@@ -4,12 +4,13 @@
 //! | 8 KiB slab | 8 KiB slab | ... | large area: runs of 8 KiB grains |
 //! ```
 //!
-//! A slab serves one class (64 B to 8 KiB, by powers of two) at a time and goes back when it is wholly free. A longer buffer is
-//! a run of adjacent grains, the first that is free. The pool deals in offsets and owns no memory. Nothing is allocated after
-//! construction. Cost: constant up to 8 KiB; beyond, a scan of one bit for each grain of the large area.
+//! A slab serves one class (64 B to 8 KiB, by powers of two) at a time and goes back when it is
+//! wholly free. A longer buffer is a run of adjacent grains, the first that is free. The pool deals
+//! in offsets and owns no memory. Nothing is allocated after construction. Cost: constant up to 8
+//! KiB; beyond, a scan of one bit for each grain of the large area.
 //!
-//! Limit: a mix of long and short runs fragments the large area. A caller that must get its long run stops asking for short
-//! ones until the area has drained.
+//! Limit: a mix of long and short runs fragments the large area. A caller that must get its long
+//! run stops asking for short ones until the area has drained.
 
 const SLAB_BYTES: u32 = 8 << 10;
 const CLASS_BITS_MIN: u32 = 6;
@@ -25,11 +26,13 @@ pub struct LandingOptions {
     pub base: u64,
     /// Its length in bytes; what the large area leaves is cut into slabs.
     pub bytes: u64,
-    /// Bytes of the large area, which is the longest buffer as well: whole grains of 8 KiB, and no more than `bytes`.
+    /// Bytes of the large area, which is the longest buffer as well: whole grains of 8 KiB, and no
+    /// more than `bytes`.
     pub large_bytes: u64,
 }
 
-/// One buffer. It goes back through [`LandingPool::free`]; the type keeps it from being freed twice.
+/// One buffer. It goes back through [`LandingPool::free`]; the type keeps it from being freed
+/// twice.
 ///
 /// ```compile_fail,E0382
 /// # use farcore_rdma::{LandingOptions, LandingPool};
@@ -65,7 +68,8 @@ impl Landing {
 struct Slab {
     class: u8,
     used: u16,
-    /// A bit for each free buffer: at most 128. Two words take fewer instructions than one of 128 bits.
+    /// A bit for each free buffer: at most 128. Two words take fewer instructions than one of 128
+    /// bits.
     free: [u64; 2],
     next: u32,
     previous: u32,
@@ -330,7 +334,8 @@ mod tests {
             for landing in held {
                 pool.free(landing);
             }
-            // Everything is back: every slab can serve the largest class again, and one run can take the whole large area.
+            // Everything is back: every slab can serve the largest class again, and one run can
+            // take the whole large area.
             let all: Vec<_> = std::iter::from_fn(|| pool.allocate(8192)).collect();
             prop_assert_eq!(all.len(), 16);
             prop_assert_eq!(std::iter::from_fn(|| pool.allocate(2 * 65536)).count(), 1);

@@ -1,4 +1,5 @@
-//! Asking for cache lines before they are needed. Cost: an instruction each; nothing where the processor has none.
+//! Asking for cache lines before they are needed. Cost: an instruction each; nothing where the
+//! processor has none.
 
 #![allow(unsafe_code)] // instructions that have no safe form
 
@@ -21,19 +22,20 @@ fn ask<const SECOND_LEVEL: bool>(pointer: *const u8) {
     let _ = pointer;
 }
 
-/// Asks for the cache line at an address, any address, before it is read; for many at once see [`prefetch_burst`]. Cost: an
-/// instruction.
+/// Asks for the cache line at an address, any address, before it is read; for many at once see
+/// [`prefetch_burst`]. Cost: an instruction.
 #[inline]
 pub fn prefetch(pointer: *const u8) {
     ask::<false>(pointer);
 }
 
-/// As [`prefetch`], for one of many lines that are asked for at once: into the second-level cache. Cost: an instruction, and that
-/// cache's latency when the line is read.
+/// As [`prefetch`], for one of many lines that are asked for at once: into the second-level cache.
+/// Cost: an instruction, and that cache's latency when the line is read.
 ///
-/// Source: measured on one core of an AMD EPYC of the Zen 4 generation, over 48 MiB of huge pages. Of 24 random lines asked for and then
-/// read one after the other, each took 19 ns with either; of 28, 34 ns with [`prefetch`] and 18 with this; of 64, 44 and 14. So the first
-/// level seems to drop what it has no room to wait for. Other processors were not measured.
+/// Source: measured on one core of an AMD EPYC of the Zen 4 generation, over 48 MiB of huge pages.
+/// Of 24 random lines asked for and then read one after the other, each took 19 ns with either; of
+/// 28, 34 ns with [`prefetch`] and 18 with this; of 64, 44 and 14. So the first level seems to drop
+/// what it has no room to wait for. Other processors were not measured.
 #[inline]
 pub fn prefetch_burst(pointer: *const u8) {
     ask::<true>(pointer);

@@ -74,7 +74,8 @@ pub enum RegionError {
     },
 }
 
-/// Memory that the fabric may read and write. Only raw pointers lead into it: what is where is its owner's affair.
+/// Memory that the fabric may read and write. Only raw pointers lead into it: what is where is its
+/// owner's affair.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
@@ -125,7 +126,8 @@ impl Region {
         let address = mapped as usize;
         let before = address.next_multiple_of(HUGE_PAGE_BYTES) - address;
         let start = mapped.cast::<u8>().wrapping_add(before);
-        // SAFETY: trims the ends of the mapping that was just made; what stays is `bytes` from an aligned start.
+        // SAFETY: trims the ends of the mapping that was just made; what stays is `bytes` from an
+        // aligned start.
         unsafe {
             if before > 0 {
                 libc::munmap(mapped, before);
@@ -184,7 +186,8 @@ impl Region {
         // SAFETY: populating our own mapping keeps its contents.
         let done = unsafe { libc::madvise(start.cast(), length, libc::MADV_POPULATE_WRITE) };
         if done != 0 {
-            // An old kernel: nobody else knows the region yet, so writing a zero to each page changes nothing.
+            // An old kernel: nobody else knows the region yet, so writing a zero to each page
+            // changes nothing.
             for page in (0..length).step_by(PAGE_BYTES) {
                 // SAFETY: inside the mapping, and still all zero.
                 unsafe { start.add(page).write_volatile(0) };

@@ -1,10 +1,12 @@
-//! An allocator of far memory over either kind of pool, which takes back nothing that it did not give.
+//! An allocator of far memory over either kind of pool, which takes back nothing that it did not
+//! give.
 //!
-//! Owns what it got from its backing, one entry for each live allocation. A [`RemoteAllocation`] is a plain, copyable
-//! ticket: allocator, entry and generation, so that a second free and a stranger's ticket are found out here, before any
-//! far word is touched.
+//! Owns what it got from its backing, one entry for each live allocation. A [`RemoteAllocation`] is
+//! a plain, copyable ticket: allocator, entry and generation, so that a second free and a
+//! stranger's ticket are found out here, before any far word is touched.
 //!
-//! - I1: an entry's generation goes up when its allocation is freed; a ticket is good for one generation.
+//! - I1: an entry's generation goes up when its allocation is freed; a ticket is good for one
+//!   generation.
 //! - I2: no two allocators of a process have one number.
 
 use std::alloc::Layout;
@@ -243,8 +245,8 @@ impl<B: Backing> RemoteAllocator<B> {
     /// Gives an allocation back; no request may name it any more. Cost: that of the pool.
     ///
     /// # Errors
-    /// [`RemoteAllocatorError::DoubleFree`] and [`RemoteAllocatorError::Foreign`], with nothing done. If the pool failed,
-    /// the allocation is freed as far as this allocator goes.
+    /// [`RemoteAllocatorError::DoubleFree`] and [`RemoteAllocatorError::Foreign`], with nothing
+    /// done. If the pool failed, the allocation is freed as far as this allocator goes.
     pub async fn deallocate(
         &self,
         allocation: RemoteAllocation,

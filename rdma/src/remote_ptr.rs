@@ -1,10 +1,12 @@
 //! A typed pointer into far memory: plain data only, never out of the bounds of its allocation.
 //!
-//! Holds a queue pair, a place, and the bounds of the allocation that it came from; it owns nothing, so it may be copied,
-//! and does not know when the allocation is freed. Bounds, alignment and length are checked before anything is posted.
+//! Holds a queue pair, a place, and the bounds of the allocation that it came from; it owns
+//! nothing, so it may be copied, and does not know when the allocation is freed. Bounds, alignment
+//! and length are checked before anything is posted.
 //!
 //! - I1: the bounds never change: not by an offset, an index or a cast.
-//! - I2: a pointer itself may lie anywhere, so that arithmetic can pass by the end; only an access is checked.
+//! - I2: a pointer itself may lie anywhere, so that arithmetic can pass by the end; only an access
+//!   is checked.
 //!
 //! ```compile_fail,E0277
 //! # use farcore_rdma::{RemoteAllocation, RemotePtr};
@@ -244,7 +246,8 @@ impl<T: Pod> RemotePtr<T> {
         Ok(value)
     }
 
-    /// As many values as `values` has, from here on. Cost: one round trip. It is not atomic: parts may be older.
+    /// As many values as `values` has, from here on. Cost: one round trip. It is not atomic: parts
+    /// may be older.
     ///
     /// # Errors
     /// [`RemotePtrError`]; it is too long for one transfer if [`InitiatorError::TooLong`] says so.
@@ -261,7 +264,8 @@ impl<T: Pod> RemotePtr<T> {
         Ok(initiator.read(self.queue, slice, into).await?)
     }
 
-    /// The values of many pointers behind one queue pair. Cost: one doorbell and round trip, as far as the queue holds them.
+    /// The values of many pointers behind one queue pair. Cost: one doorbell and round trip, as far
+    /// as the queue holds them.
     ///
     /// # Errors
     /// [`RemotePtrError`], with nothing posted unless it is [`RemotePtrError::Fabric`].
@@ -315,7 +319,8 @@ impl<T: Pod> RemotePtr<T> {
             .await
     }
 
-    /// Stores values from here on. Cost: one round trip. It is not atomic: others may see parts of it.
+    /// Stores values from here on. Cost: one round trip. It is not atomic: others may see parts of
+    /// it.
     ///
     /// # Errors
     /// [`RemotePtrError`], as of [`RemotePtr::read_slice`].

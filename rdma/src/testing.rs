@@ -1,4 +1,5 @@
-//! What tests of several rooms share: a memory node with a table, and an endpoint that can die or lie.
+//! What tests of several rooms share: a memory node with a table, and an endpoint that can die or
+//! lie.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ pub(crate) fn owner(id: u64) -> OwnerId {
     OwnerId::new(id).expect("not 0")
 }
 
-/// An embedded node that lends regions of some extents each. All lie in its one region, behind the table; a
-/// [`TestEndpoint`] tells them apart by key: 1 is the table, then the data.
+/// An embedded node that lends regions of some extents each. All lie in its one region, behind the
+/// table; a [`TestEndpoint`] tells them apart by key: 1 is the table, then the data.
 #[derive(Debug, Clone)]
 pub(crate) struct TestNode {
     pub(crate) table: Arc<Table>,
@@ -178,7 +179,8 @@ impl Endpoint for TestEndpoint {
         for (local, expected) in self.lied.drain(..) {
             let region = &self.scratch[local.key.0 as usize];
             let place = memory::pointer(region, local.offset, 8).expect("posted before");
-            // SAFETY: inside the scratch region, of a request that is done and that nobody has looked at yet.
+            // SAFETY: inside the scratch region, of a request that is done and that nobody has
+            // looked at yet.
             #[allow(unsafe_code)]
             unsafe {
                 place.cast::<u64>().write(expected);

@@ -1,13 +1,13 @@
 //! A pulse: what ends a sleep by mistake.
 //!
-//! glommio may put a thread to sleep although a task is ready, when it is preempted before the first one. No timer of that
-//! executor helps: on a loaded machine all of them may have gone off just before, and the tasks that would arm the next
-//! ones are among those that wait. So one thread of the process, which no executor can hold up, wakes a task of each
-//! executor from time to time.
+//! glommio may put a thread to sleep although a task is ready, when it is preempted before the
+//! first one. No timer of that executor helps: on a loaded machine all of them may have gone off
+//! just before, and the tasks that would arm the next ones are among those that wait. So one thread
+//! of the process, which no executor can hold up, wakes a task of each executor from time to time.
 //!
 //! - I1: the thread lives while there is a pulse.
-//! - I2: a task that does not answer is woken again, ever more rarely: wakes that nobody has taken pile up in the executor,
-//!   and there must never be thousands.
+//! - I2: a task that does not answer is woken again, ever more rarely: wakes that nobody has taken
+//!   pile up in the executor, and there must never be thousands.
 //! - I3: the thread belongs to the process that started it: a forked child starts its own.
 
 use std::future::poll_fn;
@@ -104,8 +104,8 @@ fn give() {
 pub struct WakeTimer(Arc<Mutex<Heard>>);
 
 impl WakeTimer {
-    /// A pulse for an executor that is about to start. Best made by a thread that is not pinned: the one that gives all
-    /// pulses may be its child and inherits where it may run.
+    /// A pulse for an executor that is about to start. Best made by a thread that is not pinned:
+    /// the one that gives all pulses may be its child and inherits where it may run.
     ///
     /// # Errors
     /// No thread can be started.
@@ -113,8 +113,9 @@ impl WakeTimer {
         Self::start(None)
     }
 
-    /// A pulse whose thread says at each [`PACE`] for how many of them the executor has not polled its task, although it
-    /// was woken: zero where all is well. `watch` must be quick, and not make or drop pulses.
+    /// A pulse whose thread says at each [`PACE`] for how many of them the executor has not polled
+    /// its task, although it was woken: zero where all is well. `watch` must be quick, and not make
+    /// or drop pulses.
     ///
     /// # Errors
     /// No thread can be started.

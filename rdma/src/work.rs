@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct WorkId(pub u64);
 
-/// Names a local registered region (an lkey). Not to be mixed up with a [`RemoteKey`]: the types forbid it.
+/// Names a local registered region (an lkey). Not to be mixed up with a [`RemoteKey`]: the types
+/// forbid it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LocalKey(pub u32);
 

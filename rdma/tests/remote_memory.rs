@@ -1,4 +1,5 @@
-//! Far memory on a memory node, over sockets of this machine: chunks by request, the allocator and typed pointers.
+//! Far memory on a memory node, over sockets of this machine: chunks by request, the allocator and
+//! typed pointers.
 
 use std::alloc::Layout;
 use std::future::Future;

@@ -1,5 +1,6 @@
-//! What the path of a request over an RDMA device costs beside the device: no allocation, and no system call but the
-//! doorbell's, which on Soft-RoCE is one. Needs a device and strace: the lab has both.
+//! What the path of a request over an RDMA device costs beside the device: no allocation, and no
+//! system call but the doorbell's, which on Soft-RoCE is one. Needs a device and strace: the lab
+//! has both.
 
 #![cfg(feature = "verbs")]
 #![allow(unsafe_code, reason = "counts allocations")]

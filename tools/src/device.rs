@@ -6,7 +6,8 @@ use farcore_rdma::VerbsOptions;
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct DeviceArguments {
-    /// The RDMA device, for rdma:// and rdma+tcp://; else the one that the address or the first active port is of.
+    /// The RDMA device, for rdma:// and rdma+tcp://; else the one that the address or the first
+    /// active port is of.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Its port; else the first that is active.

@@ -1,7 +1,7 @@
 //! Rude clients on every port of a memory node, beside one that behaves and must notice nothing.
 //!
-//! `FARCORE_SEED` replays a run, `FARCORE_FUZZ_SECONDS` lengthens it. The wire format is written down here once more, so
-//! that both sides cannot be wrong together.
+//! `FARCORE_SEED` replays a run, `FARCORE_FUZZ_SECONDS` lengthens it. The wire format is written
+//! down here once more, so that both sides cannot be wrong together.
 
 mod support;
 
@@ -214,8 +214,9 @@ fn strange_words(random: &mut Random) -> Vec<u8> {
     words
 }
 
-/// What a client says that knows the token: frames, of which the last is spoilt. It writes to nobody's memory but its own:
-/// what clients with the token do to each other's is not the node's affair.
+/// What a client says that knows the token: frames, of which the last is spoilt. It writes to
+/// nobody's memory but its own: what clients with the token do to each other's is not the node's
+/// affair.
 fn rude_frames(random: &mut Random, own: RemoteSlice) -> Vec<u8> {
     let mut all = Vec::new();
     let good = u32::try_from(random.below(20)).expect("few");

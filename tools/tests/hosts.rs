@@ -1,4 +1,5 @@
-//! Two hosts for real: a memory node and an engine in network namespaces of their own, and a link that is cut and restored.
+//! Two hosts for real: a memory node and an engine in network namespaces of their own, and a link
+//! that is cut and restored.
 //!
 //! ```text
 //! this process:  makes the namespaces, cuts and restores the link, speaks to the engine's process by lines
@@ -246,7 +247,8 @@ fn value(number: u32, version: u32) -> Vec<u8> {
     value
 }
 
-/// What the engine must answer: the versions that each key may have. One that was refused may have come about or not.
+/// What the engine must answer: the versions that each key may have. One that was refused may have
+/// come about or not.
 struct Model {
     may_be: Vec<Vec<u32>>,
     version: u32,
@@ -368,8 +370,8 @@ fn go_on(engine: &Engine, model: &mut Model, handle: &mut Handle) -> String {
         }
         assert!(start.elapsed() < PATIENCE, "{stored} new keys stored");
     }
-    // While the core has not heard yet that its session is over, pages that it holds a copy of may still leave. What is
-    // away after that is lost, and stays so.
+    // While the core has not heard yet that its session is over, pages that it holds a copy of may
+    // still leave. What is away after that is lost, and stays so.
     let lost = loop {
         let (once, again) = (model.unreadable(handle), model.unreadable(handle));
         if once == again {
@@ -377,7 +379,8 @@ fn go_on(engine: &Engine, model: &mut Model, handle: &mut Handle) -> String {
         }
         assert!(start.elapsed() < PATIENCE, "the lost ones change");
     };
-    // Others go on, also when they are moved to new extents: local memory is too small for them and the new ones.
+    // Others go on, also when they are moved to new extents: local memory is too small for them and
+    // the new ones.
     for number in fresh.clone() {
         model.put(handle, number);
     }

@@ -1,4 +1,5 @@
-//! `farcore tune`: tiny searches from the command to the files, what it refuses, and how it is interrupted.
+//! `farcore tune`: tiny searches from the command to the files, what it refuses, and how it is
+//! interrupted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

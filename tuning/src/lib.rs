@@ -1,8 +1,8 @@
 //! What measures a running engine, what publishes it, and what is computed from it.
 //!
-//! - [`measure`]: the clock, per-core counters, latency histograms, hot keys and processor events. A
-//!   counter has one writer, the core that owns it, and any number of readers: a write is a plain load
-//!   and store.
+//! - [`measure`]: the clock, per-core counters, latency histograms, hot keys and processor events.
+//!   A counter has one writer, the core that owns it, and any number of readers: a write is a plain
+//!   load and store.
 //! - `publish`: reports over a Unix socket ([`StatisticsSocket`], [`read_report`]), over HTTP as
 //!   OpenMetrics, and the log.
 //! - `model`: a queueing model, the statistics of paired runs, and profiles of settings.
@@ -32,5 +32,6 @@ pub use self::publish::{Exposed, Exposition, HttpLimits, HttpServer, is_loopback
 #[cfg(feature = "log")]
 pub use self::publish::{LogFormat, LogGuard, log_format, log_to_stderr};
 
-/// False in a build with `--cfg farcore_uncounted`, which counts and samples nothing: only to measure what that costs.
+/// False in a build with `--cfg farcore_uncounted`, which counts and samples nothing: only to
+/// measure what that costs.
 pub const COUNTED: bool = !cfg!(farcore_uncounted);

@@ -1,4 +1,5 @@
-//! Spans reach the collector that the environment names: each test runs itself again as the process that is watched.
+//! Spans reach the collector that the environment names: each test runs itself again as the process
+//! that is watched.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};

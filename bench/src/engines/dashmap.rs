@@ -1,4 +1,5 @@
-//! `dashmap`: one concurrent map of boxed keys and values. Everything lies in local memory; there is no far tier.
+//! `dashmap`: one concurrent map of boxed keys and values. Everything lies in local memory; there
+//! is no far tier.
 
 use dashmap::DashMap;
 use hashbrown::DefaultHashBuilder;

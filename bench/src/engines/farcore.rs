@@ -1,4 +1,5 @@
-//! `farcore`: this project's engine. Each worker is a job on one of its cores, which it serves by polling.
+//! `farcore`: this project's engine. Each worker is a job on one of its cores, which it serves by
+//! polling.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -20,14 +21,16 @@ use crate::worker::Worker;
 pub struct Farcore {
     engine: Arc<Engine>,
     window: usize,
-    /// Far memory that was touched at start stays as it is; otherwise it has to be counted each time.
+    /// Far memory that was touched at start stays as it is; otherwise it has to be counted each
+    /// time.
     far_resident_bytes: Option<u64>,
     /// Ends before the engine does.
     watched: Watched,
     recorder: Option<Arc<Recorder>>,
 }
 
-/// Polls without an answer after which the thread makes room: another thread of this core may hold the answer up.
+/// Polls without an answer after which the thread makes room: another thread of this core may hold
+/// the answer up.
 const EMPTY_POLLS_MAX: u32 = 512;
 
 /// A core's client.
@@ -109,7 +112,8 @@ impl Farcore {
     /// Checks that the engine can run a plan.
     ///
     /// # Errors
-    /// As [`Farcore::config`]; a setting out of range; values that are longer than the engine takes.
+    /// As [`Farcore::config`]; a setting out of range; values that are longer than the engine
+    /// takes.
     pub fn check(plan: &Plan) -> anyhow::Result<()> {
         let limit = Self::config(plan)?.value_bytes_max()?;
         if let Scenario::Fairness(settings) = &plan.scenario {

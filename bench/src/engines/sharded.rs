@@ -1,5 +1,5 @@
-//! `sharded`: hash maps behind reader-writer locks, several shards a thread. Everything lies in local memory; there
-//! is no far tier.
+//! `sharded`: hash maps behind reader-writer locks, several shards a thread. Everything lies in
+//! local memory; there is no far tier.
 
 use std::hash::BuildHasher;
 

@@ -30,7 +30,8 @@ pub struct FairnessArgs {
     /// Gets that each sleeper leaves unread [default: the window]
     #[arg(long, value_name = "N")]
     pub sleeper_window: Option<usize>,
-    /// Sizes of the values that flooders and the measured client read and write, e.g. 200 or 200,12KiB, in turns from key to key
+    /// Sizes of the values that flooders and the measured client read and write, e.g. 200 or
+    /// 200,12KiB, in turns from key to key
     #[arg(long, value_delimiter = ',', value_name = "SIZES", default_value = "200", value_parser = parse_size)]
     pub value: Vec<u64>,
     /// Sizes of the values that sleepers leave unread [default: those of --value]
@@ -50,7 +51,8 @@ pub struct FairnessArgs {
     /// How the measured client waits for its answer [default: wait; with --one-thread poll]
     #[arg(long, value_name = "FORM")]
     pub form: Option<Form>,
-    /// Drive all clients from one thread, in turns: where there are few cores, no figure holds what threads wait for a core
+    /// Drive all clients from one thread, in turns: where there are few cores, no figure holds what
+    /// threads wait for a core
     #[arg(long)]
     pub one_thread: bool,
     /// Length of each phase, in seconds
@@ -59,7 +61,8 @@ pub struct FairnessArgs {
     /// Report a hang where a client has waited so many seconds for an answer, instead of waiting on
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub give_up: f64,
-    /// Pin the clients' threads: to cores that the engine does not use, where there are some, else to the engine's
+    /// Pin the clients' threads: to cores that the engine does not use, where there are some, else
+    /// to the engine's
     #[arg(long)]
     pub pin: bool,
     /// Where and with how much.

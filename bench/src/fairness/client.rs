@@ -1,7 +1,8 @@
-//! A client with its handle: it carries out the leader's orders step by step, and says when each is done.
+//! A client with its handle: it carries out the leader's orders step by step, and says when each is
+//! done.
 //!
-//! A thread drives one client, or all of them in turns. A step does not block, unless the measured client waits in the blocking
-//! form; then every client has a thread of its own.
+//! A thread drives one client, or all of them in turns. A step does not block, unless the measured
+//! client waits in the blocking form; then every client has a thread of its own.
 //!
 //! I1: whatever ends a client, panic included, is reported once as [`Event::Left`].
 //! I2: a client notes since when it waits before it can wait, so the leader sees every hang.
@@ -21,7 +22,8 @@ use super::notes::{Latencies, Notes};
 use super::{Form, Request};
 use crate::record::Scratch;
 
-/// Looks without an answer after which a thread offers its core to others: they may be the engine's.
+/// Looks without an answer after which a thread offers its core to others: they may be the
+/// engine's.
 const IDLE_LOOKS: u32 = 64;
 /// Marks the token of a put; the rest is the key's index.
 const PUT: u64 = 1 << 63;
@@ -201,8 +203,9 @@ impl Drop for Leaving {
     }
 }
 
-/// Carries out the orders of some clients, each named by its place, until there are no more; then gives their handles back. The
-/// last one has a turn after each of the others, so that none of its answers lies unseen for longer than one step of another.
+/// Carries out the orders of some clients, each named by its place, until there are no more; then
+/// gives their handles back. The last one has a turn after each of the others, so that none of its
+/// answers lies unseen for longer than one step of another.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "both channels end with the thread"
@@ -425,7 +428,8 @@ impl Client {
                 return (Task::Idle, Step::Done);
             }
             let request = self.options.measured[measure.count % kinds];
-            // Puts and near gets go round together, so that a near get follows the put of its key where both are measured.
+            // Puts and near gets go round together, so that a near get follows the put of its key
+            // where both are measured.
             let place = measure.count / kinds % self.own_nonces.len();
             let far = (request == Request::Far).then(|| self.keys.old(measure.draws.next_word()));
             measure.count += 1;
@@ -440,7 +444,8 @@ impl Client {
         (Task::Measure(measure), Step::when(found.is_some()))
     }
 
-    /// Asks for one thing: an own key by its place, or a far one. In the blocking form the answer is there afterwards.
+    /// Asks for one thing: an own key by its place, or a far one. In the blocking form the answer
+    /// is there afterwards.
     fn ask(&mut self, kind: Request, place: usize, far: Option<u64>) {
         let own = far.is_none().then_some(place);
         let index = far.unwrap_or(self.keys.own().start + place as u64);
@@ -594,7 +599,8 @@ fn wait_for(
     }
 }
 
-/// Notes an answer that is not as it must be; `expected` is the nonce of the value, where only this client writes the key.
+/// Notes an answer that is not as it must be; `expected` is the nonce of the value, where only this
+/// client writes the key.
 fn judge(keys: &Keys, notes: &Notes, token: u64, expected: Option<u64>, answer: &Answer<'_>) {
     let (index, is_put) = (token & !PUT, token & PUT != 0);
     let what = if is_put { "put" } else { "get" };

@@ -4,11 +4,11 @@
 //!
 //! | sleepers' keys | old half of the flooded keys | young half | the measured client's own |
 //!
-//! The first three are loaded; gets of flooders and far gets go to the old half, puts of flooders to the young one. The measured
-//! client writes its own keys again before each phase.
+//! The first three are loaded; gets of flooders and far gets go to the old half, puts of flooders
+//! to the young one. The measured client writes its own keys again before each phase.
 //!
-//! Value: | nonce: 8 B, little-endian | a stream of key and nonce |. So whoever reads a value can check all of it, although
-//! others write the key. Its length is fixed by the key.
+//! Value: | nonce: 8 B, little-endian | a stream of key and nonce |. So whoever reads a value can
+//! check all of it, although others write the key. Its length is fixed by the key.
 
 use farcore::Operation;
 
@@ -117,7 +117,8 @@ impl Keys {
         }
     }
 
-    /// Whether a value is intact and of this key; with a nonce, whether it is the one that was put with that.
+    /// Whether a value is intact and of this key; with a nonce, whether it is the one that was put
+    /// with that.
     #[must_use]
     pub fn is_value(&self, index: u64, nonce: Option<u64>, value: &[u8]) -> bool {
         let Some(found) = nonce_of(value) else {

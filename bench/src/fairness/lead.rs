@@ -1,11 +1,13 @@
-//! One run: opens the engine, starts the clients, leads them through the phases, adds up what they noted.
+//! One run: opens the engine, starts the clients, leads them through the phases, adds up what they
+//! noted.
 //!
-//! The leader and the clients speak through channels: an order to a client, an event back when it is carried out. What a client
-//! waits for is read from its notes, so a client that hangs needs to say nothing.
+//! The leader and the clients speak through channels: an order to a client, an event back when it
+//! is carried out. What a client waits for is read from its notes, so a client that hangs needs to
+//! say nothing.
 //!
-//! An answer that stays away longer than the limit ends its phase: the flooders stop, the sleepers take their answers, and
-//! everybody has the limit once more to end. If that does not help, the run ends with what it has; its threads and its engine
-//! are left behind, for the process ends next.
+//! An answer that stays away longer than the limit ends its phase: the flooders stop, the sleepers
+//! take their answers, and everybody has the limit once more to end. If that does not help, the run
+//! ends with what it has; its threads and its engine are left behind, for the process ends next.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +37,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// The other clients run for so long before anything is measured.
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// Runs a plan in this process. If [`Run::is_stuck`], threads of it are still there, and the process should end.
+/// Runs a plan in this process. If [`Run::is_stuck`], threads of it are still there, and the
+/// process should end.
 ///
 /// # Errors
 /// The engine could not be opened, a thread could not be started, or a client was lost.
@@ -422,7 +425,8 @@ impl Lead {
         Ok(())
     }
 
-    /// The clients that have waited longer than a limit for an answer; waits before `from_ns` do not count.
+    /// The clients that have waited longer than a limit for an answer; waits before `from_ns` do
+    /// not count.
     fn waiting(&self, from_ns: u64, limit_ns: u64) -> Vec<Stuck> {
         let now_ns = self.clock.now_ns();
         let waits = self.members.iter().enumerate().filter_map(|(member, one)| {
@@ -460,7 +464,8 @@ impl Lead {
         }
     }
 
-    /// Waits until every order is carried out, or a client is stuck for as long as the limit from now on.
+    /// Waits until every order is carried out, or a client is stuck for as long as the limit from
+    /// now on.
     fn until_idle(&mut self, bar: Option<&PhaseBar>) -> anyhow::Result<Option<Stuck>> {
         let from_ns = self.clock.now_ns();
         let before: u64 = self.members.iter().map(|one| one.notes.answers()).sum();
@@ -492,7 +497,8 @@ impl Lead {
         }
     }
 
-    /// Sends the clients home, adds up their faults and closes the engine; each for no longer than the limit.
+    /// Sends the clients home, adds up their faults and closes the engine; each for no longer than
+    /// the limit.
     fn end(mut self, engine: Engine, watched: Watched, run: &mut Run) {
         for member in &mut self.members {
             member.orders = None;

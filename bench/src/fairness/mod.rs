@@ -1,4 +1,5 @@
-//! How long one client waits beside clients that flood the engine and clients that leave their answers unread.
+//! How long one client waits beside clients that flood the engine and clients that leave their
+//! answers unread.
 //!
 //! - [`args`] the command line · [`keys`] which keys there are and what they hold
 //! - [`client`] one client with its `Handle` · [`notes`] what the leader reads of it while it runs
@@ -13,13 +14,15 @@
 //! | flooder | keeps a full window of gets of random old keys under way, puts of younger keys among them if asked |
 //! | sleeper | submits a window of gets of keys that were written first, and takes no answer until the phase ends |
 //!
-//! The phases are the measured client alone, beside the flooders, beside the sleepers, and beside both. An old key is one of the
-//! older half of the data, which is at least twice the local memory, so it lies in far memory unless the read cache holds it.
-//! The handle of the measured client is opened last and has the highest lane number.
+//! The phases are the measured client alone, beside the flooders, beside the sleepers, and beside
+//! both. An old key is one of the older half of the data, which is at least twice the local memory,
+//! so it lies in far memory unless the read cache holds it. The handle of the measured client is
+//! opened last and has the highest lane number.
 //!
-//! I1: every answer is verified: a value against its key, length and nonce, byte by byte; a near get against the latest put.
-//! I2: the leader never calls into the engine in a way that can wait for a shard, so a run ends although the engine hangs.
-//! I3: a request without an answer counts with the time for which it has waited.
+//! I1: every answer is verified: a value against its key, length and nonce, byte by byte; a near
+//! get against the latest put. I2: the leader never calls into the engine in a way that can wait
+//! for a shard, so a run ends although the engine hangs. I3: a request without an answer counts
+//! with the time for which it has waited.
 
 pub mod args;
 pub mod client;
@@ -142,7 +145,8 @@ pub struct Settings {
     pub sleepers: usize,
     /// Gets that each of them submits.
     pub sleeper_window: usize,
-    /// Bytes of the values that flooders and the measured client read and write; sizes take turns from key to key.
+    /// Bytes of the values that flooders and the measured client read and write; sizes take turns
+    /// from key to key.
     pub value_bytes: Vec<u64>,
     /// The same of what sleepers read.
     pub sleeper_value_bytes: Vec<u64>,
@@ -371,7 +375,8 @@ impl fmt::Display for Settings {
 /// Runs a plan as often as asked, shows the tables, writes the files.
 ///
 /// # Errors
-/// A run failed, a file could not be written, a value was wrong, a request failed, or an answer stayed away.
+/// A run failed, a file could not be written, a value was wrong, a request failed, or an answer
+/// stayed away.
 pub fn command(machine: Machine, plan: &Plan, args: &FairnessArgs) -> anyhow::Result<()> {
     let Scenario::Fairness(settings) = &plan.scenario else {
         bail!("the plan is of another command");

@@ -1,4 +1,5 @@
-//! What the leader reads of a client while it runs: since when it waits, how many answers it had, what was wrong.
+//! What the leader reads of a client while it runs: since when it waits, how many answers it had,
+//! what was wrong.
 //!
 //! One client writes, the leader reads. Times are those of the run's clock.
 
@@ -10,8 +11,8 @@ use farcore_tuning::Histogram;
 
 use super::Request;
 
-// ORDERING: Relaxed throughout: every number is read by itself, and orders and events between client and leader pass through
-// channels.
+// ORDERING: Relaxed throughout: every number is read by itself, and orders and events between
+// client and leader pass through channels.
 
 /// One client's notes, on their own cache lines.
 #[derive(Debug, Default)]
@@ -29,7 +30,8 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Notes that the client waits from now on, for an answer to a request of a kind if it is the measured one.
+    /// Notes that the client waits from now on, for an answer to a request of a kind if it is the
+    /// measured one.
     pub fn begin(&self, now_ns: u64, request: Option<Request>) {
         let place = request.and_then(|request| Request::ALL.iter().position(|one| *one == request));
         let asked = place.and_then(|place| u8::try_from(place + 1).ok());
@@ -72,7 +74,8 @@ impl Notes {
         Request::ALL.get(place).copied()
     }
 
-    /// The longest time without an answer since [`Notes::forget_waits`], the wait under way included.
+    /// The longest time without an answer since [`Notes::forget_waits`], the wait under way
+    /// included.
     #[must_use]
     pub fn longest_wait_ns(&self, now_ns: u64) -> u64 {
         let wait_ns = |since_ns| now_ns.saturating_sub(since_ns);

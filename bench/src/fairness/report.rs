@@ -1,4 +1,5 @@
-//! What was measured: the figures of each run, and over all runs the median, the least and the most.
+//! What was measured: the figures of each run, and over all runs the median, the least and the
+//! most.
 
 use std::fmt;
 
@@ -83,7 +84,8 @@ pub struct RequestFigures {
     pub p999_ns: u64,
     /// The longest.
     pub max_ns: u64,
-    /// Answers that the flooders, all together, had during a wait: the median of the waits that ended.
+    /// Answers that the flooders, all together, had during a wait: the median of the waits that
+    /// ended.
     pub passed_by_p50: u64,
     /// Exceeded by one wait in a hundred.
     pub passed_by_p99: u64,
@@ -101,7 +103,8 @@ pub struct FlooderFigures {
 /// An answer that stayed away longer than the limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hang {
-    /// In which phase. One that is given up names all clients that have waited for more than half of the limit.
+    /// In which phase. One that is given up names all clients that have waited for more than half
+    /// of the limit.
     pub phase: String,
     /// Who waited.
     pub client: String,
@@ -109,8 +112,8 @@ pub struct Hang {
     pub request: Option<String>,
     /// How long, until the phase was ended.
     pub waited_seconds: f64,
-    /// How long the other clients had stopped, and the sleepers taken their answers, when everybody had theirs; `None` if it
-    /// never came to that.
+    /// How long the other clients had stopped, and the sleepers taken their answers, when everybody
+    /// had theirs; `None` if it never came to that.
     pub ended_after_seconds: Option<f64>,
 }
 
@@ -152,7 +155,8 @@ impl PhaseFigures {
         }
     }
 
-    /// Answers in a second of the slowest flooder to those of the fastest, 0 to 1; 0 where no flooder had any.
+    /// Answers in a second of the slowest flooder to those of the fastest, 0 to 1; 0 where no
+    /// flooder had any.
     #[must_use]
     pub fn least_to_most(&self) -> f64 {
         let rates = || self.flooders.iter().map(|one| one.per_second);
@@ -346,7 +350,8 @@ impl FairnessReport {
         }
     }
 
-    /// The medians in the form that plots are drawn of: a kind of request in the place of an engine.
+    /// The medians in the form that plots are drawn of: a kind of request in the place of an
+    /// engine.
     #[must_use]
     pub fn plotted(&self) -> Vec<RunReport> {
         #[expect(

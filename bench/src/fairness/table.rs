@@ -43,7 +43,8 @@ pub fn render(report: &FairnessReport) -> String {
     text
 }
 
-/// What stayed away too long, with the number of runs in which it did; of several runs the one that waited longest.
+/// What stayed away too long, with the number of runs in which it did; of several runs the one that
+/// waited longest.
 fn hangs(runs: &[Run]) -> Vec<(&Hang, usize)> {
     let mut all: Vec<(&Hang, usize)> = Vec::new();
     for hang in runs.iter().flat_map(Run::hangs) {
@@ -170,7 +171,8 @@ fn around(phases: &[PhaseSummary]) -> Table {
     table
 }
 
-/// The share of far gets of the measured client alone that read far memory, as far as the counters tell.
+/// The share of far gets of the measured client alone that read far memory, as far as the counters
+/// tell.
 fn far_share(phases: &[PhaseSummary]) -> Option<f64> {
     let alone = phases.iter().find(|one| one.phase == Phase::Alone)?;
     let far = alone

@@ -21,14 +21,15 @@ pub struct TraceSize {
     /// Requests taken from the trace [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
-    /// Longest value; longer ones are cut to it [default: what farcore takes with this --local, 1MiB at most]
+    /// Longest value; longer ones are cut to it [default: what farcore takes with this --local,
+    /// 1MiB at most]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub value_bytes_max: Option<u64>,
     /// What follows a get of an absent key: a put of the stated size, or nothing
     #[arg(long, default_value = "fill")]
     pub on_miss: OnMiss,
-    /// Memory for the requests, which are read before the clock starts; reading ends where it is full [default: a quarter of
-    /// what is free]
+    /// Memory for the requests, which are read before the clock starts; reading ends where it is
+    /// full [default: a quarter of what is free]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub trace_memory: Option<u64>,
 }
@@ -59,7 +60,8 @@ impl TraceArgs {
 }
 
 impl TraceSize {
-    /// The plan of this project's engine. Cost: reads the trace, twice if it has longer values than the engine takes.
+    /// The plan of this project's engine. Cost: reads the trace, twice if it has longer values than
+    /// the engine takes.
     ///
     /// # Errors
     /// The trace is of no use. Whether the engine can run the plan is not checked yet.

@@ -1,7 +1,8 @@
-//! Twitter's cache traces: `timestamp,anonymized key,key size,value size,client id,operation,TTL`, a line a request.
+//! Twitter's cache traces: `timestamp,anonymized key,key size,value size,client id,operation,TTL`,
+//! a line a request.
 //!
-//! I1: fields are counted from the ends, so that a key may hold commas.
-//! I2: a key is used as it is written, unless its stated size says that it is percent-encoded: not the size as written but
+//! I1: fields are counted from the ends, so that a key may hold commas. I2: a key is used as it is
+//! written, unless its stated size says that it is percent-encoded: not the size as written but
 //!     exactly the one decoded. What the engine's recorder writes is read back exactly; elsewhere the stated size may differ
 //!     from the anonymized key's and is left alone.
 

@@ -1,10 +1,10 @@
 //! Makes the scripts from a trace.
 //!
-//! While a trace is read, a table holds what every key would have. So each request carries what it must find, and requests
-//! that follow from others (a miss is filled) stand in their places.
+//! While a trace is read, a table holds what every key would have. So each request carries what it
+//! must find, and requests that follow from others (a miss is filled) stand in their places.
 //!
-//! I1: a key's requests are in one script, in the order of the trace.
-//! I2: a key's versions count its puts, whatever the number of threads, so results compare across them.
+//! I1: a key's requests are in one script, in the order of the trace. I2: a key's versions count
+//! its puts, whatever the number of threads, so results compare across them.
 
 use std::sync::Arc;
 
@@ -51,7 +51,8 @@ struct Part {
 }
 
 impl Part {
-    /// The number of a key, which is new if this thread has not seen it; `None` if there are too many.
+    /// The number of a key, which is new if this thread has not seen it; `None` if there are too
+    /// many.
     fn number(&mut self, key: &[u8], word: u64) -> Option<u32> {
         let Self {
             script,

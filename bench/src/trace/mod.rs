@@ -1,12 +1,15 @@
 //! Replays real cache traces: a file becomes a script for each thread, before anything is timed.
 //!
 //! - [`entry`] one request as a file states it, and what can be wrong with it
-//! - [`csv`] and [`oracle`] the two formats · [`source`] a file of either, plain or compressed, as a stream
-//! - [`loader`] makes scripts of it · [`script`] what each thread asks and what must be answered · [`summary`] what a file holds
+//! - [`csv`] and [`oracle`] the two formats · [`source`] a file of either, plain or compressed, as
+//!   a stream
+//! - [`loader`] makes scripts of it · [`script`] what each thread asks and what must be answered ·
+//!   [`summary`] what a file holds
 //! - [`replay`] the script as a load · [`args`] the command line
 //!
-//! A key belongs to one thread, by its hash, and an engine keeps the order on a key. So what a request finds is known
-//! beforehand: hits, misses and every byte of every value are the same for each engine, and all are verified.
+//! A key belongs to one thread, by its hash, and an engine keeps the order on a key. So what a
+//! request finds is known beforehand: hits, misses and every byte of every value are the same for
+//! each engine, and all are verified.
 //!
 //! Operations, as the engines know them:
 //!
@@ -18,10 +21,11 @@
 //! | `incr`, `decr` | a get; of a key that is there, a put of the same length |
 //! | `delete` | a delete |
 //!
-//! Not applied: times (requests follow each other as fast as they are answered) and the time to live.
+//! Not applied: times (requests follow each other as fast as they are answered) and the time to
+//! live.
 //!
-//! Sources: <https://github.com/twitter/cache-trace> (README), <https://github.com/cacheMon/libCacheSim>
-//! (`oracleGeneralBin.h`).
+//! Sources: <https://github.com/twitter/cache-trace> (README),
+//! <https://github.com/cacheMon/libCacheSim> (`oracleGeneralBin.h`).
 
 pub mod args;
 pub mod csv;
@@ -61,12 +65,14 @@ pub struct Wish {
     pub value_bytes_max: u32,
     /// What follows a get of an absent key.
     pub on_miss: OnMiss,
-    /// Memory for the scripts of all threads, in bytes; reading ends where it is used up, to within an eighth.
+    /// Memory for the scripts of all threads, in bytes; reading ends where it is used up, to within
+    /// an eighth.
     pub memory_bytes_max: u64,
 }
 
 impl Wish {
-    /// All of a file, in at most so much memory, with values as long as any engine takes and misses filled.
+    /// All of a file, in at most so much memory, with values as long as any engine takes and misses
+    /// filled.
     #[must_use]
     pub fn new(file: &Path, memory_bytes_max: u64) -> Self {
         Self {
@@ -89,11 +95,11 @@ pub struct Choice {
     pub summary: Summary,
 }
 
-/// Reads a trace once and makes the scenario of a plan with so many threads and this seed. Cost: one pass over the file, and
-/// the wish's memory while it lasts.
+/// Reads a trace once and makes the scenario of a plan with so many threads and this seed. Cost:
+/// one pass over the file, and the wish's memory while it lasts.
 ///
-/// The plan's `keys_per_core` should be [`keys_per_core`] of the same summary; its values must fit the engine (see
-/// `Config::value_bytes_max` of `farcore`).
+/// The plan's `keys_per_core` should be [`keys_per_core`] of the same summary; its values must fit
+/// the engine (see `Config::value_bytes_max` of `farcore`).
 ///
 /// # Errors
 /// The file cannot be read, or holds no request that can be used.

@@ -1,4 +1,5 @@
-//! libCacheSim's oracleGeneral: packed records, little-endian, each a request for an object of a size.
+//! libCacheSim's oracleGeneral: packed records, little-endian, each a request for an object of a
+//! size.
 //!
 //! | time: u32 | object: u64 | size: u32 | next access: i64 |, 24 bytes. Time and next access are not used.
 

@@ -1,7 +1,8 @@
-//! What one thread asks, and what must be answered. Nothing is looked up or allocated while it is replayed.
+//! What one thread asks, and what must be answered. Nothing is looked up or allocated while it is
+//! replayed.
 //!
-//! Request: | key: u32 | version: u32 | bytes: 29 bits, kind: 3 bits |, 12 bytes. Version and bytes are those of the value
-//! that is put, or that must be found.
+//! Request: | key: u32 | version: u32 | bytes: 29 bits, kind: 3 bits |, 12 bytes. Version and bytes
+//! are those of the value that is put, or that must be found.
 
 use farcore::constants::VALUE_BYTES_MAX;
 

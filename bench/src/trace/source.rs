@@ -1,5 +1,5 @@
-//! A trace file of either format, plain or compressed with zstd, as a stream of requests. Memory: a few buffers, and what
-//! the compressed file's window asks for, 128 MiB at most.
+//! A trace file of either format, plain or compressed with zstd, as a stream of requests. Memory: a
+//! few buffers, and what the compressed file's window asks for, 128 MiB at most.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -37,7 +37,8 @@ impl Format {
         }
     }
 
-    /// What a file is, by its name or, where that says nothing, by its first bytes: records hold control bytes.
+    /// What a file is, by its name or, where that says nothing, by its first bytes: records hold
+    /// control bytes.
     fn of(file: &Path, sample: &[u8]) -> Self {
         let name = file.file_name().unwrap_or_default();
         let name = name.to_string_lossy().to_ascii_lowercase();
@@ -75,7 +76,8 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    /// Opens a file. Without a format, its name or its contents tell; compression is told by its contents.
+    /// Opens a file. Without a format, its name or its contents tell; compression is told by its
+    /// contents.
     ///
     /// # Errors
     /// Those of the file or of the decoder.
@@ -145,7 +147,8 @@ impl Source {
     }
 }
 
-/// Reads a line without its end, and whether it fits; the rest of one that does not is passed over. `None` at the end.
+/// Reads a line without its end, and whether it fits; the rest of one that does not is passed over.
+/// `None` at the end.
 fn next_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
     line.clear();
     let (mut fits, mut is_empty) = (true, true);

@@ -1,4 +1,5 @@
-//! What a trace was found to hold, and what its replay must come to: known before it, verified by it.
+//! What a trace was found to hold, and what its replay must come to: known before it, verified by
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +45,8 @@ pub struct Summary {
     pub misses: u64,
     /// Puts of keys that were missed.
     pub fills: u64,
-    /// Gets of keys that the trace never stored and states no size for, so that they cannot be filled.
+    /// Gets of keys that the trace never stored and states no size for, so that they cannot be
+    /// filled.
     pub unfillable: u64,
     /// Puts, fills included.
     pub puts: u64,

@@ -1,13 +1,15 @@
-//! AES-GCM as NIST SP 800-38D composes it, with nonces of 96 bits and tags of 128: whole messages, or one in pieces.
+//! AES-GCM as NIST SP 800-38D composes it, with nonces of 96 bits and tags of 128: whole messages,
+//! or one in pieces.
 //!
 //! ```text
 //! counter block, big endian:  | nonce:96 | counter:32 |     counter 1 masks the tag, 2 and up encrypt
 //! tag = E(counter block 1) ^ GHASH(associated data, ciphertext, both lengths in bits:64)
 //! ```
 //!
-//! - I1: a nonce serves one message under one key; the caller sees to it. The same bytes may be sealed twice.
-//! - I2: what is opened is decrypted only if its tag is right. A record's header is decrypted before: it says where the tag lies,
-//!   and decides nothing else.
+//! - I1: a nonce serves one message under one key; the caller sees to it. The same bytes may be
+//!   sealed twice.
+//! - I2: what is opened is decrypted only if its tag is right. A record's header is decrypted
+//!   before: it says where the tag lies, and decides nothing else.
 //! - I3: every message here is a whole number of units, and so of blocks.
 //!
 //! Source: NIST SP 800-38D, sections 6.4 to 7.2.
@@ -27,7 +29,8 @@ pub(crate) const TAG_BYTES: usize = UNIT_BYTES;
 const FIRST: u32 = 2;
 /// Blocks that GHASH takes at once.
 const HASHED_AT_ONCE: usize = 4;
-/// Keystream blocks that a message is begun with, one of which masks its tag: as many as most records need.
+/// Keystream blocks that a message is begun with, one of which masks its tag: as many as most
+/// records need.
 const BEGUN: usize = 24;
 
 /// What makes a message's keystream its own.
@@ -156,7 +159,8 @@ impl Gcm {
 
     /// GHASH of a whole message without associated data.
     ///
-    /// Zero blocks in front change nothing, so the message is filled up to groups of as many blocks as are hashed at once.
+    /// Zero blocks in front change nothing, so the message is filled up to groups of as many blocks
+    /// as are hashed at once.
     fn hash(&self, message: &[u8]) -> GHash {
         let mut ghash = self.ghash.clone();
         let blocks = blocks_of(message);
@@ -241,7 +245,8 @@ impl Gcm {
         tag.into()
     }
 
-    /// Fills with what a message of zeros is encrypted to, from some unit of it on. Its tag is nobody's.
+    /// Fills with what a message of zeros is encrypted to, from some unit of it on. Its tag is
+    /// nobody's.
     pub(crate) fn fill(&self, nonce: &Nonce, unit: u32, target: &mut [u8]) {
         target.fill(0);
         let block = counter_block(nonce, FIRST + unit);
@@ -254,8 +259,9 @@ impl Gcm {
         self.schedule.apply(&block, unit.into());
     }
 
-    /// Decrypts a message with its tag behind it, whose first unit says how long it is. `length` is told that unit, and answers
-    /// the bytes of message and tag, if they can be. `None` unless the tag is right; then nothing was decrypted.
+    /// Decrypts a message with its tag behind it, whose first unit says how long it is. `length` is
+    /// told that unit, and answers the bytes of message and tag, if they can be. `None` unless the
+    /// tag is right; then nothing was decrypted.
     pub(crate) fn open(
         &self,
         nonce: &Nonce,
@@ -279,7 +285,8 @@ impl Gcm {
         Some(all)
     }
 
-    /// Decrypts in place a message with its tag behind it; false, and nothing is changed, unless the tag is right.
+    /// Decrypts in place a message with its tag behind it; false, and nothing is changed, unless
+    /// the tag is right.
     pub(crate) fn open_whole(&self, nonce: &Nonce, data: &mut [u8]) -> bool {
         let bytes = data.len();
         self.open(nonce, data.into(), |_| Some(bytes)).is_some()
@@ -307,7 +314,8 @@ mod tests {
         Gcm::new(Schedule::new(key))
     }
 
-    /// The test cases of the mode's specification that it submitted to NIST, whose messages are whole blocks.
+    /// The test cases of the mode's specification that it submitted to NIST, whose messages are
+    /// whole blocks.
     #[test]
     fn the_specifications_examples_come_out() {
         const ZERO: &str = "00000000000000000000000000000000";

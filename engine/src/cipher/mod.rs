@@ -1,13 +1,15 @@
-//! The cipher at the fabric's boundary: AES-GCM over records and directories, or AES-CTR over pages.
+//! The cipher at the fabric's boundary: AES-GCM over records and directories, or AES-CTR over
+//! pages.
 //!
 //! ```text
 //! authenticated   nonce:                      | page sequence:48 | unit:32 | 0:16 |          (see `gcm`)
 //! secrecy only    counter block: | epoch:32 | shard:16 | page sequence:48 | unit:32 |        both big endian
 //! ```
 //!
-//! - I1: the key is derived for one shard of one opening of an engine, and a sequence number is used for one flush of that shard.
-//!   So no nonce and no counter block is met twice under one key.
-//! - I2: the unit of a nonce is where its message begins: a record, a gap between records, or the directory; 0 is the page header.
+//! - I1: the key is derived for one shard of one opening of an engine, and a sequence number is
+//!   used for one flush of that shard. So no nonce and no counter block is met twice under one key.
+//! - I2: the unit of a nonce is where its message begins: a record, a gap between records, or the
+//!   directory; 0 is the page header.
 //! - I3: the unit counter never carries into the sequence: a page has at most 2^17 units.
 //!
 //! Sources: NIST SP 800-38A, section 6.5; NIST SP 800-38D; RFC 5869.
@@ -122,30 +124,36 @@ impl EncryptionKey {
     }
 }
 
-/// What encryption promises about the bytes in far memory, against whoever can read and write them: the memory node's host, the
-/// network on the way there, and every other client that knows the node's token.
+/// What encryption promises about the bytes in far memory, against whoever can read and write them:
+/// the memory node's host, the network on the way there, and every other client that knows the
+/// node's token.
 ///
-/// Neither mode hides how much is stored, which pages are read and written and when, or where records begin that were read one
-/// by one. Neither keeps such an adversary from destroying what lies there. Keys and values in local memory are plaintext.
+/// Neither mode hides how much is stored, which pages are read and written and when, or where
+/// records begin that were read one by one. Neither keeps such an adversary from destroying what
+/// lies there. Keys and values in local memory are plaintext.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum EncryptionMode {
-    /// AES-GCM (NIST SP 800-38D): secrecy and integrity. Each record, and each page's directory, carries a tag of 128 bits, which
-    /// is checked before anything that was read is used. A record that was changed, cut short, exchanged for another, moved, or
-    /// replaced by what lay in the same place before is [`Error::Damaged`]: neither its value nor its version is returned, and it
-    /// is not taken for absent.
+    /// AES-GCM (NIST SP 800-38D): secrecy and integrity. Each record, and each page's directory,
+    /// carries a tag of 128 bits, which is checked before anything that was read is used. A record
+    /// that was changed, cut short, exchanged for another, moved, or replaced by what lay in the
+    /// same place before is [`Error::Damaged`]: neither its value nor its version is returned, and
+    /// it is not taken for absent.
     ///
-    /// That holds while the engine is open, for what it wrote itself: the key is derived anew for each opening, and what is fresh is
-    /// known from local memory. Nothing is promised across engines.
+    /// That holds while the engine is open, for what it wrote itself: the key is derived anew for
+    /// each opening, and what is fresh is known from local memory. Nothing is promised across
+    /// engines.
     ///
-    /// Cost: 16 bytes a record, locally and far; puts, deletes and compare-and-swaps of far keys read the whole record, not only its
-    /// key; some 90 ns more than [`EncryptionMode::SecrecyOnly`] for a record of 240 bytes that is read from or written to far
-    /// memory (an AMD EPYC of the Zen 3 generation).
+    /// Cost: 16 bytes a record, locally and far; puts, deletes and compare-and-swaps of far keys
+    /// read the whole record, not only its key; some 90 ns more than
+    /// [`EncryptionMode::SecrecyOnly`] for a record of 240 bytes that is read from or written to
+    /// far memory (an AMD EPYC of the Zen 3 generation).
     #[default]
     Authenticated,
-    /// AES-CTR (NIST SP 800-38A): secrecy only. Far records carry a checksum of 32 bits without a key. It finds accidents; an
-    /// adversary that knows or guesses a record can turn its ciphertext into that of another value of its choice, and can put back
-    /// what was encrypted before, without being noticed other than by chance.
+    /// AES-CTR (NIST SP 800-38A): secrecy only. Far records carry a checksum of 32 bits without a
+    /// key. It finds accidents; an adversary that knows or guesses a record can turn its ciphertext
+    /// into that of another value of its choice, and can put back what was encrypted before,
+    /// without being noticed other than by chance.
     SecrecyOnly,
 }
 
@@ -300,8 +308,8 @@ impl RecordCipher {
         self.0.peek(&Self::nonce(sequence, unit), header);
     }
 
-    /// Decrypts the record at the start of `data`, which may go on behind it; its bytes with its tag, or `None` if it is not what
-    /// was sealed there, and then nothing was decrypted.
+    /// Decrypts the record at the start of `data`, which may go on behind it; its bytes with its
+    /// tag, or `None` if it is not what was sealed there, and then nothing was decrypted.
     #[inline]
     pub(crate) fn open_record(
         &self,
@@ -316,7 +324,8 @@ impl RecordCipher {
         })
     }
 
-    /// Decrypts a directory with its tag behind it; false, and nothing is changed, if it is not what was sealed there.
+    /// Decrypts a directory with its tag behind it; false, and nothing is changed, if it is not
+    /// what was sealed there.
     pub(crate) fn open_directory(&self, sequence: u64, unit: u32, data: &mut [u8]) -> bool {
         self.0.open_whole(&Self::nonce(sequence, unit), data)
     }
@@ -398,7 +407,8 @@ mod tests {
             .collect()
     }
 
-    /// The first counter block of the standard's examples is f0f1f2..ff: epoch, shard, sequence and unit in turn.
+    /// The first counter block of the standard's examples is f0f1f2..ff: epoch, shard, sequence and
+    /// unit in turn.
     fn standard(key: &str, expected: &str) {
         let schedule = Schedule::new(&EncryptionKey::from_hex(key).unwrap());
         let cipher = CounterCipher::new(schedule, 0xF0F1_F2F3, 0xF4F5);

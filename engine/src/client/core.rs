@@ -20,7 +20,8 @@ const IN_FLIGHT_MAX: usize = 1024;
 
 /// A client on a core. Its own shard is a plain call away, the others a lane. It stays on its core.
 ///
-/// Dropped, it waits for nothing: what it has submitted is carried out, and the answers are thrown away.
+/// Dropped, it waits for nothing: what it has submitted is carried out, and the answers are thrown
+/// away.
 #[derive(Debug)]
 pub struct Core {
     reactor: Rc<RefCell<Reactor>>,
@@ -31,7 +32,8 @@ pub struct Core {
     in_flight_max: usize,
     /// The client number of awaited calls, so that neither kind sees the other's answers.
     caller: u16,
-    /// The number of the latest call: a late answer to one that was dropped is not taken for this one's.
+    /// The number of the latest call: a late answer to one that was dropped is not taken for this
+    /// one's.
     call: u64,
     calls_in_flight: usize,
     value_bytes_max: usize,
@@ -62,13 +64,14 @@ impl Core {
         }
     }
 
-    /// Takes a request, copied; its answer comes with `token` through [`Core::poll`]. The next poll, or the core's own next turn, sends
-    /// it to the shard of its key, or serves those for the own shard as a batch, so that their cache misses overlap. Cost: a hash of the
-    /// key and a copy of key and value; where the core sleeps, also that its service is woken.
+    /// Takes a request, copied; its answer comes with `token` through [`Core::poll`]. The next
+    /// poll, or the core's own next turn, sends it to the shard of its key, or serves those for the
+    /// own shard as a batch, so that their cache misses overlap. Cost: a hash of the key and a copy
+    /// of key and value; where the core sleeps, also that its service is woken.
     ///
     /// # Errors
-    /// [`Refused::Full`] when there is no room before the next poll, or when 4095 other jobs of this core are clients already;
-    /// [`Refused::Error`] for a caller's mistake.
+    /// [`Refused::Full`] when there is no room before the next poll, or when 4095 other jobs of
+    /// this core are clients already; [`Refused::Error`] for a caller's mistake.
     #[inline(always)]
     pub fn submit(
         &mut self,
@@ -115,8 +118,8 @@ impl Core {
         true
     }
 
-    /// Asks for the client number of submitted requests; false if there is one already, and so too much in flight, or
-    /// none left.
+    /// Asks for the client number of submitted requests; false if there is one already, and so too
+    /// much in flight, or none left.
     #[cold]
     fn begin(&mut self) -> bool {
         if self.client != NO_CLIENT {
@@ -149,15 +152,17 @@ impl Core {
         }
     }
 
-    /// Has every request from now on recorded, until the recorder finishes or another is named. Cost of a recorded
-    /// request: a copy of its key and a reading of the clock; of others: one branch.
+    /// Has every request from now on recorded, until the recorder finishes or another is named.
+    /// Cost of a recorded request: a copy of its key and a reading of the clock; of others: one
+    /// branch.
     pub fn record(&mut self, recorder: &Recorder) {
         self.tap = Some(recorder.tap());
     }
 
-    /// Serves this core's shard for one round and visits the answers that have come; answers how many. Values of the own
-    /// shard are visited where they lie. The visitor must not call back into this core, and if it panics, the process
-    /// aborts: the shard is in the middle of its work.
+    /// Serves this core's shard for one round and visits the answers that have come; answers how
+    /// many. Values of the own shard are visited where they lie. The visitor must not call back
+    /// into this core, and if it panics, the process aborts: the shard is in the middle of its
+    /// work.
     #[inline]
     pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
         let count = poll_for(&self.reactor, self.client, &mut visit);
@@ -171,15 +176,15 @@ impl Core {
         self.in_flight
     }
 
-    /// Processor events of this core's thread since the engine was opened; `None` in it for what the machine does not
-    /// count. Cost: a few system calls.
+    /// Processor events of this core's thread since the engine was opened; `None` in it for what
+    /// the machine does not count. Cost: a few system calls.
     #[must_use]
     pub fn hardware(&self) -> HardwareSnapshot {
         self.reactor.borrow().hardware()
     }
 
-    /// Lets other jobs of the core run, and serves its shard if no client has polled since the last time. Cost: a poll that finds
-    /// nothing, at least, if nobody did.
+    /// Lets other jobs of the core run, and serves its shard if no client has polled since the last
+    /// time. Cost: a poll that finds nothing, at least, if nobody did.
     pub async fn yield_now(&self) {
         let turns = {
             let mut reactor = self.reactor.borrow_mut();
@@ -252,8 +257,9 @@ impl Core {
     /// Removes a key; false if it was absent.
     ///
     /// # Errors
-    /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost, and [`Error::Damaged`], say that it is not known whether
-    /// the key was there; it is absent from then on.
+    /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost, and
+    /// [`Error::Damaged`], say that it is not known whether the key was there; it is absent from
+    /// then on.
     pub async fn delete(&mut self, key: &[u8]) -> Result<bool> {
         Ok(matches!(
             self.call(Operation::Delete { key }).await?,

@@ -1,7 +1,8 @@
 //! A handle: one thread's way into the engine.
 //!
-//! Three forms: a call that is waited for or awaited, many at once, and submit/poll for those who keep a window of
-//! requests in flight. A call that is dropped is forgotten: its late answer is thrown away by its number.
+//! Three forms: a call that is waited for or awaited, many at once, and submit/poll for those who
+//! keep a window of requests in flight. A call that is dropped is forgotten: its late answer is
+//! thrown away by its number.
 
 #![allow(unsafe_code)] // the requests that a stopped shard left are taken back
 
@@ -111,8 +112,9 @@ pub enum CasOutcome {
 
 /// One thread's way into the engine. Send, but not shared; all calls take `&mut self`.
 ///
-/// Dropped, it waits until all that it sent was answered. In a job it does not: its place is free for another handle when
-/// that has happened. What a job waits for here keeps the other jobs of its core waiting; its shard is served meanwhile.
+/// Dropped, it waits until all that it sent was answered. In a job it does not: its place is free
+/// for another handle when that has happened. What a job waits for here keeps the other jobs of its
+/// core waiting; its shard is served meanwhile.
 #[derive(Debug)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -180,8 +182,9 @@ impl Handle {
         Ok(())
     }
 
-    /// Has every request from now on recorded, until the recorder finishes or another is named. Cost of a recorded
-    /// request: a copy of its key and a reading of the clock; of others: one branch.
+    /// Has every request from now on recorded, until the recorder finishes or another is named.
+    /// Cost of a recorded request: a copy of its key and a reading of the clock; of others: one
+    /// branch.
     pub fn record(&mut self, recorder: &Recorder) {
         self.tap = Some(recorder.tap());
     }
@@ -252,7 +255,8 @@ impl Handle {
     /// Stores a value and answers its version.
     ///
     /// # Errors
-    /// Those of [`Error`]: lengths, [`Error::FarFull`], the fabric, [`Error::Closed`]. Nothing stored is lost.
+    /// Those of [`Error`]: lengths, [`Error::FarFull`], the fabric, [`Error::Closed`]. Nothing
+    /// stored is lost.
     pub fn put<'a, 'k>(&'a mut self, key: &'k [u8], value: &'k [u8]) -> Call<'a, 'k, Version> {
         Call::new(self, Operation::Put { key, value })
     }
@@ -260,8 +264,9 @@ impl Handle {
     /// Removes a key; false if it was absent.
     ///
     /// # Errors
-    /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost, and [`Error::Damaged`], say that it is not known whether
-    /// the key was there; it is absent from then on.
+    /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost, and
+    /// [`Error::Damaged`], say that it is not known whether the key was there; it is absent from
+    /// then on.
     pub fn delete<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, bool> {
         Call::new(self, Operation::Delete { key })
     }
@@ -286,11 +291,12 @@ impl Handle {
         )
     }
 
-    /// Runs many operations at once and visits each answer with its place; blocks. They may be served in any order,
-    /// but those on one key keep theirs.
+    /// Runs many operations at once and visits each answer with its place; blocks. They may be
+    /// served in any order, but those on one key keep theirs.
     ///
     /// # Errors
-    /// A caller's mistake stops it before the operation it is in; the ones before that are carried out.
+    /// A caller's mistake stops it before the operation it is in; the ones before that are carried
+    /// out.
     pub fn many<'b>(
         &mut self,
         operations: impl IntoIterator<Item = Operation<'b>>,
@@ -379,7 +385,8 @@ impl Handle {
     /// Sends a request without waiting; its answer comes with `token` through [`Handle::poll`].
     ///
     /// # Errors
-    /// [`Refused::Full`] when there is no room before the next poll; [`Refused::Error`] for a caller's mistake.
+    /// [`Refused::Full`] when there is no room before the next poll; [`Refused::Error`] for a
+    /// caller's mistake.
     pub fn submit(
         &mut self,
         operation: Operation<'_>,
@@ -418,8 +425,8 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The lanes go to the next handle once nothing is on them. A core does not wait for that: it may be the one that is to
-        // answer.
+        // The lanes go to the next handle once nothing is on them. A core does not wait for that:
+        // it may be the one that is to answer.
         let mut looks = 0;
         while self.outstanding > 0 && !is_core() {
             let stopped = self.shared.is_stopped();
@@ -518,7 +525,8 @@ impl<'a> FromAnswer<'a> for CasOutcome {
     }
 }
 
-/// One call: [`Call::wait`] for it, or await it on any runtime. Nothing is sent before the first poll.
+/// One call: [`Call::wait`] for it, or await it on any runtime. Nothing is sent before the first
+/// poll.
 #[must_use = "a call does nothing until it is waited for or awaited"]
 #[derive(Debug)]
 pub struct Call<'a, 'k, T> {

@@ -26,7 +26,8 @@ use crate::shard::{NODES_MAX, QUEUES_PER_NODE, Shard, ShardTuning};
 use crate::transport::lane::{self, LANES_MAX};
 use crate::transport::queue::OWN_INLINE_MAX;
 
-/// Memory of one core that no shard uses: its executor, counters, stacks and the queue of its own requests, in bytes.
+/// Memory of one core that no shard uses: its executor, counters, stacks and the queue of its own
+/// requests, in bytes.
 const CORE_BYTES: u64 = 1 << 20;
 
 /// The longest wait for memory nodes that do not answer.
@@ -39,10 +40,11 @@ const CONNECT_MIN: Duration = Duration::from_secs(2);
 const KEYS_EXPECTED_MAX: u64 = 1 << 40;
 /// One direction of a handle's lane, and the least that is derived for one between cores.
 const LANE_BYTES: usize = 64 << 10;
-/// One direction of a core's lanes to all the others, before each is rounded up to a power of two. Source: measured on two cores,
-/// see *Crossings* in ARCHITECTURE.md.
+/// One direction of a core's lanes to all the others, before each is rounded up to a power of two.
+/// Source: measured on two cores, see *Crossings* in ARCHITECTURE.md.
 const CORE_LANES_BYTES: usize = 1 << 20;
-/// The share of local memory that lanes between cores may take where they are longer than the least.
+/// The share of local memory that lanes between cores may take where they are longer than the
+/// least.
 const CORE_LANES_SHARE: u64 = 32;
 
 /// How to open an engine. Every field has a default that suits a small machine.
@@ -50,28 +52,31 @@ const CORE_LANES_SHARE: u64 = 32;
 pub struct Config {
     /// The cores, one shard each. Default: every core that this process may use.
     pub cores: Vec<usize>,
-    /// The cap on local memory in bytes: index, frames, lanes, landing buffers, counters, the threads' stacks. Default 1 GiB. Pages of
-    /// the program's own files, some 2 MiB once all of its code has run, are not counted: the kernel drops them when it needs room.
+    /// The cap on local memory in bytes: index, frames, lanes, landing buffers, counters, the
+    /// threads' stacks. Default 1 GiB. Pages of the program's own files, some 2 MiB once all of its
+    /// code has run, are not counted: the kernel drops them when it needs room.
     pub local_bytes: u64,
     /// Far memory in bytes. Default 4 GiB.
     pub far_bytes: u64,
-    /// A page of the log in bytes, a power of two from 64 KiB to 2 MiB. Default: a 64th of a shard's local memory.
+    /// A page of the log in bytes, a power of two from 64 KiB to 2 MiB. Default: a 64th of a
+    /// shard's local memory.
     pub page_bytes: Option<u32>,
-    /// Keys that the index is sized for at the start, at 10 bytes each, or up to 20 where that is no more than a 32nd of the local
-    /// memory; it grows beyond. Default 1 million.
+    /// Keys that the index is sized for at the start, at 10 bytes each, or up to 20 where that is
+    /// no more than a 32nd of the local memory; it grows beyond. Default 1 million.
     pub keys_expected: u64,
-    /// The memory nodes that far memory lies on, as `tcp://host:port`. Default: none; far memory is in this process.
+    /// The memory nodes that far memory lies on, as `tcp://host:port`. Default: none; far memory is
+    /// in this process.
     pub nodes: Vec<FabricAddress>,
-    /// How many of [`Config::nodes`] must answer before the engine opens, for each core. The others join when they come:
-    /// their share of `far_bytes` is claimed then. Default: all.
+    /// How many of [`Config::nodes`] must answer before the engine opens, for each core. The others
+    /// join when they come: their share of `far_bytes` is claimed then. Default: all.
     pub nodes_min: Option<usize>,
-    /// How long opening waits for that many, in nanoseconds: at most a day. Who is missing is logged once a second.
-    /// Default 10 s.
+    /// How long opening waits for that many, in nanoseconds: at most a day. Who is missing is
+    /// logged once a second. Default 10 s.
     pub nodes_wait_ns: u64,
     /// The secret that the memory nodes ask for. Default: none.
     pub token: Option<Token>,
-    /// How long a memory node may leave a request unanswered before what lies there is unavailable, in nanoseconds.
-    /// Default 1 s.
+    /// How long a memory node may leave a request unanswered before what lies there is unavailable,
+    /// in nanoseconds. Default 1 s.
     pub far_silence_ns: u64,
     /// Device and queue pairs, where the memory nodes are reached over an RDMA device.
     pub verbs: VerbsOptions,
@@ -91,21 +96,23 @@ pub struct Config {
     pub lock: Lock,
     /// Handles that can be in use at once. Default 4.
     pub handles_max: usize,
-    /// One direction of a lane from a handle to a shard in bytes, a power of two from 16 KiB to 16 MiB. Half of those to the shard
-    /// are for keys and values, and a request can wait for each 64 of them, up to 1024. Default 64 KiB.
+    /// One direction of a lane from a handle to a shard in bytes, a power of two from 16 KiB to 16
+    /// MiB. Half of those to the shard are for keys and values, and a request can wait for each 64
+    /// of them, up to 1024. Default 64 KiB.
     pub handle_lane_bytes: usize,
     /// The same of a lane between two cores. Default: what [`Config::lane_bytes_used`] tells.
     pub lane_bytes: Option<usize>,
     /// How long an idle core spins before it sleeps, in nanoseconds: at most 1 s. Default 50 us.
     pub spin_ns: u64,
-    /// Requests that are taken from a lane, or from the core's own queue, and served together, so that their cache misses overlap,
-    /// 1 to 128. Default 64.
+    /// Requests that are taken from a lane, or from the core's own queue, and served together, so
+    /// that their cache misses overlap, 1 to 128. Default 64.
     pub batch: usize,
-    /// The most page frames that the read cache may take, in percent: 0 to 90, where 0 is no read cache. Within it
-    /// the split between log and cache follows the hits. Default 75.
+    /// The most page frames that the read cache may take, in percent: 0 to 90, where 0 is no read
+    /// cache. Within it the split between log and cache follows the hits. Default 75.
     pub cache_percent: u8,
-    /// Chunks that are kept ahead of misses that walk the log in order, all walks of a shard together: 0 to 12, where 0
-    /// is no reading ahead. A chunk is a 512th of a shard's local memory, from 8 to 64 KiB. Default 12.
+    /// Chunks that are kept ahead of misses that walk the log in order, all walks of a shard
+    /// together: 0 to 12, where 0 is no reading ahead. A chunk is a 512th of a shard's local
+    /// memory, from 8 to 64 KiB. Default 12.
     pub read_ahead_chunks: u32,
     /// The seed of the key hash. Default: random, so that nobody can choose colliding keys.
     pub seed: Option<u64>,
@@ -198,7 +205,8 @@ fn fits_in_addresses(budget: &Budget, page: u64, pages_max: u64) -> bool {
     budget.extents.saturating_add(budget.share / page) + 2 <= pages_max
 }
 
-/// What a value may take beside a lane, or beside a core's own queue, where some are too long for it.
+/// What a value may take beside a lane, or beside a core's own queue, where some are too long for
+/// it.
 fn bytes_beside(inline_max: usize, value_bytes_max: usize) -> usize {
     if value_bytes_max > inline_max {
         value_bytes_max + 2 * KEY_BYTES_MAX
@@ -208,7 +216,8 @@ fn bytes_beside(inline_max: usize, value_bytes_max: usize) -> usize {
 }
 
 impl Config {
-    /// The default with the settings of a profile. Its window is for those who submit: the engine has none.
+    /// The default with the settings of a profile. Its window is for those who submit: the engine
+    /// has none.
     #[must_use]
     pub fn from_profile(profile: &Profile) -> Self {
         let default = Self::default();
@@ -225,7 +234,8 @@ impl Config {
         }
     }
 
-    /// The bytes of a page that [`Config::page_bytes`] gives, or that follow from local memory and cores.
+    /// The bytes of a page that [`Config::page_bytes`] gives, or that follow from local memory and
+    /// cores.
     #[must_use]
     pub fn page_bytes_used(&self) -> u32 {
         self.page_bytes_of(self.local_bytes)
@@ -241,11 +251,12 @@ impl Config {
         })
     }
 
-    /// The bytes of one direction of a lane between two cores that [`Config::lane_bytes`] gives. Or else those that let what a core
-    /// writes for the others have left both caches when it is written again, for that costs less than taking it back from the other
-    /// one (measured): 1 MiB divided among the others and rounded up to a power of two, 64 KiB at least. Less, down to as little,
-    /// where all of a core's are more than a 32nd of its local memory, or the engine would not fit. There is no such lane on one
-    /// core, and those of two are told.
+    /// The bytes of one direction of a lane between two cores that [`Config::lane_bytes`] gives. Or
+    /// else those that let what a core writes for the others have left both caches when it is
+    /// written again, for that costs less than taking it back from the other one (measured): 1 MiB
+    /// divided among the others and rounded up to a power of two, 64 KiB at least. Less, down to as
+    /// little, where all of a core's are more than a 32nd of its local memory, or the engine would
+    /// not fit. There is no such lane on one core, and those of two are told.
     ///
     /// # Errors
     /// As [`Config::validate`].
@@ -264,8 +275,8 @@ impl Config {
         bytes.max(LANE_BYTES)
     }
 
-    /// Bytes of the lanes to one shard, and of the values that are too long for one: they lie beside it, one each way, with their
-    /// keys.
+    /// Bytes of the lanes to one shard, and of the values that are too long for one: they lie
+    /// beside it, one each way, with their keys.
     fn lanes_bytes(&self, lane_bytes: usize, value_bytes_max: usize) -> u64 {
         let one = |bytes: usize| {
             let beside = 2 * bytes_beside(lane::inline_max(bytes), value_bytes_max);
@@ -280,14 +291,16 @@ impl Config {
         self.encryption.is_some() && self.encryption_mode == EncryptionMode::Authenticated
     }
 
-    /// Divides so much local memory. What is divided has been checked before, but for whether it is enough.
+    /// Divides so much local memory. What is divided has been checked before, but for whether it is
+    /// enough.
     fn budget(&self, local_bytes: u64, nodes: u64) -> Budget {
         let cores = self.cores.len() as u64;
         let share = local_bytes / cores;
         let page_bytes = self.page_bytes_of(local_bytes);
         let page = u64::from(page_bytes);
         let pages_of_node = self.far_bytes / nodes / page;
-        // Those that are left over go round, so that no shard has more than one of each node more than another.
+        // Those that are left over go round, so that no shard has more than one of each node more
+        // than another.
         let extents = pages_of_node.div_ceil(cores).saturating_mul(nodes);
         let value_bytes_max = VALUE_BYTES_MAX.min(page_bytes as usize / 2);
         let others = CORE_BYTES
@@ -322,8 +335,8 @@ impl Config {
         }
     }
 
-    /// The least local memory that will do, where what there is will not: tables grow with it, and pages may. `None` if none does,
-    /// for it is more than the shards can address.
+    /// The least local memory that will do, where what there is will not: tables grow with it, and
+    /// pages may. `None` if none does, for it is more than the shards can address.
     fn local_bytes_min(&self, nodes: u64) -> Option<u64> {
         let mut bytes = self.local_bytes;
         loop {
@@ -340,7 +353,8 @@ impl Config {
         }
     }
 
-    /// The highest value of a field, below one for which none does, for which some local memory will do; 0 if there is none.
+    /// The highest value of a field, below one for which none does, for which some local memory
+    /// will do; 0 if there is none.
     fn most(&self, too_high: u64, nodes: u64, set: impl Fn(&mut Self, u64)) -> u64 {
         let (mut enough, mut too_high) = (0, too_high);
         while too_high - enough > 1 {
@@ -356,8 +370,8 @@ impl Config {
         enough
     }
 
-    /// The most far memory that some local memory will do for: with as many keys as are expected, or with none if there is none
-    /// with so many.
+    /// The most far memory that some local memory will do for: with as many keys as are expected,
+    /// or with none if there is none with so many.
     fn far_bytes_most(&self, nodes: u64) -> u64 {
         let most = self.most(self.far_bytes, nodes, |config, far_bytes| {
             config.far_bytes = far_bytes;
@@ -402,16 +416,18 @@ impl Config {
     /// Checks every field.
     ///
     /// # Errors
-    /// [`Error::Config`] names the first field that is out of range, its value and its limit; [`Error::Core`] a core
-    /// that is not there.
+    /// [`Error::Config`] names the first field that is out of range, its value and its limit;
+    /// [`Error::Core`] a core that is not there.
     pub fn validate(&self) -> Result<()> {
         self.sizes().map(drop)
     }
 
-    /// The longest value that an engine of this configuration takes, in bytes: half a page, 1 MiB at most.
+    /// The longest value that an engine of this configuration takes, in bytes: half a page, 1 MiB
+    /// at most.
     ///
-    /// Two records of half a page do not fit one page beside its header and directory, nor do two of more than half a page less the
-    /// key and some 100 bytes. Where most values are so long, half of each page is empty: far and local memory hold half as much.
+    /// Two records of half a page do not fit one page beside its header and directory, nor do two
+    /// of more than half a page less the key and some 100 bytes. Where most values are so long,
+    /// half of each page is empty: far and local memory hold half as much.
     ///
     /// # Errors
     /// As [`Config::validate`].

@@ -284,7 +284,8 @@ fn least(config: &Config) -> u64 {
     yes
 }
 
-/// Long lanes are only for who has the memory: they keep no engine from opening, and the least that is named is the least.
+/// Long lanes are only for who has the memory: they keep no engine from opening, and the least that
+/// is named is the least.
 #[test]
 fn more_memory_is_never_too_little() {
     for keys_expected in [0, 1_000, 800_000, 5_000_000, 40_000_000] {

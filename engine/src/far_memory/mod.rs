@@ -1,4 +1,5 @@
-//! A core's far memory: its endpoint, its share of the nodes' extents, and whoever keeps its connections.
+//! A core's far memory: its endpoint, its share of the nodes' extents, and whoever keeps its
+//! connections.
 //!
 //! ```text
 //! plan (any thread) -> open (on the core): sessions, connections, extents -> shard
@@ -8,9 +9,10 @@
 //!
 //! - I1: a session is one core's: cores share nothing, and each holds extents of its own.
 //! - I2: the shard hears that a session is over before a connection of the next one can be used.
-//! - I3: what a session holds is the shard's, but for what is being claimed: what the shard cannot use goes back. What it
-//!   lacks after a loss is asked for until it has it again.
-//! - I4: a node that did not answer when the engine opened has a share of the places, which is claimed when it joins.
+//! - I3: what a session holds is the shard's, but for what is being claimed: what the shard cannot
+//!   use goes back. What it lacks after a loss is asked for until it has it again.
+//! - I4: a node that did not answer when the engine opened has a share of the places, which is
+//!   claimed when it joins.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -103,8 +105,8 @@ impl FarPlan {
     /// Opens one core's far memory. To be called on the core, in its executor.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] names the node that cannot be used, and why; [`Error::Config`] says that the nodes have less
-    /// free memory than is asked for, or that one was named twice.
+    /// [`Error::Unavailable`] names the node that cannot be used, and why; [`Error::Config`] says
+    /// that the nodes have less free memory than is asked for, or that one was named twice.
     pub(crate) async fn open(&self, sizes: &Sizes, shard: u16, shards: u16) -> Result<FarSide> {
         let extents = Extents::new(self.names(), sizes.page_bytes, sizes.extents_max);
         match self {
@@ -172,8 +174,8 @@ fn refused(node: &FabricAddress, error: &ManagerError) -> Error {
     }
 }
 
-/// Sessions with as many nodes as must answer. Each has been tried once, or the time is over; those that did not answer are
-/// tried on.
+/// Sessions with as many nodes as must answer. Each has been tried once, or the time is over; those
+/// that did not answer are tried on.
 async fn open_sessions(
     nodes: &[FabricAddress],
     options: &ConnectOptions,
@@ -371,7 +373,8 @@ async fn remote(
     })
 }
 
-/// An endpoint to all nodes. Where it takes a route to find the device, that of a node that answers.
+/// An endpoint to all nodes. Where it takes a route to find the device, that of a node that
+/// answers.
 async fn open_endpoint(
     nodes: &[FabricAddress],
     connections: &mut [NodeConnections],
@@ -433,8 +436,9 @@ impl Pool {
         self.claims.free_count() * self.extent_bytes
     }
 
-    /// Claims extents for about so many pages, and at least one, hands the pages to `add`, until it says no, and gives
-    /// back what was not taken. Answers how many pages were; `None` if the node has none left.
+    /// Claims extents for about so many pages, and at least one, hands the pages to `add`, until it
+    /// says no, and gives back what was not taken. Answers how many pages were; `None` if the node
+    /// has none left.
     async fn claim(
         &self,
         pages: usize,
@@ -489,7 +493,8 @@ pub(crate) struct Keeper {
     connections: NodeConnections,
     /// Pages that the shard wants there.
     places: usize,
-    /// How many of them it does not have, since a session was lost or because the node has not joined yet.
+    /// How many of them it does not have, since a session was lost or because the node has not
+    /// joined yet.
     missing: usize,
     /// Pages that nodes of this core could not give, so that any other may.
     spare: Rc<Cell<usize>>,
@@ -501,7 +506,8 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Keeps the connections until `stop` is signalled, and then gives back all that the session held.
+    /// Keeps the connections until `stop` is signalled, and then gives back all that the session
+    /// held.
     pub(crate) async fn keep(
         mut self,
         reactor: Rc<RefCell<Reactor>>,
@@ -596,7 +602,8 @@ impl Keeper {
         self.spare.set(self.spare.get() + pages);
     }
 
-    /// Claims what is missing and has room: places of lost pages may still be taken by their records.
+    /// Claims what is missing and has room: places of lost pages may still be taken by their
+    /// records.
     async fn claim_missing(
         &mut self,
         reactor: &Rc<RefCell<Reactor>>,
@@ -607,14 +614,15 @@ impl Keeper {
         let pool = Pool::open(&mut self.connections, &self.fabric).await?;
         let claimed = self.claim_from(&pool, reactor).await;
         if claimed.is_err() {
-            // What is in doubt is known to this pool alone. If it cannot be freed now, the session's end frees it.
+            // What is in doubt is known to this pool alone. If it cannot be freed now, the
+            // session's end frees it.
             let _ = pool.claims.settle().await;
         }
         claimed
     }
 
-    /// Pages that can be claimed now: what is missing, as far as the shard has room for it. Whole extents unless it is all,
-    /// for what is left over of one is nobody's.
+    /// Pages that can be claimed now: what is missing, as far as the shard has room for it. Whole
+    /// extents unless it is all, for what is left over of one is nobody's.
     fn claimable(&mut self, reactor: &Rc<RefCell<Reactor>>) -> usize {
         let room = reactor.borrow_mut().shard().extents_room();
         if room >= self.missing {

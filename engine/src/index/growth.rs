@@ -15,7 +15,8 @@ struct SegmentCopy {
 }
 
 impl Index {
-    /// True if the segments of the group that one belongs to are as full as they should be, and it has not grown in vain.
+    /// True if the segments of the group that one belongs to are as full as they should be, and it
+    /// has not grown in vain.
     #[cold]
     pub(super) fn should_grow(&self, number: usize) -> bool {
         let group = &self.groups[self.group_of[number] as usize];
@@ -56,7 +57,8 @@ impl Index {
         group.cannot_divide = false;
         let group = group.clone();
         self.publish(id);
-        // From the last segment down, so that what moves up finds room: all move towards the new segment.
+        // From the last segment down, so that what moves up finds room: all move towards the new
+        // segment.
         let mut old = group.segments[..group.count - 1].iter().rev();
         if !old.all(|&number| self.hand_on(number, &group)) {
             self.undo_growth(id, &before);
@@ -91,8 +93,9 @@ impl Index {
         self.remove_last_segment();
     }
 
-    /// Moves the slots of a segment that belong elsewhere now. False if one finds no place there: segments grow emptier on average,
-    /// but where many slots have one home, all of its slots in two segments may belong in one.
+    /// Moves the slots of a segment that belong elsewhere now. False if one finds no place there:
+    /// segments grow emptier on average, but where many slots have one home, all of its slots in
+    /// two segments may belong in one.
     fn hand_on(&mut self, number: u32, group: &Group) -> bool {
         let cells = self.cells;
         let directory = &self.directory[group.root as usize * cells..][..cells];

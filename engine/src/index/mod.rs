@@ -1,12 +1,13 @@
 //! The index: from a key's hash to where its record may lie.
 //!
-//! Open addressing in segments of 256 cache-line buckets of 8 slots, linear probing by bucket inside a segment, exact
-//! backward shift on removal. The directory leads from hash to segment in one load.
+//! Open addressing in segments of 256 cache-line buckets of 8 slots, linear probing by bucket
+//! inside a segment, exact backward shift on removal. The directory leads from hash to segment in
+//! one load.
 //!
-//! Growth never needs the keys, which may be far away: the 14 tag bits in each slot say where it moves. A *group* of 2
-//! segments divides its share of the tags by 2, then by 3, then by 4; a group of 4 becomes two groups of 2. So
-//! memory grows by half and by a third, never by doubling, and one step touches four segments at most; and the directory, when that
-//! becomes wider.
+//! Growth never needs the keys, which may be far away: the 14 tag bits in each slot say where it
+//! moves. A *group* of 2 segments divides its share of the tags by 2, then by 3, then by 4; a group
+//! of 4 becomes two groups of 2. So memory grows by half and by a third, never by doubling, and one
+//! step touches four segments at most; and the directory, when that becomes wider.
 //!
 //! ```text
 //! root = hash bits 63..32 x roots >> 32      cell = tag x cells >> 14
@@ -16,10 +17,13 @@
 //! 2, 3 and 4
 //! ```
 //!
-//! - I1: a slot lies at most 63 buckets past its home, and no bucket between home and it has an empty slot.
-//! - I2: each bucket that a slot lies past has a mark, at its home one of its tag; only a full bucket has marks.
+//! - I1: a slot lies at most 63 buckets past its home, and no bucket between home and it has an
+//!   empty slot.
+//! - I2: each bucket that a slot lies past has a mark, at its home one of its tag; only a full
+//!   bucket has marks.
 //! - I3: the segment of a slot is the one that the directory names for its root and tag.
-//! - I4: the directory has `cells` cells for each root, by number and by segment alike; a segment is changed through the index only.
+//! - I4: the directory has `cells` cells for each root, by number and by segment alike; a segment
+//!   is changed through the index only.
 
 #![allow(unsafe_code)] // segments lie in the shard's arena
 
@@ -46,7 +50,8 @@ const KEYS_A_SEGMENT: u64 = SLOTS as u64 * 82 / 100;
 /// Keys in a segment, on average, at which a group grows.
 #[expect(clippy::cast_possible_truncation, reason = "a segment has 2048 slots")]
 const GROWS_AT: u16 = (SLOTS * 90 / 100) as u16;
-/// Keys for each segment from which on the bucket behind a home is asked for with it: one home in ten is full then.
+/// Keys for each segment from which on the bucket behind a home is asked for with it: one home in
+/// ten is full then.
 const CLOSE_AT: usize = SLOTS * 60 / 100;
 /// Directory cells of a root while every group has its first two segments.
 const CELLS_AT_FIRST: usize = 2;
@@ -60,7 +65,8 @@ const _: () = assert!(CELLS << DEPTH_MAX <= 1 << TAG_BITS);
 
 /// Where the index gets its memory.
 pub(crate) trait SegmentSource {
-    /// A piece of [`SEGMENT_BYTES`], aligned to a cache line, that outlives the index; `None` when there is none now.
+    /// A piece of [`SEGMENT_BYTES`], aligned to a cache line, that outlives the index; `None` when
+    /// there is none now.
     fn allocate(&mut self) -> Option<NonNull<u8>>;
 }
 
@@ -68,7 +74,8 @@ pub(crate) trait SegmentSource {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NoSegment;
 
-/// Where a slot lies. Insertions and removals move slots: who keeps a position looks whether its slot is still there.
+/// Where a slot lies. Insertions and removals move slots: who keeps a position looks whether its
+/// slot is still there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Position(NonNull<Slot>);
 
@@ -133,11 +140,12 @@ impl Index {
         2 * Self::roots_for(keys)
     }
 
-    /// Bytes beside the segments that an index may need which takes at most half of the local memory.
+    /// Bytes beside the segments that an index may need which takes at most half of the local
+    /// memory.
     pub(crate) fn table_bytes_for(local_bytes: u64) -> u64 {
         let segments = local_bytes / 2 / SEGMENT_BYTES as u64;
-        // A group has two segments at least; its cells are twelve, and twice as many where another root is a level deeper, as hashes
-        // that spread evenly have it.
+        // A group has two segments at least; its cells are twelve, and twice as many where another
+        // root is a level deeper, as hashes that spread evenly have it.
         segments * (ENTRY_BYTES + CELLS * CELL_BYTES + size_of::<Group>() / 2) as u64
     }
 
@@ -250,7 +258,8 @@ impl Index {
     fn segment_of(&self, hash: IndexHash) -> &Segment {
         let place = self.place_of(hash);
         debug_assert!(place < self.named.len());
-        // SAFETY: there are `cells` cells for each of the roots, and the tag's share of them is less than all.
+        // SAFETY: there are `cells` cells for each of the roots, and the tag's share of them is
+        // less than all.
         unsafe { self.named.get_unchecked(place) }
     }
 
@@ -270,15 +279,16 @@ impl Index {
         self.segment_of(hash).bucket_pointer(Self::home_of(hash))
     }
 
-    /// True if the bucket behind a home is needed so often that it is asked for with it: where a slot past its home lies most
-    /// often, a removal finds whom to pull back, and an insertion room. Which hash needs it costs more to say.
+    /// True if the bucket behind a home is needed so often that it is asked for with it: where a
+    /// slot past its home lies most often, a removal finds whom to pull back, and an insertion
+    /// room. Which hash needs it costs more to say.
     #[inline]
     fn is_close(&self) -> bool {
         self.keys > self.close_at
     }
 
-    /// Asks for the home bucket of a hash before it is needed, and for the next in an index that is full enough. Cost: two
-    /// instructions after the address, or four.
+    /// Asks for the home bucket of a hash before it is needed, and for the next in an index that is
+    /// full enough. Cost: two instructions after the address, or four.
     #[inline]
     pub(crate) fn prefetch(&self, hash: IndexHash) {
         let bucket = self.bucket_of(hash);
@@ -316,13 +326,15 @@ impl Index {
         Candidates::new(self.segment_of(hash), hash)
     }
 
-    /// Points every slot that may stand for a hash at the place that `place_of` names, if it names one; answers how many.
+    /// Points every slot that may stand for a hash at the place that `place_of` names, if it names
+    /// one; answers how many.
     pub(crate) fn replace_each(
         &mut self,
         hash: IndexHash,
         mut place_of: impl FnMut(Slot) -> Option<(SizeClass, Address)>,
     ) -> usize {
-        // A handle: what it leads to changes while it is walked over, but no tag and no displacement does.
+        // A handle: what it leads to changes while it is walked over, but no tag and no
+        // displacement does.
         let segment = *self.segment_of(hash);
         let mut replaced = 0;
         for (position, slot) in Candidates::new(&segment, hash) {
@@ -334,8 +346,8 @@ impl Index {
         replaced
     }
 
-    /// Looks for the first slot that may stand for a hash in its home bucket and the next, and asks for the one behind if it may be
-    /// there; adds the buckets that it looked at.
+    /// Looks for the first slot that may stand for a hash in its home bucket and the next, and asks
+    /// for the one behind if it may be there; adds the buckets that it looked at.
     #[inline]
     pub(crate) fn first(&self, hash: IndexHash, probes: &mut u64) -> First {
         let segment = self.segment_of(hash);
@@ -366,7 +378,8 @@ impl Index {
         First::Further
     }
 
-    /// The first slot that may stand for a hash in its home or behind it, and how many buckets were looked at.
+    /// The first slot that may stand for a hash in its home or behind it, and how many buckets were
+    /// looked at.
     #[inline(never)]
     pub(crate) fn first_anywhere(&self, hash: IndexHash) -> (First, u64) {
         let segment = self.segment_of(hash);
@@ -389,7 +402,8 @@ impl Index {
         (first, displacement as u64 + 1)
     }
 
-    /// True if no other slot of its bucket may stand for the same hash. Cost: a cache line that has been looked at.
+    /// True if no other slot of its bucket may stand for the same hash. Cost: a cache line that has
+    /// been looked at.
     #[inline]
     pub(crate) fn is_alone(&self, hash: IndexHash, slot: Slot) -> bool {
         let segment = self.segment_of(hash);
@@ -409,7 +423,8 @@ impl Index {
     /// The slot at a position.
     #[inline]
     pub(crate) fn slot(&self, position: Position) -> Slot {
-        // SAFETY: a position is a place in one of the segments, which stay for good; the shard's thread alone gets here.
+        // SAFETY: a position is a place in one of the segments, which stay for good; the shard's
+        // thread alone gets here.
         unsafe { position.0.read() }.unmarked()
     }
 
@@ -426,8 +441,8 @@ impl Index {
     /// Adds a slot, growing if need be.
     ///
     /// # Errors
-    /// [`NoSegment`] if there is no place for it and no memory to make one, or too many slots of one home to part them; every slot
-    /// is found as before then.
+    /// [`NoSegment`] if there is no place for it and no memory to make one, or too many slots of
+    /// one home to part them; every slot is found as before then.
     pub(crate) fn insert(
         &mut self,
         hash: IndexHash,
@@ -440,7 +455,8 @@ impl Index {
             let place = self.place_of(hash);
             let number = self.directory[place] as usize;
             let full = self.keys_in[number] >= GROWS_AT;
-            // A crowded group grows when it can; a place within reach will do when it cannot, and the directory is as it was then.
+            // A crowded group grows when it can; a place within reach will do when it cannot, and
+            // the directory is as it was then.
             if full && self.should_grow(number) && self.grow(number, source).is_ok() {
                 continue;
             }
@@ -488,7 +504,8 @@ impl Index {
         self.growth_steps
     }
 
-    /// Points every slot at the place that `place_of` names, if it names one. Cost: the whole index is read.
+    /// Points every slot at the place that `place_of` names, if it names one. Cost: the whole index
+    /// is read.
     pub(crate) fn redirect(
         &mut self,
         mut place_of: impl FnMut(Slot) -> Option<(SizeClass, Address)>,
@@ -505,7 +522,8 @@ impl Index {
         }
     }
 
-    /// Removes the slots that `goes` names from some segments, by number; true if there are segments after those.
+    /// Removes the slots that `goes` names from some segments, by number; true if there are
+    /// segments after those.
     pub(crate) fn remove_where(
         &mut self,
         numbers: Range<usize>,
@@ -514,8 +532,8 @@ impl Index {
         for number in numbers.start..numbers.end.min(self.segments.len()) {
             let mut removed = 0;
             for place in 0..SLOTS {
-                // A removal pulls another slot to the same place. It comes from a bucket behind, or, past the last one, from
-                // one of the first, where none is left to go.
+                // A removal pulls another slot to the same place. It comes from a bucket behind,
+                // or, past the last one, from one of the first, where none is left to go.
                 while let slot = self.segments[number].slot(place)
                     && !slot.is_empty()
                     && goes(slot)

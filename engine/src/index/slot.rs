@@ -5,9 +5,10 @@
 //! |   tag:14   | displacement:6 | mark:1 | class:6 |      address:37        |
 //! ```
 //!
-//! The displacement is how many buckets past its home bucket the slot lies, so a deletion can shift exactly those
-//! slots back that may move. The all-zero word is empty: no record lies in unit 0 of a page. The mark belongs to the bucket and
-//! not to the slot: seven of a bucket's eight say which tags may have gone past their home, the last whether one came past from before.
+//! The displacement is how many buckets past its home bucket the slot lies, so a deletion can shift
+//! exactly those slots back that may move. The all-zero word is empty: no record lies in unit 0 of
+//! a page. The mark belongs to the bucket and not to the slot: seven of a bucket's eight say which
+//! tags may have gone past their home, the last whether one came past from before.
 
 use std::fmt;
 

@@ -263,7 +263,8 @@ proptest! {
     }
 }
 
-/// Hashes as keys have them, a few keys to each, so that growth divides real tags and identical ones.
+/// Hashes as keys have them, a few keys to each, so that growth divides real tags and identical
+/// ones.
 fn shared(key: u64) -> IndexHash {
     Hasher128::new(11).hash(&(key / 3).to_le_bytes()).index
 }
@@ -448,7 +449,8 @@ fn most_absent_keys_are_known_from_their_home_bucket() {
     assert!(fresh >= 920 && later >= 880, "{fresh}, {later}");
 }
 
-/// Keys of one home that fill what is in reach in two segments, and that all belong in one of three.
+/// Keys of one home that fill what is in reach in two segments, and that all belong in one of
+/// three.
 #[test]
 fn keys_that_growth_cannot_part_are_refused_and_lose_nothing() {
     let hash = |home: u64, tag: u64| IndexHash(home | tag << 8);

@@ -1,7 +1,7 @@
 //! Size classes: a record's length in units, rounded up, in 6 bits.
 //!
-//! Linear to 8 units, then 8 steps an octave, so a class is at most 12.5 % longer than the record. Class 0 says
-//! "longer than any class": the length stands in the record's header.
+//! Linear to 8 units, then 8 steps an octave, so a class is at most 12.5 % longer than the record.
+//! Class 0 says "longer than any class": the length stands in the record's header.
 
 /// Longest length with a class, in units.
 pub(crate) const CLASS_UNITS_MAX: u32 = 960;
@@ -46,7 +46,8 @@ impl SizeClass {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a class has 6 bits")]
     pub(crate) fn for_units(units: u32) -> Self {
-        // The first octave's steps are single units too, and so most records are told without a second look.
+        // The first octave's steps are single units too, and so most records are told without a
+        // second look.
         if units <= 2 * LINEAR {
             return Self(units as u8);
         }

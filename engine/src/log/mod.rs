@@ -1,7 +1,7 @@
 //! The log's formats: addresses, size classes, records and pages.
 //!
-//! They are plain encodings over bytes, without state: the shard owns the memory. All words are little endian.
-//! Whatever comes from far memory is parsed with every length checked.
+//! They are plain encodings over bytes, without state: the shard owns the memory. All words are
+//! little endian. Whatever comes from far memory is parsed with every length checked.
 
 mod address;
 pub(crate) mod class;

@@ -154,7 +154,8 @@ pub(crate) unsafe fn entry_at(pointer: *const u8) -> DirectoryEntry {
     DirectoryEntry::decode(unsafe { &*pointer.cast::<[u8; DIRECTORY_ENTRY_BYTES]>() })
 }
 
-/// Moves the directory of an open page, which grew down from the page's end, to behind its records, in their order.
+/// Moves the directory of an open page, which grew down from the page's end, to behind its records,
+/// in their order.
 pub(crate) fn seal(page: &mut [u8], units: u32, records: u32) {
     let length = directory_bytes(records);
     let start = page.len() - length;

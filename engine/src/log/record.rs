@@ -8,8 +8,9 @@
 //!        5..15 loss mark: the generation of the lost slot that the record took over; 0 is none
 //! ```
 //!
-//! `check` is filled in at flush; it covers everything but itself and the hot flag. Where the encryption is authenticated it is 0, and
-//! the record's last unit is for the keyed tag, which only its ciphertext holds.
+//! `check` is filled in at flush; it covers everything but itself and the hot flag. Where the
+//! encryption is authenticated it is 0, and the record's last unit is for the keyed tag, which only
+//! its ciphertext holds.
 
 #![allow(unsafe_code)] // reads and writes records in frames, where only the shard knows the bounds
 
@@ -201,7 +202,8 @@ impl<'a> RecordView<'a> {
 /// Writes a record without a checksum or a tag.
 ///
 /// # Safety
-/// `pointer` is the start of as many writable units as a record with these flags takes, aligned to one, that nothing refers to.
+/// `pointer` is the start of as many writable units as a record with these flags takes, aligned to
+/// one, that nothing refers to.
 #[inline]
 pub(crate) unsafe fn write_at(
     pointer: *mut u8,
@@ -211,7 +213,8 @@ pub(crate) unsafe fn write_at(
     value: &[u8],
 ) {
     let header = RecordHeader::new(version, flags, key.len(), value.len());
-    // SAFETY: by this function's contract there is room; the value's last unit is zeroed first so that padding is defined.
+    // SAFETY: by this function's contract there is room; the value's last unit is zeroed first so
+    // that padding is defined.
     unsafe {
         let last = (units_for(key.len(), value.len()) - 1) as usize * UNIT_BYTES;
         ptr::write_bytes(pointer.add(last), 0, UNIT_BYTES);
@@ -244,8 +247,9 @@ impl LocalRecord {
     /// The record at `pointer`.
     ///
     /// # Safety
-    /// A whole record lies there, only this thread touches it, and it is neither moved nor freed while this value
-    /// or a slice from it is used; a slice is not used across a write to the record.
+    /// A whole record lies there, only this thread touches it, and it is neither moved nor freed
+    /// while this value or a slice from it is used; a slice is not used across a write to the
+    /// record.
     #[inline]
     pub(crate) unsafe fn at(pointer: *mut u8) -> Self {
         Self { pointer }

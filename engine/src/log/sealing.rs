@@ -5,11 +5,14 @@
 //!                          ^ message      ^ message      ^ message                  ^ message
 //! ```
 //!
-//! A record, its tag's unit left out, is a message of its own, and so is the directory. A gap is left where a shorter value was
-//! stored over a record; it is a message of zeros without a tag, so that it looks like anything else.
+//! A record, its tag's unit left out, is a message of its own, and so is the directory. A gap is
+//! left where a shorter value was stored over a record; it is a message of zeros without a tag, so
+//! that it looks like anything else.
 //!
-//! - I1: what is sealed depends on the page and its sequence number only, not on how it is cut into pieces.
-//! - I2: progress is a value: a piece that could not be posted is sealed again from the progress before it.
+//! - I1: what is sealed depends on the page and its sequence number only, not on how it is cut into
+//!   pieces.
+//! - I2: progress is a value: a piece that could not be posted is sealed again from the progress
+//!   before it.
 
 use super::page::{self, DIRECTORY_ENTRY_BYTES, HEADER_BYTES};
 use super::record::RecordHeader;
@@ -91,8 +94,8 @@ impl PageSealer<'_> {
         }
     }
 
-    /// Seals what lies in the page from `start` on, as much as `target` holds, and says how far the page is then. Pieces begin and
-    /// end at units, and follow each other.
+    /// Seals what lies in the page from `start` on, as much as `target` holds, and says how far the
+    /// page is then. Pieces begin and end at units, and follow each other.
     pub(crate) fn seal_piece(
         &self,
         progress: &SealProgress,

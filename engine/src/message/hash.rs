@@ -5,8 +5,8 @@
 //! low half, bit 0 least significant:  | root group 63..32 | free 31..22 | tag 21..8 | bucket 7..0 |
 //! ```
 //!
-//! The shard comes from the half that the index never sees: with one half for both, a shard would meet only the
-//! hashes that route to it and most of its buckets would stay empty.
+//! The shard comes from the half that the index never sees: with one half for both, a shard would
+//! meet only the hashes that route to it and most of its buckets would stay empty.
 
 use std::fmt;
 
@@ -126,8 +126,8 @@ mod tests {
         },
     ];
 
-    /// How far chi-squared lies above what is expected of even use, in standard deviations, for each field of the
-    /// hashes that `shard_of` gives to one shard.
+    /// How far chi-squared lies above what is expected of even use, in standard deviations, for
+    /// each field of the hashes that `shard_of` gives to one shard.
     fn excesses(shard_of: impl Fn(KeyHash) -> u16) -> [f64; FIELDS.len()] {
         let hasher = Hasher128::new(42);
         let mut counts = FIELDS.map(|field| vec![0u32; 1 << field.bits]);
@@ -156,14 +156,16 @@ mod tests {
     #[test]
     fn the_bits_of_the_index_are_used_evenly_inside_a_shard() {
         for (field, excess) in FIELDS.iter().zip(excesses(|hash| hash.shard(SHARDS))) {
-            // 99.99 % of uniform samples stay within 4 and a half; far below would be too even to be random.
+            // 99.99 % of uniform samples stay within 4 and a half; far below would be too even to
+            // be random.
             assert!(excess.abs() < 4.5, "{}: {excess}", field.name);
         }
     }
 
     #[test]
     fn a_hash_used_twice_is_noticed() {
-        // Each field in turn decides which shard a key belongs to, as well as its place in the index.
+        // Each field in turn decides which shard a key belongs to, as well as its place in the
+        // index.
         for (place, field) in FIELDS.iter().enumerate() {
             let twice = |hash: KeyHash| {
                 let high = hash.index.0 << (64 - field.shift - field.bits);

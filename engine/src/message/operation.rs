@@ -1,8 +1,8 @@
 //! What a client asks of a shard and what the shard answers.
 //!
-//! Both borrow: an [`Operation`] from the caller or from a lane, an [`Answer`] from a frame, a landing buffer, a lane, or
-//! whoever met an error. Nothing here owns memory. Allocated is only what must outlive its place: a value answered to a call, and
-//! one too long for a lane.
+//! Both borrow: an [`Operation`] from the caller or from a lane, an [`Answer`] from a frame, a
+//! landing buffer, a lane, or whoever met an error. Nothing here owns memory. Allocated is only
+//! what must outlive its place: a value answered to a call, and one too long for a lane.
 
 use crate::error::Error;
 
@@ -11,7 +11,8 @@ pub type Version = u64;
 
 /// One request on one key. Keys are 1 B to 1 KiB, values 0 B to the engine's value limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// Fields lie in the order in which they are declared: the key of every kind in one place, and the value of both.
+// Fields lie in the order in which they are declared: the key of every kind in one place, and the
+// value of both.
 #[repr(u8)]
 pub enum Operation<'a> {
     /// Read the value of a key.
@@ -76,7 +77,8 @@ pub(crate) enum OperationKind {
     Swap = 3,
 }
 
-/// An operation whose parts lie in the same places whatever its kind, so that only what depends on the kind branches on it.
+/// An operation whose parts lie in the same places whatever its kind, so that only what depends on
+/// the kind branches on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestParts<'a> {
     pub(crate) kind: OperationKind,
@@ -105,7 +107,8 @@ impl<'a> From<Operation<'a>> for RequestParts<'a> {
     }
 }
 
-/// The answer to one [`Operation`]. What it borrows is there until the visitor that was handed it returns.
+/// The answer to one [`Operation`]. What it borrows is there until the visitor that was handed it
+/// returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// A get found the key.
@@ -124,7 +127,8 @@ pub enum Answer<'a> {
     },
     /// A delete removed the key.
     Deleted,
-    /// A compare-and-swap met another version and changed nothing; `0` means that the key is absent.
+    /// A compare-and-swap met another version and changed nothing; `0` means that the key is
+    /// absent.
     Mismatch {
         /// The version that the key has.
         current: Version,

@@ -12,7 +12,8 @@ use crate::constants::{KEY_BYTES_MAX, LINE_BYTES, VALUE_BYTES_MAX};
 use crate::message::hash::IndexHash;
 use crate::message::operation::{Answer, OperationKind, RequestParts, Version};
 
-/// A lane of one shard: where a request came from and where its answer goes, and how it got on meanwhile.
+/// A lane of one shard: where a request came from and where its answer goes, and how it got on
+/// meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReplyTo(pub(crate) u32);
 
@@ -86,7 +87,8 @@ impl RequestFlags {
     }
 }
 
-/// Whom an answer is for beside its token: the client on a lane, and what its request carries along.
+/// Whom an answer is for beside its token: the client on a lane, and what its request carries
+/// along.
 ///
 /// ```text
 /// bit 15  13 12       0
@@ -125,7 +127,8 @@ impl fmt::Debug for Origin {
     }
 }
 
-/// One request, half a cache line: what it borrows lies in one piece in the queue that it came over, or where it was copied to.
+/// One request, half a cache line: what it borrows lies in one piece in the queue that it came
+/// over, or where it was copied to.
 ///
 /// ```text
 /// | expected version:8, if it swaps | key | value |
@@ -219,7 +222,8 @@ impl<'a> Request<'a> {
     /// A request whose parts are copied to `place`.
     ///
     /// # Safety
-    /// There is room for all bytes of its shape there, which belong to nobody else and stay as they are for `'a`.
+    /// There is room for all bytes of its shape there, which belong to nobody else and stay as they
+    /// are for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn copied(
         place: NonNull<u8>,
@@ -335,11 +339,14 @@ pub(crate) trait AnswerSink {
     fn has_room(&self, lane: ReplyTo, value_bytes: usize) -> bool;
     /// Delivers the answer to one request. The value is copied or visited before this returns.
     fn answer(&mut self, lane: ReplyTo, token: u64, answer: Answer<'_>);
-    /// Sets room aside for an answer with a value of at most this many bytes; false if there is none. Other answers do not get it.
+    /// Sets room aside for an answer with a value of at most this many bytes; false if there is
+    /// none. Other answers do not get it.
     fn reserve(&mut self, lane: ReplyTo, value_bytes: usize) -> bool;
-    /// Gives back what [`AnswerSink::reserve`] set aside for a value of this many bytes: that answer has room now.
+    /// Gives back what [`AnswerSink::reserve`] set aside for a value of this many bytes: that
+    /// answer has room now.
     fn unreserve(&mut self, lane: ReplyTo, value_bytes: usize);
-    /// Both in one, for an answer that nothing was done for yet; false if there is no room, as `has_room` would say.
+    /// Both in one, for an answer that nothing was done for yet; false if there is no room, as
+    /// `has_room` would say.
     #[inline]
     fn try_answer(&mut self, lane: ReplyTo, token: u64, answer: Answer<'_>) -> bool {
         let has_room = self.has_room(lane, answer.value().len());

@@ -73,8 +73,8 @@ pub struct Stats {
     pub shards: Vec<ShardSnapshot>,
     /// Their sum.
     pub total: ShardSnapshot,
-    /// How long requests waited for far memory, in nanoseconds, to within a few turns of a shard. Those that shared a
-    /// READ count as one.
+    /// How long requests waited for far memory, in nanoseconds, to within a few turns of a shard.
+    /// Those that shared a READ count as one.
     pub far_latency: HistogramSnapshot,
     /// The cap on local memory, in bytes.
     pub local_cap_bytes: u64,
@@ -169,7 +169,8 @@ impl EngineMetrics {
     }
 }
 
-/// Reads an engine's figures, from any thread and for as long as it likes; the engine need not live on.
+/// Reads an engine's figures, from any thread and for as long as it likes; the engine need not live
+/// on.
 #[derive(Clone, Debug)]
 pub struct EngineReporter(pub(crate) Arc<EngineMetrics>);
 

@@ -1,16 +1,21 @@
-//! Records what clients ask, in the CSV format of Twitter's cache traces: `farcore-bench trace` and cache simulators read it.
+//! Records what clients ask, in the CSV format of Twitter's cache traces: `farcore-bench trace` and
+//! cache simulators read it.
 //!
-//! A client that records puts a cell for each accepted request into one bounded queue (a key beyond 100 bytes takes
-//! several cells); a thread of the recorder's own turns cells into lines. On the data path that is a copy of the key and a
-//! reading of the clock: no allocation, no system call, no waiting. When the queue is full, the request goes unrecorded.
+//! A client that records puts a cell for each accepted request into one bounded queue (a key beyond
+//! 100 bytes takes several cells); a thread of the recorder's own turns cells into lines. On the
+//! data path that is a copy of the key and a reading of the clock: no allocation, no system call,
+//! no waiting. When the queue is full, the request goes unrecorded.
 //!
-//! Line: `seconds,key,key bytes,value bytes,client,operation,0`. Seconds count from the recorder's start. The value bytes
-//! are those that a put or a compare-and-swap carries, 0 for the others. Bytes of a key that a line cannot carry, and `%`,
-//! are percent-encoded; the key bytes are those of the key itself, so a reader can tell.
+//! Line: `seconds,key,key bytes,value bytes,client,operation,0`. Seconds count from the recorder's
+//! start. The value bytes are those that a put or a compare-and-swap carries, 0 for the others.
+//! Bytes of a key that a line cannot carry, and `%`, are percent-encoded; the key bytes are those
+//! of the key itself, so a reader can tell.
 //!
-//! I1: a client's cells leave the queue in the order in which it put them in, so a key in several cells is put together
+//! I1: a client's cells leave the queue in the order in which it put them in, so a key in several
+//! cells is put together
 //!     again whatever other clients put between them.
-//! I2: until the writer fails, a request is written whole or counted as dropped, once. (One that is under way while the recorder
+//! I2: until the writer fails, a request is written whole or counted as dropped, once. (One that is
+//! under way while the recorder
 //!     finishes may be neither.)
 
 use std::collections::HashMap;
@@ -134,7 +139,8 @@ pub struct Recording {
 }
 
 /// Writes what clients ask as a trace. Hand it to [`Handle::record`](crate::Handle::record) and
-/// [`Core::record`](crate::Core::record); end it with [`Recorder::finish`]. Dropping it ends it as well and forgets errors.
+/// [`Core::record`](crate::Core::record); end it with [`Recorder::finish`]. Dropping it ends it as
+/// well and forgets errors.
 ///
 /// ```
 /// use farcore::{Config, Engine, Recorder};
@@ -163,7 +169,8 @@ impl Recorder {
         Self::with_cells(out, CELLS)
     }
 
-    /// Starts a recorder with a queue of so many cells, 128 bytes each; at least 1. Its writes are buffered here.
+    /// Starts a recorder with a queue of so many cells, 128 bytes each; at least 1. Its writes are
+    /// buffered here.
     ///
     /// # Errors
     /// No thread could be started.
@@ -211,7 +218,8 @@ impl Recorder {
         self.tape.dropped.load(Ordering::Relaxed)
     }
 
-    /// Writes what is in the queue, ends the recording and tells what came of it. Clients go on unrecorded.
+    /// Writes what is in the queue, ends the recording and tells what came of it. Clients go on
+    /// unrecorded.
     ///
     /// # Errors
     /// The first error of the writer; nothing was recorded from then on.
@@ -424,7 +432,8 @@ mod tests {
             thread::yield_now();
         }
         let tap = recorder.tap();
-        // The thread is held at its first flush, so these are all that the queue takes: 1 and 4 cells, and 3 of 7.
+        // The thread is held at its first flush, so these are all that the queue takes: 1 and 4
+        // cells, and 3 of 7.
         for turn in 0..40_u8 {
             let key = vec![b'k'; 30 + usize::from(turn % 3) * 300];
             tap.note(&Operation::Get { key: &key });

@@ -21,9 +21,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With the feature `http`, `HttpServer::bind(address, Arc::new(Exposition::new(Arc::new(engine.reporter()))))` serves
-//! the same as `/metrics` to Prometheus. Whoever can reach the address can read the names of hot keys: keep it on
-//! loopback, or within a network of friends.
+//! With the feature `http`, `HttpServer::bind(address,
+//! Arc::new(Exposition::new(Arc::new(engine.reporter()))))` serves the same as `/metrics` to
+//! Prometheus. Whoever can reach the address can read the names of hot keys: keep it on loopback,
+//! or within a network of friends.
 
 pub use farcore_tuning::{
     CoreReport, HardwareSnapshot, HotKey, NodeReport, NodeSnapshot, ReadError, StatisticsSocket,

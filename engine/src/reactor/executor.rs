@@ -30,7 +30,8 @@ use crate::reactor::watchdog::Watchdog;
 
 /// Behind every sleep stands this timer.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
-/// How long the service leaves the shard to a client that polls before it looks again; longer while that is never idle.
+/// How long the service leaves the shard to a client that polls before it looks again; longer while
+/// that is never idle.
 const NAP: Duration = Duration::from_micros(20);
 /// Turns without work after which the core is offered to other threads.
 const IDLE_TURNS: u32 = 16;
@@ -40,7 +41,8 @@ pub(crate) type Job =
 
 /// Whether the engine is closing, and how many jobs there still are on any core.
 ///
-/// ORDERING: all SeqCst: whoever adds a job either sees that it is too late, or every core sees the job.
+/// ORDERING: all SeqCst: whoever adds a job either sees that it is too late, or every core sees the
+/// job.
 #[derive(Debug, Default)]
 pub(crate) struct Lifecycle {
     closing: AtomicBool,
@@ -123,8 +125,8 @@ pub(crate) fn is_core_of(lifecycle: &Arc<Lifecycle>) -> bool {
     })
 }
 
-/// Serves the calling thread's shard for one round, where it is a core: who waits there for an answer may wait for that
-/// shard. False if it is none, or in the middle of a round.
+/// Serves the calling thread's shard for one round, where it is a core: who waits there for an
+/// answer may wait for that shard. False if it is none, or in the middle of a round.
 pub(crate) fn serve_current_core() -> bool {
     let reactor =
         CURRENT_CORE.with_borrow(|here| here.as_ref().map(|here| Rc::clone(&here.reactor)));
@@ -136,7 +138,8 @@ pub(crate) fn serve_current_core() -> bool {
     true
 }
 
-/// Does something whose panic must not end the core, the panic of what a panic leaves included. The text of the first.
+/// Does something whose panic must not end the core, the panic of what a panic leaves included. The
+/// text of the first.
 pub(crate) fn catch_panic(what: impl FnOnce()) -> std::result::Result<(), String> {
     let Err(panic) = catch_unwind(AssertUnwindSafe(what)) else {
         return Ok(());
@@ -158,7 +161,8 @@ pub(crate) fn text_of(panic: Box<dyn Any + Send>) -> String {
 #[derive(Debug)]
 pub(crate) struct CoreShared {
     pub(crate) command_port: Arc<CommandPort>,
-    /// Jobs that are to be started. Without a limit: who starts one may be the thread that takes them.
+    /// Jobs that are to be started. Without a limit: who starts one may be the thread that takes
+    /// them.
     pub(crate) jobs: SegQueue<JobCell>,
     pub(crate) lifecycle: Arc<Lifecycle>,
     /// The shard has stopped, and will touch no lane again.
@@ -207,8 +211,8 @@ pub(crate) async fn yield_now() {
     .await;
 }
 
-/// Serves a shard on a core's executor. `build` makes the house on the core itself; `heard` hears how that went. What is
-/// returned ends when the core is done with it.
+/// Serves a shard on a core's executor. `build` makes the house on the core itself; `heard` hears
+/// how that went. What is returned ends when the core is done with it.
 pub(crate) fn start<B>(
     core: usize,
     core_shared: Arc<CoreShared>,
@@ -344,8 +348,9 @@ async fn serve(
         }
         let turns = reactor.borrow().turns();
         if turns != turns_seen && !busy && !core_shared.lifecycle.is_closing() {
-            // A job that polls serves the shard, and gets its answers where they lie. The queues share the core fairly: were the
-            // service ready all the time, the job would wait as long as it works.
+            // A job that polls serves the shard, and gets its answers where they lie. The queues
+            // share the core fairly: were the service ready all the time, the job would wait as
+            // long as it works.
             turns_seen = turns;
             idle_since = None;
             // What was busy ends here.
@@ -387,7 +392,8 @@ async fn serve(
         reactor.borrow_mut().park();
         sleep(&core_shared, &reactor).await;
         reactor.borrow_mut().wake();
-        // One turn after waking; only work resets the idle time. Jobs come first, for it may be that there was no sleep.
+        // One turn after waking; only work resets the idle time. Jobs come first, for it may be
+        // that there was no sleep.
         yield_now().await;
     }
 }

@@ -1,5 +1,5 @@
-//! What the system allows this process: io_uring, locked memory, descriptors. Each refusal becomes an error that names
-//! the limit and the remedy.
+//! What the system allows this process: io_uring, locked memory, descriptors. Each refusal becomes
+//! an error that names the limit and the remedy.
 
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
@@ -13,19 +13,20 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use self::ring::probe_io_uring;
 use crate::error::{Error, Result};
 
-/// Locked memory that glommio wants to be allowed, in bytes. It looks at the limit alone: that the kernel does not hold
-/// a process with `CAP_IPC_LOCK` to it makes no difference there.
+/// Locked memory that glommio wants to be allowed, in bytes. It looks at the limit alone: that the
+/// kernel does not hold a process with `CAP_IPC_LOCK` to it makes no difference there.
 const LOCKED_BYTES_MIN: u64 = 512 << 10;
 /// Descriptors of one executor: three rings, an event and what it opens for a moment to make them.
 pub(crate) const EXECUTOR_DESCRIPTORS: usize = 6;
 /// Descriptors of the connections to one memory node from one core.
 pub(crate) const NODE_DESCRIPTORS: usize = 3;
 
-/// One executor is made at a time: the limit on locked memory is the process's, and descriptors that were counted stay
-/// free until they are opened.
+/// One executor is made at a time: the limit on locked memory is the process's, and descriptors
+/// that were counted stay free until they are opened.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// Refuses early, and plainly, where the kernel or a limit would. `descriptors` is how many are to be opened.
+/// Refuses early, and plainly, where the kernel or a limit would. `descriptors` is how many are to
+/// be opened.
 ///
 /// # Errors
 /// [`Error::IoUring`], [`Error::Memory`], [`Error::Descriptors`].
@@ -44,7 +45,8 @@ pub(crate) fn make_executor(
     make: impl FnOnce() -> std::thread::Result<glommio::Result<LocalExecutor, ()>>,
 ) -> Result<LocalExecutor> {
     let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-    // glommio panics in some of the places where it finds none, once for all executors of the process.
+    // glommio panics in some of the places where it finds none, once for all executors of the
+    // process.
     check_descriptors(EXECUTOR_DESCRIPTORS)?;
     let _allowed = allow_locked_memory()?;
     match make() {
@@ -69,7 +71,8 @@ pub(crate) fn make_executor(
     }
 }
 
-/// Calls what makes an executor on another thread and waits for it, with as much locked memory allowed as glommio asks for.
+/// Calls what makes an executor on another thread and waits for it, with as much locked memory
+/// allowed as glommio asks for.
 ///
 /// # Errors
 /// As [`check`].
@@ -131,7 +134,8 @@ pub(crate) struct MemoryNeed {
     pub(crate) far_bytes: u64,
 }
 
-/// Refuses what is more than the machine, or the control group, has left: the kernel would kill the process when it touches it.
+/// Refuses what is more than the machine, or the control group, has left: the kernel would kill the
+/// process when it touches it.
 ///
 /// # Errors
 /// [`Error::Memory`].

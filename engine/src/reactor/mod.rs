@@ -1,8 +1,9 @@
 //! A core's house: its shard, the lanes that end and begin there, and the clients that live there.
 //!
-//! Single-threaded. One `turn` sends what clients here ask of other shards, collects the answers of those, serves the lanes with news and
-//! shows the answers, serves what clients here ask of the own one, and advances it. Whoever runs on the core calls it: the service
-//! task, or a client that polls.
+//! Single-threaded. One `turn` sends what clients here ask of other shards, collects the answers of
+//! those, serves the lanes with news and shows the answers, serves what clients here ask of the own
+//! one, and advances it. Whoever runs on the core calls it: the service task, or a client that
+//! polls.
 
 pub(crate) mod command;
 pub(crate) mod executor;
@@ -27,11 +28,12 @@ use crate::shard::{Origin, ReplyTo, RequestFlags, Shard};
 use crate::transport::lane::{AnswerConsumer, LaneClient, LaneServer};
 use crate::transport::queue::{RequestConsumer, RequestProducer, own_queue};
 
-/// Turns after which the clock is read, whether or not anything waits for the fabric, and orders are looked for.
+/// Turns after which the clock is read, whether or not anything waits for the fabric, and orders
+/// are looked for.
 const TURNS_A_READING: u64 = 8;
-/// Requests of lanes after which a turn asks for no other lane's before it serves the first: with two buckets and a key each they take
-/// 192 KiB, a fifth of a second-level cache of 1 MiB; the rest of it is left to records and answers. Others are asked for as their
-/// lanes come.
+/// Requests of lanes after which a turn asks for no other lane's before it serves the first: with
+/// two buckets and a key each they take 192 KiB, a fifth of a second-level cache of 1 MiB; the rest
+/// of it is left to records and answers. Others are asked for as their lanes come.
 const ASKED_A_TURN: usize = 1024;
 
 /// Pops the lowest set lane from the bitmap.
@@ -43,7 +45,8 @@ fn pop_lane(marked: &mut [u64; 4]) -> Option<usize> {
     Some(lane)
 }
 
-/// The set lanes of a bitmap, each once: from `first` on, then those below it. No lane is always served before another.
+/// The set lanes of a bitmap, each once: from `first` on, then those below it. No lane is always
+/// served before another.
 #[derive(Clone, Copy, Debug)]
 struct Rotation {
     from_first: [u64; 4],
@@ -92,7 +95,8 @@ pub(crate) struct Reactor {
     clock: Clock,
     command_port: Arc<CommandPort>,
     replies: Replies,
-    /// What clients here ask, by shard. The own one's way is like the others', so that which of them it is takes no branch.
+    /// What clients here ask, by shard. The own one's way is like the others', so that which of
+    /// them it is takes no branch.
     producers: Vec<RequestProducer>,
     /// Where what they ask of the own one comes in.
     own_requests: RequestConsumer,
@@ -106,7 +110,8 @@ pub(crate) struct Reactor {
     marked: [u64; 4],
     /// The lane that the next turn begins with, or the next that has requests.
     first_lane: u8,
-    /// By lane, one more than the bytes of the value whose answer found no room; 0 where none waits for room.
+    /// By lane, one more than the bytes of the value whose answer found no room; 0 where none waits
+    /// for room.
     without_room: Box<[usize]>,
     compacting: u64,
     flushing: u64,
@@ -261,8 +266,9 @@ impl Reactor {
         if self.is_parked {
             self.wake_for_client();
         }
-        // What others ask is served before the own requests, for they wait for a trip across as well. The buckets that it needs come while
-        // answers are taken; a visitor that takes its time over those holds others up by it.
+        // What others ask is served before the own requests, for they wait for a trip across as
+        // well. The buckets that it needs come while answers are taken; a visitor that takes its
+        // time over those holds others up by it.
         self.refresh();
         self.send();
         let alone = self.shards == 1;
@@ -285,7 +291,8 @@ impl Reactor {
         self.replies.publish();
         if self.own_requests.has_waiting() && self.serve_own(polling, visit) {
             busy = true;
-            // Meanwhile answers may have come, and whoever polls has room for more requests with them.
+            // Meanwhile answers may have come, and whoever polls has room for more requests with
+            // them.
             if !alone {
                 self.refresh_answers();
                 self.collect(polling, visit);
@@ -297,7 +304,8 @@ impl Reactor {
             busy |= self.run_commands();
         }
         self.was_busy |= busy;
-        // Reading the clock costs as much as serving a request does: only what waits for the fabric needs each.
+        // Reading the clock costs as much as serving a request does: only what waits for the fabric
+        // needs each.
         if due || self.shard.waits_for_fabric() {
             self.read_clock();
         }
@@ -331,7 +339,8 @@ impl Reactor {
     #[inline]
     fn refresh(&mut self) {
         self.refresh_answers();
-        // Those of other cores come first, and are few: polling them costs less than a mark that both sides write.
+        // Those of other cores come first, and are few: polling them costs less than a mark that
+        // both sides write.
         let cores = usize::from(self.shards);
         for (lane, server) in self.replies.servers.iter_mut().take(cores).enumerate() {
             if let Some(server) = server
@@ -354,7 +363,8 @@ impl Reactor {
         }
     }
 
-    /// Reads the clock, and counts the time since the last reading as busy if any turn since then was.
+    /// Reads the clock, and counts the time since the last reading as busy if any turn since then
+    /// was.
     #[inline]
     fn read_clock(&mut self) {
         let now_ns = self.clock.now_ns();
@@ -408,8 +418,9 @@ impl Reactor {
         self.shard.request_background();
     }
 
-    /// A client submits or polls while the service sleeps. That has to take over when the client stops; and until it is said that
-    /// the core is awake, all the others would wake it each time they have news.
+    /// A client submits or polls while the service sleeps. That has to take over when the client
+    /// stops; and until it is said that the core is awake, all the others would wake it each time
+    /// they have news.
     #[cold]
     fn wake_for_client(&mut self) {
         self.wake();
@@ -445,8 +456,8 @@ impl Reactor {
         served > 0
     }
 
-    /// Asks for the buckets and the keys of those requests of one lane that will be served next, and for which nobody asked before;
-    /// answers how many they are.
+    /// Asks for the buckets and the keys of those requests of one lane that will be served next,
+    /// and for which nobody asked before; answers how many they are.
     #[inline]
     fn ask(&mut self, lane: usize) -> usize {
         let Some(Some(LaneServer { requests, .. })) = self.replies.servers.get_mut(lane) else {
@@ -470,7 +481,8 @@ impl Reactor {
         };
         if self.without_room[lane] > 0 {
             if !answers.has_room(self.without_room[lane] - 1) {
-                // Not offered again before its answer has room: finding the record anew costs others more than this look.
+                // Not offered again before its answer has room: finding the record anew costs
+                // others more than this look.
                 self.marked[lane / 64] |= 1 << (lane % 64);
                 return false;
             }
@@ -507,7 +519,8 @@ impl Reactor {
     fn run_commands(&mut self) -> bool {
         let command_port = &self.command_port;
         let mut busy = false;
-        // One at a time: what is asked meanwhile begins when the one before is done, and does not put that off.
+        // One at a time: what is asked meanwhile begins when the one before is done, and does not
+        // put that off.
         if !command_port.compact.is_done(self.compacting) {
             if let Some(outcome) = self.shard.compaction_done() {
                 self.shard.publish_gauges();

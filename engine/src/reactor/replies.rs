@@ -26,7 +26,8 @@ enum Inbox {
     Free,
     /// Answers that came while their client was not polling.
     Open(VecDeque<(u64, OwnedAnswer)>),
-    /// The client has gone, and nobody reads the answers that are still to come. Its job counts until they have.
+    /// The client has gone, and nobody reads the answers that are still to come. Its job counts
+    /// until they have.
     Leaving {
         outstanding: usize,
         _ticket: Arc<JobTicket>,
@@ -94,8 +95,8 @@ impl Replies {
         Some(client)
     }
 
-    /// A client has gone that has not visited the answers to `unvisited` requests. Its number is given to another when
-    /// the last of them has come.
+    /// A client has gone that has not visited the answers to `unvisited` requests. Its number is
+    /// given to another when the last of them has come.
     pub(crate) fn remove_client(&mut self, client: u16, unvisited: usize, ticket: &Arc<JobTicket>) {
         let Some(inbox) = self.inboxes.get_mut(usize::from(client)) else {
             return;
@@ -154,8 +155,8 @@ impl Replies {
 
     /// Sends an answer where it goes, or says that it is the polling client's to visit.
     ///
-    /// By value, as below: an answer whose address is taken lies in memory and is copied once more for its visit, before what was stored
-    /// can be forwarded.
+    /// By value, as below: an answer whose address is taken lies in memory and is copied once more
+    /// for its visit, before what was stored can be forwarded.
     #[inline(never)]
     pub(crate) fn route(
         &mut self,
@@ -175,7 +176,8 @@ impl Replies {
         false
     }
 
-    /// True if an answer to a client on this core is the polling one's, which visits it; it is kept if not.
+    /// True if an answer to a client on this core is the polling one's, which visits it; it is kept
+    /// if not.
     #[inline(never)]
     pub(crate) fn is_for(
         &mut self,
@@ -276,7 +278,8 @@ impl<V: FnMut(u64, Answer<'_>)> AnswerSink for TurnSink<'_, V> {
     }
 }
 
-/// The exits while requests of this core's own clients are served: most answers are the polling one's.
+/// The exits while requests of this core's own clients are served: most answers are the polling
+/// one's.
 pub(crate) struct OwnSink<'a, V>(pub(crate) TurnSink<'a, V>);
 
 impl<V: FnMut(u64, Answer<'_>)> AnswerSink for OwnSink<'_, V> {

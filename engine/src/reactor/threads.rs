@@ -1,12 +1,15 @@
-//! The executor threads of cores: one pinned glommio executor each, kept for the next engine when an engine closes.
+//! The executor threads of cores: one pinned glommio executor each, kept for the next engine when
+//! an engine closes.
 //!
-//! Every task of glommio 0.9.0 keeps a reference to its executor's notifier that is never given back, so each executor
-//! that has run leaves an eventfd and 4 KiB behind. A thread that has served an engine therefore keeps its executor and
-//! waits, asleep, for the next engine on its core. A process has as many of them as it ever had cores of engines open
-//! at once.
+//! Every task of glommio 0.9.0 keeps a reference to its executor's notifier that is never given
+//! back, so each executor that has run leaves an eventfd and 4 KiB behind. A thread that has served
+//! an engine therefore keeps its executor and waits, asleep, for the next engine on its core. A
+//! process has as many of them as it ever had cores of engines open at once.
 //!
-//! - I1: an idle thread has one entry in [`IDLE`], and takes work only after that entry was removed.
-//! - I2: a kept executor has no task queue of the engine before: what that left behind never runs again.
+//! - I1: an idle thread has one entry in [`IDLE`], and takes work only after that entry was
+//!   removed.
+//! - I2: a kept executor has no task queue of the engine before: what that left behind never runs
+//!   again.
 //! - I3: a thread belongs to the process that started it. A forked child has none of its parent's.
 
 use std::future::Future;
@@ -24,7 +27,8 @@ use glommio::{
 use crate::error::{Error, Result};
 use crate::reactor::limits::{self, no_thread, what_was_said};
 
-/// Memory for reads and writes of files, of which there are none, in bytes. The least that glommio takes.
+/// Memory for reads and writes of files, of which there are none, in bytes. The least that glommio
+/// takes.
 const IO_MEMORY_BYTES: usize = 64 << 10;
 /// Entries of each of an executor's rings.
 const RING_DEPTH: usize = 64;
@@ -47,8 +51,8 @@ pub(crate) struct Queues {
     pub(crate) jobs: TaskQueueHandle,
 }
 
-/// What an engine runs on one core. Called on the core's thread; with an error where that has no executor, and what it
-/// returns is not run then.
+/// What an engine runs on one core. Called on the core's thread; with an error where that has no
+/// executor, and what it returns is not run then.
 pub(crate) type Work = Box<dyn FnOnce(Result<Queues>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 struct Assignment {
@@ -157,7 +161,8 @@ fn serve(core: usize, first: Assignment) {
         });
         let removed = [queues.service, queues.jobs].map(|queue| executor.remove_task_queue(queue));
         if removed.iter().any(std::result::Result::is_err) {
-            // Tasks that a job started for itself are still ready to run: they end with their executor.
+            // Tasks that a job started for itself are still ready to run: they end with their
+            // executor.
             return;
         }
         let (inbox, assignments) = mpsc::channel();
@@ -183,15 +188,16 @@ fn create_queues() -> Queues {
 
 /// Makes an executor on the calling thread, and pins that.
 fn make(core: usize) -> Result<LocalExecutor> {
-    // Pinned here and not by glommio, which reads the machine's whole topology from files for it, and panics where it
-    // cannot. The thread that it starts for blocking calls inherits the core.
+    // Pinned here and not by glommio, which reads the machine's whole topology from files for it,
+    // and panics where it cannot. The thread that it starts for blocking calls inherits the core.
     if !core_affinity::set_for_current(CoreId { id: core }) {
         return Err(Error::Core {
             core,
             available: crate::config::available_cores(),
         });
     }
-    // glommio panics where it cannot start that thread. This finds out in most cases, and without the panic's message.
+    // glommio panics where it cannot start that thread. This finds out in most cases, and without
+    // the panic's message.
     thread::Builder::new()
         .spawn(|| {})
         .map_err(|error| no_thread(&error.to_string()))?
@@ -205,8 +211,8 @@ fn make(core: usize) -> Result<LocalExecutor> {
     limits::make_executor(|| catch_unwind(AssertUnwindSafe(|| builder.make())))
 }
 
-/// Held by a core's thread for as long as it has its executor. Should that unwind, its tasks are not dropped, and nobody
-/// else can answer what the shard was asked.
+/// Held by a core's thread for as long as it has its executor. Should that unwind, its tasks are
+/// not dropped, and nobody else can answer what the shard was asked.
 struct Lifeline;
 
 impl Drop for Lifeline {

@@ -1,8 +1,9 @@
 //! The watchdog: sees a core that serves nothing although it was woken.
 //!
-//! The process's pulse wakes a task of each core's executor ten times a second. A core whose task does not run, and that
-//! makes no turns either, is held up: by a job that blocks, or by a machine that gives it no time. A job that polls makes
-//! turns, and so serves its shard, without leaving the executor any time.
+//! The process's pulse wakes a task of each core's executor ten times a second. A core whose task
+//! does not run, and that makes no turns either, is held up: by a job that blocks, or by a machine
+//! that gives it no time. A job that polls makes turns, and so serves its shard, without leaving
+//! the executor any time.
 
 use std::sync::{Arc, Weak};
 
@@ -17,7 +18,8 @@ const PACES_MAX: u64 = 10;
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     core: usize,
-    /// Not kept alive: a closed engine's counters hold descriptors, and the pulse forgets it only at its next pace.
+    /// Not kept alive: a closed engine's counters hold descriptors, and the pulse forgets it only
+    /// at its next pace.
     metrics: Weak<CoreMetrics>,
     /// Turns that the core had made, and the paces since that number changed.
     turns: u64,

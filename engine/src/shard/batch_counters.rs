@@ -1,5 +1,5 @@
-//! A tally: what requests came to, counted where nobody else looks, and told once a batch. Telling costs as much as one
-//! request's counting by itself would.
+//! A tally: what requests came to, counted where nobody else looks, and told once a batch. Telling
+//! costs as much as one request's counting by itself would.
 
 use farcore_tuning::ShardCounters;
 

@@ -1,5 +1,5 @@
-//! Finding the record that a request means: among the slots of its hash, in frames, in what was read ahead, or with
-//! what an earlier READ has shown.
+//! Finding the record that a request means: among the slots of its hash, in frames, in what was
+//! read ahead, or with what an earlier READ has shown.
 
 use farcore_rdma::{Endpoint, prefetch, prefetch_burst};
 
@@ -16,15 +16,16 @@ use crate::shard::far::read_ahead::{Located, Place};
 use crate::shard::local::page_table::Framed;
 use crate::shard::serve::Step;
 
-/// Units of a record that are asked for ahead, at most: the processor fetches the rest of a long one by itself.
+/// Units of a record that are asked for ahead, at most: the processor fetches the rest of a long
+/// one by itself.
 const UNITS_AHEAD: u32 = 12;
 /// The same of a record that is to be deleted: its header and its key.
 const UNITS_AHEAD_OF_DELETE: u32 = 2;
 /// Cache lines that they lie in, at most.
 const LINES_AHEAD: usize = UNITS_AHEAD as usize * UNIT_BYTES / LINE_BYTES + 1;
 
-/// From a record's first byte to the last that is asked for ahead, by class, for those who need the value and for those who do
-/// not.
+/// From a record's first byte to the last that is asked for ahead, by class, for those who need the
+/// value and for those who do not.
 static BYTES_AHEAD: [[u8; SizeClass::COUNT]; 2] =
     [bytes_ahead(UNITS_AHEAD), bytes_ahead(UNITS_AHEAD_OF_DELETE)];
 
@@ -53,7 +54,8 @@ pub(in crate::shard) enum Hint {
     None,
     /// No slot may stand for the key.
     Absent,
-    /// None in its home or the next bucket may, but some may lie past its home: the third was asked for.
+    /// None in its home or the next bucket may, but some may lie past its home: the third was asked
+    /// for.
     Further,
     /// The first slot that may, and where its record is.
     Slot(Position, Slot, Framed),
@@ -125,10 +127,11 @@ impl Evidence<'_> {
     };
 }
 
-/// The keys inserted while one batch is served, as far as their hashes tell: a key that was absent when the batch was
-/// looked ahead is absent still unless it is one of them.
+/// The keys inserted while one batch is served, as far as their hashes tell: a key that was absent
+/// when the batch was looked ahead is absent still unless it is one of them.
 ///
-/// A bit for each of 512 values of some of a hash's bits: a batch of 64 has one in seventeen looked at again for nothing.
+/// A bit for each of 512 values of some of a hash's bits: a batch of 64 has one in seventeen looked
+/// at again for nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::shard) struct Inserted([u64; 8]);
 
@@ -195,8 +198,8 @@ pub(in crate::shard) enum Found<'a> {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Finds the first slot that may stand for a request's key, and asks for what the request needs of its record; adds the
-    /// buckets it looked at.
+    /// Finds the first slot that may stand for a request's key, and asks for what the request needs
+    /// of its record; adds the buckets it looked at.
     #[inline(always)]
     pub(in crate::shard) fn look_ahead<const BURST: bool>(
         &self,
@@ -210,8 +213,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Looks once more for a request whose first two buckets did not tell, now that the third has come. What is found holds as what
-    /// the first look finds does.
+    /// Looks once more for a request whose first two buckets did not tell, now that the third has
+    /// come. What is found holds as what the first look finds does.
     #[inline]
     pub(in crate::shard) fn look_further(
         &self,
@@ -231,7 +234,8 @@ impl<E: Endpoint> Shard<E> {
         };
     }
 
-    /// Asks for what a request needs of the record that a slot leads to, in a burst with others or by itself.
+    /// Asks for what a request needs of the record that a slot leads to, in a burst with others or
+    /// by itself.
     #[inline(always)]
     fn ask_for<const BURST: bool>(
         &self,
@@ -245,7 +249,8 @@ impl<E: Endpoint> Shard<E> {
             // A delete needs header and key only.
             let ahead = &BYTES_AHEAD[usize::from(request.kind() == OperationKind::Delete)];
             let last = pointer.wrapping_add(usize::from(ahead[slot.class().place()]));
-            // Without a branch on the length, which nothing can predict: a line asked for twice costs nothing.
+            // Without a branch on the length, which nothing can predict: a line asked for twice
+            // costs nothing.
             for line in 0..LINES_AHEAD {
                 let line = pointer.wrapping_add(line * LINE_BYTES).min(last);
                 if BURST {
@@ -273,7 +278,8 @@ impl<E: Endpoint> Shard<E> {
                 if framed.is_far() {
                     return Hinted::Unknown;
                 }
-                // SAFETY: a slot's address names a whole record in its page's frame, and that is where the frame is now.
+                // SAFETY: a slot's address names a whole record in its page's frame, and that is
+                // where the frame is now.
                 let local = unsafe { Local::new(position, slot, framed) };
                 if equal(local.record.key(), request.key()) {
                     Hinted::Local(local)
@@ -334,8 +340,9 @@ impl<E: Endpoint> Shard<E> {
         matches!(self.find(hash, key, &Evidence::NONE), Found::Local(_))
     }
 
-    /// The far record that a hint names, if it is to be read without a look at other buckets. Slots there that stand for the same
-    /// hash are looked at only if this record turns out to be another's, or cannot be read.
+    /// The far record that a hint names, if it is to be read without a look at other buckets. Slots
+    /// there that stand for the same hash are looked at only if this record turns out to be
+    /// another's, or cannot be read.
     #[inline]
     fn far_at_once(&self, request: &Request<'_>, hint: &Hint) -> Option<(Position, Slot)> {
         let Hint::Slot(position, slot, _) = *hint else {
@@ -370,7 +377,8 @@ impl<E: Endpoint> Shard<E> {
         hint: &Hint,
         evidence: &Evidence<'a>,
     ) -> Result<Found<'a>, Step> {
-        // What is far is returned directly: handed on through an option it would be copied out of parts just stored.
+        // What is far is returned directly: handed on through an option it would be copied out of
+        // parts just stored.
         let key = request.key();
         if let Some(far) = evidence.confirmed {
             // All that changes this key's slot waits behind the request, or has moved the record.
@@ -408,8 +416,8 @@ impl<E: Endpoint> Shard<E> {
         let place = Place { page, unit, units };
         match self.locate(place) {
             Located::Ready { id, offset, bytes } => {
-                // SAFETY: the chunk is ready, reading on spares its buffer, and nothing else is read before this request
-                // is answered.
+                // SAFETY: the chunk is ready, reading on spares its buffer, and nothing else is
+                // read before this request is answered.
                 let read = unsafe { self.landed(offset, bytes) };
                 self.stream_touched(id, place);
                 // SAFETY: the same; one record is confirmed at a time.

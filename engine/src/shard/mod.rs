@@ -1,7 +1,8 @@
 //! A shard: one core's share of the keys, as a state machine.
 //!
-//! It owns its index, its log, its frames, its read cache and its end of the fabric, and knows no runtime, clock or
-//! thread: it is handed requests, completions and the time, and hands back answers and work requests.
+//! It owns its index, its log, its frames, its read cache and its end of the fabric, and knows no
+//! runtime, clock or thread: it is handed requests, completions and the time, and hands back
+//! answers and work requests.
 //!
 //! ```text
 //! serve -> index -> frame (answer)
@@ -10,8 +11,10 @@
 //! advance -> completions, parked requests, then one slice of: flush, eviction, compaction
 //! ```
 //!
-//! - I1: a record is alive if and only if its slot holds its address, or that of a cached copy whose home it is.
-//! - I2: a page is flushed before its frame is reused; frame and extent outlive every work request on them.
+//! - I1: a record is alive if and only if its slot holds its address, or that of a cached copy
+//!   whose home it is.
+//! - I2: a page is flushed before its frame is reused; frame and extent outlive every work request
+//!   on them.
 //! - I3: every request is answered exactly once.
 
 #![allow(unsafe_code)] // reads and writes records in frames and landing buffers through raw pointers
@@ -201,10 +204,11 @@ pub(crate) struct Shard<E: Endpoint> {
     background_due: bool,
     /// Free frames then.
     frames_seen: usize,
-    /// Local frames are short and nothing that background work can do frees one: puts that need one are refused.
+    /// Local frames are short and nothing that background work can do frees one: puts that need one
+    /// are refused.
     exhausted: bool,
-    /// Fewer frames are free than should be, and background work found nothing to do for it. Looked at again when something happens, and
-    /// when the core wakes.
+    /// Fewer frames are free than should be, and background work found nothing to do for it. Looked
+    /// at again when something happens, and when the core wakes.
     stalled: bool,
     /// Pages sealed so far.
     seals: u64,
@@ -233,7 +237,8 @@ impl Layout {
         }
     }
 
-    /// As suits so much local memory, or less where that leaves no room for so many bytes of index and page frames.
+    /// As suits so much local memory, or less where that leaves no room for so many bytes of index
+    /// and page frames.
     fn beside(needed_bytes: u64, local_bytes: u64, page_bytes: u32) -> Self {
         let mut suits = local_bytes;
         loop {
@@ -265,8 +270,9 @@ impl<E: Endpoint> Shard<E> {
         Layout::of(0, page_bytes).head_bytes(page_bytes) + Self::needed_bytes(page_bytes, keys)
     }
 
-    /// Keys that the index of a shard is sized for: those that are expected, and up to twice as many where that takes no more than
-    /// a 32nd of its local memory. In an index that is half as full, nearly every key lies in its home bucket.
+    /// Keys that the index of a shard is sized for: those that are expected, and up to twice as
+    /// many where that takes no more than a 32nd of its local memory. In an index that is half as
+    /// full, nearly every key lies in its home bucket.
     fn keys_sized_for(local_bytes: u64, page_bytes: u32, keys: u64) -> u64 {
         if local_bytes / 2 < Self::local_bytes_min(page_bytes, keys) {
             return keys;
@@ -303,8 +309,8 @@ impl<E: Endpoint> Shard<E> {
     /// Lays out the arena and builds an empty shard.
     ///
     /// # Errors
-    /// [`Error::Config`] if the arena is too small for the index of `keys_expected` keys and a working log; [`Error::Memory`]
-    /// if the device does not register it.
+    /// [`Error::Config`] if the arena is too small for the index of `keys_expected` keys and a
+    /// working log; [`Error::Memory`] if the device does not register it.
     pub(crate) fn new(mut options: ShardOptions<E>) -> Result<Self, Error> {
         let page_bytes = options.page_bytes as usize;
         let needed = Self::needed_bytes(options.page_bytes, options.keys_expected);
@@ -413,8 +419,8 @@ impl<E: Endpoint> Shard<E> {
         Ok(shard)
     }
 
-    /// Polls the fabric, finishes parked requests and, if anything stirred or this is an eighth round, runs one bounded slice of
-    /// background work. True if anything was done.
+    /// Polls the fabric, finishes parked requests and, if anything stirred or this is an eighth
+    /// round, runs one bounded slice of background work. True if anything was done.
     pub(crate) fn advance(&mut self, now_ns: u64, answers: &mut impl AnswerSink) -> bool {
         self.now_ns = now_ns;
         self.rounds += 1;

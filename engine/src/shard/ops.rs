@@ -203,7 +203,8 @@ impl<E: Endpoint> Shard<E> {
         Ok(version)
     }
 
-    /// Stores a value for a key that may be lost. Whether a record that cannot be read was the key's is not known: it is given up.
+    /// Stores a value for a key that may be lost. Whether a record that cannot be read was the
+    /// key's is not known: it is given up.
     #[cold]
     fn put_over_lost(
         &mut self,
@@ -222,8 +223,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Appends a record for a key that may be lost, in the place of the lost slot that stands for it. The slot may have been
-    /// another key's, and the record's mark says so.
+    /// Appends a record for a key that may be lost, in the place of the lost slot that stands for
+    /// it. The slot may have been another key's, and the record's mark says so.
     #[cold]
     fn take_over(
         &mut self,
@@ -354,7 +355,8 @@ impl<E: Endpoint> Shard<E> {
         Step::Done
     }
 
-    /// Deletes a key that may be lost. Whether it was there is not known, and the answer says so; but from now on it is absent.
+    /// Deletes a key that may be lost. Whether it was there is not known, and the answer says so;
+    /// but from now on it is absent.
     #[cold]
     fn delete_lost(
         &mut self,

@@ -1,4 +1,5 @@
-//! Serving requests in batches: looking ahead, and gets. Each step finds the record and answers, or says what must be fetched first.
+//! Serving requests in batches: looking ahead, and gets. Each step finds the record and answers, or
+//! says what must be fetched first.
 
 use std::mem::MaybeUninit;
 
@@ -15,7 +16,8 @@ use crate::shard::far::read_ahead::ChunkId;
 use crate::shard::lookup::{Evidence, Found, Hint, Hinted, Inserted, Local, Seen};
 use crate::shard::pending::park::Source;
 
-/// Requests that are looked ahead of the one that is served. Source: measured; with 8 deletes are slower, and 16 are no better.
+/// Requests that are looked ahead of the one that is served. Source: measured; with 8 deletes are
+/// slower, and 16 are no better.
 const LOOK_AHEAD: usize = 12;
 
 /// Places for what was found so, in turn.
@@ -56,9 +58,10 @@ impl Step {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Serves requests of one lane in order; their buckets were asked for. A core offers one batch at a time; more are served as
-    /// several. Returns how many were consumed (answered or parked). Fewer than given means back-pressure: the rest is to be offered
-    /// again later. All answers that come of it are this lane's.
+    /// Serves requests of one lane in order; their buckets were asked for. A core offers one batch
+    /// at a time; more are served as several. Returns how many were consumed (answered or parked).
+    /// Fewer than given means back-pressure: the rest is to be offered again later. All answers
+    /// that come of it are this lane's.
     pub(crate) fn serve(
         &mut self,
         lane: ReplyTo,
@@ -191,7 +194,8 @@ impl<E: Endpoint> Shard<E> {
         false
     }
 
-    /// The value, in bytes, whose answer found no room at its lane, if that ended the last [`Shard::serve`].
+    /// The value, in bytes, whose answer found no room at its lane, if that ended the last
+    /// [`Shard::serve`].
     #[inline]
     pub(crate) fn take_short(&mut self) -> Option<usize> {
         self.short.take()

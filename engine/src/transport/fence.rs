@@ -1,10 +1,11 @@
 //! A fence between a store and a load that follows it, which costs one of its two sides nothing.
 //!
-//! Whoever shows news and then looks whether its reader sleeps, and the reader that says that it sleeps and then looks for
-//! news, need a fence in between, or each may miss what the other said. News is shown millions of times a second, sleep is
-//! rare: so the sleeper has the kernel put the fence into every thread of the process (`membarrier`, Linux 4.14), for some
-//! microseconds and an interrupt of each that runs, and the others only keep the compiler from swapping the two. Where the
-//! kernel does not, both fence.
+//! Whoever shows news and then looks whether its reader sleeps, and the reader that says that it
+//! sleeps and then looks for news, need a fence in between, or each may miss what the other said.
+//! News is shown millions of times a second, sleep is rare: so the sleeper has the kernel put the
+//! fence into every thread of the process (`membarrier`, Linux 4.14), for some microseconds and an
+//! interrupt of each that runs, and the others only keep the compiler from swapping the two. Where
+//! the kernel does not, both fence.
 
 use crate::transport::atomics::{Ordering, fence};
 
@@ -61,7 +62,8 @@ impl Fence {
         }
     }
 
-    /// The side that says that it sleeps and then looks for news; false if the fence could not be had: then it must not sleep.
+    /// The side that says that it sleeps and then looks for news; false if the fence could not be
+    /// had: then it must not sleep.
     #[must_use]
     pub(crate) fn heavy(&self) -> bool {
         fence(Ordering::SeqCst);

@@ -4,15 +4,18 @@
 //! | length:4 | meta:4 | payload ... padded to 16 |
 //! ```
 //!
-//! A message is contiguous: one that begins near the end of the ring goes on past it, in the *apron*, which is as long as the
-//! longest message. The bytes at the ring's start that it stands for stay unused meanwhile.
+//! A message is contiguous: one that begins near the end of the ring goes on past it, in the
+//! *apron*, which is as long as the longest message. The bytes at the ring's start that it stands
+//! for stay unused meanwhile.
 //!
 //! - I1: `head <= tail <= head + capacity`, both count bytes and never wrap back.
-//! - I2: bytes from `head` to the `tail` that was shown belong to the consumer, all others to the producer.
+//! - I2: bytes from `head` to the `tail` that was shown belong to the consumer, all others to the
+//!   producer.
 //! - I3: `tail + reserved <= head + capacity`: a message that room was set aside for always fits.
 //!
-//! ORDERING: the producer's Release store of `tail` pairs with the consumer's Acquire load; the consumer's Release
-//! store of `head` pairs with the producer's Acquire load. Each side publishes once a batch.
+//! ORDERING: the producer's Release store of `tail` pairs with the consumer's Acquire load; the
+//! consumer's Release store of `head` pairs with the producer's Acquire load. Each side publishes
+//! once a batch.
 
 #![allow(unsafe_code)] // both halves reach into the same memory, disjointly
 
@@ -27,9 +30,10 @@ const GRAIN: usize = 16;
 const HEADER: usize = 8;
 /// Bytes that a consumer asks for ahead of where it reads.
 const AHEAD: usize = 1024;
-/// Messages whose lines a producer takes ahead of where it writes, never fewer than half as many. What it takes earlier the consumer's
-/// processor takes back, which reads on past the end of what it was shown. Source: measured between two cores; near each other 24 are
-/// as good, far apart 8 are.
+/// Messages whose lines a producer takes ahead of where it writes, never fewer than half as many.
+/// What it takes earlier the consumer's processor takes back, which reads on past the end of what
+/// it was shown. Source: measured between two cores; near each other 24 are as good, far apart 8
+/// are.
 pub(crate) const PREFETCH_AHEAD: usize = 12;
 /// Bytes of them, at most.
 pub(crate) const PREFETCH_BYTES_MAX: usize = 4096;
@@ -46,7 +50,8 @@ impl CacheAligned {
     }
 }
 
-/// How far one thread has written a queue and a ring that one other reads, side by side: whoever polls both looks at one line.
+/// How far one thread has written a queue and a ring that one other reads, side by side: whoever
+/// polls both looks at one line.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct RingTails([AtomicUsize; 2]);
@@ -235,11 +240,13 @@ pub(crate) struct Producer {
     longest: usize,
     /// Bytes set aside for messages to come.
     reserved: usize,
-    /// Up to where the ring may be written, as far as was seen of the consumer, without what is set aside.
+    /// Up to where the ring may be written, as far as was seen of the consumer, without what is set
+    /// aside.
     limit: Cell<usize>,
 }
 
-// SAFETY: by I2 what the span leads to is reachable for one half at a time, and `shared` keeps it alive.
+// SAFETY: by I2 what the span leads to is reachable for one half at a time, and `shared` keeps it
+// alive.
 unsafe impl Send for Producer {}
 
 impl Producer {
@@ -261,7 +268,8 @@ impl Producer {
         self.tail + bytes <= self.limit.get()
     }
 
-    /// Sets room aside for a message of at most this many bytes; false if there is none. Other messages do not get it.
+    /// Sets room aside for a message of at most this many bytes; false if there is none. Other
+    /// messages do not get it.
     pub(crate) fn reserve(&mut self, payload: usize) -> bool {
         let fits = self.fits(payload);
         if fits {
@@ -272,7 +280,8 @@ impl Producer {
         fits
     }
 
-    /// Gives back what [`Producer::reserve`] set aside for a message of this many bytes: it has room now.
+    /// Gives back what [`Producer::reserve`] set aside for a message of this many bytes: it has
+    /// room now.
     pub(crate) fn unreserve(&mut self, payload: usize) {
         let bytes = message_bytes(payload);
         assert!(
@@ -289,8 +298,8 @@ impl Producer {
             .set(self.limit.get() + std::mem::take(&mut self.reserved));
     }
 
-    /// Puts a message in and answers where its payload goes, or nothing if there is no room. The consumer sees it after
-    /// [`Producer::publish`], by when it is written.
+    /// Puts a message in and answers where its payload goes, or nothing if there is no room. The
+    /// consumer sees it after [`Producer::publish`], by when it is written.
     #[must_use = "the payload is written there"]
     #[inline(always)]
     pub(crate) fn push(&mut self, meta: u32, payload: usize) -> Option<&mut [u8]> {
@@ -301,8 +310,9 @@ impl Producer {
         self.shared.watch(self.tail, bytes, true);
         let start = self.span.pointer(self.tail);
         debug_assert!(self.shared.holds(self.tail, bytes));
-        // SAFETY: by I2 these bytes are the producer's; no message is longer than the apron that follows the ring. Those in the ring
-        // at one time begin less than a capacity apart, so that no two of them have a byte of the apron in common.
+        // SAFETY: by I2 these bytes are the producer's; no message is longer than the apron that
+        // follows the ring. Those in the ring at one time begin less than a capacity apart, so that
+        // no two of them have a byte of the apron in common.
         let place = unsafe {
             #[expect(clippy::cast_possible_truncation, reason = "less than the ring")]
             start.cast::<[u32; 2]>().write([payload as u32, meta]);
@@ -317,8 +327,8 @@ impl Producer {
         Some(place)
     }
 
-    /// Takes the lines that will be written next away from the consumer's cache, which read them last; several at once, so
-    /// that most messages need not look.
+    /// Takes the lines that will be written next away from the consumer's cache, which read them
+    /// last; several at once, so that most messages need not look.
     #[inline(never)]
     fn prefetch_for_write(&mut self, bytes: usize) {
         let end = (self.tail + bytes).min(self.limit.get());
@@ -339,7 +349,8 @@ impl Producer {
         self.shown.get().store(self.tail, Ordering::Release);
         self.published = self.tail;
         if self.unshown >= PREFETCH_AHEAD / 2 {
-            // The consumer will read up to there, and its processor on past it: what was taken ahead is taken once more.
+            // The consumer will read up to there, and its processor on past it: what was taken
+            // ahead is taken once more.
             self.owned = self.tail;
         }
         self.unshown = 0;
@@ -374,8 +385,8 @@ pub(crate) struct Consumer {
 unsafe impl Send for Consumer {}
 
 impl Consumer {
-    /// Asks for the lines that follow: they lie in the producer's cache, and one after the other would cost a trip each.
-    /// Several at once, so that most messages need not look.
+    /// Asks for the lines that follow: they lie in the producer's cache, and one after the other
+    /// would cost a trip each. Several at once, so that most messages need not look.
     #[inline]
     fn prefetch(&mut self, cursor: usize) {
         if cursor + AHEAD / 2 > self.ahead {
@@ -393,8 +404,8 @@ impl Consumer {
         self.head
     }
 
-    /// Looks how far the producer has come, and asks for the first lines of what is new: they lie in another core's cache, and
-    /// come while something else is done.
+    /// Looks how far the producer has come, and asks for the first lines of what is new: they lie
+    /// in another core's cache, and come while something else is done.
     #[inline]
     pub(crate) fn refresh(&mut self) {
         let tail = self.shown.get().load(Ordering::Acquire);
@@ -406,8 +417,8 @@ impl Consumer {
         }
     }
 
-    /// The message at a cursor, of those that a glance has seen: looking again after each batch would cost a trip to the
-    /// producer's cache, for whatever came meanwhile.
+    /// The message at a cursor, of those that a glance has seen: looking again after each batch
+    /// would cost a trip to the producer's cache, for whatever came meanwhile.
     #[inline]
     pub(crate) fn peek(&mut self, cursor: usize) -> Option<Message<'_>> {
         if cursor == self.tail {
@@ -629,7 +640,8 @@ mod model {
 
     #[test]
     fn a_message_past_the_end_shares_no_byte() {
-        // 16, 32, 32 and 16 bytes over 64: the third goes past the end, and the fourth may be written while it is read.
+        // 16, 32, 32 and 16 bytes over 64: the third goes past the end, and the fourth may be
+        // written while it is read.
         never_shares_a_byte(64, &[8, 24, 24, 8]);
     }
 }

@@ -1,11 +1,13 @@
 //! How a shard hears of news, and is woken.
 //!
-//! - Threads that are no cores *ring*: a bit for each of their lanes, so that a shard need not poll lanes that are mostly idle.
-//! - The lanes of other cores are polled while the shard is awake; their clients only *rouse* it, which costs them a load.
+//! - Threads that are no cores *ring*: a bit for each of their lanes, so that a shard need not poll
+//!   lanes that are mostly idle.
+//! - The lanes of other cores are polled while the shard is awake; their clients only *rouse* it,
+//!   which costs them a load.
 //!
-//! I1: whoever falls asleep looks for both kinds of news after it has said so; whoever has news looks for a sleeper after it has
-//! shown them.
-//! I2: a lane is looked at after its mark was taken: what comes later is marked again.
+//! I1: whoever falls asleep looks for both kinds of news after it has said so; whoever has news
+//! looks for a sleeper after it has shown them. I2: a lane is looked at after its mark was taken:
+//! what comes later is marked again.
 
 use atomic_waker::AtomicWaker;
 
@@ -32,14 +34,16 @@ impl Wakeup {
     /// A lane has news.
     #[inline]
     pub(crate) fn ring(&self, lane: u8) {
-        // ORDERING: SeqCst on both words: either the shard sees the mark before it sleeps, or this sees it asleep.
+        // ORDERING: SeqCst on both words: either the shard sees the mark before it sleeps, or this
+        // sees it asleep.
         self.dirty[usize::from(lane) / 64].fetch_or(1 << (lane % 64), Ordering::SeqCst);
         if self.sleep.asleep.load(Ordering::SeqCst) {
             self.waker.wake();
         }
     }
 
-    /// Wakes the shard if it sleeps and so may not have seen what was shown just now in a lane that it polls.
+    /// Wakes the shard if it sleeps and so may not have seen what was shown just now in a lane that
+    /// it polls.
     #[inline]
     pub(crate) fn rouse(&self) {
         if self.is_asleep() {
@@ -54,8 +58,8 @@ impl Wakeup {
 
     #[inline]
     fn is_asleep(&self) -> bool {
-        // ORDERING: this fence and the one in `fall_asleep`: either this sees the sleeper, or it sees the news. Acquire: whoever
-        // sees it sees its waker.
+        // ORDERING: this fence and the one in `fall_asleep`: either this sees the sleeper, or it
+        // sees the news. Acquire: whoever sees it sees its waker.
         self.sleep.fence.light();
         self.sleep.asleep.load(Ordering::Acquire)
     }
@@ -69,8 +73,8 @@ impl Wakeup {
         self.dirty[word].swap(0, Ordering::SeqCst)
     }
 
-    /// Says that the shard is about to sleep, and has `news` look for some where nobody rings; false if there are any, a lane is
-    /// marked, or nobody could be told: then it must not sleep.
+    /// Says that the shard is about to sleep, and has `news` look for some where nobody rings;
+    /// false if there are any, a lane is marked, or nobody could be told: then it must not sleep.
     pub(crate) fn fall_asleep(&self, news: impl FnOnce() -> bool) -> bool {
         self.sleep.asleep.store(true, Ordering::SeqCst);
         self.sleep.fence.heavy()
@@ -142,7 +146,8 @@ mod model {
     use crate::transport::atomics::Arc;
     use crate::transport::queue::{RequestConsumer, queue};
 
-    /// One thread shows a request and tells of it, while another looks. What came of both, and the bell after that.
+    /// One thread shows a request and tells of it, while another looks. What came of both, and the
+    /// bell after that.
     fn meet<T: 'static, L>(
         tell: fn(&Wakeup) -> T,
         look: fn(&Wakeup, &mut RequestConsumer) -> L,

@@ -170,7 +170,8 @@ fn puts_on_a_lost_node_end_in_an_error_and_lose_nothing() {
         stored += 1;
     }
     engine.embedded_nodes()[0].lose();
-    // A key whose tag is that of a far one cannot be told from it, and fails alone. This is when every key fails.
+    // A key whose tag is that of a far one cannot be told from it, and fails alone. This is when
+    // every key fails.
     let mut in_a_row = 0;
     let mut there = stored;
     let mut holds: Vec<u64> = Vec::new();
@@ -302,6 +303,7 @@ fn damage_in_long_records_is_noticed(config: Config) {
 }
 
 fn damage(engine: &Engine, offset: usize) {
-    // SAFETY: no request is under way: the calls before this one were waited for, and what was sealed is flushed.
+    // SAFETY: no request is under way: the calls before this one were waited for, and what was
+    // sealed is flushed.
     unsafe { engine.embedded_nodes()[0].damage(offset) };
 }

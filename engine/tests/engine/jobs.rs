@@ -259,7 +259,8 @@ fn what_is_submitted_to_a_sleeping_core_is_served_without_a_poll() {
                 value: &value(round, 0),
             };
             core.submit(operation, round).unwrap();
-            // Each lets every task of the core run that is ready; all together are a fraction of the timer.
+            // Each lets every task of the core run that is ready; all together are a fraction of
+            // the timer.
             for _ in 0..10 {
                 sleep(Duration::from_millis(1)).await;
             }

@@ -1,4 +1,5 @@
-//! Nobody waits for ever: clients that do not poll, writers beside a flush, and an engine that closes with far memory full.
+//! Nobody waits for ever: clients that do not poll, writers beside a flush, and an engine that
+//! closes with far memory full.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

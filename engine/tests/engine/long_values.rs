@@ -18,7 +18,8 @@ fn value(number: usize, round: usize, bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// All that happens to values happens to the longest: they are flushed, read from far memory, replaced, deleted and compacted.
+/// All that happens to values happens to the longest: they are flushed, read from far memory,
+/// replaced, deleted and compacted.
 fn hold_the_longest(page_bytes: u32, local_bytes: u64, encryption: Option<EncryptionKey>) {
     let page = u64::from(page_bytes);
     let count = usize::try_from(local_bytes / page).expect("a few pages");

@@ -336,7 +336,8 @@ fn who_does_not_look_does_not_hold_up_others() {
     for number in 0..40_000 {
         one.put(&key(number), &value(number, 0)).wait().unwrap();
     }
-    // Far keys in no order, so that nothing is read ahead; more than a shard has READs, and than a lane holds answers.
+    // Far keys in no order, so that nothing is read ahead; more than a shard has READs, and than a
+    // lane holds answers.
     let mut sent = 0;
     while one
         .submit(
@@ -417,7 +418,8 @@ fn colliding_keys_are_refused_and_end_nothing() {
         ..tiny()
     })
     .unwrap();
-    // One bucket of the first 32nd of the index, and tags that belong in one of three segments but in both of two.
+    // One bucket of the first 32nd of the index, and tags that belong in one of three segments but
+    // in both of two.
     let is_chosen = |key: &u64| {
         let hash = xxhash_rust::xxh3::xxh3_128_with_seed(&key.to_le_bytes(), SEED);
         let tag = hash >> 8 & 0x3fff;

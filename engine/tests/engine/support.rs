@@ -61,8 +61,8 @@ impl Wake for Unpark {
     }
 }
 
-/// The answer to a call. One that is never answered ends the process: what holds it up may keep the engine from closing
-/// as well.
+/// The answer to a call. One that is never answered ends the process: what holds it up may keep the
+/// engine from closing as well.
 pub(crate) fn answer_to<T>(call: impl Future<Output = T>) -> T {
     let start = std::time::Instant::now();
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));

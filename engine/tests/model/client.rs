@@ -182,7 +182,8 @@ impl Client {
         );
     }
 
-    /// The operands of one attempt to count: the key, and from what was read, the version to expect and the next count.
+    /// The operands of one attempt to count: the key, and from what was read, the version to expect
+    /// and the next count.
     pub(crate) fn count_after(
         &self,
         read: Option<(Version, &[u8])>,

@@ -1,9 +1,11 @@
-//! The whole engine against `HashMap`s: two handles and a job on a core at once, while the main thread flushes and compacts.
+//! The whole engine against `HashMap`s: two handles and a job on a core at once, while the main
+//! thread flushes and compacts.
 //!
-//! Each client has keys of its own and so an exact model, although many requests are under way: those on one key keep
-//! their order, so their answers are checked in that order once they are there. The counters that all clients share are
-//! changed by compare-and-swap only and checked at the end. `FARCORE_SEED=n` runs one seed again; with threads, the
-//! calls of each client repeat, their interleaving does not.
+//! Each client has keys of its own and so an exact model, although many requests are under way:
+//! those on one key keep their order, so their answers are checked in that order once they are
+//! there. The counters that all clients share are changed by compare-and-swap only and checked at
+//! the end. `FARCORE_SEED=n` runs one seed again; with threads, the calls of each client repeat,
+//! their interleaving does not.
 
 #![expect(clippy::cast_possible_truncation, reason = "test data wraps")]
 

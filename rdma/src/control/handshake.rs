@@ -1,6 +1,8 @@
-//! How a session begins, as both sides see it, without any socket: each step takes a message and gives the next.
+//! How a session begins, as both sides see it, without any socket: each step takes a message and
+//! gives the next.
 //!
-//! - I1: neither side goes on before the other has proved what it must; a client with a token accepts no node without.
+//! - I1: neither side goes on before the other has proved what it must; a client with a token
+//!   accepts no node without.
 //! - I2: nothing of the node's memory is told before the client's proof was right.
 
 use std::io;
@@ -233,8 +235,8 @@ impl NodeGreeted {
         Ok((greeted, challenge.encode()))
     }
 
-    /// Checks the client's proof; `key` is the token, or the key of the session that is resumed. Without `needs_proof`
-    /// any will do.
+    /// Checks the client's proof; `key` is the token, or the key of the session that is resumed.
+    /// Without `needs_proof` any will do.
     pub(crate) fn proved(
         &self,
         bytes: &[u8],

@@ -1,12 +1,14 @@
-//! The control protocol: what a client and a memory node say to each other beside the one-sided requests.
+//! The control protocol: what a client and a memory node say to each other beside the one-sided
+//! requests.
 //!
 //! ```text
 //! hello -> challenge -> proof -> welcome, then any number of: request -> reply
 //! ```
 //!
-//! One message is one `postcard` value: the variant's number, then its fields. In every version variant 0 of a request is
-//! the hello and begins with the version, and variant 0 of a reply is the refusal, whose own variant 0 is a mismatch of
-//! versions: two releases that understand nothing else of each other understand that.
+//! One message is one `postcard` value: the variant's number, then its fields. In every version
+//! variant 0 of a request is the hello and begins with the version, and variant 0 of a reply is the
+//! refusal, whose own variant 0 is a mismatch of versions: two releases that understand nothing
+//! else of each other understand that.
 //!
 //! - I1: decoding untrusted bytes never panics and takes no more memory than the bytes could hold.
 //! - I2: a message that is not understood is a typed refusal at the other side.
@@ -24,7 +26,8 @@ use crate::pool::{ExtentRun, NodeMap, OwnerId};
 pub const CONTROL_VERSION: u16 = 2;
 /// Bytes of a chunk where the client names none.
 pub const CHUNK_BYTES_DEFAULT: u64 = 1 << 20;
-/// The shortest lease: clients look after their connections every few ten milliseconds and send four heartbeats a lease.
+/// The shortest lease: clients look after their connections every few ten milliseconds and send
+/// four heartbeats a lease.
 pub const LEASE_MIN: Duration = Duration::from_secs(1);
 /// The longest lease. A client refuses a node that names another, so no sum of times can overflow.
 pub const LEASE_MAX: Duration = Duration::from_hours(24);
@@ -198,7 +201,8 @@ pub struct NodeStatistics {
     pub chunks_freed: u64,
     /// Extents taken back from sessions that ended.
     pub extents_reclaimed: u64,
-    /// Extents of sessions that ended which could not be freed yet because the device failed. They are tried again.
+    /// Extents of sessions that ended which could not be freed yet because the device failed. They
+    /// are tried again.
     pub extents_stuck: u64,
     /// Times that extents could not be freed because the device failed.
     pub take_backs_failed: u64,

@@ -1,10 +1,11 @@
 //! The shared token and what is proved with it.
 //!
 //! - I1: the token never leaves the process; only HMAC-SHA-256 values over fresh nonces do.
-//! - I2: every proof has a label of its own and fields of fixed length before the last, so that none serves as another:
-//!   a side cannot be made to answer its own challenge.
+//! - I2: every proof has a label of its own and fields of fixed length before the last, so that
+//!   none serves as another: a side cannot be made to answer its own challenge.
 //! - I3: proofs are compared in constant time; token and keys are zeroed when they are dropped.
-//! - I4: a proof of a memory connection is used up: each counter of a slot is taken once, and only upwards.
+//! - I4: a proof of a memory connection is used up: each counter of a slot is taken once, and only
+//!   upwards.
 //!
 //! ```text
 //! client                                             node
@@ -16,8 +17,8 @@
 //!   memory connection: HMAC(session key, memory | session | slot | counter), cut to 16 bytes
 //! ```
 //!
-//! This proves who is at the ends. It does not seal the stream: whoever can change packets on the way can change them.
-//! Source: RFC 2104, NIST SP 800-107 (cutting).
+//! This proves who is at the ends. It does not seal the stream: whoever can change packets on the
+//! way can change them. Source: RFC 2104, NIST SP 800-107 (cutting).
 
 use std::fmt;
 use std::fs::File;
@@ -112,7 +113,8 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The bytes that proofs are made with. A node without a token uses none: its proofs then show nothing.
+/// The bytes that proofs are made with. A node without a token uses none: its proofs then show
+/// nothing.
 pub(crate) fn key_of(token: Option<&Token>) -> &[u8] {
     token.map_or(&[], |token| &token.0)
 }

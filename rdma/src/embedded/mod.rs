@@ -1,9 +1,12 @@
 //! The `embedded` backend: far memory in this process, behind a model of a link.
 //!
 //! - I1: a request is performed and completed exactly once, in order within its queue pair.
-//! - I2: nothing is allocated after construction, but for two-sided messages: a queue pair is a ring of `depth` requests.
-//! - I3: once a queue pair is in error, a poll flushes all it holds, whether or not the doorbell was rung for it.
-//! - I4: no queue pair starves another: one that filled the caller's array comes last at the next poll.
+//! - I2: nothing is allocated after construction, but for two-sided messages: a queue pair is a
+//!   ring of `depth` requests.
+//! - I3: once a queue pair is in error, a poll flushes all it holds, whether or not the doorbell
+//!   was rung for it.
+//! - I4: no queue pair starves another: one that filled the caller's array comes last at the next
+//!   poll.
 
 mod node;
 mod queue_pair;
@@ -30,8 +33,8 @@ pub struct EmbeddedEndpoint {
 }
 
 impl EmbeddedEndpoint {
-    /// An endpoint with some queue pairs to each node, each of `depth` requests. Those of node `n` begin at
-    /// `n * queues_per_node`.
+    /// An endpoint with some queue pairs to each node, each of `depth` requests. Those of node `n`
+    /// begin at `n * queues_per_node`.
     #[must_use]
     pub fn new(
         nodes: &[Arc<EmbeddedNode>],
@@ -53,7 +56,8 @@ impl EmbeddedEndpoint {
         }
     }
 
-    /// Makes two queue pairs each other's peer, so that they can SEND. The other end may go to another thread.
+    /// Makes two queue pairs each other's peer, so that they can SEND. The other end may go to
+    /// another thread.
     pub fn connect(&mut self, queue: usize, other: &mut Self, other_queue: usize) {
         let here = Arc::new(ArrayQueue::new(self.depth.max(1)));
         let there = Arc::new(ArrayQueue::new(other.depth.max(1)));

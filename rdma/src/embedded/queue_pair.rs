@@ -1,7 +1,8 @@
 //! One queue pair to an embedded node: a ring of requests, performed in their order.
 //!
-//! Without latency a request is performed when the doorbell rings; with it, when its time has come and it is polled,
-//! so that a READ sees far memory as it is then. A SEND waits until its peer has room for it.
+//! Without latency a request is performed when the doorbell rings; with it, when its time has come
+//! and it is polled, so that a READ sees far memory as it is then. A SEND waits until its peer has
+//! room for it.
 
 #![allow(unsafe_code)] // copies between regions through raw pointers
 
@@ -117,7 +118,8 @@ impl EmbeddedQueuePair {
             }
             return None;
         };
-        // ORDERING: pairs with the Release in `poll_receive`: who hears of it sees what was received.
+        // ORDERING: pairs with the Release in `poll_receive`: who hears of it sees what was
+        // received.
         let fate = sent.load(Ordering::Acquire);
         if fate == ON_ITS_WAY {
             return None;
@@ -138,16 +140,18 @@ impl EmbeddedQueuePair {
         };
         let bytes = local.bytes as usize;
         if let Work::Send { .. } = request.work {
-            // SAFETY: checked against its region, and the poster promises that nobody writes to it meanwhile.
+            // SAFETY: checked against its region, and the poster promises that nobody writes to it
+            // meanwhile.
             let message = unsafe { std::slice::from_raw_parts(near, bytes) };
             return self.tell(message, None);
         }
         let Some(far) = self.far_pointer(&request.work, local.bytes) else {
             return Some(Status::RemoteAccess);
         };
-        // SAFETY: both ranges were just checked against their regions, which `self` keeps; the poster promises that
-        // nothing refers to the local one until the completion, and what clients do to one far range at once is up to
-        // them, as with any one-sided memory. The ranges may overlap: a node's own region can be registered here too.
+        // SAFETY: both ranges were just checked against their regions, which `self` keeps; the
+        // poster promises that nothing refers to the local one until the completion, and what
+        // clients do to one far range at once is up to them, as with any one-sided memory. The
+        // ranges may overlap: a node's own region can be registered here too.
         unsafe {
             match request.work {
                 Work::Read { .. } => ptr::copy(far, near, bytes),
@@ -186,12 +190,14 @@ impl EmbeddedQueuePair {
         Some(Status::Success)
     }
 
-    /// Performs a request, or flushes it if the queue pair is in error; `None` while the peer has no room for it.
+    /// Performs a request, or flushes it if the queue pair is in error; `None` while the peer has
+    /// no room for it.
     fn finish(&mut self, request: &WorkRequest, now_ns: u64) -> Option<Status> {
         if self.failed {
             return Some(Status::Flushed);
         }
-        // Asked once: a node that comes back meanwhile must not turn its loss into an injected, transient fault.
+        // Asked once: a node that comes back meanwhile must not turn its loss into an injected,
+        // transient fault.
         let lost = self.node.is_lost(now_ns);
         if !lost && self.sent.is_some() {
             // Its message is on its way already: no fault is drawn again.
@@ -256,7 +262,8 @@ impl EmbeddedQueuePair {
         Some(completion(&request, Status::Flushed))
     }
 
-    /// Puts the oldest message into the oldest receive, or flushes that if the queue pair is in error.
+    /// Puts the oldest message into the oldest receive, or flushes that if the queue pair is in
+    /// error.
     fn poll_receive(&mut self) -> Option<Completion> {
         let receive = *self.receives.front()?;
         if self.failed {
@@ -333,7 +340,8 @@ impl EmbeddedQueuePair {
                 link.bandwidth_bytes_per_second,
             )
         };
-        // What a device would fetch by itself: all of it at once, and long before it is copied if there is latency.
+        // What a device would fetch by itself: all of it at once, and long before it is copied if
+        // there is latency.
         for request in &self.posted {
             if let Work::Read { local, .. } = request.work
                 && local.bytes <= PREFETCHED_BYTES_MAX

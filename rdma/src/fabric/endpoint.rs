@@ -48,20 +48,23 @@ pub enum QueuePairState {
     Drained,
 }
 
-/// One thread's end of the fabric: its registered regions, its queue pairs, by index, and their one completion queue.
+/// One thread's end of the fabric: its registered regions, its queue pairs, by index, and their one
+/// completion queue.
 ///
-/// Requests of one queue pair are performed in the order they were posted, and each completes exactly once: in silence
-/// if it succeeds unsignalled. Receives complete in the order they were posted.
+/// Requests of one queue pair are performed in the order they were posted, and each completes
+/// exactly once: in silence if it succeeds unsignalled. Receives complete in the order they were
+/// posted.
 pub trait Endpoint {
-    /// Registers local memory; the endpoint keeps it for as long as requests may name it. Cost: on a card, every page is
-    /// pinned and mapped.
+    /// Registers local memory; the endpoint keeps it for as long as requests may name it. Cost: on
+    /// a card, every page is pinned and mapped.
     ///
     /// # Errors
     /// [`RegisterError`], where a device or a limit of the kernel is asked.
     fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError>;
     /// Queue pairs there are.
     fn queues(&self) -> usize;
-    /// Queues a request; the fabric sees it at the next doorbell. Cost: no allocation, no system call.
+    /// Queues a request; the fabric sees it at the next doorbell. Cost: no allocation, no system
+    /// call.
     ///
     /// # Errors
     /// [`PostError`] hands the request back.
@@ -74,14 +77,15 @@ pub trait Endpoint {
     fn state(&self, queue: usize) -> QueuePairState;
     /// Takes completions; answers how many were filled in.
     fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize;
-    /// When the next poll has something to do, as far as the endpoint knows; 0 is at once, `None` is not before another
-    /// doorbell. Simulated time jumps there. What the poll then does may be silent: an unsignalled success.
+    /// When the next poll has something to do, as far as the endpoint knows; 0 is at once, `None`
+    /// is not before another doorbell. Simulated time jumps there. What the poll then does may be
+    /// silent: an unsignalled success.
     fn next_due_ns(&self) -> Option<u64>;
     /// Requests posted to send queues and not yet completed, over all queue pairs.
     fn outstanding(&self) -> usize;
     /// The same for one queue pair.
     fn outstanding_on(&self, queue: usize) -> usize;
-    /// Brings a drained queue pair back, as soon as its peer can be reached. Without effect while any of its requests
-    /// has not completed: poll first.
+    /// Brings a drained queue pair back, as soon as its peer can be reached. Without effect while
+    /// any of its requests has not completed: poll first.
     fn renew(&mut self, queue: usize);
 }

@@ -1,26 +1,31 @@
-//! How a device is chosen and how its queue pairs behave: the settings of the verbs specification, with the defaults that
-//! the field's tools use.
+//! How a device is chosen and how its queue pairs behave: the settings of the verbs specification,
+//! with the defaults that the field's tools use.
 
-/// Settings of the verbs backend. Everything is checked against the device's limits when it is opened.
+/// Settings of the verbs backend. Everything is checked against the device's limits when it is
+/// opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerbsOptions {
-    /// The device, `mlx5_0` for one. Without a name: the first with an active port; over RDMA-CM the one that the route
-    /// leads to.
+    /// The device, `mlx5_0` for one. Without a name: the first with an active port; over RDMA-CM
+    /// the one that the route leads to.
     pub device: Option<String>,
     /// Its port, from 1; without a number the first that is active.
     pub port: Option<u8>,
-    /// The entry of the port's GID table; without an index the best: RoCE v2 over IPv4, RoCE v2, the first.
+    /// The entry of the port's GID table; without an index the best: RoCE v2 over IPv4, RoCE v2,
+    /// the first.
     pub gid_index: Option<u8>,
-    /// The path MTU in bytes: 256, 512, 1024, 2048 or 4096; without a value what the port has, and at most what the peer has.
-    /// Over RDMA-CM there can be none: it is the route's there, as are port, GID and the three last fields.
+    /// The path MTU in bytes: 256, 512, 1024, 2048 or 4096; without a value what the port has, and
+    /// at most what the peer has. Over RDMA-CM there can be none: it is the route's there, as are
+    /// port, GID and the three last fields.
     pub path_mtu: Option<u16>,
     /// How long an acknowledgement is waited for: 4.096 us times two to this power, 1 to 31.
     pub timeout: u8,
     /// How often a request is sent again before the peer counts as lost, 0 to 7.
     pub retry_count: u8,
-    /// How often a message is sent again to a peer that has no receive posted, 0 to 6; 7 is for ever.
+    /// How often a message is sent again to a peer that has no receive posted, 0 to 6; 7 is for
+    /// ever.
     pub rnr_retry: u8,
-    /// The code of the pause that this side asks for when it has no receive posted (12 is 0.64 ms), 0 to 31.
+    /// The code of the pause that this side asks for when it has no receive posted (12 is 0.64 ms),
+    /// 0 to 31.
     pub min_rnr_timer: u8,
     /// READs and atomics that one queue pair has under way at once; the device may allow fewer.
     pub max_rd_atomic: u8,

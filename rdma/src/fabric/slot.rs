@@ -1,4 +1,5 @@
-//! Where whoever makes connections hands them to a queue pair of the same thread, whichever the backend.
+//! Where whoever makes connections hands them to a queue pair of the same thread, whichever the
+//! backend.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -37,8 +38,8 @@ impl ConnectionSlot {
         either!(self, connection_slot => connection_slot.is_empty())
     }
 
-    /// Fails the queue pair, or forgets the connection that is offered, if the other side has gone: nobody would notice
-    /// before the next request. Cost: a system call or two.
+    /// Fails the queue pair, or forgets the connection that is offered, if the other side has gone:
+    /// nobody would notice before the next request. Cost: a system call or two.
     pub fn check(&self) {
         either!(self, connection_slot => connection_slot.check());
     }
@@ -55,7 +56,8 @@ impl ConnectionSlot {
     /// Makes a connection and offers it: the queue pair takes it when it is renewed.
     ///
     /// # Errors
-    /// [`ManagerError::Connect`]; [`ManagerError::Scheme`] if the backend does not speak the address's scheme.
+    /// [`ManagerError::Connect`]; [`ManagerError::Scheme`] if the backend does not speak the
+    /// address's scheme.
     pub(crate) async fn connect(
         &self,
         address: &FabricAddress,

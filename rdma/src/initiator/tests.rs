@@ -222,7 +222,8 @@ proptest! {
             let acts: Vec<Act> = acts.iter().filter(|(of, _)| *of == task).map(|(_, act)| *act).collect();
             let far = place(&node, task * 8);
             tasks.push(Box::pin(async move {
-                // A write that was dropped may still come, but only before later ones: one queue keeps its order.
+                // A write that was dropped may still come, but only before later ones: one queue
+                // keeps its order.
                 let mut may_be = vec![0];
                 for act in acts {
                     match act {

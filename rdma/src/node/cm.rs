@@ -1,4 +1,5 @@
-//! Clients whose queue pairs are connected by RDMA-CM: one thread that accepts, and ends what is over.
+//! Clients whose queue pairs are connected by RDMA-CM: one thread that accepts, and ends what is
+//! over.
 //!
 //! ```text
 //! arrival (what for, with its proof) -> joined to its session -> its predecessor has ended -> queue pair, accepted
@@ -34,7 +35,8 @@ const PACE: Duration = Duration::from_millis(1);
 /// Events taken in one turn.
 const EVENTS: u32 = 64;
 
-/// Tears a connection down from any thread: the thread of RDMA-CM looks at it at least every [`QUIET`].
+/// Tears a connection down from any thread: the thread of RDMA-CM looks at it at least every
+/// [`QUIET`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct CmCloser(Arc<AtomicBool>);
 

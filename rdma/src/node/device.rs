@@ -1,11 +1,12 @@
-//! A memory node's RDMA device: the regions that it registered there, and the queue pairs of its clients.
+//! A memory node's RDMA device: the regions that it registered there, and the queue pairs of its
+//! clients.
 //!
-//! The device performs what clients ask; this process only sets queue pairs up and ends them. So whatever this process
-//! itself changes in the table must be changed by the same device, unless that is coherent with the processors: see
-//! [`Loopback`].
+//! The device performs what clients ask; this process only sets queue pairs up and ends them. So
+//! whatever this process itself changes in the table must be changed by the same device, unless
+//! that is coherent with the processors: see [`Loopback`].
 //!
-//! - I1: a queue pair is made for a line that was admitted, and destroyed before the end of that line is told: nothing lands
-//!   later.
+//! - I1: a queue pair is made for a line that was admitted, and destroyed before the end of that
+//!   line is told: nothing lands later.
 
 #![allow(unsafe_code)] // hands an endpoint from thread to thread
 
@@ -90,7 +91,8 @@ impl NodeDevice {
     }
 }
 
-/// Swaps words of the table by the device: two queue pairs of this process, connected with each other.
+/// Swaps words of the table by the device: two queue pairs of this process, connected with each
+/// other.
 #[derive(Debug)]
 pub(super) struct Loopback {
     inner: Mutex<Inner>,
@@ -107,8 +109,9 @@ struct Inner {
     started: Instant,
 }
 
-// SAFETY: the endpoint's parts are shared only among themselves (no berth or adapter of it leaves this), so all of them
-// move together; libibverbs is safe to call from any thread, and the lock keeps it to one at a time.
+// SAFETY: the endpoint's parts are shared only among themselves (no berth or adapter of it leaves
+// this), so all of them move together; libibverbs is safe to call from any thread, and the lock
+// keeps it to one at a time.
 unsafe impl Send for Inner {}
 
 impl Loopback {
@@ -185,8 +188,9 @@ impl DeviceSwap for Loopback {
 }
 
 impl Inner {
-    /// A fault may leave it open whether a swap was done: the queue pairs are destroyed first, and then the word tells. Ids
-    /// are unique, and bits only hints, so somebody else's equal word does no harm.
+    /// A fault may leave it open whether a swap was done: the queue pairs are destroyed first, and
+    /// then the word tells. Ids are unique, and bits only hints, so somebody else's equal word does
+    /// no harm.
     fn try_swap(&mut self, offset: u64, expected: u64, desired: u64) -> Option<u64> {
         for _ in 0..TRIES {
             if let Some(old) = self.swap(offset, expected, desired) {
@@ -205,7 +209,8 @@ impl Inner {
     /// The processors see what the device wrote: only its swaps are not atomic with theirs.
     fn load(&self, offset: u64) -> Option<u64> {
         let place = memory::pointer(&self.table, offset, 8)?;
-        // SAFETY: inside the region, which this keeps; words of a table are reached as atomics only.
+        // SAFETY: inside the region, which this keeps; words of a table are reached as atomics
+        // only.
         let word = unsafe { memory::atomic_word(place) }?;
         // ORDERING: acquire, with the release of whoever swapped the word.
         Some(word.load(Ordering::Acquire))
@@ -242,7 +247,8 @@ impl Inner {
         if seen[0].status != Status::Success {
             return None;
         }
-        // SAFETY: the region is that long and aligned, and the device has written the word and does no more with it.
+        // SAFETY: the region is that long and aligned, and the device has written the word and does
+        // no more with it.
         Some(unsafe { self.scratch.as_ptr().as_ptr().cast::<u64>().read_volatile() })
     }
 }

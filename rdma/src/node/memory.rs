@@ -1,11 +1,14 @@
 //! A memory node's memory: data regions that it lends, and the table of who holds what.
 //!
-//! - I1: everything is mapped, touched and locked before a client can connect; nothing is mapped after.
-//! - I2: the keys of the regions are random and distinct, so that a key of an earlier life fits nothing. Over an RDMA device
-//!   they are the device's: there only the proof that a queue pair is joined with keeps strangers out.
+//! - I1: everything is mapped, touched and locked before a client can connect; nothing is mapped
+//!   after.
+//! - I2: the keys of the regions are random and distinct, so that a key of an earlier life fits
+//!   nothing. Over an RDMA device they are the device's: there only the proof that a queue pair is
+//!   joined with keeps strangers out.
 //! - I3: more than the machine has free is refused before any of it is touched.
 //!
-//! Limits: regions under 2 GiB, [`REGIONS_MAX`] of them. Source: proc(5) for what is free, cgroups(7) for the limit.
+//! Limits: regions under 2 GiB, [`REGIONS_MAX`] of them. Source: proc(5) for what is free,
+//! cgroups(7) for the limit.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,7 +48,8 @@ pub struct MemoryOptions {
 }
 
 impl MemoryOptions {
-    /// Where nothing else is said: regions of 1 GiB in extents of 1 MiB, huge pages and locked where that can be had.
+    /// Where nothing else is said: regions of 1 GiB in extents of 1 MiB, huge pages and locked
+    /// where that can be had.
     #[must_use]
     pub fn new(memory_bytes: u64) -> Self {
         Self {
@@ -314,8 +318,8 @@ fn map_all(
 }
 
 impl NodeMemory {
-    /// Maps, touches and locks everything, several regions at a time; `progress` is called from these threads. Cost: the
-    /// kernel zeroes all of it, about a second for 4 GiB and core.
+    /// Maps, touches and locks everything, several regions at a time; `progress` is called from
+    /// these threads. Cost: the kernel zeroes all of it, about a second for 4 GiB and core.
     ///
     /// # Errors
     /// [`MemoryError`] names the limit, the value and the remedy.

@@ -1,16 +1,18 @@
 //! The memory node: a process that lends registered memory. This is the server; clients hold a
 //! [`session`](crate::session).
 //!
-//! Clients reach the memory with one-sided requests alone. The node's own code registers it, decides
-//! who may connect, lends chunks, and takes back what dead sessions held.
+//! Clients reach the memory with one-sided requests alone. The node's own code registers it,
+//! decides who may connect, lends chunks, and takes back what dead sessions held.
 //!
 //! - [`memory`]: the regions and the table.
 //! - [`session`], [`sessions`]: leases and memory connections as a state machine without clock or
 //!   socket.
-//! - [`service`]: what the threads share and how requests are answered; [`metrics`]: what is counted.
+//! - [`service`]: what the threads share and how requests are answered; [`metrics`]: what is
+//!   counted.
 //! - [`serve`]: connections, on glommio; [`unauthenticated`]: those that have proved nothing yet;
 //!   [`start`]: starting and stopping.
-//! - `device`: the regions and queue pairs of an RDMA device; `cm`: clients that connect by RDMA-CM.
+//! - `device`: the regions and queue pairs of an RDMA device; `cm`: clients that connect by
+//!   RDMA-CM.
 
 #[cfg(feature = "verbs")]
 mod cm;

@@ -6,8 +6,9 @@
 //! house:          end leases -> when the last line has ended -> take back -> mend, now and then
 //! ```
 //!
-//! - I1: whoever has not proved itself has [`NodeOptions::handshake_limit`] to do so, and only so many may be at it: the
-//!   oldest of them makes room for the next, so that the silent keep nobody out. Each executor has its share of places.
+//! - I1: whoever has not proved itself has [`NodeOptions::handshake_limit`] to do so, and only so
+//!   many may be at it: the oldest of them makes room for the next, so that the silent keep nobody
+//!   out. Each executor has its share of places.
 //! - I2: a line's end is told only when nothing of its peer can be performed any more.
 //! - I3: what a session held is taken back by the house alone, after the session is over.
 
@@ -136,8 +137,8 @@ impl Visit {
         }
     }
 
-    /// Has a stranger prove itself. No guest is lost on the way: nothing is awaited between the proof and the answer, or
-    /// the stranger is judged before.
+    /// Has a stranger prove itself. No guest is lost on the way: nothing is awaited between the
+    /// proof and the answer, or the stranger is judged before.
     async fn probe(&self, arrival: Arrival, pending: &UnauthenticatedPeer) -> Option<Guest<'_>> {
         let peer = arrival.peer();
         let node = &*self.node;
@@ -148,7 +149,8 @@ impl Visit {
                 let silent = error.kind() == io::ErrorKind::TimedOut;
                 let why = if silent { Why::Silent } else { Why::Request };
                 node.metrics().refused(why);
-                // Whoever runs the node must mend what these are told: another release, or no client at all.
+                // Whoever runs the node must mend what these are told: another release, or no
+                // client at all.
                 if error.kind() == io::ErrorKind::InvalidData {
                     warn!(%peer, %error, "connection refused");
                 } else {
@@ -420,8 +422,9 @@ async fn live(lobby: Lobby, accepting: Option<Accepting>, visit: Visit, wake_tim
     welcoming.cancel().await;
     end.close();
     let since = Instant::now();
-    // At least once in any case: only then does the kernel hear that nothing waits for connections any more. Until it
-    // does, the ring keeps the address in use, for a moment even after the process.
+    // At least once in any case: only then does the kernel hear that nothing waits for connections
+    // any more. Until it does, the ring keeps the address in use, for a moment even after the
+    // process.
     loop {
         Timer::new(HEARTBEAT).await;
         if guests.get() == 0 || since.elapsed() >= FAREWELL {

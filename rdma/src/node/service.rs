@@ -1,8 +1,10 @@
 //! What a memory node's threads share, and how it answers requests: no socket, no task.
 //!
-//! - I1: the sessions are locked for a few steps only: never while anything is awaited, or the table is searched.
-//! - I2: extents are claimed for a session only while it cannot be over, which a request that is being performed sees to;
-//!   what it held is taken back only when it is, and tried again for as long as a device fails to.
+//! - I1: the sessions are locked for a few steps only: never while anything is awaited, or the
+//!   table is searched.
+//! - I2: extents are claimed for a session only while it cannot be over, which a request that is
+//!   being performed sees to; what it held is taken back only when it is, and tried again for as
+//!   long as a device fails to.
 //!
 //! The one place of the node that reads a clock; sessions are handed the time.
 

@@ -1,4 +1,5 @@
-//! One session: a client's stay at a memory node, with its key, its lease and its memory connections.
+//! One session: a client's stay at a memory node, with its key, its lease and its memory
+//! connections.
 //!
 //! ```text
 //! live --- bye, lease ends and it is not kept ---> ending --- last line has ended ---> over: its extents are taken back
@@ -7,24 +8,27 @@
 //!  '---- lease ends -------> kept -------------------'
 //! ```
 //!
-//! Leaving *live* closes all lines. A kept session holds its extents: a client that was only stopped (a debugger, a paused
-//! machine, a cut network) finds them when it comes back. A client whose process has ended has closed its control
-//! connection, so what it held is not kept from others for longer than a lease.
+//! Leaving *live* closes all lines. A kept session holds its extents: a client that was only
+//! stopped (a debugger, a paused machine, a cut network) finds them when it comes back. A client
+//! whose process has ended has closed its control connection, so what it held is not kept from
+//! others for longer than a lease.
 //!
-//! - I1: of the lines of one slot only the newest is ever served, and only once all older ones have ended: no late write
-//!   of an old one lands after the new one's.
-//! - I2: a session is over only when none of its lines lives, so that nothing of it can still reach an extent that is
-//!   taken back.
+//! - I1: of the lines of one slot only the newest is ever served, and only once all older ones have
+//!   ended: no late write of an old one lands after the new one's.
+//! - I2: a session is over only when none of its lines lives, so that nothing of it can still reach
+//!   an extent that is taken back.
 //! - I3: the same holds while extents are being claimed for it.
 //! - I4: a slot takes each counter once, and only upwards.
-//! - I5: a line of a session is served only if the session was live without a break since the line joined.
+//! - I5: a line of a session is served only if the session was live without a break since the line
+//!   joined.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::control::{Join, MemoryProof, SessionKey};
 use crate::tcp::{Closer, Refusal};
 
-/// A memory connection, as far as a session is concerned: something that can be torn down from any thread.
+/// A memory connection, as far as a session is concerned: something that can be torn down from any
+/// thread.
 pub(crate) trait Line {
     /// Tears it down; its end is told later.
     fn close(&self);

@@ -1,8 +1,10 @@
-//! All sessions of a memory node, as a plain state machine: no clock, no socket, no task. The time is handed in.
+//! All sessions of a memory node, as a plain state machine: no clock, no socket, no task. The time
+//! is handed in.
 //!
-//! - I1: an id is never used twice: its high half is random in each life of the node, its low half counts up.
-//! - I2: each session that was opened is handed out by [`Sessions::over`] exactly once, after its last line has ended and
-//!   its last request was performed.
+//! - I1: an id is never used twice: its high half is random in each life of the node, its low half
+//!   counts up.
+//! - I2: each session that was opened is handed out by [`Sessions::over`] exactly once, after its
+//!   last line has ended and its last request was performed.
 
 use std::collections::HashMap;
 use std::io;
@@ -194,15 +196,16 @@ impl<L: Line> Sessions<L> {
         }
     }
 
-    /// A client has closed a control connection. If that spoke for the session, it is not kept after its lease: its process
-    /// has ended, or would soon go on over another connection.
+    /// A client has closed a control connection. If that spoke for the session, it is not kept
+    /// after its lease: its process has ended, or would soon go on over another connection.
     pub(crate) fn left(&mut self, speaker: Speaker) {
         if let Some(session) = self.sessions.get_mut(&speaker.session) {
             session.leave(speaker.control);
         }
     }
 
-    /// A line asks to be served. What is answered with a ticket counts as living until [`Sessions::ended`].
+    /// A line asks to be served. What is answered with a ticket counts as living until
+    /// [`Sessions::ended`].
     pub(crate) fn join(
         &mut self,
         join: &Join,
@@ -429,7 +432,8 @@ mod tests {
         assert_eq!(sessions.admission(late), gone);
         let error = join(&mut sessions, speaker, 0, 3, LEASE_NS).unwrap_err();
         assert_eq!(error, Refusal::Session);
-        // It comes back: what was admitted before is not served all the same, and what comes waits for its end.
+        // It comes back: what was admitted before is not served all the same, and what comes waits
+        // for its end.
         sessions.request(speaker, LEASE_NS + 49).unwrap();
         sessions.done(speaker);
         assert_eq!((sessions.kept().count(), sessions.revived()), (0, 1));
@@ -514,7 +518,8 @@ mod tests {
             let mut sessions = keeping(keep_ns);
             let (mut now_ns, mut counter) = (0, 0);
             let mut speakers: Vec<Speaker> = Vec::new();
-            // What a client may rely on: until when its session lives; after that it is kept, unless it said goodbye.
+            // What a client may rely on: until when its session lives; after that it is kept,
+            // unless it said goodbye.
             let mut lease: HashMap<OwnerId, u64> = HashMap::new();
             let mut gone: HashSet<OwnerId> = HashSet::new();
             let mut lines: Vec<Seen> = Vec::new();
@@ -596,7 +601,8 @@ mod tests {
                     _ => {}
                 }
             }
-            // The clients fall silent: their lines are told to close, and when they have, all is taken back.
+            // The clients fall silent: their lines are told to close, and when they have, all is
+            // taken back.
             now_ns += LEASE_NS + keep_ns;
             let early = sessions.over(now_ns);
             prop_assert!(early.iter().all(|one| !lines.iter().any(|line| line.ticket.session == one.session)));

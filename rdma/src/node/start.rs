@@ -1,6 +1,7 @@
 //! Starting and stopping a memory node, from any thread.
 //!
-//! - I1: the address is taken first and the memory registered next; clients are served only when both are there.
+//! - I1: the address is taken first and the memory registered next; clients are served only when
+//!   both are there.
 //! - I2: a start that fails half-way stops what it began; a handle that is dropped stops the node.
 
 use std::io;
@@ -43,9 +44,9 @@ pub struct NodeOptions {
     pub token: Option<Token>,
     /// How long a session lives without a request: from [`LEASE_MIN`] to [`LEASE_MAX`].
     pub lease: Duration,
-    /// How long a session is kept after its lease, its extents with it, at most [`KEEP_MAX`]: a client that was only stopped
-    /// finds them when it comes back. Not kept is one whose client has closed its control connection, as the kernel does
-    /// when a process ends. 0 keeps none.
+    /// How long a session is kept after its lease, its extents with it, at most [`KEEP_MAX`]: a
+    /// client that was only stopped finds them when it comes back. Not kept is one whose client has
+    /// closed its control connection, as the kernel does when a process ends. 0 keeps none.
     pub keep: Duration,
     /// How often the table is mended where deaths left it wrong: long against a claim.
     pub mend_pace: Duration,
@@ -55,17 +56,18 @@ pub struct NodeOptions {
     pub sessions_max: usize,
     /// Control connections at a time, and as many memory connections again.
     pub connections_max: u64,
-    /// Connections that have not yet proved anything, at a time; each thread has its share of them, one at least. The
-    /// oldest makes room for the next.
+    /// Connections that have not yet proved anything, at a time; each thread has its share of them,
+    /// one at least. The oldest makes room for the next.
     pub strangers_max: usize,
     /// How long one of these may take at each step.
     pub handshake_limit: Duration,
 }
 
 impl NodeOptions {
-    /// Where nothing else is said: one thread, no token, a lease of 30 seconds, after which a session is kept for 5 minutes:
-    /// longer than a virtual machine is paused for, or somebody looks at a process that is stopped, and no longer than memory
-    /// of a host that has lost its power should be idle.
+    /// Where nothing else is said: one thread, no token, a lease of 30 seconds, after which a
+    /// session is kept for 5 minutes: longer than a virtual machine is paused for, or somebody
+    /// looks at a process that is stopped, and no longer than memory of a host that has lost its
+    /// power should be idle.
     #[must_use]
     pub fn new(listen: SocketAddr, memory: MemoryOptions) -> Self {
         Self {

@@ -1,7 +1,8 @@
-//! Connections that have proved nothing yet, on one executor: only so many may be at it, and the oldest makes room.
+//! Connections that have proved nothing yet, on one executor: only so many may be at it, and the
+//! oldest makes room.
 //!
-//! Whoever keeps silent is the oldest soon; a client that goes on at once has proved itself long before. So silence keeps
-//! nobody out, however many keep it.
+//! Whoever keeps silent is the oldest soon; a client that goes on at once has proved itself long
+//! before. So silence keeps nobody out, however many keep it.
 //!
 //! - I1: at most `limit` places are taken, and at least one can be.
 //! - I2: who was judged, for good or ill, is never told to go any more.
@@ -16,7 +17,8 @@ use glommio::sync::Semaphore;
 #[derive(Debug)]
 pub(super) struct Unauthenticated {
     limit: usize,
-    /// By number, which counts up: the first is the oldest. What is closed tells its stranger to go.
+    /// By number, which counts up: the first is the oldest. What is closed tells its stranger to
+    /// go.
     places: RefCell<BTreeMap<u64, Rc<Semaphore>>>,
     next: Cell<u64>,
 }
@@ -60,7 +62,8 @@ pub(super) struct UnauthenticatedPeer {
 }
 
 impl UnauthenticatedPeer {
-    /// It has proved itself, or was refused: it gives its place back, and is not told to go any more.
+    /// It has proved itself, or was refused: it gives its place back, and is not told to go any
+    /// more.
     pub(super) fn judged(&self) {
         self.all.places.borrow_mut().remove(&self.number);
     }

@@ -1,7 +1,8 @@
-//! The client's side of the pool by request: chunks of a node, cut up here with no further requests.
+//! The client's side of the pool by request: chunks of a node, cut up here with no further
+//! requests.
 //!
-//! Owns the chunks that its source gave it. Each is a buddy tree over pieces of 64 B: a node of the tree holds the
-//! order of the longest free piece below it, plus one, and 0 if there is none.
+//! Owns the chunks that its source gave it. Each is a buddy tree over pieces of 64 B: a node of the
+//! tree holds the order of the longest free piece below it, plus one, and 0 if there is none.
 //!
 //! ```text
 //!   tree[1]            the whole chunk          order 14 (1 MiB)
@@ -12,10 +13,11 @@
 //!
 //! - I1: a piece starts at a multiple of its length, which is a power of two; pieces never overlap.
 //! - I2: a chunk without pieces goes back to the source, but for one that is kept.
-//! - I3: what is asked of the source and not yet here is nobody's; a call that is dropped meanwhile leaves its chunk to the
-//!   source, which must see to it.
+//! - I3: what is asked of the source and not yet here is nobody's; a call that is dropped meanwhile
+//!   leaves its chunk to the source, which must see to it.
 //!
-//! Cost: a step for each order to allocate or free, and three bytes of local memory for each 64 B of a chunk.
+//! Cost: a step for each order to allocate or free, and three bytes of local memory for each 64 B
+//! of a chunk.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -47,7 +49,8 @@ pub struct Chunk {
 pub trait ChunkSource {
     /// Why it failed.
     type Error: std::error::Error;
-    /// A chunk of at least `bytes`, aligned to that if `bytes` is a power of two; `None` if there is no more.
+    /// A chunk of at least `bytes`, aligned to that if `bytes` is a power of two; `None` if there
+    /// is no more.
     fn allocate(&self, bytes: u64) -> impl Future<Output = Result<Option<Chunk>, Self::Error>>;
     /// Takes a chunk back. If it fails the source sees to it by itself.
     fn free(&self, chunk: Chunk) -> impl Future<Output = Result<(), Self::Error>>;
@@ -205,7 +208,8 @@ pub struct Chunks<S> {
 }
 
 impl<S: ChunkSource> Chunks<S> {
-    /// Far memory in chunks of `chunk_bytes`, brought to a power of two from 4 KiB to 1 GiB; see [`CHUNK_BYTES`].
+    /// Far memory in chunks of `chunk_bytes`, brought to a power of two from 4 KiB to 1 GiB; see
+    /// [`CHUNK_BYTES`].
     pub fn new(source: S, chunk_bytes: u64) -> Self {
         let bytes = chunk_bytes.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
         Self {
@@ -228,7 +232,8 @@ impl<S: ChunkSource> Chunks<S> {
         inner.chunks.len() - inner.vacant.len()
     }
 
-    /// A piece of at least `bytes`; `None` if the source has no more. Cost: no round trip, unless a chunk is asked for.
+    /// A piece of at least `bytes`; `None` if the source has no more. Cost: no round trip, unless a
+    /// chunk is asked for.
     ///
     /// # Errors
     /// [`ChunksError`] if it is longer than a chunk, or the source failed.
@@ -263,10 +268,12 @@ impl<S: ChunkSource> Chunks<S> {
         Ok(inner.take(order))
     }
 
-    /// Takes a piece back, at once, even if the answer is never waited for. Cost: no round trip, unless a chunk goes back.
+    /// Takes a piece back, at once, even if the answer is never waited for. Cost: no round trip,
+    /// unless a chunk goes back.
     ///
     /// # Errors
-    /// [`ChunksError::Source`] if the source did not take the chunk. The piece is free all the same.
+    /// [`ChunksError::Source`] if the source did not take the chunk. The piece is free all the
+    /// same.
     pub fn free(
         &self,
         piece: Piece,
@@ -479,7 +486,8 @@ pub(crate) mod tests {
                             held.push(piece);
                         }
                         None => {
-                            // No chunk has a whole piece free: by an oracle over the space between pieces.
+                            // No chunk has a whole piece free: by an oracle over the space between
+                            // pieces.
                             let length = bytes.max(64).next_power_of_two();
                             let free = |start: u64| held.iter().all(|other| {
                                 start + length <= other.slice().offset || other.slice().offset + other.bytes() <= start

@@ -1,15 +1,18 @@
 //! The client's side of the pool by claims: extents of several nodes, with no CPU of theirs.
 //!
-//! Owns a copy of each node's bitmap, which is only a hint, and the bits of what this client holds or is about to. A claim
-//! begins at a random place of a node that is picked at random by the free space seen, and takes two round trips if
-//! nobody else wanted the same word.
+//! Owns a copy of each node's bitmap, which is only a hint, and the bits of what this client holds
+//! or is about to. A claim begins at a random place of a node that is picked at random by the free
+//! space seen, and takes two round trips if nobody else wanted the same word.
 //!
-//! - I1: no two calls of one client ever try, hold or free the same extent: `mine` has a bit for each. So what is in doubt
-//!   can be freed by the owner's id without hitting what another call holds.
-//! - I2: a claim or free that failed or was dropped half-way leaves its run in doubt; the next claim on the node, or
-//!   [`Claims::settle`], frees of it what is the owner's. A queue pair keeps its order, so what was posted before is done by then.
+//! - I1: no two calls of one client ever try, hold or free the same extent: `mine` has a bit for
+//!   each. So what is in doubt can be freed by the owner's id without hitting what another call
+//!   holds.
+//! - I2: a claim or free that failed or was dropped half-way leaves its run in doubt; the next
+//!   claim on the node, or [`Claims::settle`], frees of it what is the owner's. A queue pair keeps
+//!   its order, so what was posted before is done by then.
 //!
-//! A connection that is renewed must not let late requests of the old one through: the node tears the old one down first.
+//! A connection that is renewed must not let late requests of the old one through: the node tears
+//! the old one down first.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -55,8 +58,8 @@ pub enum ClaimsError {
     },
 }
 
-/// Adjacent extents of one region of one node. It goes back through [`Claims::free`]; one that is dropped stays claimed
-/// until the owner's lease ends.
+/// Adjacent extents of one region of one node. It goes back through [`Claims::free`]; one that is
+/// dropped stays claimed until the owner's lease ends.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a claim that is dropped stays claimed until the owner's lease ends"]
 pub struct Claim {
@@ -264,8 +267,9 @@ impl<E: Endpoint> Claims<E> {
         &self.initiator
     }
 
-    /// Claims `count` adjacent extents (1 to 64), which lie in one region; `None` if no node has them, or other clients
-    /// were faster a few hundred times in a row. Cost: two round trips, and one more where the bitmap is to be read.
+    /// Claims `count` adjacent extents (1 to 64), which lie in one region; `None` if no node has
+    /// them, or other clients were faster a few hundred times in a row. Cost: two round trips, and
+    /// one more where the bitmap is to be read.
     ///
     /// # Errors
     /// [`ClaimsError::Fabric`] if some node could not be asked and the others had nothing.
@@ -284,8 +288,8 @@ impl<E: Endpoint> Claims<E> {
     /// Gives a claim back. Cost: two round trips.
     ///
     /// # Errors
-    /// [`ClaimsError`]. After a fault of the fabric the claim is given back at a later claim, or by [`Claims::settle`]; so it is if
-    /// the call is dropped.
+    /// [`ClaimsError`]. After a fault of the fabric the claim is given back at a later claim, or by
+    /// [`Claims::settle`]; so it is if the call is dropped.
     pub fn free(&self, claim: Claim) -> impl Future<Output = Result<(), ClaimsError>> {
         // Begun at once: also a call that is never polled leaves the run in doubt, not lost.
         let begun = self.begin_free(&claim);
@@ -362,7 +366,8 @@ impl<E: Endpoint> Claims<E> {
         done
     }
 
-    /// The nodes, the first picked at random by free space, so that clients who saw the same do not all go to one.
+    /// The nodes, the first picked at random by free space, so that clients who saw the same do not
+    /// all go to one.
     fn order(&self) -> Vec<usize> {
         let free: Vec<u64> = self
             .nodes

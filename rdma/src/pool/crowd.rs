@@ -1,7 +1,8 @@
 //! Many threads that claim, free and die at random on several nodes, while the nodes sweep.
 //!
-//! Every extent that is claimed is stamped with the owner's id and looked at again before it is freed, so that a second
-//! owner is noticed; in the end every owner word and every bit must tell what the threads hold.
+//! Every extent that is claimed is stamped with the owner's id and looked at again before it is
+//! freed, so that a second owner is noticed; in the end every owner word and every bit must tell
+//! what the threads hold.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,7 +1,8 @@
 //! Every order in which the steps of claim, free, take-back and mend can fall on one bitmap word.
 //!
-//! The scripts below run the protocol itself over a model of the words, one atomic step at a time. The search goes through
-//! all schedules; two that led to the same words and told every script the same are one.
+//! The scripts below run the protocol itself over a model of the words, one atomic step at a time.
+//! The search goes through all schedules; two that led to the same words and told every script the
+//! same are one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -222,8 +223,8 @@ fn reap_first(gate: Gate) -> Pin<Box<dyn Future<Output = ()>>> {
     })
 }
 
-/// Tears down the first script's connections, wherever it is, keeps what it held, and goes on in its name: what it was told
-/// that it holds it holds still, and what was in doubt it frees.
+/// Tears down the first script's connections, wherever it is, keeps what it held, and goes on in
+/// its name: what it was told that it holds it holds still, and what was in doubt it frees.
 fn revive_first(gate: Gate) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async move {
         let world = Rc::clone(&gate.world);
@@ -334,7 +335,8 @@ fn replay(scenario: &Scenario, fault: Fault, schedule: &[usize]) -> (Rc<World>, 
     (world, enabled)
 }
 
-/// Goes through all schedules; answers how many different states there were, or the first that is wrong.
+/// Goes through all schedules; answers how many different states there were, or the first that is
+/// wrong.
 fn explore(scenario: &Scenario, fault: Fault) -> Result<usize, String> {
     let mut seen = HashSet::new();
     let mut open = vec![Vec::new()];

@@ -1,6 +1,7 @@
 //! What a memory node says of itself: its data regions, cut into extents, and its table.
 //!
-//! The table lies in a registered region of its own, 64-bit words, little-endian, bit 0 least significant:
+//! The table lies in a registered region of its own, 64-bit words, little-endian, bit 0 least
+//! significant:
 //!
 //! ```text
 //!   0                 8 * bitmap_words            8 * (bitmap_words + extents)
@@ -15,8 +16,8 @@
 //!   region 0: | extent 0 | 1 | 2 |   region 1: | extent 3 | 4 |
 //! ```
 //!
-//! - I1: an extent lies in one region, a run of extents in one bitmap word: what is free on both sides of a word's end is
-//!   two runs. Any other is found, wherever it begins.
+//! - I1: an extent lies in one region, a run of extents in one bitmap word: what is free on both
+//!   sides of a word's end is two runs. Any other is found, wherever it begins.
 //! - I2: a map that passed [`NodeMap::validate`] makes no sum here overflow.
 //!
 //! Limits: extents of 64 KiB to 1 GiB, 2^24 of them and 4096 regions a node.
@@ -39,7 +40,8 @@ const REGIONS_MAX: usize = 4096;
 // The number of an extent fits 32 bits.
 const _: () = assert!(EXTENTS_MAX <= u32::MAX as u64);
 
-/// Who claims extents. A node never gives one id out twice, or a late free could hit a namesake's extent.
+/// Who claims extents. A node never gives one id out twice, or a late free could hit a namesake's
+/// extent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct OwnerId(NonZeroU64);
 
@@ -102,8 +104,9 @@ impl ExtentRun {
         (u64::MAX >> (WORD_BITS - self.count)) << (self.first % WORD_BITS)
     }
 
-    /// Where in a bitmap word runs of a length may begin, one answer after the other: aligned to the length rounded up
-    /// to a power of two, so that they do not cut up what is free; and only if there is no such run, anywhere.
+    /// Where in a bitmap word runs of a length may begin, one answer after the other: aligned to
+    /// the length rounded up to a power of two, so that they do not cut up what is free; and only
+    /// if there is no such run, anywhere.
     pub(crate) fn starts(count: u32) -> impl Iterator<Item = u64> {
         let aligned = match count.max(1).checked_next_power_of_two() {
             Some(align @ 1..WORD_BITS) => u64::MAX / ((1 << align) - 1),
@@ -113,8 +116,8 @@ impl ExtentRun {
         std::iter::once(aligned).chain(rest)
     }
 
-    /// A free run of a bitmap word that begins at a bit of `starts`: of several, the first at or after bit `from`, around
-    /// the end.
+    /// A free run of a bitmap word that begins at a bit of `starts`: of several, the first at or
+    /// after bit `from`, around the end.
     pub(crate) fn find(
         word: u32,
         value: u64,
@@ -345,7 +348,8 @@ impl NodeMap {
         }
     }
 
-    /// A byte of an extent; `None` if there is no such extent or it is shorter. Cost: a step for each region.
+    /// A byte of an extent; `None` if there is no such extent or it is shorter. Cost: a step for
+    /// each region.
     #[must_use]
     pub fn slice(&self, extent: u32, offset: u64) -> Option<RemoteSlice> {
         if offset >= self.extent_bytes {
@@ -364,7 +368,8 @@ impl NodeMap {
         None
     }
 
-    /// How many bytes of a run lie together in one region, from its start on: all, unless a region ends within it.
+    /// How many bytes of a run lie together in one region, from its start on: all, unless a region
+    /// ends within it.
     #[must_use]
     pub fn contiguous_bytes(&self, run: ExtentRun) -> u64 {
         let Some(first) = self.slice(run.first(), 0) else {

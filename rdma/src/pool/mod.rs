@@ -1,9 +1,10 @@
 //! The far-memory pool: extents of many memory nodes, claimed and given back.
 //!
-//! A node lends its data regions cut into *extents* of one size, numbered through all its regions, and one small region
-//! more that says who has which: the *table*. Who claims an extent writes its id into the extent's owner word with one
-//! compare-and-swap; no CPU of the node takes part. The node's own side of the table hands out chunks by request, takes
-//! back what a dead owner held, and mends what a death in mid-claim left behind.
+//! A node lends its data regions cut into *extents* of one size, numbered through all its regions,
+//! and one small region more that says who has which: the *table*. Who claims an extent writes its
+//! id into the extent's owner word with one compare-and-swap; no CPU of the node takes part. The
+//! node's own side of the table hands out chunks by request, takes back what a dead owner held, and
+//! mends what a death in mid-claim left behind.
 //!
 //! - [`map`]: what a node says of itself, and where each word and extent lies.
 //! - [`protocol`]: the steps of claim, free, take-back and mend, written once for both sides.
@@ -11,7 +12,8 @@
 //! - [`claims`]: the client's side by claims.
 //! - [`chunk`]: the client's side by request.
 //!
-//! Who may touch what: owner words and bitmap words are changed by compare-and-swap only, on both sides.
+//! Who may touch what: owner words and bitmap words are changed by compare-and-swap only, on both
+//! sides.
 
 mod chunk;
 mod claims;

@@ -1,7 +1,8 @@
-//! The steps by which extents change hands, written once: clients take them over the fabric, the node on its own memory,
-//! and the tests one at a time, in every order.
+//! The steps by which extents change hands, written once: clients take them over the fabric, the
+//! node on its own memory, and the tests one at a time, in every order.
 //!
-//! An extent belongs to whoever's id its owner word holds. The bitmap only narrows the search; it may be wrong for a while.
+//! An extent belongs to whoever's id its owner word holds. The bitmap only narrows the search; it
+//! may be wrong for a while.
 //!
 //! ```text
 //!   claim       bitmap word: seen -> seen | run    then each owner word: 0 -> id
@@ -10,26 +11,33 @@
 //!   mend        bitmap word: set bits of owned extents, clear bits that stood without an owner for two sweeps
 //! ```
 //!
-//! - I1: an owner word changes only 0 -> id (claim) and id -> 0 (by the owner, or by take back once the owner's connections
-//!   are torn down). So no extent has two owners, whatever happens to the bitmap.
-//!   The owner word of a session that is kept after its lease stays as it is: nobody can tell whether its client comes back.
-//! - I2: a bit is cleared by whoever made its owner word 0, after that; by a mend; never by anybody else.
+//! - I1: an owner word changes only 0 -> id (claim) and id -> 0 (by the owner, or by take back once
+//!   the owner's connections are torn down). So no extent has two owners, whatever happens to the
+//!   bitmap. The owner word of a session that is kept after its lease stays as it is: nobody can
+//!   tell whether its client comes back.
+//! - I2: a bit is cleared by whoever made its owner word 0, after that; by a mend; never by anybody
+//!   else.
 //!
 //! Why a wrong bit does no harm, and does not stay:
-//! - *Bit set, no owner.* A claim or free in the making, or its owner died between the two steps, or a mend set the bit just
-//!   as the owner freed. Nobody claims the extent, so nothing breaks. The second sweep that sees it clears it.
-//! - *A mend clears the bit of a claim in the making* (it was slower than a whole sweep interval, or another claim's bit was
-//!   seen at the sweep before). The owner word still decides: if the slow claim settles first, it owns an extent without a
-//!   bit; if somebody else does, who sees the bit clear, the slow claim finds the word taken and goes elsewhere.
-//! - *Owner, but bit clear.* From the line above, or a slow free cleared the bit after a mend had cleared it and another
-//!   claim had set it again. Others mark the bit, find the owner word taken and leave the bit set, which is right; or a sweep
-//!   sets it. The owner's own free works as ever.
-//! - *A claim leaves a bit set where it found an owner*, but the owner frees meanwhile: the owner word was not yet 0 when the
-//!   claim looked, and the claim had set the bit before, so the free clears it after.
-//! - The mend's swap of the bitmap word fails if any bit of it changed since its look at the owner words, and it looks again,
-//!   a bounded number of times: a busy word puts a repair off but cannot make it wrong.
+//! - *Bit set, no owner.* A claim or free in the making, or its owner died between the two steps,
+//!   or a mend set the bit just as the owner freed. Nobody claims the extent, so nothing breaks.
+//!   The second sweep that sees it clears it.
+//! - *A mend clears the bit of a claim in the making* (it was slower than a whole sweep interval,
+//!   or another claim's bit was seen at the sweep before). The owner word still decides: if the
+//!   slow claim settles first, it owns an extent without a bit; if somebody else does, who sees the
+//!   bit clear, the slow claim finds the word taken and goes elsewhere.
+//! - *Owner, but bit clear.* From the line above, or a slow free cleared the bit after a mend had
+//!   cleared it and another claim had set it again. Others mark the bit, find the owner word taken
+//!   and leave the bit set, which is right; or a sweep sets it. The owner's own free works as ever.
+//! - *A claim leaves a bit set where it found an owner*, but the owner frees meanwhile: the owner
+//!   word was not yet 0 when the claim looked, and the claim had set the bit before, so the free
+//!   clears it after.
+//! - The mend's swap of the bitmap word fails if any bit of it changed since its look at the owner
+//!   words, and it looks again, a bounded number of times: a busy word puts a repair off but cannot
+//!   make it wrong.
 //!
-//! So once nothing is under way, two sweeps after the last take-back every bit is set exactly if its extent is owned.
+//! So once nothing is under way, two sweeps after the last take-back every bit is set exactly if
+//! its extent is owned.
 
 use super::map::{ExtentRun, OwnerId, WORD_BITS};
 
@@ -64,7 +72,8 @@ pub(crate) trait Words {
     type Error;
     /// The word there.
     async fn load(&self, place: Place) -> Result<u64, Self::Error>;
-    /// Performs all swaps, each by itself, in any order; fills in the old words. `old` is as long as `swaps`.
+    /// Performs all swaps, each by itself, in any order; fills in the old words. `old` is as long
+    /// as `swaps`.
     async fn swap(&self, swaps: &[Swap], old: &mut [u64]) -> Result<(), Self::Error>;
 }
 
@@ -75,11 +84,13 @@ pub(crate) enum Tried {
     Claimed(u64),
     /// The bitmap word was not as seen: here it is. Nothing was changed.
     Conflict(u64),
-    /// Some extent has an owner in spite of its clear bit. What was settled is given back. The word is as above.
+    /// Some extent has an owner in spite of its clear bit. What was settled is given back. The word
+    /// is as above.
     Refused(u64),
 }
 
-/// Tries to claim a run whose bitmap word was last seen as `seen`, with the run's bits clear. Cost: two round trips.
+/// Tries to claim a run whose bitmap word was last seen as `seen`, with the run's bits clear. Cost:
+/// two round trips.
 pub(crate) async fn claim<W: Words>(
     words: &W,
     owner: OwnerId,
@@ -109,7 +120,8 @@ pub(crate) struct Freed {
     pub(crate) word: u64,
 }
 
-/// Frees what of a run is the owner's; `seen` is a guess at its bitmap word. Cost: two round trips, if the guess is good.
+/// Frees what of a run is the owner's; `seen` is a guess at its bitmap word. Cost: two round trips,
+/// if the guess is good.
 pub(crate) async fn free<W: Words>(
     words: &W,
     owner: OwnerId,
@@ -130,8 +142,8 @@ pub(crate) struct TakenBack {
     pub(crate) left: u32,
 }
 
-/// Frees all extents of a bitmap word that hold `owner`'s id. Nobody else changes such a word, so one that is left was not
-/// swapped where it should have been: by a device that failed.
+/// Frees all extents of a bitmap word that hold `owner`'s id. Nobody else changes such a word, so
+/// one that is left was not swapped where it should have been: by a device that failed.
 pub(crate) async fn take_back<W: Words>(
     words: &W,
     owner: OwnerId,
@@ -156,7 +168,8 @@ pub(crate) async fn take_back<W: Words>(
     })
 }
 
-/// Repairs one bitmap word. Takes the bits that the sweep before saw without an owner, and answers those seen now.
+/// Repairs one bitmap word. Takes the bits that the sweep before saw without an owner, and answers
+/// those seen now.
 pub(crate) async fn mend<W: Words>(
     words: &W,
     word: u32,
@@ -212,7 +225,8 @@ async fn swap_one<W: Words>(
     Ok(old[0])
 }
 
-/// Swaps the owner words of `mask` in a run's bitmap word; answers the bits of those that were as expected.
+/// Swaps the owner words of `mask` in a run's bitmap word; answers the bits of those that were as
+/// expected.
 async fn swap_owners<W: Words>(
     words: &W,
     run: ExtentRun,

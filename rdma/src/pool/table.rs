@@ -1,10 +1,12 @@
-//! The node's side of its table: the same words that clients swap from afar, reached as atomics of local memory.
+//! The node's side of its table: the same words that clients swap from afar, reached as atomics of
+//! local memory.
 //!
-//! Owns the region of the table (drawn in `map`); any number of the node's threads share it, while clients' atomics work
-//! on the same words. The steps and why they are right stand in `protocol`.
+//! Owns the region of the table (drawn in `map`); any number of the node's threads share it, while
+//! clients' atomics work on the same words. The steps and why they are right stand in `protocol`.
 //!
-//! The atomics of a device are atomic with this machine's processors only where it says so (global atomicity); the node's own
-//! software is. Elsewhere this side's swaps are done by the device as well; its loads need not be.
+//! The atomics of a device are atomic with this machine's processors only where it says so (global
+//! atomicity); the node's own software is. Elsewhere this side's swaps are done by the device as
+//! well; its loads need not be.
 
 #![allow(unsafe_code)] // makes references to words of the region
 
@@ -67,8 +69,8 @@ pub struct Audit {
 
 /// Swaps words of a table where clients' atomics are performed: by the device.
 pub(crate) trait DeviceSwap: Send + Sync + std::fmt::Debug {
-    /// Swaps the word at an offset of the table's region if it is `expected`; answers what it was, or `None` if the device
-    /// failed and the word is as it was.
+    /// Swaps the word at an offset of the table's region if it is `expected`; answers what it was,
+    /// or `None` if the device failed and the word is as it was.
     fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> Option<u64>;
 }
 
@@ -138,8 +140,9 @@ impl Table {
         self.extents
     }
 
-    /// Claims `count` adjacent extents; `None` if there is no such run within a bitmap word. The run may reach over the end
-    /// of a data region: see [`Table::claim_fitting`]. Cost: two atomics an extent and a step for each word without room.
+    /// Claims `count` adjacent extents; `None` if there is no such run within a bitmap word. The
+    /// run may reach over the end of a data region: see [`Table::claim_fitting`]. Cost: two atomics
+    /// an extent and a step for each word without room.
     pub fn claim(&self, owner: OwnerId, count: u32) -> Option<ExtentRun> {
         self.claim_fitting(owner, count, |_| true)
     }
@@ -158,7 +161,8 @@ impl Table {
             for step in 0..words {
                 let word = (start + step) % words;
                 let mut seen = self.get(Place::Bitmap(word));
-                // What is not to be tried again: each turn is a step forward, ours or somebody else's.
+                // What is not to be tried again: each turn is a step forward, ours or somebody
+                // else's.
                 let (mut starts, mut passed) = (starts, 0);
                 while let Some(run) = ExtentRun::find(word, seen | passed, starts, count, 0) {
                     if !fits(run) {
@@ -202,13 +206,15 @@ impl Table {
         }
     }
 
-    /// Frees all that an owner holds whose connections are torn down; answers how many extents that was. What the owner
-    /// marked but did not settle is left to [`Table::mend`]. Cost: reads all owner words.
+    /// Frees all that an owner holds whose connections are torn down; answers how many extents that
+    /// was. What the owner marked but did not settle is left to [`Table::mend`]. Cost: reads all
+    /// owner words.
     pub fn take_back(&self, owner: OwnerId) -> u32 {
         self.try_take_back(owner).freed
     }
 
-    /// The same; also tells what could not be freed because the device failed. That is to be tried again.
+    /// The same; also tells what could not be freed because the device failed. That is to be tried
+    /// again.
     pub(crate) fn try_take_back(&self, owner: OwnerId) -> TakenBack {
         let mut sum = TakenBack::default();
         for word in 0..map::bitmap_words_for(self.extents) {
@@ -225,8 +231,9 @@ impl Table {
         sum
     }
 
-    /// A sweep: repairs the bitmap where deaths in the middle of a claim or free left it wrong. To be run now and then,
-    /// an interval apart that is long against a claim. Two sweeps repair everything that is at rest. Cost: reads all words.
+    /// A sweep: repairs the bitmap where deaths in the middle of a claim or free left it wrong. To
+    /// be run now and then, an interval apart that is long against a claim. Two sweeps repair
+    /// everything that is at rest. Cost: reads all words.
     pub fn mend(&self) {
         let mut ownerless = self
             .ownerless
@@ -282,7 +289,8 @@ impl Table {
         audit
     }
 
-    /// Has the words swapped by a device that fails from the swap with the answered number on: none, at first.
+    /// Has the words swapped by a device that fails from the swap with the answered number on:
+    /// none, at first.
     #[cfg(test)]
     pub(crate) fn fail_from(&mut self) -> Arc<AtomicU32> {
         let from = Arc::new(AtomicU32::new(u32::MAX));
@@ -322,14 +330,15 @@ impl Table {
 
     fn word(&self, place: Place) -> &AtomicU64 {
         let place = memory::pointer(&self.region, self.offset(place), 8);
-        // SAFETY: the range was just checked against the region, which lives as long as `self`; words of a table are
-        // reached as atomics only.
+        // SAFETY: the range was just checked against the region, which lives as long as `self`;
+        // words of a table are reached as atomics only.
         let word = place.and_then(|place| unsafe { memory::atomic_word(place) });
         word.expect("the region was measured when the table was made")
     }
 
     fn get(&self, place: Place) -> u64 {
-        // ORDERING: acquire, with the release of whoever swapped the word: what an owner did before it freed is done.
+        // ORDERING: acquire, with the release of whoever swapped the word: what an owner did before
+        // it freed is done.
         self.word(place).load(Ordering::Acquire)
     }
 
@@ -355,7 +364,8 @@ impl Words for &Table {
                     .then(|| device.compare_and_swap(offset, swap.expected, swap.desired))
                     .flatten();
                 failed |= swapped.is_none();
-                // A word that is not what was expected, and that no claim takes for free: nothing is claimed or freed.
+                // A word that is not what was expected, and that no claim takes for free: nothing
+                // is claimed or freed.
                 *old = swapped.unwrap_or(if swap.expected == u64::MAX {
                     0
                 } else {
@@ -457,7 +467,8 @@ mod tests {
                 return None;
             }
             let place = memory::pointer(&self.region, offset, 8)?;
-            // SAFETY: inside the region, which this keeps; words of a table are reached as atomics only.
+            // SAFETY: inside the region, which this keeps; words of a table are reached as atomics
+            // only.
             let word = unsafe { memory::atomic_word(place) }?;
             let swapped =
                 word.compare_exchange(expected, desired, Ordering::AcqRel, Ordering::Acquire);

@@ -1,17 +1,19 @@
 //! Chunks from a session's control connection, for whoever cuts them up.
 //!
-//! Owns the session. Calls of one thread share it: requests go one after the other, each in a task of its own, so that a
-//! call that is dropped neither breaks the connection off in the middle of an answer nor loses what the node granted.
+//! Owns the session. Calls of one thread share it: requests go one after the other, each in a task
+//! of its own, so that a call that is dropped neither breaks the connection off in the middle of an
+//! answer nor loses what the node granted.
 //!
 //! ```text
 //! allocate -> spare? -> else a task: frees that failed, then the request -> spare -> whichever call comes first
 //! ```
 //!
 //! - I1: a chunk that was granted is spare until a call takes it.
-//! - I2: a free that failed is tried again before anything is allocated: done later it could hit a chunk that the node
-//!   granted anew.
+//! - I2: a free that failed is tried again before anything is allocated: done later it could hit a
+//!   chunk that the node granted anew.
 //!
-//! Limit: what the node granted over a connection that broke before the answer stays claimed until the session ends.
+//! Limit: what the node granted over a connection that broke before the answer stays claimed until
+//! the session ends.
 
 use std::cell::RefCell;
 use std::io;
@@ -169,7 +171,8 @@ impl SessionChunks {
 impl ChunkSource for SessionChunks {
     type Error = SessionError;
 
-    /// At least `bytes` in one region, aligned to them as far as the region begins at a multiple of them in extents.
+    /// At least `bytes` in one region, aligned to them as far as the region begins at a multiple of
+    /// them in extents.
     async fn allocate(&self, bytes: u64) -> Result<Option<Chunk>, SessionError> {
         loop {
             if let Some(chunk) = self.0.take_spare(bytes) {

@@ -1,7 +1,7 @@
 //! A session at a memory node, as its client holds it.
 //!
-//! - I1: requests go one at a time, each with its answer; after an error of the connection none is taken until the
-//!   session is resumed over a new one.
+//! - I1: requests go one at a time, each with its answer; after an error of the connection none is
+//!   taken until the session is resumed over a new one.
 //! - I2: passes for memory connections can be made on any thread, and no two are the same.
 
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::control::{ClientHello, SessionError, granted};
 use crate::pool::{ExtentRun, NodeMap, OwnerId};
 use crate::tcp::{Carrier, ConnectRequest, MessageChannel, Purpose};
 
-/// Makes connect requests for memory connections of one session. Clones share the count that keeps each unique.
+/// Makes connect requests for memory connections of one session. Clones share the count that keeps
+/// each unique.
 #[derive(Clone, Debug)]
 pub struct MemoryPass {
     session: OwnerId,
@@ -23,8 +24,8 @@ pub struct MemoryPass {
 }
 
 impl MemoryPass {
-    /// A request with a fresh proof: good for one connection. A new connection of a slot takes the place of the old one,
-    /// which the node tears down first.
+    /// A request with a fresh proof: good for one connection. A new connection of a slot takes the
+    /// place of the old one, which the node tears down first.
     #[must_use]
     pub fn request(&self, slot: u32) -> ConnectRequest {
         let join = Join {
@@ -110,8 +111,8 @@ async fn shake(
 }
 
 impl NodeSession {
-    /// Opens a session; `name` is for the node's log. Both sides prove that they know the token. The caller limits for
-    /// how long. Cost: two round trips.
+    /// Opens a session; `name` is for the node's log. Both sides prove that they know the token.
+    /// The caller limits for how long. Cost: two round trips.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -137,7 +138,8 @@ impl NodeSession {
         })
     }
 
-    /// Goes on with the session over another control connection. Memory connections and passes stay good.
+    /// Goes on with the session over another control connection. Memory connections and passes stay
+    /// good.
     ///
     /// # Errors
     /// [`SessionError::Expired`] if it is over: open a new one.
@@ -228,7 +230,8 @@ impl NodeSession {
     /// Renews the lease. Cost: a round trip, as each of the following.
     ///
     /// # Errors
-    /// [`SessionError::Expired`] if the session is over; else the connection is, and the session can be resumed.
+    /// [`SessionError::Expired`] if the session is over; else the connection is, and the session
+    /// can be resumed.
     pub async fn heartbeat(&mut self) -> Result<(), SessionError> {
         let wanted = "a renewed lease";
         match self.ask(&Request::Heartbeat, wanted).await? {
@@ -238,8 +241,8 @@ impl NodeSession {
     }
 
     /// Asks the node for adjacent extents, at least `bytes` in all
-    /// ([`CHUNK_BYTES_DEFAULT`](crate::node::CHUNK_BYTES_DEFAULT) where nothing speaks for another length). They lie in
-    /// one region.
+    /// ([`CHUNK_BYTES_DEFAULT`](crate::node::CHUNK_BYTES_DEFAULT) where nothing speaks for another
+    /// length). They lie in one region.
     ///
     /// # Errors
     /// [`SessionError::Exhausted`] where no run is that long.
@@ -247,7 +250,8 @@ impl NodeSession {
         let wanted = "a chunk";
         match self.ask(&Request::AllocateChunk { bytes }, wanted).await? {
             Reply::Chunk(chunk) => {
-                // What the node says is checked: in its memory, in one region, and no shorter than asked.
+                // What the node says is checked: in its memory, in one region, and no shorter than
+                // asked.
                 let whole = |run: &ExtentRun| {
                     let long = u64::from(run.count()) * self.map().extent_bytes;
                     long >= bytes && self.map().contiguous_bytes(*run) == long

@@ -6,12 +6,13 @@
 //!      '--- lease over: all that the session held is lost; a new session holds nothing
 //! ```
 //!
-//! The session is kept by the thread of [`Heartbeats`], which owns the control connection; this core owns, through their
-//! [`ConnectionSlot`]s, what the queue pairs are connected to. Control connection and queue pairs are sockets of their own: bulk
-//! transfers do not hold up a heartbeat. Requests in flight are the endpoint's affair.
+//! The session is kept by the thread of [`Heartbeats`], which owns the control connection; this
+//! core owns, through their [`ConnectionSlot`]s, what the queue pairs are connected to. Control
+//! connection and queue pairs are sockets of their own: bulk transfers do not hold up a heartbeat.
+//! Requests in flight are the endpoint's affair.
 //!
-//! - I1: a queue pair is offered only connections of the session that its extents were claimed in, which is the newest that
-//!   [`NodeConnections::tend`] has told of.
+//! - I1: a queue pair is offered only connections of the session that its extents were claimed in,
+//!   which is the newest that [`NodeConnections::tend`] has told of.
 //! - I2: heartbeats do not depend on whether or when this core calls anything.
 
 use std::io;
@@ -62,8 +63,8 @@ impl Default for ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Shortens what would hold up heartbeats for longer than a lease bears: a try, the pause after it and the wait for
-    /// the next heartbeat come to less than one.
+    /// Shortens what would hold up heartbeats for longer than a lease bears: a try, the pause after
+    /// it and the wait for the next heartbeat come to less than one.
     pub(crate) fn keep_within(&mut self, lease: Duration) {
         let part = (lease / 4).max(SHORTEST);
         self.limit = self.limit.min(part);
@@ -98,7 +99,8 @@ pub enum ManagerError {
         /// How long was waited.
         limit: Duration,
     },
-    /// The address leads to a node that is already used under another one. It would be lost twice when it is lost once.
+    /// The address leads to a node that is already used under another one. It would be lost twice
+    /// when it is lost once.
     #[error("{address} is the same memory node as {other}: name each once")]
     Twin {
         /// The address.
@@ -138,16 +140,19 @@ impl ManagerError {
 /// What has changed with a node.
 #[derive(Debug)]
 pub enum Change {
-    /// The first session with it is open; it holds nothing yet. Only where [`NodeConnections::open`] has not told so. Queue
-    /// pairs are connected at the next [`NodeConnections::tend`].
+    /// The first session with it is open; it holds nothing yet. Only where
+    /// [`NodeConnections::open`] has not told so. Queue pairs are connected at the next
+    /// [`NodeConnections::tend`].
     Opened,
     /// It does not answer.
     Down(ManagerError),
-    /// It answers again, in the same session: all is as it was. Also told where a queue pair was connected anew though the
-    /// node never was down: whoever waits for it must hear of that.
+    /// It answers again, in the same session: all is as it was. Also told where a queue pair was
+    /// connected anew though the node never was down: whoever waits for it must hear of that.
     Up,
-    /// It answers, in a new session: everything that the old one held is lost. Queue pairs are connected at the next
-    /// [`NodeConnections::tend`]: until then nothing of the new session can be reached by an old address.
+    /// It answers, in a new session: everything that the old one held is lost. Queue pairs are
+    /// connected at the next
+    /// [`NodeConnections::tend`]: until then nothing of the new session can be reached by an old
+    /// address.
     Renewed,
 }
 
@@ -201,8 +206,8 @@ pub(crate) async fn socket_address(address: &FabricAddress) -> Result<SocketAddr
 }
 
 impl NodeConnections {
-    /// Has a session opened and kept on a node, and tries again until this is dropped. What comes of it is told by
-    /// [`NodeConnections::tend`].
+    /// Has a session opened and kept on a node, and tries again until this is dropped. What comes
+    /// of it is told by [`NodeConnections::tend`].
     #[must_use]
     pub fn begin(
         address: FabricAddress,
@@ -225,8 +230,8 @@ impl NodeConnections {
         }
     }
 
-    /// Opens a session on a node, or says why the first try failed. Its queue pairs are connected by
-    /// [`NodeConnections::connect`].
+    /// Opens a session on a node, or says why the first try failed. Its queue pairs are connected
+    /// by [`NodeConnections::connect`].
     ///
     /// # Errors
     /// [`ManagerError`].
@@ -247,7 +252,8 @@ impl NodeConnections {
         }
     }
 
-    /// Whether the first session is open, for whoever waits for that; [`NodeConnections::tend`] does not tell it then.
+    /// Whether the first session is open, for whoever waits for that; [`NodeConnections::tend`]
+    /// does not tell it then.
     pub fn is_open(&mut self) -> bool {
         if self.session.is_none()
             && let Some(session) = self.kept.news(None).session
@@ -310,7 +316,8 @@ impl NodeConnections {
         Ok(connected)
     }
 
-    /// Connects a queue pair that is not kept: one for claiming extents, say. Slots of kept ones are taken.
+    /// Connects a queue pair that is not kept: one for claiming extents, say. Slots of kept ones
+    /// are taken.
     ///
     /// # Errors
     /// [`ManagerError`].
@@ -333,8 +340,8 @@ impl NodeConnections {
             .await
     }
 
-    /// Looks after everything once: what the session's thread tells, and queue pairs that lost their connection. To be
-    /// called every few ten milliseconds; returns what has changed.
+    /// Looks after everything once: what the session's thread tells, and queue pairs that lost
+    /// their connection. To be called every few ten milliseconds; returns what has changed.
     pub async fn tend(&mut self) -> Option<Change> {
         let news = self.kept.news(self.owner());
         if let Some(session) = news.session {

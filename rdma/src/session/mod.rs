@@ -1,5 +1,5 @@
-//! A client's side of a memory node: its session, the chunks that it borrows, and the connections of
-//! one core.
+//! A client's side of a memory node: its session, the chunks that it borrows, and the connections
+//! of one core.
 
 mod chunks;
 mod client;

@@ -28,7 +28,8 @@ impl Connected {
         self.0.read_exact(bytes).await
     }
 
-    /// Waits until either side closes it. Whoever says something more has broken the protocol: that is an end as well.
+    /// Waits until either side closes it. Whoever says something more has broken the protocol: that
+    /// is an end as well.
     #[cfg(feature = "verbs")]
     pub(crate) async fn ended(&mut self) {
         let _ = self.0.read_exact(&mut [0]).await;

@@ -1,4 +1,5 @@
-//! One connection of the `tcp` backend, without its socket: requests out, answers in, and the same for the peer's.
+//! One connection of the `tcp` backend, without its socket: requests out, answers in, and the same
+//! for the peer's.
 //!
 //! ```text
 //! post -> posted -> ring -> in flight + output      answers  -> completions
@@ -8,7 +9,8 @@
 //! - I1: every request that was posted completes once: by its answer, or when the connection fails.
 //! - I2: nothing is performed for a peer after one of its requests was refused.
 //! - I3: a local buffer is written only while its request is in flight.
-//! - I4: bytes of the peer are untrusted: whatever is not as drawn in `wire` is an error, never a panic.
+//! - I4: bytes of the peer are untrusted: whatever is not as drawn in `wire` is an error, never a
+//!   panic.
 
 #![allow(unsafe_code)] // payload goes straight to and from registered memory
 
@@ -123,8 +125,8 @@ fn completion(request: &WorkRequest, status: Status, bytes: u32) -> Completion {
 }
 
 impl Connection {
-    /// A connection that holds `depth` requests and as many receives; without any, messages are refused rather than kept
-    /// waiting for a receive.
+    /// A connection that holds `depth` requests and as many receives; without any, messages are
+    /// refused rather than kept waiting for a receive.
     pub(super) fn new(depth: usize, exposed: Exposed) -> Self {
         Self {
             depth,
@@ -149,14 +151,15 @@ impl Connection {
         }
     }
 
-    /// Bytes that one takes: what has come, the headers of what is to be sent, and its queues. Payload leaves from where it
-    /// lies, but for short pieces, of which few are under way.
+    /// Bytes that one takes: what has come, the headers of what is to be sent, and its queues.
+    /// Payload leaves from where it lies, but for short pieces, of which few are under way.
     pub(super) const fn bytes_for(depth: usize) -> usize {
         let entry = 3 * size_of::<InFlight>() + 2 * size_of::<(Side, Completion)>();
         INPUT_BYTES + COPY_BYTES_MAX + depth * (entry + HEADER_BYTES)
     }
 
-    /// Requests of the send queue that were posted and whose completion, if they make one, has not been taken.
+    /// Requests of the send queue that were posted and whose completion, if they make one, has not
+    /// been taken.
     pub(super) fn outstanding(&self) -> usize {
         self.posted.len() + self.in_flight.len() + self.completions.len() - self.received
     }
@@ -256,8 +259,8 @@ impl Connection {
             }
             self.output.put(&header.encode());
             if opcode.has_payload() {
-                // SAFETY: the range was checked against its region, which the endpoint keeps until the connection is
-                // gone, and the poster leaves it alone until the completion.
+                // SAFETY: the range was checked against its region, which the endpoint keeps until
+                // the connection is gone, and the poster leaves it alone until the completion.
                 unsafe { self.output.put_memory(entry.near, local.bytes as usize) };
             }
             entry.end = self.output.put_bytes();
@@ -315,8 +318,8 @@ impl Connection {
             if let Some(payload) = &mut self.payload {
                 let bytes = payload.left.min(self.end - self.start);
                 let source = self.input[self.start..].as_ptr();
-                // SAFETY: the target was checked against its region or is the buffer of a request in flight, with
-                // `left` bytes to go; the source is part of the input.
+                // SAFETY: the target was checked against its region or is the buffer of a request
+                // in flight, with `left` bytes to go; the source is part of the input.
                 unsafe { ptr::copy_nonoverlapping(source, payload.target, bytes) };
                 self.start += bytes;
                 payload.target = payload.target.wrapping_add(bytes);
@@ -348,8 +351,9 @@ impl Connection {
         Ok(())
     }
 
-    /// True once all that was refused is told, and the connection is to end. Where the peer refused there is nothing to
-    /// tell, and nothing may be sent any more: the buffers of what it refused are their owner's again.
+    /// True once all that was refused is told, and the connection is to end. Where the peer refused
+    /// there is nothing to tell, and nothing may be sent any more: the buffers of what it refused
+    /// are their owner's again.
     pub(super) fn is_over(&self) -> bool {
         self.denied || self.refused && self.output.is_empty()
     }
@@ -506,7 +510,8 @@ impl Connection {
         match (header.opcode, work) {
             (Opcode::Refuse, _) => {
                 self.complete_oldest(status_of(header.status));
-                // The peer performs nothing more; the rest is flushed when this connection is failed.
+                // The peer performs nothing more; the rest is flushed when this connection is
+                // failed.
                 self.denied = true;
             }
             (Opcode::Acknowledge, _) => self.acknowledge_oldest()?,

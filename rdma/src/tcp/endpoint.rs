@@ -4,7 +4,8 @@
 //! init -> offer (a connection) -> ready to send -> error (socket closed) -> drained -> renew, offer -> ready to send
 //! ```
 //!
-//! - I1: a socket is closed as soon as its queue pair is in error: the peer performs nothing of it later than that.
+//! - I1: a socket is closed as soon as its queue pair is in error: the peer performs nothing of it
+//!   later than that.
 //! - I2: a peer that is asked and does not answer within the time-out counts as lost.
 
 use std::cell::{Cell, RefCell};
@@ -20,9 +21,11 @@ use crate::memory;
 use crate::region::Region;
 use crate::work::{Completion, LocalKey, Status, WorkRequest};
 
-/// Polls in a row without a byte after which the thread offers its core: whoever is to answer may need it.
+/// Polls in a row without a byte after which the thread offers its core: whoever is to answer may
+/// need it.
 const EMPTY_POLLS_MAX: u32 = 4;
-/// Requests that are sent at once, though others are on their way: few system calls, and few wakes at the other side.
+/// Requests that are sent at once, though others are on their way: few system calls, and few wakes
+/// at the other side.
 const TOGETHER: usize = 8;
 /// How long fewer wait for company, in nanoseconds. Without others on their way none waits.
 const TOGETHER_NS: u64 = 15_000;
@@ -58,8 +61,8 @@ impl ConnectionSlot {
         self.socket.borrow().strong_count() == 0 && self.offered.borrow().is_none()
     }
 
-    /// Fails the queue pair, or forgets the connection that is offered, if the other side has gone: nobody would notice
-    /// before the next request. Cost: a system call.
+    /// Fails the queue pair, or forgets the connection that is offered, if the other side has gone:
+    /// nobody would notice before the next request. Cost: a system call.
     pub fn check(&self) {
         let dead = match self.socket.borrow().upgrade() {
             Some(socket) => socket.is_dead(),
@@ -150,7 +153,8 @@ impl Queue {
             };
             let received = socket.receive(&mut self.connection);
             let understood = self.connection.process();
-            // What waits for company keeps waiting, and with it, as briefly, answers to an equal's requests.
+            // What waits for company keeps waiting, and with it, as briefly, answers to an equal's
+            // requests.
             let sent = if self.unsent > 0 || self.connection.is_over() {
                 Ok(false)
             } else {
@@ -209,8 +213,8 @@ pub struct TcpEndpoint {
 }
 
 impl TcpEndpoint {
-    /// An endpoint with some queue pairs, not yet connected, of `depth` requests each. A peer that does not answer for
-    /// `limit_ns` is lost. Peers reach `exposed`.
+    /// An endpoint with some queue pairs, not yet connected, of `depth` requests each. A peer that
+    /// does not answer for `limit_ns` is lost. Peers reach `exposed`.
     #[must_use]
     pub fn new(queues: usize, depth: usize, limit_ns: u64, exposed: Exposed) -> Self {
         let queue = |_| Queue {

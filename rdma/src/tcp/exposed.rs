@@ -33,7 +33,8 @@ impl Exposed {
         pointer(region, offset, bytes).ok_or(Status::RemoteAccess)
     }
 
-    /// Applies an atomic to a word and answers its old value. Atomic among all connections and the process itself.
+    /// Applies an atomic to a word and answers its old value. Atomic among all connections and the
+    /// process itself.
     pub(super) fn atomic(
         &self,
         key: RemoteKey,

@@ -26,7 +26,8 @@ const ROUNDS: u32 = 16;
 pub struct TcpAddress(std::net::TcpListener);
 
 impl TcpAddress {
-    /// Binds. The port is this process's alone: one that is in use is an error, and 0 takes a free one.
+    /// Binds. The port is this process's alone: one that is in use is an error, and 0 takes a free
+    /// one.
     ///
     /// # Errors
     /// What the kernel says.
@@ -51,8 +52,9 @@ impl TcpAddress {
     }
 }
 
-/// Accepts connections on one glommio executor, which may hand them to others. There is one to a listening socket:
-/// glommio makes the socket blocking again after each look, and with it whoever else looks at that moment.
+/// Accepts connections on one glommio executor, which may hand them to others. There is one to a
+/// listening socket: glommio makes the socket blocking again after each look, and with it whoever
+/// else looks at that moment.
 #[derive(Debug)]
 pub struct TcpAcceptor(TcpListener);
 
@@ -99,7 +101,8 @@ impl Arrival {
         self.peer
     }
 
-    /// Waits for the connect request; the caller limits for how long. A client of another version is told so here.
+    /// Waits for the connect request; the caller limits for how long. A client of another version
+    /// is told so here.
     ///
     /// # Errors
     /// What the kernel says, or that these were not the bytes of a client.
@@ -209,7 +212,8 @@ impl Incoming {
     }
 }
 
-/// What was done for peers, over any number of queue pairs. Relaxed counters: any thread reads them.
+/// What was done for peers, over any number of queue pairs. Relaxed counters: any thread reads
+/// them.
 #[derive(Debug, Default)]
 pub struct ServedMetrics {
     reads: AtomicU64,
@@ -266,7 +270,8 @@ impl ServedQueue {
         self.closer.clone()
     }
 
-    /// Performs what the peer asks until either side ends it. Nothing of the peer's is performed after this returned.
+    /// Performs what the peer asks until either side ends it. Nothing of the peer's is performed
+    /// after this returned.
     ///
     /// # Errors
     /// What ended it, if that was neither the peer's plain close nor [`Closer::close`].

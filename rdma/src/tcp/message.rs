@@ -1,6 +1,7 @@
 //! A channel of messages: what the control protocol runs over.
 //!
-//! Each message is its length as a 32-bit little-endian word and so many bytes, at most [`MESSAGE_BYTES_MAX`].
+//! Each message is its length as a 32-bit little-endian word and so many bytes, at most
+//! [`MESSAGE_BYTES_MAX`].
 
 use std::io;
 
@@ -9,7 +10,8 @@ use super::socket::Socket;
 /// The longest message, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// Sends and receives messages in order. Dropping a call that is under way leaves the channel unusable.
+/// Sends and receives messages in order. Dropping a call that is under way leaves the channel
+/// unusable.
 #[derive(Debug)]
 pub struct MessageChannel {
     socket: Socket,

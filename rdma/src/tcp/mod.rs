@@ -1,8 +1,9 @@
 //! The `tcp` backend: one-sided requests over sockets, for hosts without RDMA.
 //!
-//! Both ends of a connection are the same state machine ([`connection`]), which knows no socket: a shard's endpoint moves
-//! its bytes by polling, a memory node by awaiting. Frames are drawn in [`wire`]. Connections are made by [`connect`] and
-//! [`listener`] on glommio, and handed to an endpoint through a [`ConnectionSlot`].
+//! Both ends of a connection are the same state machine ([`connection`]), which knows no socket: a
+//! shard's endpoint moves its bytes by polling, a memory node by awaiting. Frames are drawn in
+//! [`wire`]. Connections are made by [`connect`] and [`listener`] on glommio, and handed to an
+//! endpoint through a [`ConnectionSlot`].
 
 mod connect;
 mod connection;

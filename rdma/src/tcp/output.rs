@@ -1,7 +1,8 @@
 //! What a connection has to send: small things copied, long ones by reference to registered memory.
 //!
-//! I1: bytes leave in the order they were put. I2: memory that was put stays registered, by its owner's promise, until the
-//! connection is gone or has sent it; sending copies it into the kernel, so nothing outlives a call.
+//! I1: bytes leave in the order they were put. I2: memory that was put stays registered, by its
+//! owner's promise, until the connection is gone or has sent it; sending copies it into the kernel,
+//! so nothing outlives a call.
 
 #![allow(unsafe_code)] // gathers from raw memory
 
@@ -135,7 +136,8 @@ impl Output {
             }
             Some(&Segment::Memory(start, bytes)) => {
                 let bytes = bytes.min(copy.len());
-                // SAFETY: memory that stays readable (I2); others may write to it meanwhile, as to all far memory.
+                // SAFETY: memory that stays readable (I2); others may write to it meanwhile, as to
+                // all far memory.
                 unsafe { std::ptr::copy(start, copy.as_mut_ptr(), bytes) };
                 bytes
             }

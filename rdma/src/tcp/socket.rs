@@ -1,7 +1,7 @@
 //! A connected socket: made and waited for by glommio, sent to and received from without waiting.
 //!
-//! A shard polls in the middle of its work and cannot await, so bytes move by plain non-blocking calls on glommio's socket;
-//! whoever has nothing else to do awaits the same socket.
+//! A shard polls in the middle of its work and cannot await, so bytes move by plain non-blocking
+//! calls on glommio's socket; whoever has nothing else to do awaits the same socket.
 
 #![allow(unsafe_code)] // receives into raw memory
 
@@ -75,7 +75,8 @@ impl Socket {
         }
     }
 
-    /// True if the other side has closed or broken the connection, as far as is known without waiting.
+    /// True if the other side has closed or broken the connection, as far as is known without
+    /// waiting.
     pub(super) fn is_dead(&self) -> bool {
         let mut byte = 0u8;
         // SAFETY: peeks one byte into a local variable.
@@ -137,7 +138,8 @@ struct Line {
     socket: OwnedFd,
 }
 
-/// Ends a connection from any thread: nothing more is performed for its peer once the task that serves it has ended.
+/// Ends a connection from any thread: nothing more is performed for its peer once the task that
+/// serves it has ended.
 #[derive(Clone, Debug)]
 pub struct Closer(Arc<Line>);
 

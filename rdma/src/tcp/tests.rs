@@ -1,4 +1,5 @@
-//! Two connections back to back, without sockets: bytes in any pieces, cuts at any place, and bytes that mean nothing.
+//! Two connections back to back, without sockets: bytes in any pieces, cuts at any place, and bytes
+//! that mean nothing.
 
 #![allow(unsafe_code)] // tests look into the regions
 

@@ -9,9 +9,10 @@
 //!   0 opcode:u8 | 1 status:u8 | 2 zero:u16 | 4 sequence:u32 | 8 key:u32 | 12 bytes:u32 | 16 offset:u64 | 24 first:u64 | 32 second:u64
 //! ```
 //!
-//! Little-endian throughout. Requests of one direction are numbered from 0, wrapping. An answer tells the fate of its own
-//! request and that all earlier ones succeeded, as acknowledgements of reliable connections do; after a refusal the
-//! refuser performs nothing more. Anything that is not as drawn ends the connection.
+//! Little-endian throughout. Requests of one direction are numbered from 0, wrapping. An answer
+//! tells the fate of its own request and that all earlier ones succeeded, as acknowledgements of
+//! reliable connections do; after a refusal the refuser performs nothing more. Anything that is not
+//! as drawn ends the connection.
 
 use crate::work::{RemoteKey, Status};
 
@@ -193,7 +194,8 @@ pub(crate) fn encode_request(request: &ConnectRequest) -> [u8; CONNECT_REQUEST_B
 }
 
 /// # Errors
-/// [`WireError::Magic`], [`WireError::Purpose`]. A strange version is no error here: whoever answers says so.
+/// [`WireError::Magic`], [`WireError::Purpose`]. A strange version is no error here: whoever
+/// answers says so.
 pub(crate) fn decode_request(
     bytes: &[u8; CONNECT_REQUEST_BYTES],
 ) -> Result<ConnectRequest, WireError> {

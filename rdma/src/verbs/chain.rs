@@ -1,4 +1,5 @@
-//! One of a queue pair's two queues: what was posted and has not completed, in order, and what is to be rung for.
+//! One of a queue pair's two queues: what was posted and has not completed, in order, and what is
+//! to be rung for.
 //!
 //! ```text
 //! oldest          rung           next        counted from 0 for ever; slot = number % depth
@@ -6,8 +7,8 @@
 //!   |  device      |  not yet rung |
 //! ```
 //!
-//! - I1: the last request of each doorbell is signalled to this room, whether its poster wants to know or not: so everything
-//!   completes without another request.
+//! - I1: the last request of each doorbell is signalled to this room, whether its poster wants to
+//!   know or not: so everything completes without another request.
 //! - I2: nothing is allocated after it was made.
 
 #![allow(unsafe_code)] // links raw requests
@@ -122,7 +123,8 @@ impl<W> Chain<W> {
         self.next += 1;
     }
 
-    /// Shows the device what was chained since the last time, as one list of requests that ends with null.
+    /// Shows the device what was chained since the last time, as one list of requests that ends
+    /// with null.
     pub(super) fn ring(&mut self, post: impl FnOnce(*mut W) -> Result<(), *mut W>) -> Rung
     where
         W: Link,

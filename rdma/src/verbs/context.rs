@@ -8,9 +8,9 @@
 //! - I1: nothing is released while something that names it lives: each holds what it was made of.
 //! - I2: memory is unregistered before it is unmapped: a [`MemoryRegion`] owns its [`Region`].
 //!
-//! Memory is registered from address 0 on: places in requests are offsets, and peers learn nothing of this process's
-//! addresses. Source: the manual pages of `ibv_open_device` and those that it leads to; libibverbs is safe to call from any
-//! thread.
+//! Memory is registered from address 0 on: places in requests are offsets, and peers learn nothing
+//! of this process's addresses. Source: the manual pages of `ibv_open_device` and those that it
+//! leads to; libibverbs is safe to call from any thread.
 
 #![allow(unsafe_code)] // calls libibverbs
 
@@ -90,7 +90,8 @@ pub struct Context {
     port: Port,
 }
 
-// SAFETY: libibverbs is safe to call from any thread, and nothing here is changed after it was made.
+// SAFETY: libibverbs is safe to call from any thread, and nothing here is changed after it was
+// made.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
@@ -333,8 +334,9 @@ impl Context {
             return None;
         }
         use ffi::ibv_event_type as kind;
-        // SAFETY: the event was filled in; its type says which member of the union is set, and the queue pair it names
-        // exists until the event is acknowledged. The type is read as a number: a later kernel may know more.
+        // SAFETY: the event was filled in; its type says which member of the union is set, and the
+        // queue pair it names exists until the event is acknowledged. The type is read as a number:
+        // a later kernel may know more.
         let seen = unsafe {
             let place = event.as_ptr();
             let number = ptr::read((&raw const (*place).event_type).cast::<u32>());
@@ -508,7 +510,8 @@ impl MemoryRegion {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        // SAFETY: registered by this; queue pairs that could name it have gone, or the device refuses what names it.
+        // SAFETY: registered by this; queue pairs that could name it have gone, or the device
+        // refuses what names it.
         unsafe { ffi::ibv_dereg_mr(self.raw.as_ptr()) };
     }
 }

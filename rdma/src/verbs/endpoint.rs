@@ -1,9 +1,11 @@
-//! One thread's end of the `verbs` fabric: a protection domain, one completion queue, and queue pairs of reliable connections.
+//! One thread's end of the `verbs` fabric: a protection domain, one completion queue, and queue
+//! pairs of reliable connections.
 //!
-//! - I1: a region that was registered stays so for as long as the endpoint lives, and its queue pairs are dropped first: a
-//!   buffer cannot be freed while a request names it.
-//! - I2: between two polls nothing is allocated, locked or asked of the kernel by this code; what the device's own library
-//!   does at a doorbell (a store on a card, a system call on Soft-RoCE) is done once a chain.
+//! - I1: a region that was registered stays so for as long as the endpoint lives, and its queue
+//!   pairs are dropped first: a buffer cannot be freed while a request names it.
+//! - I2: between two polls nothing is allocated, locked or asked of the kernel by this code; what
+//!   the device's own library does at a doorbell (a store on a card, a system call on Soft-RoCE) is
+//!   done once a chain.
 
 use std::mem::MaybeUninit;
 use std::rc::Rc;
@@ -42,8 +44,8 @@ impl Named for Registered {
     const KIND: Kind = Kind::Region;
 }
 
-/// All verbs objects of an endpoint, by handle. They are dropped in this order: queue pairs first, and after that the device
-/// touches no memory of the endpoint.
+/// All verbs objects of an endpoint, by handle. They are dropped in this order: queue pairs first,
+/// and after that the device touches no memory of the endpoint.
 #[derive(Debug, Default)]
 struct Objects {
     queue_pairs: Table<QueuePair>,
@@ -67,8 +69,8 @@ pub struct VerbsEndpoint {
 }
 
 impl VerbsEndpoint {
-    /// Opens the device, with queue pairs that are not yet connected; `access` says whether peers may reach the memory that
-    /// is registered here.
+    /// Opens the device, with queue pairs that are not yet connected; `access` says whether peers
+    /// may reach the memory that is registered here.
     ///
     /// # Errors
     /// [`VerbsError`] names what is missing, or the limit and the value.
@@ -183,7 +185,8 @@ impl VerbsEndpoint {
         Ok(())
     }
 
-    /// The same again after a fault. When this returns the old ones are destroyed: nothing of them happens later.
+    /// The same again after a fault. When this returns the old ones are destroyed: nothing of them
+    /// happens later.
     ///
     /// # Errors
     /// [`VerbsError`].

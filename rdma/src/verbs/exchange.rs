@@ -1,4 +1,5 @@
-//! Connecting by hand: both sides tell each other their queue pairs' facts over a TCP connection, which stays open.
+//! Connecting by hand: both sides tell each other their queue pairs' facts over a TCP connection,
+//! which stays open.
 //!
 //! ```text
 //! client                                  server
@@ -63,7 +64,8 @@ pub async fn connect(
     let failed = |source| ConnectError::Io { address, source };
     let work = async {
         let mut line = tcp::connect_queue(address, request, limit).await?;
-        // Dropped before the line if this is given up: the other side hears of the end when there is nothing left.
+        // Dropped before the line if this is given up: the other side hears of the end when there
+        // is nothing left.
         let queue_pair = adapter
             .queue_pair()
             .map_err(|error| failed(io::Error::other(error)))?;

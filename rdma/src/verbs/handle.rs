@@ -1,4 +1,5 @@
-//! Compact names of verbs objects: a table hands out a 32-bit handle, and a token packs it with what a request needs.
+//! Compact names of verbs objects: a table hands out a 32-bit handle, and a token packs it with
+//! what a request needs.
 //!
 //! ```text
 //! handle   31    28 27          16 15           0
@@ -9,8 +10,8 @@
 //!          queue pair       handle:32 | number:32 | depth:16 | inline:16 | completion queue:32   16 bytes
 //! ```
 //!
-//! - I1: a handle names one object for ever: the version of a place counts up when its object is removed, and a place whose
-//!   versions are used up is not used again.
+//! - I1: a handle names one object for ever: the version of a place counts up when its object is
+//!   removed, and a place whose versions are used up is not used again.
 
 use std::fmt;
 use std::marker::PhantomData;

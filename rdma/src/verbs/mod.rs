@@ -7,8 +7,8 @@
 //! VerbsEndpoint (one thread): regions, queues -> chains -> doorbell; completion queue -> completions
 //! ```
 //!
-//! What a thread posts with is its own; what is made once (device, domain, regions) may be shared. Nothing else in this
-//! crate names `rdma_sys`.
+//! What a thread posts with is its own; what is made once (device, domain, regions) may be shared.
+//! Nothing else in this crate names `rdma_sys`.
 
 mod chain;
 mod context;

@@ -1,4 +1,5 @@
-//! One queue pair of an endpoint: its two chains, what becomes of their requests, and when they are given up.
+//! One queue pair of an endpoint: its two chains, what becomes of their requests, and when they are
+//! given up.
 //!
 //! - I1: a completion of number n completes all before n: they succeeded in silence.
 //! - I2: what the device did not take completes here, after all that it took.
@@ -28,9 +29,11 @@ pub(super) struct Queue {
     pub(super) failed: bool,
     /// The device has given up the queue pair: what is left is completed here.
     gone: bool,
-    /// The other side was silent for too long: the oldest request is to be told so, and the others are flushed.
+    /// The other side was silent for too long: the oldest request is to be told so, and the others
+    /// are flushed.
     lost: bool,
-    /// The newest request that the far side answers with data: what changes far memory must not overtake it.
+    /// The newest request that the far side answers with data: what changes far memory must not
+    /// overtake it.
     last_read: Option<u64>,
     /// Since when nothing has completed although something is with the device.
     silent_since_ns: Option<u64>,
@@ -162,7 +165,8 @@ impl Queue {
         chain.push(entry, piece, request);
     }
 
-    /// Hands both chains to the device, each with one doorbell. What is chained on a failed queue pair completes as flushed.
+    /// Hands both chains to the device, each with one doorbell. What is chained on a failed queue
+    /// pair completes as flushed.
     pub(super) fn ring(&mut self, pairs: &mut Table<QueuePair>, now_ns: u64) {
         let pair = self.token().and_then(|token| pairs.get(token.handle));
         let Some(queue_pair) = pair.filter(|_| !self.failed) else {
@@ -171,8 +175,9 @@ impl Queue {
         let mut outcomes = [Rung::All; 2];
         if self.receives.rung < self.receives.next {
             outcomes[0] = self.receives.ring(|first| {
-                // SAFETY: the chain was just linked and ends with null; the endpoint keeps the buffers' regions, and
-                // whoever posted leaves the buffers alone until they complete.
+                // SAFETY: the chain was just linked and ends with null; the endpoint keeps the
+                // buffers' regions, and whoever posted leaves the buffers alone until they
+                // complete.
                 unsafe { queue_pair.post_receive(first) }
             });
         }
@@ -218,16 +223,16 @@ impl Queue {
         self.release(pairs);
     }
 
-    /// Drops the queue pair: after this the device touches no buffer of it. Its line ends as well, so whoever looks sees
-    /// that the berth is empty.
+    /// Drops the queue pair: after this the device touches no buffer of it. Its line ends as well,
+    /// so whoever looks sees that the berth is empty.
     pub(super) fn release(&mut self, pairs: &mut Table<QueuePair>) {
         if let Some((token, _)) = self.connection.take() {
             drop(pairs.remove(token.handle));
         }
     }
 
-    /// Takes a completion of the device, and answers it if its poster wants to know. Those of a queue pair that was given up
-    /// may still come: they complete nothing.
+    /// Takes a completion of the device, and answers it if its poster wants to know. Those of a
+    /// queue pair that was given up may still come: they complete nothing.
     pub(super) fn complete(
         &mut self,
         mark: Mark,
@@ -345,8 +350,8 @@ fn is_read(opcode: ffi::ibv_wr_opcode::Type) -> bool {
     )
 }
 
-/// Only a READ may be done while earlier ones are under way: a lost answer is read again, and must not be what came after
-/// the request.
+/// Only a READ may be done while earlier ones are under way: a lost answer is read again, and must
+/// not be what came after the request.
 fn may_overtake_reads(opcode: ffi::ibv_wr_opcode::Type) -> bool {
     opcode == ffi::ibv_wr_opcode::IBV_WR_RDMA_READ
 }

@@ -4,8 +4,8 @@
 //! reset -> init -> ready to receive -> ready to send -> error
 //! ```
 //!
-//! Both ways to connect end here: by facts that were exchanged, and by attributes that RDMA-CM hands out.
-//! Source: the manual pages of `ibv_create_qp`, `ibv_modify_qp`, `ibv_post_send`.
+//! Both ways to connect end here: by facts that were exchanged, and by attributes that RDMA-CM
+//! hands out. Source: the manual pages of `ibv_create_qp`, `ibv_modify_qp`, `ibv_post_send`.
 
 #![allow(unsafe_code)] // calls libibverbs
 
@@ -245,7 +245,8 @@ impl QueuePair {
         Err(self.domain.context().refused(what, refusal(code)))
     }
 
-    /// Connects it to the other side's, whose facts these are: reset, init, ready to receive, ready to send.
+    /// Connects it to the other side's, whose facts these are: reset, init, ready to receive, ready
+    /// to send.
     ///
     /// # Errors
     /// [`VerbsError::Refused`] names the step.
@@ -342,7 +343,8 @@ impl QueuePair {
         }
     }
 
-    /// Moves it as RDMA-CM says: `fill` fills in the attributes of a state and answers which it set.
+    /// Moves it as RDMA-CM says: `fill` fills in the attributes of a state and answers which it
+    /// set.
     ///
     /// # Errors
     /// [`VerbsError::Refused`] names the step.
@@ -397,11 +399,12 @@ impl QueuePair {
         self.modify("a queue pair cannot be ended", &mut attributes, mask)
     }
 
-    /// Posts a chain of requests with one doorbell. On failure answers the first that was not taken.
+    /// Posts a chain of requests with one doorbell. On failure answers the first that was not
+    /// taken.
     ///
     /// # Safety
-    /// The chain ends with null; every buffer that it names stays registered and untouched until its request completes or
-    /// the queue pair is dropped.
+    /// The chain ends with null; every buffer that it names stays registered and untouched until
+    /// its request completes or the queue pair is dropped.
     pub(super) unsafe fn post_send(
         &self,
         chain: *mut ffi::ibv_send_wr,
@@ -434,7 +437,8 @@ impl QueuePair {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         let number = self.number();
-        // From here on peers reach nothing through it, whatever the next call says. One that was never connected cannot fail.
+        // From here on peers reach nothing through it, whatever the next call says. One that was
+        // never connected cannot fail.
         let _ = self.fail();
         // SAFETY: made by this; after the call the device does nothing more for it.
         if unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) } != 0 {

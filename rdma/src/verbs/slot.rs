@@ -162,8 +162,8 @@ impl ConnectionSlot {
         self.line.borrow().strong_count() == 0 && self.offered.borrow().is_none()
     }
 
-    /// Fails the queue pair, or forgets the connection that is offered, if the other side or the device has gone. Cost:
-    /// two system calls.
+    /// Fails the queue pair, or forgets the connection that is offered, if the other side or the
+    /// device has gone. Cost: two system calls.
     pub fn check(&self) {
         self.adapter.look();
         let line = self.line.borrow().upgrade();

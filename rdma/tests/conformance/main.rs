@@ -1,7 +1,7 @@
 //! What every backend must do, in one suite.
 //!
-//! A fixture connects two endpoints, each with two queue pairs to the other; the second one's region is the far memory of
-//! the first.
+//! A fixture connects two endpoints, each with two queue pairs to the other; the second one's
+//! region is the far memory of the first.
 
 #![allow(unsafe_code, reason = "tests look into the regions")]
 #![allow(

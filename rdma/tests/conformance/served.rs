@@ -1,5 +1,6 @@
-//! The `tcp` backend's other fixture: a far side that performs one-sided requests by itself, on a thread of its own, as a
-//! memory node does. It takes no messages, so the cases that need a second endpoint are left out.
+//! The `tcp` backend's other fixture: a far side that performs one-sided requests by itself, on a
+//! thread of its own, as a memory node does. It takes no messages, so the cases that need a second
+//! endpoint are left out.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -96,7 +97,8 @@ impl Fixture for Served {
     }
 
     fn kill(&mut self) {
-        // The other thread lists a connection a little after this one has heard that it is accepted.
+        // The other thread lists a connection a little after this one has heard that it is
+        // accepted.
         loop {
             let mut closers = self.closers.lock().expect("the list");
             if closers.len() == self.connected {

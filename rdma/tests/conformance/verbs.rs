@@ -1,4 +1,5 @@
-//! Reliable connections of an RDMA device, connected by an exchange over TCP, and by RDMA-CM. Needs a device: the lab has one.
+//! Reliable connections of an RDMA device, connected by an exchange over TCP, and by RDMA-CM. Needs
+//! a device: the lab has one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -34,8 +35,9 @@ struct Verbs {
 
 fn options() -> VerbsOptions {
     VerbsOptions {
-        // A dead peer is noticed after a quarter of a second. Not sooner: an answer that is slow on an emulated machine would
-        // be asked for again, and Soft-RoCE then completes READs and atomics whose answer it has not stored.
+        // A dead peer is noticed after a quarter of a second. Not sooner: an answer that is slow on
+        // an emulated machine would be asked for again, and Soft-RoCE then completes READs and
+        // atomics whose answer it has not stored.
         retry_count: 3,
         ..VerbsOptions::default()
     }

@@ -1,9 +1,12 @@
-//! Many client processes that claim, free and are killed at random on several memory node processes.
+//! Many client processes that claim, free and are killed at random on several memory node
+//! processes.
 //!
-//! The test starts itself again for each role. Every extent that is claimed is stamped with its owner's session, and must
-//! still bear that stamp when it is freed. In the end the tables are read from afar, and everything must be free.
+//! The test starts itself again for each role. Every extent that is claimed is stamped with its
+//! owner's session, and must still bear that stamp when it is freed. In the end the tables are read
+//! from afar, and everything must be free.
 //!
-//! Orders go down a child's standard input, and its end means that the parent is gone; news comes up its standard output.
+//! Orders go down a child's standard input, and its end means that the parent is gone; news comes
+//! up its standard output.
 
 #![allow(unsafe_code)] // stops and continues a child by its process id
 

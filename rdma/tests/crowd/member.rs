@@ -120,7 +120,8 @@ pub(crate) async fn left_over(
     (metrics, (!left.is_empty()).then(|| left.join(", ")))
 }
 
-/// Waits until all nodes are free, and claims them whole; answers how many extents were taken back from the dead.
+/// Waits until all nodes are free, and claims them whole; answers how many extents were taken back
+/// from the dead.
 pub(crate) async fn look_after_all(nodes: &str) -> Result<u64, String> {
     let addresses: Vec<FabricAddress> = nodes
         .split(',')

@@ -1,4 +1,5 @@
-//! What every role shares: its name and its nodes by the environment, orders that come in and news that go out.
+//! What every role shares: its name and its nodes by the environment, orders that come in and news
+//! that go out.
 
 use std::sync::mpsc;
 use std::thread;

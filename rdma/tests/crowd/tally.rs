@@ -48,7 +48,8 @@ impl Tally {
     }
 }
 
-/// Eight clients, of which one is killed about every second, until the time is over or something is wrong.
+/// Eight clients, of which one is killed about every second, until the time is over or something is
+/// wrong.
 pub(crate) fn crowd(nodes: &str, time: Duration, thieves: usize) -> (Arc<Tally>, Vec<Process>) {
     let tally = Arc::new(Tally::default());
     let start = |index: usize| {

@@ -1,7 +1,7 @@
 //! `farcore doctor`: what this machine lacks to run Farcore well, and how to mend it.
 //!
-//! Each room looks at the files of one part of the machine, under a [`Root`] that it is given; [`probe`] tries what
-//! only trying tells. Nothing is changed.
+//! Each room looks at the files of one part of the machine, under a [`Root`] that it is given;
+//! [`probe`] tries what only trying tells. Nothing is changed.
 
 mod clock;
 mod cpu_list;

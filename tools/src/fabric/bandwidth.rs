@@ -30,7 +30,8 @@ pub(crate) struct Arguments {
     /// Requests under way on each queue pair.
     #[arg(long, default_value_t = 64, value_name = "N")]
     depth: usize,
-    /// Requests that are posted before the doorbell rings for them [default: 16, or as many as are under way].
+    /// Requests that are posted before the doorbell rings for them [default: 16, or as many as are
+    /// under way].
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
     /// How long each row takes [default: 2].

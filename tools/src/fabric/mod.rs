@@ -1,11 +1,11 @@
 //! `farcore fabric`: how fast far memory is reached, and which devices lead there.
 //!
-//! `ping` has one request under way at a time, `bandwidth` many, as `ib_read_lat` and `ib_read_bw` of perftest do;
-//! `devices` lists. All go through [`probe::Probe`], the one room that opens an endpoint and holds far memory. Nothing
-//! here knows keys, values or shards.
+//! `ping` has one request under way at a time, `bandwidth` many, as `ib_read_lat` and `ib_read_bw`
+//! of perftest do; `devices` lists. All go through [`probe::Probe`], the one room that opens an
+//! endpoint and holds far memory. Nothing here knows keys, values or shards.
 //!
-//! - I1: whatever is wrong is one line on stderr with the remedy, and exit code 1; what is asked for is checked before
-//!   anything is opened.
+//! - I1: whatever is wrong is one line on stderr with the remedy, and exit code 1; what is asked
+//!   for is checked before anything is opened.
 //! - I2: far memory is given back and sessions are ended, also after a failure.
 
 mod bandwidth;

@@ -77,7 +77,8 @@ pub(super) fn length(bytes: u32) -> String {
     }
 }
 
-/// How many rows are done: a bar if stderr is a terminal, else nothing. It moves between rows only, and so disturbs none.
+/// How many rows are done: a bar if stderr is a terminal, else nothing. It moves between rows only,
+/// and so disturbs none.
 #[derive(Debug)]
 pub(super) struct Progress(Option<ProgressBar>);
 

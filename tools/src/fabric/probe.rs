@@ -8,7 +8,8 @@
 //! ```
 //!
 //! - I1: a queue pair has at most `depth` requests under way, so no two share a buffer.
-//! - I2: all memory is zero, and no request changes that: writes carry zeros and a compare-and-swap puts 0 for 0.
+//! - I2: all memory is zero, and no request changes that: writes carry zeros and a compare-and-swap
+//!   puts 0 for 0.
 //! - I3: every request is signalled, and one that fails ends the measurement.
 //! - I4: the leases are kept by a thread of their own: whoever measures need not yield.
 
@@ -178,7 +179,8 @@ pub(super) fn check(queues: usize, depth: usize, longest_bytes: u32) -> Result<(
 }
 
 impl Probe {
-    /// Connects to all nodes and takes far memory there, for up to `depth` requests of up to `longest_bytes` each.
+    /// Connects to all nodes and takes far memory there, for up to `depth` requests of up to
+    /// `longest_bytes` each.
     pub(super) async fn open(target: &Target, depth: usize, longest_bytes: u32) -> Result<Self> {
         check(target.queues(), depth, longest_bytes)?;
         let far_bytes = FAR_BYTES.max(longest_bytes.into());
@@ -383,7 +385,8 @@ impl Probe {
         }
     }
 
-    /// One request from post to completion; answers how long it took, in nanoseconds. Polls all the while.
+    /// One request from post to completion; answers how long it took, in nanoseconds. Polls all the
+    /// while.
     fn one(&mut self, queue: usize, work: Work) -> Result<u64> {
         let mut seen = [Completion::NONE];
         let start_ns = self.clock.now_ns();
@@ -397,13 +400,15 @@ impl Probe {
         Ok(end_ns - start_ns)
     }
 
-    /// How long one request takes by itself, in nanoseconds: from before the post until after its completion was seen.
+    /// How long one request takes by itself, in nanoseconds: from before the post until after its
+    /// completion was seen.
     pub(super) fn ping(&mut self, queue: usize, shape: Shape) -> Result<u64> {
         let work = self.next(queue, shape);
         self.one(queue, work)
     }
 
-    /// Keeps every queue pair full, `batch` requests a doorbell; ends when all that was posted has completed.
+    /// Keeps every queue pair full, `batch` requests a doorbell; ends when all that was posted has
+    /// completed.
     pub(super) fn stream(&mut self, shape: Shape, batch: usize, until: Until) -> Result<Streamed> {
         let mut seen = [Completion::NONE; COMPLETIONS_PER_POLL];
         let (mut posted, mut completed) = (0, 0);

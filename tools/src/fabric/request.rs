@@ -60,8 +60,8 @@ fn bytes(text: &str) -> Result<u32> {
 }
 
 impl Wanted<'_> {
-    /// A shape for each row. Compare-and-swap has one row at most, for it works on words: it is refused where it is asked
-    /// for with other sizes alone.
+    /// A shape for each row. Compare-and-swap has one row at most, for it works on words: it is
+    /// refused where it is asked for with other sizes alone.
     pub(super) fn shapes(&self) -> Result<Vec<Shape>> {
         let sizes = self.sizes.iter().map(|text| bytes(text));
         let sizes = sizes.collect::<Result<Vec<u32>>>()?;

@@ -13,8 +13,8 @@ const EMBEDDED: &str = "embedded";
 
 #[derive(Debug, Args)]
 pub(super) struct TargetArguments {
-    /// Memory nodes, a queue pair to each: tcp://host:port, rdma://host:port (RDMA-CM), rdma+tcp://host:port; or
-    /// `embedded`, memory of this process, as a base line.
+    /// Memory nodes, a queue pair to each: tcp://host:port, rdma://host:port (RDMA-CM),
+    /// rdma+tcp://host:port; or `embedded`, memory of this process, as a base line.
     #[arg(
         long,
         default_value = EMBEDDED,

@@ -1,8 +1,8 @@
 //! `farcore memnode`: lends this machine's memory to engines elsewhere.
 //!
 //! - I1: whatever keeps it from starting is one line on stderr with the remedy, and exit code 1.
-//! - I2: beyond loopback nothing listens without a token, unless `--insecure` says so; the figures have no token, so they
-//!   need `--insecure` there in any case.
+//! - I2: beyond loopback nothing listens without a token, unless `--insecure` says so; the figures
+//!   have no token, so they need `--insecure` there in any case.
 //! - I3: SIGTERM and SIGINT end it cleanly with exit code 0, also while it is still starting.
 
 mod exposed;
@@ -58,8 +58,9 @@ pub(crate) struct Arguments {
     /// How long a client may be silent before it loses its connections: from 1s to 24h.
     #[arg(long, default_value = "30s", value_name = "TIME")]
     lease: String,
-    /// How long what a client holds is kept after its lease, so that one that was only stopped finds it again: 0s to 30days.
-    /// What a process held that has ended is taken back when its lease ends.
+    /// How long what a client holds is kept after its lease, so that one that was only stopped
+    /// finds it again: 0s to 30days. What a process held that has ended is taken back when its
+    /// lease ends.
     #[arg(long, default_value = "5m", value_name = "TIME")]
     keep: String,
     /// Threads that serve connections.

@@ -4,7 +4,8 @@ use ratatui::style::{Color, Style};
 
 use super::rates::{CoreRates, Latency};
 
-/// Columns that belong together; those of the first group are always there, Tab brings another one forward.
+/// Columns that belong together; those of the first group are always there, Tab brings another one
+/// forward.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Group {
     Always,
@@ -251,7 +252,8 @@ pub(super) const COLUMNS: &[Column] = &[
     ),
 ];
 
-/// The columns that fit, as indexes: as many as there is room for, from a group on, in the order of [`COLUMNS`].
+/// The columns that fit, as indexes: as many as there is room for, from a group on, in the order of
+/// [`COLUMNS`].
 pub(super) fn fitting(width: u16, first_group: usize) -> Vec<usize> {
     let mut chosen = Vec::new();
     let mut left = width;

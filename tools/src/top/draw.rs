@@ -1,5 +1,5 @@
-//! The view, drawn into whatever size there is: 80x24 shows everything in short, smaller ones leave out sparklines, then
-//! nodes and keys; larger ones show more columns, rows and history.
+//! The view, drawn into whatever size there is: 80x24 shows everything in short, smaller ones leave
+//! out sparklines, then nodes and keys; larger ones show more columns, rows and history.
 
 use std::collections::VecDeque;
 
@@ -51,7 +51,8 @@ fn size(bytes: u64) -> String {
 
 /// Whole characters, cut in the middle of nothing; the end says that something is left out.
 fn cut(text: &str, width: usize) -> String {
-    // Keys are told as ASCII; names of nodes are hosts. What is not is not shown, so that columns are cells.
+    // Keys are told as ASCII; names of nodes are hosts. What is not is not shown, so that columns
+    // are cells.
     let plain: String = text
         .chars()
         .map(|one| {

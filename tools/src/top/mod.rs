@@ -1,7 +1,8 @@
 //! `farcore top`: watches a running engine through its statistics socket.
 //!
-//! `rates` what happened between two reports · `column` what a core's row says · `app` state, and what keys do · `draw` the
-//! view · `picture` the view as text and SVG · `source` where reports come from.
+//! `rates` what happened between two reports · `column` what a core's row says · `app` state, and
+//! what keys do · `draw` the view · `picture` the view as text and SVG · `source` where reports
+//! come from.
 //!
 //! - I1: the engine is asked for one report an interval, and for nothing else.
 //! - I2: an engine that goes away is waited for; another one that takes its path is another engine.

@@ -27,7 +27,8 @@ pub(super) struct CoreRates {
     pub(super) deletes_per_second: f64,
     pub(super) swaps_per_second: f64,
     pub(super) failures_per_second: f64,
-    /// Of gets that found their key: answered from the log's frames, from the read cache, from far memory.
+    /// Of gets that found their key: answered from the log's frames, from the read cache, from far
+    /// memory.
     pub(super) local_share: Option<f64>,
     pub(super) cache_share: Option<f64>,
     pub(super) far_share: Option<f64>,

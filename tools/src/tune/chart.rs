@@ -19,7 +19,8 @@ const PROOF: RGBColor = COLOURS[5];
 const LINE: RGBColor = COLOURS[6];
 /// What is shown of the axis at least, around 1.
 const SPAN_MIN: f64 = 0.02;
-/// An interval that reaches farther than this factor from its middle does not stretch the axis: it is cut off.
+/// An interval that reaches farther than this factor from its middle does not stretch the axis: it
+/// is cut off.
 const CUT: f64 = 1.5;
 
 type Drawn = Result<(), Box<dyn Error>>;

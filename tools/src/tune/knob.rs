@@ -102,7 +102,8 @@ impl Knob {
         Ok(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
-    /// What is worth a try, in order, the default included: near it by factors, or the whole range where that is short.
+    /// What is worth a try, in order, the default included: near it by factors, or the whole range
+    /// where that is short.
     pub(super) fn values(self, default: u32, cores: usize) -> Vec<u32> {
         let near = |least: usize, most: usize| {
             let fits = |&value: &u32| (least..=most).contains(&(value as usize));

@@ -1,8 +1,8 @@
 //! `farcore tune`: what to set, and what another machine would do.
 //!
-//! [`predict`] answers from a queueing model that is calibrated by a real run. Otherwise the engine is tuned for a
-//! workload: [`tuner`] is the command, [`knob`] what can be turned, [`search`] how, [`trial`] the runs that are compared,
-//! [`report`] and [`chart`] what is shown.
+//! [`predict`] answers from a queueing model that is calibrated by a real run. Otherwise the engine
+//! is tuned for a workload: [`tuner`] is the command, [`knob`] what can be turned, [`search`] how,
+//! [`trial`] the runs that are compared, [`report`] and [`chart`] what is shown.
 
 mod chart;
 mod knob;
@@ -39,7 +39,8 @@ pub(crate) struct Arguments {
 /// Which runs are made; for both.
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Pairs of runs of a proof, 6 to 100 [default: 12]; with --predict, runs of each kind, whose medians count [default: 5]
+    /// Pairs of runs of a proof, 6 to 100 [default: 12]; with --predict, runs of each kind, whose
+    /// medians count [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
     #[command(flatten)]

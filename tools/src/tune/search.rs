@@ -1,14 +1,15 @@
 //! The search: one knob after the other, each value against what is best so far, by paired runs.
 //!
-//! A block runs the best so far and every value still in question once, in random order; each value gets one ratio
-//! from it. So whatever disturbs the machine for longer than a block disturbs all of them. After a few blocks the worse
-//! half of the values leaves, then the pairs are doubled (successive halving: Jamieson and Talwalkar, 2016). What is
-//! left at the end has been lucky as well as good, so it moves the knob only if it is better in fresh pairs, too. When no
-//! knob moves any more, the profile as a whole is proven against the default in fresh pairs; as long as that
+//! A block runs the best so far and every value still in question once, in random order; each value
+//! gets one ratio from it. So whatever disturbs the machine for longer than a block disturbs all of
+//! them. After a few blocks the worse half of the values leaves, then the pairs are doubled
+//! (successive halving: Jamieson and Talwalkar, 2016). What is left at the end has been lucky as
+//! well as good, so it moves the knob only if it is better in fresh pairs, too. When no knob moves
+//! any more, the profile as a whole is proven against the default in fresh pairs; as long as that
 //! fails, the knob that brought least goes back.
 //!
-//! - I1: the profile that is handed back is the default, or is proven better: as a whole, or, if the search was
-//!   interrupted, step by step.
+//! - I1: the profile that is handed back is the default, or is proven better: as a whole, or, if
+//!   the search was interrupted, step by step.
 //! - I2: a search that was not interrupted depends on nothing but the seed and what the runs reach.
 
 use farcore::Profile;
@@ -164,7 +165,8 @@ struct Candidate {
 impl<T: Trial> Search<'_, T> {
     /// Goes through the knobs until none moves any more, or the time is over.
     fn passes(&mut self, ranges: &[Range]) -> Result<(), Stop> {
-        // What all others were set to when each was swept: the same once more would tell nothing new.
+        // What all others were set to when each was swept: the same once more would tell nothing
+        // new.
         let mut known = vec![None; ranges.len()];
         loop {
             let mut swept = false;
@@ -321,7 +323,8 @@ impl<T: Trial> Search<'_, T> {
             .ok_or_else(|| Stop::Failed(anyhow::anyhow!("a run reached nothing: {ratios:?}")))
     }
 
-    /// Proves the whole against the default; what is not proven goes back, the knob that brought least first.
+    /// Proves the whole against the default; what is not proven goes back, the knob that brought
+    /// least first.
     fn prove(&mut self) -> Result<(), Stop> {
         while !self.findings.profile.is_empty() {
             self.trial

@@ -1,4 +1,5 @@
-//! The runs that are compared: the workload in a process of its own each time, with every value verified.
+//! The runs that are compared: the workload in a process of its own each time, with every value
+//! verified.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +65,8 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Starts the clock. From here on, Ctrl-C and SIGTERM end a search in good order, and a second one ends all.
+    /// Starts the clock. From here on, Ctrl-C and SIGTERM end a search in good order, and a second
+    /// one ends all.
     ///
     /// # Errors
     /// The signals cannot be caught.

@@ -1,4 +1,5 @@
-//! A memory node as a process of its own, for the tests of this folder: its lines are read, and it ends with its owner.
+//! A memory node as a process of its own, for the tests of this folder: its lines are read, and it
+//! ends with its owner.
 
 #![allow(dead_code, reason = "each test uses its part")]
 

@@ -1,5 +1,5 @@
-//! `cargo xtask instructions`: counts the instructions of the hot paths under valgrind, and fails where one takes more than
-//! 5 % above its figure in `engine/benches/instructions.json`.
+//! `cargo xtask instructions`: counts the instructions of the hot paths under valgrind, and fails
+//! where one takes more than 5 % above its figure in `engine/benches/instructions.json`.
 //!
 //! Counts depend on the code and the compiler, not on how busy the machine is.
 

@@ -35,20 +35,23 @@ enum Task {
         #[arg(long)]
         seed: u64,
     },
-    /// The instructions of the hot paths, counted under valgrind; fails where one takes 5 % more than it did.
+    /// The instructions of the hot paths, counted under valgrind; fails where one takes 5 % more
+    /// than it did.
     Instructions {
         /// Write what was counted in place of the figures.
         #[arg(long)]
         write: bool,
     },
-    /// The published page, docs/results.md: every configuration beside other engines, medians, and where we lose.
+    /// The published page, docs/results.md: every configuration beside other engines, medians, and
+    /// where we lose.
     Results(results::Results),
     /// What counting and watching cost, from pairs of runs.
     #[command(subcommand)]
     Overhead(overhead::Overhead),
     /// What this machine lacks to run Farcore well.
     Doctor,
-    /// Verbs without an RDMA card: a command in a throw-away virtual machine with Soft-RoCE devices.
+    /// Verbs without an RDMA card: a command in a throw-away virtual machine with Soft-RoCE
+    /// devices.
     #[command(subcommand)]
     Lab(lab::Lab),
 }

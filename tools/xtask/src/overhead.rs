@@ -1,8 +1,10 @@
-//! `cargo xtask overhead counting|watching`: what figures cost, as the ratio of the contest's hot requests with and without them.
+//! `cargo xtask overhead counting|watching`: what figures cost, as the ratio of the contest's hot
+//! requests with and without them.
 //!
-//! Two runs differ by more than that, one after the other. So for counting, which is compiled in, a pair of runs shares one core:
-//! the scheduler lets them take turns within milliseconds, what disturbs one disturbs the other, and the processor time of each
-//! is compared. For watching, windows of one run are.
+//! Two runs differ by more than that, one after the other. So for counting, which is compiled in, a
+//! pair of runs shares one core: the scheduler lets them take turns within milliseconds, what
+//! disturbs one disturbs the other, and the processor time of each is compared. For watching,
+//! windows of one run are.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -31,7 +33,8 @@ const LOOKS: u32 = 5;
 pub(crate) enum Overhead {
     /// Counters and samples, against a build that has none, both at once on the same cores.
     Counting(Setup),
-    /// A reader of the statistics socket and of `/metrics`, each ten times a second, against nobody.
+    /// A reader of the statistics socket and of `/metrics`, each ten times a second, against
+    /// nobody.
     Watching(Setup),
 }
 

@@ -94,8 +94,8 @@ pub enum MemoryEnd {
     },
 }
 
-/// The memory that this process can still take: the least of what the machine and each control group above it have;
-/// `None` if nothing tells.
+/// The memory that this process can still take: the least of what the machine and each control
+/// group above it have; `None` if nothing tells.
 #[must_use]
 pub fn available_memory(root: &Root) -> Option<AvailableMemory> {
     let facts = root.read("/proc/meminfo").unwrap_or_default();

@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-/// Where time begins, in the counter's own units: one for the process, so that readings of any two clocks compare.
+/// Where time begins, in the counter's own units: one for the process, so that readings of any two
+/// clocks compare.
 static ORIGIN: OnceLock<u64> = OnceLock::new();
 
 /// Monotonic time. Reading it costs about 10 ns.
@@ -19,7 +20,8 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock; the first one in a process sets the origin of all, and calibrates for some milliseconds.
+    /// A clock; the first one in a process sets the origin of all, and calibrates for some
+    /// milliseconds.
     #[must_use]
     pub fn new() -> Self {
         let inner = quanta::Clock::new();

@@ -227,7 +227,8 @@ counters! {
     lane_looks: Counter,
     /// Times that a request had to be offered again.
     back_pressure: Counter,
-    /// Requests for far records that waited because their lane had its share of far accesses or buffers were short.
+    /// Requests for far records that waited because their lane had its share of far accesses or
+    /// buffers were short.
     far_refused: Counter,
     /// Requests that waited because their client had left no room for the answer at its lane.
     answers_without_room: Counter,
@@ -237,7 +238,8 @@ counters! {
     pages_flushed: Counter,
     /// Frames freed by eviction.
     pages_evicted: Counter,
-    /// Pages to be written to another node, because theirs was silent and they were the last good copy.
+    /// Pages to be written to another node, because theirs was silent and they were the last good
+    /// copy.
     pages_relocated: Counter,
     /// Records copied into the read cache.
     cache_copies: Counter,
@@ -297,7 +299,8 @@ counters! {
     far_total_bytes: Gauge,
     /// Landing space in use.
     landing_in_use_bytes: Gauge,
-    /// Times that the core served nothing for a second although it was woken: a job blocks it, or the machine holds it up.
+    /// Times that the core served nothing for a second although it was woken: a job blocks it, or
+    /// the machine holds it up.
     stalls: Counter,
     /// Whether it is so now: 0 or 1.
     stalled: Gauge,

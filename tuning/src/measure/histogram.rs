@@ -1,8 +1,8 @@
 //! Latency histograms: fixed, log-linear, one writer, readable from anywhere.
 //!
 //! Each power of two is cut into 32 steps, so a quantile is at most 1/32 (3.2 %) above the true
-//! value, and never below it. The count, the largest value and the mean are exact (the sum wraps at 2^64: 584 years of
-//! nanoseconds).
+//! value, and never below it. The count, the largest value and the mean are exact (the sum wraps at
+//! 2^64: 584 years of nanoseconds).
 
 use serde::{Deserialize, Serialize};
 
@@ -210,8 +210,8 @@ impl HistogramSnapshot {
         u64::MAX
     }
 
-    /// What was recorded since an earlier snapshot of the same histograms. Its largest value is that of all time, cut to
-    /// the highest bucket in use.
+    /// What was recorded since an earlier snapshot of the same histograms. Its largest value is
+    /// that of all time, cut to the highest bucket in use.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let pairs = self.buckets.iter().zip(&earlier.buckets);

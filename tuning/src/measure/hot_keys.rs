@@ -1,12 +1,13 @@
-//! Which keys are asked for most: a space-saving sketch of sampled requests, one writer, readable from anywhere.
+//! Which keys are asked for most: a space-saving sketch of sampled requests, one writer, readable
+//! from anywhere.
 //!
-//! 64 keys are watched. A key that is not among them takes the place of the least, and inherits its count as its
-//! error: a count is never below the truth, and above it by at most the error (Metwally, Agrawal, El Abbadi:
-//! "Efficient computation of frequent and top-k elements in data streams", 2005). Counts are halved from time to time,
-//! so that what was hot long ago makes room.
+//! 64 keys are watched. A key that is not among them takes the place of the least, and inherits its
+//! count as its error: a count is never below the truth, and above it by at most the error
+//! (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and top-k elements in data
+//! streams", 2005). Counts are halved from time to time, so that what was hot long ago makes room.
 //!
-//! - I1: only the writer changes a place; each is guarded by its own sequence number, odd while it changes, and a
-//!   reader that saw it change looks again.
+//! - I1: only the writer changes a place; each is guarded by its own sequence number, odd while it
+//!   changes, and a reader that saw it change looks again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -118,7 +119,8 @@ impl HotKeys {
         Some(until)
     }
 
-    /// Counts one sampled request for a key. Cost: about 20 ns for a key that is watched, 60 ns for another.
+    /// Counts one sampled request for a key. Cost: about 20 ns for a key that is watched, 60 ns for
+    /// another.
     pub fn note(&mut self, hash: u64, key: &[u8]) {
         self.shared.samples.raise(1);
         let known = self.hashes.iter().position(|&other| other == hash);
@@ -189,7 +191,8 @@ impl Place {
         });
     }
 
-    /// Count, error, length and kept bytes of the key; `None` if nothing is watched here, or it changed all the time.
+    /// Count, error, length and kept bytes of the key; `None` if nothing is watched here, or it
+    /// changed all the time.
     fn read(&self) -> Option<(u64, u64, u64, [u8; KEY_BYTES])> {
         for _ in 0..LOOKS {
             let before = self.sequence.load(Ordering::Acquire);
@@ -200,7 +203,8 @@ impl Place {
             for (bytes, word) in key.chunks_exact_mut(8).zip(&self.key) {
                 bytes.copy_from_slice(&load(word).to_le_bytes());
             }
-            // ORDERING: pairs with the fence in `change`: if a word is new, so is the number that is read next.
+            // ORDERING: pairs with the fence in `change`: if a word is new, so is the number that
+            // is read next.
             fence(Ordering::Acquire);
             if before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before {
                 return (length > 0).then_some((count, error, length, key));
@@ -261,7 +265,8 @@ mod tests {
         let mut state = 1u64;
         for _ in 0..60_000 {
             state = hash_of(state);
-            // Half of all requests go to one key, a quarter to the next, and so on; the rest is spread.
+            // Half of all requests go to one key, a quarter to the next, and so on; the rest is
+            // spread.
             let rank = (state >> 40).trailing_ones() as usize;
             let number = if rank < 6 {
                 rank

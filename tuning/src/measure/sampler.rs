@@ -1,11 +1,13 @@
 //! Times one request in so many: one at a time, so that there is nothing to look up.
 //!
-//! Which request is timed depends on how many were sent since the last one, not on how long it will take itself. One that takes
-//! longer than 250 others need to be sent puts off the next: by as much, slow spells are seen less often than they are.
+//! Which request is timed depends on how many were sent since the last one, not on how long it will
+//! take itself. One that takes longer than 250 others need to be sent puts off the next: by as
+//! much, slow spells are seen less often than they are.
 
 use crate::measure::clock::Clock;
 
-/// Requests from the start of one measurement to the start of the next, at least. A prime, so that no batch beats with it.
+/// Requests from the start of one measurement to the start of the next, at least. A prime, so that
+/// no batch beats with it.
 const PERIOD: u32 = 251;
 
 /// Whoever sends requests has one, and marks the request that it times.
@@ -27,8 +29,8 @@ impl Sampler {
         }
     }
 
-    /// Another request is about to be sent; true if it is to be marked: its time runs from now on. Cost: a subtraction and a
-    /// branch.
+    /// Another request is about to be sent; true if it is to be marked: its time runs from now on.
+    /// Cost: a subtraction and a branch.
     #[inline]
     #[must_use]
     pub fn starts(&mut self) -> bool {
@@ -51,7 +53,8 @@ impl Sampler {
         true
     }
 
-    /// The request was not sent after all, and does not count; if it was marked, the next is in its place.
+    /// The request was not sent after all, and does not count; if it was marked, the next is in its
+    /// place.
     #[cold]
     pub fn refused(&mut self, marked: bool) {
         if marked {

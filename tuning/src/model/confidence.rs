@@ -1,13 +1,15 @@
 //! How much better one thing is than another, and how sure that is: from paired runs.
 //!
-//! Each pair gives one ratio. Their logarithms are taken to lie evenly about a middle, which is how two runs in
-//! a row on one machine differ by chance, and nothing else is assumed about them. The middle is estimated by the
-//! median of all averages of two of them (Hodges and Lehmann, 1963), and its interval by the exact distribution
-//! of Wilcoxon's signed-rank statistic: Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", 3.1 to 3.3.
+//! Each pair gives one ratio. Their logarithms are taken to lie evenly about a middle, which is how
+//! two runs in a row on one machine differ by chance, and nothing else is assumed about them. The
+//! middle is estimated by the median of all averages of two of them (Hodges and Lehmann, 1963), and
+//! its interval by the exact distribution of Wilcoxon's signed-rank statistic: Hollander, Wolfe and
+//! Chicken, "Nonparametric Statistical Methods", 3.1 to 3.3.
 
 use serde::{Deserialize, Serialize};
 
-/// Most pairs that are judged: beyond, the counts of the exact distribution leave what a float holds.
+/// Most pairs that are judged: beyond, the counts of the exact distribution leave what a float
+/// holds.
 pub const PAIRS_MAX: usize = 1000;
 
 /// An estimate of the ratio between two things that were measured in pairs.
@@ -21,16 +23,18 @@ pub struct RatioEstimate {
     pub low: f64,
     /// The upper end.
     pub high: f64,
-    /// How probable it is that the interval holds the true ratio. Few pairs give less than was asked for.
+    /// How probable it is that the interval holds the true ratio. Few pairs give less than was
+    /// asked for.
     pub confidence: f64,
 }
 
 impl RatioEstimate {
-    /// Estimates the ratio, with the narrowest interval of at least this confidence; where there are too few pairs
-    /// for it, the interval is from the least to the greatest and `confidence` says what that is worth.
+    /// Estimates the ratio, with the narrowest interval of at least this confidence; where there
+    /// are too few pairs for it, the interval is from the least to the greatest and `confidence`
+    /// says what that is worth.
     ///
-    /// `None` for no pairs, more than [`PAIRS_MAX`], or a ratio that is not positive and finite. Takes time and
-    /// memory that grow with the square of the pairs.
+    /// `None` for no pairs, more than [`PAIRS_MAX`], or a ratio that is not positive and finite.
+    /// Takes time and memory that grow with the square of the pairs.
     #[must_use]
     pub fn of(ratios: &[f64], confidence: f64) -> Option<Self> {
         let sound = |&ratio: &f64| ratio.is_finite() && ratio > 0.0;
@@ -58,7 +62,8 @@ impl RatioEstimate {
         })
     }
 
-    /// True if the whole interval lies above 1 with at least this confidence: it is better, beyond what chance explains.
+    /// True if the whole interval lies above 1 with at least this confidence: it is better, beyond
+    /// what chance explains.
     #[must_use]
     pub fn is_better(&self, confidence: f64) -> bool {
         self.low > 1.0 && self.confidence >= confidence
@@ -74,7 +79,8 @@ impl RatioEstimate {
 
 /// How many of the sorted averages lie outside the interval on each side, and its confidence.
 fn cut(pairs: usize, confidence: f64) -> (usize, f64) {
-    // In how many of the 2^pairs choices of ranks 1 to `pairs` those that are chosen add up to each sum.
+    // In how many of the 2^pairs choices of ranks 1 to `pairs` those that are chosen add up to each
+    // sum.
     let mut ways = vec![0.0; pairs * (pairs + 1) / 2 + 1];
     ways[0] = 1.0;
     for rank in 1..=pairs {
@@ -108,7 +114,8 @@ mod tests {
     #[expect(clippy::approx_constant, reason = "a measurement, not pi")]
     #[test]
     fn the_textbook_example_comes_out() {
-        // Hollander and Wolfe, table 3.1 (depression scale, two visits): estimate 0.46, interval 0.010 to 0.786.
+        // Hollander and Wolfe, table 3.1 (depression scale, two visits): estimate 0.46, interval
+        // 0.010 to 0.786.
         let first: [f64; 9] = [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30];
         let second = [0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29];
         let ratios: Vec<f64> = (first.iter().zip(second))
@@ -125,7 +132,8 @@ mod tests {
 
     #[test]
     fn cuts_are_those_of_the_tables() {
-        // Critical values of the signed-rank statistic, two-sided: as many sums as lie at or below them are cut off.
+        // Critical values of the signed-rank statistic, two-sided: as many sums as lie at or below
+        // them are cut off.
         for (pairs, confidence, critical) in [
             (6, 0.95, 0),
             (7, 0.95, 2),

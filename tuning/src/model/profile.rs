@@ -1,7 +1,8 @@
 //! A profile: the settings that were found to serve a workload well, as a small TOML file.
 //!
-//! Every setting may be missing and then keeps its default, so the empty file is the default profile. A file says in
-//! its first comment where it comes from; the comment is for people and never read.
+//! Every setting may be missing and then keeps its default, so the empty file is the default
+//! profile. A file says in its first comment where it comes from; the comment is for people and
+//! never read.
 
 use std::fmt;
 use std::fs;
@@ -19,7 +20,8 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Requests that a client keeps in flight on each core. Not the engine's: whoever submits honours it.
+    /// Requests that a client keeps in flight on each core. Not the engine's: whoever submits
+    /// honours it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
     /// Requests whose cache misses are overlapped.
@@ -84,7 +86,8 @@ impl Profile {
     /// Reads a profile's text.
     ///
     /// # Errors
-    /// [`ProfileError::Text`] shows the line with a setting that is unknown or has no number of its kind.
+    /// [`ProfileError::Text`] shows the line with a setting that is unknown or has no number of its
+    /// kind.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         toml::from_str(text).map_err(|error| ProfileError::Text(error.to_string()))
     }

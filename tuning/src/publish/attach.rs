@@ -1,7 +1,7 @@
 //! The reading side of a statistics socket, and where sockets are looked for.
 //!
-//! - I1: what comes from a socket is not trusted: its length, the time that it takes and what it may make the reader
-//!   allocate are bounded.
+//! - I1: what comes from a socket is not trusted: its length, the time that it takes and what it
+//!   may make the reader allocate are bounded.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read};
@@ -79,8 +79,8 @@ pub enum ReadError {
     },
 }
 
-/// Asks the engine behind a statistics socket for its figures. Takes about a millisecond on an idle machine, and at most
-/// some seconds.
+/// Asks the engine behind a statistics socket for its figures. Takes about a millisecond on an idle
+/// machine, and at most some seconds.
 ///
 /// # Errors
 /// Nobody is there, what is there is no engine or one of another format, or it takes too long.
@@ -139,7 +139,8 @@ fn read_within(path: &Path, limit_bytes: usize, limit: Duration) -> Result<Repor
     Ok(report)
 }
 
-/// Connects; a process that stands still and accepts nobody is waited for as long as for one that does not write.
+/// Connects; a process that stands still and accepts nobody is waited for as long as for one that
+/// does not write.
 pub(crate) fn open(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
@@ -149,7 +150,8 @@ pub(crate) fn open(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Where the sockets of this user's engines are by custom: `$XDG_RUNTIME_DIR/farcore`, or else `/tmp/farcore-UID`.
+/// Where the sockets of this user's engines are by custom: `$XDG_RUNTIME_DIR/farcore`, or else
+/// `/tmp/farcore-UID`.
 #[must_use]
 pub fn sockets_folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
@@ -158,7 +160,8 @@ pub fn sockets_folder() -> PathBuf {
     }
 }
 
-/// The path for a socket of this process in the folder by custom, `NAME-PID.sock`. Makes the folder (mode 0700).
+/// The path for a socket of this process in the folder by custom, `NAME-PID.sock`. Makes the folder
+/// (mode 0700).
 ///
 /// # Errors
 /// The folder cannot be made, or belongs to somebody else.
@@ -186,7 +189,8 @@ fn ensure_own(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
-/// The sockets in the folder by custom, the newest first. Whether an engine is behind them is known when they are asked.
+/// The sockets in the folder by custom, the newest first. Whether an engine is behind them is known
+/// when they are asked.
 ///
 /// # Errors
 /// The folder cannot be read, or belongs to somebody else. That there is none is no error.

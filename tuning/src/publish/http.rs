@@ -2,10 +2,10 @@
 //!
 //! A thread of its own with a small runtime: what is asked here holds up no request of a client.
 //!
-//! - I1: a connection is for one request and its answer, and lives no longer than [`HttpLimits::connection`], whatever its
-//!   client does or leaves undone.
-//! - I2: there are at most [`HttpLimits::connections_max`]; the oldest makes room for the next, so that the silent keep
-//!   nobody out.
+//! - I1: a connection is for one request and its answer, and lives no longer than
+//!   [`HttpLimits::connection`], whatever its client does or leaves undone.
+//! - I2: there are at most [`HttpLimits::connections_max`]; the oldest makes room for the next, so
+//!   that the silent keep nobody out.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -124,8 +124,8 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Takes an address and answers there. The thread inherits the caller's affinity: call this from a thread that is on
-    /// no core of an engine.
+    /// Takes an address and answers there. The thread inherits the caller's affinity: call this
+    /// from a thread that is on no core of an engine.
     ///
     /// # Errors
     /// The address cannot be had, or no thread could be started.
@@ -193,7 +193,8 @@ impl Drop for HttpServer {
 }
 
 async fn ask(stream: TcpStream, router: Router, limit: Duration) {
-    // A time-out for the whole says more than hyper's for the head: who does not read the answer goes as well.
+    // A time-out for the whole says more than hyper's for the head: who does not read the answer
+    // goes as well.
     let answered = http1::Builder::new()
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));

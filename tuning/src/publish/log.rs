@@ -1,7 +1,8 @@
-//! Where the log goes, for the commands of this project: to stderr as text or as JSON lines, and with the feature `otel`
-//! as spans to a collector as well.
+//! Where the log goes, for the commands of this project: to stderr as text or as JSON lines, and
+//! with the feature `otel` as spans to a collector as well.
 //!
-//! Fields and spans are named by OpenTelemetry's semantic conventions where there is one, and `farcore.*` otherwise.
+//! Fields and spans are named by OpenTelemetry's semantic conventions where there is one, and
+//! `farcore.*` otherwise.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -81,8 +82,8 @@ pub struct LogGuard {
 }
 
 impl LogGuard {
-    /// Sends the spans that are left, as dropping does: for those who have something to say after it. Waits for a collector
-    /// that does not answer for up to three seconds.
+    /// Sends the spans that are left, as dropping does: for those who have something to say after
+    /// it. Waits for a collector that does not answer for up to three seconds.
     pub fn end(self) {}
 }
 
@@ -90,11 +91,12 @@ fn filter(level: &str) -> EnvFilter {
     EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level))
 }
 
-/// Has the process's log written to stderr, from a level on unless `RUST_LOG` says otherwise. To be called once, first.
+/// Has the process's log written to stderr, from a level on unless `RUST_LOG` says otherwise. To be
+/// called once, first.
 ///
-/// With the feature `otel`, spans from `info` on (or as `RUST_LOG` says) are sent to the collector that
-/// `OTEL_EXPORTER_OTLP_ENDPOINT` names, by a thread of their own; `OTEL_SERVICE_NAME` is the sender's name, or else the
-/// program's.
+/// With the feature `otel`, spans from `info` on (or as `RUST_LOG` says) are sent to the collector
+/// that `OTEL_EXPORTER_OTLP_ENDPOINT` names, by a thread of their own; `OTEL_SERVICE_NAME` is the
+/// sender's name, or else the program's.
 pub fn log_to_stderr(format: LogFormat, level: &str) -> LogGuard {
     let colours = io::stderr().is_terminal();
     let lines = lines(format, io::stderr, colours).with_filter(filter(level));

@@ -1,7 +1,8 @@
 //! What an engine says of itself at one moment, in a form that other processes read as JSON.
 //!
-//! Fields that a reader does not know are passed over, and those that a writer did not know are zero: readers and
-//! writers of neighbouring versions understand each other. [`Report::FORMAT`] changes when that ends.
+//! Fields that a reader does not know are passed over, and those that a writer did not know are
+//! zero: readers and writers of neighbouring versions understand each other. [`Report::FORMAT`]
+//! changes when that ends.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -52,8 +53,8 @@ pub struct Report {
     /// One for each core, at most [`Report::PARTS_MAX`].
     #[serde(deserialize_with = "bounded")]
     pub cores: Vec<CoreReport>,
-    /// Requests of handles, from sending to taking the answer, those that waited for far memory included; in
-    /// nanoseconds, sampled.
+    /// Requests of handles, from sending to taking the answer, those that waited for far memory
+    /// included; in nanoseconds, sampled.
     pub handles: HistogramSnapshot,
     /// One for each memory node, at most [`Report::PARTS_MAX`].
     #[serde(deserialize_with = "bounded")]
@@ -65,7 +66,8 @@ pub struct Report {
 impl Report {
     /// The format that this version writes.
     pub const FORMAT: u32 = 1;
-    /// The most cores, and the most memory nodes, that a reader accepts: a few bytes of text become kilobytes.
+    /// The most cores, and the most memory nodes, that a reader accepts: a few bytes of text become
+    /// kilobytes.
     pub const PARTS_MAX: usize = 1024;
 
     /// The counters of all cores together.
@@ -130,9 +132,11 @@ pub struct CoreReport {
     pub core: usize,
     /// Its counters.
     pub counters: ShardSnapshot,
-    /// Requests of this core to its own shard that were not parked for far memory; waits for room are included.
+    /// Requests of this core to its own shard that were not parked for far memory; waits for room
+    /// are included.
     pub local: HistogramSnapshot,
-    /// Requests of this core to other shards that were not parked for far memory; waits for room are included.
+    /// Requests of this core to other shards that were not parked for far memory; waits for room
+    /// are included.
     pub cross: HistogramSnapshot,
     /// Requests in each batch that its shard served.
     pub batches: HistogramSnapshot,

@@ -1,12 +1,14 @@
 //! The statistics socket: whoever may open the file gets the figures of this moment.
 //!
-//! A Unix stream socket, served by one thread of its own. Each connection is answered with one [`Report`] as JSON and
-//! the end of the stream; nothing is read from it.
+//! A Unix stream socket, served by one thread of its own. Each connection is answered with one
+//! [`Report`] as JSON and the end of the stream; nothing is read from it.
 //!
 //! - I1: the file is the owner's alone (mode 0600) from the moment that it exists.
-//! - I2: a connection lives no longer than [`Limits::connection`], and there are at most [`Limits::connections_max`]; the
-//!   oldest makes room for the next, so that those that do not read keep nobody out.
-//! - I3: a file is removed only if no process answers behind it, and at the end only if it is still this one's.
+//! - I2: a connection lives no longer than [`Limits::connection`], and there are at most
+//!   [`Limits::connections_max`]; the oldest makes room for the next, so that those that do not
+//!   read keep nobody out.
+//! - I3: a file is removed only if no process answers behind it, and at the end only if it is still
+//!   this one's.
 //!
 //! [`Report`]: crate::Report
 
@@ -56,8 +58,8 @@ impl Default for Limits {
     }
 }
 
-/// A socket that tells a [`Reporter`]'s figures; see [`read_report`](crate::read_report) for the other end. It goes, with its
-/// file, when it is dropped.
+/// A socket that tells a [`Reporter`]'s figures; see [`read_report`](crate::read_report) for the
+/// other end. It goes, with its file, when it is dropped.
 #[derive(Debug)]
 pub struct StatisticsSocket {
     path: PathBuf,
@@ -69,12 +71,14 @@ pub struct StatisticsSocket {
 }
 
 impl StatisticsSocket {
-    /// Opens a socket at a path, and replaces one that a dead process left there. The thread that serves it inherits the
-    /// caller's affinity: call this from a thread that is on no core of the engine. Nothing is read until somebody asks.
+    /// Opens a socket at a path, and replaces one that a dead process left there. The thread that
+    /// serves it inherits the caller's affinity: call this from a thread that is on no core of the
+    /// engine. Nothing is read until somebody asks.
     ///
     /// # Errors
-    /// A living process has the path (`AddrInUse`), something else than a socket is there (`AlreadyExists`), the path is
-    /// too long for a socket (107 bytes; `InvalidInput`), its folder cannot be written, or no thread could be started.
+    /// A living process has the path (`AddrInUse`), something else than a socket is there
+    /// (`AlreadyExists`), the path is too long for a socket (107 bytes; `InvalidInput`), its folder
+    /// cannot be written, or no thread could be started.
     pub fn bind(path: impl Into<PathBuf>, reporter: Arc<dyn Reporter>) -> io::Result<Self> {
         Self::bind_within(path.into(), reporter, Limits::default())
     }
@@ -195,7 +199,8 @@ impl Client {
     }
 }
 
-/// Waits until there is something to do: the end, a connection, a reader that took something, a deadline.
+/// Waits until there is something to do: the end, a connection, a reader that took something, a
+/// deadline.
 fn wait(listener: &UnixListener, ended: &UnixStream, clients: &VecDeque<Client>) -> bool {
     let mut waits = vec![
         PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN),

@@ -2,11 +2,12 @@
 //!
 //! Owns the thread that sends, and the way to the collector.
 //!
-//! I1. Who ends a span puts it into a bounded queue and goes on; where the queue is full, the span is dropped.
-//! I2. A collector that is away, slow or unwilling costs one warning, and the spans.
+//! I1. Who ends a span puts it into a bounded queue and goes on; where the queue is full, the span
+//! is dropped. I2. A collector that is away, slow or unwilling costs one warning, and the spans.
 //! I3. The end of the process waits for the collector for at most [`FLUSH_MAX`].
 //!
-//! Source: OpenTelemetry's environment variable specification, and its OTLP specification, "OTLP/HTTP".
+//! Source: OpenTelemetry's environment variable specification, and its OTLP specification,
+//! "OTLP/HTTP".
 
 use std::env;
 use std::sync::Arc;

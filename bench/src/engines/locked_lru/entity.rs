@@ -1,7 +1,7 @@
 //! One locked part of the keys.
 //!
-//! I1: a node of the index names a pair of a page; a pair that no node names is dead.
-//! I2: `resident_bytes` is the sum of `bytes` over resident pages, and all of them are in the LRU list.
+//! I1: a node of the index names a pair of a page; a pair that no node names is dead. I2:
+//! `resident_bytes` is the sum of `bytes` over resident pages, and all of them are in the LRU list.
 //! I3: the open page, which takes new pairs, is resident.
 
 use farcore::Error;
@@ -140,8 +140,8 @@ impl Entity {
         self.dead >= DEAD_MIN && self.dead > self.live
     }
 
-    /// Copies what lives to new pages. The old pages are fetched one by one and freed. An error ends it early and loses
-    /// nothing; it is tried again once as much more has died.
+    /// Copies what lives to new pages. The old pages are fetched one by one and freed. An error
+    /// ends it early and loses nothing; it is tried again once as much more has died.
     pub(super) fn rebuild(&mut self, far: &Far, hash: impl Fn(&Key) -> u64) -> Result<(), Error> {
         self.dead = 0;
         self.rebuilds += 1;

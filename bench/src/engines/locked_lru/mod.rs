@@ -1,17 +1,19 @@
 //! `locked-lru`: the design of a contest entry, rebuilt as the baseline with a far tier.
 //!
-//! 64 entities by hash, each behind a lock: a chained hash index, 60 KiB pages of variable-length strings, LRU over
-//! the resident pages. A miss fetches a whole page and turns it into key and value pairs; eviction writes a whole
-//! page back. A background thread evicts ahead of demand. Once half of an entity is dead, the world stops while
-//! it is rebuilt.
+//! 64 entities by hash, each behind a lock: a chained hash index, 60 KiB pages of variable-length
+//! strings, LRU over the resident pages. A miss fetches a whole page and turns it into key and
+//! value pairs; eviction writes a whole page back. A background thread evicts ahead of demand. Once
+//! half of an entity is dead, the world stops while it is rebuilt.
 //!
 //! - `entity.rs`: one locked part of the keys: index, pages, LRU, rebuild
 //! - `page.rs`: a page as pairs and as bytes
 //! - `far.rs`: far memory: counted heap buffers behind a lock, with latency and encryption
 //!
-//! Its keys have 16 bytes; others, as traces have them, are kept as a hash of 16 bytes, so it stores less of them than the others.
+//! Its keys have 16 bytes; others, as traces have them, are kept as a hash of 16 bytes, so it
+//! stores less of them than the others.
 //!
-//! The local budget counts the bytes of resident pages, as the entry did; index and allocator come on top.
+//! The local budget counts the bytes of resident pages, as the entry did; index and allocator come
+//! on top.
 
 mod entity;
 mod far;
@@ -59,8 +61,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// An entity, and the hash for its index. One hash serves both: the entity comes from its highest bits, the bucket
-    /// from its lowest.
+    /// An entity, and the hash for its index. One hash serves both: the entity comes from its
+    /// highest bits, the bucket from its lowest.
     #[inline]
     fn of(&self, key: &Key) -> (&Mutex<Entity>, u64) {
         let hash = self.router.hash_one(key);

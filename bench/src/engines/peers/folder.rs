@@ -1,4 +1,5 @@
-//! A folder for stores that keep files: on a memory file system where there is one, removed at the end.
+//! A folder for stores that keep files: on a memory file system where there is one, removed at the
+//! end.
 
 use std::path::{Path, PathBuf};
 

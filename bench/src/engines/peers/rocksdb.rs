@@ -1,4 +1,5 @@
-//! `rocksdb`: a log-structured tree in files, its block cache as large as the plan's local memory, without a write-ahead log.
+//! `rocksdb`: a log-structured tree in files, its block cache as large as the plan's local memory,
+//! without a write-ahead log.
 
 use rocksdb::{BlockBasedOptions, Cache, DB, Options, WriteOptions};
 

@@ -22,8 +22,8 @@ use crate::log::{Address, SizeClass};
 
 /// Slots of a bucket: one cache line.
 pub(super) const SLOTS_A_BUCKET: usize = LINE_BYTES / size_of::<Slot>();
-/// The place of the mark that says that a slot lies past the bucket which came from one before; the others are for tags of those whose
-/// home it is.
+/// The place of the mark that says that a slot lies past the bucket which came from one before; the
+/// others are for tags of those whose home it is.
 const TRANSIT: usize = SLOTS_A_BUCKET - 1;
 /// The bits of a tag that name its mark; the last two values share one.
 const TAG_MARK_BITS: u16 = 7;
@@ -35,10 +35,11 @@ const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
 /// Buckets of a segment.
 pub(super) const BUCKETS: usize = SEGMENT_BYTES / LINE_BYTES;
 
-/// The slots of one segment, by where they lie: a handle, of which the index has several; it alone reads and writes through them.
+/// The slots of one segment, by where they lie: a handle, of which the index has several; it alone
+/// reads and writes through them.
 ///
-/// - I1: a bucket has the marks of the tags of those slots that lie past it and whose home it is, one mark if any came past it from a
-///   bucket before, and no others: none, unless it is full.
+/// - I1: a bucket has the marks of the tags of those slots that lie past it and whose home it is,
+///   one mark if any came past it from a bucket before, and no others: none, unless it is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment(NonNull<Slot>);
 
@@ -46,7 +47,8 @@ impl Segment {
     /// An empty segment.
     ///
     /// # Safety
-    /// `memory` is [`SEGMENT_BYTES`] long, aligned to a cache line, outlives the segment and belongs to it alone.
+    /// `memory` is [`SEGMENT_BYTES`] long, aligned to a cache line, outlives the segment and
+    /// belongs to it alone.
     pub(super) unsafe fn new(memory: NonNull<u8>) -> Self {
         // SAFETY: by this function's contract.
         unsafe { ptr::write_bytes(memory.as_ptr(), 0, SEGMENT_BYTES) };
@@ -109,7 +111,8 @@ impl Segment {
         bucket * SLOTS_A_BUCKET + within
     }
 
-    /// True if a slot of this tag may lie past the bucket, which is so many past its home, and full then.
+    /// True if a slot of this tag may lie past the bucket, which is so many past its home, and full
+    /// then.
     #[inline]
     pub(super) fn may_be_past(&self, bucket: usize, tag: u16, displacement: usize) -> bool {
         self.slot(Self::mark_place(bucket, tag, displacement))
@@ -149,14 +152,16 @@ impl Segment {
 
     /// The lower and the upper halves of four slots of a bucket, its first or its last.
     ///
-    /// Source: every x86-64 has SSE2, so nothing is detected; 64-bit compares came later, so halves are compared.
+    /// Source: every x86-64 has SSE2, so nothing is detected; 64-bit compares came later, so halves
+    /// are compared.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn halves(&self, bucket: usize, last: bool) -> (__m128i, __m128i) {
         debug_assert!(bucket < BUCKETS);
         let line = self.bucket_pointer(bucket).cast::<__m128i>();
         let place = if last { 2 } else { 0 };
-        // SAFETY: a bucket is four aligned vectors of memory that `new` was promised; SSE2 is part of the target.
+        // SAFETY: a bucket is four aligned vectors of memory that `new` was promised; SSE2 is part
+        // of the target.
         unsafe {
             let one = _mm_castsi128_ps(_mm_load_si128(line.add(place)));
             let two = _mm_castsi128_ps(_mm_load_si128(line.add(place + 1)));
@@ -213,7 +218,8 @@ impl Segment {
         empty
     }
 
-    /// The slots of a bucket that lie at least so many buckets past their homes, at least one, a bit each.
+    /// The slots of a bucket that lie at least so many buckets past their homes, at least one, a
+    /// bit each.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn displaced(&self, bucket: usize, least: usize) -> u32 {
@@ -266,7 +272,8 @@ impl Segment {
             .sum()
     }
 
-    /// Puts a slot into the first bucket from its home on that has room; false if none within reach has.
+    /// Puts a slot into the first bucket from its home on that has room; false if none within reach
+    /// has.
     pub(super) fn insert(
         &mut self,
         home: usize,
@@ -317,10 +324,12 @@ impl Segment {
         self.set(hole, Slot::EMPTY);
     }
 
-    /// Takes back the marks of a slot, which leaves its place, in so many buckets before it, unless others need them.
+    /// Takes back the marks of a slot, which leaves its place, in so many buckets before it, unless
+    /// others need them.
     #[inline]
     fn unmark(&mut self, place: usize, slot: Slot, buckets: usize) {
-        // From the last on: the look for others ends sooner where those behind have been taken back.
+        // From the last on: the look for others ends sooner where those behind have been taken
+        // back.
         for back in 1..=buckets {
             let bucket = (place / SLOTS_A_BUCKET + BUCKETS - back) % BUCKETS;
             let displacement = slot.displacement() - back;
@@ -331,8 +340,8 @@ impl Segment {
         }
     }
 
-    /// True if a slot lies past the bucket, other than the one at a place, that has the same mark there as a slot of this tag if
-    /// the bucket is so many past its home.
+    /// True if a slot lies past the bucket, other than the one at a place, that has the same mark
+    /// there as a slot of this tag if the bucket is so many past its home.
     fn is_mark_needed(&self, bucket: usize, tag: u16, displacement: usize, place: usize) -> bool {
         let shared = usize::from(tag & TAG_MARK_BITS) >= TRANSIT - 1;
         let bits = Slot::pattern(TAG_MARK_BITS - u16::from(shared), DISPLACEMENT_MAX);

@@ -12,7 +12,8 @@ impl Memory {
 
     /// A segment that it outlives.
     fn segment(&mut self) -> Segment {
-        // SAFETY: the memory is a segment's size and alignment; each test makes one of it, and drops that first.
+        // SAFETY: the memory is a segment's size and alignment; each test makes one of it, and
+        // drops that first.
         unsafe { Segment::new(NonNull::from(self).cast()) }
     }
 }
@@ -136,7 +137,8 @@ fn a_run_reaches_as_far_as_a_slot_may_lie_and_is_pulled_back() {
     }
 }
 
-/// Full of their own slots, none of them past its home: what lies as far as it may is all that is past the first bucket.
+/// Full of their own slots, none of them past its home: what lies as far as it may is all that is
+/// past the first bucket.
 #[test]
 fn the_farthest_slot_is_seen_over_buckets_that_nobody_else_is_past() {
     for home in [3, 200, 255] {
@@ -186,7 +188,8 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Changes in a run of full buckets that goes over the end of the segment, as far from its first home as a slot may lie.
+    /// Changes in a run of full buckets that goes over the end of the segment, as far from its
+    /// first home as a slot may lie.
     #[test]
     fn long_runs_keep_their_marks(filled in 300u64..512, acts in prop::collection::vec(act(), 1..400)) {
         let mut memory = Memory::new();

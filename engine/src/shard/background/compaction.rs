@@ -1,8 +1,9 @@
 //! Compaction: moving what is alive out of pages that are mostly dead, and freeing their extents.
 //!
-//! One victim at a time, in bounded slices between requests. Its directory tells what may be alive, the index tells
-//! what is. Far records are read in runs of neighbours, so a sparse page costs a READ a record and a dense one a
-//! READ per 8 KiB. Everything goes to the cold tail, and a slot is swung only after its record lies there.
+//! One victim at a time, in bounded slices between requests. Its directory tells what may be alive,
+//! the index tells what is. Far records are read in runs of neighbours, so a sparse page costs a
+//! READ a record and a dense one a READ per 8 KiB. Everything goes to the cold tail, and a slot is
+//! swung only after its record lies there.
 
 use std::ops::Range;
 
@@ -31,9 +32,11 @@ const GAP_UNITS: u32 = 8;
 const RECORDS_A_SLICE: u32 = 64;
 /// The errand number of the READ of a directory.
 const DIRECTORY: u32 = u32::MAX;
-/// Far bytes in use, in percent of those alive by size class, above which far memory counts as short though there is plenty.
+/// Far bytes in use, in percent of those alive by size class, above which far memory counts as
+/// short though there is plenty.
 const SPARSE_PERCENT: u64 = 126;
-/// Live share, in percent, below which a page is worth compacting: while far memory is ample, short, and nearly gone.
+/// Live share, in percent, below which a page is worth compacting: while far memory is ample,
+/// short, and nearly gone.
 const LIVE_PERCENT: [u64; 3] = [50, 75, 95];
 /// The same when `compact()` asks.
 const LIVE_PERCENT_ASKED: u64 = 90;
@@ -66,8 +69,8 @@ enum Fault {
     None,
     /// A request failed: the page is tried again later.
     Fabric,
-    /// A record or the directory is not what was written. Both are read once more. A record is given up then; if it is the directory,
-    /// the page is left alone until its last record is dead.
+    /// A record or the directory is not what was written. Both are read once more. A record is
+    /// given up then; if it is the directory, the page is left alone until its last record is dead.
     Damage,
 }
 
@@ -146,7 +149,8 @@ impl Compactor {
         self.due = true;
     }
 
-    /// Puts are refused because no page is worth compacting: the next record that dies may change that.
+    /// Puts are refused because no page is worth compacting: the next record that dies may change
+    /// that.
     pub(in crate::shard) fn note_exhausted(&mut self) {
         self.dead_bytes_due = 1;
         self.dead_bytes = 0;
@@ -171,8 +175,8 @@ enum Lifecycle {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Compacts every page that is worth it now; [`Shard::compaction_done`] tells when. What dies meanwhile does not put it off. Cost: a
-    /// look at every page.
+    /// Compacts every page that is worth it now; [`Shard::compaction_done`] tells when. What dies
+    /// meanwhile does not put it off. Cost: a look at every page.
     pub(crate) fn start_compaction(&mut self) {
         self.seal_tail(TailKind::Log);
         let mut worth: Vec<(u64, u32)> = (self.pages.iter())
@@ -235,7 +239,8 @@ impl<E: Endpoint> Shard<E> {
         done.then(|| compactor.shortfall.map_or(Ok(()), Err))
     }
 
-    /// Starts on any page with something dead in it, because nothing else makes room. False if there is none.
+    /// Starts on any page with something dead in it, because nothing else makes room. False if
+    /// there is none.
     pub(in crate::shard) fn start_compaction_urgently(&mut self) -> bool {
         if self.compactor.victim.is_some() {
             return true;
@@ -380,7 +385,8 @@ impl<E: Endpoint> Shard<E> {
         self.unpin(victim.page);
     }
 
-    /// A page whose records were all looked at holds none that is alive, unless its directory left some out.
+    /// A page whose records were all looked at holds none that is alive, unless its directory left
+    /// some out.
     fn check_for_rest(&mut self, victim: &mut Victim) {
         let page = self.pages.get(victim.page);
         if victim.fault != Fault::None || page.live_bytes == 0 {
@@ -395,7 +401,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// True if any slot leads to a page, or to a copy of one of its records. Cost: the whole index is read.
+    /// True if any slot leads to a page, or to a copy of one of its records. Cost: the whole index
+    /// is read.
     #[cold]
     fn has_slots(&self, page: u32) -> bool {
         let mut has_slots = false;
@@ -471,7 +478,8 @@ impl<E: Endpoint> Shard<E> {
 
     fn directory_entry(&self, victim: &Victim, entry: u32) -> DirectoryEntry {
         let place = entry as usize * DIRECTORY_ENTRY_BYTES;
-        // SAFETY: the directory has `records` entries, in the page's frame or in the landing buffer it was read into.
+        // SAFETY: the directory has `records` entries, in the page's frame or in the landing buffer
+        // it was read into.
         unsafe {
             let start = match &victim.directory {
                 Directory::Landed(landing) => self.arena.landing_pointer(landing.offset()),
@@ -484,9 +492,11 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// The next entry of the directory, if it is one that the page can have: units rise, within the records.
+    /// The next entry of the directory, if it is one that the page can have: units rise, within the
+    /// records.
     ///
-    /// Far memory is not to be trusted. Records are found by how far they lie from the first of their run.
+    /// Far memory is not to be trusted. Records are found by how far they lie from the first of
+    /// their run.
     fn entry_in_order(&self, victim: &Victim, place: u32) -> Option<DirectoryEntry> {
         let entry = self.directory_entry(victim, place);
         let least = match place.checked_sub(1) {
@@ -517,7 +527,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Looks at the next records of the victim: moves those that are local, posts READs for the others.
+    /// Looks at the next records of the victim: moves those that are local, posts READs for the
+    /// others.
     fn look_on(&mut self, victim: &mut Victim) -> bool {
         let limit = (victim.next + RECORDS_A_SLICE).min(victim.records);
         let before = victim.next;
@@ -562,7 +573,8 @@ impl<E: Endpoint> Shard<E> {
         victim.next != before
     }
 
-    /// Moves the home of a cached copy to the cold tail, from the copy; false while there is no frame for it.
+    /// Moves the home of a cached copy to the cold tail, from the copy; false while there is no
+    /// frame for it.
     fn move_home(&mut self, entry: &DirectoryEntry, address: Address, slot: Slot) -> bool {
         // SAFETY: the slot holds the copy's address, so a whole record is there.
         let record = unsafe { LocalRecord::at(self.local_pointer(slot.address())) };
@@ -602,7 +614,8 @@ impl<E: Endpoint> Shard<E> {
         Some(address)
     }
 
-    /// Posts one READ for the record at `victim.next` and its living neighbours, and steps over them.
+    /// Posts one READ for the record at `victim.next` and its living neighbours, and steps over
+    /// them.
     fn read_run(&mut self, victim: &mut Victim, slot: Slot) -> bool {
         let Some(place) = self.compactor.runs.iter().position(Option::is_none) else {
             return false;
@@ -610,7 +623,8 @@ impl<E: Endpoint> Shard<E> {
         let used = self.pages.get(victim.page).units;
         let first = victim.next;
         let start = slot.address().unit(self.shape);
-        // A record too long for a class ends where the next one of the page starts, if the directory is right about that.
+        // A record too long for a class ends where the next one of the page starts, if the
+        // directory is right about that.
         let longest = self.pages.get(victim.page).longest_units;
         let length = slot.class().units().unwrap_or_else(|| {
             if victim.reads_again {
@@ -704,7 +718,8 @@ impl<E: Endpoint> Shard<E> {
                         let (place, buffer) =
                             ((victim.page, entry.unit), (run.landing.offset(), run.bytes));
                         run.proven = self.prove_in_run(place, buffer, skip, run.proven);
-                        // SAFETY: the READ has completed; the buffer is freed below, when the run is done.
+                        // SAFETY: the READ has completed; the buffer is freed below, when the run
+                        // is done.
                         let read = unsafe { self.landed(run.landing.offset(), run.bytes) };
                         let view = read.get(skip as usize..).and_then(RecordView::parse);
                         let view =

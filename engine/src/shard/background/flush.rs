@@ -1,7 +1,7 @@
 //! Flushing: copying a sealed page to its extent, in pieces, checksums and ciphertext on the way.
 //!
-//! One page at a time, several WRITEs under way. With a cipher, pieces go through landing buffers and the frame keeps
-//! its plaintext; without one, the fabric reads the frame itself.
+//! One page at a time, several WRITEs under way. With a cipher, pieces go through landing buffers
+//! and the frame keeps its plaintext; without one, the fabric reads the frame itself.
 
 use farcore_rdma::{Endpoint, Landing, Status, Work, WorkRequest};
 
@@ -60,7 +60,8 @@ pub(in crate::shard) struct Flusher {
     pub(in crate::shard) flush_all: bool,
     /// The last of those pages, by their order of sealing.
     flush_until: u64,
-    /// Compaction moves records meanwhile: what they go to is flushed as well, once it is done with its page.
+    /// Compaction moves records meanwhile: what they go to is flushed as well, once it is done with
+    /// its page.
     pub(in crate::shard) moves: bool,
 }
 
@@ -97,8 +98,8 @@ impl Flusher {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Seals what is open and flushes all that is sealed now; [`Shard::flush_done`] tells when. What is stored meanwhile does not put it
-    /// off.
+    /// Seals what is open and flushes all that is sealed now; [`Shard::flush_done`] tells when.
+    /// What is stored meanwhile does not put it off.
     pub(crate) fn start_flush(&mut self) {
         self.seal_tail(TailKind::Log);
         self.seal_tail(TailKind::Cold);
@@ -116,7 +117,8 @@ impl<E: Endpoint> Shard<E> {
         done.then(|| self.flusher.shortfall.map_or(Ok(()), Err))
     }
 
-    /// True once every page that [`Shard::start_flush`] meant is in far memory, or has nothing alive.
+    /// True once every page that [`Shard::start_flush`] meant is in far memory, or has nothing
+    /// alive.
     fn is_flushed(&mut self) -> bool {
         if self.flusher.moves {
             if self.compactor.victim_page().is_some() {
@@ -252,7 +254,8 @@ impl<E: Endpoint> Shard<E> {
         let local = match &landing {
             Some(landing) => {
                 let offset = landing.offset();
-                // SAFETY: the page is flushing: nothing writes to its frame; the landing buffer is ours.
+                // SAFETY: the page is flushing: nothing writes to its frame; the landing buffer is
+                // ours.
                 let (source, target) = unsafe {
                     let frame = self.pages.pointer(number);
                     let source = std::slice::from_raw_parts(frame, self.shape.page_bytes());
@@ -301,7 +304,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Writes the ciphertext of a piece of the page that is being flushed, which begins at `start`; how far it is sealed then.
+    /// Writes the ciphertext of a piece of the page that is being flushed, which begins at `start`;
+    /// how far it is sealed then.
     fn encipher(
         &self,
         number: u32,
@@ -349,7 +353,8 @@ impl<E: Endpoint> Shard<E> {
         let directory = entry.units as usize * UNIT_BYTES;
         while flush.checked < entry.records {
             let place = directory + flush.checked as usize * DIRECTORY_ENTRY_BYTES;
-            // SAFETY: the page is sealed: its directory lies behind its records and names whole records.
+            // SAFETY: the page is sealed: its directory lies behind its records and names whole
+            // records.
             unsafe {
                 let entry = page::entry_at(frame.add(place));
                 let offset = entry.unit as usize * UNIT_BYTES;
@@ -390,11 +395,12 @@ impl<E: Endpoint> Shard<E> {
         let Some(flush) = self.flusher.flush.take() else {
             return;
         };
-        // WRITEs that succeeded are no use where the node took the extent back before the last was heard of.
+        // WRITEs that succeeded are no use where the node took the extent back before the last was
+        // heard of.
         let failed = flush.failed || self.is_lost(flush.page);
         if failed {
-            // The page is as good as before: dirty, local, to be flushed under a new sequence number, elsewhere
-            // if another node answers.
+            // The page is as good as before: dirty, local, to be flushed under a new sequence
+            // number, elsewhere if another node answers.
             self.pages.set_state(flush.page, PageState::Sealed);
             if let Some(extent) = self.pages.get_mut(flush.page).extent.take() {
                 self.release_extent(extent);

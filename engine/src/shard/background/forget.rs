@@ -1,30 +1,36 @@
 //! Lost records: what is known of a record that no node holds any more, and how that ends.
 //!
-//! A record is lost when its node loses its memory, and given up when what was read of it, twice, is not what was written.
+//! A record is lost when its node loses its memory, and given up when what was read of it, twice,
+//! is not what was written.
 //!
-//! When a node loses its memory, the keys of its records are not known: only their slots are, which say root, tag and home
-//! bucket. So a *lost slot* stands for every key of the same bits that has no record of its own. Such a key is answered
-//! [`Error::Unavailable`] and never `Absent`, until one of these happens:
+//! When a node loses its memory, the keys of its records are not known: only their slots are, which
+//! say root, tag and home bucket. So a *lost slot* stands for every key of the same bits that has
+//! no record of its own. Such a key is answered [`Error::Unavailable`] and never `Absent`, until
+//! one of these happens:
 //!
-//! - it is written: its record takes the lost slot over. The slot may have been another key's, so the record carries the
-//!   *loss mark* of the generation, and goes on standing for the other keys. The index does not grow;
-//! - it is deleted: the slot notes a fingerprint of the key, and does not stand for it any more. If the slot was taken over,
-//!   it becomes a lost slot again;
-//! - the caller forgets what was lost: a new generation begins. Slots and marks of an older one mean nothing, and the slots
-//!   are removed in slices between requests.
+//! - it is written: its record takes the lost slot over. The slot may have been another key's, so
+//!   the record carries the *loss mark* of the generation, and goes on standing for the other keys.
+//!   The index does not grow;
+//! - it is deleted: the slot notes a fingerprint of the key, and does not stand for it any more. If
+//!   the slot was taken over, it becomes a lost slot again;
+//! - the caller forgets what was lost: a new generation begins. Slots and marks of an older one
+//!   mean nothing, and the slots are removed in slices between requests.
 //!
 //! ```text
 //! address of a lost slot:  | lost page of the generation | fingerprint, low bits |      class: fingerprint, high 6 bits
 //! fingerprint:             hash bits from 22 on, as many as fit (18 with pages of 64 KiB, 23 with 2 MiB); 0 excepts no key
 //! ```
 //!
-//! - L1: lost slots of this generation lead to its lost page, those of the one before to the other, and there are none older.
-//! - L2: a key that was lost is never answered `Absent` before it is written, deleted or forgotten, except that a deleted key
-//!   of the same root, tag, home and fingerprint excepts it as well: one pair of keys in 2^40.
-//! - L3: what is known may be too much, never too little: a key that was never stored may be answered `Unavailable`.
+//! - L1: lost slots of this generation lead to its lost page, those of the one before to the other,
+//!   and there are none older.
+//! - L2: a key that was lost is never answered `Absent` before it is written, deleted or forgotten,
+//!   except that a deleted key of the same root, tag, home and fingerprint excepts it as well: one
+//!   pair of keys in 2^40.
+//! - L3: what is known may be too much, never too little: a key that was never stored may be
+//!   answered `Unavailable`.
 //!
-//! A slot notes one fingerprint. If several keys of the same bits are deleted, the last one counts, and the others are
-//! answered `Unavailable` again.
+//! A slot notes one fingerprint. If several keys of the same bits are deleted, the last one counts,
+//! and the others are answered `Unavailable` again.
 
 use std::sync::Arc;
 
@@ -133,7 +139,8 @@ fn fingerprint(hash: IndexHash, shape: PageShape) -> u64 {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// What a lost slot holds of this generation: the fingerprint of the key that it does not stand for, or 0.
+    /// What a lost slot holds of this generation: the fingerprint of the key that it does not stand
+    /// for, or 0.
     pub(in crate::shard) fn lost_place(&self, excepted: u64) -> (SizeClass, Address) {
         let shape = self.shape;
         let page = self.pages.lost_page(self.lost.generation);
@@ -154,7 +161,8 @@ impl<E: Endpoint> Shard<E> {
             && excepted != fingerprint(hash, shape)
     }
 
-    /// Has lost slots not stand for a key that was just deleted; answers how many there are of its bits.
+    /// Has lost slots not stand for a key that was just deleted; answers how many there are of its
+    /// bits.
     #[cold]
     pub(in crate::shard) fn except_from_lost(&mut self, hash: IndexHash) -> usize {
         let excepted = self.lost_place(fingerprint(hash, self.shape));
@@ -164,7 +172,8 @@ impl<E: Endpoint> Shard<E> {
             .replace_each(hash, |slot| is_lost(slot).then_some(excepted))
     }
 
-    /// Removes the slot of a key that is deleted while others may be lost; if it took a lost slot over, it becomes one again.
+    /// Removes the slot of a key that is deleted while others may be lost; if it took a lost slot
+    /// over, it becomes one again.
     #[cold]
     #[inline(never)]
     pub(in crate::shard) fn remove_beside_lost(
@@ -183,7 +192,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// What a request is told whose key may be lost; `damaged` is where a record lies that may be the key's and cannot be read.
+    /// What a request is told whose key may be lost; `damaged` is where a record lies that may be
+    /// the key's and cannot be read.
     pub(in crate::shard) fn lost_error(&self, damaged: Option<Address>) -> Error {
         match damaged {
             Some(address) => Error::Damaged {
@@ -211,7 +221,8 @@ impl<E: Endpoint> Shard<E> {
         self.index.replace(position, class, place);
         self.lost.note_slots(1);
         self.metrics.counters.records_damaged.add(1);
-        // How long it was stood in its header, if it was too long for a class: as much as it was at least.
+        // How long it was stood in its header, if it was too long for a class: as much as it was at
+        // least.
         let units = slot.class().units().unwrap_or(CLASS_UNITS_MAX + 1);
         self.pages.get_mut(number).gave_up_long |= slot.class().units().is_none();
         self.retire(address, u64::from(units) * UNIT_BYTES as u64);
@@ -238,13 +249,15 @@ impl<E: Endpoint> Shard<E> {
         found.map(|(position, _)| position)
     }
 
-    /// True if a key is of the slot that leads to an address. Another key there means that the record is not what was written.
+    /// True if a key is of the slot that leads to an address. Another key there means that the
+    /// record is not what was written.
     pub(in crate::shard) fn is_of_slot(&self, key: &[u8], address: Address) -> bool {
         let hash = self.key_hasher.hash(key);
         self.index.find_address(hash, address).is_some()
     }
 
-    /// Has what was lost count as absent from now on. Its slots are removed in slices; [`Shard::forgetting_done`] tells when.
+    /// Has what was lost count as absent from now on. Its slots are removed in slices;
+    /// [`Shard::forgetting_done`] tells when.
     pub(crate) fn start_forgetting(&mut self) {
         debug_assert!(
             self.lost.sweep.is_none(),

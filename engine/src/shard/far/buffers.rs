@@ -4,13 +4,14 @@
 //! | reads | messages | flush | compaction |     each: 8 KiB slabs, then an area for longer runs
 //! ```
 //!
-//! - I1: a READ's buffer is held until its requests are answered or wait for local memory; a message until its request is
-//!   answered. Room for answers is set aside before a request is parked, so a client that does not poll holds no READ's buffer, and
-//!   a message only where its value turned out longer than that room.
-//! - I2: no purpose takes another's buffers: parked requests cannot keep their own READs from landing, and what clients ask
-//!   for cannot keep pages from being flushed or compacted.
-//! - I3: the large area of messages holds the longest message, that of reads two of the longest records and that of
-//!   compaction the longest record beside the longest directory.
+//! - I1: a READ's buffer is held until its requests are answered or wait for local memory; a
+//!   message until its request is answered. Room for answers is set aside before a request is
+//!   parked, so a client that does not poll holds no READ's buffer, and a message only where its
+//!   value turned out longer than that room.
+//! - I2: no purpose takes another's buffers: parked requests cannot keep their own READs from
+//!   landing, and what clients ask for cannot keep pages from being flushed or compacted.
+//! - I3: the large area of messages holds the longest message, that of reads two of the longest
+//!   records and that of compaction the longest record beside the longest directory.
 
 use farcore_rdma::{LandingOptions, LandingPool};
 
@@ -82,7 +83,8 @@ impl BufferLayout {
         }
     }
 
-    /// The same where pages are flushed from their frames: nothing is copied on the way, and READs get that memory.
+    /// The same where pages are flushed from their frames: nothing is copied on the way, and READs
+    /// get that memory.
     pub(in crate::shard) fn without_flush(mut self) -> Self {
         self.reads.slabs += self.flush.slabs;
         self.flush.slabs = 0;

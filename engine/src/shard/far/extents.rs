@@ -1,6 +1,7 @@
 //! The far extents of one shard: which places of which memory nodes it may write its pages to.
 //!
-//! Owned by the shard, with no other writer, so plain words do. Extents may be added while the engine runs.
+//! Owned by the shard, with no other writer, so plain words do. Extents may be added while the
+//! engine runs.
 //!
 //! ```text
 //! Extent:  | node:6 | place:26 |            bit 31 .. 0
@@ -8,7 +9,8 @@
 //! links:   the free extents of a node as a list, oldest first: whatever is late on the fabric has time to pass
 //! ```
 //!
-//! - I1: an extent is either in the list of its own node, or held by one page, or vacant: its place was lost.
+//! - I1: an extent is either in the list of its own node, or held by one page, or vacant: its place
+//!   was lost.
 //! - I2: nothing is allocated after construction, but for a node's new remote keys.
 //! - I3: a place that was lost is never named to the fabric again.
 //!
@@ -159,7 +161,8 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// No extents yet, of nodes with these names, in the endpoint's order; there will be `count_max` at most.
+    /// No extents yet, of nodes with these names, in the endpoint's order; there will be
+    /// `count_max` at most.
     pub(crate) fn new(
         names: impl IntoIterator<Item = Arc<str>>,
         page_bytes: u32,
@@ -251,7 +254,8 @@ impl Extents {
         }
     }
 
-    /// Notes that a node has taken back all its free extents. Those that pages hold are told by [`Extents::lose`].
+    /// Notes that a node has taken back all its free extents. Those that pages hold are told by
+    /// [`Extents::lose`].
     pub(crate) fn lose_free(&mut self, node: NodeId) {
         while let Some(extent) = self.claim(node) {
             self.lose(extent);
@@ -382,7 +386,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain set of what is held: nothing is handed out twice, nothing is lost, all keep their place.
+        /// Against a plain set of what is held: nothing is handed out twice, nothing is lost, all
+        /// keep their place.
         #[test]
         fn extents_are_held_once(steps in prop::collection::vec((0u8..4, 0usize..3, 0usize..64), 1..300)) {
             let mut extents = extents(3, 60);

@@ -1,10 +1,14 @@
-//! How the memory nodes do: which of a shard's queue pairs fail, and when background work tries them again.
+//! How the memory nodes do: which of a shard's queue pairs fail, and when background work tries
+//! them again.
 //!
-//! Requests always try: their client learns at once what came of it. Flushes and compaction, which nobody waits for,
-//! leave a queue pair alone for a while after it failed, and count a node as silent that fails again and again.
+//! Requests always try: their client learns at once what came of it. Flushes and compaction, which
+//! nobody waits for, leave a queue pair alone for a while after it failed, and count a node as
+//! silent that fails again and again.
 //!
-//! - I1: a bit of `troubled` is set exactly while its queue pair has failed since it last succeeded.
-//! - I2: a bit of `doubtful` is set exactly while the last that was heard of its node, on either queue pair, is a failure.
+//! - I1: a bit of `troubled` is set exactly while its queue pair has failed since it last
+//!   succeeded.
+//! - I2: a bit of `doubtful` is set exactly while the last that was heard of its node, on either
+//!   queue pair, is a failure.
 
 use crate::shard::far::extents::{NODES_MAX, NodeId, QUEUES_PER_NODE, Queue};
 

@@ -27,8 +27,8 @@ impl<E: Endpoint> Shard<E> {
     /// The bytes of a landing buffer or chunk.
     ///
     /// # Safety
-    /// The range lies in the arena's landing space, its READ has completed, and it is neither freed nor posted
-    /// again while the slice lives.
+    /// The range lies in the arena's landing space, its READ has completed, and it is neither freed
+    /// nor posted again while the slice lives.
     #[allow(clippy::needless_lifetimes)]
     pub(in crate::shard) unsafe fn landed<'a>(&self, offset: u64, bytes: u32) -> &'a [u8] {
         // SAFETY: by this function's contract.
@@ -77,7 +77,8 @@ impl<E: Endpoint> Shard<E> {
     #[cold]
     fn post_renewed(&mut self, queue: Queue, request: WorkRequest) -> Posted {
         if self.endpoint.outstanding_on(queue.index()) > 0 {
-            // What is under way comes back flushed at the next polls; then the queue pair can be renewed.
+            // What is under way comes back flushed at the next polls; then the queue pair can be
+            // renewed.
             return Posted::Full;
         }
         self.endpoint.renew(queue.index());
@@ -155,7 +156,8 @@ impl<E: Endpoint> Shard<E> {
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         let units_left = self.pages.get(page).units.saturating_sub(unit);
         let entry = self.flights.get(flight);
-        // A record too long for a class says its length in its header, which an earlier READ has brought.
+        // A record too long for a class says its length in its header, which an earlier READ has
+        // brought.
         let known = class
             .units()
             .or((entry.address == address && entry.bytes > 0).then_some(entry.exact));
@@ -230,7 +232,8 @@ impl<E: Endpoint> Shard<E> {
         true
     }
 
-    /// Reads the first unit of a page to see whether its node is there: one READ at a time, and not before background work may try.
+    /// Reads the first unit of a page to see whether its node is there: one READ at a time, and not
+    /// before background work may try.
     #[cold]
     pub(in crate::shard) fn probe(&mut self, page: u32, node: NodeId) {
         let (queue, now_ns) = (node.reads(), self.now_ns);

@@ -7,9 +7,10 @@
 //! | authenticated  | a record or a directory READ for itself | a record of a chunk or a run: opened, once it |
 //! |                | is opened: its tag, then decrypted      | is asked for; until then it stays ciphertext  |
 //!
-//! - I1: where tags are used, no byte of a record or directory decides anything before its tag was found right, but for how much of
-//!   its page is read next.
-//! - I2: the sequence number that a tag is checked with is the local page table's. So what lay in the same place before fails.
+//! - I1: where tags are used, no byte of a record or directory decides anything before its tag was
+//!   found right, but for how much of its page is read next.
+//! - I2: the sequence number that a tag is checked with is the local page table's. So what lay in
+//!   the same place before fails.
 
 use farcore_rdma::Endpoint;
 
@@ -22,7 +23,8 @@ use crate::shard::{Shard, UNIT_BYTES};
 /// Bytes of the longest record that a chunk is looked for.
 const OPENED_BYTES: usize = CLASS_UNITS_MAX as usize * UNIT_BYTES;
 
-/// Where a record of a chunk is opened to: the chunk stays ciphertext, so the next look at the same record finds it as it was.
+/// Where a record of a chunk is opened to: the chunk stays ciphertext, so the next look at the same
+/// record finds it as it was.
 #[derive(Debug)]
 pub(in crate::shard) struct OpenedRecords(Box<[u8]>);
 
@@ -63,7 +65,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Makes what a flight's READ brought readable, where all of the record was read or its head. True if its tag proves it.
+    /// Makes what a flight's READ brought readable, where all of the record was read or its head.
+    /// True if its tag proves it.
     pub(in crate::shard) fn open_landed(
         &mut self,
         (page, unit): (u32, u32),
@@ -122,14 +125,14 @@ impl<E: Endpoint> Shard<E> {
         let target = self.opened.0.get_mut(..read.len())?;
         let both = cipher::InOutBuf::new(read, &mut *target).ok()?;
         let bytes = cipher.open_record(sequence, unit, both)?;
-        // SAFETY: `bytes` of it were just written; by this function's contract they stay so while the view is used, and the buffer
-        // itself is the shard's for good.
+        // SAFETY: `bytes` of it were just written; by this function's contract they stay so while
+        // the view is used, and the buffer itself is the shard's for good.
         let opened = unsafe { std::slice::from_raw_parts(target.as_ptr(), bytes) };
         RecordView::parse(opened)
     }
 
-    /// Opens in place the record of a run that begins so many bytes into it; false if it is not what was written. `opened` says that
-    /// it was opened before.
+    /// Opens in place the record of a run that begins so many bytes into it; false if it is not
+    /// what was written. `opened` says that it was opened before.
     pub(in crate::shard) fn prove_in_run(
         &mut self,
         (page, unit): (u32, u32),

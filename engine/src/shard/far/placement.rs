@@ -1,5 +1,5 @@
-//! Far memory as a shard sees it: where a page's extent lies, which node takes the next one, and what to say of a node
-//! that does not answer.
+//! Far memory as a shard sees it: where a page's extent lies, which node takes the next one, and
+//! what to say of a node that does not answer.
 
 use std::sync::Arc;
 
@@ -37,8 +37,9 @@ impl<E: Endpoint> Shard<E> {
         self.exhausted = false;
     }
 
-    /// A node has taken back everything that it lent. Pages that are local as well are to be flushed again; the others'
-    /// records are unavailable until they are written again. Cost: the whole index is read, once for such a loss.
+    /// A node has taken back everything that it lent. Pages that are local as well are to be
+    /// flushed again; the others' records are unavailable until they are written again. Cost: the
+    /// whole index is read, once for such a loss.
     pub(crate) fn lose_node(&mut self, node: NodeId) {
         self.extents.lose_free(node);
         let pages = self.pages.iter();
@@ -97,8 +98,8 @@ impl<E: Endpoint> Shard<E> {
         self.lost.note_node(&name);
     }
 
-    /// Points every slot that leads to pages which are gone to the lost page, and every cached copy's home; answers how many
-    /// slots. A record that has a copy is not lost.
+    /// Points every slot that leads to pages which are gone to the lost page, and every cached
+    /// copy's home; answers how many slots. A record that has a copy is not lost.
     pub(in crate::shard) fn send_to_lost_page(&mut self, gone: &[bool]) -> u64 {
         let shape = self.shape;
         let place = self.lost_place(0);
@@ -141,8 +142,8 @@ impl<E: Endpoint> Shard<E> {
         self.pages.get(page).extent.map(Extent::node)
     }
 
-    /// Takes an extent of the node that answers and has the most free ones. One that failed lately comes after the
-    /// others, one that fails again and again not before its time.
+    /// Takes an extent of the node that answers and has the most free ones. One that failed lately
+    /// comes after the others, one that fails again and again not before its time.
     pub(in crate::shard) fn claim_extent(&mut self) -> Option<Extent> {
         let mut best = None;
         for node in self.extents.nodes() {
@@ -179,10 +180,12 @@ impl<E: Endpoint> Shard<E> {
             .set(self.extents.total_bytes());
     }
 
-    /// True if a queue pair takes requests now; one that was drained, or never connected, is renewed first.
+    /// True if a queue pair takes requests now; one that was drained, or never connected, is
+    /// renewed first.
     fn is_up(&mut self, queue: Queue) -> bool {
         let state = self.endpoint.state(queue.index());
-        // One in error that holds nothing more is not polled any more, and would never be drained otherwise.
+        // One in error that holds nothing more is not polled any more, and would never be drained
+        // otherwise.
         if state != QueuePairState::ReadyToSend && self.endpoint.outstanding_on(queue.index()) == 0
         {
             self.endpoint.renew(queue.index());
@@ -198,7 +201,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// True while no node takes anything: none that has a free extent does, or, if none has, none can be read.
+    /// True while no node takes anything: none that has a free extent does, or, if none has, none
+    /// can be read.
     pub(in crate::shard) fn far_is_silent(&self) -> bool {
         if self.health.is_good() {
             return false;
@@ -229,7 +233,8 @@ impl<E: Endpoint> Shard<E> {
         free * 100 / count.max(1)
     }
 
-    /// Notes how a node did. Called for every failure, and for every success while anything is troubled.
+    /// Notes how a node did. Called for every failure, and for every success while anything is
+    /// troubled.
     #[cold]
     pub(in crate::shard) fn note_health(&mut self, tag: WorkTag, status: Status) {
         let queue = match tag {

@@ -1,4 +1,5 @@
-//! Room in local memory: appending to the tails, sealing pages, and freeing frames just ahead of demand.
+//! Room in local memory: appending to the tails, sealing pages, and freeing frames just ahead of
+//! demand.
 
 use farcore_rdma::{Endpoint, prefetch_to_write};
 
@@ -29,14 +30,16 @@ pub(in crate::shard) enum NoRoom {
     Never(Error),
 }
 
-/// Takes as many lines as a record is long, some records ahead of where it is written, which would otherwise each be waited for
-/// when a later one is. Beyond the page's end that is for nothing, but does no harm.
+/// Takes as many lines as a record is long, some records ahead of where it is written, which would
+/// otherwise each be waited for when a later one is. Beyond the page's end that is for nothing, but
+/// does no harm.
 #[inline]
 fn prefetch_for_write(place: *const u8, units: u32) {
     let ahead = place.wrapping_add(PREFETCH_AHEAD);
     let last = (units as usize * UNIT_BYTES).saturating_sub(1);
     let take = |line: usize| prefetch_to_write(ahead.wrapping_add((line * LINE_BYTES).min(last)));
-    // Without a branch on the usual lengths, which nothing can predict: a line taken twice costs nothing.
+    // Without a branch on the usual lengths, which nothing can predict: a line taken twice costs
+    // nothing.
     (0..PREFETCH_LINES).for_each(take);
     if last >= PREFETCH_LINES * LINE_BYTES {
         (PREFETCH_LINES..PREFETCH_LINES_MAX).for_each(take);
@@ -144,7 +147,8 @@ impl<E: Endpoint> Shard<E> {
     fn seal(&mut self, open: OpenPage) {
         let page_bytes = self.shape.page_bytes();
         let frame = self.pages.pointer(open.page);
-        // SAFETY: the frame is `page_bytes` long, belongs to this page, and nothing else refers to it now.
+        // SAFETY: the frame is `page_bytes` long, belongs to this page, and nothing else refers to
+        // it now.
         let bytes = unsafe { std::slice::from_raw_parts_mut(frame, page_bytes) };
         page::seal(bytes, open.unit, open.records);
         self.seals += 1;
@@ -207,7 +211,8 @@ impl<E: Endpoint> Shard<E> {
         !self.exhausted && (short || self.flusher.flush_all && !self.sealed.is_empty())
     }
 
-    /// One slice of making room: evict a cache or a clean page, or flush the oldest sealed one. True if it did any.
+    /// One slice of making room: evict a cache or a clean page, or flush the oldest sealed one.
+    /// True if it did any.
     pub(in crate::shard) fn make_room(&mut self) -> bool {
         if self.flusher.flush_all {
             self.flush_on();
@@ -243,7 +248,8 @@ impl<E: Endpoint> Shard<E> {
         !self.flusher.in_flight() && (self.compactor.is_idle() || self.compactor.is_stuck())
     }
 
-    /// True if the far copy of a clean page may be gone: its node was heard of last by a failure. Its frame may hold the last good copy.
+    /// True if the far copy of a clean page may be gone: its node was heard of last by a failure.
+    /// Its frame may hold the last good copy.
     #[inline]
     fn is_far_copy_doubtful(&self, page: u32) -> bool {
         !self.health.is_good()
@@ -279,8 +285,9 @@ impl<E: Endpoint> Shard<E> {
         true
     }
 
-    /// Frames are short and no clean page can be evicted: asks the nodes of those that are spared whether they are there, and has a page
-    /// of one that is silent written to another node. True if it did that.
+    /// Frames are short and no clean page can be evicted: asks the nodes of those that are spared
+    /// whether they are there, and has a page of one that is silent written to another node. True
+    /// if it did that.
     fn relocate_clean(&mut self) -> bool {
         if self.health.is_good() {
             return false;
@@ -334,7 +341,8 @@ impl<E: Endpoint> Shard<E> {
         })
     }
 
-    /// True if clean pages are spared because their node is in doubt; `waiting` if only those count whose node is not known to be silent.
+    /// True if clean pages are spared because their node is in doubt; `waiting` if only those count
+    /// whose node is not known to be silent.
     fn spares_clean(&self, waiting: bool) -> bool {
         !self.health.is_good()
             && self.clean.iter().any(|&page| {

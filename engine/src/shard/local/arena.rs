@@ -1,7 +1,7 @@
 //! The local memory of one shard: one registered region, cut into landing space and frames.
 //!
-//! Index segments are carved out of frames, so index, log and cache share one budget and the memory cap holds
-//! by construction: when the index grows, it takes a frame and a page has to leave.
+//! Index segments are carved out of frames, so index, log and cache share one budget and the memory
+//! cap holds by construction: when the index grows, it takes a frame and a page has to leave.
 //!
 //! ```text
 //! | landing space | frame 0 | frame 1 | ... | frame n-1 |

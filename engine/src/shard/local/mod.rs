@@ -1,4 +1,5 @@
-//! A shard's local memory: its frames, the pages in them, and the tails that records are appended to.
+//! A shard's local memory: its frames, the pages in them, and the tails that records are appended
+//! to.
 
 pub(in crate::shard) mod append;
 pub(in crate::shard) mod arena;

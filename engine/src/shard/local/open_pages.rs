@@ -27,7 +27,8 @@ impl OpenPage {
         }
     }
 
-    /// True if a record of this many units and its directory entry still fit in so many bytes of the page.
+    /// True if a record of this many units and its directory entry still fit in so many bytes of
+    /// the page.
     #[inline]
     pub(crate) fn fits(&self, units: u32, append_bytes: usize) -> bool {
         let records_end = (self.unit + units) as usize * crate::constants::UNIT_BYTES;

@@ -5,10 +5,12 @@
 //!    \________\________________________/  a page whose last record dies is freed at once
 //! ```
 //!
-//! - I1: `framed(p)` is null exactly when page `p` has no frame; else it tells the page's kind, and whether it is mutable.
-//! - I2: `live_bytes` is the sum of the size classes of the records whose slot holds their address, and of
-//!   home records whose cached copy a slot holds.
-//! - I3: a page with pins is never freed: a pin is a work request, a flush or a compaction that names it.
+//! - I1: `framed(p)` is null exactly when page `p` has no frame; else it tells the page's kind, and
+//!   whether it is mutable.
+//! - I2: `live_bytes` is the sum of the size classes of the records whose slot holds their address,
+//!   and of home records whose cached copy a slot holds.
+//! - I3: a page with pins is never freed: a pin is a work request, a flush or a compaction that
+//!   names it.
 //! - I4: the last two pages are no pages: slots whose record is lost point there (see `lost`).
 
 use std::ptr;
@@ -68,9 +70,11 @@ pub(crate) struct Page {
     pub(crate) pins: u32,
     /// The page that the log went on to.
     pub(crate) successor: Option<u32>,
-    /// Set when its directory is not what was written, or its node took it back: compaction leaves it alone.
+    /// Set when its directory is not what was written, or its node took it back: compaction leaves
+    /// it alone.
     pub(crate) damaged: bool,
-    /// A record too long for a size class was given up. Less was taken from `live_bytes` than it may have been.
+    /// A record too long for a size class was given up. Less was taken from `live_bytes` than it
+    /// may have been.
     pub(crate) gave_up_long: bool,
     /// Where it is listed as a victim of compaction.
     pub(crate) bin: u8,
@@ -127,8 +131,8 @@ impl Page {
     }
 }
 
-/// A place in a page's frame and, in the bits that are free below it, what the page is: all that a request needs of a page.
-/// Null when the page is far.
+/// A place in a page's frame and, in the bits that are free below it, what the page is: all that a
+/// request needs of a page. Null when the page is far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Framed(*mut u8);
 
@@ -196,11 +200,13 @@ pub(crate) struct PageTable {
     first_lost: u32,
 }
 
-/// Pages that stand for lost records: one for what is lost now, one for what was forgotten and still has slots.
+/// Pages that stand for lost records: one for what is lost now, one for what was forgotten and
+/// still has slots.
 pub(crate) const LOST_PAGES: u32 = 2;
 
 impl PageTable {
-    /// A table for so many pages, and the two that stand for lost records; it never allocates afterwards.
+    /// A table for so many pages, and the two that stand for lost records; it never allocates
+    /// afterwards.
     pub(crate) fn new(pages: usize) -> Self {
         let count = u32::try_from(pages).unwrap_or(u32::MAX - LOST_PAGES);
         let all = pages + LOST_PAGES as usize;
@@ -279,8 +285,8 @@ impl PageTable {
         self.moves += 1;
     }
 
-    /// How often pages have come, gone or changed what may be done with them: a page is where it was, and as it was, for as
-    /// long as this does not change.
+    /// How often pages have come, gone or changed what may be done with them: a page is where it
+    /// was, and as it was, for as long as this does not change.
     #[inline]
     pub(crate) fn moves(&self) -> u64 {
         self.moves
@@ -321,7 +327,8 @@ impl PageTable {
             .filter(|(_, page)| page.state != PageState::Free)
     }
 
-    /// Bytes that the table itself needs for a number of pages, those that stand for lost records included.
+    /// Bytes that the table itself needs for a number of pages, those that stand for lost records
+    /// included.
     pub(crate) fn bytes_for(pages: usize) -> u64 {
         (pages * (size_of::<Framed>() + size_of::<Page>() + size_of::<u32>())) as u64
     }

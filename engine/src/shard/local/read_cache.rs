@@ -4,8 +4,8 @@
 //! copy:  | home address, one unit | record |     the slot holds the address of the record
 //! ```
 //!
-//! Eviction takes the oldest cache page, gives records that were hit since a second chance, and points the slots
-//! of the others home. Nothing is ever written to far memory for it.
+//! Eviction takes the oldest cache page, gives records that were hit since a second chance, and
+//! points the slots of the others home. Nothing is ever written to far memory for it.
 
 use std::collections::VecDeque;
 
@@ -166,7 +166,8 @@ impl<E: Endpoint> Shard<E> {
     pub(in crate::shard) fn home_of(&self, address: Address) -> Address {
         let pointer = self.local_pointer(address);
         debug_assert!(!pointer.is_null(), "a cached copy without a frame");
-        // SAFETY: a copy is local as long as a slot holds it, and the unit before it holds its home.
+        // SAFETY: a copy is local as long as a slot holds it, and the unit before it holds its
+        // home.
         Address::from_raw(u64::from_le(unsafe {
             pointer.sub(UNIT_BYTES).cast::<u64>().read()
         }))
@@ -216,7 +217,8 @@ impl<E: Endpoint> Shard<E> {
         let (start, pointer) = self.reserve(TailKind::Cache, units + 1).ok()?;
         let unit = start.unit(self.shape) + 1;
         let address = Address::new(self.shape, start.page(self.shape), unit);
-        // SAFETY: `reserve` made room for the home and the record; the source is a landing buffer or another page.
+        // SAFETY: `reserve` made room for the home and the record; the source is a landing buffer
+        // or another page.
         unsafe {
             pointer.cast::<u64>().write(home.raw().to_le());
             let target = pointer.add(UNIT_BYTES);

@@ -1,4 +1,5 @@
-//! Victims: the far pages of a shard by how much of them is alive, so that the emptiest is found without a search.
+//! Victims: the far pages of a shard by how much of them is alive, so that the emptiest is found
+//! without a search.
 //!
 //! A page on a node that does not answer is set aside until the node is back.
 //!
@@ -6,11 +7,14 @@
 //! list 0 .. 63: pages by live share, a 64th each | list 64 + n: pages set aside for node n
 //! ```
 //!
-//! Each list is doubly linked through one table with a place for every page number: nothing is allocated after construction.
+//! Each list is doubly linked through one table with a place for every page number: nothing is
+//! allocated after construction.
 //!
-//! - I1: a page that is clean or far, has records and no pins, is in the list of its live share or a higher one, or set aside.
+//! - I1: a page that is clean or far, has records and no pins, is in the list of its live share or
+//!   a higher one, or set aside.
 //! - I2: the sums are over the pages that are clean or far.
-//! - I3: a page is in the list that its `bin` names and in no other; a page that is freed is in none.
+//! - I3: a page is in the list that its `bin` names and in no other; a page that is freed is in
+//!   none.
 
 use farcore_rdma::Endpoint;
 
@@ -19,7 +23,8 @@ use crate::shard::Shard;
 use crate::shard::far::extents::{Extent, NODES_MAX, NodeId};
 use crate::shard::local::page_table::{Page, PageKind, PageState, PageTable};
 
-/// Lists by live share. Fine, because what is nearly full is compacted as well where nothing else makes room.
+/// Lists by live share. Fine, because what is nearly full is compacted as well where nothing else
+/// makes room.
 const BINS: usize = 64;
 /// Pages looked at or listed again in one slice.
 const PAGES_A_SLICE: usize = 64;
@@ -234,7 +239,8 @@ impl Victims {
         listed
     }
 
-    /// Takes a page of the lowest share below `percent`, to within a list. A pinned one is left to whoever unpins it.
+    /// Takes a page of the lowest share below `percent`, to within a list. A pinned one is left to
+    /// whoever unpins it.
     pub(in crate::shard) fn take(&mut self, pages: &mut PageTable, percent: u64) -> Option<u32> {
         for bin in 0..BINS {
             if bin as u64 * 100 >= percent * BINS as u64 {
@@ -262,7 +268,8 @@ impl Victims {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Lists the pages again that were set aside for nodes that answer now; of one that may answer, a page to try.
+    /// Lists the pages again that were set aside for nodes that answer now; of one that may answer,
+    /// a page to try.
     pub(in crate::shard) fn list_returned(&mut self) {
         if self.victims.aside_count() == 0 {
             return;
@@ -281,8 +288,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// A page of which less than `percent` is alive: the emptiest far one, or else the emptiest sealed one if those may
-    /// go too. Those that cannot be read now are set aside.
+    /// A page of which less than `percent` is alive: the emptiest far one, or else the emptiest
+    /// sealed one if those may go too. Those that cannot be read now are set aside.
     pub(in crate::shard) fn pick_victim(&mut self, percent: u64, sealed_too: bool) -> Pick {
         for _ in 0..PAGES_A_SLICE {
             let Some(number) = self.victims.take(&mut self.pages, percent) else {
@@ -295,7 +302,8 @@ impl<E: Endpoint> Shard<E> {
         Pick::Later
     }
 
-    /// True if a page that is to be compacted is local or its node may be tried now; it is set aside if not.
+    /// True if a page that is to be compacted is local or its node may be tried now; it is set
+    /// aside if not.
     pub(in crate::shard) fn can_be_read(&mut self, number: u32) -> bool {
         let is_far = self.pages.pointer(number).is_null();
         match self.node_of(number) {

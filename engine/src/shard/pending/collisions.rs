@@ -1,11 +1,12 @@
 //! Hashes that more than one key has: those whose READ brought another key's record, or nothing.
 //!
-//! A far record that a hint names is read without a look at the slots behind it. Were that not remembered, a local record behind
-//! another key's would cost a READ each time it is asked for.
+//! A far record that a hint names is read without a look at the slots behind it. Were that not
+//! remembered, a local record behind another key's would cost a READ each time it is asked for.
 
 use crate::message::hash::IndexHash;
 
-/// Places; about one key in 20,000 is such a one, and of those the ones that are asked for often are to stay.
+/// Places; about one key in 20,000 is such a one, and of those the ones that are asked for often
+/// are to stay.
 const PLACES: usize = 256;
 
 /// The latest of them, one a place.

@@ -1,18 +1,23 @@
 //! Requests that wait for the fabric.
 //!
-//! A *flight* is one READ and the requests that wait for it, in order: all that came for a hash after the first
-//! one. So operations on one key keep their order, and concurrent gets of one far record share one READ.
+//! A *flight* is one READ and the requests that wait for it, in order: all that came for a hash
+//! after the first one. So operations on one key keep their order, and concurrent gets of one far
+//! record share one READ.
 //!
-//! Flights are shared evenly: a lane may have `flights / lanes that want some` requests parked, 64 at most. A lane that has
-//! none and is refused for want of something starves: until it has one, no other lane gets any of that.
+//! Flights are shared evenly: a lane may have `flights / lanes that want some` requests parked, 64
+//! at most. A lane that has none and is refused for want of something starves: until it has one, no
+//! other lane gets any of that.
 //!
 //! - I1: at most one flight exists for a hash, and every parked request is in exactly one.
-//! - I2: a flight pins the page of `address` from the moment its READ is posted until the flight ends or moves on.
-//! - I3: nothing here allocates after construction, but for what a false tag match or damage has shown.
+//! - I2: a flight pins the page of `address` from the moment its READ is posted until the flight
+//!   ends or moves on.
+//! - I3: nothing here allocates after construction, but for what a false tag match or damage has
+//!   shown.
 //! - I4: `active` counts the lanes that have something parked or were refused at their last visit.
-//! - I5: every parked request has room for its answer set aside at its lane. So whether its client polls or not, it is
-//!   answered, and its flight ends, as soon as far memory answers. The exception is a value that turned out longer, because a
-//!   record of another key was read first: its flight holds neither buffer nor pin until the lane has room for it.
+//! - I5: every parked request has room for its answer set aside at its lane. So whether its client
+//!   polls or not, it is answered, and its flight ends, as soon as far memory answers. The
+//!   exception is a value that turned out longer, because a record of another key was read first:
+//!   its flight holds neither buffer nor pin until the lane has room for it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -125,7 +130,8 @@ pub(crate) enum FlightState {
     Failed(Error),
 }
 
-/// What READs have shown about the far records that one request may mean, where that is not the record of its key.
+/// What READs have shown about the far records that one request may mean, where that is not the
+/// record of its key.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     /// Addresses that do not hold its key.
@@ -189,7 +195,8 @@ impl Flight {
         self.shown.get_or_insert_default()
     }
 
-    /// What READs have shown, if it was for the first request: what was found for one says nothing of another.
+    /// What READs have shown, if it was for the first request: what was found for one says nothing
+    /// of another.
     #[inline]
     pub(crate) fn take_shown(&mut self) -> Option<Box<Shown>> {
         self.shown.as_ref()?;
@@ -216,7 +223,8 @@ pub(crate) struct Flights {
     refused: [u64; LANE_NUMBERS / 64],
     /// By what is scarce, a lane that is refused while it has nothing parked.
     starving: [Option<usize>; Scarce::COUNT],
-    /// Requests of each lane whose answer needs more room than was set aside, and how many there are.
+    /// Requests of each lane whose answer needs more room than was set aside, and how many there
+    /// are.
     needing: Vec<u32>,
     needing_count: u32,
     /// Lanes that have something parked or were refused.
@@ -331,8 +339,8 @@ impl Flights {
         self.starving[scarce as usize].is_none_or(|starving| starving == lane.number())
     }
 
-    /// True if a request of the lane waits for more room than was set aside for its answer: until it has it, the lane is not served, or
-    /// what is newer would take that room.
+    /// True if a request of the lane waits for more room than was set aside for its answer: until
+    /// it has it, the lane is not served, or what is newer would take that room.
     #[inline]
     pub(crate) fn needs_room(&self, lane: ReplyTo) -> bool {
         self.needing_count > 0 && self.needing[lane.number()] > 0

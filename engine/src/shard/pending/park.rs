@@ -120,7 +120,8 @@ impl<E: Endpoint> Shard<E> {
         }
         let bytes = u32::try_from(parts.len()).ok()?;
         let landing = self.buffers.messages.allocate(bytes)?;
-        // SAFETY: the buffer was just allocated, so nothing else refers to it, and it has room for all.
+        // SAFETY: the buffer was just allocated, so nothing else refers to it, and it has room for
+        // all.
         let target = unsafe { self.landed_mut(landing.offset(), bytes) };
         target.copy_from_slice(parts);
         Some(landing)
@@ -192,8 +193,9 @@ impl<E: Endpoint> Shard<E> {
         self.again.push_back(flight);
     }
 
-    /// Goes on with flights that could not go on before. Those that wait for a buffer get one in their order: once there is none for the
-    /// first of a length, the others wait as well, or a long one would never find enough of them free at once.
+    /// Goes on with flights that could not go on before. Those that wait for a buffer get one in
+    /// their order: once there is none for the first of a length, the others wait as well, or a
+    /// long one would never find enough of them free at once.
     pub(in crate::shard) fn try_again(&mut self, answers: &mut impl AnswerSink) -> bool {
         let mut moved = false;
         for long in 0..self.unbuffered.len() {
@@ -225,10 +227,11 @@ impl<E: Endpoint> Shard<E> {
         !self.again.is_empty() || self.unbuffered.iter().any(|flights| !flights.is_empty())
     }
 
-    /// Answers the requests of a flight, as far as what is known allows: those of one lane in order. A lane whose answer finds no room
-    /// does not hold up the others.
+    /// Answers the requests of a flight, as far as what is known allows: those of one lane in
+    /// order. A lane whose answer finds no room does not hold up the others.
     ///
-    /// A request that cannot go on is put behind the rest; a pass that touches each once leaves them in their order.
+    /// A request that cannot go on is put behind the rest; a pass that touches each once leaves
+    /// them in their order.
     pub(in crate::shard) fn drain(&mut self, flight: u32, answers: &mut impl AnswerSink) {
         let mut blocked = [0u64; 4];
         let (mut left, mut stayed) = (self.flights.waiting(flight), 0);
@@ -268,7 +271,8 @@ impl<E: Endpoint> Shard<E> {
                 clippy::cast_possible_truncation,
                 reason = "it fitted when it was copied"
             )]
-            // SAFETY: the message was copied in by `copy_message` and is freed only when the request is popped.
+            // SAFETY: the message was copied in by `copy_message` and is freed only when the
+            // request is popped.
             let request = unsafe {
                 let message = self.landed(offset, shape.bytes() as u32);
                 Request::at(
@@ -322,7 +326,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Sets as much room aside for the first request of a flight as its value was seen to need; false if there is none yet.
+    /// Sets as much room aside for the first request of a flight as its value was seen to need;
+    /// false if there is none yet.
     #[cold]
     fn reserve_more(&mut self, flight: u32, lane: ReplyTo, answers: &mut impl AnswerSink) -> bool {
         let Some(first) = self.flights.first_mut(flight) else {
@@ -342,8 +347,9 @@ impl<E: Endpoint> Shard<E> {
         true
     }
 
-    /// Sets room aside for the first request of a flight again, as much as it had. One that was seen to need more keeps no more than an
-    /// answer without a value takes: two that kept what they have could wait for each other's for ever.
+    /// Sets room aside for the first request of a flight again, as much as it had. One that was
+    /// seen to need more keeps no more than an answer without a value takes: two that kept what
+    /// they have could wait for each other's for ever.
     #[inline(never)]
     fn set_aside(
         &mut self,
@@ -395,8 +401,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// A flight whose requests all wait for room at their lanes, maybe for long: its buffer is for others meanwhile, and its page can be
-    /// compacted.
+    /// A flight whose requests all wait for room at their lanes, maybe for long: its buffer is for
+    /// others meanwhile, and its page can be compacted.
     #[cold]
     fn rest(&mut self, flight: u32) {
         self.release_landing(flight);
@@ -461,7 +467,8 @@ impl<E: Endpoint> Shard<E> {
                         } else if let Some(class) = self.class_at(hash, address)
                             && !self.is_of_slot(view.key(), address)
                         {
-                            // A whole record, and of a key that the slot cannot be of: it was put there.
+                            // A whole record, and of a key that the slot cannot be of: it was put
+                            // there.
                             if self.is_to_be_read_again(flight, address) {
                                 return Step::Fetch { address, class };
                             }
@@ -473,7 +480,8 @@ impl<E: Endpoint> Shard<E> {
                         self.flights.get(flight).exact = header.units();
                         let end = UNIT_BYTES + key.len();
                         let class = self.class_at(hash, address);
-                        // A record too long for a class is always verified: its header says how many bytes die with it.
+                        // A record too long for a class is always verified: its header says how
+                        // many bytes die with it.
                         let long = class.is_some_and(|class| class.units().is_none());
                         // Nor does a header alone say whether other keys may be lost.
                         if !long
@@ -528,8 +536,8 @@ impl<E: Endpoint> Shard<E> {
         Some(self.index.slot(position).class())
     }
 
-    /// What was read is not what was written. True the first time: a transfer may fail once, so the same is read again. Then its
-    /// requests go by what else there is of their keys.
+    /// What was read is not what was written. True the first time: a transfer may fail once, so the
+    /// same is read again. Then its requests go by what else there is of their keys.
     #[cold]
     fn is_to_be_read_again(&mut self, flight: u32, address: Address) -> bool {
         let entry = self.flights.get(flight);

@@ -1,4 +1,5 @@
-//! Far records and directories that are not what was written: who is told, what can still be done, and what compaction makes of it.
+//! Far records and directories that are not what was written: who is told, what can still be done,
+//! and what compaction makes of it.
 
 use farcore_rdma::LinkModel;
 
@@ -71,7 +72,8 @@ impl Reactor {
         unsafe { self.nodes[node].damage(offset + if key.is_multiple_of(2) { 18 } else { 7 }) };
     }
 
-    /// Changes the directory of every far page of the first node, told its entries, twelve bytes each.
+    /// Changes the directory of every far page of the first node, told its entries, twelve bytes
+    /// each.
     fn change_directories(&self, mut change: impl FnMut(&mut [[u8; DIRECTORY_ENTRY_BYTES]])) {
         let shard = &self.shard;
         // SAFETY: nothing is under way.
@@ -223,7 +225,8 @@ fn compaction_frees_a_page_with_damaged_records() {
     }
 }
 
-/// Has a house compacted whose far memory lies, and every key looked for: each is right, or said to be lost.
+/// Has a house compacted whose far memory lies, and every key looked for: each is right, or said to
+/// be lost.
 fn assert_nothing_is_wrong(mut reactor: Reactor, lost_max: usize) -> Reactor {
     for key in (0..KEYS).filter(|key| key % 3 > 0) {
         let answer = delete(&mut reactor, key);

@@ -1,4 +1,5 @@
-//! What a shard promises about bytes: exact accounts, what it reads and what it gives back, and that none lie far in the clear.
+//! What a shard promises about bytes: exact accounts, what it reads and what it gives back, and
+//! that none lie far in the clear.
 
 use super::wire::Wire;
 use super::{ENCRYPTIONS, Owned, Random, Reactor, Setting};

@@ -1,6 +1,8 @@
-//! Attacks on far memory by a client that knows the node's token: it reads and writes every byte there.
+//! Attacks on far memory by a client that knows the node's token: it reads and writes every byte
+//! there.
 //!
-//! Each attack is made on every kind of far memory. Where records carry tags none may succeed; elsewhere the tests say what does.
+//! Each attack is made on every kind of far memory. Where records carry tags none may succeed;
+//! elsewhere the tests say what does.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -53,7 +55,8 @@ fn flush(reactor: &mut Reactor) {
     }
 }
 
-/// Keys in the order of the log, all flushed; most are far. With `ahead` they are read in chunks, if they are read in order.
+/// Keys in the order of the log, all flushed; most are far. With `ahead` they are read in chunks,
+/// if they are read in order.
 fn filled(encryption: Option<EncryptionMode>, ahead: bool) -> Reactor {
     let mut setting = Setting {
         encryption,
@@ -173,7 +176,8 @@ fn everywhere() -> impl Iterator<Item = (Option<EncryptionMode>, bool)> {
         .flat_map(|one| [(one, false), (one, true)])
 }
 
-/// Most keys are far, and whatever was answered for these was not another's value, nor that there is none.
+/// Most keys are far, and whatever was answered for these was not another's value, nor that there
+/// is none.
 fn assert_all_damaged(seen: &Seen) {
     let all = Seen {
         right: seen.right,
@@ -184,8 +188,8 @@ fn assert_all_damaged(seen: &Seen) {
     assert!(seen.damaged > 1_000, "{seen:?}");
 }
 
-/// The attack that the tags are for: whoever knows a record turns its ciphertext into that of another value, with a checksum to
-/// match. Needed: what was stored and in which order. No key.
+/// The attack that the tags are for: whoever knows a record turns its ciphertext into that of
+/// another value, with a checksum to match. Needed: what was stored and in which order. No key.
 #[test]
 fn a_value_that_another_client_rewrote_is_not_believed() {
     for (encryption, ahead) in everywhere() {
@@ -315,7 +319,8 @@ fn what_lay_there_before_is_damage() {
                 // Whole records of the same keys, of before.
                 None if !same_place => assert!(seen.old > 1_000, "{seen:?}"),
                 None => {}
-                // Its keystream is that of another flush; that the checksum notices is likely, not certain.
+                // Its keystream is that of another flush; that the checksum notices is likely, not
+                // certain.
                 _ => assert_all_damaged(&seen),
             }
         }

@@ -1,4 +1,5 @@
-//! Several clients of one shard: one that does not take its answers holds up nobody else, and those that flood it leave each its share.
+//! Several clients of one shard: one that does not take its answers holds up nobody else, and those
+//! that flood it leave each its share.
 
 use farcore_rdma::LinkModel;
 
@@ -32,7 +33,8 @@ fn filled(setting: &Setting, keys: u64, value_bytes: usize) -> Reactor {
     reactor
 }
 
-/// Gets of far keys on lanes whose clients do not take the answers, until none is accepted any more.
+/// Gets of far keys on lanes whose clients do not take the answers, until none is accepted any
+/// more.
 fn fall_asleep(
     reactor: &mut Reactor,
     lanes: std::ops::Range<u8>,
@@ -85,7 +87,8 @@ fn clients_that_do_not_poll_hold_up_nobody() {
                 "all that was accepted is answered"
             );
             assert_eq!(reactor.shard.buffers.in_use_bytes(), 0);
-            // Gets of far records, and puts of far and of new keys, which need background work as well.
+            // Gets of far records, and puts of far and of new keys, which need background work as
+            // well.
             for round in 0..3 * keys {
                 let key = round * 7919 % keys;
                 let answer = reactor.call(Operation::Get {
@@ -151,7 +154,8 @@ fn writes_that_nobody_looks_at_hold_up_nobody() {
 
 #[test]
 fn lanes_that_flood_leave_each_other_their_share() {
-    // More lanes than could all have what one may have alone, the one with a single request last and first.
+    // More lanes than could all have what one may have alone, the one with a single request last
+    // and first.
     for victim in [0, 7u8] {
         let keys = 30_000;
         let setting = Setting {
@@ -353,7 +357,8 @@ fn a_value_that_is_longer_than_room_was_set_aside_for_gives_its_buffer_back() {
     assert!(checked > 0, "the short record was never read first");
 }
 
-/// Gets that are answered beside three clients that put values of this many bytes over far keys, and their puts.
+/// Gets that are answered beside three clients that put values of this many bytes over far keys,
+/// and their puts.
 fn getters_beside_putters(value_bytes: usize) -> (u64, u64) {
     let keys = 80_000u64;
     let mut setting = Setting {

@@ -1,4 +1,5 @@
-//! Records that are lost for good or damaged: what their keys answer, and how they are written, deleted and forgotten.
+//! Records that are lost for good or damaged: what their keys answer, and how they are written,
+//! deleted and forgotten.
 
 use farcore_rdma::RemoteSlice;
 
@@ -217,7 +218,8 @@ fn what_is_lost_while_others_are_forgotten_stays_unavailable() {
     assert!(second.len() - lost < second.len() / 100, "{lost}");
 }
 
-/// Keys that share all bits that a slot knows of them with another one of the house, but not the hash.
+/// Keys that share all bits that a slot knows of them with another one of the house, but not the
+/// hash.
 fn of_the_same_bits(reactor: &Reactor, keys: &[u64]) -> Vec<(u64, u64)> {
     let bits = |key: u64| {
         let hash = reactor.hasher.hash(&key.to_le_bytes()).index;

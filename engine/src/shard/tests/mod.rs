@@ -1,7 +1,8 @@
 //! The model test of a shard: seeded, single-threaded, in simulated time, against a `HashMap`.
 //!
-//! Here is the harness; `run` is the run against the model, and `model` and `nodes` say with what settings. Tiny limits force growth, flush,
-//! eviction, caching, read-ahead and compaction; the fabric delays, reorders and fails. `FARCORE_SEED=<n>` replays one seed.
+//! Here is the harness; `run` is the run against the model, and `model` and `nodes` say with what
+//! settings. Tiny limits force growth, flush, eviction, caching, read-ahead and compaction; the
+//! fabric delays, reorders and fails. `FARCORE_SEED=<n>` replays one seed.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -373,7 +374,8 @@ impl Reactor {
             .collect()
     }
 
-    /// True if a request that was offered at some time may be told this: the named node was lost since, and holds its key.
+    /// True if a request that was offered at some time may be told this: the named node was lost
+    /// since, and holds its key.
     fn may_be_told(&self, key: &[u8], error: &Error, offered_ns: u64) -> bool {
         let Error::Unavailable { node, .. } = error else {
             return false;
@@ -472,7 +474,8 @@ impl Reactor {
         }
     }
 
-    /// Every page is in the list that it names, and in no other; all that can be compacted are in one.
+    /// Every page is in the list that it names, and in no other; all that can be compacted are in
+    /// one.
     fn check_victims(&self) {
         let shard = &self.shard;
         let mut listed = HashMap::new();

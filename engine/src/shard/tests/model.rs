@@ -1,4 +1,5 @@
-//! One memory node: the model under delay, faults, encryption and shortage; batches, hints, and a model that notices.
+//! One memory node: the model under delay, faults, encryption and shortage; batches, hints, and a
+//! model that notices.
 
 use std::collections::HashMap;
 
@@ -435,7 +436,8 @@ fn operations_on_one_key_keep_their_order() {
             });
             assert!(matches!(stored, Owned::Stored(_)));
         }
-        // What each key holds once all that was handed in before is done, and what each answer must therefore be.
+        // What each key holds once all that was handed in before is done, and what each answer must
+        // therefore be.
         let mut model: HashMap<u64, Option<Vec<u8>>> = HashMap::new();
         let mut expected: HashMap<u64, Option<Vec<u8>>> = HashMap::new();
         for step in 0..30_000u64 {

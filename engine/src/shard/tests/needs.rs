@@ -1,4 +1,5 @@
-//! Answers that need more room than was set aside for them, because a record of another key with the same hash was read first.
+//! Answers that need more room than was set aside for them, because a record of another key with
+//! the same hash was read first.
 
 use farcore_rdma::LinkModel;
 

@@ -1,4 +1,5 @@
-//! Several memory nodes: which of them a page goes to, and what happens while some or all of them are lost.
+//! Several memory nodes: which of them a page goes to, and what happens while some or all of them
+//! are lost.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,5 @@
-//! Room in local and far memory: when a shard rests, what `flush` and `compact` wait for, when far memory is full and when no longer.
+//! Room in local and far memory: when a shard rests, what `flush` and `compact` wait for, when far
+//! memory is full and when no longer.
 
 use super::{Outages, Owned, Random, Reactor, Setting};
 use crate::error::Error;
@@ -128,7 +129,8 @@ fn a_flush_does_not_wait_for_all_that_is_worth_compacting() {
     for key in 0..keys {
         assert!(matches!(put(&mut reactor, key, 200), Owned::Stored(_)));
     }
-    // Three fifths of every page, as far as is taken without a round in between: many pages are worth it now.
+    // Three fifths of every page, as far as is taken without a round in between: many pages are
+    // worth it now.
     for key in (0..keys).filter(|key| key % 5 > 1) {
         reactor.offer(
             1,
@@ -215,7 +217,8 @@ fn far_memory_is_full_no_longer_once_enough_was_deleted() {
         for dead in (round..key).step_by(20) {
             delete(&mut reactor, dead);
         }
-        // The very next put, without a round in between, finds room; and as many do as have died, nearly.
+        // The very next put, without a round in between, finds room; and as many do as have died,
+        // nearly.
         let before = key;
         while let Owned::Stored(_) = put(&mut reactor, key, 200) {
             key += 1;

@@ -8,7 +8,8 @@ use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
 use crate::shard::far::placement::LOST;
 
-/// Runs random operations, several in flight, against the model; each answer must be one that order allows.
+/// Runs random operations, several in flight, against the model; each answer must be one that order
+/// allows.
 pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Reactor {
     let name = |key: u64| format!("key-{key:05}").repeat(1 + (key % 5) as usize);
     let mut reactor = Reactor::new(setting);
@@ -32,7 +33,8 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         reactor.inbox.lane_bytes.set(64 << 10);
         reactor.inbox.asleep.set(1 << SLEEPER.number());
     }
-    // Keys that may have been lost since they were written, deleted or forgotten; and the step of the last forgetting.
+    // Keys that may have been lost since they were written, deleted or forgotten; and the step of
+    // the last forgetting.
     let mut doubtful: HashSet<u64> = HashSet::new();
     let mut forgot = 0;
     let walk_every = 64;
@@ -78,7 +80,8 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         } else {
             random.below(keys)
         };
-        // One operation a key at a time where versions are needed; otherwise orders would not be known.
+        // One operation a key at a time where versions are needed; otherwise orders would not be
+        // known.
         if !busy.contains_key(&key) && waiting.len() + backlog.len() < 48 {
             let long = random.below(200) == 0 && !setting.short;
             let bytes = if long {
@@ -151,7 +154,8 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             let known = states.clone();
             let context = || format!("seed {seed} step {step} key {key} {call:?} {known:?}");
             let version = |state: &Option<(u64, Vec<u8>)>| state.as_ref().map_or(0, |held| held.0);
-            // What an answer says is one of the states that were possible, and the only one from then on.
+            // What an answer says is one of the states that were possible, and the only one from
+            // then on.
             let mut is_now = |state: Option<(u64, Vec<u8>)>| {
                 assert!(known.contains(&state), "{} {state:?}", context());
                 *states = vec![state];

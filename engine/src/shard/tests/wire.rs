@@ -9,7 +9,8 @@ use farcore_rdma::{
     RegisterError, WorkRequest,
 };
 
-/// An endpoint whose queue pairs cannot be renewed while they are cut, as those to another host are.
+/// An endpoint whose queue pairs cannot be renewed while they are cut, as those to another host
+/// are.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) inner: EmbeddedEndpoint,

@@ -53,7 +53,8 @@ impl AnswerConsumer {
         self.ring.refresh();
     }
 
-    /// Visits the answers that [`AnswerConsumer::refresh`] has seen: whom for, token, answer. Answers how many.
+    /// Visits the answers that [`AnswerConsumer::refresh`] has seen: whom for, token, answer.
+    /// Answers how many.
     #[inline]
     pub(crate) fn receive(&mut self, mut visit: impl FnMut(Origin, u64, Answer<'_>)) -> usize {
         let mut count = 0;
@@ -132,7 +133,8 @@ impl Shared {
         held.insert(OwnedAnswer::Value(version, value))
     }
 
-    /// True if some answers found no room in the ring, because they came while the shard was closing.
+    /// True if some answers found no room in the ring, because they came while the shard was
+    /// closing.
     #[inline]
     fn has_late(&self) -> bool {
         // ORDERING: Acquire pairs with the Release in `AnswerProducer::answer_late`.

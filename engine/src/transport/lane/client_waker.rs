@@ -14,7 +14,8 @@ pub(crate) struct ClientWaker {
 impl ClientWaker {
     /// The client is about to sleep: it looks once more after this, then sleeps.
     pub(crate) fn wait(&self) {
-        // ORDERING: SeqCst, with the fence in `notify`: either the shard sees the flag or the client sees the answer.
+        // ORDERING: SeqCst, with the fence in `notify`: either the shard sees the flag or the
+        // client sees the answer.
         self.waiting.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }

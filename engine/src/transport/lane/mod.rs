@@ -1,15 +1,18 @@
 //! A lane: the queue of requests from one client to one shard, and the ring of its answers back.
 //!
-//! A request lies in the queue until it was served. Whom it is for, its token and the client's marks go over with it and come back:
+//! A request lies in the queue until it was served. Whom it is for, its token and the client's
+//! marks go over with it and come back:
 //!
 //! ```text
 //! answer:   | length:4 | origin:16 kind:8 0:8 | token:8 | version:8, if there is one | value |
 //! ```
 //!
-//! So an answer without a version is 16 bytes, and one without a value 32: four and two to a cache line.
+//! So an answer without a version is 16 bytes, and one without a value 32: four and two to a cache
+//! line.
 //!
-//! A value longer than an eighth of one direction travels beside it: a request's one at a time, answers' as many as fit the limit of
-//! bytes, which one value alone may exceed. What a lane holds stays valid when its client goes away.
+//! A value longer than an eighth of one direction travels beside it: a request's one at a time,
+//! answers' as many as fit the limit of bytes, which one value alone may exceed. What a lane holds
+//! stays valid when its client goes away.
 
 mod client;
 mod client_waker;
@@ -46,8 +49,8 @@ struct Shared {
     oversize: Oversize,
     /// The errors of failed answers, in their order: no more than the ring has room for.
     errors: SegQueue<Error>,
-    /// Answers that found no room while the shard was closing: then nobody is made to wait for a client that does not
-    /// look.
+    /// Answers that found no room while the shard was closing: then nobody is made to wait for a
+    /// client that does not look.
     overflow: SegQueue<(Origin, u64, OwnedAnswer)>,
     /// There are such.
     overflowed: AtomicBool,
@@ -72,7 +75,8 @@ pub(crate) fn lane_bytes(each_way: usize) -> usize {
     queue_bytes(each_way) + ring
 }
 
-/// The two ends of a lane of a thread that is no core. Answers' values that are too long for the ring may take `oversize_bytes`.
+/// The two ends of a lane of a thread that is no core. Answers' values that are too long for the
+/// ring may take `oversize_bytes`.
 pub(crate) fn lane(
     each_way: usize,
     oversize_bytes: usize,
@@ -88,8 +92,8 @@ pub(crate) fn lane(
     )
 }
 
-/// The lanes between two cores, there and back. Each core polls for requests and for answers of the other: how far both have
-/// come lies in one line.
+/// The lanes between two cores, there and back. Each core polls for requests and for answers of the
+/// other: how far both have come lies in one line.
 pub(crate) fn lanes(each_way: usize, oversize_bytes: usize) -> [(LaneClient, LaneServer); 2] {
     let written = [RingTails::new(), RingTails::new()];
     [(0, 1), (1, 0)].map(|(from, to)| {

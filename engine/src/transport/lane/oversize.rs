@@ -1,7 +1,9 @@
-//! Values that are too long for a lane's ring: they travel beside it, in the order of their messages.
+//! Values that are too long for a lane's ring: they travel beside it, in the order of their
+//! messages.
 //!
-//! - I1: the producer adds a value before it publishes the message that announces it; the consumer takes it when it takes
-//!   that message. So the queue holds the values of the messages in the ring, in their order.
+//! - I1: the producer adds a value before it publishes the message that announces it; the consumer
+//!   takes it when it takes that message. So the queue holds the values of the messages in the
+//!   ring, in their order.
 //! - I2: the bytes held never exceed the limit, unless one value alone does.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +29,8 @@ impl Oversize {
         }
     }
 
-    /// True if a value of this many bytes has room beside `reserved` bytes that are promised to others. The producer's.
+    /// True if a value of this many bytes has room beside `reserved` bytes that are promised to
+    /// others. The producer's.
     pub(super) fn has_room(&self, bytes: usize, reserved: usize) -> bool {
         // ORDERING: pairs with the Release in `take`; only the producer makes it more.
         let taken = self.held.load(Ordering::Acquire) + reserved;
@@ -36,7 +39,8 @@ impl Oversize {
 
     /// Adds a value. The producer's.
     pub(super) fn push(&self, value: Vec<u8>) {
-        // ORDERING: the ring's publication, which comes after, shows the value; the count is for the producer itself.
+        // ORDERING: the ring's publication, which comes after, shows the value; the count is for
+        // the producer itself.
         self.held.fetch_add(value.len(), Ordering::Relaxed);
         self.values.push(value);
     }

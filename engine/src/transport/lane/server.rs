@@ -51,8 +51,8 @@ impl AnswerProducer {
         }
     }
 
-    /// Sets room aside for one answer with a value of at most this many bytes; false if there is none. Other answers do not get it:
-    /// after [`AnswerProducer::unreserve`] that answer has room.
+    /// Sets room aside for one answer with a value of at most this many bytes; false if there is
+    /// none. Other answers do not get it: after [`AnswerProducer::unreserve`] that answer has room.
     pub(crate) fn reserve(&mut self, value_bytes: usize) -> bool {
         if self.closing {
             return true;
@@ -98,7 +98,8 @@ impl AnswerProducer {
     /// Puts an answer in.
     ///
     /// # Panics
-    /// If there is no room: a shard asks [`AnswerProducer::has_room`] before it acts, for an answer that finds none would be lost.
+    /// If there is no room: a shard asks [`AnswerProducer::has_room`] before it acts, for an answer
+    /// that finds none would be lost.
     #[inline(always)]
     pub(crate) fn answer(&mut self, origin: Origin, token: u64, answer: Answer<'_>) {
         let has_room = self.try_answer(origin, token, answer);

@@ -60,8 +60,8 @@ impl RequestConsumer {
         Arc::ptr_eq(&self.shared, shared)
     }
 
-    /// Looks how far the outbox has come, and asks for the first lines of what is new: they lie in another core's cache, and come while
-    /// something else is done.
+    /// Looks how far the outbox has come, and asks for the first lines of what is new: they lie in
+    /// another core's cache, and come while something else is done.
     #[inline]
     pub(crate) fn refresh(&mut self) {
         let tail = self.shown.get().load(Ordering::Acquire);
@@ -92,15 +92,17 @@ impl RequestConsumer {
         self.tail - self.head
     }
 
-    /// The first of those that a glance has seen, so many at most: fewer where the circle ends. Looking again after each batch would
-    /// cost a trip to the outbox's cache, for whatever came meanwhile.
+    /// The first of those that a glance has seen, so many at most: fewer where the circle ends.
+    /// Looking again after each batch would cost a trip to the outbox's cache, for whatever came
+    /// meanwhile.
     #[inline]
     pub(crate) fn waiting(&self, most: usize) -> &[Request<'_>] {
         self.between(self.head, self.end_of(most))
     }
 
-    /// Of the first so many that wait, those that were not shown here before: a look at what will be served soon. Each is shown once,
-    /// even if it is not taken afterwards. Fewer where the circle ends.
+    /// Of the first so many that wait, those that were not shown here before: a look at what will
+    /// be served soon. Each is shown once, even if it is not taken afterwards. Fewer where the
+    /// circle ends.
     #[inline]
     pub(crate) fn ahead(&mut self, most: usize) -> &[Request<'_>] {
         let from = self.ahead.max(self.head);
@@ -121,7 +123,8 @@ impl RequestConsumer {
         debug_assert!(self.head <= from && from <= end && end <= self.tail);
         let place = from & self.mask;
         debug_assert!(place + (end - from) <= self.mask + 1);
-        // SAFETY: by I2 everything before `tail` is written and the intake's, and only `release` gives it back.
+        // SAFETY: by I2 everything before `tail` is written and the intake's, and only `release`
+        // gives it back.
         let waiting = unsafe { slice::from_raw_parts(self.entries.add(place), end - from) };
         if cfg!(farcore_loom) {
             for (at, request) in (place..).zip(waiting) {

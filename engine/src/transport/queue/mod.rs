@@ -1,19 +1,23 @@
-//! A queue of requests from one thread to one shard. They lie where they were put until they are served.
+//! A queue of requests from one thread to one shard. They lie where they were put until they are
+//! served.
 //!
 //! ```text
 //! entries: | request:32 | request:32 | ...    a circle of them, two to a cache line
 //! room:    | parts | parts | ... | apron      a circle of bytes that they refer to: keys, values, expected versions
 //! ```
 //!
-//! The parts of a request lie one behind the other. Those that begin near the end of the room go on past it, in the *apron*, which
-//! is as long as the longest. A value that is too long for the room lies beside it, one at a time.
+//! The parts of a request lie one behind the other. Those that begin near the end of the room go on
+//! past it, in the *apron*, which is as long as the longest. A value that is too long for the room
+//! lies beside it, one at a time.
 //!
 //! - I1: `head <= tail <= head + capacity`; both count requests and never wrap back.
-//! - I2: entries from `head` to the `tail` that was shown, and what they refer to, belong to the intake, all others to the outbox.
-//! - I3: `room_limit` holds only while there are free entries: in a full circle what it follows from was written over.
+//! - I2: entries from `head` to the `tail` that was shown, and what they refer to, belong to the
+//!   intake, all others to the outbox.
+//! - I3: `room_limit` holds only while there are free entries: in a full circle what it follows
+//!   from was written over.
 //!
-//! ORDERING: as in a ring: the outbox's Release store of `tail` pairs with the intake's Acquire load, the intake's Release store of
-//! `head` with the outbox's Acquire load.
+//! ORDERING: as in a ring: the outbox's Release store of `tail` pairs with the intake's Acquire
+//! load, the intake's Release store of `head` with the outbox's Acquire load.
 
 #![allow(unsafe_code)] // both halves reach into the same memory, disjointly
 
@@ -41,7 +45,8 @@ const ENTRY: usize = size_of::<Request<'static>>();
 /// Bytes of what the longest request borrows beside its value.
 const BESIDE_VALUE: usize = size_of::<Version>() + KEY_BYTES_MAX;
 
-/// Requests that can wait. Source: measured between two cores; 2048 gain nothing, and with 16 384 deletes are slower.
+/// Requests that can wait. Source: measured between two cores; 2048 gain nothing, and with 16 384
+/// deletes are slower.
 const ENTRIES_MAX: usize = 1024;
 
 /// How large a queue is.
@@ -100,8 +105,8 @@ struct Shared {
     room: Box<[UnsafeCell<Line>]>,
     /// The parts of the one request that is too long for the room.
     long: UnsafeCell<Vec<u8>>,
-    /// Under the model checker, a cell for each entry and one for each byte of the room, the last of them for what lies beside it: it
-    /// notices two threads in one place.
+    /// Under the model checker, a cell for each entry and one for each byte of the room, the last
+    /// of them for what lies beside it: it notices two threads in one place.
     #[cfg(farcore_loom)]
     watched: [Box<[loom::cell::UnsafeCell<()>]>; 2],
 }

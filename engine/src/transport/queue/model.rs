@@ -3,7 +3,8 @@ use crate::message::operation::{OperationKind, RequestParts};
 use crate::shard::Origin;
 use crate::transport::queue::*;
 
-/// Requests with keys and values of so many bytes over a queue of two entries and 64 bytes of room, while another thread takes them.
+/// Requests with keys and values of so many bytes over a queue of two entries and 64 bytes of room,
+/// while another thread takes them.
 fn never_shares_a_byte(requests: &'static [(usize, usize)]) {
     loom::model(move || {
         let (mut producer, mut consumer) = queue(4 * ENTRY);
@@ -57,7 +58,8 @@ fn a_queue_of_two_requests_never_shares_an_entry() {
 
 #[test]
 fn a_request_past_the_end_shares_no_byte() {
-    // 40, 32 and 24 bytes of 64: the second goes past the end, and the third may be written while it is read.
+    // 40, 32 and 24 bytes of 64: the second goes past the end, and the third may be written while
+    // it is read.
     never_shares_a_byte(&[(24, 16), (16, 16), (8, 16)]);
 }
 

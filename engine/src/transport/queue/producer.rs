@@ -43,7 +43,8 @@ pub(crate) struct RequestProducer {
     pub(super) shared: Arc<Shared>,
 }
 
-// SAFETY: by I2 what the pointers lead to is reachable for one half at a time, and `shared` keeps it alive.
+// SAFETY: by I2 what the pointers lead to is reachable for one half at a time, and `shared` keeps
+// it alive.
 unsafe impl Send for RequestProducer {}
 
 impl RequestProducer {
@@ -80,7 +81,8 @@ impl RequestProducer {
         self.owned == usize::MAX
     }
 
-    /// Puts a request in, copied; false if there is no room. The intake sees it after [`RequestProducer::publish`].
+    /// Puts a request in, copied; false if there is no room. The intake sees it after
+    /// [`RequestProducer::publish`].
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -103,8 +105,9 @@ impl RequestProducer {
         };
         let place = self.tail & self.mask;
         self.shared.watch(place, start.as_ptr(), bytes, true);
-        // SAFETY: by I2 entry and bytes are the outbox's. There are as many as all parts take: in the room, and its apron is as long as
-        // the longest of those; or beside it. They stay as they are until the intake is done with the entry.
+        // SAFETY: by I2 entry and bytes are the outbox's. There are as many as all parts take: in
+        // the room, and its apron is as long as the longest of those; or beside it. They stay as
+        // they are until the intake is done with the entry.
         unsafe {
             let request = Request::copied(start, hash, token, origin, parts);
             self.entries.add(place).write(request);
@@ -125,7 +128,8 @@ impl RequestProducer {
         unsafe { self.room.add(self.room_tail & self.room_mask) }
     }
 
-    /// Looks how far the intake has come. Answers where so many bytes have room, and how many of them are the room's.
+    /// Looks how far the intake has come. Answers where so many bytes have room, and how many of
+    /// them are the room's.
     #[cold]
     #[inline(never)]
     fn look_for_room(&mut self, bytes: usize, value_bytes: usize) -> Option<(NonNull<u8>, usize)> {
@@ -167,8 +171,8 @@ impl RequestProducer {
         head
     }
 
-    /// Takes the lines that will be written next away from the shard's cache, which read them last; several at once, so that most
-    /// requests need not look.
+    /// Takes the lines that will be written next away from the shard's cache, which read them last;
+    /// several at once, so that most requests need not look.
     #[inline(never)]
     fn prefetch_for_write(&mut self) {
         let end = (self.tail + PREFETCH_AHEAD).min(self.limit);
@@ -198,7 +202,8 @@ impl RequestProducer {
             self.shown.get().store(self.tail, Ordering::Release);
             self.published = self.tail;
             if count >= PREFETCH_AHEAD / 2 && !self.is_alone() {
-                // The intake will read up to there, and its processor on past it: what was taken ahead is taken once more.
+                // The intake will read up to there, and its processor on past it: what was taken
+                // ahead is taken once more.
                 (self.owned, self.room_owned) = (self.tail, self.room_tail);
             }
         } else if self.long.is_some() {

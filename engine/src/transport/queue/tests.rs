@@ -85,7 +85,8 @@ fn lines_are_taken_ahead_and_once_more_after_a_showing_of_some() {
             assert!(ahead <= PREFETCH_AHEAD + 1, "{ahead} entries");
             let ahead = producer.room_owned.saturating_sub(producer.room_tail);
             let room = producer.room_limit - producer.room_tail;
-            // Entries are taken to the end of a line, so that one request more may pass until the next time.
+            // Entries are taken to the end of a line, so that one request more may pass until the
+            // next time.
             let least = (PREFETCH_AHEAD / 2 - 1) * (16 + VALUE);
             // The first have no six before them.
             assert!(

@@ -235,7 +235,8 @@ type Call<'a> = Pin<Box<dyn Future<Output = Result<Option<Claim>, ClaimsError>> 
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
-    /// Calls side by side, dropped anywhere: what they left is freed by later ones, and nothing that is held.
+    /// Calls side by side, dropped anywhere: what they left is freed by later ones, and nothing
+    /// that is held.
     #[test]
     fn dropped_calls_lose_nothing(acts in prop::collection::vec(act(), 1..200)) {
         // So few that calls often want the same.

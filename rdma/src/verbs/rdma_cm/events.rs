@@ -87,7 +87,8 @@ impl Event {
     /// The other side's private data, padded with zeros to what is asked for.
     pub(super) fn private_data<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
-        // SAFETY: this event's kind carries the parameters of a connection; the data is as long as it says.
+        // SAFETY: this event's kind carries the parameters of a connection; the data is as long as
+        // it says.
         unsafe {
             let parameters = &self.0.as_ref().param.conn;
             let length = usize::from(parameters.private_data_len).min(N);

@@ -177,7 +177,8 @@ impl CmArrival {
         let _ = unsafe { ffi::rdma_reject(self.id.raw(), bytes.as_ptr().cast(), length) };
     }
 
-    /// Accepts it with a queue pair, which is ready to send when this returns; the client is when it says so.
+    /// Accepts it with a queue pair, which is ready to send when this returns; the client is when
+    /// it says so.
     ///
     /// # Errors
     /// What the kernel says; that it came over another device.
@@ -250,7 +251,8 @@ impl Drop for AcceptedLine {
     }
 }
 
-/// A connection that was accepted. It ends when this is dropped: after that its peer reaches nothing.
+/// A connection that was accepted. It ends when this is dropped: after that its peer reaches
+/// nothing.
 #[derive(Debug)]
 pub struct CmConnection {
     // Dropped in this order: the queue pair first, then (I2).

@@ -1,4 +1,5 @@
-//! Connecting by RDMA-CM: names are IP addresses and ports, and the connect request travels as private data.
+//! Connecting by RDMA-CM: names are IP addresses and ports, and the connect request travels as
+//! private data.
 //!
 //! ```text
 //! client                                        server (a listening identifier, one event channel)
@@ -11,13 +12,14 @@
 //!   establish                             ->    established
 //! ```
 //!
-//! Queue pairs are made and moved by `queue_pair`, with the attributes that RDMA-CM hands out, so that both ways to connect
-//! share protection domain, completion queue and regions.
+//! Queue pairs are made and moved by `queue_pair`, with the attributes that RDMA-CM hands out, so
+//! that both ways to connect share protection domain, completion queue and regions.
 //!
 //! - I1: an event is acknowledged before the identifier it names is destroyed.
 //! - I2: an identifier is destroyed before its event channel.
 //!
-//! Source: the manual pages of `rdma_cm` and those that it leads to. Private data of a request: 56 bytes over IP.
+//! Source: the manual pages of `rdma_cm` and those that it leads to. Private data of a request: 56
+//! bytes over IP.
 
 mod address;
 mod connect;

@@ -198,7 +198,8 @@ pub(super) fn best(runs: &[Run], plan: &Plan) -> Result<Calibration> {
     by(runs.last().unwrap_or(first), plan, &costs)
 }
 
-/// Each run predicted by each, with crossings at their default cost: none has seen what it predicts.
+/// Each run predicted by each, with crossings at their default cost: none has seen what it
+/// predicts.
 pub(super) fn checks(runs: &[Run], plan: &Plan) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
     for from in runs {

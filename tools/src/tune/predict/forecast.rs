@@ -1,4 +1,5 @@
-//! The network that a machine and a workload make, and what comes of it on the way to the machine's size.
+//! The network that a machine and a workload make, and what comes of it on the way to the machine's
+//! size.
 
 use farcore_tuning::{Load, Network, Station, Workload};
 use serde::Serialize;
@@ -40,7 +41,8 @@ pub(super) struct Limit {
     pub(super) station: &'static str,
     /// Requests a second at which it does.
     pub(super) requests_s: f64,
-    /// Cores up to which the cores themselves are the limit; `None` if that is beyond all that may be asked.
+    /// Cores up to which the cores themselves are the limit; `None` if that is beyond all that may
+    /// be asked.
     pub(super) cores_useful: Option<u32>,
     /// What is the limit from there on.
     pub(super) then: Option<&'static str>,

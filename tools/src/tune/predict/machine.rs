@@ -37,7 +37,8 @@ pub(crate) struct Machine {
 }
 
 impl Default for Machine {
-    /// A host of today's data centres: 100 Gb/s, ConnectX-5-class message rates, 2 us, eight DDR4 channels.
+    /// A host of today's data centres: 100 Gb/s, ConnectX-5-class message rates, 2 us, eight DDR4
+    /// channels.
     fn default() -> Self {
         Self {
             cores: 16,

@@ -1,7 +1,7 @@
 //! `farcore tune --predict`: scaling on paper, calibrated by a real run.
 //!
-//! [`machine`] what is asked · [`calibrate`] what real runs tell, and how far the model is off · [`forecast`] the model ·
-//! [`show`] and [`plot`] what comes of it.
+//! [`machine`] what is asked · [`calibrate`] what real runs tell, and how far the model is off ·
+//! [`forecast`] the model · [`show`] and [`plot`] what comes of it.
 
 mod calibrate;
 mod forecast;
@@ -21,8 +21,8 @@ use self::show::Answer;
 /// Flags of predictions.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// With --predict: calibrate by this report of an engine instead of runs here; what its counters cannot tell apart
-    /// (a crossing, a READ) is taken to cost what it mostly does
+    /// With --predict: calibrate by this report of an engine instead of runs here; what its
+    /// counters cannot tell apart (a crossing, a READ) is taken to cost what it mostly does
     #[arg(long, value_name = "REPORT.json")]
     from: Option<PathBuf>,
     /// With --predict: print JSON

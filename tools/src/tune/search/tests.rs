@@ -1,4 +1,5 @@
-//! The search on a made-up machine: known optimum, noise of its own seed, drift, and disturbances at will.
+//! The search on a made-up machine: known optimum, noise of its own seed, drift, and disturbances
+//! at will.
 
 use rand::RngExt;
 

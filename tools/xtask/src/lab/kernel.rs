@@ -22,7 +22,8 @@ use super::{output_of, packages};
 
 /// Names the newest kernel of Debian.
 const META_PACKAGE: &str = "linux-image-amd64";
-/// What the guest loads at boot, before what depends on it: its root file system, its ports out, verbs, network links.
+/// What the guest loads at boot, before what depends on it: its root file system, its ports out,
+/// verbs, network links.
 const MODULES: [&str; 10] = [
     "virtio_pci",
     "9p",
@@ -86,7 +87,8 @@ pub(super) fn unpack(cache: &Cache) -> Result<()> {
     fs::remove_dir_all(&download)?;
     fs::remove_dir_all(&root)?;
     fs::write(part.join("stamp"), stamp())?;
-    // The old one stays until there is a new one, and loses its stamp first: half removed, it must not look whole.
+    // The old one stays until there is a new one, and loses its stamp first: half removed, it must
+    // not look whole.
     let old = cache.kernel();
     if old.exists() {
         let _ = fs::remove_file(old.join("stamp"));
@@ -174,7 +176,8 @@ fn load_order(root: &Path, release: &str) -> Result<Vec<PathBuf>> {
     Ok(order)
 }
 
-/// The file in a line `insmod FILE OPTIONS`; what is built into the kernel has a line `builtin NAME`.
+/// The file in a line `insmod FILE OPTIONS`; what is built into the kernel has a line `builtin
+/// NAME`.
 fn listed(line: &str) -> Option<PathBuf> {
     let rest = line.strip_prefix("insmod ")?;
     // The path may have spaces in it, what comes after `.ko` and the packing has not.
@@ -251,7 +254,8 @@ impl Packing {
     }
 }
 
-/// The packed kernel inside a `vmlinuz`, and how long it is unpacked where that is written behind it.
+/// The packed kernel inside a `vmlinuz`, and how long it is unpacked where that is written behind
+/// it.
 ///
 /// ```text
 /// offset  field           0x1f1: setup_sects (1 byte; 0 means 4)

@@ -1,4 +1,5 @@
-//! One guest: starts QEMU, passes on what the command says, keeps the time limit, finds the exit status.
+//! One guest: starts QEMU, passes on what the command says, keeps the time limit, finds the exit
+//! status.
 //!
 //! ```text
 //! guest's port `out`     -> QEMU's descriptor 1, a pipe -> a thread -> our stdout
@@ -8,7 +9,8 @@
 //! QEMU's own complaints  -> jobs/PID/qemu, or our stderr
 //! ```
 //!
-//! Descriptors 0 and 1 are only names by which QEMU opens the pipes: so they end when QEMU does, however that comes about.
+//! Descriptors 0 and 1 are only names by which QEMU opens the pipes: so they end when QEMU does,
+//! however that comes about.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -68,7 +70,8 @@ impl Machine {
         fs::write(job.path().join("initramfs"), archive)?;
         fs::write(job.path().join("report"), "")?;
 
-        // util-linux is on every Debian: with its help the guest ends with us, even if we are killed.
+        // util-linux is on every Debian: with its help the guest ends with us, even if we are
+        // killed.
         let mut qemu = Command::new("setpriv");
         qemu.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"])
             .args(machine_options(options, options.accel()?, terminal))

@@ -1,4 +1,5 @@
-//! `cargo xtask lab`: verbs without an RDMA card. A throw-away QEMU guest with Soft-RoCE devices runs a command.
+//! `cargo xtask lab`: verbs without an RDMA card. A throw-away QEMU guest with Soft-RoCE devices
+//! runs a command.
 //!
 //! ```text
 //! packages   what must be installed here
@@ -9,8 +10,9 @@
 //! suites     the tests that need verbs
 //! ```
 //!
-//! The guest's root file system is the host's, read-only, with a scratch layer in memory over it, so what was built here runs
-//! there unchanged and under the same path. Its processor is emulated: good for correctness, not for speed.
+//! The guest's root file system is the host's, read-only, with a scratch layer in memory over it,
+//! so what was built here runs there unchanged and under the same path. Its processor is emulated:
+//! good for correctness, not for speed.
 
 mod cache;
 mod initramfs;
@@ -57,7 +59,8 @@ pub(crate) enum Lab {
         /// Only suites whose name contains this.
         #[arg(long, default_value = "")]
         only: String,
-        /// Features beside `verbs`, as cargo takes them: with those of a build that is there, little is built again.
+        /// Features beside `verbs`, as cargo takes them: with those of a build that is there,
+        /// little is built again.
         #[arg(long, default_value = "")]
         features: String,
     },

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use super::output_of;
 
-/// The emulator; what the guest begins with; what unpacks a kernel; verbs' libraries and the tool that makes a device; what
-/// the feature `verbs` is built with; what counts system calls.
+/// The emulator; what the guest begins with; what unpacks a kernel; verbs' libraries and the tool
+/// that makes a device; what the feature `verbs` is built with; what counts system calls.
 const NEEDED: [&str; 14] = [
     "qemu-system-x86",
     "busybox-static",

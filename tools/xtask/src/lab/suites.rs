@@ -27,7 +27,8 @@ const IGNORED: &[&str] = &["--ignored", "--test-threads=1"];
 
 /// What runs in the guest, after the smoke check of the guest itself.
 const SUITES: [Suite; 6] = [
-    // The rules of the fabric, over queue pairs that are connected by an exchange of facts, and by RDMA-CM.
+    // The rules of the fabric, over queue pairs that are connected by an exchange of facts, and by
+    // RDMA-CM.
     Suite {
         room: "rdma",
         target: "conformance",
@@ -89,8 +90,8 @@ impl Suite {
     }
 }
 
-/// What cargo is asked for: all suites at once, as parts of the whole workspace, so that a build of its tests with the same features
-/// is not done twice.
+/// What cargo is asked for: all suites at once, as parts of the whole workspace, so that a build of
+/// its tests with the same features is not done twice.
 fn build_arguments(features: &str) -> Vec<&str> {
     let mut arguments = vec![
         "test",
@@ -160,7 +161,8 @@ fn built(messages: &str) -> Result<Vec<Built>> {
     Ok(found)
 }
 
-/// Builds the suites whose name contains `only`, with `features` beside `verbs`: the command that runs them in the guest.
+/// Builds the suites whose name contains `only`, with `features` beside `verbs`: the command that
+/// runs them in the guest.
 pub(super) fn command(only: &str, features: &str) -> Result<Vec<OsString>> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()

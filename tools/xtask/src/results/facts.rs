@@ -1,4 +1,5 @@
-//! Where, when and with which versions the page's figures were measured, as far as the benchmark does not tell.
+//! Where, when and with which versions the page's figures were measured, as far as the benchmark
+//! does not tell.
 
 use std::fs;
 use std::process::Command;
@@ -77,7 +78,8 @@ fn system(release: &str) -> Option<&str> {
     Some(name.trim_matches(['"', '\'']))
 }
 
-/// The crates of an engine, with their versions; the baselines of this project are made of crates too.
+/// The crates of an engine, with their versions; the baselines of this project are made of crates
+/// too.
 fn made_of(engine: &str, lock: &str) -> String {
     let (ours, crates): (&str, &[&str]) = match engine {
         "sharded" | "locked-lru" => ("this project's, of ", &["hashbrown", "parking_lot"]),
@@ -93,8 +95,8 @@ fn made_of(engine: &str, lock: &str) -> String {
     format!("{ours}{}", named.collect::<Vec<_>>().join(" and "))
 }
 
-/// The version of a crate that the benchmark is built with: it stands beside the dependency where there are several, else
-/// in the crate's own entry.
+/// The version of a crate that the benchmark is built with: it stands beside the dependency where
+/// there are several, else in the crate's own entry.
 fn version<'a>(lock: &'a str, name: &str) -> Option<&'a str> {
     let entry = |name: &str| {
         let heading = format!("name = \"{name}\"");

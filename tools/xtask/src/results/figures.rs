@@ -87,7 +87,8 @@ impl Report {
         self.runs.iter().map(|run| &*run.engine).collect()
     }
 
-    /// How long a cache line took from one core to another and back, of all runs the longest; `None` if one of them does not tell.
+    /// How long a cache line took from one core to another and back, of all runs the longest;
+    /// `None` if one of them does not tell.
     pub(super) fn line_trip_ns(&self) -> Option<f64> {
         let trips: Option<Vec<f64>> = self.runs.iter().map(|run| run.line_trip_ns).collect();
         trips?.into_iter().max_by(f64::total_cmp)

@@ -9,7 +9,8 @@
 //! page     the Markdown page
 //! ```
 //!
-//! Figures and a page come of the same commit: the benchmark is built once, and that program does all runs.
+//! Figures and a page come of the same commit: the benchmark is built once, and that program does
+//! all runs.
 
 mod facts;
 mod figures;
@@ -55,18 +56,21 @@ pub(crate) struct Results {
     /// The page.
     #[arg(long, value_name = "FILE", default_value = "docs/results.md")]
     out: PathBuf,
-    /// Farcore beside fjall and RocksDB as well, which keep files. RocksDB needs a C++ compiler and libclang-dev, and half an
-    /// hour of two cores to build.
+    /// Farcore beside fjall and RocksDB as well, which keep files. RocksDB needs a C++ compiler and
+    /// libclang-dev, and half an hour of two cores to build.
     #[arg(long)]
     file_stores: bool,
-    /// With little local memory also `locked-lru`, the one other engine with a far tier; takes minutes a run.
+    /// With little local memory also `locked-lru`, the one other engine with a far tier; takes
+    /// minutes a run.
     #[arg(long)]
     far_baseline: bool,
-    /// An eighth of the full contest as well, 24 million keys on two cores: takes 10 GiB of memory and minutes.
+    /// An eighth of the full contest as well, 24 million keys on two cores: takes 10 GiB of memory
+    /// and minutes.
     #[arg(long)]
     largest: bool,
-    /// Run commands on two cores again, 20 times at most, if a cache line took longer from one to the other and back just before or
-    /// right after: a virtual machine's cores can be near each other in one minute and not in the next. The page tells how many were.
+    /// Run commands on two cores again, 20 times at most, if a cache line took longer from one to
+    /// the other and back just before or right after: a virtual machine's cores can be near each
+    /// other in one minute and not in the next. The page tells how many were.
     #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u64).range(1..))]
     line_trip_ns_max: Option<u64>,
     /// Print the commands only.
@@ -110,7 +114,8 @@ fn measure(arguments: &[String], json: &Path) -> Result<Report> {
     Report::parse(&text).with_context(|| format!("{} is not understood", json.display()))
 }
 
-/// Runs a measurement until its figures are taken; with them how many were not, which stay in files of their own.
+/// Runs a measurement until its figures are taken; with them how many were not, which stay in files
+/// of their own.
 fn measure_within(
     limit: Option<TripLimit>,
     measurement: &Measurement,
@@ -128,8 +133,8 @@ fn measure_within(
     limit.measure(measurement.cores, || measure(&arguments, &json), put_aside)
 }
 
-/// Runs everything once, and again, so that each measurement has its share of the machine's better and worse minutes, as far as their
-/// figures are taken.
+/// Runs everything once, and again, so that each measurement has its share of the machine's better
+/// and worse minutes, as far as their figures are taken.
 fn measure_all(
     plan: &Plan,
     limit: Option<TripLimit>,

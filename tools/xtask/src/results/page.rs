@@ -1,4 +1,5 @@
-//! The Markdown page: facts, how to read it, one table a section, where farcore loses. Depends on what it is given only.
+//! The Markdown page: facts, how to read it, one table a section, where farcore loses. Depends on
+//! what it is given only.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

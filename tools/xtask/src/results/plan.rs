@@ -1,5 +1,6 @@
-//! What is run, and which columns of which table it fills. A measurement is one command; a section is one table, whose columns
-//! may come from several measurements, and from those of earlier sections.
+//! What is run, and which columns of which table it fills. A measurement is one command; a section
+//! is one table, whose columns may come from several measurements, and from those of earlier
+//! sections.
 
 use std::path::{Path, PathBuf};
 
@@ -22,12 +23,13 @@ const FILE_STORES_HOT_OPS: &str = "400000";
 const KEYS_PER_CORE: u64 = 1_000_000;
 /// Requests in flight on a core.
 const WINDOW: u32 = 64;
-/// Local memory that holds all, with as much room as the log likes, and far memory beside it. No more than that: what is touched before a
-/// run and never used only makes starting slow.
+/// Local memory that holds all, with as much room as the log likes, and far memory beside it. No
+/// more than that: what is touched before a run and never used only makes starting slow.
 const ALL_LOCAL_MIB: u64 = 2048;
 const ALL_LOCAL_MIB_MIN: u64 = 512;
 const UNUSED_FAR_MIB: u64 = 256;
-/// Local memory of a core that holds about a quarter: a million records of 210 bytes at the mean are 200 MiB.
+/// Local memory of a core that holds about a quarter: a million records of 210 bytes at the mean
+/// are 200 MiB.
 const LITTLE_LOCAL_MIB: u64 = 50;
 /// As little of it as is still sensible.
 const LITTLE_LOCAL_MIB_MIN: u64 = 32;
@@ -125,7 +127,8 @@ pub(super) enum Contrast {
     Peers,
     /// The second column against the first: all rows.
     Pair(&'static str),
-    /// The second column against the first: the phases only, for the rest is of different amounts of work.
+    /// The second column against the first: the phases only, for the rest is of different amounts
+    /// of work.
     Rates(&'static str),
     /// The second column against the first: the last phase only, for the others do the same.
     Last(&'static str),
@@ -361,7 +364,8 @@ impl Planner<'_> {
         );
     }
 
-    /// An eighth of the full contest on two cores: keys, local memory and hot requests of a core are the same.
+    /// An eighth of the full contest on two cores: keys, local memory and hot requests of a core
+    /// are the same.
     fn largest(&mut self, cores: &[usize]) {
         let count = cores.len() as u64;
         let local = size(LARGEST_LOCAL_MIB * count, KEYS_PER_CORE, 0);

@@ -1,9 +1,8 @@
 //! One table: rows, the best of each in bold, and the ratio that tells where farcore loses.
 //!
-//! Invariants:
-//! I1. A ratio above 1 is to farcore's credit, whether more of the figure is better or less.
-//! I2. Ratios are rounded down, so a loss never reads as 1.00.
-//! I3. A ratio is the median of those within each round: what the machine did between two rounds is in none of them.
+//! Invariants: I1. A ratio above 1 is to farcore's credit, whether more of the figure is better or
+//! less. I2. Ratios are rounded down, so a loss never reads as 1.00. I3. A ratio is the median of
+//! those within each round: what the machine did between two rounds is in none of them.
 
 use std::fmt::Write;
 
@@ -256,7 +255,8 @@ fn verdict(section: &Section, row: &Row) -> (String, Option<Loss>) {
     (format!("{shown} (we lose)"), Some(loss))
 }
 
-/// The table of a section; `runs` has the rounds of each of its columns, none where there are no figures.
+/// The table of a section; `runs` has the rounds of each of its columns, none where there are no
+/// figures.
 pub(super) fn render(section: &Section, runs: &[Vec<&Run>]) -> Table {
     let heading = heading(section);
     let labels = section.columns.iter().map(|column| column.label.as_str());

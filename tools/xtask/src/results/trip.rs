@@ -1,5 +1,6 @@
-//! How long a cache line took from one core to the other and back when something was measured. The cores of a virtual machine can be near
-//! each other in one minute and not in the next, and what two of them do can be nearly twice as much in the one as in the other.
+//! How long a cache line took from one core to the other and back when something was measured. The
+//! cores of a virtual machine can be near each other in one minute and not in the next, and what
+//! two of them do can be nearly twice as much in the one as in the other.
 
 use std::thread;
 use std::time::Duration;
@@ -35,8 +36,9 @@ impl TripLimit {
         }
     }
 
-    /// Makes runs of a command on so many cores until the figures of one are taken; with them how many were not, each of which is put
-    /// aside by its number. On one core nothing goes to another, and the first are taken.
+    /// Makes runs of a command on so many cores until the figures of one are taken; with them how
+    /// many were not, each of which is put aside by its number. On one core nothing goes to
+    /// another, and the first are taken.
     ///
     /// # Errors
     /// The command's, or those of putting aside; none of [`RUNS_MAX`] were taken.

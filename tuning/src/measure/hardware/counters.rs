@@ -73,9 +73,11 @@ const OF_THE_KERNEL: [(&str, Software, Anywhere, Field); 4] = [
     }),
 ];
 
-/// Counters of the thread that opened them, readable from any. Dropping them closes their descriptors.
+/// Counters of the thread that opened them, readable from any. Dropping them closes their
+/// descriptors.
 ///
-/// Up to nine descriptors. The counted thread pays a little at each switch of threads and nothing in between.
+/// Up to nine descriptors. The counted thread pays a little at each switch of threads and nothing
+/// in between.
 pub struct HardwareCounters {
     opened: Mutex<Opened>,
     missing: String,
@@ -89,14 +91,16 @@ impl fmt::Debug for HardwareCounters {
     }
 }
 
-/// The open ones. Behind a lock for the readers' sake; the counted thread takes it only to ask for its own figures.
+/// The open ones. Behind a lock for the readers' sake; the counted thread takes it only to ask for
+/// its own figures.
 #[derive(Default)]
 struct Opened {
     together: Option<(Group, Vec<(Field, Counter)>)>,
     alone: Vec<(Field, Counter)>,
 }
 
-/// Opens an event of this thread, counted in the kernel too where that is permitted; answers whether it is.
+/// Opens an event of this thread, counted in the kernel too where that is permitted; answers
+/// whether it is.
 fn build(mut builder: Builder<'_>, mut group: Option<&mut Group>) -> io::Result<(Counter, bool)> {
     let mut open = |builder: &Builder<'_>| match &mut group {
         Some(group) => group.add(builder),
@@ -112,7 +116,8 @@ fn build(mut builder: Builder<'_>, mut group: Option<&mut Group>) -> io::Result<
 }
 
 impl Opened {
-    /// The processor's events as one group, or none if they do not all fit or one of them is refused.
+    /// The processor's events as one group, or none if they do not all fit or one of them is
+    /// refused.
     fn together(&mut self, wanted: &[Wanted]) -> io::Result<()> {
         let mut group = Group::new()?;
         let mut members = Vec::with_capacity(wanted.len());
@@ -121,7 +126,8 @@ impl Opened {
             members.push((one.field, counter));
         }
         group.enable()?;
-        // Scheduled at once if ever: a group that is too large for the counters that are left never runs.
+        // Scheduled at once if ever: a group that is too large for the counters that are left never
+        // runs.
         let ran = group.read()?.time_running();
         if ran.is_none_or(|ran| ran.is_zero()) {
             return Err(ErrorKind::ResourceBusy.into());
@@ -159,7 +165,8 @@ impl Opened {
     }
 }
 
-/// A count over the whole time, from one over the part in which the counter had the processor's register.
+/// A count over the whole time, from one over the part in which the counter had the processor's
+/// register.
 fn scaled(count: u64, enabled: Option<Duration>, running: Option<Duration>) -> Option<u64> {
     let (enabled, running) = (enabled?.as_nanos(), running?.as_nanos());
     if enabled == running {
@@ -172,8 +179,8 @@ fn scaled(count: u64, enabled: Option<Duration>, running: Option<Duration>) -> O
 }
 
 impl HardwareCounters {
-    /// Opens what there is for the calling thread, and starts it. Never fails: what is refused is `None` in snapshots,
-    /// and [`Self::missing`] tells why. Cost: about ten system calls.
+    /// Opens what there is for the calling thread, and starts it. Never fails: what is refused is
+    /// `None` in snapshots, and [`Self::missing`] tells why. Cost: about ten system calls.
     #[must_use]
     pub fn open_here() -> Self {
         Self::open(&of_the_processor())
@@ -208,7 +215,8 @@ impl HardwareCounters {
         }
     }
 
-    /// What was counted so far. From any thread; one system call for each counter and one for the group.
+    /// What was counted so far. From any thread; one system call for each counter and one for the
+    /// group.
     #[must_use]
     pub fn snapshot(&self) -> HardwareSnapshot {
         self.opened

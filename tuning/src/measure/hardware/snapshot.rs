@@ -41,7 +41,8 @@ impl HardwareSnapshot {
         }
     }
 
-    /// What was counted since an earlier snapshot. Scaled counts can step back a little; that is taken for none.
+    /// What was counted since an earlier snapshot. Scaled counts can step back a little; that is
+    /// taken for none.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.with(earlier, u64::saturating_sub)

@@ -1,8 +1,8 @@
 //! Mean value analysis: exact up to some population, Schweitzer's approximation above.
 //!
-//! A request that comes to a queue finds what would be there with one request fewer in the network; that and Little's
-//! law are the whole recursion. A station of `m` servers is taken as one that is `m` times as fast, followed by a wait
-//! for the rest of the service (Seidmann).
+//! A request that comes to a queue finds what would be there with one request fewer in the network;
+//! that and Little's law are the whole recursion. A station of `m` servers is taken as one that is
+//! `m` times as fast, followed by a wait for the rest of the service (Seidmann).
 
 use crate::model::queueing::network::{Load, Network, Solution, Station};
 
@@ -42,7 +42,8 @@ impl Place {
     }
 }
 
-/// Throughput and queues with `population` requests, where an arriving one finds `share` of each queue.
+/// Throughput and queues with `population` requests, where an arriving one finds `share` of each
+/// queue.
 fn step(places: &mut [Place], population: f64, share: f64) -> f64 {
     let response_s: f64 = places
         .iter()
@@ -56,8 +57,8 @@ fn step(places: &mut [Place], population: f64, share: f64) -> f64 {
 }
 
 impl Network {
-    /// What it does with `population` requests in flight: exactly where that takes no more than some milliseconds, and
-    /// by approximation above. A population of none does nothing.
+    /// What it does with `population` requests in flight: exactly where that takes no more than
+    /// some milliseconds, and by approximation above. A population of none does nothing.
     #[must_use]
     pub fn solve(&self, population: u32) -> Solution {
         if population <= EXACT_MAX {
@@ -79,7 +80,8 @@ impl Network {
         self.solution(population, throughput, &places)
     }
 
-    /// By Schweitzer's approximation: a request finds the same share of every queue as of the population.
+    /// By Schweitzer's approximation: a request finds the same share of every queue as of the
+    /// population.
     #[must_use]
     pub fn approximate(&self, population: u32) -> Solution {
         let count = f64::from(population);

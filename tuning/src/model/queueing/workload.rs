@@ -7,7 +7,8 @@ use crate::publish::Report;
 
 /// Bytes of a cache line.
 const LINE_BYTES: f64 = 64.0;
-/// Lines that a request touches besides its record, where misses are not counted: index, header, ring.
+/// Lines that a request touches besides its record, where misses are not counted: index, header,
+/// ring.
 const LINES_TOUCHED: f64 = 3.0;
 /// A record where the report tells of none.
 const RECORD_BYTES: f64 = 256.0;
@@ -28,7 +29,8 @@ pub struct UnitCosts {
 }
 
 impl Default for UnitCosts {
-    /// Of processors of today: five cache lines go to another core and back, 80 ns for each of the two.
+    /// Of processors of today: five cache lines go to another core and back, 80 ns for each of the
+    /// two.
     fn default() -> Self {
         Self {
             crossing_s: 160e-9,
@@ -156,7 +158,8 @@ impl Workload {
     }
 }
 
-/// Share of the time of cores that did not sleep in which they really ran; all of it where that is not counted.
+/// Share of the time of cores that did not sleep in which they really ran; all of it where that is
+/// not counted.
 fn share_on_processors(report: &Report) -> f64 {
     let (mut awake, mut ran) = (0.0, 0.0);
     for core in &report.cores {
@@ -215,7 +218,8 @@ mod tests {
     fn the_parts_make_up_the_whole_again() {
         let costs = UnitCosts::default();
         let work = Workload::of(&report(busy()), &costs).unwrap();
-        // A microsecond a request: half of 160 ns for crossings and a tenth of 150 ns for READs within.
+        // A microsecond a request: half of 160 ns for crossings and a tenth of 150 ns for READs
+        // within.
         assert!((work.own_s - 905e-9).abs() < 1e-15, "{work:?}");
         assert!((work.core_s(2) - 1e-6).abs() < 1e-15, "{work:?}");
         assert!((work.core_s(1) - 920e-9).abs() < 1e-15);

@@ -1,9 +1,9 @@
 //! An engine's figures as OpenMetrics text, for Prometheus.
 //!
-//! - I1: every counter and state of a core and of a memory node is in the text: what no group names goes under its
-//!   own name.
-//! - I2: a counter is told as it was counted, never as the difference of two: they are not read at one instant, and a
-//!   difference that falls looks like a restart.
+//! - I1: every counter and state of a core and of a memory node is in the text: what no group names
+//!   goes under its own name.
+//! - I2: a counter is told as it was counted, never as the difference of two: they are not read at
+//!   one instant, and a difference that falls looks like a restart.
 
 mod family;
 #[cfg(test)]
@@ -55,7 +55,8 @@ const LATENCY_NS: [u64; 22] = [
 /// Upper ends of the buckets of batch sizes.
 const BATCHES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// One histogram of a family, with buckets that end at the given values, which `scale` turns into the unit that is told.
+/// One histogram of a family, with buckets that end at the given values, which `scale` turns into
+/// the unit that is told.
 fn histogram(
     family: &mut MetricEncoder<'_>,
     labels: &[(&str, &str)],
@@ -235,8 +236,8 @@ fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
 
 /// The figures of a [`Reporter`], for an [`HttpServer`](crate::HttpServer).
 ///
-/// It is healthy for as long as it serves: that a memory node is away is told in the figures, and no reason to end an
-/// engine, which would lose what it holds.
+/// It is healthy for as long as it serves: that a memory node is away is told in the figures, and
+/// no reason to end an engine, which would lose what it holds.
 pub struct Exposition(Arc<dyn Reporter>);
 
 impl fmt::Debug for Exposition {

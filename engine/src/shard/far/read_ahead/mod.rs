@@ -1,9 +1,10 @@
 //! Read-ahead for misses that walk the log in order.
 //!
-//! A *walk* is a run of far accesses at rising units, each near the one before. One that uses enough of what it passes
-//! becomes a stream, which reads ahead in chunks that double in size. How far ahead is learnt: whenever the walk comes
-//! to a chunk that has not arrived, twice as many are kept ahead of it, which is the bytes that it uses in a round
-//! trip. It goes on only while accesses come, and ends when they use too little of its chunks.
+//! A *walk* is a run of far accesses at rising units, each near the one before. One that uses
+//! enough of what it passes becomes a stream, which reads ahead in chunks that double in size. How
+//! far ahead is learnt: whenever the walk comes to a chunk that has not arrived, twice as many are
+//! kept ahead of it, which is the bytes that it uses in a round trip. It goes on only while
+//! accesses come, and ends when they use too little of its chunks.
 //!
 //! ```text
 //!    passed        ahead of the walk (at most `depth` chunks)
@@ -11,8 +12,10 @@
 //!                  ^ cursor                             ^ frontier: the next chunk begins here
 //! ```
 //!
-//! - I1: a buffer is not used again while its READ is under way, or requests wait for it, or one is being served from it.
-//! - I2: `at`, `cursor` and `frontier.at` count the units that a stream has read, across pages; overlaps count once.
+//! - I1: a buffer is not used again while its READ is under way, or requests wait for it, or one is
+//!   being served from it.
+//! - I2: `at`, `cursor` and `frontier.at` count the units that a stream has read, across pages;
+//!   overlaps count once.
 
 mod chunk;
 mod walk;
@@ -35,7 +38,8 @@ const STREAMS: usize = 8;
 const CHUNKS: usize = 16;
 /// First chunk of a stream, in units.
 const FIRST_CHUNK_UNITS: u32 = 512;
-/// Chunks of a stream overlap by this, or by its longest record: one that lies across the end is whole in the next.
+/// Chunks of a stream overlap by this, or by its longest record: one that lies across the end is
+/// whole in the next.
 const OVERLAP_UNITS: u32 = 64;
 const OVERLAP_UNITS_MAX: u32 = FIRST_CHUNK_UNITS / 2;
 /// Units that must have been passed before a stream is judged.
@@ -160,7 +164,8 @@ impl ReadAhead {
         Some(chunk.owner)
     }
 
-    /// Notes an access that no chunk holds; answers the stream that should read on, or begin, to cover it.
+    /// Notes an access that no chunk holds; answers the stream that should read on, or begin, to
+    /// cover it.
     pub(crate) fn missed(
         &mut self,
         place: Place,
@@ -251,7 +256,8 @@ impl ReadAhead {
         }
     }
 
-    /// Where a stream's next chunk should begin and how many units it takes, if it is to have one now.
+    /// Where a stream's next chunk should begin and how many units it takes, if it is to have one
+    /// now.
     fn next_chunk(&mut self, index: usize) -> Option<(u32, u32, u32)> {
         let stream = &self.read_ahead[index];
         let frontier = stream.frontier?;
@@ -279,7 +285,8 @@ impl ReadAhead {
         if frontier.at == BEGINNING {
             return Some((frontier.page, frontier.unit, stream.chunk_units));
         }
-        // Longer ones are read by themselves where they lie across an end: a chunk is more than its overlap.
+        // Longer ones are read by themselves where they lie across an end: a chunk is more than its
+        // overlap.
         let overlap = stream.longest.clamp(OVERLAP_UNITS, OVERLAP_UNITS_MAX);
         let start = frontier.unit.saturating_sub(overlap).max(HEADER_UNITS);
         let units = (stream.chunk_units * 2).min(self.chunk_units_max);
@@ -348,8 +355,9 @@ impl ReadAhead {
         }
     }
 
-    /// A buffer that nobody needs. The stream's own last one is in the processor's cache, but what lies no farther
-    /// behind its walk than it reads ahead is left to those that lag; then one that was used longest ago.
+    /// A buffer that nobody needs. The stream's own last one is in the processor's cache, but what
+    /// lies no farther behind its walk than it reads ahead is left to those that lag; then one that
+    /// was used longest ago.
     fn free_buffer(&self, index: usize, keep: Option<ChunkId>) -> Option<usize> {
         let free = |&place: &usize| {
             let chunk = &self.chunks[place];
@@ -471,7 +479,8 @@ impl<E: Endpoint> Shard<E> {
         while let Some(flight) = self.flights.on_chunk(id) {
             self.flights.get(flight).state = FlightState::Retry;
             self.drain(flight, answers);
-            // Only now may the buffer be used for another chunk, which these would wait for in vain.
+            // Only now may the buffer be used for another chunk, which these would wait for in
+            // vain.
             let chunk = self.read_ahead.get_mut(id);
             chunk.waiters = chunk.waiters.saturating_sub(1);
         }
@@ -486,14 +495,16 @@ impl<E: Endpoint> Shard<E> {
         self.read_ahead.locate(place)
     }
 
-    /// Notes an access to a chunk, and reads on if the walk has come near enough to the end of what was read.
+    /// Notes an access to a chunk, and reads on if the walk has come near enough to the end of what
+    /// was read.
     pub(in crate::shard) fn stream_touched(&mut self, id: ChunkId, place: Place) {
         if let Some(stream) = self.read_ahead.touched(id, place) {
             self.read_on(stream, Some(id));
         }
     }
 
-    /// Notes an access that no chunk holds; when it is of a stream, or makes one, answers the chunk to wait for.
+    /// Notes an access that no chunk holds; when it is of a stream, or makes one, answers the chunk
+    /// to wait for.
     pub(in crate::shard) fn stream_missed(&mut self, place: Place) -> Option<ChunkId> {
         if self.tuning.read_ahead_chunks == 0 {
             return None;
