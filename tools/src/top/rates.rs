@@ -121,7 +121,7 @@ fn goes_on(earlier: &Report, later: &Report) -> bool {
     let grown = |one: &CoreReport, other: &CoreReport| {
         // States may fall, counters may not; the difference wraps where one did.
         let between = other.counters.since(&one.counters);
-        ShardSnapshot::FIGURES
+        ShardSnapshot::METRICS
             .iter()
             .zip(between.values())
             .zip(other.counters.values())

@@ -90,20 +90,20 @@ macro_rules! counters {
     (
         $(#[$counters_doc:meta])* counters $counters:ident,
         $(#[$snapshot_doc:meta])* snapshot $snapshot:ident,
-        $(#[doc = $help:literal] $name:ident: $kind:ident,)*
+        $($(#[doc = $help:literal])+ $name:ident: $kind:ident,)*
     ) => {
         $(#[$counters_doc])*
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct $counters {
-            $(#[doc = $help] pub $name: $kind,)*
+            $($(#[doc = $help])+ pub $name: $kind,)*
         }
 
         $(#[$snapshot_doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct $snapshot {
-            $(#[doc = $help] pub $name: u64,)*
+            $($(#[doc = $help])+ pub $name: u64,)*
         }
 
         impl $counters {
@@ -123,21 +123,21 @@ macro_rules! counters {
 
         impl $snapshot {
             /// What the figures are, in the order of [`Self::values`].
-            pub const FIGURES: &[Metric] = &[$(Metric {
+            pub const METRICS: &[Metric] = &[$(Metric {
                 name: stringify!($name),
-                help: $help.trim_ascii(),
+                help: concat!($($help),+).trim_ascii(),
                 kind: MetricKind::$kind,
             },)*];
 
             /// Every figure's value.
             #[must_use]
-            pub fn values(&self) -> [u64; Self::FIGURES.len()] {
+            pub fn values(&self) -> [u64; Self::METRICS.len()] {
                 [$(self.$name,)*]
             }
 
             /// Every figure with its name.
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                Self::FIGURES.iter().zip(self.values()).map(|(figure, value)| (figure.name, value))
+                Self::METRICS.iter().zip(self.values()).map(|(figure, value)| (figure.name, value))
             }
 
             /// What was counted since an earlier snapshot; states stay what they are.
@@ -346,14 +346,14 @@ mod tests {
 
     #[test]
     fn every_figure_says_what_it_is() {
-        let keys = ShardSnapshot::FIGURES.iter().find(|one| one.name == "keys");
+        let keys = ShardSnapshot::METRICS.iter().find(|one| one.name == "keys");
         let keys = keys.expect("there is such a figure");
         let help = "Keys stored, those whose record was lost included.";
         assert_eq!((keys.help, keys.kind), (help, MetricKind::Gauge));
-        let mut names: Vec<_> = ShardSnapshot::FIGURES.iter().map(|one| one.name).collect();
+        let mut names: Vec<_> = ShardSnapshot::METRICS.iter().map(|one| one.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), ShardSnapshot::FIGURES.len());
+        assert_eq!(names.len(), ShardSnapshot::METRICS.len());
     }
 
     #[test]

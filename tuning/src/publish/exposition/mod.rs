@@ -112,7 +112,7 @@ fn encode_cores(encoder: &mut DescriptorEncoder<'_>, cores: &[CoreReport]) -> fm
             values: core.counters.values().to_vec(),
         })
         .collect();
-    for family in families(ShardSnapshot::FIGURES, CORE_GROUPS, "") {
+    for family in families(ShardSnapshot::METRICS, CORE_GROUPS, "") {
         family.encode(encoder, &sources)?;
     }
     let names: Vec<&str> = sources.iter().map(|one| one.label.1.as_str()).collect();
@@ -228,7 +228,7 @@ fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
             values: node.counters.values().to_vec(),
         })
         .collect();
-    for family in families(NodeSnapshot::FIGURES, NODE_GROUPS, "node_") {
+    for family in families(NodeSnapshot::METRICS, NODE_GROUPS, "node_") {
         family.encode(&mut encoder, &nodes)?;
     }
     Ok(())

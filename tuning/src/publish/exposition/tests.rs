@@ -54,14 +54,14 @@ fn every_figure_is_told() {
         serde_json::Map::from_iter(values).into()
     };
     let mut told = report();
-    let counters = distinct(ShardSnapshot::FIGURES, 70_001);
+    let counters = distinct(ShardSnapshot::METRICS, 70_001);
     told.cores[1].counters = serde_json::from_value(counters).unwrap();
-    let counters = distinct(NodeSnapshot::FIGURES, 80_001);
+    let counters = distinct(NodeSnapshot::METRICS, 80_001);
     told.nodes[0].counters = serde_json::from_value(counters).unwrap();
     let text = text(told);
     for (metrics, from, begin) in [
-        (ShardSnapshot::FIGURES, 70_001, "{core=\"7\""),
-        (NodeSnapshot::FIGURES, 80_001, "{node=\"\""),
+        (ShardSnapshot::METRICS, 70_001, "{core=\"7\""),
+        (NodeSnapshot::METRICS, 80_001, "{node=\"\""),
     ] {
         for (figure, value) in metrics.iter().zip(from..) {
             let ends = [format!(" {value}"), format!(" {value}.0")];
@@ -76,8 +76,8 @@ fn every_figure_is_told() {
 #[test]
 fn groups_name_figures_of_one_kind() {
     for (metrics, groups) in [
-        (ShardSnapshot::FIGURES, CORE_GROUPS),
-        (NodeSnapshot::FIGURES, NODE_GROUPS),
+        (ShardSnapshot::METRICS, CORE_GROUPS),
+        (NodeSnapshot::METRICS, NODE_GROUPS),
     ] {
         for group in groups {
             let members = group.members.iter().map(|(name, _)| {
