@@ -22,6 +22,8 @@ pub const READ_AHEAD_CHUNKS_MAX: u32 = 12;
 pub const SPIN_NS_MAX: u64 = 1_000_000_000;
 /// Numbers that a lane of a shard can have: the last one is that of the clients on its own core.
 pub(crate) const LANE_NUMBERS: usize = 256;
+/// Requests that one queue pair holds.
+pub(crate) const QUEUE_DEPTH: usize = 256;
 /// A cache line, in bytes.
 pub const LINE_BYTES: usize = 64;
 /// A segment of the index, in bytes.

@@ -1,89 +1,36 @@
 //! The engine: opens the shards on their cores, hands out handles, runs jobs and closes.
 
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::future::Future;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use atomic_waker::AtomicWaker;
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use farcore_rdma::{EmbeddedNode, Heartbeats, Region, RegionOptions};
-use farcore_tuning::{Clock, Histogram, Root};
+use farcore_tuning::{Clock, Root, Sampler};
 
 use crate::cipher::{PageCipher, random_salt};
 use crate::client::core::Core;
-use crate::client::handle::{Handle, Leaving};
+use crate::client::handle::Handle;
+use crate::client::lanes::{HandleLanes, Shared};
 use crate::config::{Config, Sizes};
 use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
+use crate::executor::{self, Ended};
+use crate::far_memory::FarPlan;
+use crate::lifecycle::Lifecycle;
+use crate::limits::{self, EXECUTOR_DESCRIPTORS, MemoryNeed, NODE_DESCRIPTORS};
 use crate::message::hash::Hasher128;
 use crate::observe::metrics::{CoreMetrics, EngineMetrics, EngineReporter, Stats};
-use crate::reactor::Reactor;
-use crate::reactor::command::{Command, CommandPort};
-use crate::reactor::executor::{
-    self, CoreShared, JobCell, Lifecycle, catch_panic, is_core_of, serve_current_core, text_of,
+use crate::reactor::{
+    self, Command, CommandPort, CoreShared, Job, Reactor, ReactorOptions, Task, Watchdog,
+    is_core_of, serve_current_core,
 };
-use crate::reactor::limits::{self, EXECUTOR_DESCRIPTORS, MemoryNeed, NODE_DESCRIPTORS};
-use crate::reactor::threads::{self, Ended};
-use crate::reactor::watchdog::Watchdog;
 use crate::shard::{Shard, ShardOptions, Shortfall};
 use crate::transport::lane::{ClientWaker, LaneClient, LaneServer, lane, lanes};
 
 /// How often a blocking wait for the whole engine looks again.
 const WAIT: Duration = Duration::from_micros(200);
-
-/// The lanes of one handle, with the doors to ring at and the lane's number there.
-#[derive(Debug)]
-pub(crate) struct HandleLanes {
-    pub(crate) lanes: Vec<LaneClient>,
-    pub(crate) client_waker: Arc<ClientWaker>,
-    pub(crate) number: u8,
-    /// How long its requests took, in nanoseconds.
-    pub(crate) latency: Arc<Histogram>,
-}
-
-/// What handles, jobs and the engine have in common.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) cores_shared: Vec<Arc<CoreShared>>,
-    pub(crate) hasher: Hasher128,
-    pub(crate) sizes: Sizes,
-    pub(crate) lifecycle: Arc<Lifecycle>,
-    /// Lanes that no handle uses. Several threads take and give back: made for a multi-producer
-    /// queue.
-    pub(crate) free_handles: ArrayQueue<HandleLanes>,
-    /// Lanes of handles that were dropped on a core, and that are still to be answered.
-    pub(crate) leaving: SegQueue<Leaving>,
-    handles_max: usize,
-    pub(crate) clock: Clock,
-}
-
-impl Shared {
-    /// True once no shard answers any more.
-    pub(crate) fn is_stopped(&self) -> bool {
-        let mut cores_shared = self.cores_shared.iter();
-        self.lifecycle.is_closing()
-            && cores_shared.all(|core_shared| core_shared.closed.load(Ordering::Acquire))
-    }
-
-    /// Lanes for another handle.
-    fn take_lanes(&self) -> Option<HandleLanes> {
-        let mut lanes = self.free_handles.pop();
-        for _ in 0..self.leaving.len() {
-            if lanes.is_some() {
-                break;
-            }
-            match self.leaving.pop()?.settle(self) {
-                Ok(settled) => lanes = Some(settled),
-                Err(leaving) => self.leaving.push(leaving),
-            }
-        }
-        lanes
-    }
-}
 
 /// A key-value store over the cores of this machine and far memory.
 ///
@@ -145,7 +92,7 @@ impl Engine {
         let opened_ns = clock.now_ns();
         let sizes = config.sizes()?;
         limits::check(
-            (threads::missing(&config.cores) + usize::from(!config.nodes.is_empty()))
+            (executor::missing(&config.cores) + usize::from(!config.nodes.is_empty()))
                 * EXECUTOR_DESCRIPTORS
                 + config.cores.len() * config.nodes.len() * NODE_DESCRIPTORS,
         )?;
@@ -177,7 +124,7 @@ impl Engine {
             Ok(Arc::new(EmbeddedNode::new(far, config.link.clone())))
         };
         let nodes: Vec<_> = (0..embedded).map(node).collect::<Result<_>>()?;
-        let far = config.far_plan(&nodes)?;
+        let far = FarPlan::new(&config, &nodes)?;
         let node_names = far.names();
         let seed = config.seed.map_or_else(random, Ok)?;
         let hasher = Hasher128::new(seed);
@@ -262,16 +209,19 @@ impl Engine {
                     tuning,
                     key_hasher: hasher.into(),
                 })?;
-                let reactor = Reactor::new(
-                    shard_of,
-                    shard,
+                let time = Clock::new();
+                let reactor = Reactor::new(ReactorOptions {
+                    shard: shard_of,
+                    own: shard,
                     shards,
                     hasher,
                     command_port,
                     servers,
-                    neighbours,
+                    lanes: neighbours,
                     metrics,
-                );
+                    sampler: Sampler::new(time.clone()),
+                    time,
+                });
                 Ok((reactor, far.keepers))
             };
             let ready = ready.clone();
@@ -280,7 +230,7 @@ impl Engine {
             };
             let core = config.cores[place];
             let watchdog = Watchdog::new(core, &engine.metrics.cores[place]);
-            let ended = executor::start(core, core_shared, watchdog, config.spin_ns, build, heard)?;
+            let ended = reactor::start(core, core_shared, watchdog, config.spin_ns, build, heard)?;
             engine.cores.push(ended);
         }
         // What waits for news of a core ends with the last core that could have any.
@@ -377,32 +327,12 @@ impl Engine {
             });
         };
         let ticket = self.shared.lifecycle.begin_job().ok_or(Error::Closed)?;
-        let cell = Arc::new(TaskCell {
-            result: ArrayQueue::new(1),
-            waker: AtomicWaker::new(),
-            done: AtomicBool::new(false),
-        });
         let value_bytes_max = self.shared.sizes.value_bytes_max;
-        let finish = Finish(Arc::clone(&cell));
-        let job: executor::Job = Box::new(move |reactor| {
-            Box::pin(async move {
-                let ticket = Arc::new(ticket);
-                let core = Core::new(reactor, value_bytes_max, Arc::clone(&ticket));
-                let result = run_caught(job, core).await;
-                let result = result.map_err(|panic| Error::JobPanicked {
-                    reason: text_of(panic),
-                });
-                let _ = finish.0.result.push(result);
-                // If nobody waits for the result, it ends here.
-                if let Err(reason) = catch_panic(|| drop(finish)) {
-                    tracing::error!(reason, "the result of a job panicked when it was dropped");
-                }
-                drop(ticket);
-            })
-        });
-        core_shared.jobs.push(JobCell(job));
+        let client = move |reactor, ticket| Core::new(reactor, value_bytes_max, ticket);
+        let (job, task) = Job::new(ticket, client, job);
+        core_shared.jobs.push(job);
         core_shared.command_port.wakeup.wake_service();
-        Ok(Task { cell })
+        Ok(task)
     }
 
     /// Figures of all shards. Reading them stops nobody.
@@ -595,88 +525,4 @@ fn wire(
         });
     }
     (servers, neighbours, handles)
-}
-
-/// Runs a job to its end. A panic of the job, of its future, or of what that drops, is its result.
-async fn run_caught<T, F: Future<Output = T>>(
-    job: impl FnOnce(Core) -> F,
-    core: Core,
-) -> std::thread::Result<T> {
-    let mut future = catch_unwind(AssertUnwindSafe(|| Box::pin(job(core))))?;
-    let result =
-        poll_fn(
-            |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-                Ok(Poll::Pending) => Poll::Pending,
-                Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-                Err(panic) => Poll::Ready(Err(panic)),
-            },
-        )
-        .await;
-    let dropped = catch_unwind(AssertUnwindSafe(|| drop(future)));
-    match (result, dropped) {
-        (result, Ok(())) => result,
-        (Ok(output), Err(panic)) => {
-            let _ = catch_panic(|| drop(output));
-            Err(panic)
-        }
-        (Err(first), Err(second)) => {
-            drop(text_of(second));
-            Err(first)
-        }
-    }
-}
-
-struct TaskCell<T> {
-    result: ArrayQueue<Result<T>>,
-    waker: AtomicWaker,
-    done: AtomicBool,
-}
-
-/// Tells whoever waits, when the job is over in any way.
-struct Finish<T>(Arc<TaskCell<T>>);
-
-impl<T> Drop for Finish<T> {
-    fn drop(&mut self) {
-        // ORDERING: pairs with the Acquire in `Task::poll`: the result is there before the flag.
-        self.0.done.store(true, Ordering::Release);
-        // A waker is the caller's code.
-        let _ = catch_panic(|| self.0.waker.wake());
-    }
-}
-
-/// A job under way on a core. Await it, or [`Task::join`] it. Dropping it leaves the job running.
-#[must_use]
-pub struct Task<T> {
-    cell: Arc<TaskCell<T>>,
-}
-
-impl<T> std::fmt::Debug for Task<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Task")
-            .field("done", &self.cell.done)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<T> Task<T> {
-    /// Blocks until the job is over. Not for a job on the same core, which must await it: the other
-    /// one never gets to run.
-    ///
-    /// # Errors
-    /// [`Error::JobPanicked`], or [`Error::Closed`] if it never ran.
-    pub fn join(self) -> Result<T> {
-        crate::client::handle::block_on(self)
-    }
-}
-
-impl<T> Future for Task<T> {
-    type Output = Result<T>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.cell.waker.register(context.waker());
-        if self.cell.done.load(Ordering::Acquire) {
-            return Poll::Ready(self.cell.result.pop().unwrap_or(Err(Error::Closed)));
-        }
-        Poll::Pending
-    }
 }

@@ -7,13 +7,16 @@ use cipher::InOutBuf;
 use farcore_rdma::{EmbeddedNode, FabricEndpoint, Lock, Region, RegionOptions};
 
 use crate::cipher::{CounterCipher, EncryptionKey, EncryptionMode, PageCipher, RecordCipher, Salt};
-use crate::config::{Config, available_cores};
+use crate::config::Config;
 use crate::constants::UNIT_BYTES;
 use crate::error::{Error, Result};
+use crate::far_memory::FarPlan;
+use crate::limits::available_cores;
 use crate::message::hash::Hasher128;
 use crate::message::operation::{Answer, Operation, Version};
+use crate::message::request::{AnswerSink, Origin, ReplyTo};
 use crate::observe::metrics::CoreMetrics;
-use crate::shard::{AnswerSink, Origin, ReplyTo, Shard, ShardOptions};
+use crate::shard::{Shard, ShardOptions};
 use crate::transport::lane::{LaneClient, LaneServer, lane};
 use crate::transport::queue::{RequestConsumer, RequestProducer, own_queue};
 
@@ -88,7 +91,8 @@ impl BareShard {
             region(sizes.node_bytes)?,
             config.link.clone(),
         ));
-        let far = futures_lite::future::block_on(config.far_plan(&[node])?.open(&sizes, 0, 1))?;
+        let far =
+            futures_lite::future::block_on(FarPlan::new(&config, &[node])?.open(&sizes, 0, 1))?;
         let cipher = config.encryption.as_ref();
         let shard = Shard::new(ShardOptions {
             shard: 0,

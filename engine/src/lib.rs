@@ -16,11 +16,14 @@ mod config;
 pub mod constants;
 mod engine;
 mod error;
+mod executor;
 mod far_memory;
 mod index;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals;
+mod lifecycle;
+mod limits;
 mod log;
 mod message;
 mod observe;
@@ -35,15 +38,17 @@ pub use farcore_tuning::{
 };
 
 pub use self::cipher::{EncryptionKey, EncryptionMode};
+pub use self::client::call::{Call, CasOutcome, Value};
 pub use self::client::core::Core;
-pub use self::client::handle::{Call, CasOutcome, Handle, Refused, Value};
+pub use self::client::handle::{Handle, Refused};
 pub use self::config::Config;
-pub use self::engine::{Engine, Task};
+pub use self::engine::Engine;
 pub use self::error::{Error, Result};
 pub use self::message::operation::{Answer, Operation, Version};
 pub use self::observe::metrics::{EngineReporter, Stats};
 pub use self::observe::recorder::{Recorder, Recording};
 pub use self::observe::statistics;
+pub use self::reactor::Task;
 
 /// The README's example, compiled and run.
 #[cfg(doctest)]

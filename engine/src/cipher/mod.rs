@@ -30,7 +30,6 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 use crate::cipher::gcm::{Gcm, Nonce, Tag};
 use crate::constants::UNIT_BYTES;
 use crate::error::{Error, Result};
-use crate::log::record::RecordHeader;
 
 /// A key for far memory. Zeroed when dropped, never printed.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
@@ -310,18 +309,17 @@ impl RecordCipher {
 
     /// Decrypts the record at the start of `data`, which may go on behind it; its bytes with its
     /// tag, or `None` if it is not what was sealed there, and then nothing was decrypted.
+    /// `sealed_bytes` reads the length of a sealed record from its header.
     #[inline]
     pub(crate) fn open_record(
         &self,
         sequence: u64,
         unit: u32,
         data: InOutBuf<'_, '_, u8>,
+        sealed_bytes: impl FnOnce(&[u8; UNIT_BYTES]) -> Option<usize>,
     ) -> Option<usize> {
-        self.0.open(&Self::nonce(sequence, unit), data, |header| {
-            let header = RecordHeader::decode_from(header)?;
-            let bytes = header.units() as usize * UNIT_BYTES;
-            header.has_tag().then_some(bytes)
-        })
+        self.0
+            .open(&Self::nonce(sequence, unit), data, sealed_bytes)
     }
 
     /// Decrypts a directory with its tag behind it; false, and nothing is changed, if it is not

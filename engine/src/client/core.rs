@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use farcore_tuning::HardwareSnapshot;
 
-use crate::client::handle::{CasOutcome, Refused, check};
+use super::call::CasOutcome;
+use super::handle::{Refused, check};
 use crate::error::{Error, Result};
+use crate::lifecycle::JobTicket;
 use crate::message::operation::{Answer, Operation, OperationKind, RequestParts, Version};
 use crate::message::outcome::OwnedAnswer;
 use crate::observe::recorder::{Recorder, Tap};
-use crate::reactor::Reactor;
-use crate::reactor::executor::{JobTicket, yield_now};
-use crate::reactor::replies::NO_CLIENT;
+use crate::reactor::{CoreReactor, NO_CLIENT, yield_now};
 
 /// Submitted requests that one client may have in flight.
 const IN_FLIGHT_MAX: usize = 1024;
@@ -24,7 +24,7 @@ const IN_FLIGHT_MAX: usize = 1024;
 /// away.
 #[derive(Debug)]
 pub struct Core {
-    reactor: Rc<RefCell<Reactor>>,
+    reactor: Rc<RefCell<CoreReactor>>,
     /// The client number of submitted requests, from the first one on.
     client: u16,
     in_flight: usize,
@@ -45,7 +45,7 @@ pub struct Core {
 
 impl Core {
     pub(crate) fn new(
-        reactor: Rc<RefCell<Reactor>>,
+        reactor: Rc<RefCell<CoreReactor>>,
         value_bytes_max: usize,
         ticket: Arc<JobTicket>,
     ) -> Self {
@@ -165,7 +165,7 @@ impl Core {
     /// work.
     #[inline]
     pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
-        let count = poll_for(&self.reactor, self.client, &mut visit);
+        let count = self.reactor.borrow_mut().poll_for(self.client, &mut visit);
         self.in_flight -= count;
         count
     }
@@ -189,7 +189,7 @@ impl Core {
         let turns = {
             let mut reactor = self.reactor.borrow_mut();
             if reactor.turns() == self.turns_seen.get() {
-                turn_alone(&mut reactor);
+                reactor.turn_alone();
             }
             reactor.turns()
         };
@@ -224,11 +224,14 @@ impl Core {
     /// Takes the answers to calls; answers the one to `call`, if it has come.
     fn poll_calls(&mut self, call: u64) -> Option<OwnedAnswer> {
         let mut answer = None;
-        self.calls_in_flight -= poll_for(&self.reactor, self.caller, &mut |token, found| {
-            if token == call {
-                answer = Some(OwnedAnswer::of(&found));
-            }
-        });
+        self.calls_in_flight -=
+            self.reactor
+                .borrow_mut()
+                .poll_for(self.caller, &mut |token, found| {
+                    if token == call {
+                        answer = Some(OwnedAnswer::of(&found));
+                    }
+                });
         answer
     }
 
@@ -298,46 +301,5 @@ impl Drop for Core {
         let replies = reactor.replies();
         replies.remove_client(self.client, self.in_flight, &self.ticket);
         replies.remove_client(self.caller, self.calls_in_flight, &self.ticket);
-    }
-}
-
-/// Serves the core's shard for one round, for no client.
-pub(crate) fn turn_alone(reactor: &mut Reactor) {
-    let mut turn = Unfinished(true);
-    reactor.turn(NO_CLIENT, &mut |_, _| {});
-    turn.0 = false;
-}
-
-/// Serves the core's shard for one round and visits what has come for a client; answers how many.
-#[inline]
-fn poll_for(
-    reactor: &RefCell<Reactor>,
-    client: u16,
-    visit: &mut impl FnMut(u64, Answer<'_>),
-) -> usize {
-    let mut count = 0;
-    let mut reactor = reactor.borrow_mut();
-    let mut turn = Unfinished(true);
-    while let Some((token, kept)) = reactor.replies().take_kept(client) {
-        count += 1;
-        visit(token, kept.answer());
-    }
-    reactor.turn(client, &mut |token, answer: Answer<'_>| {
-        count += 1;
-        visit(token, answer);
-    });
-    turn.0 = false;
-    count
-}
-
-/// A turn that must not be left by a panic.
-struct Unfinished(bool);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if self.0 {
-            eprintln!("a panic inside a shard's turn, of a visitor or its own: aborting");
-            std::process::abort();
-        }
     }
 }

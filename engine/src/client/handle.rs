@@ -7,37 +7,31 @@
 #![allow(unsafe_code)] // the requests that a stopped shard left are taken back
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::marker::PhantomData;
-use std::ops::Deref;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::Duration;
+use std::thread::{self};
 
 use farcore_tuning::Sampler;
 
+use super::call::{Call, CasOutcome, Value};
+use super::lanes::{HandleLanes, Leaving, Shared};
 use crate::constants::KEY_BYTES_MAX;
-use crate::engine::{HandleLanes, Shared};
 use crate::error::{Error, Result};
 use crate::message::operation::{Answer, Operation, RequestParts, Version};
 use crate::message::outcome::OwnedAnswer;
+use crate::message::request::{Origin, RequestFlags};
 use crate::observe::recorder::{Recorder, Tap};
-use crate::reactor::executor::{is_core, serve_current_core};
-use crate::shard::{Origin, RequestFlags};
+use crate::reactor::{is_core, serve_current_core};
 
 /// The client number of submitted requests.
 const SUBMITTED: u16 = 0;
 /// The client number of calls.
-const CALLED: u16 = 1;
+pub(super) const CALLED: u16 = 1;
 /// Looks at the lanes before a blocking call parks its thread.
-const SPINS: u32 = 500;
+pub(super) const SPINS: u32 = 500;
 /// Looks without news after which a loop offers its core to other threads.
-const IDLE_LOOKS: u32 = 64;
-/// A parked thread looks again after this long, whatever happens.
-const PARK_MAX: Duration = Duration::from_millis(50);
+pub(super) const IDLE_LOOKS: u32 = 64;
 
 /// Why a submission was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,37 +73,6 @@ fn refusal(parts: &RequestParts<'_>, value_bytes_max: usize) -> Error {
     }
 }
 
-/// A value that was read, with its version.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Value<'a> {
-    bytes: &'a [u8],
-    version: Version,
-}
-
-impl Value<'_> {
-    /// The version to expect in a compare-and-swap.
-    #[must_use]
-    pub fn version(&self) -> Version {
-        self.version
-    }
-}
-
-impl Deref for Value<'_> {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        self.bytes
-    }
-}
-
-/// What came of a compare-and-swap.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CasOutcome {
-    /// Stored under this version.
-    Stored(Version),
-    /// The key has this version (`0`: it is absent), and nothing changed.
-    Mismatch(Version),
-}
-
 /// One thread's way into the engine. Send, but not shared; all calls take `&mut self`.
 ///
 /// Dropped, it waits until all that it sent was answered. In a job it does not: its place is free
@@ -117,17 +80,17 @@ pub enum CasOutcome {
 /// core waiting; its shard is served meanwhile.
 #[derive(Debug)]
 pub struct Handle {
-    shared: Arc<Shared>,
-    lanes: Option<HandleLanes>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) lanes: Option<HandleLanes>,
     /// Requests sent and not yet answered, forgotten calls included.
     outstanding: usize,
     submitted: usize,
     call: u64,
     /// Answers of the current call, by their place in it.
-    answers: Vec<(u32, OwnedAnswer)>,
+    pub(super) answers: Vec<(u32, OwnedAnswer)>,
     /// Answers to submitted requests that came during a call.
     kept: VecDeque<(u64, OwnedAnswer)>,
-    scratch: Vec<u8>,
+    pub(super) scratch: Vec<u8>,
     tap: Option<Tap>,
     sampler: Sampler,
     _not_sync: PhantomData<std::cell::Cell<()>>,
@@ -151,7 +114,7 @@ impl Handle {
         }
     }
 
-    fn send(
+    pub(super) fn send(
         &mut self,
         client: u16,
         token: u64,
@@ -238,7 +201,7 @@ impl Handle {
         count
     }
 
-    fn pump_keeping(&mut self) {
+    pub(super) fn pump_keeping(&mut self) {
         let mut kept = std::mem::take(&mut self.kept);
         self.pump(|token, answer| kept.push_back((token, OwnedAnswer::of(&answer))));
         self.kept = kept;
@@ -413,12 +376,12 @@ impl Handle {
         self.submitted + self.kept.len()
     }
 
-    fn begin_call(&mut self) {
+    pub(super) fn begin_call(&mut self) {
         self.call = (self.call + 1) & u64::from(u32::MAX);
         self.answers.clear();
     }
 
-    fn token(&self, place: u32) -> u64 {
+    pub(super) fn token(&self, place: u32) -> u64 {
         self.call << 32 | u64::from(place)
     }
 }
@@ -446,196 +409,6 @@ impl Drop for Handle {
                 let outstanding = self.outstanding;
                 self.shared.leaving.push(Leaving { lanes, outstanding });
             }
-        }
-    }
-}
-
-/// Lanes of a handle that was dropped on a core, with requests that were not answered by then.
-#[derive(Debug)]
-pub(crate) struct Leaving {
-    lanes: HandleLanes,
-    outstanding: usize,
-}
-
-impl Leaving {
-    /// Throws away the answers that have come; the lanes, when all have.
-    pub(crate) fn settle(mut self, shared: &Shared) -> std::result::Result<HandleLanes, Self> {
-        for (lane, core_shared) in self.lanes.lanes.iter_mut().zip(&shared.cores_shared) {
-            if lane.requests.publish() > 0 {
-                core_shared.command_port.wakeup.ring(self.lanes.number);
-            }
-            lane.answers.refresh();
-            self.outstanding -= lane.answers.receive(|_, _, _| {});
-        }
-        if self.outstanding == 0 {
-            return Ok(self.lanes);
-        }
-        Err(self)
-    }
-}
-
-/// What a call's answer becomes.
-pub(crate) trait FromAnswer<'a>: Sized {
-    fn from_answer(answer: OwnedAnswer, scratch: &'a mut Vec<u8>) -> Result<Self>;
-}
-
-impl<'a> FromAnswer<'a> for Option<Value<'a>> {
-    fn from_answer(answer: OwnedAnswer, scratch: &'a mut Vec<u8>) -> Result<Self> {
-        match answer {
-            OwnedAnswer::Value(version, value) => {
-                *scratch = value;
-                Ok(Some(Value {
-                    bytes: scratch,
-                    version,
-                }))
-            }
-            OwnedAnswer::Failed(error) => Err(error),
-            _ => Ok(None),
-        }
-    }
-}
-
-impl<'a> FromAnswer<'a> for Version {
-    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
-        match answer {
-            OwnedAnswer::Stored(version) => Ok(version),
-            OwnedAnswer::Failed(error) => Err(error),
-            _ => Ok(0),
-        }
-    }
-}
-
-impl<'a> FromAnswer<'a> for bool {
-    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
-        match answer {
-            OwnedAnswer::Failed(error) => Err(error),
-            answer => Ok(matches!(answer, OwnedAnswer::Deleted)),
-        }
-    }
-}
-
-impl<'a> FromAnswer<'a> for CasOutcome {
-    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
-        match answer {
-            OwnedAnswer::Stored(version) => Ok(Self::Stored(version)),
-            OwnedAnswer::Mismatch(current) => Ok(Self::Mismatch(current)),
-            OwnedAnswer::Failed(error) => Err(error),
-            _ => Ok(Self::Mismatch(0)),
-        }
-    }
-}
-
-/// One call: [`Call::wait`] for it, or await it on any runtime. Nothing is sent before the first
-/// poll.
-#[must_use = "a call does nothing until it is waited for or awaited"]
-#[derive(Debug)]
-pub struct Call<'a, 'k, T> {
-    handle: Option<&'a mut Handle>,
-    operation: Operation<'k>,
-    sent: bool,
-    result: PhantomData<fn() -> T>,
-}
-
-#[allow(
-    private_bounds,
-    reason = "which answers there are is the engine's affair"
-)]
-impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
-    fn new(handle: &'a mut Handle, operation: Operation<'k>) -> Self {
-        handle.begin_call();
-        Self {
-            handle: Some(handle),
-            operation,
-            sent: false,
-            result: PhantomData,
-        }
-    }
-
-    /// Blocks until the answer is there: spins briefly, then parks the thread.
-    ///
-    /// # Errors
-    /// Those of the call.
-    pub fn wait(mut self) -> Result<T> {
-        for look in 0..SPINS {
-            if let Poll::Ready(result) = self.step() {
-                return result;
-            }
-            if look < IDLE_LOOKS {
-                std::hint::spin_loop();
-            } else if !serve_current_core() {
-                // The shard may need this very core.
-                thread::yield_now();
-            }
-        }
-        block_on(self)
-    }
-
-    fn step(&mut self) -> Poll<Result<T>> {
-        let Some(handle) = &mut self.handle else {
-            return Poll::Ready(Err(Error::Closed));
-        };
-        if !self.sent {
-            match handle.send(CALLED, handle.token(0), &self.operation) {
-                Ok(()) => self.sent = true,
-                Err(Refused::Full) => {}
-                Err(Refused::Error(error)) => return Poll::Ready(Err(error)),
-            }
-        }
-        let stopped = handle.shared.is_stopped();
-        handle.pump_keeping();
-        if let Some((_, answer)) = handle.answers.pop() {
-            // The answer may borrow the handle for as long as the call did.
-            if let Some(handle) = self.handle.take() {
-                return Poll::Ready(T::from_answer(answer, &mut handle.scratch));
-            }
-        } else if stopped {
-            return Poll::Ready(Err(Error::Closed));
-        }
-        Poll::Pending
-    }
-}
-
-#[allow(private_bounds, reason = "as above")]
-impl<'a, T: FromAnswer<'a>> Future for Call<'a, '_, T> {
-    type Output = Result<T>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let call = &mut *self;
-        if let Poll::Ready(result) = call.step() {
-            return Poll::Ready(result);
-        }
-        if let Some(lanes) = call
-            .handle
-            .as_ref()
-            .and_then(|handle| handle.lanes.as_ref())
-        {
-            lanes.client_waker.waker.register(context.waker());
-            lanes.client_waker.wait();
-        }
-        // An answer may have come before the shard could see the flag.
-        call.step()
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs a future on this thread.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
-        if !serve_current_core() {
-            thread::park_timeout(PARK_MAX);
         }
     }
 }

@@ -3,25 +3,17 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::Duration;
-
-use farcore_rdma::{
-    ConnectOptions, EmbeddedNode, FabricAddress, FabricEndpoint, FabricOptions, Heartbeats,
-    LinkModel, Lock, Scheme, Token, VerbsOptions,
-};
-use farcore_tuning::{Clock, Profile};
+use farcore_rdma::{FabricAddress, FabricEndpoint, LinkModel, Lock, Scheme, Token, VerbsOptions};
+use farcore_tuning::Profile;
 
 use crate::cipher::{EncryptionKey, EncryptionMode};
 use crate::constants::{
-    BATCH_MAX, CACHE_PERCENT_MAX, KEY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_BYTES_MIN,
+    BATCH_MAX, CACHE_PERCENT_MAX, KEY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_BYTES_MIN, QUEUE_DEPTH,
     READ_AHEAD_CHUNKS_MAX, SPIN_NS_MAX, VALUE_BYTES_MAX,
 };
 use crate::error::{Error, Result};
-use crate::far_memory::{FarPlan, QUEUE_DEPTH, Waiting};
+use crate::limits::available_cores;
 use crate::log::PageShape;
-use crate::reactor::limits;
 use crate::shard::{NODES_MAX, QUEUES_PER_NODE, Shard, ShardTuning};
 use crate::transport::lane::{self, LANES_MAX};
 use crate::transport::queue::OWN_INLINE_MAX;
@@ -34,8 +26,6 @@ const CORE_BYTES: u64 = 1 << 20;
 const NODES_WAIT_NS_MAX: u64 = 86_400_000_000_000;
 /// Memory of the thread that keeps sessions at memory nodes, where there are any, in bytes.
 const HEARTBEATS_BYTES: u64 = 1 << 20;
-/// The shortest time for one try to connect.
-const CONNECT_MIN: Duration = Duration::from_secs(2);
 /// Keys that an index can be sized for.
 const KEYS_EXPECTED_MAX: u64 = 1 << 40;
 /// One direction of a handle's lane, and the least that is derived for one between cores.
@@ -149,15 +139,6 @@ impl Default for Config {
             seed: None,
         }
     }
-}
-
-/// The cores that this process may use. Asked from a pinned thread, that is one.
-pub(crate) fn available_cores() -> Vec<usize> {
-    core_affinity::get_core_ids()
-        .unwrap_or_default()
-        .into_iter()
-        .map(|core| core.id)
-        .collect()
 }
 
 /// The sizes that follow from a configuration.
@@ -496,40 +477,6 @@ impl Config {
         };
         let queues = self.nodes.len() * QUEUES_PER_NODE;
         FabricEndpoint::bytes_for(scheme, queues, QUEUE_DEPTH) + heartbeats
-    }
-
-    /// Where far memory is to be opened. Starts the thread that keeps the sessions there.
-    ///
-    /// # Errors
-    /// [`Error::Threads`] and the like if that cannot be had.
-    pub(crate) fn far_plan(&self, embedded: &[Arc<EmbeddedNode>]) -> Result<FarPlan> {
-        if self.nodes.is_empty() {
-            return Ok(FarPlan::Embedded(embedded.to_vec()));
-        }
-        let heartbeats = limits::while_allowed(Heartbeats::start)?;
-        let heartbeats = heartbeats.map_err(|error| limits::no_thread(&error.to_string()))?;
-        Ok(FarPlan::Remote {
-            nodes: self.nodes.clone(),
-            options: Box::new(ConnectOptions {
-                token: self.token.clone(),
-                client: format!("engine, process {}", std::process::id()),
-                limit: Duration::from_nanos(self.far_silence_ns).max(CONNECT_MIN),
-                ..ConnectOptions::default()
-            }),
-            fabric: FabricOptions {
-                queues: self.nodes.len() * QUEUES_PER_NODE,
-                depth: QUEUE_DEPTH,
-                limit_ns: self.far_silence_ns,
-                verbs: self.verbs.clone(),
-            },
-            heartbeats: Arc::new(heartbeats),
-            waiting: Arc::new(Waiting {
-                nodes_min: self.nodes_min.unwrap_or(self.nodes.len()),
-                limit_ns: self.nodes_wait_ns,
-                told_next_ns: AtomicU64::new(0),
-                clock: Clock::new(),
-            }),
-        })
     }
 
     pub(crate) fn sizes(&self) -> Result<Sizes> {

@@ -65,6 +65,14 @@ pub(crate) struct RecordHeader(u128);
     clippy::cast_possible_truncation,
     reason = "takes fields out of the packed word"
 )]
+/// Bytes of a sealed record with its tag, as its header says; `None` if it has no tag.
+#[inline]
+pub(crate) fn sealed_bytes(header: &[u8; UNIT_BYTES]) -> Option<usize> {
+    let header = RecordHeader::decode_from(header)?;
+    let bytes = header.units() as usize * UNIT_BYTES;
+    header.has_tag().then_some(bytes)
+}
+
 impl RecordHeader {
     /// Packs a header without a checksum.
     #[inline]

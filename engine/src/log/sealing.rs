@@ -157,7 +157,7 @@ mod tests {
     use crate::cipher::{EncryptionKey, EncryptionMode, PageCipher};
     use crate::log::SizeClass;
     use crate::log::page::{DirectoryEntry, directory_bytes, far_directory_bytes};
-    use crate::log::record::{self, KEYED_TAG, LocalRecord, RecordView};
+    use crate::log::record::{self, KEYED_TAG, LocalRecord, RecordView, sealed_bytes};
     use crate::message::hash::IndexHash;
 
     const SEQUENCE: u64 = 77;
@@ -261,7 +261,7 @@ mod tests {
             let cipher = cipher.authenticated().unwrap();
             for (unit, key, value) in &made.values {
                 let mut read = far[*unit as usize * UNIT_BYTES..].to_vec();
-                let bytes = cipher.open_record(SEQUENCE, *unit, read.as_mut_slice().into());
+                let bytes = cipher.open_record(SEQUENCE, *unit, read.as_mut_slice().into(), sealed_bytes);
                 let view = RecordView::parse(&read[..bytes.unwrap()]).unwrap();
                 prop_assert_eq!((view.key(), view.value()), (&key[..], &value[..]));
             }
@@ -288,7 +288,7 @@ mod tests {
                 in_gap &= !(start..end).contains(&place);
                 let mut read = far[start..].to_vec();
                 let before = read.clone();
-                if cipher.open_record(SEQUENCE, *unit, read.as_mut_slice().into()).is_none() {
+                if cipher.open_record(SEQUENCE, *unit, read.as_mut_slice().into(), sealed_bytes).is_none() {
                     // Nothing was decrypted.
                     prop_assert_eq!(read, before);
                     noticed += 1;

@@ -9,7 +9,7 @@ use farcore_tuning::{
     ShardSnapshot, resident_bytes,
 };
 
-use crate::reactor::executor::Lifecycle;
+use crate::lifecycle::Lifecycle;
 
 /// How long a count of present far memory does for reports, in nanoseconds.
 const RESIDENT_LATELY_NS: u64 = 5_000_000_000;

@@ -5,28 +5,57 @@
 //! one, and advances it. Whoever runs on the core calls it: the service task, or a client that
 //! polls.
 
-pub(crate) mod command;
-pub(crate) mod executor;
-pub(crate) mod limits;
-pub(crate) mod replies;
-pub(crate) mod threads;
-pub(crate) mod watchdog;
+mod block_on;
+mod command;
+mod core_shared;
+mod current;
+mod job;
+mod park;
+mod replies;
+mod service;
+mod watchdog;
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
-use farcore_rdma::{FabricEndpoint, prefetch_burst};
+use farcore_rdma::{Endpoint, FabricEndpoint, prefetch_burst};
 use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler};
 
+use self::replies::{LaneSink, OWN_LANE, OwnSink, Replies, TurnSink};
 use crate::constants::LANE_NUMBERS;
+use crate::far_memory::{FarChange, FarEvent};
 use crate::message::hash::Hasher128;
 use crate::message::operation::{Answer, RequestParts};
+use crate::message::request::{Origin, ReplyTo, RequestFlags};
 use crate::observe::metrics::CoreMetrics;
-use crate::reactor::command::CommandPort;
-use crate::reactor::replies::{LaneSink, OWN_LANE, OwnSink, Replies, TurnSink};
-use crate::shard::{Origin, ReplyTo, RequestFlags, Shard};
+use crate::shard::Shard;
 use crate::transport::lane::{AnswerConsumer, LaneClient, LaneServer};
 use crate::transport::queue::{RequestConsumer, RequestProducer, own_queue};
+
+pub(crate) use self::block_on::block_on;
+pub(crate) use self::command::{Command, CommandPort};
+pub(crate) use self::core_shared::CoreShared;
+pub(crate) use self::current::{is_core, is_core_of, serve_current_core};
+pub(crate) use self::job::Job;
+pub use self::job::Task;
+pub(crate) use self::replies::NO_CLIENT;
+pub(crate) use self::service::{start, yield_now};
+pub(crate) use self::watchdog::Watchdog;
+
+/// Tells the time, in nanoseconds since any fixed moment. A simulation passes its own.
+pub(crate) trait Time {
+    fn now_ns(&self) -> u64;
+}
+
+impl Time for Clock {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        Clock::now_ns(self)
+    }
+}
+
+/// The reactor of an engine's core.
+pub(crate) type CoreReactor = Reactor<FabricEndpoint, Clock>;
 
 /// Turns after which the clock is read, whether or not anything waits for the fabric, and orders
 /// are looked for.
@@ -85,14 +114,36 @@ struct Neighbour {
     command_port: Arc<CommandPort>,
 }
 
+/// What a reactor is made of.
+#[derive(Debug)]
+pub(crate) struct ReactorOptions<E: Endpoint, T> {
+    pub(crate) shard: Shard<E>,
+    /// The shard's number.
+    pub(crate) own: u16,
+    /// How many shards there are.
+    pub(crate) shards: u16,
+    pub(crate) hasher: Hasher128,
+    pub(crate) command_port: Arc<CommandPort>,
+    /// The ends of the lanes to this shard, by lane.
+    pub(crate) servers: Vec<Option<LaneServer>>,
+    /// The lanes to the other shards, by shard.
+    pub(crate) lanes: Vec<Option<(LaneClient, Arc<CommandPort>)>>,
+    pub(crate) metrics: Arc<CoreMetrics>,
+    pub(crate) time: T,
+    /// Times requests of this core's clients.
+    pub(crate) sampler: Sampler,
+}
+
 /// All that one core owns.
 #[derive(Debug)]
-pub(crate) struct Reactor {
-    shard: Shard<FabricEndpoint>,
+pub(crate) struct Reactor<E: Endpoint, T> {
+    shard: Shard<E>,
     own: u16,
     shards: u16,
     hasher: Hasher128,
-    clock: Clock,
+    time: T,
+    /// What keepers send, where there are memory nodes.
+    far_events: Option<mpsc::Receiver<FarEvent>>,
     command_port: Arc<CommandPort>,
     replies: Replies,
     /// What clients here ask, by shard. The own one's way is like the others', so that which of
@@ -125,20 +176,24 @@ pub(crate) struct Reactor {
     was_busy: bool,
     /// The core sleeps, or is about to.
     is_parked: bool,
+    /// The core has slept: it may have been woken for a command or a far event.
+    has_woken: bool,
 }
 
-impl Reactor {
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn new(
-        shard: Shard<FabricEndpoint>,
-        own: u16,
-        shards: u16,
-        hasher: Hasher128,
-        command_port: Arc<CommandPort>,
-        servers: Vec<Option<LaneServer>>,
-        lanes: Vec<Option<(LaneClient, Arc<CommandPort>)>>,
-        metrics: Arc<CoreMetrics>,
-    ) -> Self {
+impl<E: Endpoint, T: Time> Reactor<E, T> {
+    pub(crate) fn new(options: ReactorOptions<E, T>) -> Self {
+        let ReactorOptions {
+            shard,
+            own,
+            shards,
+            hasher,
+            command_port,
+            servers,
+            lanes,
+            metrics,
+            time,
+            sampler,
+        } = options;
         let words = servers.len().div_ceil(64);
         let batch = shard.batch();
         let (own_producer, own_requests) = own_queue();
@@ -164,15 +219,14 @@ impl Reactor {
             usize::from(shards),
             "there is a lane to each other shard"
         );
-        let clock = Clock::new();
-        let sampler = Sampler::new(clock.clone());
-        let served_ns = clock.now_ns();
+        let served_ns = time.now_ns();
         Self {
             shard,
             own,
             shards,
             hasher,
-            clock,
+            time,
+            far_events: None,
             command_port,
             replies: Replies::new(servers, sampler, Arc::clone(&metrics)),
             producers,
@@ -192,11 +246,44 @@ impl Reactor {
             turns_counted: 0,
             was_busy: false,
             is_parked: false,
+            has_woken: false,
         }
     }
 
-    pub(crate) fn shard(&mut self) -> &mut Shard<FabricEndpoint> {
-        &mut self.shard
+    /// Receives what keepers send from now on.
+    pub(crate) fn receive_far_events(&mut self, events: mpsc::Receiver<FarEvent>) {
+        self.far_events = Some(events);
+    }
+
+    /// Acts on what keepers have sent.
+    fn process_far_events(&mut self) -> bool {
+        let mut any = false;
+        while let Some(event) = self
+            .far_events
+            .as_ref()
+            .and_then(|events| events.try_recv().ok())
+        {
+            any = true;
+            let shard = &mut self.shard;
+            let count = match event.change {
+                FarChange::Room => shard.extents_room(),
+                FarChange::Claimed { node, pieces } => {
+                    let added = |&piece: &_| shard.add_extent(node, piece).is_ok();
+                    pieces.iter().copied().take_while(added).count()
+                }
+                FarChange::Lost(node) => {
+                    shard.lose_node(node);
+                    0
+                }
+                FarChange::Back => {
+                    shard.node_is_back();
+                    0
+                }
+            };
+            // A keeper that stopped meanwhile needs no reply.
+            let _ = event.reply.send(count);
+        }
+        any
     }
 
     /// Turns so far.
@@ -299,8 +386,9 @@ impl Reactor {
             }
         }
         self.turns += 1;
-        let due = self.turns.is_multiple_of(TURNS_A_READING);
+        let due = self.turns.is_multiple_of(TURNS_A_READING) || self.has_woken;
         if due {
+            self.has_woken = false;
             busy |= self.run_commands();
         }
         self.was_busy |= busy;
@@ -319,6 +407,34 @@ impl Reactor {
             self.read_clock();
         }
         busy
+    }
+
+    /// One turn for no client.
+    pub(crate) fn turn_alone(&mut self) {
+        let mut unfinished = Unfinished(true);
+        self.turn(NO_CLIENT, &mut |_, _| {});
+        unfinished.0 = false;
+    }
+
+    /// One turn for a client: visits what has come for it. Returns how many answers.
+    #[inline]
+    pub(crate) fn poll_for(
+        &mut self,
+        client: u16,
+        visit: &mut impl FnMut(u64, Answer<'_>),
+    ) -> usize {
+        let mut count = 0;
+        let mut unfinished = Unfinished(true);
+        while let Some((token, owned)) = self.replies.take_kept(client) {
+            count += 1;
+            visit(token, owned.answer());
+        }
+        self.turn(client, &mut |token, answer: Answer<'_>| {
+            count += 1;
+            visit(token, answer);
+        });
+        unfinished.0 = false;
+        count
     }
 
     /// True if another core has sent requests that were not taken. Asked before the core sleeps.
@@ -367,7 +483,7 @@ impl Reactor {
     /// was.
     #[inline]
     fn read_clock(&mut self) {
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.time.now_ns();
         if COUNTED {
             let passed_ns = now_ns.saturating_sub(self.served_ns);
             let counters = &self.metrics.counters;
@@ -408,9 +524,10 @@ impl Reactor {
         if !std::mem::take(&mut self.is_parked) {
             return;
         }
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.time.now_ns();
         let slept_ns = now_ns.saturating_sub(self.served_ns);
         self.metrics.counters.parked_ns.add(slept_ns);
+        self.has_woken = true;
         self.metrics.counters.wakes.add(1);
         self.served_ns = now_ns;
         self.shard.note_time(now_ns);
@@ -517,8 +634,8 @@ impl Reactor {
 
     /// Carries out what was asked of the shard as a whole.
     fn run_commands(&mut self) -> bool {
+        let mut busy = self.process_far_events();
         let command_port = &self.command_port;
-        let mut busy = false;
         // One at a time: what is asked meanwhile begins when the one before is done, and does not
         // put that off.
         if !command_port.compact.is_done(self.compacting) {
@@ -579,6 +696,18 @@ impl Reactor {
             busy |= received > 0;
         }
         busy
+    }
+}
+
+/// A turn that must not be left by a panic.
+struct Unfinished(bool);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if self.0 {
+            eprintln!("a panic inside a shard's turn, of a visitor or its own: aborting");
+            std::process::abort();
+        }
     }
 }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use farcore_tuning::Sampler;
 
 use crate::constants::LANE_NUMBERS;
+use crate::lifecycle::JobTicket;
 use crate::message::operation::Answer;
 use crate::message::outcome::OwnedAnswer;
+use crate::message::request::{AnswerSink, Origin, ReplyTo, RequestFlags};
 use crate::observe::metrics::CoreMetrics;
-use crate::reactor::executor::JobTicket;
-use crate::shard::{AnswerSink, Origin, ReplyTo, RequestFlags};
 use crate::transport::lane::{AnswerProducer, LaneServer};
 
 /// The lane number of clients on the shard's own core.

@@ -64,9 +64,7 @@ use crate::observe::metrics::CoreMetrics;
 
 pub(crate) use self::background::flush::Shortfall;
 pub(crate) use self::far::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
-pub(crate) use crate::message::request::{
-    AnswerSink, Origin, ReplyTo, Request, RequestFlags, RequestShape,
-};
+use crate::message::request::AnswerSink;
 
 /// Completions taken from the fabric at once.
 const COMPLETIONS: usize = 64;

@@ -142,7 +142,7 @@ mod model {
     use super::*;
     use crate::message::hash::IndexHash;
     use crate::message::operation::Operation;
-    use crate::shard::Origin;
+    use crate::message::request::Origin;
     use crate::transport::atomics::Arc;
     use crate::transport::queue::{RequestConsumer, queue};
 

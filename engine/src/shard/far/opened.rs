@@ -18,6 +18,7 @@ use crate::cipher::PageCipher;
 use crate::log::class::CLASS_UNITS_MAX;
 use crate::log::page;
 use crate::log::record::RecordView;
+use crate::log::record::sealed_bytes;
 use crate::shard::{Shard, UNIT_BYTES};
 
 /// Bytes of the longest record that a chunk is looked for.
@@ -85,7 +86,9 @@ impl<E: Endpoint> Shard<E> {
             return false;
         };
         if whole {
-            cipher.open_record(sequence, unit, data.into()).is_some()
+            cipher
+                .open_record(sequence, unit, data.into(), sealed_bytes)
+                .is_some()
         } else {
             if let Some(header) = data.first_chunk_mut() {
                 cipher.peek(sequence, unit, header);
@@ -124,7 +127,7 @@ impl<E: Endpoint> Shard<E> {
         let cipher = self.cipher.as_ref().and_then(PageCipher::authenticated)?;
         let target = self.opened.0.get_mut(..read.len())?;
         let both = cipher::InOutBuf::new(read, &mut *target).ok()?;
-        let bytes = cipher.open_record(sequence, unit, both)?;
+        let bytes = cipher.open_record(sequence, unit, both, sealed_bytes)?;
         // SAFETY: `bytes` of it were just written; by this function's contract they stay so while
         // the view is used, and the buffer itself is the shard's for good.
         let opened = unsafe { std::slice::from_raw_parts(target.as_ptr(), bytes) };
@@ -148,7 +151,9 @@ impl<E: Endpoint> Shard<E> {
         };
         match self.cipher.as_ref().and_then(PageCipher::authenticated) {
             _ if opened => true,
-            Some(cipher) => cipher.open_record(sequence, unit, record.into()).is_some(),
+            Some(cipher) => cipher
+                .open_record(sequence, unit, record.into(), sealed_bytes)
+                .is_some(),
             None => RecordView::parse(record).is_some_and(|view| view.verify()),
         }
     }

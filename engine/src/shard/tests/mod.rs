@@ -36,14 +36,13 @@ use farcore_rdma::{
 
 use self::run::{run, seeds};
 use self::wire::Wire;
-use super::{
-    AnswerSink, Extents, NodeId, Origin, QUEUES_PER_NODE, ReplyTo, Shard, ShardOptions, ShardTuning,
-};
+use super::{Extents, NodeId, QUEUES_PER_NODE, Shard, ShardOptions, ShardTuning};
 use crate::cipher::{EncryptionKey, EncryptionMode, PageCipher};
 use crate::config::Config;
 use crate::error::Error;
 use crate::message::hash::{Hasher128, IndexHash, KeyHasher};
 use crate::message::operation::{Answer, Operation};
+use crate::message::request::{AnswerSink, Origin, ReplyTo};
 use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::victims::UNLISTED;
 use crate::transport::queue::{RequestConsumer, RequestProducer, queue};

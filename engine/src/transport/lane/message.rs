@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::shard::Origin;
+use crate::message::request::Origin;
 
 const KIND_SHIFT: u32 = 16;
 const KIND: u32 = 0xF;

@@ -31,7 +31,7 @@ use self::oversize::Oversize;
 use crate::constants::LINE_BYTES;
 use crate::error::Error;
 use crate::message::outcome::OwnedAnswer;
-use crate::shard::Origin;
+use crate::message::request::Origin;
 use crate::transport::queue::{RequestConsumer, RequestProducer, queue, queue_bytes, queue_with};
 use crate::transport::ring::{Consumer, Producer, RingTails, ring, ring_with};
 

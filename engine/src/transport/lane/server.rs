@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::error::Error;
 use crate::message::operation::{Answer, Version};
 use crate::message::outcome::OwnedAnswer;
-use crate::shard::Origin;
+use crate::message::request::Origin;
 use crate::transport::lane::Shared;
 use crate::transport::lane::message::{AnswerKind, AnswerMeta, WORD};
 use crate::transport::queue::RequestConsumer;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::constants::KEY_BYTES_MAX;
 use crate::message::hash::IndexHash;
 use crate::message::operation::{Answer, Operation, RequestParts};
-use crate::shard::{ReplyTo, RequestFlags};
+use crate::message::request::{ReplyTo, RequestFlags};
 use crate::transport::lane::*;
 
 const EACH_WAY: usize = 8192;

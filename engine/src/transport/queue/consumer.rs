@@ -5,7 +5,7 @@ use std::slice;
 use farcore_rdma::prefetch_burst;
 
 use crate::constants::LINE_BYTES;
-use crate::shard::Request;
+use crate::message::request::Request;
 use crate::transport::atomics::{Arc, Ordering};
 use crate::transport::queue::{ENTRY, Shared};
 use crate::transport::ring::Tail;

@@ -33,7 +33,7 @@ use std::ptr::NonNull;
 
 use crate::constants::{KEY_BYTES_MAX, LINE_BYTES};
 use crate::message::operation::Version;
-use crate::shard::Request;
+use crate::message::request::Request;
 use crate::transport::atomics::Arc;
 use crate::transport::ring::{CacheAligned, Line, RingTails, Tail};
 

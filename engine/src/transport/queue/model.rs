@@ -1,6 +1,6 @@
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts};
-use crate::shard::Origin;
+use crate::message::request::Origin;
 use crate::transport::queue::*;
 
 /// Requests with keys and values of so many bytes over a queue of two entries and 64 bytes of room,

@@ -7,7 +7,7 @@ use farcore_rdma::prefetch_to_write;
 use crate::constants::LINE_BYTES;
 use crate::message::hash::IndexHash;
 use crate::message::operation::RequestParts;
-use crate::shard::{Origin, Request, RequestShape};
+use crate::message::request::{Origin, Request, RequestShape};
 use crate::transport::atomics::{Arc, Ordering};
 use crate::transport::queue::{ENTRY, RequestConsumer, Shared, Size};
 use crate::transport::ring::{PREFETCH_AHEAD, PREFETCH_BYTES_MAX, Tail};

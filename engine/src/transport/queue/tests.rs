@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts};
-use crate::shard::{Origin, RequestFlags};
+use crate::message::request::{Origin, RequestFlags};
 use crate::transport::queue::*;
 use crate::transport::ring::PREFETCH_AHEAD;
 

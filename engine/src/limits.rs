@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 
 use farcore_tuning::Root;
 use farcore_tuning::{MemoryEnd, available_memory};
-use glommio::LocalExecutor;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -25,6 +24,15 @@ pub(crate) const NODE_DESCRIPTORS: usize = 3;
 /// that were counted stay free until they are opened.
 static MAKING: Mutex<()> = Mutex::new(());
 
+/// The cores that this process may use. Asked from a pinned thread, that is one.
+pub(crate) fn available_cores() -> Vec<usize> {
+    core_affinity::get_core_ids()
+        .unwrap_or_default()
+        .into_iter()
+        .map(|core| core.id)
+        .collect()
+}
+
 /// Refuses early, and plainly, where the kernel or a limit would. `descriptors` is how many are to
 /// be opened.
 ///
@@ -37,13 +45,13 @@ pub(crate) fn check(descriptors: usize) -> Result<()> {
     allow_locked_memory().map(drop)
 }
 
-/// Makes an executor, with as much locked memory allowed as glommio asks for.
+/// Calls what makes an executor, with as much locked memory allowed as that checks for.
 ///
 /// # Errors
 /// As [`check`]; [`Error::Threads`].
-pub(crate) fn make_executor(
-    make: impl FnOnce() -> std::thread::Result<glommio::Result<LocalExecutor, ()>>,
-) -> Result<LocalExecutor> {
+pub(crate) fn make_executor<T>(
+    make: impl FnOnce() -> std::thread::Result<std::io::Result<T>>,
+) -> Result<T> {
     let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     // glommio panics in some of the places where it finds none, once for all executors of the
     // process.
@@ -52,7 +60,6 @@ pub(crate) fn make_executor(
     match make() {
         Ok(Ok(executor)) => Ok(executor),
         Ok(Err(error)) => {
-            let error = std::io::Error::from(error);
             let errno = error
                 .raw_os_error()
                 .map_or(Errno::INVAL, Errno::from_raw_os_error);

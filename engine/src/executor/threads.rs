@@ -13,27 +13,13 @@
 //! - I3: a thread belongs to the process that started it. A forked child has none of its parent's.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
 
-use core_affinity::CoreId;
-use glommio::{
-    Latency, LocalExecutor, LocalExecutorBuilder, Placement, Shares, TaskQueueHandle, executor,
-};
-
-use crate::error::{Error, Result};
-use crate::reactor::limits::{self, no_thread, what_was_said};
-
-/// Memory for reads and writes of files, of which there are none, in bytes. The least that glommio
-/// takes.
-const IO_MEMORY_BYTES: usize = 64 << 10;
-/// Entries of each of an executor's rings.
-const RING_DEPTH: usize = 64;
-/// How long a queue's tasks run before the other queues get a turn.
-const TURN: Duration = Duration::from_millis(10);
+use super::{CoreExecutor, Queues};
+use crate::error::Result;
+use crate::limits::no_thread;
 
 /// Idle threads of this process, and of those that it was forked from.
 static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
@@ -42,13 +28,6 @@ struct Idle {
     core: usize,
     process: u32,
     inbox: mpsc::Sender<Assignment>,
-}
-
-/// The task queues of one engine on an executor. They share the core evenly.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Queues {
-    pub(crate) service: TaskQueueHandle,
-    pub(crate) jobs: TaskQueueHandle,
 }
 
 /// What an engine runs on one core. Called on the core's thread; with an error where that has no
@@ -144,7 +123,7 @@ fn take_idle(core: usize) -> Option<mpsc::Sender<Assignment>> {
 
 /// A core's thread: makes the executor, then runs one engine's work after the other.
 fn serve(core: usize, first: Assignment) {
-    let executor = match make(core) {
+    let executor = match CoreExecutor::new(core) {
         Ok(executor) => executor,
         Err(error) => {
             drop((first.work)(Err(error)));
@@ -154,13 +133,7 @@ fn serve(core: usize, first: Assignment) {
     let _lifeline = Lifeline;
     let mut next = Some(first);
     while let Some(Assignment { work, ended }) = next.take() {
-        let queues = executor.run(async move {
-            let queues = create_queues();
-            work(Ok(queues)).await;
-            queues
-        });
-        let removed = [queues.service, queues.jobs].map(|queue| executor.remove_task_queue(queue));
-        if removed.iter().any(std::result::Result::is_err) {
+        if !executor.run(async move |queues| work(Ok(queues)).await) {
             // Tasks that a job started for itself are still ready to run: they end with their
             // executor.
             return;
@@ -175,40 +148,6 @@ fn serve(core: usize, first: Assignment) {
         drop(ended);
         next = assignments.recv().ok();
     }
-}
-
-fn create_queues() -> Queues {
-    let create =
-        |name| executor().create_task_queue(Shares::Static(1000), Latency::NotImportant, name);
-    Queues {
-        service: create("service"),
-        jobs: create("jobs"),
-    }
-}
-
-/// Makes an executor on the calling thread, and pins that.
-fn make(core: usize) -> Result<LocalExecutor> {
-    // Pinned here and not by glommio, which reads the machine's whole topology from files for it,
-    // and panics where it cannot. The thread that it starts for blocking calls inherits the core.
-    if !core_affinity::set_for_current(CoreId { id: core }) {
-        return Err(Error::Core {
-            core,
-            available: crate::config::available_cores(),
-        });
-    }
-    // glommio panics where it cannot start that thread. This finds out in most cases, and without
-    // the panic's message.
-    thread::Builder::new()
-        .spawn(|| {})
-        .map_err(|error| no_thread(&error.to_string()))?
-        .join()
-        .map_err(|panic| no_thread(what_was_said(&*panic)))?;
-    let builder = LocalExecutorBuilder::new(Placement::Unbound)
-        .name(&format!("farcore-{core}"))
-        .io_memory(IO_MEMORY_BYTES)
-        .ring_depth(RING_DEPTH)
-        .preempt_timer(TURN);
-    limits::make_executor(|| catch_unwind(AssertUnwindSafe(|| builder.make())))
 }
 
 /// Held by a core's thread for as long as it has its executor. Should that unwind, its tasks are

@@ -1,0 +1,188 @@
+//! A call: one operation of a handle, waited for or awaited, and what it returns.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread;
+
+use super::handle::{CALLED, Handle, IDLE_LOOKS, Refused, SPINS};
+use crate::error::{Error, Result};
+use crate::message::operation::{Operation, Version};
+use crate::message::outcome::OwnedAnswer;
+use crate::reactor::{block_on, serve_current_core};
+
+/// A value that was read, with its version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Value<'a> {
+    bytes: &'a [u8],
+    version: Version,
+}
+
+impl Value<'_> {
+    /// The version to expect in a compare-and-swap.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+}
+
+impl Deref for Value<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+/// What came of a compare-and-swap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CasOutcome {
+    /// Stored under this version.
+    Stored(Version),
+    /// The key has this version (`0`: it is absent), and nothing changed.
+    Mismatch(Version),
+}
+
+/// What a call's answer becomes.
+pub(crate) trait FromAnswer<'a>: Sized {
+    fn from_answer(answer: OwnedAnswer, scratch: &'a mut Vec<u8>) -> Result<Self>;
+}
+
+impl<'a> FromAnswer<'a> for Option<Value<'a>> {
+    fn from_answer(answer: OwnedAnswer, scratch: &'a mut Vec<u8>) -> Result<Self> {
+        match answer {
+            OwnedAnswer::Value(version, value) => {
+                *scratch = value;
+                Ok(Some(Value {
+                    bytes: scratch,
+                    version,
+                }))
+            }
+            OwnedAnswer::Failed(error) => Err(error),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for Version {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer {
+            OwnedAnswer::Stored(version) => Ok(version),
+            OwnedAnswer::Failed(error) => Err(error),
+            _ => Ok(0),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for bool {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer {
+            OwnedAnswer::Failed(error) => Err(error),
+            answer => Ok(matches!(answer, OwnedAnswer::Deleted)),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for CasOutcome {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer {
+            OwnedAnswer::Stored(version) => Ok(Self::Stored(version)),
+            OwnedAnswer::Mismatch(current) => Ok(Self::Mismatch(current)),
+            OwnedAnswer::Failed(error) => Err(error),
+            _ => Ok(Self::Mismatch(0)),
+        }
+    }
+}
+
+/// One call: [`Call::wait`] for it, or await it on any runtime. Nothing is sent before the first
+/// poll.
+#[must_use = "a call does nothing until it is waited for or awaited"]
+#[derive(Debug)]
+pub struct Call<'a, 'k, T> {
+    handle: Option<&'a mut Handle>,
+    operation: Operation<'k>,
+    sent: bool,
+    result: PhantomData<fn() -> T>,
+}
+
+#[allow(
+    private_bounds,
+    reason = "which answers there are is the engine's affair"
+)]
+impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
+    pub(super) fn new(handle: &'a mut Handle, operation: Operation<'k>) -> Self {
+        handle.begin_call();
+        Self {
+            handle: Some(handle),
+            operation,
+            sent: false,
+            result: PhantomData,
+        }
+    }
+
+    /// Blocks until the answer is there: spins briefly, then parks the thread.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn wait(mut self) -> Result<T> {
+        for look in 0..SPINS {
+            if let Poll::Ready(result) = self.step() {
+                return result;
+            }
+            if look < IDLE_LOOKS {
+                std::hint::spin_loop();
+            } else if !serve_current_core() {
+                // The shard may need this very core.
+                thread::yield_now();
+            }
+        }
+        block_on(self)
+    }
+
+    fn step(&mut self) -> Poll<Result<T>> {
+        let Some(handle) = &mut self.handle else {
+            return Poll::Ready(Err(Error::Closed));
+        };
+        if !self.sent {
+            match handle.send(CALLED, handle.token(0), &self.operation) {
+                Ok(()) => self.sent = true,
+                Err(Refused::Full) => {}
+                Err(Refused::Error(error)) => return Poll::Ready(Err(error)),
+            }
+        }
+        let stopped = handle.shared.is_stopped();
+        handle.pump_keeping();
+        if let Some((_, answer)) = handle.answers.pop() {
+            // The answer may borrow the handle for as long as the call did.
+            if let Some(handle) = self.handle.take() {
+                return Poll::Ready(T::from_answer(answer, &mut handle.scratch));
+            }
+        } else if stopped {
+            return Poll::Ready(Err(Error::Closed));
+        }
+        Poll::Pending
+    }
+}
+
+#[allow(private_bounds, reason = "as above")]
+impl<'a, T: FromAnswer<'a>> Future for Call<'a, '_, T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let call = &mut *self;
+        if let Poll::Ready(result) = call.step() {
+            return Poll::Ready(result);
+        }
+        if let Some(lanes) = call
+            .handle
+            .as_ref()
+            .and_then(|handle| handle.lanes.as_ref())
+        {
+            lanes.client_waker.waker.register(context.waker());
+            lanes.client_waker.wait();
+        }
+        // An answer may have come before the shard could see the flag.
+        call.step()
+    }
+}

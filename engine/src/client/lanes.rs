@@ -1,0 +1,87 @@
+//! What handles share with the engine: the lanes of each handle, and those that no handle uses.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_queue::{ArrayQueue, SegQueue};
+use farcore_tuning::{Clock, Histogram};
+
+use crate::config::Sizes;
+use crate::lifecycle::Lifecycle;
+use crate::message::hash::Hasher128;
+use crate::reactor::CoreShared;
+use crate::transport::lane::{ClientWaker, LaneClient};
+
+/// The lanes of one handle, with the doors to ring at and the lane's number there.
+#[derive(Debug)]
+pub(crate) struct HandleLanes {
+    pub(crate) lanes: Vec<LaneClient>,
+    pub(crate) client_waker: Arc<ClientWaker>,
+    pub(crate) number: u8,
+    /// How long its requests took, in nanoseconds.
+    pub(crate) latency: Arc<Histogram>,
+}
+
+/// What handles, jobs and the engine have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) cores_shared: Vec<Arc<CoreShared>>,
+    pub(crate) hasher: Hasher128,
+    pub(crate) sizes: Sizes,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    /// Lanes that no handle uses. Several threads take and give back: made for a multi-producer
+    /// queue.
+    pub(crate) free_handles: ArrayQueue<HandleLanes>,
+    /// Lanes of handles that were dropped on a core, and that are still to be answered.
+    pub(crate) leaving: SegQueue<Leaving>,
+    pub(crate) handles_max: usize,
+    pub(crate) clock: Clock,
+}
+
+impl Shared {
+    /// True once no shard answers any more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let mut cores_shared = self.cores_shared.iter();
+        self.lifecycle.is_closing()
+            && cores_shared.all(|core_shared| core_shared.closed.load(Ordering::Acquire))
+    }
+
+    /// Lanes for another handle.
+    pub(crate) fn take_lanes(&self) -> Option<HandleLanes> {
+        let mut lanes = self.free_handles.pop();
+        for _ in 0..self.leaving.len() {
+            if lanes.is_some() {
+                break;
+            }
+            match self.leaving.pop()?.settle(self) {
+                Ok(settled) => lanes = Some(settled),
+                Err(leaving) => self.leaving.push(leaving),
+            }
+        }
+        lanes
+    }
+}
+
+/// Lanes of a handle that was dropped on a core, with requests that were not answered by then.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub(super) lanes: HandleLanes,
+    pub(super) outstanding: usize,
+}
+
+impl Leaving {
+    /// Throws away the answers that have come; the lanes, when all have.
+    pub(crate) fn settle(mut self, shared: &Shared) -> std::result::Result<HandleLanes, Self> {
+        for (lane, core_shared) in self.lanes.lanes.iter_mut().zip(&shared.cores_shared) {
+            if lane.requests.publish() > 0 {
+                core_shared.command_port.wakeup.ring(self.lanes.number);
+            }
+            lane.answers.refresh();
+            self.outstanding -= lane.answers.receive(|_, _, _| {});
+        }
+        if self.outstanding == 0 {
+            return Ok(self.lanes);
+        }
+        Err(self)
+    }
+}

@@ -1,0 +1,155 @@
+//! The executor of a core: the one file of the engine that names glommio.
+//!
+//! Tasks, timers and pinning for the rooms above, under names of their own. [`threads`] keeps the
+//! threads.
+
+mod threads;
+
+use std::future::Future;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::Duration;
+
+use core_affinity::CoreId;
+use glommio::sync::Semaphore;
+use glommio::timer::Timer;
+use glommio::{
+    Latency, LocalExecutor, LocalExecutorBuilder, Placement, Shares, Task, TaskQueueHandle,
+    executor, spawn_local_into,
+};
+
+use crate::error::{Error, Result};
+use crate::limits::{self, no_thread, what_was_said};
+
+pub(crate) use self::threads::{Ended, missing, start};
+
+/// Memory for reads and writes of files, of which there are none, in bytes. The least that glommio
+/// takes.
+const IO_MEMORY_BYTES: usize = 64 << 10;
+/// Entries of each of an executor's rings.
+const RING_DEPTH: usize = 64;
+/// How long a queue's tasks run before the other queues get a turn.
+const TURN: Duration = Duration::from_millis(10);
+
+/// An executor of the calling thread, which it pins.
+struct CoreExecutor(LocalExecutor);
+
+impl CoreExecutor {
+    /// Makes an executor on the calling thread, and pins that.
+    fn new(core: usize) -> Result<Self> {
+        // Pinned here and not by glommio, which reads the machine's whole topology from files for it,
+        // and panics where it cannot. The thread that it starts for blocking calls inherits the core.
+        if !core_affinity::set_for_current(CoreId { id: core }) {
+            return Err(Error::Core {
+                core,
+                available: limits::available_cores(),
+            });
+        }
+        // glommio panics where it cannot start that thread. This finds out in most cases, and without
+        // the panic's message.
+        thread::Builder::new()
+            .spawn(|| {})
+            .map_err(|error| no_thread(&error.to_string()))?
+            .join()
+            .map_err(|panic| no_thread(what_was_said(&*panic)))?;
+        let builder = LocalExecutorBuilder::new(Placement::Unbound)
+            .name(&format!("farcore-{core}"))
+            .io_memory(IO_MEMORY_BYTES)
+            .ring_depth(RING_DEPTH)
+            .preempt_timer(TURN);
+        let make = || builder.make().map_err(io::Error::from);
+        limits::make_executor(|| catch_unwind(AssertUnwindSafe(make))).map(Self)
+    }
+
+    /// Runs one engine's work, in task queues of its own; false if tasks are left in those.
+    fn run(&self, work: impl AsyncFnOnce(Queues)) -> bool {
+        let queues = self.0.run(async move {
+            let queues = Queues::new();
+            work(queues).await;
+            queues
+        });
+        let removed = [queues.service, queues.jobs].map(|queue| self.0.remove_task_queue(queue));
+        removed.iter().all(std::result::Result::is_ok)
+    }
+}
+
+/// The task queues of one engine on an executor. They share the core evenly.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queues {
+    service: TaskQueueHandle,
+    jobs: TaskQueueHandle,
+}
+
+/// A task that was started, to be awaited.
+pub(crate) struct Started<T>(Task<T>);
+
+impl<T> Started<T> {
+    /// Ends it where it stands.
+    pub(crate) async fn cancel(self) {
+        self.0.cancel().await;
+    }
+}
+
+impl<T> Future for Started<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl Queues {
+    fn new() -> Self {
+        let create =
+            |name| executor().create_task_queue(Shares::Static(1000), Latency::NotImportant, name);
+        Self {
+            service: create("service"),
+            jobs: create("jobs"),
+        }
+    }
+
+    /// Starts a task beside the service; `None` if the executor takes no more.
+    pub(crate) fn start<T: 'static>(
+        &self,
+        task: impl Future<Output = T> + 'static,
+    ) -> Option<Started<T>> {
+        spawn_local_into(task, self.service).ok().map(Started)
+    }
+
+    /// Starts a job, which is not waited for.
+    pub(crate) fn start_job(&self, job: impl Future<Output = ()> + 'static) {
+        if let Ok(task) = spawn_local_into(job, self.jobs) {
+            task.detach();
+        }
+    }
+}
+
+/// Waits for a time.
+pub(crate) async fn sleep(time: Duration) {
+    Timer::new(time).await;
+}
+
+/// Signals tasks of one core to stop.
+#[derive(Clone, Debug)]
+pub(crate) struct Stop(Rc<Semaphore>);
+
+impl Stop {
+    pub(crate) fn new() -> Self {
+        Self(Rc::new(Semaphore::new(0)))
+    }
+
+    /// Signals it.
+    pub(crate) fn signal(&self) {
+        self.0.close();
+    }
+
+    /// Waits for the signal.
+    pub(crate) async fn signalled(&self) {
+        // No permit is ever added: the wait ends when the semaphore is closed.
+        let _ = self.0.acquire(1).await;
+    }
+}

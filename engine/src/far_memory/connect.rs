@@ -1,0 +1,275 @@
+//! Opening one core's sessions, connections and extents at memory nodes.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use farcore_rdma::{
+    ConnectOptions, FabricAddress, FabricEndpoint, FabricOptions, Heartbeats, ManagerError,
+    NodeConnections, Siblings,
+};
+use farcore_tuning::Clock;
+
+use super::keeper::Keeper;
+use super::plan::FarSide;
+use super::pool::Pool;
+use crate::config::Sizes;
+use crate::error::{Error, Result};
+use crate::executor::sleep;
+use crate::shard::{Extents, NodeId};
+
+/// How often an engine that opens checks whether its sessions are open.
+const OPEN_TICK: Duration = Duration::from_millis(2);
+/// How often it logs the nodes that it waits for.
+const TELL_NS: u64 = 1_000_000_000;
+
+/// How long an engine that opens waits for nodes that do not answer, and for how many.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) nodes_min: usize,
+    pub(crate) limit_ns: u64,
+    /// When it is to be said again who is missing: the engine's cores take turns.
+    pub(crate) told_next_ns: AtomicU64,
+    pub(crate) clock: Clock,
+}
+
+fn unavailable(node: &FabricAddress, reason: impl ToString) -> Error {
+    Error::Unavailable {
+        node: node.to_string().into(),
+        reason: reason.to_string().into(),
+    }
+}
+
+/// One node under two names would be lost twice when it is lost once.
+fn refused(node: &FabricAddress, error: &ManagerError) -> Error {
+    match error {
+        ManagerError::Twin { address, other } => Error::Config {
+            field: "nodes",
+            value: address.to_string(),
+            limit: format!("it is the same memory node as {other}: name each once"),
+        },
+        error => unavailable(node, error),
+    }
+}
+
+/// Sessions with as many nodes as must answer. Each has been tried once, or the time is over; those
+/// that did not answer are tried on.
+pub(super) async fn open_sessions(
+    nodes: &[FabricAddress],
+    options: &ConnectOptions,
+    heartbeats: &Heartbeats,
+    waiting: &Waiting,
+) -> Result<Vec<NodeConnections>> {
+    let siblings = Siblings::default();
+    let begin = |node: &FabricAddress| {
+        NodeConnections::begin(node.clone(), options.clone(), heartbeats, &siblings)
+    };
+    let mut connections: Vec<_> = nodes.iter().map(begin).collect();
+    let mut reasons: Vec<Option<String>> = vec![None; nodes.len()];
+    let end_ns = waiting.clock.now_ns().saturating_add(waiting.limit_ns);
+    loop {
+        let mut missing = Vec::new();
+        for (position, node) in connections.iter_mut().enumerate() {
+            if node.is_open() {
+                continue;
+            }
+            if let Some(error) = node.take_error() {
+                if error.is_final() {
+                    return Err(refused(&nodes[position], &error));
+                }
+                reasons[position] = Some(error.to_string());
+            }
+            missing.push(position);
+        }
+        let open = nodes.len() - missing.len();
+        let tried = missing.iter().all(|&node| reasons[node].is_some());
+        let now_ns = waiting.clock.now_ns();
+        let enough = open >= waiting.nodes_min;
+        if missing.is_empty() || enough && (tried || now_ns >= end_ns) {
+            return Ok(connections);
+        }
+        if tried && now_ns >= end_ns {
+            return Err(waiting.over(nodes, &missing, &reasons));
+        }
+        waiting.tell(nodes, &missing, now_ns);
+        sleep(OPEN_TICK).await;
+    }
+}
+
+fn named(nodes: &[FabricAddress], which: &[usize]) -> String {
+    let names: Vec<_> = which.iter().map(|&node| nodes[node].to_string()).collect();
+    names.join(", ")
+}
+
+impl Waiting {
+    fn over(
+        &self,
+        nodes: &[FabricAddress],
+        missing: &[usize],
+        reasons: &[Option<String>],
+    ) -> Error {
+        let reasons: Vec<&str> = missing
+            .iter()
+            .filter_map(|&node| reasons[node].as_deref())
+            .collect();
+        Error::Unavailable {
+            node: named(nodes, missing).into(),
+            reason: format!(
+                "{} of {} memory nodes answered within {:?} and {} must (`nodes_min`, `nodes_wait_ns`): {}",
+                nodes.len() - missing.len(),
+                nodes.len(),
+                Duration::from_nanos(self.limit_ns),
+                self.nodes_min,
+                reasons.join("; ")
+            )
+            .into(),
+        }
+    }
+
+    /// Says who is missing, once a second.
+    fn tell(&self, nodes: &[FabricAddress], missing: &[usize], now_ns: u64) {
+        let next_ns = self.told_next_ns.load(Ordering::Relaxed);
+        if now_ns < next_ns {
+            return;
+        }
+        let then_ns = now_ns + TELL_NS;
+        let ours = self.told_next_ns.compare_exchange(
+            next_ns,
+            then_ns,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        // The first time nobody has waited yet.
+        if ours.is_ok() && next_ns > 0 {
+            let missing = named(nodes, missing);
+            tracing::info!(
+                missing,
+                nodes_min = self.nodes_min,
+                "waiting for memory nodes"
+            );
+        }
+    }
+}
+
+pub(super) async fn remote(
+    nodes: &[FabricAddress],
+    mut connections: Vec<NodeConnections>,
+    fabric: &FabricOptions,
+    heartbeats: &Arc<Heartbeats>,
+    mut extents: Extents,
+    sizes: &Sizes,
+) -> Result<FarSide> {
+    let endpoint = open_endpoint(nodes, &mut connections, fabric).await?;
+    for (position, node) in connections.iter_mut().enumerate() {
+        for queue in [
+            NodeId::new(position).reads(),
+            NodeId::new(position).writes(),
+        ] {
+            node.keep(
+                endpoint
+                    .connection_slot(queue.index())
+                    .expect("it was opened for nodes"),
+            );
+        }
+    }
+    let mut places: Vec<usize> = vec![0; nodes.len()];
+    let mut pools = Vec::with_capacity(nodes.len());
+    for node in &mut connections {
+        let pool = match node.is_open() {
+            true => Some(Pool::open(node, fabric).await),
+            false => None,
+        };
+        let pool = pool.transpose();
+        pools.push(pool.map_err(|error| unavailable(node.address(), error))?);
+    }
+    let is_missing: Vec<bool> = pools.iter().map(Option::is_none).collect();
+    let missing = is_missing.iter().filter(|&&one| one).count();
+    // Those that come later find their share unclaimed.
+    let reserved = sizes.extents_max * missing / nodes.len();
+    let mut wanted = sizes.extents_max - reserved;
+    let mut spent = is_missing.clone();
+    while wanted > 0 {
+        let with_most = (0..pools.len())
+            .filter(|&node| !spent[node])
+            .max_by_key(|&node| pools[node].as_ref().map_or(0, Pool::free_bytes));
+        let Some((position, pool)) = with_most.and_then(|node| Some((node, pools[node].as_ref()?)))
+        else {
+            break;
+        };
+        let share = wanted.div_ceil(4 * pools.len());
+        let node = NodeId::new(position);
+        let add = async |pieces: Vec<_>| {
+            let mut pieces = pieces.into_iter();
+            pieces
+                .by_ref()
+                .map_while(|piece| extents.add(node, piece).ok())
+                .count()
+        };
+        let added = pool.claim(share, sizes.page_bytes, add).await;
+        let added = added.map_err(|error| unavailable(&nodes[position], error))?;
+        spent[position] = added.is_none_or(|added| added == 0);
+        wanted -= added.unwrap_or(0);
+        places[position] += added.unwrap_or(0);
+    }
+    let got: usize = places.iter().sum();
+    if wanted > 0 && (missing == 0 || got == 0) {
+        let page = u64::from(sizes.page_bytes);
+        return Err(Error::Config {
+            field: "far_bytes",
+            value: format!("{} bytes for each core", sizes.extents_max as u64 * page),
+            limit: format!(
+                "the memory nodes have {} bytes free for this core, without what they keep for silent clients: lower it, free memory on the nodes or add one",
+                got as u64 * page
+            ),
+        });
+    }
+    for (node, _) in connections.iter_mut().zip(&is_missing).filter(|one| !one.1) {
+        let connected = node.connect().await;
+        connected.map_err(|error| unavailable(node.address(), error))?;
+    }
+    let spare = Rc::new(Cell::new(wanted));
+    let (mut left, mut left_nodes) = (reserved, missing);
+    let mut keepers = Vec::with_capacity(nodes.len());
+    for (position, connections) in connections.into_iter().enumerate() {
+        let mut keeper = Keeper {
+            node: NodeId::new(position),
+            connections,
+            places: places[position],
+            missing: 0,
+            spare: Rc::clone(&spare),
+            is_up: true,
+            page_bytes: sizes.page_bytes,
+            fabric: fabric.clone(),
+            _heartbeats: Arc::clone(heartbeats),
+        };
+        if is_missing[position] {
+            let share = left.div_ceil(left_nodes);
+            (left, left_nodes) = (left - share, left_nodes - 1);
+            (keeper.places, keeper.missing, keeper.is_up) = (share, share, false);
+            let node = keeper.connections.address();
+            tracing::warn!(%node, pages = share, "a memory node does not answer: it may join later");
+        }
+        keepers.push(keeper);
+    }
+    Ok(FarSide {
+        endpoint,
+        extents,
+        keepers,
+    })
+}
+
+/// An endpoint to all nodes. Where it takes a route to find the device, that of a node that
+/// answers.
+async fn open_endpoint(
+    nodes: &[FabricAddress],
+    connections: &mut [NodeConnections],
+    fabric: &FabricOptions,
+) -> Result<FabricEndpoint> {
+    let answers = connections.iter_mut().position(NodeConnections::is_open);
+    let mut ordered = nodes.to_vec();
+    ordered.swap(0, answers.unwrap_or(0));
+    let endpoint = FabricEndpoint::open(&ordered, fabric).await;
+    endpoint.map_err(|error| unavailable(&ordered[0], error))
+}

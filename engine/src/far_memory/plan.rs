@@ -1,0 +1,153 @@
+//! The plan: where far memory is. Made on any thread, opened on each core.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use farcore_rdma::{
+    ConnectOptions, EmbeddedEndpoint, EmbeddedNode, FabricAddress, FabricEndpoint, FabricOptions,
+    Heartbeats, RemoteSlice,
+};
+use farcore_tuning::Clock;
+
+use super::connect::{Waiting, open_sessions, remote};
+use super::keeper::Keeper;
+use crate::config::{Config, Sizes};
+use crate::constants::QUEUE_DEPTH;
+use crate::error::Result;
+use crate::limits;
+use crate::shard::{Extents, NodeId, QUEUES_PER_NODE};
+
+/// The least time that a connection attempt is given.
+const CONNECT_MIN: Duration = Duration::from_secs(2);
+
+/// Where far memory is.
+#[derive(Clone, Debug)]
+pub(crate) enum FarPlan {
+    /// In this process.
+    Embedded(Vec<Arc<EmbeddedNode>>),
+    /// On memory nodes.
+    Remote {
+        nodes: Vec<FabricAddress>,
+        options: Box<ConnectOptions>,
+        fabric: FabricOptions,
+        heartbeats: Arc<Heartbeats>,
+        waiting: Arc<Waiting>,
+    },
+}
+
+/// What a shard is built with, and who keeps it connected.
+#[derive(Debug)]
+pub(crate) struct FarSide {
+    pub(crate) endpoint: FabricEndpoint,
+    pub(crate) extents: Extents,
+    pub(crate) keepers: Vec<Keeper>,
+}
+
+impl FarPlan {
+    /// Where far memory is to be opened. Starts the thread that keeps the sessions there.
+    ///
+    /// # Errors
+    /// [`Error::Threads`] and the like if that cannot be had.
+    pub(crate) fn new(config: &Config, embedded: &[Arc<EmbeddedNode>]) -> Result<Self> {
+        if config.nodes.is_empty() {
+            return Ok(Self::Embedded(embedded.to_vec()));
+        }
+        let heartbeats = limits::while_allowed(Heartbeats::start)?;
+        let heartbeats = heartbeats.map_err(|error| limits::no_thread(&error.to_string()))?;
+        Ok(Self::Remote {
+            nodes: config.nodes.clone(),
+            options: Box::new(ConnectOptions {
+                token: config.token.clone(),
+                client: format!("engine, process {}", std::process::id()),
+                limit: Duration::from_nanos(config.far_silence_ns).max(CONNECT_MIN),
+                ..ConnectOptions::default()
+            }),
+            fabric: FabricOptions {
+                queues: config.nodes.len() * QUEUES_PER_NODE,
+                depth: QUEUE_DEPTH,
+                limit_ns: config.far_silence_ns,
+                verbs: config.verbs.clone(),
+            },
+            heartbeats: Arc::new(heartbeats),
+            waiting: Arc::new(Waiting {
+                nodes_min: config.nodes_min.unwrap_or(config.nodes.len()),
+                limit_ns: config.nodes_wait_ns,
+                told_next_ns: AtomicU64::new(0),
+                clock: Clock::new(),
+            }),
+        })
+    }
+
+    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+        match self {
+            Self::Embedded(nodes) => (0..nodes.len())
+                .map(|position| format!("embedded-{position}").into())
+                .collect(),
+            Self::Remote { nodes, .. } => nodes
+                .iter()
+                .map(|address| address.to_string().into())
+                .collect(),
+        }
+    }
+
+    /// The thread that keeps the sessions, where there are any.
+    pub(crate) fn heartbeats(&self) -> Option<Arc<Heartbeats>> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Remote { heartbeats, .. } => Some(Arc::clone(heartbeats)),
+        }
+    }
+
+    /// Opens one core's far memory. To be called on the core, in its executor.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] names the node that cannot be used, and why; [`Error::Config`] says
+    /// that the nodes have less free memory than is asked for, or that one was named twice.
+    pub(crate) async fn open(&self, sizes: &Sizes, shard: u16, shards: u16) -> Result<FarSide> {
+        let extents = Extents::new(self.names(), sizes.page_bytes, sizes.extents_max);
+        match self {
+            Self::Embedded(nodes) => Ok(embedded(nodes, extents, sizes, shard, shards)),
+            Self::Remote {
+                nodes,
+                options,
+                fabric,
+                heartbeats,
+                waiting,
+            } => {
+                let mut options = options.clone();
+                options.client = format!("{}, shard {shard}", options.client);
+                let connections = open_sessions(nodes, &options, heartbeats, waiting).await?;
+                remote(nodes, connections, fabric, heartbeats, extents, sizes).await
+            }
+        }
+    }
+}
+
+fn embedded(
+    nodes: &[Arc<EmbeddedNode>],
+    mut extents: Extents,
+    sizes: &Sizes,
+    shard: u16,
+    shards: u16,
+) -> FarSide {
+    let endpoint = EmbeddedEndpoint::new(nodes, QUEUES_PER_NODE, QUEUE_DEPTH, u64::from(shard));
+    let page_bytes = u64::from(sizes.page_bytes);
+    for (position, node) in nodes.iter().enumerate() {
+        // Every node begins with another shard, so that those left over are spread as well.
+        let first = (usize::from(shard) + position) % usize::from(shards);
+        for place in (first as u64..node.bytes() / page_bytes).step_by(usize::from(shards)) {
+            let piece = RemoteSlice {
+                key: node.remote_key(),
+                offset: place * page_bytes,
+            };
+            let added = extents.add(NodeId::new(position), piece);
+            debug_assert_eq!(added, Ok(()), "the sizes foresee every extent");
+        }
+    }
+    FarSide {
+        endpoint: FabricEndpoint::Embedded(endpoint),
+        extents,
+        keepers: Vec::new(),
+    }
+}

@@ -1,0 +1,64 @@
+//! Which engine the calling thread serves, if it is a core.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::CoreReactor;
+use crate::lifecycle::Lifecycle;
+
+/// The engine and the reactor that the calling thread serves.
+struct CurrentCore {
+    lifecycle: Arc<Lifecycle>,
+    reactor: Rc<RefCell<CoreReactor>>,
+}
+
+thread_local! {
+    static CURRENT_CORE: RefCell<Option<CurrentCore>> = const { RefCell::new(None) };
+}
+
+/// Says which engine the calling thread serves, until it is dropped.
+pub(super) struct CurrentCoreGuard;
+
+impl CurrentCoreGuard {
+    pub(super) fn new(lifecycle: &Arc<Lifecycle>, reactor: &Rc<RefCell<CoreReactor>>) -> Self {
+        let current = CurrentCore {
+            lifecycle: Arc::clone(lifecycle),
+            reactor: Rc::clone(reactor),
+        };
+        CURRENT_CORE.set(Some(current));
+        Self
+    }
+}
+
+impl Drop for CurrentCoreGuard {
+    fn drop(&mut self) {
+        CURRENT_CORE.set(None);
+    }
+}
+
+/// True if the calling thread is a core of some engine.
+pub(crate) fn is_core() -> bool {
+    CURRENT_CORE.with_borrow(Option::is_some)
+}
+
+/// True if the calling thread is a core of this engine.
+pub(crate) fn is_core_of(lifecycle: &Arc<Lifecycle>) -> bool {
+    CURRENT_CORE.with_borrow(|here| {
+        here.as_ref()
+            .is_some_and(|here| Arc::ptr_eq(&here.lifecycle, lifecycle))
+    })
+}
+
+/// Serves the calling thread's shard for one turn, if the thread is a core: a caller that waits
+/// there may wait for that shard. False if it is none, or in the middle of a turn.
+pub(crate) fn serve_current_core() -> bool {
+    let reactor =
+        CURRENT_CORE.with_borrow(|here| here.as_ref().map(|here| Rc::clone(&here.reactor)));
+    let Some(reactor) = reactor else { return false };
+    let Ok(mut reactor) = reactor.try_borrow_mut() else {
+        return false;
+    };
+    reactor.turn_alone();
+    true
+}

@@ -1,0 +1,262 @@
+//! The service of a core: the task that takes its shard's turns, starts its jobs and parks it.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn, ready};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use farcore_rdma::WakeTimer;
+use futures_lite::future::or;
+
+use super::CoreReactor;
+use super::core_shared::CoreShared;
+use super::current::CurrentCoreGuard;
+use super::park::{After, Before, ParkPolicy, Seen};
+use super::replies::NO_CLIENT;
+use super::watchdog::Watchdog;
+use crate::error::Result;
+use crate::executor::{self, Ended, Queues, Started, Stop};
+use crate::far_memory::{Keeper, far_events};
+use crate::limits::no_thread;
+
+/// Behind every sleep stands this timer.
+const SLEEP_MAX: Duration = Duration::from_millis(250);
+/// How long the service leaves the shard to a client that polls before it checks again; longer
+/// while that client is never idle.
+const NAP: Duration = Duration::from_micros(20);
+
+/// Lets the other tasks of the core run.
+pub(crate) async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Serves a shard on a core's executor. `build` makes the reactor on the core itself; `opened` receives
+/// the outcome. The returned value ends when the core is done with it.
+pub(crate) fn start<B>(
+    core: usize,
+    core_shared: Arc<CoreShared>,
+    mut watchdog: Watchdog,
+    spin_ns: u64,
+    build: impl FnOnce() -> B + Send + 'static,
+    opened: impl FnOnce(Result<()>) + Send + 'static,
+) -> Result<Arc<Ended>>
+where
+    B: Future<Output = Result<(CoreReactor, Vec<Keeper>)>>,
+{
+    let wake_timer = WakeTimer::watched(move |unanswered| watchdog.look(unanswered));
+    let wake_timer = wake_timer.map_err(|error| no_thread(&error.to_string()))?;
+    let work = move |queues: Result<Queues>| -> Pin<Box<dyn Future<Output = ()>>> {
+        let queues = match queues {
+            Ok(queues) => queues,
+            Err(error) => {
+                core_shared.stop();
+                opened(Err(error));
+                return Box::pin(ready(()));
+            }
+        };
+        Box::pin(async move {
+            match or(build(), wake_timer.beat()).await {
+                Ok((reactor, keepers)) => {
+                    opened(Ok(()));
+                    let reactor = Rc::new(RefCell::new(reactor));
+                    let on_core = CurrentCoreGuard::new(&core_shared.lifecycle, &reactor);
+                    let service = live(
+                        Rc::clone(&reactor),
+                        &core_shared,
+                        spin_ns,
+                        keepers,
+                        &wake_timer,
+                        queues,
+                    )
+                    .await;
+                    // No caller waits for the rest.
+                    core_shared.stop();
+                    drop((on_core, reactor));
+                    or(service.close(), wake_timer.beat()).await;
+                }
+                Err(error) => {
+                    opened(Err(error));
+                    core_shared.stop();
+                }
+            }
+        })
+    };
+    executor::start(core, Box::new(work))
+}
+
+/// The tasks that keep the connections to memory nodes.
+struct Keepers {
+    stop: Stop,
+    tasks: Vec<Started<()>>,
+}
+
+impl Keepers {
+    /// In the service's own queue: a job that polls all the time leaves other queues no turn.
+    fn start(
+        keepers: Vec<Keeper>,
+        reactor: &RefCell<CoreReactor>,
+        core_shared: &Arc<CoreShared>,
+        queues: &Queues,
+    ) -> Self {
+        let stop = Stop::new();
+        let mut tasks = Vec::with_capacity(keepers.len());
+        if !keepers.is_empty() {
+            let command_port = Arc::clone(&core_shared.command_port);
+            let (events, received) = far_events(move || command_port.wakeup.ring(0));
+            reactor.borrow_mut().receive_far_events(received);
+            for keeper in keepers {
+                tasks.extend(queues.start(keeper.keep(events.clone(), stop.clone())));
+            }
+        }
+        Self { stop, tasks }
+    }
+
+    /// Has them give back what their sessions held, and waits for that.
+    async fn close(self) {
+        self.stop.signal();
+        for task in self.tasks {
+            task.await;
+        }
+    }
+}
+
+/// Serves until the engine closes and everything is answered.
+async fn live(
+    reactor: Rc<RefCell<CoreReactor>>,
+    core_shared: &Arc<CoreShared>,
+    spin_ns: u64,
+    keepers: Vec<Keeper>,
+    wake_timer: &WakeTimer,
+    queues: Queues,
+) -> Keepers {
+    let keepers = Keepers::start(keepers, &reactor, core_shared, &queues);
+    let serving = serve(reactor, Arc::clone(core_shared), spin_ns, queues);
+    let beating = queues.start(wake_timer.beat::<()>());
+    if let Some(serving) = queues.start(serving) {
+        serving.await;
+    }
+    if let Some(beating) = beating {
+        beating.cancel().await;
+    }
+    keepers
+}
+
+async fn serve(
+    reactor: Rc<RefCell<CoreReactor>>,
+    core_shared: Arc<CoreShared>,
+    spin_ns: u64,
+    queues: Queues,
+) {
+    let mut policy = ParkPolicy::new(spin_ns);
+    loop {
+        // Read before the turn: what was sent before closing is in that turn, or in a later one.
+        let over = core_shared.lifecycle.is_over();
+        let closing = core_shared.lifecycle.is_closing();
+        if closing {
+            reactor.borrow_mut().replies().close();
+        }
+        let started = start_jobs(&reactor, &core_shared, &queues);
+        let turns = reactor.borrow().turns();
+        let mut busy = started;
+        match policy.before(turns, started, closing) {
+            Before::Nap => {
+                // What was busy ends here.
+                reactor.borrow_mut().publish();
+                nap(&core_shared).await;
+                continue;
+            }
+            Before::Busy => busy = true,
+            Before::Turn => busy |= reactor.borrow_mut().turn(NO_CLIENT, &mut |_, _| {}),
+        }
+        let seen = {
+            let reactor = reactor.borrow();
+            Seen {
+                turns: reactor.turns(),
+                busy,
+                quiet: !busy && reactor.is_quiet(),
+                now_ns: reactor.read_ns(),
+                closing: core_shared.lifecycle.is_closing(),
+                over,
+            }
+        };
+        match policy.after(seen) {
+            After::Yield => {}
+            After::Offer => std::thread::yield_now(),
+            After::End => {
+                reactor.borrow_mut().publish();
+                return;
+            }
+            After::Park => {
+                reactor.borrow_mut().park();
+                sleep(&core_shared, &reactor).await;
+                reactor.borrow_mut().wake();
+            }
+        }
+        // After a sleep as well: jobs come first, for it may be that there was no sleep.
+        yield_now().await;
+    }
+}
+
+/// Starts the jobs that wait; true if there were any.
+fn start_jobs(
+    reactor: &Rc<RefCell<CoreReactor>>,
+    core_shared: &CoreShared,
+    queues: &Queues,
+) -> bool {
+    let mut any = false;
+    while let Some(job) = core_shared.jobs.pop() {
+        any = true;
+        queues.start_job((job.0)(Rc::clone(reactor)));
+    }
+    any
+}
+
+/// Waits a little, or until there is a job to start.
+async fn nap(core_shared: &CoreShared) {
+    let mut timer = pin!(executor::sleep(NAP));
+    poll_fn(|context| {
+        core_shared
+            .command_port
+            .wakeup
+            .waker
+            .register(context.waker());
+        if !core_shared.jobs.is_empty() || timer.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Sleeps until somebody has news, or the timer behind every sleep ends.
+async fn sleep(core_shared: &CoreShared, reactor: &RefCell<CoreReactor>) {
+    let wakeup = &core_shared.command_port.wakeup;
+    let mut timer = pin!(executor::sleep(SLEEP_MAX));
+    poll_fn(|context| {
+        wakeup.waker.register(context.waker());
+        let news = || {
+            reactor.borrow_mut().has_news()
+                || !core_shared.jobs.is_empty()
+                || core_shared.lifecycle.is_closing()
+        };
+        // The fence interrupts all cores that run: not if it is known to be in vain.
+        let sleeps = reactor.borrow().is_parked() && !news() && wakeup.fall_asleep(news);
+        if !sleeps || timer.as_mut().poll(context).is_ready() {
+            wakeup.wake_up();
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    })
+    .await;
+}

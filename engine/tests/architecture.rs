@@ -1,0 +1,207 @@
+//! The documents and the code say the same: the order of layers and the glossary in ARCHITECTURE.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn architecture() -> String {
+    fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap()
+}
+
+/// The lines between a marking comment and the next blank line that follows a table or list.
+fn section<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let marking = format!("<!-- {name} -->");
+    let start = text
+        .find(&marking)
+        .unwrap_or_else(|| panic!("ARCHITECTURE.md has no `{marking}`"));
+    text[start..].lines().skip(1)
+}
+
+/// The cells of a table's rows, its heading left out.
+fn table<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
+    let rows = section(text, name).take_while(|line| line.starts_with('|'));
+    rows.skip(2)
+        .map(|row| row.trim_matches('|').split('|').map(str::trim).collect())
+        .collect()
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Source without comments, and without the tests at its end.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let lines = text.lines().map(|line| line.split("//").next().unwrap());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Modules that a source names as `crate::module`, groups in braces included.
+fn named(code: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        let word = |text: &str| -> String {
+            let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            text[..end.unwrap_or(text.len())].to_owned()
+        };
+        if let Some(group) = rest.strip_prefix('{') {
+            let mut depth = 0;
+            let mut item = String::new();
+            for c in group.chars() {
+                match c {
+                    '{' => depth += 1,
+                    '}' if depth == 0 => break,
+                    '}' => depth -= 1,
+                    ',' if depth == 0 => {
+                        names.insert(word(item.trim()));
+                        item.clear();
+                        continue;
+                    }
+                    _ => {}
+                }
+                item.push(c);
+            }
+            names.insert(word(item.trim()));
+        } else {
+            names.insert(word(rest));
+        }
+    }
+    names
+}
+
+/// The layer of each module of `engine/src`.
+fn layers(text: &str) -> BTreeMap<String, u32> {
+    let rows = table(text, "layers");
+    let layer = |row: &Vec<&str>| {
+        let number = row[0].parse().expect("the first cell is a number");
+        (row[1].trim_matches('`').to_owned(), number)
+    };
+    rows.iter().map(layer).collect()
+}
+
+#[test]
+fn no_module_names_one_above_it() {
+    let text = architecture();
+    let layers = layers(&text);
+    assert!(layers.len() > 8, "the table was not read: {layers:?}");
+    let source = root().join("engine/src");
+    let mut files = Vec::new();
+    sources(&source, &mut files);
+    let mut wrong = Vec::new();
+    let mut seen = BTreeSet::new();
+    for path in files {
+        let inside = path.strip_prefix(&source).unwrap();
+        let first = inside.iter().next().unwrap().to_str().unwrap();
+        let module = first.trim_end_matches(".rs");
+        let is_test = inside
+            .iter()
+            .any(|part| part == "tests" || part == "tests.rs");
+        if is_test || module == "lib" || module == "internals" {
+            continue;
+        }
+        let Some(own) = layers.get(module) else {
+            wrong.push(format!("`{module}` has no layer"));
+            continue;
+        };
+        seen.insert(module.to_owned());
+        for name in named(&code(&path)) {
+            if layers.get(&name).is_some_and(|layer| layer > own) {
+                wrong.push(format!(
+                    "{} names `{name}`, which is above it",
+                    inside.display()
+                ));
+            }
+        }
+    }
+    let listed: BTreeSet<String> = layers.into_keys().collect();
+    let missing: Vec<_> = listed.difference(&seen).collect();
+    assert!(missing.is_empty(), "listed and not there: {missing:?}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn names_of_modules_are_read_from_code() {
+    let code = "use crate::shard::{Shard, x};\nuse crate::{a::B, c::{D, E}, f};\ncrate::log::y()";
+    let names: Vec<_> = named(code).into_iter().collect();
+    assert_eq!(names, ["a", "c", "f", "log", "shard"]);
+}
+
+/// The words of a camel-case name, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut before_lower = false;
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && (before_lower || words.is_empty()) {
+            words.push(String::new());
+        }
+        before_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
+        words.last_mut().unwrap().push(c.to_ascii_lowercase());
+    }
+    words
+}
+
+#[test]
+fn every_type_is_named_by_words_that_are_explained() {
+    let text = architecture();
+    let mut known = BTreeSet::new();
+    for row in table(&text, "glossary") {
+        for word in row[0].split([' ', '-', ',']) {
+            known.insert(word.trim_matches('`').to_lowercase());
+        }
+    }
+    let standard = section(&text, "standard terms").take_while(|line| !line.starts_with('#'));
+    for line in standard.filter(|line| line.starts_with('-') || line.starts_with(' ')) {
+        for word in line.split([' ', '-', ',']) {
+            known.insert(word.to_lowercase());
+        }
+    }
+    assert!(known.len() > 60, "the glossary was not read: {known:?}");
+    let source = root().join("engine/src");
+    let mut files = Vec::new();
+    sources(&source, &mut files);
+    let mut unknown = BTreeSet::new();
+    let kinds = ["struct ", "enum ", "trait ", "type "];
+    for path in files.iter().filter(|path| !path.ends_with("internals.rs")) {
+        for line in code(path).lines() {
+            let line = line.trim_start();
+            let Some(rest) = line.strip_prefix("pub") else {
+                continue;
+            };
+            let rest = rest.trim_start();
+            let rest = match rest.strip_prefix('(') {
+                Some(inside) => inside
+                    .split_once(')')
+                    .map_or("", |(_, rest)| rest.trim_start()),
+                None => rest,
+            };
+            let Some(name) = kinds.iter().find_map(|kind| rest.strip_prefix(kind)) else {
+                continue;
+            };
+            let end = name.find(|c: char| !c.is_ascii_alphanumeric());
+            let name = &name[..end.unwrap_or(name.len())];
+            for word in words(name) {
+                let singular = word.strip_suffix('s').unwrap_or(&word);
+                if !known.contains(&word) && !known.contains(singular) {
+                    unknown.insert(format!("`{word}` of `{name}`"));
+                }
+            }
+        }
+    }
+    assert!(
+        unknown.is_empty(),
+        "neither in the glossary nor a standard term: {unknown:?}"
+    );
+}
