@@ -80,7 +80,7 @@ enum Kind {
     Get,
     Put,
     Delete,
-    CasOutcome,
+    CompareAndSwap,
 }
 
 /// A client and what it has seen.
@@ -121,7 +121,7 @@ impl Client {
             0..4 => Kind::Get,
             4..8 => Kind::Put,
             8 => Kind::Delete,
-            _ => Kind::CasOutcome,
+            _ => Kind::CompareAndSwap,
         };
         if matches!(kind, Kind::Get) && self.random(4) == 0 {
             key = HOT;
@@ -140,7 +140,7 @@ impl Client {
                 value: value_bytes,
             },
             Kind::Delete => Operation::Delete { key: key_bytes },
-            Kind::CasOutcome => Operation::CompareAndSwap {
+            Kind::CompareAndSwap => Operation::CompareAndSwap {
                 key: key_bytes,
                 expected,
                 value: value_bytes,
@@ -159,7 +159,7 @@ impl Client {
             (Kind::Get, Answer::Failed(_)) => tally.gets_failed += 1,
             (Kind::Put, Answer::Failed(_)) => tally.puts_failed += 1,
             (Kind::Delete, Answer::Failed(_)) => tally.deletes_failed += 1,
-            (Kind::CasOutcome, Answer::Failed(_)) => tally.swaps_failed += 1,
+            (Kind::CompareAndSwap, Answer::Failed(_)) => tally.swaps_failed += 1,
             (Kind::Get, answer) => {
                 tally.gets += 1;
                 tally.gets_absent += u64::from(*answer == Answer::Absent);
@@ -173,11 +173,11 @@ impl Client {
                 tally.deletes_absent += u64::from(*answer == Answer::Absent);
                 self.stored.remove(&key);
             }
-            (Kind::CasOutcome, Answer::Stored { version }) => {
+            (Kind::CompareAndSwap, Answer::Stored { version }) => {
                 tally.swaps += 1;
                 self.stored.insert(key, *version);
             }
-            (Kind::CasOutcome, Answer::Mismatch { .. }) => {
+            (Kind::CompareAndSwap, Answer::Mismatch { .. }) => {
                 tally.swaps += 1;
                 tally.swaps_mismatched += 1;
             }
@@ -411,7 +411,7 @@ fn alone() -> Engine {
 async fn get(core: &mut Core, keys: std::ops::Range<u32>) {
     for key in keys {
         let found = core.get(&key.to_be_bytes()).await.expect("answered");
-        assert_eq!(found.expect("stored").1, LONG);
+        assert_eq!(*found.expect("stored"), LONG);
     }
 }
 

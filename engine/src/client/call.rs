@@ -10,7 +10,7 @@ use std::thread;
 use super::handle::{CALLED, Handle, IDLE_LOOKS, Refused, SPINS};
 use crate::error::{Error, Result};
 use crate::message::operation::{Operation, Version};
-use crate::message::outcome::OwnedAnswer;
+use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::reactor::{block_on, serve_current_core};
 
 /// A value that was read, with its version.
@@ -44,22 +44,22 @@ pub enum CasOutcome {
     Mismatch(Version),
 }
 
-/// What a call's answer becomes.
+/// What a call returns, made of its answer. The same for handles and core clients.
 pub(crate) trait FromAnswer<'a>: Sized {
     fn from_answer(answer: OwnedAnswer, scratch: &'a mut Vec<u8>) -> Result<Self>;
 }
 
 impl<'a> FromAnswer<'a> for Option<Value<'a>> {
     fn from_answer(answer: OwnedAnswer, scratch: &'a mut Vec<u8>) -> Result<Self> {
-        match answer {
-            OwnedAnswer::Value(version, value) => {
-                *scratch = value;
+        match answer.answer() {
+            Answer::Value { version, .. } => {
+                *scratch = answer.into_value();
                 Ok(Some(Value {
                     bytes: scratch,
                     version,
                 }))
             }
-            OwnedAnswer::Failed(error) => Err(error),
+            Answer::Failed(error) => Err(error.clone()),
             _ => Ok(None),
         }
     }
@@ -67,9 +67,9 @@ impl<'a> FromAnswer<'a> for Option<Value<'a>> {
 
 impl<'a> FromAnswer<'a> for Version {
     fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
-        match answer {
-            OwnedAnswer::Stored(version) => Ok(version),
-            OwnedAnswer::Failed(error) => Err(error),
+        match answer.answer() {
+            Answer::Stored { version } => Ok(version),
+            Answer::Failed(error) => Err(error.clone()),
             _ => Ok(0),
         }
     }
@@ -77,19 +77,19 @@ impl<'a> FromAnswer<'a> for Version {
 
 impl<'a> FromAnswer<'a> for bool {
     fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
-        match answer {
-            OwnedAnswer::Failed(error) => Err(error),
-            answer => Ok(matches!(answer, OwnedAnswer::Deleted)),
+        match answer.answer() {
+            Answer::Failed(error) => Err(error.clone()),
+            answer => Ok(answer == Answer::Deleted),
         }
     }
 }
 
 impl<'a> FromAnswer<'a> for CasOutcome {
     fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
-        match answer {
-            OwnedAnswer::Stored(version) => Ok(Self::Stored(version)),
-            OwnedAnswer::Mismatch(current) => Ok(Self::Mismatch(current)),
-            OwnedAnswer::Failed(error) => Err(error),
+        match answer.answer() {
+            Answer::Stored { version } => Ok(Self::Stored(version)),
+            Answer::Mismatch { current } => Ok(Self::Mismatch(current)),
+            Answer::Failed(error) => Err(error.clone()),
             _ => Ok(Self::Mismatch(0)),
         }
     }

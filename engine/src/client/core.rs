@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use farcore_tuning::HardwareSnapshot;
 
-use super::call::CasOutcome;
+use super::call::{CasOutcome, FromAnswer, Value};
 use super::handle::{Refused, check};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lifecycle::JobTicket;
-use crate::message::operation::{Answer, Operation, OperationKind, RequestParts, Version};
-use crate::message::outcome::OwnedAnswer;
+use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
+use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::observe::recorder::{Recorder, Tap};
 use crate::reactor::{CoreReactor, NO_CLIENT, yield_now};
 
@@ -34,8 +34,10 @@ pub struct Core {
     caller: u16,
     /// The number of the latest call: a late answer to one that was dropped is not taken for this
     /// one's.
-    call: u64,
+    call: u32,
     calls_in_flight: usize,
+    /// The value of the latest call.
+    scratch: Vec<u8>,
     value_bytes_max: usize,
     tap: Option<Tap>,
     /// Turns that the core had made when this client yielded last.
@@ -57,6 +59,7 @@ impl Core {
             caller: NO_CLIENT,
             call: 0,
             calls_in_flight: 0,
+            scratch: Vec::new(),
             value_bytes_max,
             tap: None,
             turns_seen: Cell::new(0),
@@ -198,100 +201,180 @@ impl Core {
     }
 
     /// One operation to its end.
-    async fn call(&mut self, operation: Operation<'_>) -> Result<OwnedAnswer> {
+    async fn call<'a, T: FromAnswer<'a>>(&'a mut self, operation: Operation<'_>) -> Result<T> {
         let parts = RequestParts::from(operation);
         check(&parts, self.value_bytes_max)?;
         if self.caller == NO_CLIENT {
             self.begin_calls().await;
         }
-        self.call += 1;
-        let call = self.call;
-        while !self.reactor.borrow_mut().submit(self.caller, call, &parts) {
-            self.poll_calls(call);
+        self.call = self.call.wrapping_add(1);
+        let token = self.token(0);
+        while !self.reactor.borrow_mut().submit(self.caller, token, &parts) {
+            self.poll_calls(&mut |_, _| {});
             yield_now().await;
         }
         self.calls_in_flight += 1;
         self.note(&operation);
+        let mut answer = None;
         loop {
-            match self.poll_calls(call) {
-                Some(OwnedAnswer::Failed(error)) => return Err(error),
-                Some(answer) => return Ok(answer),
+            self.poll_calls(&mut |_, found| answer = Some(OwnedAnswer::of(&found)));
+            match answer {
+                Some(answer) => return T::from_answer(answer, &mut self.scratch),
                 None => yield_now().await,
             }
         }
     }
 
-    /// Takes the answers to calls; answers the one to `call`, if it has come.
-    fn poll_calls(&mut self, call: u64) -> Option<OwnedAnswer> {
-        let mut answer = None;
-        self.calls_in_flight -=
-            self.reactor
-                .borrow_mut()
-                .poll_for(self.caller, &mut |token, found| {
-                    if token == call {
-                        answer = Some(OwnedAnswer::of(&found));
-                    }
-                });
-        answer
+    /// The token of an operation of the latest call, by its place there.
+    fn token(&self, place: u32) -> u64 {
+        u64::from(self.call) << 32 | u64::from(place)
     }
 
-    /// Reads a value and its version, copied. Dropping the call is safe.
+    /// Takes the answers to calls, and visits those of the latest call with their places. The
+    /// others are of calls that were dropped.
+    fn poll_calls(&mut self, visit: &mut impl FnMut(usize, Answer<'_>)) {
+        let call = self.call;
+        let mut reactor = self.reactor.borrow_mut();
+        self.calls_in_flight -= reactor.poll_for(self.caller, &mut |token, answer: Answer<'_>| {
+            let (of, place) = (token >> 32, token & u64::from(u32::MAX));
+            if of == u64::from(call) {
+                visit(usize::try_from(place).unwrap_or(usize::MAX), answer);
+            }
+        });
+    }
+
+    /// Runs many operations at once and visits each answer with its place. They may be served in
+    /// any order, but those on one key keep theirs. The visitor is under the rules of
+    /// [`Core::poll`]. Dropping the call is safe: what was sent is carried out.
     ///
     /// # Errors
-    /// Those of [`Error`].
-    pub async fn get(&mut self, key: &[u8]) -> Result<Option<(Version, Vec<u8>)>> {
-        match self.call(Operation::Get { key }).await? {
-            OwnedAnswer::Value(version, value) => Ok(Some((version, value))),
-            _ => Ok(None),
+    /// A caller's mistake stops it before the operation it is in; the ones before that are carried
+    /// out.
+    pub async fn many<'b>(
+        &mut self,
+        operations: impl IntoIterator<Item = Operation<'b>>,
+        mut visit: impl FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        if self.caller == NO_CLIENT {
+            self.begin_calls().await;
+        }
+        self.call = self.call.wrapping_add(1);
+        let mut operations = operations.into_iter().zip(0u32..);
+        let mut next = operations.next();
+        let (mut sent, mut seen, mut failed) = (0usize, 0usize, None);
+        loop {
+            while let Some((operation, place)) = &next
+                && sent - seen < IN_FLIGHT_MAX
+            {
+                let parts = RequestParts::from(*operation);
+                if let Err(error) = check(&parts, self.value_bytes_max) {
+                    failed = Some(error);
+                    next = None;
+                    break;
+                }
+                let token = self.token(*place);
+                if !self.reactor.borrow_mut().submit(self.caller, token, &parts) {
+                    break;
+                }
+                self.note(operation);
+                self.calls_in_flight += 1;
+                sent += 1;
+                next = operations.next();
+            }
+            if next.is_none() && seen == sent {
+                return failed.map_or(Ok(()), Err);
+            }
+            self.poll_calls(&mut |place, answer| {
+                seen += 1;
+                visit(place, answer);
+            });
+            yield_now().await;
         }
     }
 
-    /// Stores a value.
+    /// Reads many keys; see [`Core::many`].
     ///
     /// # Errors
-    /// Those of [`Error`].
+    /// As [`Core::many`].
+    pub async fn get_many(
+        &mut self,
+        keys: &[&[u8]],
+        visit: impl FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        let gets = keys.iter().map(|key| Operation::Get { key });
+        self.many(gets, visit).await
+    }
+
+    /// Stores many values; see [`Core::many`].
+    ///
+    /// # Errors
+    /// As [`Core::many`].
+    pub async fn put_many(
+        &mut self,
+        pairs: &[(&[u8], &[u8])],
+        visit: impl FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        let puts = pairs
+            .iter()
+            .map(|(key, value)| Operation::Put { key, value });
+        self.many(puts, visit).await
+    }
+
+    /// Removes many keys; see [`Core::many`].
+    ///
+    /// # Errors
+    /// As [`Core::many`].
+    pub async fn delete_many(
+        &mut self,
+        keys: &[&[u8]],
+        visit: impl FnMut(usize, Answer<'_>),
+    ) -> Result<()> {
+        let deletes = keys.iter().map(|key| Operation::Delete { key });
+        self.many(deletes, visit).await
+    }
+
+    /// Reads a value and its version. Dropping the call is safe.
+    ///
+    /// # Errors
+    /// Those of [`Error`](crate::Error).
+    pub async fn get(&mut self, key: &[u8]) -> Result<Option<Value<'_>>> {
+        self.call(Operation::Get { key }).await
+    }
+
+    /// Stores a value; returns its version.
+    ///
+    /// # Errors
+    /// Those of [`Error`](crate::Error).
     pub async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Version> {
-        match self.call(Operation::Put { key, value }).await? {
-            OwnedAnswer::Stored(version) => Ok(version),
-            _ => Err(Error::Closed),
-        }
+        self.call(Operation::Put { key, value }).await
     }
 
     /// Removes a key; false if it was absent.
     ///
     /// # Errors
-    /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost, and
-    /// [`Error::Damaged`], say that it is not known whether the key was there; it is absent from
+    /// Those of [`Error`](crate::Error). [`Error::Unavailable`](crate::Error::Unavailable) for a key whose record was lost, and
+    /// [`Error::Damaged`](crate::Error::Damaged), say that it is not known whether the key was there; it is absent from
     /// then on.
     pub async fn delete(&mut self, key: &[u8]) -> Result<bool> {
-        Ok(matches!(
-            self.call(Operation::Delete { key }).await?,
-            OwnedAnswer::Deleted
-        ))
+        self.call(Operation::Delete { key }).await
     }
 
     /// Stores a value if the key's version is `expected`; `0` expects the key to be absent.
     ///
     /// # Errors
-    /// Those of [`Error`].
+    /// Those of [`Error`](crate::Error).
     pub async fn compare_and_swap(
         &mut self,
         key: &[u8],
         expected: Version,
         value: &[u8],
     ) -> Result<CasOutcome> {
-        match self
-            .call(Operation::CompareAndSwap {
-                key,
-                expected,
-                value,
-            })
-            .await?
-        {
-            OwnedAnswer::Stored(version) => Ok(CasOutcome::Stored(version)),
-            OwnedAnswer::Mismatch(current) => Ok(CasOutcome::Mismatch(current)),
-            _ => Err(Error::Closed),
-        }
+        let operation = Operation::CompareAndSwap {
+            key,
+            expected,
+            value,
+        };
+        self.call(operation).await
     }
 }
 

@@ -1,10 +1,5 @@
-//! What a client asks of a shard and what the shard answers.
-//!
-//! Both borrow: an [`Operation`] from the caller or from a lane, an [`Answer`] from a frame, a
-//! landing buffer, a lane, or whoever met an error. Nothing here owns memory. Allocated is only
-//! what must outlive its place: a value answered to a call, and one too long for a lane.
-
-use crate::error::Error;
+//! What a client requests of a shard. An [`Operation`] borrows from the caller or from a lane; nothing
+//! here owns memory.
 
 /// The version of a record: unique and increasing per key within one engine. `0` means "absent".
 pub type Version = u64;
@@ -67,14 +62,14 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// The kind of an operation.
+/// The kind of an operation. A request has 5 bits for it: there may be 32.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum OperationKind {
     Get = 0,
     Put = 1,
     Delete = 2,
-    Swap = 3,
+    CompareAndSwap = 3,
 }
 
 /// An operation whose parts lie in the same places whatever its kind, so that only what depends on
@@ -96,57 +91,13 @@ impl<'a> From<Operation<'a>> for RequestParts<'a> {
             Operation::Get { .. } => (OperationKind::Get, 0),
             Operation::Put { .. } => (OperationKind::Put, 0),
             Operation::Delete { .. } => (OperationKind::Delete, 0),
-            Operation::CompareAndSwap { expected, .. } => (OperationKind::Swap, expected),
+            Operation::CompareAndSwap { expected, .. } => (OperationKind::CompareAndSwap, expected),
         };
         Self {
             kind,
             key: operation.key(),
             value: operation.value(),
             expected,
-        }
-    }
-}
-
-/// The answer to one [`Operation`]. What it borrows is there until the visitor that was handed it
-/// returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer<'a> {
-    /// A get found the key.
-    Value {
-        /// The record's version.
-        version: Version,
-        /// The value; valid until the visitor that was handed it returns.
-        value: &'a [u8],
-    },
-    /// A get or a delete found no such key.
-    Absent,
-    /// A put, or a compare-and-swap whose expectation held, stored its value under this version.
-    Stored {
-        /// The new record's version.
-        version: Version,
-    },
-    /// A delete removed the key.
-    Deleted,
-    /// A compare-and-swap met another version and changed nothing; `0` means that the key is
-    /// absent.
-    Mismatch {
-        /// The version that the key has.
-        current: Version,
-    },
-    /// The operation failed and changed nothing that was stored.
-    Failed(&'a Error),
-}
-
-const _: () = assert!(size_of::<Answer<'_>>() == 4 * size_of::<u64>());
-
-impl<'a> Answer<'a> {
-    /// The value that the answer carries; empty where it carries none.
-    #[inline]
-    #[must_use]
-    pub fn value(&self) -> &'a [u8] {
-        match *self {
-            Answer::Value { value, .. } => value,
-            _ => &[],
         }
     }
 }

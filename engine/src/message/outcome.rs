@@ -1,45 +1,293 @@
-//! An answer that outlives the place it came from.
+//! What a shard answers: [`Answer`] where it borrows, [`OwnedAnswer`] where it must outlive its place,
+//! and the one codec of both.
+//!
+//! An answer on its way has a word of its own beside its length, then a token, a version where its
+//! kind has one, and a value where its kind has one:
+//!
+//! ```text
+//! bit 31    24 23     16 15              0
+//! |    0:8    | kind:8  |    origin:16   |
+//!
+//! kind: 0 value · 1 absent · 2 stored · 3 deleted · 4 mismatch · 5 failed · +16 its value travels beside
+//! the ring, as does the error of a failed one
+//! ```
+//!
+//! A new outcome is a variant of [`Answer`] and of [`AnswerKind`], and a line in [`Answer::parts`] and
+//! in [`AnswerKind::with`].
 
+use std::fmt;
+
+use super::operation::Version;
+use super::request::Origin;
 use crate::error::Error;
-use crate::message::operation::Answer;
+
+/// The answer to one [`Operation`]. What it borrows is there until the visitor that was handed it
+/// returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// A get found the key.
+    Value {
+        /// The record's version.
+        version: Version,
+        /// The value; valid until the visitor that was handed it returns.
+        value: &'a [u8],
+    },
+    /// A get or a delete found no such key.
+    Absent,
+    /// A put, or a compare-and-swap whose expectation held, stored its value under this version.
+    Stored {
+        /// The new record's version.
+        version: Version,
+    },
+    /// A delete removed the key.
+    Deleted,
+    /// A compare-and-swap met another version and changed nothing; `0` means that the key is
+    /// absent.
+    Mismatch {
+        /// The version that the key has.
+        current: Version,
+    },
+    /// The operation failed and changed nothing that was stored.
+    Failed(&'a Error),
+}
+
+const _: () = assert!(size_of::<Answer<'_>>() == 4 * size_of::<u64>());
+
+impl<'a> Answer<'a> {
+    /// The value that the answer carries; empty where it carries none.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> &'a [u8] {
+        match *self {
+            Answer::Value { value, .. } => value,
+            _ => &[],
+        }
+    }
+
+    /// The kind of the answer, its version and its value; `None` and empty where it has none.
+    #[inline(always)]
+    pub(crate) fn parts(&self) -> (AnswerKind, Option<Version>, &'a [u8]) {
+        match *self {
+            Answer::Value { version, value } => (AnswerKind::Value, Some(version), value),
+            Answer::Absent => (AnswerKind::Absent, None, &[]),
+            Answer::Stored { version } => (AnswerKind::Stored, Some(version), &[]),
+            Answer::Deleted => (AnswerKind::Deleted, None, &[]),
+            Answer::Mismatch { current } => (AnswerKind::Mismatch, Some(current), &[]),
+            Answer::Failed(_) => (AnswerKind::Failed, None, &[]),
+        }
+    }
+}
+
+/// The kind of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AnswerKind {
+    Value = 0,
+    Absent = 1,
+    Stored = 2,
+    Deleted = 3,
+    Mismatch = 4,
+    Failed = 5,
+}
+
+impl AnswerKind {
+    fn of(code: u32) -> Self {
+        match code {
+            0 => Self::Value,
+            1 => Self::Absent,
+            2 => Self::Stored,
+            3 => Self::Deleted,
+            4 => Self::Mismatch,
+            _ => Self::Failed,
+        }
+    }
+
+    /// True if an answer of this kind has a version.
+    #[inline(always)]
+    fn has_version(self) -> bool {
+        matches!(self, Self::Value | Self::Stored | Self::Mismatch)
+    }
+
+    /// The answer of this kind with a version and a value; `None` if it has an error instead.
+    #[inline(always)]
+    pub(crate) fn with(self, version: Version, value: &[u8]) -> Option<Answer<'_>> {
+        Some(match self {
+            Self::Value => Answer::Value { version, value },
+            Self::Absent => Answer::Absent,
+            Self::Stored => Answer::Stored { version },
+            Self::Deleted => Answer::Deleted,
+            Self::Mismatch => Answer::Mismatch { current: version },
+            Self::Failed => return None,
+        })
+    }
+
+    /// The same of what [`Answer::parts`] was written to a message, behind the token.
+    #[inline(always)]
+    pub(crate) fn decode(self, message: &[u8]) -> Option<Answer<'_>> {
+        if self.has_version() {
+            let (version, value) = split_word(message);
+            self.with(version, value)
+        } else {
+            self.with(0, &[])
+        }
+    }
+}
+
+const KIND_SHIFT: u32 = 16;
+const KIND: u32 = 0xF;
+const OVERSIZE: u32 = 0x10 << KIND_SHIFT;
+
+/// Bytes of a token, and of a version.
+pub(crate) const WORD: usize = 8;
+
+/// A payload's first word, and the bytes behind it.
+///
+/// # Panics
+/// If it is shorter; no message is.
+#[inline]
+pub(crate) fn split_word(payload: &[u8]) -> (u64, &[u8]) {
+    let Some((word, rest)) = payload.split_first_chunk() else {
+        unreachable!("a message has a word at least");
+    };
+    (u64::from_le_bytes(*word), rest)
+}
+
+/// The word of an answer on its way: kind, origin, and whether its value travels beside the ring.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AnswerMeta(pub(crate) u32);
+
+impl AnswerMeta {
+    #[inline]
+    pub(crate) fn new(origin: Origin, kind: AnswerKind) -> Self {
+        Self(u32::from(origin.0) | (kind as u32) << KIND_SHIFT)
+    }
+
+    /// The same with its value beside the ring.
+    pub(crate) fn oversize(self) -> Self {
+        Self(self.0 | OVERSIZE)
+    }
+
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the origin is the lower half"
+    )]
+    pub(crate) fn origin(self) -> Origin {
+        Origin(self.0 as u16)
+    }
+
+    #[inline]
+    pub(crate) fn kind(self) -> AnswerKind {
+        AnswerKind::of(self.0 >> KIND_SHIFT & KIND)
+    }
+
+    #[inline]
+    pub(crate) fn is_oversize(self) -> bool {
+        self.0 & OVERSIZE != 0
+    }
+}
+
+impl fmt::Debug for AnswerMeta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerMeta")
+            .field("origin", &self.origin())
+            .field("kind", &self.kind())
+            .field("oversize", &self.is_oversize())
+            .finish()
+    }
+}
 
 /// An answer that outlives the place it came from.
 #[derive(Debug)]
-pub(crate) enum OwnedAnswer {
-    Value(u64, Vec<u8>),
-    Absent,
-    Stored(u64),
-    Deleted,
-    Mismatch(u64),
-    Failed(Error),
+pub(crate) struct OwnedAnswer {
+    kind: AnswerKind,
+    version: Version,
+    value: Vec<u8>,
+    /// Of a failed one.
+    error: Option<Error>,
 }
 
 impl OwnedAnswer {
     // Inlined, so that an answer that is not kept need not lie in memory.
     #[inline(always)]
     pub(crate) fn of(answer: &Answer<'_>) -> Self {
-        match answer {
-            Answer::Value { version, value } => Self::Value(*version, value.to_vec()),
-            Answer::Absent => Self::Absent,
-            Answer::Stored { version } => Self::Stored(*version),
-            Answer::Deleted => Self::Deleted,
-            Answer::Mismatch { current } => Self::Mismatch(*current),
-            Answer::Failed(error) => Self::Failed((*error).clone()),
+        let (kind, version, value) = answer.parts();
+        let error = match answer {
+            Answer::Failed(error) => Some((*error).clone()),
+            _ => None,
+        };
+        Self {
+            kind,
+            version: version.unwrap_or(0),
+            value: value.to_vec(),
+            error,
+        }
+    }
+
+    /// A value that was read.
+    pub(crate) fn value(version: Version, value: Vec<u8>) -> Self {
+        Self {
+            kind: AnswerKind::Value,
+            version,
+            value,
+            error: None,
+        }
+    }
+
+    /// A failure.
+    pub(crate) fn failed(error: Error) -> Self {
+        Self {
+            kind: AnswerKind::Failed,
+            version: 0,
+            value: Vec::new(),
+            error: Some(error),
         }
     }
 
     #[inline]
     pub(crate) fn answer(&self) -> Answer<'_> {
-        match self {
-            Self::Value(version, value) => Answer::Value {
-                version: *version,
-                value,
+        match self.kind.with(self.version, &self.value) {
+            Some(answer) => answer,
+            None => Answer::Failed(self.error.as_ref().unwrap_or(&Error::Closed)),
+        }
+    }
+
+    /// The bytes of its value, taken out.
+    pub(crate) fn into_value(self) -> Vec<u8> {
+        self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_survives_the_codec_and_being_kept() {
+        let error = Error::Closed;
+        for answer in [
+            Answer::Value {
+                version: 7,
+                value: b"value",
             },
-            Self::Absent => Answer::Absent,
-            Self::Stored(version) => Answer::Stored { version: *version },
-            Self::Deleted => Answer::Deleted,
-            Self::Mismatch(current) => Answer::Mismatch { current: *current },
-            Self::Failed(error) => Answer::Failed(error),
+            Answer::Absent,
+            Answer::Stored { version: 8 },
+            Answer::Deleted,
+            Answer::Mismatch { current: 9 },
+            Answer::Failed(&error),
+        ] {
+            assert_eq!(OwnedAnswer::of(&answer).answer(), answer);
+            let (kind, version, value) = answer.parts();
+            let mut message = Vec::new();
+            message.extend(version.iter().flat_map(|version| version.to_le_bytes()));
+            message.extend(value);
+            let meta = AnswerMeta::new(Origin(3), kind);
+            assert_eq!((meta.kind(), meta.origin()), (kind, Origin(3)));
+            assert!(!meta.is_oversize() && meta.oversize().is_oversize());
+            assert_eq!(meta.oversize().kind(), kind);
+            match kind.decode(&message) {
+                Some(decoded) => assert_eq!(decoded, answer),
+                None => assert!(matches!(answer, Answer::Failed(_))),
+            }
         }
     }
 }

@@ -10,7 +10,8 @@ use std::slice;
 use crate::bytes::copy_to;
 use crate::constants::{KEY_BYTES_MAX, LINE_BYTES, VALUE_BYTES_MAX};
 use crate::message::hash::IndexHash;
-use crate::message::operation::{Answer, OperationKind, RequestParts, Version};
+use crate::message::operation::{OperationKind, RequestParts, Version};
+use crate::message::outcome::Answer;
 
 /// A lane of one shard: where a request came from and where its answer goes, and how it got on
 /// meanwhile.
@@ -152,13 +153,18 @@ pub(crate) struct Request<'a> {
 const _: () = assert!(2 * size_of::<Request<'_>>() == LINE_BYTES);
 const _: () = assert!((RequestFlags::ALL as u16) << 8 == !Origin::CLIENT_MAX);
 const _: () = assert!((RequestFlags::TIMED.0 | RequestFlags::WAITED.0) & !RequestFlags::ALL == 0);
-const _: () = assert!(KEY_BYTES_MAX < 1 << 14 && VALUE_BYTES_MAX <= u32::MAX as usize);
+const _: () =
+    assert!(KEY_BYTES_MAX < 1 << (16 - KIND_BITS) && VALUE_BYTES_MAX <= u32::MAX as usize);
+
+/// Bits of an operation's kind: room for 32.
+const KIND_BITS: u32 = 5;
+const KIND_MASK: u16 = (1 << KIND_BITS) - 1;
 
 /// What is asked, and how long its parts are.
 ///
 /// ```text
-/// bit 47       16 15       2 1    0
-/// | value bytes:32 | key bytes:14 | kind:2 |
+/// bit 47       16 15        5 4    0
+/// | value bytes:32 | key bytes:11 | kind:5 |
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RequestShape {
@@ -176,24 +182,22 @@ impl RequestShape {
         debug_assert!(parts.key.len() <= KEY_BYTES_MAX);
         Self {
             value_bytes: parts.value.len() as u32,
-            key_bytes_and_kind: (parts.key.len() as u16) << 2 | parts.kind as u16,
+            key_bytes_and_kind: (parts.key.len() as u16) << KIND_BITS | parts.kind as u16,
         }
     }
 
     #[inline]
     pub(crate) fn kind(self) -> OperationKind {
-        // All of its values are taken, so that this is no more than a mask.
-        match self.key_bytes_and_kind & 3 {
-            0 => OperationKind::Get,
-            1 => OperationKind::Put,
-            2 => OperationKind::Delete,
-            _ => OperationKind::Swap,
-        }
+        let kind = (self.key_bytes_and_kind & KIND_MASK) as u8;
+        debug_assert!(kind <= OperationKind::CompareAndSwap as u8);
+        // SAFETY: the bits are those of an `OperationKind`: only `of` writes them. A match over the
+        // values would compare where this masks.
+        unsafe { std::mem::transmute::<u8, OperationKind>(kind) }
     }
 
     #[inline]
     pub(crate) fn key_bytes(self) -> usize {
-        usize::from(self.key_bytes_and_kind >> 2)
+        usize::from(self.key_bytes_and_kind >> KIND_BITS)
     }
 
     #[inline]
@@ -204,7 +208,7 @@ impl RequestShape {
     /// Bytes before the key.
     #[inline]
     fn head_bytes(self) -> usize {
-        if self.kind() == OperationKind::Swap {
+        if self.kind() == OperationKind::CompareAndSwap {
             size_of::<Version>()
         } else {
             0
@@ -235,7 +239,7 @@ impl<'a> Request<'a> {
         let shape = RequestShape::of(parts);
         // SAFETY: by this function's contract.
         unsafe {
-            if parts.kind == OperationKind::Swap {
+            if parts.kind == OperationKind::CompareAndSwap {
                 place.cast::<Version>().write_unaligned(parts.expected);
             }
             let key = place.add(shape.head_bytes());
@@ -301,7 +305,7 @@ impl<'a> Request<'a> {
     /// What a swap expects; `0` otherwise.
     #[inline]
     pub(crate) fn expected(&self) -> Version {
-        if self.kind() != OperationKind::Swap {
+        if self.kind() != OperationKind::CompareAndSwap {
             return 0;
         }
         // SAFETY: as in `key`, which it lies before.

@@ -7,8 +7,7 @@ use farcore_tuning::Sampler;
 
 use crate::constants::LANE_NUMBERS;
 use crate::lifecycle::JobTicket;
-use crate::message::operation::Answer;
-use crate::message::outcome::OwnedAnswer;
+use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::message::request::{AnswerSink, Origin, ReplyTo, RequestFlags};
 use crate::observe::metrics::CoreMetrics;
 use crate::transport::lane::{AnswerProducer, LaneServer};

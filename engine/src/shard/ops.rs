@@ -7,7 +7,8 @@ use crate::index::{Position, Slot};
 use crate::log::record::{self, RecordHeader};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
-use crate::message::operation::{Answer, OperationKind, Version};
+use crate::message::operation::{OperationKind, Version};
+use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::local::append::NoRoom;
@@ -31,7 +32,7 @@ impl<E: Endpoint> Shard<E> {
         if !answers.has_room(lane, 0) {
             return Step::NoRoom { value_bytes: 0 };
         }
-        if kind == OperationKind::Swap {
+        if kind == OperationKind::CompareAndSwap {
             return self.put_anywhere(lane, request, hint, evidence, answers);
         }
         let stored = match self.hinted(request, hint) {
@@ -52,7 +53,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> Step {
         let (kind, key, value) = (request.kind(), request.key(), request.value());
-        let (hash, swap) = (request.hash, kind == OperationKind::Swap);
+        let (hash, swap) = (request.hash, kind == OperationKind::CompareAndSwap);
         let found = match self.find_or_step(request, hint, evidence) {
             Ok(found) => found,
             Err(step) => return step,

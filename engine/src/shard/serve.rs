@@ -10,7 +10,8 @@ use super::Shard;
 use crate::index::Slot;
 use crate::log::{Address, SizeClass, record};
 use crate::message::hash::IndexHash;
-use crate::message::operation::{Answer, OperationKind};
+use crate::message::operation::OperationKind;
+use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::far::read_ahead::ChunkId;
 use crate::shard::lookup::{Evidence, Found, Hint, Hinted, Inserted, Local, Seen};
@@ -213,7 +214,7 @@ impl<E: Endpoint> Shard<E> {
     ) -> Step {
         match request.kind() {
             OperationKind::Get => self.get(lane, request, hint, evidence, answers),
-            OperationKind::Put | OperationKind::Swap => {
+            OperationKind::Put | OperationKind::CompareAndSwap => {
                 self.put(lane, request, hint, evidence, answers)
             }
             OperationKind::Delete => self.delete(lane, request, hint, evidence, answers),

@@ -14,6 +14,60 @@ use glommio::timer::sleep;
 use crate::support::{answer_to, cores, key, tiny, value};
 
 #[test]
+fn many_operations_of_a_job_are_answered_with_their_places() {
+    let engine = Engine::open(tiny()).unwrap();
+    let job = |mut core: farcore::Core| async move {
+        let count = 5000u64;
+        let names: Vec<_> = (0..count).map(key).collect();
+        let values: Vec<_> = (0..count).map(|number| value(number, 0)).collect();
+        let keys: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let bytes = values.iter().map(Vec::as_slice);
+        let pairs: Vec<_> = keys.iter().copied().zip(bytes).collect();
+        let mut stored = vec![0; pairs.len()];
+        let count_stored = |place: usize, answer: Answer<'_>| {
+            stored[place] += usize::from(matches!(answer, Answer::Stored { .. }));
+        };
+        core.put_many(&pairs, count_stored).await.unwrap();
+        assert!(stored.iter().all(|&times| times == 1));
+        // Every second key is removed, and one key more is read than was stored.
+        let (removed, left): (Vec<_>, Vec<_>) =
+            keys.iter().enumerate().partition(|one| one.0 % 2 == 0);
+        let removed: Vec<&[u8]> = removed.into_iter().map(|(_, key)| *key).collect();
+        let mut deleted = 0;
+        let count_deleted =
+            |_, answer: Answer<'_>| deleted += usize::from(answer == Answer::Deleted);
+        core.delete_many(&removed, count_deleted).await.unwrap();
+        assert_eq!(deleted, removed.len());
+        let mut right = 0;
+        let check = |place: usize, answer: Answer<'_>| {
+            right += usize::from(match answer {
+                Answer::Absent => place.is_multiple_of(2),
+                Answer::Value { value, .. } => !place.is_multiple_of(2) && value == values[place],
+                _ => false,
+            });
+        };
+        core.get_many(&keys, check).await.unwrap();
+        assert_eq!(right, keys.len());
+        // A call's answers are no other call's: this one is dropped half-way.
+        {
+            let all = keys.iter().map(|key| Operation::Get { key });
+            let mut dropped = std::pin::pin!(core.many(all, |_, _| {}));
+            let _: Poll<_> = dropped
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+        }
+        let (place, name) = left[0];
+        assert_eq!(*core.get(name).await.unwrap().unwrap(), values[place]);
+        // What stands before a mistake is carried out.
+        let mut seen = 0;
+        let mistake = [Operation::Get { key: keys[1] }, Operation::Get { key: b"" }];
+        let outcome = core.many(mistake, |_, _| seen += 1).await;
+        assert!(matches!(outcome, Err(Error::KeyEmpty { .. })) && seen == 1);
+    };
+    answer_to(engine.run_on_core(0, job).unwrap()).unwrap();
+}
+
+#[test]
 fn jobs_on_cores_see_one_store() {
     let engine = Engine::open(tiny()).unwrap();
     let start = |position: usize| {
@@ -303,8 +357,8 @@ fn a_core_that_sleeps_hears_another() {
             let is_heard = core.poll(|_, _| {}) > 0 || core.in_flight() == 0;
             for number in 0..10 {
                 core.put(&key(number), &value(number, round)).await.unwrap();
-                let (_, read) = core.get(&key(number)).await.unwrap().unwrap();
-                assert_eq!(read, value(number, round));
+                let read = core.get(&key(number)).await.unwrap().unwrap();
+                assert_eq!(*read, value(number, round));
             }
             is_heard
         };
@@ -331,8 +385,8 @@ fn a_dropped_call_on_a_core_is_forgotten() {
             // A submitted request may be in flight beside a call.
             core.submit(Operation::Get { key: &key(3) }, 77).unwrap();
             let other = (number + 1) % 500;
-            let (_, read) = core.get(&key(other)).await.unwrap().unwrap();
-            assert_eq!(read, value(other, 0), "{number}");
+            let read = core.get(&key(other)).await.unwrap().unwrap();
+            assert_eq!(*read, value(other, 0), "{number}");
             let mut seen = 0;
             while core.in_flight() > 0 {
                 core.poll(|token, answer| {
@@ -692,8 +746,8 @@ fn what_a_dropped_client_submitted_is_carried_out() {
     let read = async |mut core: farcore::Core| {
         let mut right = 0;
         for number in 0..40 {
-            let (_, read) = core.get(&key(number)).await.unwrap().unwrap();
-            right += u64::from(read == [99]);
+            let read = core.get(&key(number)).await.unwrap().unwrap();
+            right += u64::from(*read == [99]);
         }
         assert_eq!(core.poll(|_, _| {}), 0, "answers to others");
         right

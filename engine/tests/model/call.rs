@@ -53,13 +53,13 @@ pub(crate) enum Call {
     Get,
     Put(Content),
     Delete,
-    CasOutcome(Version, Content),
+    Swap(Version, Content),
 }
 
 impl Call {
     pub(crate) fn value(self) -> Vec<u8> {
         match self {
-            Self::Put(content) | Self::CasOutcome(_, content) => content.make(),
+            Self::Put(content) | Self::Swap(_, content) => content.make(),
             Self::Get | Self::Delete => Vec::new(),
         }
     }
@@ -69,7 +69,7 @@ impl Call {
             Self::Get => Operation::Get { key },
             Self::Put(_) => Operation::Put { key, value },
             Self::Delete => Operation::Delete { key },
-            Self::CasOutcome(expected, _) => Operation::CompareAndSwap {
+            Self::Swap(expected, _) => Operation::CompareAndSwap {
                 key,
                 expected,
                 value,

@@ -81,7 +81,7 @@ impl Client {
                     0 => 0,
                     _ => self.latest.get(&key).copied().unwrap_or(0),
                 };
-                Call::CasOutcome(expected, Content::random(&mut self.random))
+                Call::Swap(expected, Content::random(&mut self.random))
             }
         }
     }
@@ -164,12 +164,12 @@ impl Client {
                 self.latest.insert(key, *version);
                 *version > latest
             }
-            (Call::CasOutcome(expected, content), Given::Stored(version)) => {
+            (Call::Swap(expected, content), Given::Stored(version)) => {
                 self.truth.insert(key, (*version, content));
                 self.latest.insert(key, *version);
                 *version > latest && expected == state.map_or(0, |(known, _)| known)
             }
-            (Call::CasOutcome(expected, _), Given::Mismatch(current)) => {
+            (Call::Swap(expected, _), Given::Mismatch(current)) => {
                 expected != *current && *current == state.map_or(0, |(known, _)| known)
             }
             _ => false,

@@ -62,7 +62,7 @@ pub(crate) fn wait(client: &mut Client, handle: &mut Handle, key: u16, call: Cal
         }),
         Call::Put(_) => handle.put(&name, &value).wait().map(Given::Stored),
         Call::Delete => handle.delete(&name).wait().map(Given::deleted),
-        Call::CasOutcome(expected, _) => handle
+        Call::Swap(expected, _) => handle
             .compare_and_swap(&name, expected, &value)
             .wait()
             .map(Given::swapped),
@@ -209,13 +209,13 @@ pub(crate) async fn await_core(client: &mut Client, core: &mut Core, key: u16, c
     let token = client.begin(key, call);
     let given = match call {
         Call::Get => core.get(&name).await.map(|read| {
-            read.map_or(Given::Absent, |(version, value)| {
-                Given::Value(version, value)
+            read.map_or(Given::Absent, |value| {
+                Given::Value(value.version(), value.to_vec())
             })
         }),
         Call::Put(_) => core.put(&name, &value).await.map(Given::Stored),
         Call::Delete => core.delete(&name).await.map(Given::deleted),
-        Call::CasOutcome(expected, _) => core
+        Call::Swap(expected, _) => core
             .compare_and_swap(&name, expected, &value)
             .await
             .map(Given::swapped),
@@ -230,7 +230,7 @@ pub(crate) async fn count_core(client: &mut Client, core: &mut Core) {
     let Some(read) = client.readable(counter, read) else {
         return;
     };
-    let read = read.as_ref().map(|(version, bytes)| (*version, &bytes[..]));
+    let read = read.as_ref().map(|value| (value.version(), &value[..]));
     let (expected, value, _) = client.count_after(read, counter);
     let swap = core.compare_and_swap(&name, expected, &value).await;
     client.counted(counter, expected, swap);

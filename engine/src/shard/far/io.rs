@@ -150,7 +150,7 @@ impl<E: Endpoint> Shard<E> {
         };
         // Where records carry tags, a header and a key without theirs prove nothing.
         let whole = whole
-            || matches!(kind, OperationKind::Get | OperationKind::Swap)
+            || matches!(kind, OperationKind::Get | OperationKind::CompareAndSwap)
             || self.authenticates();
         let head_units = units_for(key_bytes, 0);
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));

@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::log::record::{RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
-use crate::message::operation::{Answer, OperationKind};
+use crate::message::operation::OperationKind;
+use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::far::buffers::SMALL_BYTES_MAX;
@@ -591,7 +592,7 @@ impl<E: Endpoint> Shard<E> {
             OperationKind::Get => &counters.gets_failed,
             OperationKind::Put => &counters.puts_failed,
             OperationKind::Delete => &counters.deletes_failed,
-            OperationKind::Swap => &counters.swaps_failed,
+            OperationKind::CompareAndSwap => &counters.swaps_failed,
         };
         failed.add(1);
         answers.answer(lane, request.token, Answer::Failed(&error));

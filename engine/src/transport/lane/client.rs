@@ -6,11 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::Error;
-use crate::message::operation::{Answer, Version};
-use crate::message::outcome::OwnedAnswer;
+use crate::message::outcome::{Answer, AnswerMeta, OwnedAnswer, split_word};
 use crate::message::request::Origin;
 use crate::transport::lane::Shared;
-use crate::transport::lane::message::{AnswerKind, AnswerMeta, split_word};
 use crate::transport::queue::RequestProducer;
 use crate::transport::ring::Consumer;
 
@@ -75,24 +73,14 @@ impl AnswerConsumer {
                 let (token, rest) = split_word(unsafe { &*payload });
                 // Before the visit, which may panic: no answer comes twice.
                 taken.cursor = after;
-                let answer = match meta.kind() {
-                    AnswerKind::Value => {
-                        let (version, value) = split_word(rest);
-                        if meta.is_oversize() {
-                            shared.take_long(version, &mut held).answer()
-                        } else {
-                            Answer::Value { version, value }
-                        }
-                    }
-                    AnswerKind::Absent => Answer::Absent,
-                    AnswerKind::Stored => Answer::Stored {
-                        version: split_word(rest).0,
-                    },
-                    AnswerKind::Deleted => Answer::Deleted,
-                    AnswerKind::Mismatch => Answer::Mismatch {
-                        current: split_word(rest).0,
-                    },
-                    AnswerKind::Failed => shared.take_error(&mut held).answer(),
+                let decoded = if meta.is_oversize() {
+                    None
+                } else {
+                    meta.kind().decode(rest)
+                };
+                let answer = match decoded {
+                    Some(answer) => answer,
+                    None => shared.take_beside(meta, rest, &mut held).answer(),
                 };
                 (meta.origin(), token, answer)
             } else if !shared.has_late() {
@@ -115,22 +103,20 @@ impl AnswerConsumer {
 }
 
 impl Shared {
-    /// The error of the next answer that failed.
+    /// The next answer whose value, or error, travels beside the ring.
     #[cold]
-    fn take_error<'a>(&self, held: &'a mut Option<OwnedAnswer>) -> &'a OwnedAnswer {
-        let error = self.errors.pop().unwrap_or(Error::Closed);
-        held.insert(OwnedAnswer::Failed(error))
-    }
-
-    /// The value of the next answer whose value does not lie in the ring.
-    #[cold]
-    fn take_long<'a>(
+    fn take_beside<'a>(
         &self,
-        version: Version,
+        meta: AnswerMeta,
+        message: &[u8],
         held: &'a mut Option<OwnedAnswer>,
     ) -> &'a OwnedAnswer {
-        let value = self.oversize.take();
-        held.insert(OwnedAnswer::Value(version, value))
+        held.insert(if meta.is_oversize() {
+            let (version, _) = split_word(message);
+            OwnedAnswer::value(version, self.oversize.take())
+        } else {
+            OwnedAnswer::failed(self.errors.pop().unwrap_or(Error::Closed))
+        })
     }
 
     /// True if some answers found no room in the ring, because they came while the shard was

@@ -16,7 +16,6 @@
 
 mod client;
 mod client_waker;
-mod message;
 mod oversize;
 mod server;
 #[cfg(test)]

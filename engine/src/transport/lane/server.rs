@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::Error;
-use crate::message::operation::{Answer, Version};
-use crate::message::outcome::OwnedAnswer;
+use crate::message::operation::Version;
+use crate::message::outcome::{Answer, AnswerMeta, OwnedAnswer, WORD};
 use crate::message::request::Origin;
 use crate::transport::lane::Shared;
-use crate::transport::lane::message::{AnswerKind, AnswerMeta, WORD};
 use crate::transport::queue::RequestConsumer;
 use crate::transport::ring::Producer;
 
@@ -114,31 +113,16 @@ impl AnswerProducer {
         if self.closing {
             return self.answer_late(origin, token, answer);
         }
-        let meta = |kind| AnswerMeta::new(origin, kind);
-        match answer {
-            Answer::Value { version, value } => {
-                let meta = meta(AnswerKind::Value);
-                if value.len() > self.inline_max {
-                    return self.answer_long(meta, token, version, value);
-                }
-                self.push(meta, token, Some(version), value)
-            }
-            Answer::Absent => self.push(meta(AnswerKind::Absent), token, None, &[]),
-            Answer::Stored { version } => {
-                self.push(meta(AnswerKind::Stored), token, Some(version), &[])
-            }
-            Answer::Deleted => self.push(meta(AnswerKind::Deleted), token, None, &[]),
-            Answer::Mismatch { current } => {
-                self.push(meta(AnswerKind::Mismatch), token, Some(current), &[])
-            }
-            Answer::Failed(error) => {
-                let pushed = self.push(meta(AnswerKind::Failed), token, None, &[]);
-                if pushed {
-                    self.keep_error(error);
-                }
-                pushed
-            }
+        let (kind, version, value) = answer.parts();
+        let meta = AnswerMeta::new(origin, kind);
+        if value.len() > self.inline_max {
+            return self.answer_long(meta, token, version, value);
         }
+        let pushed = self.push(meta, token, version, value);
+        if pushed && let Answer::Failed(error) = answer {
+            self.keep_error(error);
+        }
+        pushed
     }
 
     /// Puts what an answer that is in the ring failed with beside it, before both are shown.
@@ -164,14 +148,14 @@ impl AnswerProducer {
         &mut self,
         meta: AnswerMeta,
         token: u64,
-        version: Version,
+        version: Option<Version>,
         value: &[u8],
     ) -> bool {
         if !self.has_room(value.len()) {
             return false;
         }
         let value = value.to_vec();
-        let pushed = self.push(meta.oversize(), token, Some(version), &[]);
+        let pushed = self.push(meta.oversize(), token, version, &[]);
         if pushed {
             // The client is shown both at once: nothing may fail in between.
             self.shared.oversize.push(value);

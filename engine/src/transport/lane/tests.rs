@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use crate::constants::KEY_BYTES_MAX;
 use crate::message::hash::IndexHash;
-use crate::message::operation::{Answer, Operation, RequestParts};
+use crate::message::operation::{Operation, RequestParts};
+use crate::message::outcome::Answer;
 use crate::message::request::{ReplyTo, RequestFlags};
 use crate::transport::lane::*;
 

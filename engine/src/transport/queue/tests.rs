@@ -159,10 +159,10 @@ proptest! {
         for (token, act) in (0u64..).zip(acts) {
             match act {
                 Act::Push(kind, key_bytes, value_bytes) => {
-                    let kind = [OperationKind::Get, OperationKind::Put, OperationKind::Delete, OperationKind::Swap][usize::from(kind)];
+                    let kind = [OperationKind::Get, OperationKind::Put, OperationKind::Delete, OperationKind::CompareAndSwap][usize::from(kind)];
                     let fill = token.to_le_bytes()[0];
                     let mark = RequestFlags::timed(token % 2 == 0);
-                    let expected = if kind == OperationKind::Swap { token * 3 } else { 0 };
+                    let expected = if kind == OperationKind::CompareAndSwap { token * 3 } else { 0 };
                     let asked = (token * 7, token, Origin::new(u16::from(fill), mark), kind, vec![fill; key_bytes], vec![!fill; value_bytes], expected);
                     let long = |asked: &Asked| asked.5.len() > size.inline_max();
                     let used: usize = model.iter().filter(|asked| !long(asked)).map(|asked| asked.4.len() + asked.5.len() + 8).sum();
