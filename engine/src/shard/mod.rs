@@ -33,15 +33,15 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use farcore_rdma::{Endpoint, Landing, LocalKey, Region, WorkId};
+use farcore_rdma::{Endpoint, LocalKey, Region};
 use farcore_tuning::HotKeys;
 
 use self::background::compaction::Compactor;
 use self::background::flush::Flusher;
 use self::background::forget::Lost;
 use self::batch_counters::BatchCounters;
+use self::far::FarStore;
 use self::far::buffers::{BufferLayout, Buffers};
-use self::far::health::Health;
 use self::far::opened::OpenedRecords;
 use self::far::read_ahead::ReadAhead;
 use self::local::arena::Arena;
@@ -66,8 +66,6 @@ pub(crate) use self::background::flush::Shortfall;
 pub(crate) use self::far::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
 use crate::message::request::AnswerSink;
 
-/// Completions taken from the fabric at once.
-const COMPLETIONS: usize = 64;
 /// READs under way at once, at most.
 const FLIGHTS: u32 = 256;
 /// Requests that wait for the fabric at once, at most.
@@ -109,41 +107,6 @@ pub(crate) struct ShardTuning {
     pub(crate) read_ahead_chunks: u32,
 }
 
-/// What a work request was posted for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum WorkTag {
-    Flight(u32),
-    Chunk(far::read_ahead::ChunkId),
-    Flush(u32),
-    Compaction(u32),
-    /// A look whether a node is there.
-    Probe(NodeId),
-}
-
-impl WorkTag {
-    fn id(self) -> WorkId {
-        WorkId(match self {
-            Self::Flight(id) => u64::from(id),
-            Self::Chunk(id) => 1 << 32 | u64::from(id.0),
-            Self::Flush(id) => 2 << 32 | u64::from(id),
-            Self::Compaction(id) => 3 << 32 | u64::from(id),
-            Self::Probe(node) => 4 << 32 | node.position() as u64,
-        })
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "unpacks what `id` packed")]
-    fn of(id: WorkId) -> Self {
-        let low = id.0 as u32;
-        match id.0 >> 32 {
-            0 => Self::Flight(low),
-            1 => Self::Chunk(far::read_ahead::ChunkId(low as u8)),
-            2 => Self::Flush(low),
-            3 => Self::Compaction(low),
-            _ => Self::Probe(NodeId::new(low as usize)),
-        }
-    }
-}
-
 /// Rounds after which background work is looked for, whether or not anything stirred.
 const ROUNDS_A_LOOK: u64 = 8;
 
@@ -160,15 +123,7 @@ pub(crate) struct Shard<E: Endpoint> {
     seen: Seen,
     collisions: Collisions,
     batch_counters: BatchCounters,
-    buffers: Buffers,
-    endpoint: E,
-    /// Queue pairs with requests that their fabric was not shown yet.
-    unrung: u128,
-    /// Work requests posted and not completed.
-    under_way: usize,
-    extents: Extents,
-    health: Health,
-    cipher: Option<PageCipher>,
+    far: FarStore<E>,
     /// Flags of every record that is written.
     record_flags: u16,
     /// Units that a record's tag takes: 1, or 0 where there are none.
@@ -211,8 +166,6 @@ pub(crate) struct Shard<E: Endpoint> {
     /// Pages sealed so far.
     seals: u64,
     rounds: u64,
-    /// Where a look whether a node is there will land.
-    probing: Option<Landing>,
     lost: Lost,
     key_hasher: KeyHasher,
 }
@@ -360,6 +313,15 @@ impl<E: Endpoint> Shard<E> {
             Some(_) => (record::KEYED_TAG, TAG_BYTES),
             None => (0, 0),
         };
+        let is_authenticated = authenticated.is_some();
+        let opened = OpenedRecords::new(options.cipher.as_ref());
+        let far = FarStore::new(
+            options.endpoint,
+            options.extents,
+            options.cipher,
+            buffers,
+            Arc::clone(&options.metrics),
+        );
         let shard = Self {
             id: options.shard,
             epoch: options.epoch,
@@ -370,17 +332,11 @@ impl<E: Endpoint> Shard<E> {
             seen: Seen::default(),
             collisions: Collisions::default(),
             batch_counters: BatchCounters::default(),
-            buffers,
-            endpoint: options.endpoint,
-            unrung: 0,
-            under_way: 0,
-            extents: options.extents,
-            health: Health::new(nodes),
+            far,
             record_flags,
-            tag_units: u32::from(authenticated.is_some()),
+            tag_units: u32::from(is_authenticated),
             append_bytes: page_bytes - tag_bytes,
-            opened: OpenedRecords::new(options.cipher.as_ref()),
-            cipher: options.cipher,
+            opened,
             metrics: options.metrics,
             hot_keys,
             read_ahead: ReadAhead::new(
@@ -399,7 +355,6 @@ impl<E: Endpoint> Shard<E> {
             flusher,
             compactor: Compactor::new(options.page_bytes),
             victims: Victims::new(nodes, page_count),
-            probing: None,
             lost: Lost::default(),
             key_hasher: options.key_hasher,
             version: 0,
@@ -413,7 +368,7 @@ impl<E: Endpoint> Shard<E> {
             rounds: 0,
             arena,
         };
-        shard.publish_far_bytes();
+        shard.far.publish_bytes();
         Ok(shard)
     }
 
@@ -422,11 +377,11 @@ impl<E: Endpoint> Shard<E> {
     pub(crate) fn advance(&mut self, now_ns: u64, answers: &mut impl AnswerSink) -> bool {
         self.now_ns = now_ns;
         self.rounds += 1;
-        self.ring(now_ns);
+        self.far.ring(now_ns);
         let mut busy = false;
         let due = self.rounds.is_multiple_of(ROUNDS_A_LOOK) || self.is_background_due();
-        if self.under_way > 0 || self.has_waiting() {
-            busy |= self.under_way > 0 && self.poll_fabric(answers);
+        if self.far.under_way > 0 || self.has_waiting() {
+            busy |= self.far.under_way > 0 && self.poll_fabric(answers);
             busy |= self.has_waiting() && self.try_again(answers);
             self.publish_batch_counters();
         }
@@ -437,7 +392,7 @@ impl<E: Endpoint> Shard<E> {
             busy |= self.background_due;
             self.frames_seen = self.arena.free_count();
         }
-        self.ring(now_ns);
+        self.far.ring(now_ns);
         if self.rounds.is_multiple_of(1024) {
             self.publish_gauges();
         }
@@ -453,7 +408,7 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     fn is_background_due(&self) -> bool {
         self.background_due
-            || self.under_way > 0
+            || self.far.under_way > 0
             || self.compactor.due
             || self.frames_seen != self.arena.free_count()
     }
@@ -467,29 +422,19 @@ impl<E: Endpoint> Shard<E> {
     /// Something is on its way to or from far memory.
     #[inline]
     pub(crate) fn waits_for_fabric(&self) -> bool {
-        self.under_way > 0 || self.flights.count() > 0
+        self.far.under_way > 0 || self.flights.count() > 0
     }
 
     /// Nothing parked, nothing on the fabric and no background work wanted: the core may park.
     pub(crate) fn is_quiet(&self) -> bool {
         self.flights.count() == 0
-            && self.under_way == 0
+            && self.far.under_way == 0
             && self.again.is_empty()
             && self.flusher.is_idle()
             && self.forgetting_done()
             && (self.compactor.is_idle()
                 || self.compactor.is_stuck() && (self.exhausted || self.stalled))
             && !self.wants_room()
-    }
-
-    fn ring(&mut self, now_ns: u64) {
-        let mut unrung = std::mem::take(&mut self.unrung);
-        while unrung != 0 {
-            let queue = unrung.trailing_zeros() as usize;
-            unrung &= unrung - 1;
-            self.metrics.counters.doorbells.add(1);
-            self.endpoint.ring_doorbell(queue, now_ns);
-        }
     }
 
     /// Publishes the figures that are states rather than events.
@@ -516,19 +461,24 @@ impl<E: Endpoint> Shard<E> {
         counters.pending.set(self.flights.parked_count() as u64);
         counters
             .landing_in_use_bytes
-            .set(self.buffers.in_use_bytes());
+            .set(self.far.buffers.in_use_bytes());
         let far = &self.victims;
         counters.far_pages.set(far.pages);
         counters.far_live_bytes.set(far.live_bytes);
         let dead = far.record_bytes.saturating_sub(far.live_bytes);
         counters.far_dead_bytes.set(dead);
-        for (node, seen) in self.extents.nodes().zip(&self.metrics.nodes) {
-            let (count, free) = (self.extents.count_on(node), self.extents.free_on(node));
+        for (node, seen) in self.far.extents.nodes().zip(&self.metrics.nodes) {
+            let (count, free) = (
+                self.far.extents.count_on(node),
+                self.far.extents.free_on(node),
+            );
             let bytes = |extents: usize| extents as u64 * self.shape.page_bytes() as u64;
             seen.total_bytes.set(bytes(count));
             seen.used_bytes.set(bytes(count.saturating_sub(free)));
             let queues = [node.reads(), node.writes()];
-            let silent = queues.iter().filter(|&&queue| self.health.is_silent(queue));
+            let silent = queues
+                .iter()
+                .filter(|&&queue| self.far.health.is_silent(queue));
             seen.silent_queues.set(silent.count() as u64);
         }
     }
@@ -597,7 +547,7 @@ impl<E: Endpoint> Shard<E> {
             self.arena.give(frame);
         }
         if let Some(extent) = extent {
-            self.release_extent(extent);
+            self.far.release_extent(extent);
         }
         self.exhausted = false;
     }

@@ -14,13 +14,14 @@ use crate::index::{Position, Slot};
 use crate::log::Address;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry};
 use crate::log::record::{LocalRecord, RecordView};
+use crate::shard::Shard;
 use crate::shard::background::flush::Shortfall;
+use crate::shard::far::Posted;
+use crate::shard::far::Purpose;
 use crate::shard::far::extents::NodeId;
-use crate::shard::far::io::Posted;
 use crate::shard::local::open_pages::{HEADER_UNITS, TailKind};
 use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::victims::{Pick, live_percent};
-use crate::shard::{Shard, WorkTag};
 
 /// READs of a compaction under way at once.
 const READS_MAX: usize = 16;
@@ -194,7 +195,7 @@ impl<E: Endpoint> Shard<E> {
         self.compactor.asked = true;
         self.compactor.due = true;
         self.compactor.shortfall = None;
-        self.health.try_again(NodeId::reads);
+        self.far.health.try_again(NodeId::reads);
     }
 
     /// The next page that a caller asked for. Those that cannot be read now are set aside.
@@ -229,7 +230,7 @@ impl<E: Endpoint> Shard<E> {
     pub(crate) fn compaction_done(&self) -> Option<Result<(), Shortfall>> {
         let compactor = &self.compactor;
         if compactor.stuck && self.exhausted {
-            return Some(Err(if self.far_is_silent() {
+            return Some(Err(if self.far.is_silent() {
                 Shortfall::Unavailable
             } else {
                 Shortfall::FarFull
@@ -282,13 +283,13 @@ impl<E: Endpoint> Shard<E> {
                     }
                     Pick::None => {
                         self.compactor.asked = false;
-                        if self.victims.aside_count() > 0 && self.far_is_unreadable() {
+                        if self.victims.aside_count() > 0 && self.far.is_unreadable() {
                             self.compactor.shortfall = Some(Shortfall::Unavailable);
                         }
                     }
                 }
             }
-            let percent = match self.free_percent() {
+            let percent = match self.far.free_percent() {
                 0..6 => LIVE_PERCENT[2],
                 6..15 => LIVE_PERCENT[1],
                 _ if self.is_sparse() => LIVE_PERCENT[1],
@@ -358,7 +359,7 @@ impl<E: Endpoint> Shard<E> {
         if let Directory::Landed(landing) =
             std::mem::replace(&mut victim.directory, Directory::Unposted)
         {
-            self.buffers.compaction.free(landing);
+            self.far.buffers.compaction.free(landing);
         }
         if was_read && !self.is_lost(victim.page) {
             self.check_for_rest(&mut victim);
@@ -376,7 +377,7 @@ impl<E: Endpoint> Shard<E> {
         self.pages.get_mut(victim.page).damaged |= spoilt;
         if victim.fault == Fault::Fabric {
             match self.node_of(victim.page) {
-                Some(node) if self.health.is_silent(node.reads()) => {
+                Some(node) if self.far.health.is_silent(node.reads()) => {
                     self.victims.set_aside(&mut self.pages, victim.page, node);
                 }
                 _ => self.victims.list(&mut self.pages, victim.page),
@@ -422,17 +423,17 @@ impl<E: Endpoint> Shard<E> {
         let Ok(bytes) = u32::try_from(bytes) else {
             return false;
         };
-        let Some(landing) = self.buffers.compaction.allocate(bytes) else {
+        let Some(landing) = self.far.buffers.compaction.allocate(bytes) else {
             return false;
         };
-        let tag = WorkTag::Compaction(DIRECTORY);
+        let tag = Purpose::Compaction(DIRECTORY);
         match self.post_read(tag, victim.page, unit, landing.offset(), bytes) {
             Posted::Yes => {
                 victim.directory = Directory::Posted(landing);
                 true
             }
             posted => {
-                self.buffers.compaction.free(landing);
+                self.far.buffers.compaction.free(landing);
                 if posted == Posted::Down {
                     victim.fault = Fault::Fabric;
                 }
@@ -452,12 +453,12 @@ impl<E: Endpoint> Shard<E> {
                 let bytes = self.directory_far_bytes(victim.records);
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
                 if status != Status::Success {
-                    self.buffers.compaction.free(landing);
+                    self.far.buffers.compaction.free(landing);
                     victim.fault = Fault::Fabric;
                 } else if self.open_directory(victim.page, landing.offset(), bytes) {
                     victim.directory = Directory::Landed(landing);
                 } else {
-                    self.buffers.compaction.free(landing);
+                    self.far.buffers.compaction.free(landing);
                     victim.fault = Fault::Damage;
                 }
             }
@@ -469,7 +470,7 @@ impl<E: Endpoint> Shard<E> {
             } else {
                 victim.fault = Fault::Fabric;
                 if let Some(run) = self.compactor.runs[slot as usize].take() {
-                    self.buffers.compaction.free(run.landing);
+                    self.far.buffers.compaction.free(run.landing);
                 }
             }
         }
@@ -669,10 +670,10 @@ impl<E: Endpoint> Shard<E> {
             return false;
         }
         let bytes = (end - start) * UNIT;
-        let Some(landing) = self.buffers.compaction.allocate(bytes) else {
+        let Some(landing) = self.far.buffers.compaction.allocate(bytes) else {
             return false;
         };
-        let tag = WorkTag::Compaction(u32::try_from(place).unwrap_or(u32::MAX));
+        let tag = Purpose::Compaction(u32::try_from(place).unwrap_or(u32::MAX));
         match self.post_read(tag, victim.page, start, landing.offset(), bytes) {
             Posted::Yes => {
                 let run = Run {
@@ -689,7 +690,7 @@ impl<E: Endpoint> Shard<E> {
                 true
             }
             posted => {
-                self.buffers.compaction.free(landing);
+                self.far.buffers.compaction.free(landing);
                 if posted == Posted::Down {
                     victim.fault = Fault::Fabric;
                 }
@@ -761,7 +762,7 @@ impl<E: Endpoint> Shard<E> {
                 // The others need a frame of the same kind.
                 break;
             }
-            self.buffers.compaction.free(run.landing);
+            self.far.buffers.compaction.free(run.landing);
         }
         busy
     }

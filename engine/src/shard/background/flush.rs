@@ -3,18 +3,20 @@
 //! One page at a time, several WRITEs under way. With a cipher, pieces go through landing buffers
 //! and the frame keeps its plaintext; without one, the fabric reads the frame itself.
 
-use farcore_rdma::{Endpoint, Landing, Status, Work, WorkRequest};
+use farcore_rdma::{Endpoint, Landing, LocalSlice, Status};
 
 use crate::cipher::PageCipher;
 use crate::constants::UNIT_BYTES;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, HEADER_BYTES};
 use crate::log::record;
 use crate::log::sealing::{PageSealer, SealProgress};
+use crate::shard::Shard;
+use crate::shard::far::Posted;
+use crate::shard::far::Purpose;
 use crate::shard::far::extents::NodeId;
-use crate::shard::far::io::Posted;
+use crate::shard::local::arena::Frame;
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::page_table::PageState;
-use crate::shard::{Shard, WorkTag};
 
 /// WRITEs of one flush under way at once.
 const WRITES_MAX: usize = 16;
@@ -103,7 +105,7 @@ impl<E: Endpoint> Shard<E> {
     pub(crate) fn start_flush(&mut self) {
         self.seal_tail(TailKind::Log);
         self.seal_tail(TailKind::Cold);
-        self.health.try_again(NodeId::writes);
+        self.far.health.try_again(NodeId::writes);
         self.flusher.shortfall = None;
         self.flusher.flush_all = true;
         self.flusher.flush_until = self.seals;
@@ -140,9 +142,9 @@ impl<E: Endpoint> Shard<E> {
             self.flusher.flush_all = false;
         } else if is_flushing {
             // The oldest pages go first.
-        } else if self.far_is_silent() {
+        } else if self.far.is_silent() {
             self.give_up_flush(Shortfall::Unavailable);
-        } else if self.extents.free_count() == 0 {
+        } else if self.far.extents.free_count() == 0 {
             self.give_up_flush(Shortfall::FarFull);
         }
         // Else all that is left is pinned for a moment.
@@ -167,11 +169,11 @@ impl<E: Endpoint> Shard<E> {
         else {
             return false;
         };
-        let Some(extent) = self.claim_extent() else {
+        let Some(extent) = self.far.claim_extent(self.now_ns) else {
             return false;
         };
         let Some(number) = self.sealed.remove(place) else {
-            self.release_extent(extent);
+            self.far.release_extent(extent);
             return false;
         };
         self.sequence += 1;
@@ -229,79 +231,66 @@ impl<E: Endpoint> Shard<E> {
         let (Some(extent), Some(frame)) = (entry.extent, entry.frame()) else {
             return false;
         };
-        let landing = if self.cipher.is_some() {
-            match self.buffers.flush.allocate(bytes) {
+        let landing = if self.far.cipher.is_some() {
+            match self.far.buffers.flush.allocate(bytes) {
                 Some(landing) => Some(landing),
                 None => return false,
             }
         } else {
             None
         };
-        let Some(remote) = self.extents.remote(extent, start as u64) else {
-            // The node took the extent back: the page goes elsewhere.
-            if let Some(landing) = landing {
-                self.buffers.flush.free(landing);
-            }
-            if let Some(flush) = &mut self.flusher.flush {
-                flush.failed = true;
-            }
-            return false;
-        };
         if !self.authenticates() {
             self.fill_checks(end);
         }
-        let mut sealed = None;
-        let local = match &landing {
-            Some(landing) => {
-                let offset = landing.offset();
-                // SAFETY: the page is flushing: nothing writes to its frame; the landing buffer is
-                // ours.
-                let (source, target) = unsafe {
-                    let frame = self.pages.pointer(number);
-                    let source = std::slice::from_raw_parts(frame, self.shape.page_bytes());
-                    (source, self.landed_mut(offset, bytes))
-                };
-                sealed = self.encipher(number, start, source, target);
-                self.arena.landing_slice(offset, bytes)
+        let (local, sealed) = self.prepare_piece(number, frame, start, bytes, landing.as_ref());
+        let purpose = Purpose::Flush(u32::try_from(slot).unwrap_or(u32::MAX));
+        let posted = self
+            .far
+            .write(extent, start as u64, local, purpose, self.now_ns);
+        if posted == Posted::Yes {
+            self.flusher.outstanding[slot] = true;
+            self.flusher.buffers[slot] = landing;
+            if let Some(flush) = &mut self.flusher.flush {
+                flush.posted = end;
+                // Only now: a piece that was not posted is sealed again.
+                flush.sealed = sealed.unwrap_or_default();
             }
-            None => self.arena.slice(frame, start, bytes),
-        };
-        let work = Work::Write { local, remote };
-        let tag = WorkTag::Flush(u32::try_from(slot).unwrap_or(u32::MAX));
-        let request = WorkRequest {
-            id: tag.id(),
-            work,
-            signalled: true,
-        };
-        match self.post(extent.node().writes(), request) {
-            Posted::Yes => {
-                self.flusher.outstanding[slot] = true;
-                self.flusher.buffers[slot] = landing;
-                if let Some(flush) = &mut self.flusher.flush {
-                    flush.posted = end;
-                    // Only now: a piece that was not posted is sealed again.
-                    flush.sealed = sealed.unwrap_or_default();
-                }
-                self.metrics.counters.far_writes.add(1);
-                self.metrics.counters.far_write_bytes.add(u64::from(bytes));
-                if let Some(seen) = self.metrics.nodes.get(extent.node().position()) {
-                    seen.writes.add(1);
-                    seen.write_bytes.add(u64::from(bytes));
-                }
-                true
-            }
-            outcome => {
-                if let Some(landing) = landing {
-                    self.buffers.flush.free(landing);
-                }
-                if outcome == Posted::Down
-                    && let Some(flush) = &mut self.flusher.flush
-                {
-                    flush.failed = true;
-                }
-                false
-            }
+            return true;
         }
+        if let Some(landing) = landing {
+            self.far.buffers.flush.free(landing);
+        }
+        // Down also where the node took the extent back: the page goes elsewhere.
+        if posted == Posted::Down
+            && let Some(flush) = &mut self.flusher.flush
+        {
+            flush.failed = true;
+        }
+        false
+    }
+
+    /// What is written of a piece: ciphertext in a landing buffer, or the frame itself. With it, how
+    /// far the page is sealed then.
+    fn prepare_piece(
+        &mut self,
+        number: u32,
+        frame: Frame,
+        start: usize,
+        bytes: u32,
+        landing: Option<&Landing>,
+    ) -> (LocalSlice, Option<SealProgress>) {
+        let Some(landing) = landing else {
+            return (self.arena.slice(frame, start, bytes), None);
+        };
+        let offset = landing.offset();
+        // SAFETY: the page is flushing: nothing writes to its frame; the landing buffer is ours.
+        let (source, target) = unsafe {
+            let frame = self.pages.pointer(number);
+            let source = std::slice::from_raw_parts(frame, self.shape.page_bytes());
+            (source, self.landed_mut(offset, bytes))
+        };
+        let sealed = self.encipher(number, start, source, target);
+        (self.arena.landing_slice(offset, bytes), sealed)
     }
 
     /// Writes the ciphertext of a piece of the page that is being flushed, which begins at `start`;
@@ -314,7 +303,7 @@ impl<E: Endpoint> Shard<E> {
         target: &mut [u8],
     ) -> Option<SealProgress> {
         let entry = self.pages.get(number);
-        match self.cipher.as_ref()? {
+        match self.far.cipher.as_ref()? {
             PageCipher::Authenticated(cipher) => {
                 let sealer = PageSealer {
                     cipher,
@@ -372,7 +361,7 @@ impl<E: Endpoint> Shard<E> {
         let slot = slot as usize;
         self.flusher.outstanding[slot] = false;
         if let Some(landing) = self.flusher.buffers[slot].take() {
-            self.buffers.flush.free(landing);
+            self.far.buffers.flush.free(landing);
         }
         if status != Status::Success
             && let Some(flush) = &mut self.flusher.flush
@@ -403,7 +392,7 @@ impl<E: Endpoint> Shard<E> {
             // number, elsewhere if another node answers.
             self.pages.set_state(flush.page, PageState::Sealed);
             if let Some(extent) = self.pages.get_mut(flush.page).extent.take() {
-                self.release_extent(extent);
+                self.far.release_extent(extent);
             }
             self.sealed.push_front(flush.page);
         } else {

@@ -214,7 +214,7 @@ impl<E: Endpoint> Shard<E> {
         let address = slot.address();
         let number = address.page(self.shape);
         if let Some(node) = self.node_of(number) {
-            let name = Arc::clone(self.extents.name(node));
+            let name = Arc::clone(self.far.extents.name(node));
             self.lost.note_node(&name);
         }
         let (class, place) = self.lost_place(0);

@@ -73,6 +73,12 @@ impl NodeId {
 pub(crate) struct Queue(u8);
 
 impl Queue {
+    /// The queue pair with an index.
+    #[inline]
+    pub(super) fn at(index: u8) -> Self {
+        Self(index)
+    }
+
     /// Its index at the endpoint.
     #[inline]
     pub(crate) fn index(self) -> usize {

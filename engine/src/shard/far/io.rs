@@ -1,27 +1,19 @@
 //! Fetching: posting work requests, the READ of each flight, and taking completions.
 
-use farcore_rdma::{Completion, Endpoint, LocalSlice, PostError, Status, Work, WorkRequest};
+use farcore_rdma::{Completion, Endpoint, Status};
 
+use super::tag::{Purpose, WorkTag};
+use super::{COMPLETIONS, Posted};
 use crate::constants::{UNIT, UNIT_BYTES};
 use crate::log::record::units_for;
 use crate::log::{Address, SizeClass};
 use crate::message::operation::OperationKind;
 use crate::message::request::AnswerSink;
+use crate::shard::Shard;
 use crate::shard::far::buffers::is_long;
-use crate::shard::far::extents::{NodeId, Queue};
+use crate::shard::far::extents::NodeId;
 use crate::shard::far::placement::LOST;
 use crate::shard::pending::flight::FlightState;
-use crate::shard::{COMPLETIONS, Shard, WorkTag};
-
-/// What came of posting.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::shard) enum Posted {
-    Yes,
-    /// The queue is full: try again later.
-    Full,
-    /// The queue pair is down and cannot be renewed now.
-    Down,
-}
 
 impl<E: Endpoint> Shard<E> {
     /// The bytes of a landing buffer or chunk.
@@ -55,54 +47,17 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Posts to a queue pair; one that is down is renewed first.
-    #[inline]
-    pub(in crate::shard) fn post(&mut self, queue: Queue, request: WorkRequest) -> Posted {
-        let posted = match self.endpoint.post(queue.index(), request) {
-            Ok(()) => Posted::Yes,
-            Err(PostError::Full(_)) => Posted::Full,
-            Err(PostError::Down(back)) => self.post_renewed(queue, back),
-            Err(PostError::Invalid { reason, .. }) => {
-                debug_assert!(false, "an invalid work request: {reason}");
-                Posted::Down
-            }
-        };
-        if posted == Posted::Yes {
-            self.unrung |= queue.bit();
-            self.under_way += 1;
-        }
-        posted
-    }
-
-    #[cold]
-    fn post_renewed(&mut self, queue: Queue, request: WorkRequest) -> Posted {
-        if self.endpoint.outstanding_on(queue.index()) > 0 {
-            // What is under way comes back flushed at the next polls; then the queue pair can be
-            // renewed.
-            return Posted::Full;
-        }
-        self.endpoint.renew(queue.index());
-        match self.endpoint.post(queue.index(), request) {
-            Ok(()) => Posted::Yes,
-            Err(PostError::Full(_)) => Posted::Full,
-            Err(_) => {
-                self.health.is_down(queue, self.now_ns);
-                Posted::Down
-            }
-        }
-    }
-
     /// True if a READ of a page could be posted now, or would fail at once.
     #[inline]
     pub(in crate::shard) fn has_read_room(&self, page: u32) -> bool {
         let node = self.node_of(page);
-        node.is_none_or(|node| self.endpoint.room(node.reads().index()) > 0)
+        node.is_none_or(|node| self.far.has_room(node.reads()))
     }
 
     /// Posts a READ of a far page into the landing space.
     pub(in crate::shard) fn post_read(
         &mut self,
-        tag: WorkTag,
+        purpose: Purpose,
         page: u32,
         unit: u32,
         offset: u64,
@@ -111,29 +66,9 @@ impl<E: Endpoint> Shard<E> {
         let Some(extent) = self.pages.get(page).extent else {
             return Posted::Down;
         };
-        let offset_in_page = u64::from(unit) * UNIT_BYTES as u64;
-        let Some(remote) = self.extents.remote(extent, offset_in_page) else {
-            return Posted::Down;
-        };
-        let local: LocalSlice = self.arena.landing_slice(offset, bytes);
-        let work = Work::Read { local, remote };
-        let posted = self.post(
-            extent.node().reads(),
-            WorkRequest {
-                id: tag.id(),
-                work,
-                signalled: true,
-            },
-        );
-        if posted == Posted::Yes {
-            self.metrics.counters.far_reads.add(1);
-            self.metrics.counters.far_read_bytes.add(u64::from(bytes));
-            if let Some(seen) = self.metrics.nodes.get(extent.node().position()) {
-                seen.reads.add(1);
-                seen.read_bytes.add(u64::from(bytes));
-            }
-        }
-        posted
+        let start = u64::from(unit) * UNIT_BYTES as u64;
+        let local = self.arena.landing_slice(offset, bytes);
+        self.far.read(extent, start, local, purpose, self.now_ns)
     }
 
     /// Plans the READ that a flight's first request needs, and posts it if it can.
@@ -211,18 +146,18 @@ impl<E: Endpoint> Shard<E> {
 
     #[inline]
     fn post_read_of(&mut self, flight: u32, address: Address, bytes: u32) -> bool {
-        let Some(landing) = self.buffers.reads.allocate(bytes) else {
+        let Some(landing) = self.far.buffers.reads.allocate(bytes) else {
             return false;
         };
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
-        match self.post_read(WorkTag::Flight(flight), page, unit, landing.offset(), bytes) {
+        match self.post_read(Purpose::Flight(flight), page, unit, landing.offset(), bytes) {
             Posted::Yes => self.flights.get(flight).state = FlightState::Posted(landing),
             Posted::Full => {
-                self.buffers.reads.free(landing);
+                self.far.buffers.reads.free(landing);
                 self.try_later(flight);
             }
             Posted::Down => {
-                self.buffers.reads.free(landing);
+                self.far.buffers.reads.free(landing);
                 let lost = self.is_lost(page);
                 let error = self.unavailable(page, if lost { LOST } else { "it is not connected" });
                 self.flights.get(flight).state = FlightState::Failed(error);
@@ -232,30 +167,30 @@ impl<E: Endpoint> Shard<E> {
         true
     }
 
-    /// Reads the first unit of a page to see whether its node is there: one READ at a time, and not
-    /// before background work may try.
+    /// Reads the first unit of a page to find out whether its node answers: one READ at a time, and
+    /// not before background work may try.
     #[cold]
     pub(in crate::shard) fn probe(&mut self, page: u32, node: NodeId) {
         let (queue, now_ns) = (node.reads(), self.now_ns);
-        let due = self.health.is_rested(queue, now_ns) && self.health.may_try(queue, now_ns);
-        if !due || self.probing.is_some() {
+        let health = &self.far.health;
+        let due = health.is_rested(queue, now_ns) && health.may_try(queue, now_ns);
+        if !due || self.far.probing.is_some() {
             return;
         }
-        let Some(landing) = self.buffers.compaction.allocate(UNIT) else {
+        let Some(landing) = self.far.buffers.compaction.allocate(UNIT) else {
             return;
         };
-        let tag = WorkTag::Probe(node);
-        if self.post_read(tag, page, 0, landing.offset(), UNIT) == Posted::Yes {
-            self.probing = Some(landing);
+        if self.post_read(Purpose::Probe, page, 0, landing.offset(), UNIT) == Posted::Yes {
+            self.far.probing = Some(landing);
         } else {
-            self.buffers.compaction.free(landing);
+            self.far.buffers.compaction.free(landing);
         }
     }
 
-    /// Takes the completion of a probe; [`Shard::note_health`] has heard of it.
+    /// Takes the completion of a probe; the store has noted it.
     fn probe_landed(&mut self, status: Status) {
-        if let Some(landing) = self.probing.take() {
-            self.buffers.compaction.free(landing);
+        if let Some(landing) = self.far.probing.take() {
+            self.far.buffers.compaction.free(landing);
         }
         if status == Status::Success {
             self.exhausted = false;
@@ -263,33 +198,21 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Takes completions and goes on with whoever waited for them.
+    /// Takes completions and dispatches them by purpose.
     pub(in crate::shard) fn poll_fabric(&mut self, answers: &mut impl AnswerSink) -> bool {
         let mut completions = [const { Completion::NONE }; COMPLETIONS];
-        let count = self.endpoint.poll(self.now_ns, &mut completions);
-        if count == 0 {
-            self.metrics.counters.empty_polls.add(1);
-            return false;
-        }
-        self.metrics.counters.completions.add(count as u64);
-        self.under_way -= count;
+        let count = self.far.poll(self.now_ns, &mut completions);
         for completion in &completions[..count] {
-            let tag = WorkTag::of(completion.id);
-            if completion.status != Status::Success {
-                self.metrics.counters.fabric_errors.add(1);
-                self.note_health(tag, completion.status);
-            } else if !self.health.is_good() {
-                self.note_health(tag, completion.status);
-            }
-            match tag {
-                WorkTag::Flight(flight) => self.flight_landed(flight, completion.status, answers),
-                WorkTag::Chunk(chunk) => self.chunk_landed(chunk, completion.status, answers),
-                WorkTag::Flush(slot) => self.flush_written(slot, completion.status),
-                WorkTag::Compaction(slot) => self.compaction_landed(slot, completion.status),
-                WorkTag::Probe(_) => self.probe_landed(completion.status),
+            let status = completion.status;
+            match WorkTag::of(completion.id).purpose {
+                Purpose::Flight(flight) => self.flight_landed(flight, status, answers),
+                Purpose::Chunk(chunk) => self.chunk_landed(chunk, status, answers),
+                Purpose::Flush(slot) => self.flush_written(slot, status),
+                Purpose::Compaction(slot) => self.compaction_landed(slot, status),
+                Purpose::Probe => self.probe_landed(status),
             }
         }
-        true
+        count > 0
     }
 
     fn flight_landed(&mut self, flight: u32, status: Status, answers: &mut impl AnswerSink) {
@@ -305,7 +228,7 @@ impl<E: Endpoint> Shard<E> {
         if status == Status::Success {
             let offset = landing.offset();
             entry.state = FlightState::Landed(landing);
-            if self.cipher.is_some() {
+            if self.far.cipher.is_some() {
                 let place = (address.page(self.shape), address.unit(self.shape));
                 let verified = self.open_landed(place, offset, bytes, whole);
                 self.flights.get(flight).verified = verified;
@@ -313,7 +236,7 @@ impl<E: Endpoint> Shard<E> {
         } else {
             let error = self.read_error(address.page(self.shape), status);
             self.flights.get(flight).state = FlightState::Failed(error);
-            self.buffers.reads.free(landing);
+            self.far.buffers.reads.free(landing);
         }
         self.drain(flight, answers);
     }

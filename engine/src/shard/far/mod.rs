@@ -1,4 +1,11 @@
-//! A shard's far memory: where pages lie on which node, and the READs and WRITEs to them.
+//! A shard's far memory: its endpoint, which extents it holds on which node, and the READs and WRITEs
+//! to them.
+//!
+//! [`FarStore`] owns far I/O: no other room posts or polls. Completions come back as values with the
+//! tag of their work request, and the shard dispatches them.
+//!
+//! - I1: a tag names the queue pair, so a failure is attributed without asking who used it.
+//! - I2: an extent is free, or held by one page.
 
 pub(in crate::shard) mod buffers;
 pub(in crate::shard) mod extents;
@@ -7,3 +14,323 @@ pub(in crate::shard) mod io;
 pub(in crate::shard) mod opened;
 pub(in crate::shard) mod placement;
 pub(in crate::shard) mod read_ahead;
+mod tag;
+
+use std::sync::Arc;
+
+use farcore_rdma::{
+    Completion, Endpoint, Landing, LocalSlice, PostError, QueuePairState, Status, Work, WorkRequest,
+};
+
+use self::buffers::Buffers;
+use self::extents::{Extent, Extents, NodeId, Queue};
+use self::health::Health;
+pub(in crate::shard) use self::tag::{Purpose, WorkTag};
+use crate::cipher::PageCipher;
+use crate::error::Error;
+use crate::observe::metrics::CoreMetrics;
+
+/// Completions taken from the fabric at once.
+const COMPLETIONS: usize = 64;
+
+/// The outcome of posting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::shard) enum Posted {
+    Yes,
+    /// The queue is full: try again later.
+    Full,
+    /// The queue pair is down and cannot be renewed now.
+    Down,
+}
+
+/// A shard's end of far memory.
+#[derive(Debug)]
+pub(in crate::shard) struct FarStore<E> {
+    pub(in crate::shard) endpoint: E,
+    /// Queue pairs with requests whose doorbell was not rung yet.
+    unrung: u128,
+    /// Work requests posted and not completed.
+    pub(in crate::shard) under_way: usize,
+    pub(in crate::shard) extents: Extents,
+    pub(in crate::shard) health: Health,
+    pub(in crate::shard) cipher: Option<PageCipher>,
+    pub(in crate::shard) buffers: Buffers,
+    /// Where the READ of a probe lands.
+    probing: Option<Landing>,
+    metrics: Arc<CoreMetrics>,
+}
+
+impl<E: Endpoint> FarStore<E> {
+    pub(in crate::shard) fn new(
+        endpoint: E,
+        extents: Extents,
+        cipher: Option<PageCipher>,
+        buffers: Buffers,
+        metrics: Arc<CoreMetrics>,
+    ) -> Self {
+        let nodes = extents.nodes().count();
+        Self {
+            endpoint,
+            unrung: 0,
+            under_way: 0,
+            extents,
+            health: Health::new(nodes),
+            cipher,
+            buffers,
+            probing: None,
+            metrics,
+        }
+    }
+
+    /// Rings the doorbell of every queue pair that was posted to.
+    pub(in crate::shard) fn ring(&mut self, now_ns: u64) {
+        let mut unrung = std::mem::take(&mut self.unrung);
+        while unrung != 0 {
+            let queue = unrung.trailing_zeros() as usize;
+            unrung &= unrung - 1;
+            self.metrics.counters.doorbells.add(1);
+            self.endpoint.ring_doorbell(queue, now_ns);
+        }
+    }
+
+    /// True if a queue pair takes another request.
+    #[inline]
+    pub(in crate::shard) fn has_room(&self, queue: Queue) -> bool {
+        self.endpoint.room(queue.index()) > 0
+    }
+
+    /// Posts a READ of an extent, from a byte on, into `local`. Its completion carries `purpose`.
+    #[inline]
+    pub(in crate::shard) fn read(
+        &mut self,
+        extent: Extent,
+        start: u64,
+        local: LocalSlice,
+        purpose: Purpose,
+        now_ns: u64,
+    ) -> Posted {
+        let Some(remote) = self.extents.remote(extent, start) else {
+            return Posted::Down;
+        };
+        let queue = extent.node().reads();
+        let request = WorkRequest {
+            id: WorkTag { purpose, queue }.id(),
+            work: Work::Read { local, remote },
+            signalled: true,
+        };
+        let posted = self.post(queue, request, now_ns);
+        if posted == Posted::Yes {
+            let bytes = u64::from(local.bytes);
+            self.metrics.counters.far_reads.add(1);
+            self.metrics.counters.far_read_bytes.add(bytes);
+            if let Some(node) = self.metrics.nodes.get(extent.node().position()) {
+                node.reads.add(1);
+                node.read_bytes.add(bytes);
+            }
+        }
+        posted
+    }
+
+    /// Posts a WRITE of `local` to an extent, from a byte on. Its completion carries `purpose`.
+    /// [`Posted::Down`] also if the node took the extent back.
+    pub(in crate::shard) fn write(
+        &mut self,
+        extent: Extent,
+        start: u64,
+        local: LocalSlice,
+        purpose: Purpose,
+        now_ns: u64,
+    ) -> Posted {
+        let Some(remote) = self.extents.remote(extent, start) else {
+            return Posted::Down;
+        };
+        let queue = extent.node().writes();
+        let request = WorkRequest {
+            id: WorkTag { purpose, queue }.id(),
+            work: Work::Write { local, remote },
+            signalled: true,
+        };
+        let posted = self.post(queue, request, now_ns);
+        if posted == Posted::Yes {
+            let bytes = u64::from(local.bytes);
+            self.metrics.counters.far_writes.add(1);
+            self.metrics.counters.far_write_bytes.add(bytes);
+            if let Some(node) = self.metrics.nodes.get(extent.node().position()) {
+                node.writes.add(1);
+                node.write_bytes.add(bytes);
+            }
+        }
+        posted
+    }
+
+    /// Takes completions; returns how many. What they say of the health of nodes is noted.
+    pub(in crate::shard) fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
+        let count = self.endpoint.poll(now_ns, completions);
+        if count == 0 {
+            self.metrics.counters.empty_polls.add(1);
+            return 0;
+        }
+        self.metrics.counters.completions.add(count as u64);
+        self.under_way -= count;
+        for completion in &completions[..count] {
+            if completion.status != Status::Success || !self.health.is_good() {
+                self.note_health(WorkTag::of(completion.id).queue, completion.status, now_ns);
+            }
+        }
+        count
+    }
+
+    /// Notes how a node did: every failure, and every success while any node is troubled.
+    #[cold]
+    fn note_health(&mut self, queue: Queue, status: Status, now_ns: u64) {
+        if status == Status::Success {
+            return self.health.succeeded(queue);
+        }
+        self.metrics.counters.fabric_errors.add(1);
+        self.health.failed(queue, status == Status::Flushed, now_ns);
+        if let Some(node) = self.metrics.nodes.get(queue.node().position()) {
+            node.errors.add(1);
+        }
+    }
+
+    /// Posts to a queue pair; one that is down is renewed first.
+    #[inline]
+    fn post(&mut self, queue: Queue, request: WorkRequest, now_ns: u64) -> Posted {
+        let posted = match self.endpoint.post(queue.index(), request) {
+            Ok(()) => Posted::Yes,
+            Err(PostError::Full(_)) => Posted::Full,
+            Err(PostError::Down(back)) => self.post_renewed(queue, back, now_ns),
+            Err(PostError::Invalid { reason, .. }) => {
+                debug_assert!(false, "an invalid work request: {reason}");
+                Posted::Down
+            }
+        };
+        if posted == Posted::Yes {
+            self.unrung |= queue.bit();
+            self.under_way += 1;
+        }
+        posted
+    }
+
+    #[cold]
+    fn post_renewed(&mut self, queue: Queue, request: WorkRequest, now_ns: u64) -> Posted {
+        if self.endpoint.outstanding_on(queue.index()) > 0 {
+            // What is under way comes back flushed at the next polls; then the queue pair can be
+            // renewed.
+            return Posted::Full;
+        }
+        self.endpoint.renew(queue.index());
+        match self.endpoint.post(queue.index(), request) {
+            Ok(()) => Posted::Yes,
+            Err(PostError::Full(_)) => Posted::Full,
+            Err(_) => {
+                self.health.is_down(queue, now_ns);
+                Posted::Down
+            }
+        }
+    }
+
+    /// Takes an extent of the node that answers and has the most free ones. One that failed lately
+    /// comes after the others, one that fails again and again not before its time.
+    pub(in crate::shard) fn claim_extent(&mut self, now_ns: u64) -> Option<Extent> {
+        let mut best = None;
+        for node in self.extents.nodes() {
+            let (free, queue) = (self.extents.free_on(node), node.writes());
+            let rank = (self.health.is_rested(queue, now_ns), free);
+            if free > 0
+                && best.is_none_or(|(known, _)| known < rank)
+                && self.health.may_try(queue, now_ns)
+                && self.is_up(queue, now_ns)
+            {
+                best = Some((rank, node));
+            }
+        }
+        let (_, node) = best?;
+        let extent = self.extents.claim(node);
+        self.publish_bytes();
+        extent
+    }
+
+    /// Gives back an extent that no work request names any more.
+    pub(in crate::shard) fn release_extent(&mut self, extent: Extent) {
+        self.extents.release(extent);
+        self.publish_bytes();
+    }
+
+    pub(in crate::shard) fn publish_bytes(&self) {
+        self.metrics
+            .counters
+            .far_used_bytes
+            .set(self.extents.used_bytes());
+        self.metrics
+            .counters
+            .far_total_bytes
+            .set(self.extents.total_bytes());
+    }
+
+    /// True if a queue pair takes requests now; one that was drained, or never connected, is
+    /// renewed first.
+    fn is_up(&mut self, queue: Queue, now_ns: u64) -> bool {
+        let state = self.endpoint.state(queue.index());
+        // One in error that holds nothing more is not polled any more, and would never be drained
+        // otherwise.
+        if state != QueuePairState::ReadyToSend && self.endpoint.outstanding_on(queue.index()) == 0
+        {
+            self.endpoint.renew(queue.index());
+        }
+        match self.endpoint.state(queue.index()) {
+            QueuePairState::ReadyToSend => true,
+            // What it holds has not all come back yet.
+            QueuePairState::Error => false,
+            _ => {
+                self.health.is_down(queue, now_ns);
+                false
+            }
+        }
+    }
+
+    /// True while no node takes anything: none that has a free extent does, or, if none has, none
+    /// can be read.
+    pub(in crate::shard) fn is_silent(&self) -> bool {
+        if self.health.is_good() {
+            return false;
+        }
+        let full = self.extents.free_count() == 0;
+        self.extents
+            .nodes()
+            .filter(|&node| full || self.extents.free_on(node) > 0)
+            .all(|node| {
+                self.health.is_silent(node.writes()) || full && self.health.is_silent(node.reads())
+            })
+    }
+
+    /// True while nothing can be read from any node.
+    pub(in crate::shard) fn is_unreadable(&self) -> bool {
+        let mut nodes = self.extents.nodes();
+        !self.health.is_good() && nodes.all(|node| self.health.is_silent(node.reads()))
+    }
+
+    /// Free extents of the nodes that take something, in percent of theirs.
+    pub(in crate::shard) fn free_percent(&self) -> usize {
+        let taking = |node: &NodeId| !self.health.is_silent(node.writes());
+        let (mut free, mut count) = (0, 0);
+        for node in self.extents.nodes().filter(taking) {
+            free += self.extents.free_on(node);
+            count += self.extents.count_on(node);
+        }
+        free * 100 / count.max(1)
+    }
+
+    /// What a put is told when local memory is full and no node takes anything.
+    pub(in crate::shard) fn all_unavailable(&self) -> Error {
+        let silent = |node: &NodeId| {
+            self.health.is_silent(node.writes()) || self.health.is_silent(node.reads())
+        };
+        let silent = self.extents.nodes().filter(silent);
+        let names: Vec<&str> = silent.map(|node| &**self.extents.name(node)).collect();
+        Error::Unavailable {
+            node: names.join(", ").into(),
+            reason: "local memory is full, and no other node has room".into(),
+        }
+    }
+}

@@ -55,7 +55,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Decrypts what was read from a page, where it carries no tags.
     pub(in crate::shard) fn decrypt(&mut self, page: u32, unit: u32, offset: u64, bytes: u32) {
-        if let Some(PageCipher::SecrecyOnly(cipher)) = &self.cipher {
+        if let Some(PageCipher::SecrecyOnly(cipher)) = &self.far.cipher {
             let sequence = self.pages.get(page).sequence;
             // SAFETY: the READ into this range has completed and its owner is the caller.
             let data = unsafe {
@@ -82,7 +82,7 @@ impl<E: Endpoint> Shard<E> {
         let sequence = self.pages.get(page).sequence;
         // SAFETY: the READ into this range has completed and its owner is the caller.
         let data = unsafe { self.landed_mut(offset, bytes) };
-        let Some(cipher) = self.cipher.as_ref().and_then(PageCipher::authenticated) else {
+        let Some(cipher) = self.far.cipher.as_ref().and_then(PageCipher::authenticated) else {
             return false;
         };
         if whole {
@@ -107,7 +107,7 @@ impl<E: Endpoint> Shard<E> {
         }
         // SAFETY: the READ into this range has completed and its owner is the caller.
         let data = unsafe { self.landed_mut(offset, bytes) };
-        let cipher = self.cipher.as_ref().and_then(PageCipher::authenticated);
+        let cipher = self.far.cipher.as_ref().and_then(PageCipher::authenticated);
         cipher.is_some_and(|cipher| cipher.open_directory(sequence, unit, data))
     }
 
@@ -124,7 +124,11 @@ impl<E: Endpoint> Shard<E> {
             return RecordView::parse(read).filter(RecordView::verify);
         }
         let sequence = self.pages.get(page).sequence;
-        let cipher = self.cipher.as_ref().and_then(PageCipher::authenticated)?;
+        let cipher = self
+            .far
+            .cipher
+            .as_ref()
+            .and_then(PageCipher::authenticated)?;
         let target = self.opened.0.get_mut(..read.len())?;
         let both = cipher::InOutBuf::new(read, &mut *target).ok()?;
         let bytes = cipher.open_record(sequence, unit, both, sealed_bytes)?;
@@ -149,7 +153,7 @@ impl<E: Endpoint> Shard<E> {
         let Some(record) = read.get_mut(skip as usize..) else {
             return false;
         };
-        match self.cipher.as_ref().and_then(PageCipher::authenticated) {
+        match self.far.cipher.as_ref().and_then(PageCipher::authenticated) {
             _ if opened => true,
             Some(cipher) => cipher
                 .open_record(sequence, unit, record.into(), sealed_bytes)

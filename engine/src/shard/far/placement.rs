@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use farcore_rdma::{Endpoint, QueuePairState, RemoteSlice, Status};
+use farcore_rdma::{Endpoint, RemoteSlice, Status};
 
 use crate::error::Error;
-use crate::shard::far::extents::{Extent, NodeId, NotAdded, Queue};
+use crate::shard::Shard;
+use crate::shard::far::extents::{Extent, NodeId, NotAdded};
 use crate::shard::local::page_table::{PageKind, PageState};
-use crate::shard::{Shard, WorkTag};
 
 /// What a request is told whose page will not come back.
 pub(in crate::shard) const LOST: &str = "the lease ended, the node was started anew or it returned something else, and what lay there is lost";
@@ -19,21 +19,21 @@ impl<E: Endpoint> Shard<E> {
     /// # Errors
     /// [`NotAdded`] says which limit is in the way.
     pub(crate) fn add_extent(&mut self, node: NodeId, piece: RemoteSlice) -> Result<(), NotAdded> {
-        let added = self.extents.add(node, piece);
+        let added = self.far.extents.add(node, piece);
         self.exhausted &= added.is_err();
-        self.publish_far_bytes();
+        self.far.publish_bytes();
         added
     }
 
     /// How many more extents can be added.
     pub(crate) fn extents_room(&self) -> usize {
-        self.extents.room()
+        self.far.extents.room()
     }
 
     /// Far memory changed: what was given up is tried again.
     pub(crate) fn node_is_back(&mut self) {
-        self.health.try_again(NodeId::writes);
-        self.health.try_again(NodeId::reads);
+        self.far.health.try_again(NodeId::writes);
+        self.far.health.try_again(NodeId::reads);
         self.exhausted = false;
     }
 
@@ -41,7 +41,7 @@ impl<E: Endpoint> Shard<E> {
     /// flushed again; the others' records are unavailable until they are written again. Cost: the
     /// whole index is read, once for such a loss.
     pub(crate) fn lose_node(&mut self, node: NodeId) {
-        self.extents.lose_free(node);
+        self.far.extents.lose_free(node);
         let pages = self.pages.iter();
         let theirs = pages.filter(|(_, page)| page.extent.is_some_and(|e| e.node() == node));
         let numbers: Vec<u32> = theirs.map(|(number, _)| number).collect();
@@ -52,7 +52,7 @@ impl<E: Endpoint> Shard<E> {
             let Some(extent) = page.extent else {
                 continue;
             };
-            self.extents.lose(extent);
+            self.far.extents.lose(extent);
             match page.state() {
                 PageState::Clean => {
                     self.victims.withdraw(&mut self.pages, number);
@@ -61,7 +61,7 @@ impl<E: Endpoint> Shard<E> {
                     self.seals += 1;
                     page.sealed_at = self.seals;
                     self.pages.set_state(number, PageState::Sealed);
-                    self.extents.release(extent);
+                    self.far.extents.release(extent);
                     self.sealed.push_back(number);
                 }
                 PageState::Far => {
@@ -86,8 +86,8 @@ impl<E: Endpoint> Shard<E> {
             self.free_if_dead(number);
         }
         self.exhausted = false;
-        self.publish_far_bytes();
-        let name = Arc::clone(self.extents.name(node));
+        self.far.publish_bytes();
+        let name = Arc::clone(self.far.extents.name(node));
         tracing::error!(
             shard = self.id,
             node = &*name,
@@ -129,144 +129,17 @@ impl<E: Endpoint> Shard<E> {
         if self.pages.is_lost_page(page) {
             return true;
         }
-        if !self.extents.has_lost() {
+        if !self.far.extents.has_lost() {
             return false;
         }
         let extent = self.pages.get(page).extent;
-        extent.is_some_and(|extent| self.extents.is_lost(extent))
+        extent.is_some_and(|extent| self.far.extents.is_lost(extent))
     }
 
     /// The node of a page's extent.
     #[inline]
     pub(in crate::shard) fn node_of(&self, page: u32) -> Option<NodeId> {
         self.pages.get(page).extent.map(Extent::node)
-    }
-
-    /// Takes an extent of the node that answers and has the most free ones. One that failed lately
-    /// comes after the others, one that fails again and again not before its time.
-    pub(in crate::shard) fn claim_extent(&mut self) -> Option<Extent> {
-        let mut best = None;
-        for node in self.extents.nodes() {
-            let (free, queue) = (self.extents.free_on(node), node.writes());
-            let rank = (self.health.is_rested(queue, self.now_ns), free);
-            if free > 0
-                && best.is_none_or(|(known, _)| known < rank)
-                && self.health.may_try(queue, self.now_ns)
-                && self.is_up(queue)
-            {
-                best = Some((rank, node));
-            }
-        }
-        let (_, node) = best?;
-        let extent = self.extents.claim(node);
-        self.publish_far_bytes();
-        extent
-    }
-
-    /// Gives back an extent that no work request names any more.
-    pub(in crate::shard) fn release_extent(&mut self, extent: Extent) {
-        self.extents.release(extent);
-        self.publish_far_bytes();
-    }
-
-    pub(in crate::shard) fn publish_far_bytes(&self) {
-        self.metrics
-            .counters
-            .far_used_bytes
-            .set(self.extents.used_bytes());
-        self.metrics
-            .counters
-            .far_total_bytes
-            .set(self.extents.total_bytes());
-    }
-
-    /// True if a queue pair takes requests now; one that was drained, or never connected, is
-    /// renewed first.
-    fn is_up(&mut self, queue: Queue) -> bool {
-        let state = self.endpoint.state(queue.index());
-        // One in error that holds nothing more is not polled any more, and would never be drained
-        // otherwise.
-        if state != QueuePairState::ReadyToSend && self.endpoint.outstanding_on(queue.index()) == 0
-        {
-            self.endpoint.renew(queue.index());
-        }
-        match self.endpoint.state(queue.index()) {
-            QueuePairState::ReadyToSend => true,
-            // What it holds has not all come back yet.
-            QueuePairState::Error => false,
-            _ => {
-                self.health.is_down(queue, self.now_ns);
-                false
-            }
-        }
-    }
-
-    /// True while no node takes anything: none that has a free extent does, or, if none has, none
-    /// can be read.
-    pub(in crate::shard) fn far_is_silent(&self) -> bool {
-        if self.health.is_good() {
-            return false;
-        }
-        let full = self.extents.free_count() == 0;
-        self.extents
-            .nodes()
-            .filter(|&node| full || self.extents.free_on(node) > 0)
-            .all(|node| {
-                self.health.is_silent(node.writes()) || full && self.health.is_silent(node.reads())
-            })
-    }
-
-    /// True while nothing can be read from any node.
-    pub(in crate::shard) fn far_is_unreadable(&self) -> bool {
-        let mut nodes = self.extents.nodes();
-        !self.health.is_good() && nodes.all(|node| self.health.is_silent(node.reads()))
-    }
-
-    /// Free extents of the nodes that take something, in percent of theirs.
-    pub(in crate::shard) fn free_percent(&self) -> usize {
-        let taking = |node: &NodeId| !self.health.is_silent(node.writes());
-        let (mut free, mut count) = (0, 0);
-        for node in self.extents.nodes().filter(taking) {
-            free += self.extents.free_on(node);
-            count += self.extents.count_on(node);
-        }
-        free * 100 / count.max(1)
-    }
-
-    /// Notes how a node did. Called for every failure, and for every success while anything is
-    /// troubled.
-    #[cold]
-    pub(in crate::shard) fn note_health(&mut self, tag: WorkTag, status: Status) {
-        let queue = match tag {
-            WorkTag::Flight(flight) => {
-                let page = self.flights.get(flight).address.page(self.shape);
-                self.node_of(page).map(NodeId::reads)
-            }
-            WorkTag::Chunk(chunk) => {
-                let page = self.read_ahead.get_mut(chunk).page;
-                self.node_of(page).map(NodeId::reads)
-            }
-            WorkTag::Compaction(_) => {
-                let page = self.compactor.victim_page();
-                page.and_then(|page| self.node_of(page)).map(NodeId::reads)
-            }
-            WorkTag::Probe(node) => Some(node.reads()),
-            WorkTag::Flush(_) => {
-                let page = self.flusher.page();
-                page.and_then(|page| self.node_of(page)).map(NodeId::writes)
-            }
-        };
-        match (queue, status) {
-            (Some(queue), Status::Success) => self.health.succeeded(queue),
-            (Some(queue), _) => {
-                let flushed = status == Status::Flushed;
-                self.health.failed(queue, flushed, self.now_ns);
-                if let Some(seen) = self.metrics.nodes.get(queue.node().position()) {
-                    seen.errors.add(1);
-                }
-            }
-            (None, _) => debug_assert!(false, "{tag:?} completed on no node"),
-        }
     }
 
     /// What a request is told whose READ of a page ended like this.
@@ -290,25 +163,12 @@ impl<E: Endpoint> Shard<E> {
         }
         match self.node_of(page) {
             Some(node) => Error::Unavailable {
-                node: Arc::clone(self.extents.name(node)),
+                node: Arc::clone(self.far.extents.name(node)),
                 reason: reason.into(),
             },
             None => Error::Fabric {
                 status: reason.to_owned(),
             },
-        }
-    }
-
-    /// What a put is told when local memory is full and no node takes anything.
-    pub(in crate::shard) fn all_unavailable(&self) -> Error {
-        let silent = |node: &NodeId| {
-            self.health.is_silent(node.writes()) || self.health.is_silent(node.reads())
-        };
-        let silent = self.extents.nodes().filter(silent);
-        let names: Vec<&str> = silent.map(|node| &**self.extents.name(node)).collect();
-        Error::Unavailable {
-            node: names.join(", ").into(),
-            reason: "local memory is full, and no other node has room".into(),
         }
     }
 }

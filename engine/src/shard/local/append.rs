@@ -95,12 +95,12 @@ impl<E: Endpoint> Shard<E> {
         if self.exhausted && self.compactor.has_dead() {
             // What died since may make room: background work looks again first.
             NoRoom::Wait
-        } else if self.exhausted && (self.far_is_silent() || self.spares_clean(false)) {
-            NoRoom::Never(self.all_unavailable())
+        } else if self.exhausted && (self.far.is_silent() || self.spares_clean(false)) {
+            NoRoom::Never(self.far.all_unavailable())
         } else if self.exhausted {
             NoRoom::Never(Error::FarFull {
-                used: self.extents.used_bytes(),
-                limit: self.extents.total_bytes(),
+                used: self.far.extents.used_bytes(),
+                limit: self.far.extents.total_bytes(),
             })
         } else {
             NoRoom::Wait
@@ -188,7 +188,7 @@ impl<E: Endpoint> Shard<E> {
             records: entry.records,
             directory_unit: entry.units,
         };
-        let cipher = self.cipher.as_ref().and_then(PageCipher::authenticated);
+        let cipher = self.far.cipher.as_ref().and_then(PageCipher::authenticated);
         let header = match cipher {
             Some(cipher) => {
                 header.encode_with_tag(|fields| cipher.header_tag(header.sequence, fields))
@@ -252,15 +252,15 @@ impl<E: Endpoint> Shard<E> {
     /// Its frame may hold the last good copy.
     #[inline]
     fn is_far_copy_doubtful(&self, page: u32) -> bool {
-        !self.health.is_good()
+        !self.far.health.is_good()
             && self
                 .node_of(page)
-                .is_some_and(|node| self.health.is_doubtful(node))
+                .is_some_and(|node| self.far.health.is_doubtful(node))
     }
 
     /// Clean pages whose far copy may be relied on.
     fn evictable_count(&self) -> usize {
-        if self.health.is_good() {
+        if self.far.health.is_good() {
             return self.clean.len();
         }
         let pages = self.clean.iter();
@@ -289,7 +289,7 @@ impl<E: Endpoint> Shard<E> {
     /// whether they are there, and has a page of one that is silent written to another node. True
     /// if it did that.
     fn relocate_clean(&mut self) -> bool {
-        if self.health.is_good() {
+        if self.far.health.is_good() {
             return false;
         }
         let mut silent = None;
@@ -298,12 +298,12 @@ impl<E: Endpoint> Shard<E> {
             let Some(node) = self.node_of(number) else {
                 continue;
             };
-            if self.pages.get(number).pins > 0 || !self.health.is_doubtful(node) {
+            if self.pages.get(number).pins > 0 || !self.far.health.is_doubtful(node) {
                 continue;
             }
             self.probe(number, node);
             let queues = [node.reads(), node.writes()];
-            if silent.is_none() && queues.iter().any(|&queue| self.health.is_silent(queue)) {
+            if silent.is_none() && queues.iter().any(|&queue| self.far.health.is_silent(queue)) {
                 silent = Some(place);
             }
         }
@@ -323,7 +323,7 @@ impl<E: Endpoint> Shard<E> {
         let extent = page.extent.take();
         self.pages.set_state(number, PageState::Sealed);
         if let Some(extent) = extent {
-            self.release_extent(extent);
+            self.far.release_extent(extent);
         }
         self.sealed.push_back(number);
         self.metrics.counters.pages_relocated.add(1);
@@ -332,25 +332,25 @@ impl<E: Endpoint> Shard<E> {
 
     /// True if another node has room for a page, and may be tried now.
     fn has_room_beside(&self, own: Option<NodeId>) -> bool {
-        self.extents.nodes().any(|node| {
+        self.far.extents.nodes().any(|node| {
             let queue = node.writes();
             Some(node) != own
-                && self.extents.free_on(node) > 0
-                && self.health.is_rested(queue, self.now_ns)
-                && self.health.may_try(queue, self.now_ns)
+                && self.far.extents.free_on(node) > 0
+                && self.far.health.is_rested(queue, self.now_ns)
+                && self.far.health.may_try(queue, self.now_ns)
         })
     }
 
     /// True if clean pages are spared because their node is in doubt; `waiting` if only those count
     /// whose node is not known to be silent.
     fn spares_clean(&self, waiting: bool) -> bool {
-        !self.health.is_good()
+        !self.far.health.is_good()
             && self.clean.iter().any(|&page| {
                 self.node_of(page).is_some_and(|node| {
                     let silent = [node.reads(), node.writes()]
                         .iter()
-                        .any(|&queue| self.health.is_silent(queue));
-                    self.health.is_doubtful(node) && !(waiting && silent)
+                        .any(|&queue| self.far.health.is_silent(queue));
+                    self.far.health.is_doubtful(node) && !(waiting && silent)
                 })
             })
     }
@@ -361,8 +361,8 @@ impl<E: Endpoint> Shard<E> {
             self.exhausted = false;
             return;
         }
-        let silent = self.far_is_silent();
-        let readable = !(silent && self.far_is_unreadable());
+        let silent = self.far.is_silent();
+        let readable = !(silent && self.far.is_unreadable());
         if readable && !self.compactor.is_stuck() && self.start_compaction_urgently() {
             self.exhausted = false;
             return;
@@ -373,7 +373,7 @@ impl<E: Endpoint> Shard<E> {
             return;
         }
         let flushable =
-            self.flusher.is_idle() && !self.sealed.is_empty() && self.extents.free_count() > 0;
+            self.flusher.is_idle() && !self.sealed.is_empty() && self.far.extents.free_count() > 0;
         // A node that failed once or twice is asked until it answers, or is silent.
         self.exhausted = !flushable
             && self.evictable_count() == 0

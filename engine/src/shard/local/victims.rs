@@ -274,11 +274,11 @@ impl<E: Endpoint> Shard<E> {
         if self.victims.aside_count() == 0 {
             return;
         }
-        for node in self.extents.nodes() {
+        for node in self.far.extents.nodes() {
             let queue = node.reads();
             let most = match (
-                self.health.is_silent(queue),
-                self.health.may_try(queue, self.now_ns),
+                self.far.health.is_silent(queue),
+                self.far.health.may_try(queue, self.now_ns),
             ) {
                 (false, _) => PAGES_A_SLICE,
                 (true, true) => 1,
@@ -307,7 +307,7 @@ impl<E: Endpoint> Shard<E> {
     pub(in crate::shard) fn can_be_read(&mut self, number: u32) -> bool {
         let is_far = self.pages.pointer(number).is_null();
         match self.node_of(number) {
-            Some(node) if is_far && !self.health.may_try(node.reads(), self.now_ns) => {
+            Some(node) if is_far && !self.far.health.may_try(node.reads(), self.now_ns) => {
                 self.victims.set_aside(&mut self.pages, number, node);
                 false
             }

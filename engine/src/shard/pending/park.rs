@@ -100,7 +100,7 @@ impl<E: Endpoint> Shard<E> {
             Err(parked) => {
                 debug_assert!(false, "room was asked for before");
                 answers.unreserve(parked.lane, parked.reserved());
-                self.buffers.messages.free(parked.message);
+                self.far.buffers.messages.free(parked.message);
                 false
             }
         }
@@ -120,7 +120,7 @@ impl<E: Endpoint> Shard<E> {
             return None;
         }
         let bytes = u32::try_from(parts.len()).ok()?;
-        let landing = self.buffers.messages.allocate(bytes)?;
+        let landing = self.far.buffers.messages.allocate(bytes)?;
         // SAFETY: the buffer was just allocated, so nothing else refers to it, and it has room for
         // all.
         let target = unsafe { self.landed_mut(landing.offset(), bytes) };
@@ -162,7 +162,7 @@ impl<E: Endpoint> Shard<E> {
         let Some(flight) = self.flights.start(request.hash, self.now_ns) else {
             debug_assert!(false, "a flight was promised");
             answers.unreserve(lane, answer_bytes);
-            self.buffers.messages.free(message);
+            self.far.buffers.messages.free(message);
             return false;
         };
         let longest = value_bytes.max(request.value().len());
@@ -289,7 +289,7 @@ impl<E: Endpoint> Shard<E> {
                 Step::Done => {
                     left -= 1;
                     if let Some(parked) = self.flights.pop(flight) {
-                        self.buffers.messages.free(parked.message);
+                        self.far.buffers.messages.free(parked.message);
                     }
                 }
                 Step::Blocked => {
@@ -603,7 +603,7 @@ impl<E: Endpoint> Shard<E> {
     fn release_landing(&mut self, flight: u32) -> bool {
         match std::mem::replace(&mut self.flights.get(flight).state, FlightState::Retry) {
             FlightState::Landed(landing) => {
-                self.buffers.reads.free(landing);
+                self.far.buffers.reads.free(landing);
                 self.flights.get(flight).verified = false;
                 true
             }

@@ -46,7 +46,7 @@ impl Reactor {
             panic!("{key} shares its bits");
         };
         let page = shard.pages.get(address.page(shard.shape));
-        place_of(&shard.extents, page, address.unit(shard.shape))
+        place_of(&shard.far.extents, page, address.unit(shard.shape))
     }
 
     /// Flips a bit of a page in far memory, unless a request is under way.
@@ -54,12 +54,12 @@ impl Reactor {
         let shard = &self.shard;
         let pages = shard.pages.iter().map(|(_, page)| page);
         let far: Vec<_> = pages.filter(|page| page.extent.is_some()).collect();
-        if shard.under_way > 0 || far.is_empty() {
+        if shard.far.under_way > 0 || far.is_empty() {
             return;
         }
         let page = far[random.below(far.len() as u64) as usize];
         let bytes = page.units as usize * UNIT + shard.directory_far_bytes(page.records);
-        let (node, start) = place_of(&shard.extents, page, 0);
+        let (node, start) = place_of(&shard.far.extents, page, 0);
         let offset = start + random.below(bytes as u64) as usize;
         // SAFETY: nothing is under way.
         unsafe { self.nodes[node].damage(offset) };
@@ -80,7 +80,7 @@ impl Reactor {
         let mut far = unsafe { self.nodes[0].copy_for_inspection() };
         for (_, page) in shard.pages.iter() {
             if page.state() == PageState::Far && page.kind() == PageKind::Log {
-                let (_, start) = place_of(&shard.extents, page, page.units);
+                let (_, start) = place_of(&shard.far.extents, page, page.units);
                 let bytes = page.records as usize * DIRECTORY_ENTRY_BYTES;
                 change(far[start..start + bytes].as_chunks_mut().0);
             }
@@ -171,7 +171,7 @@ fn what_a_second_read_brings_whole_is_not_damaged() {
         let name = key.to_le_bytes();
         let operation = Operation::Get { key: &name };
         assert!(reactor.offer(7, operation));
-        while reactor.shard.under_way > 0
+        while reactor.shard.far.under_way > 0
             && reactor.shard.metrics.counters.far_reads.get() == before + 1
         {
             reactor.advance();
@@ -209,7 +209,7 @@ fn compaction_frees_a_page_with_damaged_records() {
         reactor.compact();
         let shard = &reactor.shard;
         assert!(shard.pages.iter().all(|(_, page)| !page.damaged));
-        let used: u64 = shard.extents.used_bytes();
+        let used: u64 = shard.far.extents.used_bytes();
         let live = shard.victims.live_bytes;
         assert!(used * 10 < live * 14, "{used} bytes for {live}");
         assert_eq!(shard.lost.slots(), damaged.len() as u64);

@@ -86,7 +86,7 @@ fn clients_that_do_not_poll_hold_up_nobody() {
                 reactor.shard.is_quiet(),
                 "all that was accepted is answered"
             );
-            assert_eq!(reactor.shard.buffers.in_use_bytes(), 0);
+            assert_eq!(reactor.shard.far.buffers.in_use_bytes(), 0);
             // Gets of far records, and puts of far and of new keys, which need background work as
             // well.
             for round in 0..3 * keys {
@@ -286,7 +286,7 @@ fn long_records_are_read_several_at_a_time_and_none_starves() {
             after.starts_with(&before[posted..]),
             "{before:?}, then {after:?}"
         );
-        most = most.max(reactor.shard.under_way);
+        most = most.max(reactor.shard.far.under_way);
         rounds += 1;
         assert!(rounds < 2_000, "the longest record starves");
         for (token, answer) in reactor.inbox.answers.borrow_mut().drain(..) {
@@ -335,7 +335,7 @@ fn a_value_that_is_longer_than_room_was_set_aside_for_gives_its_buffer_back() {
             let early = reactor.inbox.answers.borrow_mut().pop();
             if taken && bytes == 30_000 {
                 assert_eq!(early, None, "there was no room");
-                assert_eq!(reactor.shard.buffers.reads.in_use_bytes(), 0);
+                assert_eq!(reactor.shard.far.buffers.reads.in_use_bytes(), 0);
                 checked += 1;
             }
             let answer = early.or_else(|| {

@@ -19,7 +19,7 @@ impl Reactor {
     /// Has a node take back all that it lent, and lend as much again.
     pub(super) fn lose_for_good(&mut self, node: usize) {
         let id = NodeId::new(node);
-        let places = self.shard.extents.count_on(id) as u64;
+        let places = self.shard.far.extents.count_on(id) as u64;
         let before = self.shard.lost.slots();
         let mut far = 0;
         self.shard.index.for_each(|slot| {

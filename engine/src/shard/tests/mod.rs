@@ -501,7 +501,7 @@ impl Reactor {
 
     /// Every extent is held by one page or free on its own node, and no two pages share a place.
     fn check_extents(&self) {
-        let extents = &self.shard.extents;
+        let extents = &self.shard.far.extents;
         let mut places = HashSet::new();
         let mut held = vec![0; self.nodes.len()];
         for (number, page) in self.shard.pages.iter() {

@@ -175,7 +175,7 @@ fn a_lost_key_that_is_called_absent_is_noticed() {
 #[test]
 fn pages_spread_over_the_nodes() {
     let reactor = filled(&setting());
-    let extents = &reactor.shard.extents;
+    let extents = &reactor.shard.far.extents;
     let held = |node| extents.count_on(node) - extents.free_on(node);
     let counts: Vec<_> = extents.nodes().map(held).collect();
     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
@@ -243,7 +243,7 @@ fn puts_go_on_while_another_node_has_room() {
             let mut reactor = filled(&Setting { link, ..setting() });
             reactor.lose(0, outages);
             reactor.lose(2, outages);
-            let free_on = |reactor: &Reactor| reactor.shard.extents.free_on(NodeId::new(1));
+            let free_on = |reactor: &Reactor| reactor.shard.far.extents.free_on(NodeId::new(1));
             let mut stored = KEYS;
             let answer = loop {
                 match put(&mut reactor, stored, 2) {
@@ -319,7 +319,7 @@ fn a_node_lost_during_a_compaction_comes_back_to_it() {
             link: link(),
             ..setting()
         });
-        let full = reactor.shard.extents.used_bytes();
+        let full = reactor.shard.far.extents.used_bytes();
         let kept = |key: u64| key % 10 < 2;
         let lost = 1;
         let dead = (0..KEYS).filter(|&key| !kept(key));
@@ -384,7 +384,7 @@ fn a_node_lost_during_a_compaction_comes_back_to_it() {
         for key in (0..KEYS).filter(|&key| kept(key)) {
             assert_holds(&mut reactor, key, 1);
         }
-        let used = reactor.shard.extents.used_bytes();
+        let used = reactor.shard.far.extents.used_bytes();
         assert!(used * 4 < full, "{used} of {full} bytes are still in use");
         reactor.check_accounts();
     }
@@ -436,7 +436,7 @@ fn all_nodes_lost_is_said_and_loses_nothing() {
 #[should_panic(expected = "extents of NodeId")]
 fn an_extent_released_to_the_wrong_node_is_noticed() {
     let sabotage = |reactor: &mut Reactor| {
-        let extents = &mut reactor.shard.extents;
+        let extents = &mut reactor.shard.far.extents;
         let extent = extents.claim(NodeId::new(0)).unwrap();
         extents.release(extent.misplaced(NodeId::new(1)));
     };
@@ -477,9 +477,9 @@ fn what_a_node_took_back_is_unavailable_until_it_is_written_again() {
         // Those with a copy were there before, those that were evicted since are there now.
         let mut there: HashSet<u64> = theirs.iter().copied().collect();
         there.extend((0..KEYS).filter(|key| reactor.far_nodes(&key.to_le_bytes()).contains(&1)));
-        let places = reactor.shard.extents.count_on(NodeId::new(1));
+        let places = reactor.shard.far.extents.count_on(NodeId::new(1));
         reactor.shard.lose_node(NodeId::new(1));
-        assert_eq!(reactor.shard.extents.count_on(NodeId::new(1)), 0);
+        assert_eq!(reactor.shard.far.extents.count_on(NodeId::new(1)), 0);
         reactor.check();
         let (mut unavailable, mut last) = (0, 0);
         for key in 0..KEYS {
@@ -545,7 +545,7 @@ fn a_flush_that_ends_after_its_node_took_back_is_done_again() {
     let entry = reactor.shard.pages.get(page);
     let lost = entry
         .extent
-        .is_some_and(|extent| reactor.shard.extents.is_lost(extent));
+        .is_some_and(|extent| reactor.shard.far.extents.is_lost(extent));
     assert!(!lost, "{entry:?}");
     let outcome = until(&mut reactor, |reactor| reactor.shard.flush_done());
     assert_eq!(outcome, Ok(()));
@@ -561,7 +561,7 @@ fn a_victim_whose_node_took_it_back_is_left_alone() {
     reactor.shard.start_compaction();
     let node = until(&mut reactor, |reactor| {
         let page = reactor.shard.compactor.victim_page()?;
-        let far = reactor.shard.pages.pointer(page).is_null() && reactor.shard.under_way > 0;
+        let far = reactor.shard.pages.pointer(page).is_null() && reactor.shard.far.under_way > 0;
         reactor.shard.node_of(page).filter(|_| far)
     });
     reactor.shard.lose_node(node);

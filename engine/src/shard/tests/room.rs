@@ -172,7 +172,7 @@ fn a_compaction_ends_beside_a_writer() {
     while !reactor.shard.is_quiet() {
         reactor.advance();
     }
-    let used = reactor.shard.extents.used_bytes();
+    let used = reactor.shard.far.extents.used_bytes();
     reactor.shard.start_compaction();
     let mut random = Random(4);
     let mut rounds = 0;
@@ -194,7 +194,7 @@ fn a_compaction_ends_beside_a_writer() {
         assert!(rounds < 100_000, "the compaction does not end");
     }
     assert_eq!(reactor.shard.compaction_done(), Some(Ok(())));
-    assert!(reactor.shard.extents.used_bytes() < used);
+    assert!(reactor.shard.far.extents.used_bytes() < used);
 }
 
 #[test]

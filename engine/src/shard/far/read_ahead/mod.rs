@@ -26,11 +26,12 @@ pub(crate) use self::chunk::{Chunk, ChunkId, ChunkState, Place};
 use self::walk::{Frontier, GAP_UNITS, Stream, USED_ONE_OF};
 use crate::constants::{READ_AHEAD_CHUNKS_MAX, UNIT, UNIT_BYTES};
 use crate::message::request::AnswerSink;
-use crate::shard::far::io::Posted;
+use crate::shard::Shard;
+use crate::shard::far::Posted;
+use crate::shard::far::Purpose;
 use crate::shard::local::open_pages::HEADER_UNITS;
 use crate::shard::local::page_table::PageState;
 use crate::shard::pending::flight::FlightState;
-use crate::shard::{Shard, WorkTag};
 
 /// Walks and streams followed at once.
 const STREAMS: usize = 8;
@@ -552,7 +553,7 @@ impl<E: Endpoint> Shard<E> {
         };
         let offset = self.read_ahead.get_mut(id).offset;
         let bytes = (end - start) * UNIT;
-        if self.post_read(WorkTag::Chunk(id), page, start, offset, bytes) != Posted::Yes {
+        if self.post_read(Purpose::Chunk(id), page, start, offset, bytes) != Posted::Yes {
             self.read_ahead.get_mut(id).state = ChunkState::Empty;
             self.read_ahead.end(stream);
             return false;
