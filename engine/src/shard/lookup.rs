@@ -269,7 +269,7 @@ impl<E: Endpoint> Shard<E> {
         match *hint {
             Hint::Absent if !self.seen.inserted.may_hold(request.hash) => Hinted::Absent,
             Hint::Slot(position, slot, framed) if self.index.slot(position) == slot => {
-                let framed = if self.pages.moves() == self.seen.moves {
+                let framed = if self.local.pages.moves() == self.seen.moves {
                     debug_assert_eq!(framed, self.framed_of(slot.address()));
                     framed
                 } else {
@@ -308,7 +308,7 @@ impl<E: Endpoint> Shard<E> {
                     };
                     break;
                 }
-                if self.pages.is_lost_page(address.page(self.shape)) {
+                if self.local.pages.is_lost_page(address.page(self.shape)) {
                     may_be_lost |= self.stands_for(slot, hash);
                 } else if evidence.damaged.contains(&address) {
                     may_be_lost = true;
@@ -412,7 +412,7 @@ impl<E: Endpoint> Shard<E> {
             return Err(fetch);
         };
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
-        let units = units.min(self.pages.get(page).units.saturating_sub(unit));
+        let units = units.min(self.local.pages.get(page).units.saturating_sub(unit));
         let place = Place { page, unit, units };
         match self.locate(place) {
             Located::Ready { id, offset, bytes } => {

@@ -44,9 +44,9 @@ use self::far::FarStore;
 use self::far::buffers::{BufferLayout, Buffers};
 use self::far::opened::OpenedRecords;
 use self::far::read_ahead::ReadAhead;
+use self::local::LocalLog;
 use self::local::arena::Arena;
-use self::local::open_pages::OpenPages;
-use self::local::page_table::{Framed, LOST_PAGES, PageKind, PageState, PageTable};
+use self::local::page_table::{Framed, LOST_PAGES, PageKind, PageTable};
 use self::local::read_cache::Cache;
 use self::local::victims::Victims;
 use self::lookup::Seen;
@@ -57,7 +57,7 @@ use crate::cipher::gcm::TAG_BYTES;
 use crate::constants::{BATCH_MAX, SEGMENT_BYTES, UNIT_BYTES};
 use crate::error::Error;
 use crate::index::Index;
-use crate::log::{Address, PageShape, SizeClass, record};
+use crate::log::{Address, PageShape, record};
 use crate::message::hash::KeyHasher;
 use crate::message::operation::Version;
 use crate::observe::metrics::CoreMetrics;
@@ -117,9 +117,7 @@ pub(crate) struct Shard<E: Endpoint> {
     epoch: u32,
     shape: PageShape,
     index: Index,
-    arena: Arena,
-    pages: PageTable,
-    open_pages: OpenPages,
+    local: LocalLog,
     seen: Seen,
     collisions: Collisions,
     batch_counters: BatchCounters,
@@ -128,8 +126,6 @@ pub(crate) struct Shard<E: Endpoint> {
     record_flags: u16,
     /// Units that a record's tag takes: 1, or 0 where there are none.
     tag_units: u32,
-    /// Bytes of a page that records and directory may take; its directory's tag has the rest.
-    append_bytes: usize,
     opened: OpenedRecords,
     metrics: Arc<CoreMetrics>,
     hot_keys: HotKeys,
@@ -142,14 +138,9 @@ pub(crate) struct Shard<E: Endpoint> {
     unbuffered: [VecDeque<u32>; 2],
     /// The value, in bytes, whose answer found no room at the lane that was served last.
     short: Option<usize>,
-    /// Sealed pages that are not yet in far memory, oldest first.
-    sealed: VecDeque<u32>,
-    /// Pages that are local and far, oldest first.
-    clean: VecDeque<u32>,
     cache: Cache,
     flusher: Flusher,
     compactor: Compactor,
-    victims: Victims,
     version: Version,
     sequence: u64,
     now_ns: u64,
@@ -163,8 +154,6 @@ pub(crate) struct Shard<E: Endpoint> {
     /// Fewer frames are free than should be, and background work found nothing to do for it. Looked
     /// at again when something happens, and when the core wakes.
     stalled: bool,
-    /// Pages sealed so far.
-    seals: u64,
     rounds: u64,
     lost: Lost,
     key_hasher: KeyHasher,
@@ -322,20 +311,25 @@ impl<E: Endpoint> Shard<E> {
             buffers,
             Arc::clone(&options.metrics),
         );
+        let local = LocalLog::new(
+            arena,
+            pages,
+            Victims::new(nodes, page_count),
+            PageShape::new(options.page_bytes),
+            page_bytes - tag_bytes,
+        );
         let shard = Self {
             id: options.shard,
             epoch: options.epoch,
             shape: PageShape::new(options.page_bytes),
             index,
-            pages,
-            open_pages: OpenPages::default(),
+            local,
             seen: Seen::default(),
             collisions: Collisions::default(),
             batch_counters: BatchCounters::default(),
             far,
             record_flags,
             tag_units: u32::from(is_authenticated),
-            append_bytes: page_bytes - tag_bytes,
             opened,
             metrics: options.metrics,
             hot_keys,
@@ -349,12 +343,9 @@ impl<E: Endpoint> Shard<E> {
             again: VecDeque::with_capacity(FLIGHTS as usize),
             unbuffered: [0; 2].map(|_| VecDeque::with_capacity(FLIGHTS as usize)),
             short: None,
-            sealed: VecDeque::with_capacity(frames),
-            clean: VecDeque::with_capacity(frames),
             cache: Cache::new(frames, options.tuning.cache_percent, options.local_bytes),
             flusher,
             compactor: Compactor::new(options.page_bytes),
-            victims: Victims::new(nodes, page_count),
             lost: Lost::default(),
             key_hasher: options.key_hasher,
             version: 0,
@@ -364,9 +355,7 @@ impl<E: Endpoint> Shard<E> {
             frames_seen: 0,
             exhausted: false,
             stalled: false,
-            seals: 0,
             rounds: 0,
-            arena,
         };
         shard.far.publish_bytes();
         Ok(shard)
@@ -390,7 +379,7 @@ impl<E: Endpoint> Shard<E> {
             self.background_due |= self.compact_slice();
             self.background_due |= self.forget_slice();
             busy |= self.background_due;
-            self.frames_seen = self.arena.free_count();
+            self.frames_seen = self.local.arena.free_count();
         }
         self.far.ring(now_ns);
         if self.rounds.is_multiple_of(1024) {
@@ -410,7 +399,7 @@ impl<E: Endpoint> Shard<E> {
         self.background_due
             || self.far.under_way > 0
             || self.compactor.due
-            || self.frames_seen != self.arena.free_count()
+            || self.frames_seen != self.local.arena.free_count()
     }
 
     /// Tells the time between two rounds: what starts now waits from now on.
@@ -444,17 +433,21 @@ impl<E: Endpoint> Shard<E> {
         counters.lost_keys.set(self.lost.slots());
         counters.index_bytes.set(self.index.bytes() as u64);
         counters.index_growth_steps.set(self.index.growth_steps());
-        counters.frames_free.set(self.arena.free_count() as u64);
-        let page_frames = self.arena.page_frames();
-        counters.frames_total.set(self.arena.total() as u64);
+        counters
+            .frames_free
+            .set(self.local.arena.free_count() as u64);
+        let page_frames = self.local.arena.page_frames();
+        counters.frames_total.set(self.local.arena.total() as u64);
         counters
             .frames_index
-            .set((self.arena.total() - page_frames) as u64);
-        counters.frames_sealed.set(self.sealed.len() as u64);
-        counters.frames_clean.set(self.clean.len() as u64);
+            .set((self.local.arena.total() - page_frames) as u64);
+        counters.frames_sealed.set(self.local.sealed.len() as u64);
+        counters.frames_clean.set(self.local.clean.len() as u64);
         counters.frames_cache.set(self.cache.frames() as u64);
-        let known =
-            self.arena.free_count() + self.sealed.len() + self.clean.len() + self.cache.frames();
+        let known = self.local.arena.free_count()
+            + self.local.sealed.len()
+            + self.local.clean.len()
+            + self.cache.frames();
         counters
             .frames_open
             .set(page_frames.saturating_sub(known) as u64);
@@ -462,7 +455,7 @@ impl<E: Endpoint> Shard<E> {
         counters
             .landing_in_use_bytes
             .set(self.far.buffers.in_use_bytes());
-        let far = &self.victims;
+        let far = &self.local.victims;
         counters.far_pages.set(far.pages);
         counters.far_live_bytes.set(far.live_bytes);
         let dead = far.record_bytes.saturating_sub(far.live_bytes);
@@ -483,12 +476,6 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Bytes that a record counts for in its page's accounts.
-    #[inline]
-    fn account_bytes(class: SizeClass, units: u32) -> u64 {
-        u64::from(class.units().unwrap_or(units)) * UNIT_BYTES as u64
-    }
-
     /// The first byte of a local record; null when its page is far.
     fn local_pointer(&self, address: Address) -> *mut u8 {
         self.framed_of(address).pointer()
@@ -497,56 +484,32 @@ impl<E: Endpoint> Shard<E> {
     /// Where a record is, if its page has a frame.
     #[inline]
     fn framed_of(&self, address: Address) -> Framed {
-        let offset = address.unit(self.shape) as usize * UNIT_BYTES;
-        self.pages.framed(address.page(self.shape)).at(offset)
+        self.local.framed_of(address)
     }
 
     /// Pins a page: it is not freed until [`Shard::unpin`].
+    #[inline]
     fn pin(&mut self, page: u32) {
-        self.pages.get_mut(page).pins += 1;
+        self.local.pin(page);
     }
 
+    #[inline]
     fn unpin(&mut self, page: u32) {
-        let entry = self.pages.get_mut(page);
-        debug_assert!(entry.pins > 0, "a page was unpinned twice");
-        entry.pins -= 1;
-        if entry.pins > 0 {
-            return;
-        }
-        let passed_over = std::mem::take(&mut entry.passed_over);
-        if entry.live_bytes == 0 {
+        if self.local.unpin(page) {
             self.free_if_dead(page);
-        } else if passed_over {
-            self.victims.list(&mut self.pages, page);
         }
     }
 
-    /// Frees a page with nothing alive in it, unless it is open or pinned.
+    /// Frees a page with nothing alive in it, unless it is open, flushing or pinned.
     fn free_if_dead(&mut self, page: u32) {
-        let entry = self.pages.get(page);
-        if entry.live_bytes > 0
-            || entry.pins > 0
-            || matches!(
-                entry.state(),
-                PageState::Open | PageState::Free | PageState::Flushing
-            )
-        {
+        let Some(freed) = self.local.free_if_dead(page) else {
             return;
-        }
-        let (state, kind) = (entry.state(), entry.kind());
-        match (kind, state) {
-            (PageKind::Cache, _) => self.cache.forget(page),
-            (PageKind::Log, PageState::Sealed) => self.sealed.retain(|&other| other != page),
-            (PageKind::Log, PageState::Clean) => self.clean.retain(|&other| other != page),
-            (PageKind::Log, _) => {}
+        };
+        if freed.kind == PageKind::Cache {
+            self.cache.forget(page);
         }
         self.read_ahead.forget_page(page);
-        self.victims.lose(&mut self.pages, page);
-        let (frame, extent) = self.pages.free(page);
-        if let Some(frame) = frame {
-            self.arena.give(frame);
-        }
-        if let Some(extent) = extent {
+        if let Some(extent) = freed.extent {
             self.far.release_extent(extent);
         }
         self.exhausted = false;
@@ -556,12 +519,10 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     fn retire(&mut self, address: Address, bytes: u64) {
         let page = address.page(self.shape);
-        if self.pages.is_lost_page(page) {
+        if self.local.pages.is_lost_page(page) {
             return;
         }
-        let emptied = self.pages.lose(page, bytes);
-        self.victims.died(&mut self.pages, page, bytes);
-        if emptied {
+        if self.local.retire(page, bytes) {
             self.free_if_dead(page);
         }
         self.compactor.note_dead(bytes);

@@ -11,6 +11,7 @@ use crate::message::operation::{OperationKind, Version};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
+use crate::shard::local::account_bytes;
 use crate::shard::local::append::NoRoom;
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::page_table::Framed;
@@ -172,10 +173,9 @@ impl<E: Endpoint> Shard<E> {
         self.batch_counters.puts_in_place += 1;
         let class = SizeClass::for_units(units);
         if class != slot.class() || class.units().is_none() {
-            let old = Self::account_bytes(slot.class(), old_units);
-            let new = Self::account_bytes(class, units);
-            let entry = self.pages.get_mut(slot.address().page(self.shape));
-            entry.live_bytes = entry.live_bytes - old + new;
+            let old = account_bytes(slot.class(), old_units);
+            let new = account_bytes(class, units);
+            self.local.resize(slot.address(), old, new);
             self.index.replace(position, class, slot.address());
         }
         Ok(version)
@@ -254,7 +254,7 @@ impl<E: Endpoint> Shard<E> {
         let (address, pointer) = self.reserve(TailKind::Log, units)?;
         if self
             .index
-            .insert(hash, class, address, &mut self.arena)
+            .insert(hash, class, address, &mut self.local.arena)
             .is_err()
         {
             return Err(self.no_segment(hash));
@@ -270,12 +270,12 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     fn retire_slot(&mut self, slot: Slot, framed: Framed, units: u32) {
         let address = slot.address();
-        let bytes = Self::account_bytes(slot.class(), units);
+        let bytes = account_bytes(slot.class(), units);
         if !framed.is_mutable() {
             return self.retire_immutable(address, framed, bytes);
         }
         // No copy, and no victim.
-        if self.pages.lose(address.page(self.shape), bytes) {
+        if self.local.retire_mutable(address.page(self.shape), bytes) {
             self.free_if_dead(address.page(self.shape));
         }
         self.compactor.note_dead(bytes);
@@ -396,7 +396,8 @@ impl<E: Endpoint> Shard<E> {
 
     /// Why the index could not grow.
     fn no_segment(&mut self, hash: IndexHash) -> NoRoom {
-        if self.index.is_at_its_limit(hash) || self.arena.page_frames() <= crate::shard::FRAMES_MIN
+        if self.index.is_at_its_limit(hash)
+            || self.local.arena.page_frames() <= crate::shard::FRAMES_MIN
         {
             return NoRoom::Never(Error::IndexFull {
                 shard: self.id,

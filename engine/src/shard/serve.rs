@@ -79,7 +79,7 @@ impl<E: Endpoint> Shard<E> {
             let mut probes = 0;
             self.seen = Seen {
                 inserted: Inserted::default(),
-                moves: self.pages.moves(),
+                moves: self.local.pages.moves(),
             };
             for (request, hint) in batch.iter().zip(&mut hints).take(LOOK_AHEAD) {
                 hint.write(self.look_ahead::<true>(request, &mut probes));

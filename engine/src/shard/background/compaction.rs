@@ -19,6 +19,7 @@ use crate::shard::background::flush::Shortfall;
 use crate::shard::far::Posted;
 use crate::shard::far::Purpose;
 use crate::shard::far::extents::NodeId;
+use crate::shard::local::account_bytes;
 use crate::shard::local::open_pages::{HEADER_UNITS, TailKind};
 use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::victims::{Pick, live_percent};
@@ -180,7 +181,7 @@ impl<E: Endpoint> Shard<E> {
     /// meanwhile does not put it off. Cost: a look at every page.
     pub(crate) fn start_compaction(&mut self) {
         self.seal_tail(TailKind::Log);
-        let mut worth: Vec<(u64, u32)> = (self.pages.iter())
+        let mut worth: Vec<(u64, u32)> = (self.local.pages.iter())
             .filter(|(_, page)| {
                 page.kind() == PageKind::Log && page.state() != PageState::Open && !page.damaged
             })
@@ -189,7 +190,7 @@ impl<E: Endpoint> Shard<E> {
             .collect();
         worth.sort_unstable_by(|one, other| other.cmp(one));
         for &(_, number) in &worth {
-            self.pages.get_mut(number).asked = true;
+            self.local.ask_to_compact(number);
         }
         self.compactor.asked_pages = worth.into_iter().map(|(_, number)| number).collect();
         self.compactor.asked = true;
@@ -204,7 +205,7 @@ impl<E: Endpoint> Shard<E> {
             let Some(number) = self.compactor.asked_pages.pop() else {
                 break;
             };
-            let page = self.pages.get_mut(number);
+            let page = self.local.page(number);
             if !page.asked || page.damaged {
                 // It was freed meanwhile, and its number may be another page's.
                 continue;
@@ -213,8 +214,7 @@ impl<E: Endpoint> Shard<E> {
                 self.compactor.asked_pages.insert(0, number);
                 continue;
             }
-            page.asked = false;
-            self.victims.unlist(page, number);
+            self.local.take_asked(number);
             if self.can_be_read(number) {
                 return Pick::Page(number);
             }
@@ -270,7 +270,7 @@ impl<E: Endpoint> Shard<E> {
             }
             self.compactor.due = false;
             self.compactor.dead_bytes = 0;
-            let short = self.arena.free_count() < 8;
+            let short = self.local.arena.free_count() < 8;
             if self.compactor.asked {
                 match self.next_asked() {
                     Pick::Page(page) => {
@@ -283,7 +283,7 @@ impl<E: Endpoint> Shard<E> {
                     }
                     Pick::None => {
                         self.compactor.asked = false;
-                        if self.victims.aside_count() > 0 && self.far.is_unreadable() {
+                        if self.local.victims.aside_count() > 0 && self.far.is_unreadable() {
                             self.compactor.shortfall = Some(Shortfall::Unavailable);
                         }
                     }
@@ -309,17 +309,17 @@ impl<E: Endpoint> Shard<E> {
 
     /// True if far memory holds more than its share of dead bytes.
     fn is_sparse(&self) -> bool {
-        let used = self.victims.pages * self.shape.page_bytes() as u64;
-        used * 100 > self.victims.live_bytes * SPARSE_PERCENT
+        let used = self.local.victims.pages * self.shape.page_bytes() as u64;
+        used * 100 > self.local.victims.live_bytes * SPARSE_PERCENT
     }
 
     fn start_victim(&mut self, page: u32) {
         self.flusher.moves |= self.flusher.flush_all;
         self.pin(page);
-        let local = !self.pages.pointer(page).is_null();
+        let local = !self.local.pages.pointer(page).is_null();
         self.compactor.victim = Some(Victim {
             page,
-            records: self.pages.get(page).records,
+            records: self.local.pages.get(page).records,
             next: 0,
             directory: if local {
                 Directory::Local
@@ -374,13 +374,17 @@ impl<E: Endpoint> Shard<E> {
         self.compactor.stuck = false;
         // One whose node took it back while it was read would fail again at once, and for ever.
         let spoilt = victim.fault == Fault::Damage || self.is_lost(victim.page);
-        self.pages.get_mut(victim.page).damaged |= spoilt;
+        if spoilt {
+            self.local.note_damaged(victim.page);
+        }
         if victim.fault == Fault::Fabric {
             match self.node_of(victim.page) {
                 Some(node) if self.far.health.is_silent(node.reads()) => {
-                    self.victims.set_aside(&mut self.pages, victim.page, node);
+                    self.local
+                        .victims
+                        .set_aside(&mut self.local.pages, victim.page, node);
                 }
-                _ => self.victims.list(&mut self.pages, victim.page),
+                _ => self.local.victims.list(&mut self.local.pages, victim.page),
             }
         }
         self.unpin(victim.page);
@@ -389,7 +393,7 @@ impl<E: Endpoint> Shard<E> {
     /// A page whose records were all looked at holds none that is alive, unless its directory left
     /// some out.
     fn check_for_rest(&mut self, victim: &mut Victim) {
-        let page = self.pages.get(victim.page);
+        let page = self.local.pages.get(victim.page);
         if victim.fault != Fault::None || page.live_bytes == 0 {
             return;
         }
@@ -417,7 +421,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     fn read_directory(&mut self, victim: &mut Victim) -> bool {
-        let entry = self.pages.get(victim.page);
+        let entry = self.local.pages.get(victim.page);
         let unit = entry.units;
         let bytes = self.directory_far_bytes(entry.records);
         let Ok(bytes) = u32::try_from(bytes) else {
@@ -483,10 +487,13 @@ impl<E: Endpoint> Shard<E> {
         // it was read into.
         unsafe {
             let start = match &victim.directory {
-                Directory::Landed(landing) => self.arena.landing_pointer(landing.offset()),
+                Directory::Landed(landing) => self.local.arena.landing_pointer(landing.offset()),
                 _ => {
-                    let units = self.pages.get(victim.page).units as usize;
-                    self.pages.pointer(victim.page).add(units * UNIT_BYTES)
+                    let units = self.local.pages.get(victim.page).units as usize;
+                    self.local
+                        .pages
+                        .pointer(victim.page)
+                        .add(units * UNIT_BYTES)
                 }
             };
             page::entry_at(start.add(place))
@@ -504,7 +511,7 @@ impl<E: Endpoint> Shard<E> {
             Some(before) => self.directory_entry(victim, before).unit + 1,
             None => HEADER_UNITS,
         };
-        let units = least..self.pages.get(victim.page).units;
+        let units = least..self.local.pages.get(victim.page).units;
         units.contains(&entry.unit).then_some(entry)
     }
 
@@ -562,7 +569,7 @@ impl<E: Endpoint> Shard<E> {
                     self.index.replace(position, slot.class(), moved);
                     self.retire(
                         address,
-                        Self::account_bytes(slot.class(), record.header().units()),
+                        account_bytes(slot.class(), record.header().units()),
                     );
                 }
             }
@@ -587,7 +594,7 @@ impl<E: Endpoint> Shard<E> {
         self.set_home(slot.address(), home);
         self.retire(
             address,
-            Self::account_bytes(slot.class(), record.header().units()),
+            account_bytes(slot.class(), record.header().units()),
         );
         true
     }
@@ -621,12 +628,12 @@ impl<E: Endpoint> Shard<E> {
         let Some(place) = self.compactor.runs.iter().position(Option::is_none) else {
             return false;
         };
-        let used = self.pages.get(victim.page).units;
+        let used = self.local.pages.get(victim.page).units;
         let first = victim.next;
         let start = slot.address().unit(self.shape);
         // A record too long for a class ends where the next one of the page starts, if the
         // directory is right about that.
-        let longest = self.pages.get(victim.page).longest_units;
+        let longest = self.local.pages.get(victim.page).longest_units;
         let length = slot.class().units().unwrap_or_else(|| {
             if victim.reads_again {
                 return longest;
@@ -733,7 +740,7 @@ impl<E: Endpoint> Shard<E> {
                                 let moved = self.move_record(&entry, slot, view.bytes());
                                 if let Some(moved) = moved {
                                     self.index.replace(position, slot.class(), moved);
-                                    let bytes = Self::account_bytes(slot.class(), view.units());
+                                    let bytes = account_bytes(slot.class(), view.units());
                                     self.retire(address, bytes);
                                 }
                                 moved.is_some()

@@ -16,7 +16,6 @@ use crate::shard::far::Purpose;
 use crate::shard::far::extents::NodeId;
 use crate::shard::local::arena::Frame;
 use crate::shard::local::open_pages::TailKind;
-use crate::shard::local::page_table::PageState;
 
 /// WRITEs of one flush under way at once.
 const WRITES_MAX: usize = 16;
@@ -108,7 +107,7 @@ impl<E: Endpoint> Shard<E> {
         self.far.health.try_again(NodeId::writes);
         self.flusher.shortfall = None;
         self.flusher.flush_all = true;
-        self.flusher.flush_until = self.seals;
+        self.flusher.flush_until = self.local.seals();
         self.flusher.moves = self.compactor.victim_page().is_some();
         self.background_due = true;
     }
@@ -128,11 +127,11 @@ impl<E: Endpoint> Shard<E> {
             }
             self.flusher.moves = false;
             self.seal_tail(TailKind::Cold);
-            self.flusher.flush_until = self.seals;
+            self.flusher.flush_until = self.local.seals();
         }
         let until = self.flusher.flush_until;
-        let mut local = self.sealed.iter().copied().chain(self.flusher.page());
-        !local.any(|page| self.pages.get(page).sealed_at <= until)
+        let mut local = self.local.sealed.iter().copied().chain(self.flusher.page());
+        !local.any(|page| self.local.pages.get(page).sealed_at <= until)
     }
 
     /// Goes on with what [`Shard::start_flush`] began.
@@ -163,27 +162,24 @@ impl<E: Endpoint> Shard<E> {
             return true;
         }
         let Some(place) = self
+            .local
             .sealed
             .iter()
-            .position(|&page| self.pages.get(page).pins == 0)
+            .position(|&page| self.local.pages.get(page).pins == 0)
         else {
             return false;
         };
         let Some(extent) = self.far.claim_extent(self.now_ns) else {
             return false;
         };
-        let Some(number) = self.sealed.remove(place) else {
+        self.sequence += 1;
+        let Some(number) = self.local.begin_flush(place, extent, self.sequence) else {
             self.far.release_extent(extent);
             return false;
         };
-        self.sequence += 1;
-        let entry = self.pages.get_mut(number);
-        entry.extent = Some(extent);
-        entry.sequence = self.sequence;
-        entry.pins += 1;
+        let entry = self.local.page(number);
         let (units, records) = (entry.units as usize, entry.records);
         let bytes = units * UNIT_BYTES + self.directory_far_bytes(records);
-        self.pages.set_state(number, PageState::Flushing);
         self.write_header(number);
         self.flusher.flush = Some(Flush {
             page: number,
@@ -227,7 +223,7 @@ impl<E: Endpoint> Shard<E> {
         let Ok(bytes) = u32::try_from(end - start) else {
             return false;
         };
-        let entry = self.pages.get(number);
+        let entry = self.local.pages.get(number);
         let (Some(extent), Some(frame)) = (entry.extent, entry.frame()) else {
             return false;
         };
@@ -280,17 +276,17 @@ impl<E: Endpoint> Shard<E> {
         landing: Option<&Landing>,
     ) -> (LocalSlice, Option<SealProgress>) {
         let Some(landing) = landing else {
-            return (self.arena.slice(frame, start, bytes), None);
+            return (self.local.arena.slice(frame, start, bytes), None);
         };
         let offset = landing.offset();
         // SAFETY: the page is flushing: nothing writes to its frame; the landing buffer is ours.
         let (source, target) = unsafe {
-            let frame = self.pages.pointer(number);
+            let frame = self.local.pages.pointer(number);
             let source = std::slice::from_raw_parts(frame, self.shape.page_bytes());
             (source, self.landed_mut(offset, bytes))
         };
         let sealed = self.encipher(number, start, source, target);
-        (self.arena.landing_slice(offset, bytes), sealed)
+        (self.local.arena.landing_slice(offset, bytes), sealed)
     }
 
     /// Writes the ciphertext of a piece of the page that is being flushed, which begins at `start`;
@@ -302,7 +298,7 @@ impl<E: Endpoint> Shard<E> {
         page: &[u8],
         target: &mut [u8],
     ) -> Option<SealProgress> {
-        let entry = self.pages.get(number);
+        let entry = self.local.pages.get(number);
         match self.far.cipher.as_ref()? {
             PageCipher::Authenticated(cipher) => {
                 let sealer = PageSealer {
@@ -337,8 +333,8 @@ impl<E: Endpoint> Shard<E> {
         let Some(flush) = &mut self.flusher.flush else {
             return;
         };
-        let entry = self.pages.get(flush.page);
-        let frame = self.pages.pointer(flush.page);
+        let entry = self.local.pages.get(flush.page);
+        let frame = self.local.pages.pointer(flush.page);
         let directory = entry.units as usize * UNIT_BYTES;
         while flush.checked < entry.records {
             let place = directory + flush.checked as usize * DIRECTORY_ENTRY_BYTES;
@@ -390,17 +386,13 @@ impl<E: Endpoint> Shard<E> {
         if failed {
             // The page is as good as before: dirty, local, to be flushed under a new sequence
             // number, elsewhere if another node answers.
-            self.pages.set_state(flush.page, PageState::Sealed);
-            if let Some(extent) = self.pages.get_mut(flush.page).extent.take() {
+            if let Some(extent) = self.local.flush_failed(flush.page) {
                 self.far.release_extent(extent);
             }
-            self.sealed.push_front(flush.page);
         } else {
-            self.pages.set_state(flush.page, PageState::Clean);
-            self.clean.push_back(flush.page);
+            self.local.flushed(flush.page);
             self.exhausted = false;
             self.metrics.counters.pages_flushed.add(1);
-            self.victims.gain(&mut self.pages, flush.page);
         }
         self.unpin(flush.page);
     }

@@ -143,7 +143,7 @@ impl<E: Endpoint> Shard<E> {
     /// for, or 0.
     pub(in crate::shard) fn lost_place(&self, excepted: u64) -> (SizeClass, Address) {
         let shape = self.shape;
-        let page = self.pages.lost_page(self.lost.generation);
+        let page = self.local.pages.lost_page(self.lost.generation);
         #[expect(
             clippy::cast_possible_truncation,
             reason = "masked to the bits of a unit"
@@ -157,7 +157,7 @@ impl<E: Endpoint> Shard<E> {
     pub(in crate::shard) fn stands_for(&self, slot: Slot, hash: IndexHash) -> bool {
         let (shape, address) = (self.shape, slot.address());
         let excepted = u64::from(address.unit(shape)) | slot.class().raw() << shape.unit_bits();
-        address.page(shape) == self.pages.lost_page(self.lost.generation)
+        address.page(shape) == self.local.pages.lost_page(self.lost.generation)
             && excepted != fingerprint(hash, shape)
     }
 
@@ -166,7 +166,7 @@ impl<E: Endpoint> Shard<E> {
     #[cold]
     pub(in crate::shard) fn except_from_lost(&mut self, hash: IndexHash) -> usize {
         let excepted = self.lost_place(fingerprint(hash, self.shape));
-        let (shape, page) = (self.shape, self.pages.lost_page(self.lost.generation));
+        let (shape, page) = (self.shape, self.local.pages.lost_page(self.lost.generation));
         let is_lost = |slot: Slot| slot.address().page(shape) == page;
         self.index
             .replace_each(hash, |slot| is_lost(slot).then_some(excepted))
@@ -198,7 +198,7 @@ impl<E: Endpoint> Shard<E> {
         match damaged {
             Some(address) => Error::Damaged {
                 shard: self.id,
-                sequence: self.pages.get(address.page(self.shape)).sequence,
+                sequence: self.local.pages.get(address.page(self.shape)).sequence,
                 unit: address.unit(self.shape),
             },
             None => Error::Unavailable {
@@ -224,7 +224,9 @@ impl<E: Endpoint> Shard<E> {
         // How long it was stood in its header, if it was too long for a class: as much as it was at
         // least.
         let units = slot.class().units().unwrap_or(CLASS_UNITS_MAX + 1);
-        self.pages.get_mut(number).gave_up_long |= slot.class().units().is_none();
+        if slot.class().units().is_none() {
+            self.local.note_long_given_up(number);
+        }
         self.retire(address, u64::from(units) * UNIT_BYTES as u64);
     }
 
@@ -296,7 +298,10 @@ impl<E: Endpoint> Shard<E> {
             return false;
         };
         let shape = self.shape;
-        let (pages, now) = (&self.pages, self.pages.lost_page(self.lost.generation));
+        let (pages, now) = (
+            &self.local.pages,
+            self.local.pages.lost_page(self.lost.generation),
+        );
         let is_forgotten = |slot: Slot| {
             let page = slot.address().page(shape);
             pages.is_lost_page(page) && page != now

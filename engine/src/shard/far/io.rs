@@ -25,7 +25,7 @@ impl<E: Endpoint> Shard<E> {
     pub(in crate::shard) unsafe fn landed<'a>(&self, offset: u64, bytes: u32) -> &'a [u8] {
         // SAFETY: by this function's contract.
         unsafe {
-            let start = self.arena.landing_pointer(offset);
+            let start = self.local.arena.landing_pointer(offset);
             std::slice::from_raw_parts(start, bytes as usize)
         }
     }
@@ -42,7 +42,7 @@ impl<E: Endpoint> Shard<E> {
     ) -> &'a mut [u8] {
         // SAFETY: by this function's contract.
         unsafe {
-            let start = self.arena.landing_pointer(offset);
+            let start = self.local.arena.landing_pointer(offset);
             std::slice::from_raw_parts_mut(start, bytes as usize)
         }
     }
@@ -63,11 +63,11 @@ impl<E: Endpoint> Shard<E> {
         offset: u64,
         bytes: u32,
     ) -> Posted {
-        let Some(extent) = self.pages.get(page).extent else {
+        let Some(extent) = self.local.pages.get(page).extent else {
             return Posted::Down;
         };
         let start = u64::from(unit) * UNIT_BYTES as u64;
-        let local = self.arena.landing_slice(offset, bytes);
+        let local = self.local.arena.landing_slice(offset, bytes);
         self.far.read(extent, start, local, purpose, self.now_ns)
     }
 
@@ -89,7 +89,7 @@ impl<E: Endpoint> Shard<E> {
             || self.authenticates();
         let head_units = units_for(key_bytes, 0);
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
-        let units_left = self.pages.get(page).units.saturating_sub(unit);
+        let units_left = self.local.pages.get(page).units.saturating_sub(unit);
         let entry = self.flights.get(flight);
         // A record too long for a class says its length in its header, which an earlier READ has
         // brought.

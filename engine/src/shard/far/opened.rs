@@ -56,10 +56,10 @@ impl<E: Endpoint> Shard<E> {
     /// Decrypts what was read from a page, where it carries no tags.
     pub(in crate::shard) fn decrypt(&mut self, page: u32, unit: u32, offset: u64, bytes: u32) {
         if let Some(PageCipher::SecrecyOnly(cipher)) = &self.far.cipher {
-            let sequence = self.pages.get(page).sequence;
+            let sequence = self.local.pages.get(page).sequence;
             // SAFETY: the READ into this range has completed and its owner is the caller.
             let data = unsafe {
-                let start = self.arena.landing_pointer(offset);
+                let start = self.local.arena.landing_pointer(offset);
                 std::slice::from_raw_parts_mut(start, bytes as usize)
             };
             cipher.apply(sequence, unit, data);
@@ -79,7 +79,7 @@ impl<E: Endpoint> Shard<E> {
             self.decrypt(page, unit, offset, bytes);
             return false;
         }
-        let sequence = self.pages.get(page).sequence;
+        let sequence = self.local.pages.get(page).sequence;
         // SAFETY: the READ into this range has completed and its owner is the caller.
         let data = unsafe { self.landed_mut(offset, bytes) };
         let Some(cipher) = self.far.cipher.as_ref().and_then(PageCipher::authenticated) else {
@@ -99,7 +99,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Makes a directory that was read readable; false if it is not what was written.
     pub(in crate::shard) fn open_directory(&mut self, page: u32, offset: u64, bytes: u32) -> bool {
-        let entry = self.pages.get(page);
+        let entry = self.local.pages.get(page);
         let (sequence, unit) = (entry.sequence, entry.units);
         if !self.authenticates() {
             self.decrypt(page, unit, offset, bytes);
@@ -123,7 +123,7 @@ impl<E: Endpoint> Shard<E> {
         if !self.authenticates() {
             return RecordView::parse(read).filter(RecordView::verify);
         }
-        let sequence = self.pages.get(page).sequence;
+        let sequence = self.local.pages.get(page).sequence;
         let cipher = self
             .far
             .cipher
@@ -147,7 +147,7 @@ impl<E: Endpoint> Shard<E> {
         skip: u32,
         opened: bool,
     ) -> bool {
-        let sequence = self.pages.get(page).sequence;
+        let sequence = self.local.pages.get(page).sequence;
         // SAFETY: the READ into this range has completed and its owner is the caller.
         let read = unsafe { self.landed_mut(offset, bytes) };
         let Some(record) = read.get_mut(skip as usize..) else {

@@ -8,7 +8,8 @@ use farcore_rdma::{Endpoint, RemoteSlice, Status};
 use crate::error::Error;
 use crate::shard::Shard;
 use crate::shard::far::extents::{Extent, NodeId, NotAdded};
-use crate::shard::local::page_table::{PageKind, PageState};
+use crate::shard::local::ExtentLost;
+use crate::shard::local::page_table::PageKind;
 
 /// What a request is told whose page will not come back.
 pub(in crate::shard) const LOST: &str = "the lease ended, the node was started anew or it returned something else, and what lay there is lost";
@@ -42,47 +43,31 @@ impl<E: Endpoint> Shard<E> {
     /// whole index is read, once for such a loss.
     pub(crate) fn lose_node(&mut self, node: NodeId) {
         self.far.extents.lose_free(node);
-        let pages = self.pages.iter();
+        let pages = self.local.pages.iter();
         let theirs = pages.filter(|(_, page)| page.extent.is_some_and(|e| e.node() == node));
         let numbers: Vec<u32> = theirs.map(|(number, _)| number).collect();
-        let mut gone = vec![false; self.pages.len()];
+        let mut gone = vec![false; self.local.pages.len()];
         let mut unavailable = 0;
         for &number in &numbers {
-            let page = self.pages.get_mut(number);
-            let Some(extent) = page.extent else {
+            let Some(extent) = self.local.page(number).extent else {
                 continue;
             };
             self.far.extents.lose(extent);
-            match page.state() {
-                PageState::Clean => {
-                    self.victims.withdraw(&mut self.pages, number);
-                    let page = self.pages.get_mut(number);
-                    page.extent = None;
-                    self.seals += 1;
-                    page.sealed_at = self.seals;
-                    self.pages.set_state(number, PageState::Sealed);
-                    self.far.extents.release(extent);
-                    self.sealed.push_back(number);
-                }
-                PageState::Far => {
-                    unavailable += page.live_bytes;
-                    // Not to be listed as a victim any more.
-                    page.damaged = true;
+            match self.local.lose_extent(number) {
+                ExtentLost::Local => self.far.extents.release(extent),
+                ExtentLost::Far(live_bytes) => {
+                    unavailable += live_bytes;
                     gone[number as usize] = true;
                 }
-                // A flush fails at its next piece or completion, and is done again elsewhere.
-                _ => {}
+                // It fails at its next piece or completion, and is done again elsewhere.
+                ExtentLost::Flushing => {}
             }
         }
-        let pages = &self.pages;
-        self.clean
-            .retain(|&number| pages.get(number).state() == PageState::Clean);
         let slots = self.send_to_lost_page(&gone);
         self.lost.note_slots(slots);
         for number in numbers.into_iter().filter(|&number| gone[number as usize]) {
-            let live_bytes = std::mem::take(&mut self.pages.get_mut(number).live_bytes);
-            self.victims.live_bytes = self.victims.live_bytes.saturating_sub(live_bytes);
-            // One that is pinned is freed by whoever unpins it last.
+            self.local.lose_records(number);
+            // One that is pinned is freed when it is unpinned.
             self.free_if_dead(number);
         }
         self.exhausted = false;
@@ -104,7 +89,7 @@ impl<E: Endpoint> Shard<E> {
         let shape = self.shape;
         let place = self.lost_place(0);
         let (mut copies, mut slots) = (Vec::new(), 0);
-        let pages = &self.pages;
+        let pages = &self.local.pages;
         self.index.redirect(|slot| {
             let page = slot.address().page(shape);
             if pages.get(page).kind() == PageKind::Cache {
@@ -126,20 +111,20 @@ impl<E: Endpoint> Shard<E> {
     /// True if a page's node has taken its extent back, or it stands for lost records.
     #[inline]
     pub(in crate::shard) fn is_lost(&self, page: u32) -> bool {
-        if self.pages.is_lost_page(page) {
+        if self.local.pages.is_lost_page(page) {
             return true;
         }
         if !self.far.extents.has_lost() {
             return false;
         }
-        let extent = self.pages.get(page).extent;
+        let extent = self.local.pages.get(page).extent;
         extent.is_some_and(|extent| self.far.extents.is_lost(extent))
     }
 
     /// The node of a page's extent.
     #[inline]
     pub(in crate::shard) fn node_of(&self, page: u32) -> Option<NodeId> {
-        self.pages.get(page).extent.map(Extent::node)
+        self.local.pages.get(page).extent.map(Extent::node)
     }
 
     /// What a request is told whose READ of a page ended like this.
@@ -158,7 +143,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// What a request is told whose page cannot be read now.
     pub(in crate::shard) fn unavailable(&self, page: u32, reason: &'static str) -> Error {
-        if self.pages.is_lost_page(page) {
+        if self.local.pages.is_lost_page(page) {
             return self.lost_error(None);
         }
         match self.node_of(page) {

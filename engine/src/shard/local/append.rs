@@ -6,13 +6,13 @@ use farcore_rdma::{Endpoint, prefetch_to_write};
 use crate::cipher::PageCipher;
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::error::Error;
-use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry, PageHeader};
+use crate::log::page::PageHeader;
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::shard::Shard;
 use crate::shard::far::extents::NodeId;
-use crate::shard::local::open_pages::{HEADER_UNITS, OpenPage, TailKind};
-use crate::shard::local::page_table::{PageKind, PageState};
+use crate::shard::local::open_pages::{OpenPage, TailKind};
+use crate::shard::local::page_table::PageKind;
 
 /// Bytes from where a record is written to the lines that are taken for later ones.
 const PREFETCH_AHEAD: usize = 768;
@@ -54,39 +54,21 @@ impl<E: Endpoint> Shard<E> {
         kind: TailKind,
         units: u32,
     ) -> Result<(Address, *mut u8), NoRoom> {
-        if let Some(open) = self.open_pages.get(kind)
-            && open.fits(units, self.append_bytes)
-        {
-            let (number, unit) = (open.page, open.unit);
-            let address = Address::new(self.shape, number, unit);
-            let frame = self.pages.pointer(number);
-            let place = frame.wrapping_add(unit as usize * UNIT_BYTES);
-            prefetch_for_write(place, units);
-            return Ok((address, place));
+        loop {
+            if let Some((address, place)) = self.local.reserve(kind, units) {
+                prefetch_for_write(place, units);
+                return Ok((address, place));
+            }
+            self.open_page(kind)?;
         }
-        self.open_page(kind)?;
-        self.reserve(kind, units)
     }
 
     #[cold]
     fn open_page(&mut self, kind: TailKind) -> Result<(), NoRoom> {
-        let Some(frame) = self.arena.take(kind == TailKind::Cold) else {
-            return Err(self.no_frame());
-        };
-        let page_kind = if kind == TailKind::Cache {
-            PageKind::Cache
-        } else {
-            PageKind::Log
-        };
-        let pointer = self.arena.pointer(frame).as_ptr();
-        let Some(number) = self.pages.open(page_kind, frame, pointer) else {
-            self.arena.give(frame);
-            return Err(self.no_frame());
-        };
-        let previous = self.open_pages.get(kind).replace(OpenPage::new(number));
-        if let Some(previous) = previous {
-            self.pages.get_mut(previous.page).successor = Some(number);
-            self.seal(previous);
+        match self.local.open_page(kind) {
+            Ok(Some(previous)) => self.seal(previous),
+            Ok(None) => {}
+            Err(()) => return Err(self.no_frame()),
         }
         Ok(())
     }
@@ -117,51 +99,14 @@ impl<E: Endpoint> Shard<E> {
         class: SizeClass,
         units: u32,
     ) {
-        let page_bytes = self.shape.page_bytes();
-        let unit = address.unit(self.shape);
-        let Some(open) = self.open_pages.get(kind) else {
-            return;
-        };
-        open.unit = unit + units;
-        open.records += 1;
-        let number = open.page;
-        let place = page_bytes - open.records as usize * DIRECTORY_ENTRY_BYTES;
-        let entry = DirectoryEntry { hash, unit, class }.encode();
-        // SAFETY: `fits` kept room for this entry at the end of the open page's frame.
-        unsafe {
-            let target = self.pages.pointer(number).add(place);
-            std::ptr::copy_nonoverlapping(entry.as_ptr(), target, DIRECTORY_ENTRY_BYTES);
-        }
-        let bytes = Self::account_bytes(class, units);
-        let entry = self.pages.get_mut(number);
-        entry.live_bytes += bytes;
-        entry.record_bytes += bytes;
-        entry.units = unit + units;
-        entry.records += 1;
-        if class.units().is_none() {
-            entry.longest_units = entry.longest_units.max(units);
-        }
+        self.local.commit(kind, hash, address, class, units);
     }
 
-    /// Closes a page for appends: its directory moves to directly behind its records.
+    /// Closes a page for appends.
     fn seal(&mut self, open: OpenPage) {
-        let page_bytes = self.shape.page_bytes();
-        let frame = self.pages.pointer(open.page);
-        // SAFETY: the frame is `page_bytes` long, belongs to this page, and nothing else refers to
-        // it now.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(frame, page_bytes) };
-        page::seal(bytes, open.unit, open.records);
-        self.seals += 1;
-        let entry = self.pages.get_mut(open.page);
-        entry.units = open.unit;
-        entry.sealed_at = self.seals;
-        let kind = entry.kind();
-        self.pages.set_state(open.page, PageState::Sealed);
-        if kind == PageKind::Cache {
-            self.cache.sealed(open.page);
-        } else {
-            self.metrics.counters.pages_sealed.add(1);
-            self.sealed.push_back(open.page);
+        match self.local.seal(open) {
+            PageKind::Cache => self.cache.sealed(open.page),
+            PageKind::Log => self.metrics.counters.pages_sealed.add(1),
         }
         self.compactor.note_sealed();
         self.free_if_dead(open.page);
@@ -169,17 +114,14 @@ impl<E: Endpoint> Shard<E> {
 
     /// Seals a tail's open page, if it holds anything.
     pub(in crate::shard) fn seal_tail(&mut self, kind: TailKind) {
-        let tail = self.open_pages.get(kind);
-        if tail.as_ref().is_some_and(|open| open.unit > HEADER_UNITS)
-            && let Some(open) = tail.take()
-        {
+        if let Some(open) = self.local.take_open(kind) {
             self.seal(open);
         }
     }
 
     /// Writes the header of a page that is about to be flushed.
     pub(in crate::shard) fn write_header(&mut self, number: u32) {
-        let entry = self.pages.get(number);
+        let entry = self.local.pages.get(number);
         let header = PageHeader {
             epoch: self.epoch,
             shard: self.id,
@@ -195,20 +137,20 @@ impl<E: Endpoint> Shard<E> {
             }
             None => header.encode(),
         };
-        let frame = self.pages.pointer(number);
+        let frame = self.local.pages.pointer(number);
         // SAFETY: the page has a frame, and its first units are kept for the header.
         unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), frame, header.len()) };
     }
 
     /// Frames to keep free.
     fn free_target(&self) -> usize {
-        self.arena.reserve() + 1 + self.arena.page_frames() / 64
+        self.local.arena.reserve() + 1 + self.local.arena.page_frames() / 64
     }
 
     /// True if background work has something to do for it.
     pub(in crate::shard) fn wants_room(&self) -> bool {
-        let short = self.arena.free_count() < self.free_target() && !self.stalled;
-        !self.exhausted && (short || self.flusher.flush_all && !self.sealed.is_empty())
+        let short = self.local.arena.free_count() < self.free_target() && !self.stalled;
+        !self.exhausted && (short || self.flusher.flush_all && !self.local.sealed.is_empty())
     }
 
     /// One slice of making room: evict a cache or a clean page, or flush the oldest sealed one.
@@ -219,13 +161,13 @@ impl<E: Endpoint> Shard<E> {
         }
         let mut busy = self.continue_flush();
         busy |= self.evict_cache_slice();
-        let free = self.arena.free_count();
+        let free = self.local.arena.free_count();
         let target = self.free_target();
         self.stalled = false;
         if free >= target {
             return busy;
         }
-        let ahead = target + 1 + self.arena.page_frames() / 32;
+        let ahead = target + 1 + self.local.arena.page_frames() / 32;
         if free + self.evictable_count() < ahead {
             busy |= self.start_next_flush();
         }
@@ -261,9 +203,9 @@ impl<E: Endpoint> Shard<E> {
     /// Clean pages whose far copy may be relied on.
     fn evictable_count(&self) -> usize {
         if self.far.health.is_good() {
-            return self.clean.len();
+            return self.local.clean.len();
         }
-        let pages = self.clean.iter();
+        let pages = self.local.clean.iter();
         pages
             .filter(|&&page| !self.is_far_copy_doubtful(page))
             .count()
@@ -271,15 +213,11 @@ impl<E: Endpoint> Shard<E> {
 
     fn evict_clean(&mut self) -> bool {
         let may_go =
-            |&page: &u32| self.pages.get(page).pins == 0 && !self.is_far_copy_doubtful(page);
-        let Some(place) = self.clean.iter().position(may_go) else {
+            |&page: &u32| self.local.pages.get(page).pins == 0 && !self.is_far_copy_doubtful(page);
+        let Some(place) = self.local.clean.iter().position(may_go) else {
             return false;
         };
-        let Some(page) = self.clean.remove(place) else {
-            return false;
-        };
-        if let Some(frame) = self.pages.evict(page) {
-            self.arena.give(frame);
+        if self.local.evict(place) {
             self.metrics.counters.pages_evicted.add(1);
         }
         true
@@ -293,12 +231,12 @@ impl<E: Endpoint> Shard<E> {
             return false;
         }
         let mut silent = None;
-        for place in 0..self.clean.len() {
-            let number = self.clean[place];
+        for place in 0..self.local.clean.len() {
+            let number = self.local.clean[place];
             let Some(node) = self.node_of(number) else {
                 continue;
             };
-            if self.pages.get(number).pins > 0 || !self.far.health.is_doubtful(node) {
+            if self.local.pages.get(number).pins > 0 || !self.far.health.is_doubtful(node) {
                 continue;
             }
             self.probe(number, node);
@@ -310,22 +248,15 @@ impl<E: Endpoint> Shard<E> {
         let Some(place) = silent.filter(|_| self.flusher.is_idle()) else {
             return false;
         };
-        if !self.has_room_beside(self.node_of(self.clean[place])) {
+        if !self.has_room_beside(self.node_of(self.local.clean[place])) {
             return false;
         }
-        let Some(number) = self.clean.remove(place) else {
+        let Some(number) = self.local.clean.remove(place) else {
             return false;
         };
-        self.victims.withdraw(&mut self.pages, number);
-        self.seals += 1;
-        let page = self.pages.get_mut(number);
-        page.sealed_at = self.seals;
-        let extent = page.extent.take();
-        self.pages.set_state(number, PageState::Sealed);
-        if let Some(extent) = extent {
+        if let Some(extent) = self.local.unflush(number) {
             self.far.release_extent(extent);
         }
-        self.sealed.push_back(number);
         self.metrics.counters.pages_relocated.add(1);
         true
     }
@@ -345,7 +276,7 @@ impl<E: Endpoint> Shard<E> {
     /// whose node is not known to be silent.
     fn spares_clean(&self, waiting: bool) -> bool {
         !self.far.health.is_good()
-            && self.clean.iter().any(|&page| {
+            && self.local.clean.iter().any(|&page| {
                 self.node_of(page).is_some_and(|node| {
                     let silent = [node.reads(), node.writes()]
                         .iter()
@@ -357,7 +288,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Decides whether anything can still make room; called when no background work is under way.
     fn check_exhausted(&mut self) {
-        if self.arena.free_count() > self.arena.reserve() {
+        if self.local.arena.free_count() > self.local.arena.reserve() {
             self.exhausted = false;
             return;
         }
@@ -372,8 +303,9 @@ impl<E: Endpoint> Shard<E> {
             self.compactor.note_exhausted();
             return;
         }
-        let flushable =
-            self.flusher.is_idle() && !self.sealed.is_empty() && self.far.extents.free_count() > 0;
+        let flushable = self.flusher.is_idle()
+            && !self.local.sealed.is_empty()
+            && self.far.extents.free_count() > 0;
         // A node that failed once or twice is asked until it answers, or is silent.
         self.exhausted = !flushable
             && self.evictable_count() == 0

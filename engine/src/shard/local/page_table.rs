@@ -64,7 +64,7 @@ pub(crate) struct Page {
     /// Units of the longest record that was too long for a size class when it was appended.
     pub(crate) longest_units: u32,
     /// Bytes of the records that are alive, by size class.
-    pub(crate) live_bytes: u64,
+    pub(in crate::shard) live_bytes: u64,
     /// Bytes of all records appended, by size class.
     pub(crate) record_bytes: u64,
     pub(crate) pins: u32,
@@ -221,7 +221,7 @@ impl PageTable {
 
     /// Bytes of a page's records have died; true if none is alive any more.
     #[inline]
-    pub(crate) fn lose(&mut self, page: u32, bytes: u64) -> bool {
+    pub(super) fn lose(&mut self, page: u32, bytes: u64) -> bool {
         let entry = self.get_mut(page);
         debug_assert!(entry.live_bytes >= bytes, "more bytes died than lived");
         entry.live_bytes = entry.live_bytes.saturating_sub(bytes);
@@ -245,7 +245,7 @@ impl PageTable {
     }
 
     /// Takes a page number for a new open page in `frame`.
-    pub(crate) fn open(&mut self, kind: PageKind, frame: Frame, pointer: *mut u8) -> Option<u32> {
+    pub(super) fn open(&mut self, kind: PageKind, frame: Frame, pointer: *mut u8) -> Option<u32> {
         let number = self.free.pop()?;
         let page = Page {
             state: PageState::Open,
@@ -271,7 +271,7 @@ impl PageTable {
     }
 
     /// Moves a page that has a frame on to another state.
-    pub(crate) fn set_state(&mut self, page: u32, state: PageState) {
+    pub(super) fn set_state(&mut self, page: u32, state: PageState) {
         let pointer = self.pointer(page);
         let entry = &mut self.pages[page as usize];
         debug_assert!(entry.frame.is_some() && !pointer.is_null());
@@ -300,19 +300,19 @@ impl PageTable {
 
     /// The page, to be changed.
     #[inline]
-    pub(crate) fn get_mut(&mut self, page: u32) -> &mut Page {
+    pub(super) fn get_mut(&mut self, page: u32) -> &mut Page {
         &mut self.pages[page as usize]
     }
 
     /// Takes the frame from a page: it is far from now on.
-    pub(crate) fn evict(&mut self, page: u32) -> Option<Frame> {
+    pub(super) fn evict(&mut self, page: u32) -> Option<Frame> {
         self.reframe(page, Framed::FAR);
         self.pages[page as usize].state = PageState::Far;
         self.pages[page as usize].frame.take()
     }
 
     /// Frees a page number and hands back what the page held.
-    pub(crate) fn free(&mut self, page: u32) -> (Option<Frame>, Option<Extent>) {
+    pub(super) fn free(&mut self, page: u32) -> (Option<Frame>, Option<Extent>) {
         let entry = std::mem::take(&mut self.pages[page as usize]);
         debug_assert!(entry.state != PageState::Free && entry.pins == 0 && entry.live_bytes == 0);
         self.reframe(page, Framed::FAR);

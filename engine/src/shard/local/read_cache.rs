@@ -18,6 +18,7 @@ use crate::log::record::LocalRecord;
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::shard::Shard;
+use crate::shard::local::account_bytes;
 use crate::shard::local::open_pages::TailKind;
 
 /// Records looked at in one slice of an eviction.
@@ -273,9 +274,9 @@ impl<E: Endpoint> Shard<E> {
         let Some(mut eviction) = self.cache.eviction.take() else {
             return false;
         };
-        let entry = self.pages.get(eviction.page);
+        let entry = self.local.pages.get(eviction.page);
         let (units, records) = (entry.units, entry.records);
-        let frame = self.pages.pointer(eviction.page);
+        let frame = self.local.pages.pointer(eviction.page);
         let last = (eviction.next + RECORDS_A_SLICE).min(records);
         for entry in eviction.next..last {
             let place = units as usize * UNIT_BYTES + entry as usize * DIRECTORY_ENTRY_BYTES;
@@ -296,7 +297,7 @@ impl<E: Endpoint> Shard<E> {
                 let record = unsafe { LocalRecord::at(self.local_pointer(address)) };
                 let length = record.header().units();
                 let (mut class, mut target) = (slot.class(), home);
-                if self.pages.is_lost_page(home.page(self.shape)) {
+                if self.local.pages.is_lost_page(home.page(self.shape)) {
                     (class, target) = self.keep_last_copy(entry.hash, slot, record.bytes());
                 } else if record.is_hot() && eviction.kept_units < units / 2 {
                     let copied = self.copy_into_cache(entry.hash, slot, home, record.bytes());
@@ -307,14 +308,13 @@ impl<E: Endpoint> Shard<E> {
                     }
                 }
                 self.index.replace(position, class, target);
-                let bytes = Self::account_bytes(slot.class(), length);
-                let live = &mut self.pages.get_mut(eviction.page).live_bytes;
-                *live = live.saturating_sub(bytes);
+                let bytes = account_bytes(slot.class(), length);
+                self.local.retire_mutable(eviction.page, bytes);
             }
             eviction.next += 1;
         }
         if eviction.next == records {
-            debug_assert_eq!(self.pages.get(eviction.page).live_bytes, 0);
+            debug_assert_eq!(self.local.pages.get(eviction.page).live_bytes, 0);
             self.unpin(eviction.page);
             self.metrics.counters.pages_evicted.add(1);
         } else {

@@ -271,7 +271,7 @@ impl<E: Endpoint> Shard<E> {
     /// Lists the pages again that were set aside for nodes that answer now; of one that may answer,
     /// a page to try.
     pub(in crate::shard) fn list_returned(&mut self) {
-        if self.victims.aside_count() == 0 {
+        if self.local.victims.aside_count() == 0 {
             return;
         }
         for node in self.far.extents.nodes() {
@@ -284,7 +284,10 @@ impl<E: Endpoint> Shard<E> {
                 (true, true) => 1,
                 (true, false) => continue,
             };
-            self.compactor.due |= self.victims.list_again(&mut self.pages, node, most);
+            self.compactor.due |= self
+                .local
+                .victims
+                .list_again(&mut self.local.pages, node, most);
         }
     }
 
@@ -292,7 +295,7 @@ impl<E: Endpoint> Shard<E> {
     /// sealed one if those may go too. Those that cannot be read now are set aside.
     pub(in crate::shard) fn pick_victim(&mut self, percent: u64, sealed_too: bool) -> Pick {
         for _ in 0..PAGES_A_SLICE {
-            let Some(number) = self.victims.take(&mut self.pages, percent) else {
+            let Some(number) = self.local.victims.take(&mut self.local.pages, percent) else {
                 return self.pick_sealed(percent, sealed_too);
             };
             if self.can_be_read(number) {
@@ -305,10 +308,12 @@ impl<E: Endpoint> Shard<E> {
     /// True if a page that is to be compacted is local or its node may be tried now; it is set
     /// aside if not.
     pub(in crate::shard) fn can_be_read(&mut self, number: u32) -> bool {
-        let is_far = self.pages.pointer(number).is_null();
+        let is_far = self.local.pages.pointer(number).is_null();
         match self.node_of(number) {
             Some(node) if is_far && !self.far.health.may_try(node.reads(), self.now_ns) => {
-                self.victims.set_aside(&mut self.pages, number, node);
+                self.local
+                    .victims
+                    .set_aside(&mut self.local.pages, number, node);
                 false
             }
             _ => true,
@@ -319,8 +324,8 @@ impl<E: Endpoint> Shard<E> {
         if !sealed_too {
             return Pick::None;
         }
-        let sealed = self.sealed.iter().filter_map(|&number| {
-            let page = self.pages.get(number);
+        let sealed = self.local.sealed.iter().filter_map(|&number| {
+            let page = self.local.pages.get(number);
             (page.pins == 0 && !page.damaged).then(|| (live_percent(page), number))
         });
         let emptiest = sealed.min().filter(|&(live, _)| live < percent);

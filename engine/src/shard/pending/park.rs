@@ -131,7 +131,7 @@ impl<E: Endpoint> Shard<E> {
     /// The most bytes that the value of a slot's far record can have.
     #[inline]
     fn value_bytes_max(&self, address: Address, class: SizeClass, key_bytes: usize) -> usize {
-        let longest = || self.pages.get(address.page(self.shape)).longest_units;
+        let longest = || self.local.pages.get(address.page(self.shape)).longest_units;
         let units = class.units().unwrap_or_else(longest);
         (units as usize * UNIT_BYTES).saturating_sub(UNIT_BYTES + key_bytes)
     }

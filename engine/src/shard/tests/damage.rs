@@ -45,14 +45,14 @@ impl Reactor {
         let [address] = addresses[..] else {
             panic!("{key} shares its bits");
         };
-        let page = shard.pages.get(address.page(shard.shape));
+        let page = shard.local.pages.get(address.page(shard.shape));
         place_of(&shard.far.extents, page, address.unit(shard.shape))
     }
 
     /// Flips a bit of a page in far memory, unless a request is under way.
     pub(super) fn flip_far_bit(&self, random: &mut Random) {
         let shard = &self.shard;
-        let pages = shard.pages.iter().map(|(_, page)| page);
+        let pages = shard.local.pages.iter().map(|(_, page)| page);
         let far: Vec<_> = pages.filter(|page| page.extent.is_some()).collect();
         if shard.far.under_way > 0 || far.is_empty() {
             return;
@@ -78,7 +78,7 @@ impl Reactor {
         let shard = &self.shard;
         // SAFETY: nothing is under way.
         let mut far = unsafe { self.nodes[0].copy_for_inspection() };
-        for (_, page) in shard.pages.iter() {
+        for (_, page) in shard.local.pages.iter() {
             if page.state() == PageState::Far && page.kind() == PageKind::Log {
                 let (_, start) = place_of(&shard.far.extents, page, page.units);
                 let bytes = page.records as usize * DIRECTORY_ENTRY_BYTES;
@@ -208,9 +208,9 @@ fn compaction_frees_a_page_with_damaged_records() {
         }
         reactor.compact();
         let shard = &reactor.shard;
-        assert!(shard.pages.iter().all(|(_, page)| !page.damaged));
+        assert!(shard.local.pages.iter().all(|(_, page)| !page.damaged));
         let used: u64 = shard.far.extents.used_bytes();
-        let live = shard.victims.live_bytes;
+        let live = shard.local.victims.live_bytes;
         assert!(used * 10 < live * 14, "{used} bytes for {live}");
         assert_eq!(shard.lost.slots(), damaged.len() as u64);
         for key in (0..KEYS).filter(|key| key % 50 == 7 || key % 3 == 0) {
@@ -259,7 +259,12 @@ fn assert_nothing_is_wrong(mut reactor: Reactor, lost_max: usize) -> Reactor {
         assert_holds(&mut reactor, key, 2);
     }
     assert!(
-        reactor.shard.pages.iter().all(|(_, page)| !page.damaged),
+        reactor
+            .shard
+            .local
+            .pages
+            .iter()
+            .all(|(_, page)| !page.damaged),
         "a damaged page was never freed"
     );
     reactor.check_accounts();
@@ -434,7 +439,7 @@ fn a_directory_that_lies_about_a_long_record_wedges_no_compaction() {
         shard.is_quiet(),
         shard.exhausted,
         shard.stalled,
-        shard.arena.free_count(),
+        shard.local.arena.free_count(),
         shard.compactor
     );
 }

@@ -191,6 +191,7 @@ fn deleting_gives_far_memory_back(kept_of_ten: u64) {
     }
     let live: u64 = reactor
         .shard
+        .local
         .pages
         .iter()
         .filter(|(_, page)| page.extent.is_some())

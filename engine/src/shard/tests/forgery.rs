@@ -441,7 +441,8 @@ fn a_directory_that_was_changed_moves_nothing() {
         let mut reactor = compact_after(AUTHENTICATED, change);
         let (tried, moved) = moved(&reactor);
         let shard = &reactor.shard;
-        let far = (shard.pages.iter()).filter(|(number, _)| shard.pages.pointer(*number).is_null());
+        let far = (shard.local.pages.iter())
+            .filter(|(number, _)| shard.local.pages.pointer(*number).is_null());
         let (far, damaged): (Vec<_>, Vec<_>) = far.partition(|(_, page)| !page.damaged);
         assert!(tried > 0 && !damaged.is_empty(), "{tried} {far:?}");
         assert!(moved < records, "{moved}");

@@ -24,7 +24,7 @@ impl Reactor {
         let mut far = 0;
         self.shard.index.for_each(|slot| {
             let page = slot.address().page(self.shard.shape);
-            let is_far = self.shard.pages.pointer(page).is_null();
+            let is_far = self.shard.local.pages.pointer(page).is_null();
             far += u64::from(is_far && self.shard.node_of(page) == Some(id));
         });
         self.shard.lose_node(id);
@@ -51,7 +51,10 @@ impl Reactor {
             let framed = shard.framed_of(slot.address());
             if framed.is_far() {
                 // What a far record's mark is cannot be seen from here.
-                let is_lost = shard.pages.is_lost_page(slot.address().page(shard.shape));
+                let is_lost = shard
+                    .local
+                    .pages
+                    .is_lost_page(slot.address().page(shard.shape));
                 return shard.lost.is_any() && (!is_lost || shard.stands_for(slot, hash));
             }
             // SAFETY: a slot's address names a whole record in its page's frame.
@@ -140,7 +143,7 @@ fn lost_slots(reactor: &Reactor) -> u64 {
     let shard = &reactor.shard;
     shard.index.for_each(|slot| {
         let page = slot.address().page(shard.shape);
-        slots += u64::from(shard.pages.is_lost_page(page));
+        slots += u64::from(shard.local.pages.is_lost_page(page));
     });
     slots
 }

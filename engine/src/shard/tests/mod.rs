@@ -369,7 +369,7 @@ impl Reactor {
         let candidates = shard.index.candidates(self.hash(key));
         let pages = candidates.map(|(_, slot)| slot.address().page(shard.shape));
         pages
-            .filter(|&page| shard.pages.pointer(page).is_null())
+            .filter(|&page| shard.local.pages.pointer(page).is_null())
             .filter_map(|page| shard.node_of(page).map(NodeId::position))
             .collect()
     }
@@ -416,10 +416,10 @@ impl Reactor {
         shard.index.for_each(|slot| {
             let address = slot.address();
             let page = address.page(shard.shape);
-            if shard.pages.is_lost_page(page) {
+            if shard.local.pages.is_lost_page(page) {
                 return;
             }
-            let entry = shard.pages.get(page);
+            let entry = shard.local.pages.get(page);
             assert_ne!(
                 entry.state(),
                 PageState::Free,
@@ -431,14 +431,15 @@ impl Reactor {
             *live.entry(page).or_default() += u64::from(units) * 16;
             if entry.kind() == PageKind::Cache {
                 let home = shard.home_of(address).page(shard.shape);
-                if shard.pages.is_lost_page(home) {
+                if shard.local.pages.is_lost_page(home) {
                     return;
                 }
-                assert_eq!(shard.pages.get(home).kind(), PageKind::Log);
+                assert_eq!(shard.local.pages.get(home).kind(), PageKind::Log);
                 *live.entry(home).or_default() += u64::from(units) * 16;
             }
         });
         let far: Vec<_> = shard
+            .local
             .pages
             .iter()
             .map(|(_, page)| page)
@@ -462,9 +463,9 @@ impl Reactor {
         assert!(sequences.last().is_none_or(|&last| last <= shard.sequence));
         self.check_extents();
         self.check_victims();
-        let kept = &shard.victims;
+        let kept = &shard.local.victims;
         assert_eq!((kept.pages, kept.live_bytes, kept.record_bytes), sums);
-        for (number, page) in shard.pages.iter() {
+        for (number, page) in shard.local.pages.iter() {
             let sum = live.get(&number).copied().unwrap_or(0);
             assert!(
                 page.live_bytes >= sum,
@@ -479,7 +480,7 @@ impl Reactor {
     fn check_victims(&self) {
         let shard = &self.shard;
         let mut listed = HashMap::new();
-        for (bin, numbers) in shard.victims.lists() {
+        for (bin, numbers) in shard.local.victims.lists() {
             for number in numbers {
                 assert_eq!(
                     listed.insert(number, bin),
@@ -488,7 +489,7 @@ impl Reactor {
                 );
             }
         }
-        for (number, page) in shard.pages.iter() {
+        for (number, page) in shard.local.pages.iter() {
             let bin = listed.remove(&number).unwrap_or(UNLISTED);
             assert_eq!(page.bin, bin, "page {number}");
             let can_go = page.kind() == PageKind::Log
@@ -504,7 +505,7 @@ impl Reactor {
         let extents = &self.shard.far.extents;
         let mut places = HashSet::new();
         let mut held = vec![0; self.nodes.len()];
-        for (number, page) in self.shard.pages.iter() {
+        for (number, page) in self.shard.local.pages.iter() {
             let flushed = matches!(
                 page.state(),
                 PageState::Flushing | PageState::Clean | PageState::Far
@@ -533,6 +534,7 @@ impl Reactor {
         self.check();
         let shard = &self.shard;
         let accounts: u64 = shard
+            .local
             .pages
             .iter()
             .filter(|(_, p)| p.kind() == PageKind::Log)
@@ -542,16 +544,16 @@ impl Reactor {
         let mut lost = 0;
         shard.index.for_each(|slot| {
             let (page, units) = (slot.address().page(shard.shape), slot.class().units());
-            if shard.pages.is_lost_page(page) {
+            if shard.local.pages.is_lost_page(page) {
                 lost += 1;
                 return;
             }
             let bytes = u64::from(units.unwrap()) * 16;
-            let is_copy = shard.pages.get(page).kind() == PageKind::Cache;
+            let is_copy = shard.local.pages.get(page).kind() == PageKind::Cache;
             // Of a copy whose home is lost nothing is in the log.
             let has_home = !is_copy || {
                 let home = shard.home_of(slot.address()).page(shard.shape);
-                !shard.pages.is_lost_page(home)
+                !shard.local.pages.is_lost_page(home)
             };
             slots += if has_home { bytes } else { 0 };
         });

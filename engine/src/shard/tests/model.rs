@@ -175,7 +175,7 @@ fn a_hint_does_not_outlive_its_page() {
     let request = &reactor.consumer.waiting(1)[0];
     let shard = &mut reactor.shard;
     shard.seen = Seen {
-        moves: shard.pages.moves(),
+        moves: shard.local.pages.moves(),
         ..Seen::default()
     };
     let hint = shard.look_ahead::<false>(request, &mut 0);
@@ -184,7 +184,7 @@ fn a_hint_does_not_outlive_its_page() {
         panic!("{hint:?}");
     };
     // The slot stays as it is, and leads to nothing local.
-    shard.pages.evict(slot.address().page(shard.shape));
+    shard.local.evict_page(slot.address().page(shard.shape));
     assert!(matches!(shard.hinted(request, &hint), Hinted::Unknown));
 }
 
@@ -220,7 +220,7 @@ fn the_cache_takes_no_more_than_its_share() {
         }
         (
             reactor.shard.cache.frames(),
-            reactor.shard.arena.page_frames(),
+            reactor.shard.local.arena.page_frames(),
         )
     };
     for percent in [0, 10, 40, 75] {

@@ -85,12 +85,12 @@ impl Reactor {
     /// Has all far pages looked for on another node.
     pub(super) fn misplace_far_pages(&mut self) {
         let far: Vec<u32> = {
-            let pages = self.shard.pages.iter();
+            let pages = self.shard.local.pages.iter();
             let far = pages.filter(|(_, page)| page.state() == PageState::Far);
             far.map(|(number, _)| number).collect()
         };
         for number in far {
-            let entry = self.shard.pages.get_mut(number);
+            let entry = self.shard.local.page_mut(number);
             let node = entry.extent.map_or(0, |extent| extent.node().position());
             let other = NodeId::new((node + 1) % 3);
             entry.extent = entry.extent.map(|extent| extent.misplaced(other));
@@ -292,7 +292,7 @@ fn a_node_lost_during_a_flush_keeps_no_page_from_another() {
                 key += 1;
             }
             let page = reactor.shard.flusher.page().unwrap();
-            let before = reactor.shard.pages.get(page).sequence;
+            let before = reactor.shard.local.pages.get(page).sequence;
             reactor.lose(node, outages);
             reactor.shard.start_flush();
             let outcome = until(&mut reactor, |reactor| {
@@ -300,7 +300,7 @@ fn a_node_lost_during_a_flush_keeps_no_page_from_another() {
                 reactor.shard.flush_done()
             });
             assert_eq!(outcome, Ok(()), "two nodes have room");
-            let entry = reactor.shard.pages.get(page);
+            let entry = reactor.shard.local.pages.get(page);
             assert!(matches!(entry.state(), PageState::Clean | PageState::Far));
             let now = entry.extent.unwrap().node().position();
             assert!(now != node && entry.sequence > before, "{now}");
@@ -353,7 +353,7 @@ fn a_node_lost_during_a_compaction_comes_back_to_it() {
         until_quiet(&mut reactor);
         reactor.check_accounts();
         assert!(
-            reactor.shard.victims.aside_count() > 0,
+            reactor.shard.local.victims.aside_count() > 0,
             "nothing was set aside"
         );
         // Left alone: in ten thousand rounds no more READs fail than there are times to try again.
@@ -377,7 +377,7 @@ fn a_node_lost_during_a_compaction_comes_back_to_it() {
         }
         until_quiet(&mut reactor);
         assert_eq!(
-            reactor.shard.victims.aside_count(),
+            reactor.shard.local.victims.aside_count(),
             0,
             "something is still set aside"
         );
@@ -542,7 +542,7 @@ fn a_flush_that_ends_after_its_node_took_back_is_done_again() {
     until(&mut reactor, |reactor| {
         (reactor.shard.flusher.page() != Some(page)).then_some(())
     });
-    let entry = reactor.shard.pages.get(page);
+    let entry = reactor.shard.local.pages.get(page);
     let lost = entry
         .extent
         .is_some_and(|extent| reactor.shard.far.extents.is_lost(extent));
@@ -561,7 +561,8 @@ fn a_victim_whose_node_took_it_back_is_left_alone() {
     reactor.shard.start_compaction();
     let node = until(&mut reactor, |reactor| {
         let page = reactor.shard.compactor.victim_page()?;
-        let far = reactor.shard.pages.pointer(page).is_null() && reactor.shard.far.under_way > 0;
+        let far =
+            reactor.shard.local.pages.pointer(page).is_null() && reactor.shard.far.under_way > 0;
         reactor.shard.node_of(page).filter(|_| far)
     });
     reactor.shard.lose_node(node);
@@ -596,7 +597,7 @@ fn a_page_whose_node_is_silent_is_not_evicted_before_it_lies_elsewhere() {
                     .map(|(_, slot)| slot.address().page(shard.shape))
                     .collect();
                 pages.len() == 1
-                    && !shard.pages.pointer(pages[0]).is_null()
+                    && !shard.local.pages.pointer(pages[0]).is_null()
                     && shard.node_of(pages[0]) == Some(NodeId::new(0))
             };
             let last_copies: Vec<u64> = (0..KEYS).filter(|&key| on_first(&reactor, key)).collect();

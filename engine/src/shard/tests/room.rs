@@ -47,7 +47,7 @@ fn a_shard_that_can_do_nothing_rests_however_many_frames_are_free() {
                 Owned::Failed(Error::Unavailable { .. }) if outages.is_some() => break,
                 other => panic!("{other:?}"),
             }
-            if reactor.shard.arena.free_count() == free {
+            if reactor.shard.local.arena.free_count() == free {
                 continue;
             }
             let mut rounds = 0;
@@ -59,11 +59,11 @@ fn a_shard_that_can_do_nothing_rests_however_many_frames_are_free() {
                     "{outages:?}: never quiet, {free} frames free"
                 );
             }
-            free = reactor.shard.arena.free_count();
+            free = reactor.shard.local.arena.free_count();
             seen.push(free);
         }
         // More than what is reserved and less than what is to be kept free, among others.
-        assert!(reactor.shard.arena.page_frames() / 64 > 1);
+        assert!(reactor.shard.local.arena.page_frames() / 64 > 1);
         assert!(
             seen.contains(&3) && seen.contains(&4),
             "{outages:?}: {seen:?}"
@@ -72,8 +72,8 @@ fn a_shard_that_can_do_nothing_rests_however_many_frames_are_free() {
             reactor.advance();
         }
         assert_eq!(
-            reactor.shard.arena.free_count(),
-            reactor.shard.arena.reserve()
+            reactor.shard.local.arena.free_count(),
+            reactor.shard.local.arena.reserve()
         );
     }
 }
@@ -107,12 +107,12 @@ fn a_flush_ends_beside_a_writer_and_holds_what_was_stored_before() {
     }
     assert_eq!(reactor.shard.flush_done(), Some(Ok(())));
     let shard = &reactor.shard;
-    assert!(!shard.sealed.is_empty(), "the writer was ahead");
+    assert!(!shard.local.sealed.is_empty(), "the writer was ahead");
     for key in 0..before {
         let hash = reactor.hash(&key.to_le_bytes());
         let mut places = shard.index.candidates(hash).map(|(_, slot)| slot.address());
         let is_far = places.any(|address| {
-            let page = shard.pages.get(address.page(shard.shape));
+            let page = shard.local.pages.get(address.page(shard.shape));
             page.kind() == PageKind::Cache || page.extent.is_some()
         });
         assert!(is_far, "key {key} is only local");
@@ -256,7 +256,8 @@ fn far_memory_is_filled_before_puts_are_refused() {
             let record = (value_bytes + 8).next_multiple_of(16) + 16 + 12;
             let full = alive.len() * record;
             let far = setting.far_bytes as f64;
-            let share = full as f64 / (far + reactor.shard.arena.page_frames() as f64 * 65536.0);
+            let share =
+                full as f64 / (far + reactor.shard.local.arena.page_frames() as f64 * 65536.0);
             least = share.min(least);
             // A third goes, at random.
             for _ in 0..alive.len() / 3 {
@@ -286,7 +287,7 @@ fn the_index_leaves_the_log_the_frames_that_it_needs() {
         matches!(refused, Owned::Failed(Error::IndexFull { .. })),
         "{refused:?} at {key} keys"
     );
-    assert!(reactor.shard.arena.page_frames() >= crate::shard::FRAMES_MIN);
+    assert!(reactor.shard.local.arena.page_frames() >= crate::shard::FRAMES_MIN);
     // What is there can be written anew.
     for key in (0..key).step_by(17) {
         let stored = put(&mut reactor, key, 40);
@@ -300,7 +301,7 @@ fn only_local(reactor: &Reactor, keys: &[u64]) -> Vec<u64> {
     let is_far = |key: &u64| {
         let hash = reactor.hash(&key.to_le_bytes());
         shard.index.candidates(hash).any(|(_, slot)| {
-            let page = shard.pages.get(slot.address().page(shard.shape));
+            let page = shard.local.pages.get(slot.address().page(shard.shape));
             page.kind() == PageKind::Cache || page.extent.is_some()
         })
     };

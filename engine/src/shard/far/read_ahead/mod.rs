@@ -510,7 +510,7 @@ impl<E: Endpoint> Shard<E> {
         if self.tuning.read_ahead_chunks == 0 {
             return None;
         }
-        let page = self.pages.get(place.page);
+        let page = self.local.pages.get(place.page);
         let (units, successor) = (page.units, page.successor);
         let stream = self.read_ahead.missed(place, units, successor)?;
         self.read_on(stream, None);
@@ -539,7 +539,7 @@ impl<E: Endpoint> Shard<E> {
         units: u32,
         keep: Option<ChunkId>,
     ) -> bool {
-        let entry = self.pages.get(page);
+        let entry = self.local.pages.get(page);
         if entry.state() != PageState::Far || !self.has_read_room(page) {
             return false;
         }
