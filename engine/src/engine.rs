@@ -16,7 +16,7 @@ use crate::client::lanes::{HandleLanes, Shared};
 use crate::config::{Config, Sizes};
 use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
-use crate::executor::{self, Ended};
+use crate::executor::{self, Termination};
 use crate::far_memory::FarPlan;
 use crate::lifecycle::Lifecycle;
 use crate::limits::{self, EXECUTOR_DESCRIPTORS, MemoryNeed, NODE_DESCRIPTORS};
@@ -59,7 +59,7 @@ pub struct Engine {
     metrics: Arc<EngineMetrics>,
     nodes: Vec<Arc<EmbeddedNode>>,
     /// By core.
-    cores: Vec<Arc<Ended>>,
+    cores: Vec<Arc<Termination>>,
     /// Keeps the sessions at memory nodes, where there are any.
     heartbeats: Option<Arc<Heartbeats>>,
 }

@@ -184,6 +184,7 @@ impl Schedule {
     }
 
     /// Encrypts blocks in place, each by itself.
+    #[inline]
     pub(crate) fn encrypt(&self, blocks: &mut [Array<u8, U16>]) {
         match self {
             Self::Aes128(aes) => aes.encrypt_blocks(blocks),
@@ -192,6 +193,7 @@ impl Schedule {
     }
 
     /// Encrypts or decrypts in counter mode, from a counter block on.
+    #[inline]
     pub(crate) fn apply(&self, block: &[u8; UNIT_BYTES], data: InOutBuf<'_, '_, u8>) {
         let block = block.into();
         match self {

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::lifecycle::JobTicket;
 use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
-use crate::observe::recorder::{Recorder, Tap};
+use crate::observe::recorder::{Recorder, RequestTap};
 use crate::reactor::{CoreReactor, NO_CLIENT, yield_now};
 
 /// Submitted requests that one client may have in flight.
@@ -39,7 +39,7 @@ pub struct Core {
     /// The value of the latest call.
     scratch: Vec<u8>,
     value_bytes_max: usize,
-    tap: Option<Tap>,
+    tap: Option<RequestTap>,
     /// Turns that the core had made when this client yielded last.
     turns_seen: Cell<u64>,
     ticket: Arc<JobTicket>,

@@ -15,13 +15,13 @@ use std::thread::{self};
 use farcore_tuning::Sampler;
 
 use super::call::{Call, CasOutcome, Value};
-use super::lanes::{HandleLanes, Leaving, Shared};
+use super::lanes::{DrainingLanes, HandleLanes, Shared};
 use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::message::operation::{Operation, RequestParts, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::message::request::{Origin, RequestFlags};
-use crate::observe::recorder::{Recorder, Tap};
+use crate::observe::recorder::{Recorder, RequestTap};
 use crate::reactor::{is_core, serve_current_core};
 
 /// The client number of submitted requests.
@@ -91,7 +91,7 @@ pub struct Handle {
     /// Answers to submitted requests that came during a call.
     kept: VecDeque<(u64, OwnedAnswer)>,
     pub(super) scratch: Vec<u8>,
-    tap: Option<Tap>,
+    tap: Option<RequestTap>,
     sampler: Sampler,
     _not_sync: PhantomData<std::cell::Cell<()>>,
 }
@@ -407,7 +407,9 @@ impl Drop for Handle {
                 let _ = self.shared.free_handles.push(lanes);
             } else {
                 let outstanding = self.outstanding;
-                self.shared.leaving.push(Leaving { lanes, outstanding });
+                self.shared
+                    .leaving
+                    .push(DrainingLanes { lanes, outstanding });
             }
         }
     }

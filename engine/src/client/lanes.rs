@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     /// queue.
     pub(crate) free_handles: ArrayQueue<HandleLanes>,
     /// Lanes of handles that were dropped on a core, and that are still to be answered.
-    pub(crate) leaving: SegQueue<Leaving>,
+    pub(crate) leaving: SegQueue<DrainingLanes>,
     pub(crate) handles_max: usize,
     pub(crate) clock: Clock,
 }
@@ -64,12 +64,12 @@ impl Shared {
 
 /// Lanes of a handle that was dropped on a core, with requests that were not answered by then.
 #[derive(Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct DrainingLanes {
     pub(super) lanes: HandleLanes,
     pub(super) outstanding: usize,
 }
 
-impl Leaving {
+impl DrainingLanes {
     /// Throws away the answers that have come; the lanes, when all have.
     pub(crate) fn settle(mut self, shared: &Shared) -> std::result::Result<HandleLanes, Self> {
         for (lane, core_shared) in self.lanes.lanes.iter_mut().zip(&shared.cores_shared) {

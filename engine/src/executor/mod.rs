@@ -25,7 +25,7 @@ use glommio::{
 use crate::error::{Error, Result};
 use crate::limits::{self, no_thread, what_was_said};
 
-pub(crate) use self::threads::{Ended, missing, start};
+pub(crate) use self::threads::{Termination, missing, start};
 
 /// Memory for reads and writes of files, of which there are none, in bytes. The least that glommio
 /// takes.
@@ -85,16 +85,16 @@ pub(crate) struct Queues {
 }
 
 /// A task that was started, to be awaited.
-pub(crate) struct Started<T>(Task<T>);
+pub(crate) struct TaskHandle<T>(Task<T>);
 
-impl<T> Started<T> {
+impl<T> TaskHandle<T> {
     /// Ends it where it stands.
     pub(crate) async fn cancel(self) {
         self.0.cancel().await;
     }
 }
 
-impl<T> Future for Started<T> {
+impl<T> Future for TaskHandle<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
@@ -116,8 +116,8 @@ impl Queues {
     pub(crate) fn start<T: 'static>(
         &self,
         task: impl Future<Output = T> + 'static,
-    ) -> Option<Started<T>> {
-        spawn_local_into(task, self.service).ok().map(Started)
+    ) -> Option<TaskHandle<T>> {
+        spawn_local_into(task, self.service).ok().map(TaskHandle)
     }
 
     /// Starts a job, which is not waited for.

@@ -41,12 +41,12 @@ struct Assignment {
 
 /// Says once that a core's work has ended, to any number of waiting threads.
 #[derive(Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct Termination {
     has_ended: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Ended {
+impl Termination {
     /// True if it has ended.
     pub(crate) fn has_come(&self) -> bool {
         *locked(&self.has_ended)
@@ -65,7 +65,7 @@ impl Ended {
 }
 
 /// Ends the work when it is dropped.
-struct Ends(Arc<Ended>);
+struct Ends(Arc<Termination>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
@@ -82,8 +82,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Errors
 /// [`Error::Threads`] if no thread can be started.
-pub(crate) fn start(core: usize, work: Work) -> Result<Arc<Ended>> {
-    let ended = Arc::new(Ended::default());
+pub(crate) fn start(core: usize, work: Work) -> Result<Arc<Termination>> {
+    let ended = Arc::new(Termination::default());
     let mut assignment = Assignment {
         work,
         ended: Ends(Arc::clone(&ended)),

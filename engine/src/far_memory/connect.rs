@@ -13,7 +13,7 @@ use farcore_rdma::{
 use farcore_tuning::Clock;
 
 use super::keeper::Keeper;
-use super::plan::FarSide;
+use super::plan::FarMemory;
 use super::pool::Pool;
 use crate::config::Sizes;
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ const TELL_NS: u64 = 1_000_000_000;
 
 /// How long an engine that opens waits for nodes that do not answer, and for how many.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct NodesWait {
     pub(crate) nodes_min: usize,
     pub(crate) limit_ns: u64,
     /// When it is to be said again who is missing: the engine's cores take turns.
@@ -60,7 +60,7 @@ pub(super) async fn open_sessions(
     nodes: &[FabricAddress],
     options: &ConnectOptions,
     heartbeats: &Heartbeats,
-    waiting: &Waiting,
+    waiting: &NodesWait,
 ) -> Result<Vec<NodeConnections>> {
     let siblings = Siblings::default();
     let begin = |node: &FabricAddress| {
@@ -103,7 +103,7 @@ fn named(nodes: &[FabricAddress], which: &[usize]) -> String {
     names.join(", ")
 }
 
-impl Waiting {
+impl NodesWait {
     fn over(
         &self,
         nodes: &[FabricAddress],
@@ -160,7 +160,7 @@ pub(super) async fn remote(
     heartbeats: &Arc<Heartbeats>,
     mut extents: Extents,
     sizes: &Sizes,
-) -> Result<FarSide> {
+) -> Result<FarMemory> {
     let endpoint = open_endpoint(nodes, &mut connections, fabric).await?;
     for (position, node) in connections.iter_mut().enumerate() {
         for queue in [
@@ -253,7 +253,7 @@ pub(super) async fn remote(
         }
         keepers.push(keeper);
     }
-    Ok(FarSide {
+    Ok(FarMemory {
         endpoint,
         extents,
         keepers,

@@ -10,7 +10,7 @@ use farcore_rdma::{
 };
 use farcore_tuning::Clock;
 
-use super::connect::{Waiting, open_sessions, remote};
+use super::connect::{NodesWait, open_sessions, remote};
 use super::keeper::Keeper;
 use crate::config::{Config, Sizes};
 use crate::constants::QUEUE_DEPTH;
@@ -32,13 +32,13 @@ pub(crate) enum FarPlan {
         options: Box<ConnectOptions>,
         fabric: FabricOptions,
         heartbeats: Arc<Heartbeats>,
-        waiting: Arc<Waiting>,
+        waiting: Arc<NodesWait>,
     },
 }
 
 /// What a shard is built with, and who keeps it connected.
 #[derive(Debug)]
-pub(crate) struct FarSide {
+pub(crate) struct FarMemory {
     pub(crate) endpoint: FabricEndpoint,
     pub(crate) extents: Extents,
     pub(crate) keepers: Vec<Keeper>,
@@ -70,7 +70,7 @@ impl FarPlan {
                 verbs: config.verbs.clone(),
             },
             heartbeats: Arc::new(heartbeats),
-            waiting: Arc::new(Waiting {
+            waiting: Arc::new(NodesWait {
                 nodes_min: config.nodes_min.unwrap_or(config.nodes.len()),
                 limit_ns: config.nodes_wait_ns,
                 told_next_ns: AtomicU64::new(0),
@@ -104,7 +104,7 @@ impl FarPlan {
     /// # Errors
     /// [`Error::Unavailable`] names the node that cannot be used, and why; [`Error::Config`] says
     /// that the nodes have less free memory than is asked for, or that one was named twice.
-    pub(crate) async fn open(&self, sizes: &Sizes, shard: u16, shards: u16) -> Result<FarSide> {
+    pub(crate) async fn open(&self, sizes: &Sizes, shard: u16, shards: u16) -> Result<FarMemory> {
         let extents = Extents::new(self.names(), sizes.page_bytes, sizes.extents_max);
         match self {
             Self::Embedded(nodes) => Ok(embedded(nodes, extents, sizes, shard, shards)),
@@ -130,7 +130,7 @@ fn embedded(
     sizes: &Sizes,
     shard: u16,
     shards: u16,
-) -> FarSide {
+) -> FarMemory {
     let endpoint = EmbeddedEndpoint::new(nodes, QUEUES_PER_NODE, QUEUE_DEPTH, u64::from(shard));
     let page_bytes = u64::from(sizes.page_bytes);
     for (position, node) in nodes.iter().enumerate() {
@@ -145,7 +145,7 @@ fn embedded(
             debug_assert_eq!(added, Ok(()), "the sizes foresee every extent");
         }
     }
-    FarSide {
+    FarMemory {
         endpoint: FabricEndpoint::Embedded(endpoint),
         extents,
         keepers: Vec::new(),

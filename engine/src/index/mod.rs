@@ -81,7 +81,7 @@ pub(crate) struct Position(NonNull<Slot>);
 
 /// The first slot that may stand for a hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum First {
+pub(crate) enum FirstCandidate {
     /// There is none.
     Nowhere,
     At(Position, Slot),
@@ -349,7 +349,7 @@ impl Index {
     /// Looks for the first slot that may stand for a hash in its home bucket and the next, and asks
     /// for the one behind if it may be there; adds the buckets that it looked at.
     #[inline]
-    pub(crate) fn first(&self, hash: IndexHash, probes: &mut u64) -> First {
+    pub(crate) fn first(&self, hash: IndexHash, probes: &mut u64) -> FirstCandidate {
         let segment = self.segment_of(hash);
         let (home, tag) = (Self::home_of(hash), tag_of(hash));
         *probes += 1;
@@ -362,26 +362,26 @@ impl Index {
                 *probes += buckets - 1;
                 return first;
             }
-            return First::At(position, slot);
+            return FirstCandidate::At(position, slot);
         }
         if !segment.may_be_past(home, tag, 0) {
-            return First::Nowhere;
+            return FirstCandidate::Nowhere;
         }
         *probes += 1;
         let next = (home + 1) % BUCKETS;
         let found = segment.having(next, Slot::pattern(tag, 1));
         if found != 0 {
             let (position, slot) = segment.first_of(next, found);
-            return First::At(position, slot);
+            return FirstCandidate::At(position, slot);
         }
         farcore_rdma::prefetch(segment.bucket_pointer((home + 2) % BUCKETS));
-        First::Further
+        FirstCandidate::Further
     }
 
     /// The first slot that may stand for a hash in its home or behind it, and how many buckets were
     /// looked at.
     #[inline(never)]
-    pub(crate) fn first_anywhere(&self, hash: IndexHash) -> (First, u64) {
+    pub(crate) fn first_anywhere(&self, hash: IndexHash) -> (FirstCandidate, u64) {
         let segment = self.segment_of(hash);
         let (home, tag) = (Self::home_of(hash), tag_of(hash));
         let mut displacement = 0;
@@ -390,12 +390,12 @@ impl Index {
             let found = segment.matching(bucket, Slot::pattern(tag, displacement));
             if found != 0 {
                 let (position, slot) = segment.first_of(bucket, found);
-                break First::At(position, slot);
+                break FirstCandidate::At(position, slot);
             }
             if displacement == slot::DISPLACEMENT_MAX
                 || !segment.may_be_past(bucket, tag, displacement)
             {
-                break First::Nowhere;
+                break FirstCandidate::Nowhere;
             }
             displacement += 1;
         };

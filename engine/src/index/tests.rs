@@ -30,7 +30,7 @@ fn address(number: u64) -> Address {
     Address::from_raw(number + 4)
 }
 
-fn first(index: &Index, hash: IndexHash) -> First {
+fn first(index: &Index, hash: IndexHash) -> FirstCandidate {
     index.first(hash, &mut 0)
 }
 
@@ -334,11 +334,11 @@ proptest! {
         for (hash, places) in expected {
             let found: Vec<u64> = index.candidates(IndexHash(hash)).map(|(_, slot)| slot.address().raw()).collect();
             let mut walk = index.candidates(IndexHash(hash));
-            let first = walk.next().map_or(First::Nowhere, |(position, slot)| First::At(position, slot));
+            let first = walk.next().map_or(FirstCandidate::Nowhere, |(position, slot)| FirstCandidate::At(position, slot));
             prop_assert_eq!(index.first_anywhere(IndexHash(hash)), (first, walk.buckets()));
             let mut probes = 0;
             match index.first(IndexHash(hash), &mut probes) {
-                First::Further => prop_assert!(walk.buckets() > 1 && probes == 2),
+                FirstCandidate::Further => prop_assert!(walk.buckets() > 1 && probes == 2),
                 near => prop_assert_eq!((near, probes), (first, walk.buckets())),
             }
             let mut buckets = HashMap::<usize, u32>::new();
@@ -366,19 +366,19 @@ fn an_empty_slot_is_not_taken_for_one_of_tag_0() {
     let mut index = Index::new(1_000, &mut heap).unwrap();
     // Tag 0, at bucket 5: an empty slot has the same upper bits there.
     let hash = IndexHash(5);
-    assert_eq!(first(&index, hash), First::Nowhere);
+    assert_eq!(first(&index, hash), FirstCandidate::Nowhere);
     for number in 1..4 {
         index
             .insert(hash, SizeClass::for_units(9), address(number), &mut heap)
             .unwrap();
     }
-    let First::At(position, slot) = first(&index, hash) else {
+    let FirstCandidate::At(position, slot) = first(&index, hash) else {
         panic!("three slots were added");
     };
     assert_eq!(slot.address(), address(1));
     // The first slot of the bucket is empty now, and others behind it are not.
     index.remove(hash, position);
-    let First::At(_, slot) = first(&index, hash) else {
+    let FirstCandidate::At(_, slot) = first(&index, hash) else {
         panic!("two slots are left");
     };
     assert!([address(2), address(3)].contains(&slot.address()));
@@ -395,21 +395,24 @@ fn a_full_bucket_tells_which_tags_have_gone_past_it() {
             .insert(hash(3), SizeClass::for_units(9), address(number), &mut heap)
             .unwrap();
     }
-    assert_eq!(first(&index, hash(4)), First::Nowhere);
-    assert_eq!(index.first_anywhere(hash(4)), (First::Nowhere, 1));
+    assert_eq!(first(&index, hash(4)), FirstCandidate::Nowhere);
+    assert_eq!(index.first_anywhere(hash(4)), (FirstCandidate::Nowhere, 1));
     // This tag shares the mark.
-    assert_eq!(first(&index, hash(3 + 8)), First::Further);
-    assert_eq!(index.first_anywhere(hash(3 + 8)), (First::Nowhere, 2));
+    assert_eq!(first(&index, hash(3 + 8)), FirstCandidate::Further);
+    assert_eq!(
+        index.first_anywhere(hash(3 + 8)),
+        (FirstCandidate::Nowhere, 2)
+    );
     index.check_invariants();
     // The one that had gone past is pulled back, which leaves the bucket full; then it opens.
     for left in [8, 7] {
-        let First::At(position, _) = first(&index, hash(3)) else {
+        let FirstCandidate::At(position, _) = first(&index, hash(3)) else {
             panic!("{} slots are left", left + 1);
         };
         index.remove(hash(3), position);
         index.check_invariants();
         assert_eq!(index.candidates(hash(3)).count(), left);
-        assert_eq!(first(&index, hash(3 + 8)), First::Nowhere);
+        assert_eq!(first(&index, hash(3 + 8)), FirstCandidate::Nowhere);
     }
 }
 
@@ -429,7 +432,7 @@ fn most_absent_keys_are_known_from_their_home_bucket() {
     let known = |index: &Index| {
         let absent = (0..1000).map(|key| hash(key + (1 << 40)));
         absent
-            .filter(|&hash| first(index, hash) == First::Nowhere)
+            .filter(|&hash| first(index, hash) == FirstCandidate::Nowhere)
             .count()
     };
     for key in 0..KEYS {
@@ -520,7 +523,7 @@ fn hashes_that_never_part_end_growth_with_an_error() {
     // One that there is not, of the same home, mark and segment: as far as any can lie.
     let other = IndexHash(hash.0 ^ 8 << 8);
     assert_eq!(index.candidates(other).count(), 0);
-    assert_eq!(index.first_anywhere(other), (First::Nowhere, 64));
+    assert_eq!(index.first_anywhere(other), (FirstCandidate::Nowhere, 64));
     println!("{stored} identical hashes, {} segments", heap.pieces.len());
 }
 

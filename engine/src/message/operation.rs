@@ -72,6 +72,20 @@ pub(crate) enum OperationKind {
     CompareAndSwap = 3,
 }
 
+impl OperationKind {
+    /// True if a request of this kind carries an expected version.
+    #[inline(always)]
+    pub(crate) fn has_expected(self) -> bool {
+        self == Self::CompareAndSwap
+    }
+
+    /// True if it needs the whole record of a far key; the others need header and key only.
+    #[inline(always)]
+    pub(crate) fn reads_whole_record(self) -> bool {
+        matches!(self, Self::Get | Self::CompareAndSwap)
+    }
+}
+
 /// An operation whose parts lie in the same places whatever its kind, so that only what depends on
 /// the kind branches on it.
 #[derive(Clone, Copy, Debug)]

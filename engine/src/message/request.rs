@@ -208,7 +208,7 @@ impl RequestShape {
     /// Bytes before the key.
     #[inline]
     fn head_bytes(self) -> usize {
-        if self.kind() == OperationKind::CompareAndSwap {
+        if self.kind().has_expected() {
             size_of::<Version>()
         } else {
             0
@@ -239,7 +239,7 @@ impl<'a> Request<'a> {
         let shape = RequestShape::of(parts);
         // SAFETY: by this function's contract.
         unsafe {
-            if parts.kind == OperationKind::CompareAndSwap {
+            if parts.kind.has_expected() {
                 place.cast::<Version>().write_unaligned(parts.expected);
             }
             let key = place.add(shape.head_bytes());
@@ -305,7 +305,7 @@ impl<'a> Request<'a> {
     /// What a swap expects; `0` otherwise.
     #[inline]
     pub(crate) fn expected(&self) -> Version {
-        if self.kind() != OperationKind::CompareAndSwap {
+        if !self.kind().has_expected() {
             return 0;
         }
         // SAFETY: as in `key`, which it lies before.

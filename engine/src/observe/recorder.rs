@@ -90,12 +90,12 @@ struct Tape {
 
 /// A client's way onto the tape.
 #[derive(Debug)]
-pub(crate) struct Tap {
+pub(crate) struct RequestTap {
     tape: Arc<Tape>,
     client: u32,
 }
 
-impl Tap {
+impl RequestTap {
     /// Notes an accepted request.
     #[cold]
     pub(crate) fn note(&self, operation: &Operation<'_>) {
@@ -199,8 +199,8 @@ impl Recorder {
     }
 
     /// A way onto the tape for one more client.
-    pub(crate) fn tap(&self) -> Tap {
-        Tap {
+    pub(crate) fn tap(&self) -> RequestTap {
+        RequestTap {
             client: self.tape.clients.fetch_add(1, Ordering::Relaxed),
             tape: Arc::clone(&self.tape),
         }

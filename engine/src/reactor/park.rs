@@ -38,7 +38,7 @@ pub(super) enum After {
 
 /// What a turn has shown.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct TurnRecord {
     /// Turns of the core so far.
     pub(super) turns: u64,
     pub(super) busy: bool,
@@ -86,7 +86,7 @@ impl ParkPolicy {
     }
 
     /// What to do next.
-    pub(super) fn after(&mut self, seen: Seen) -> After {
+    pub(super) fn after(&mut self, seen: TurnRecord) -> After {
         self.turns = seen.turns;
         if seen.busy {
             self.idle_since_ns = None;
@@ -110,7 +110,7 @@ impl ParkPolicy {
 mod tests {
     use super::*;
 
-    const IDLE: Seen = Seen {
+    const IDLE: TurnRecord = TurnRecord {
         turns: 0,
         busy: false,
         quiet: true,
@@ -122,7 +122,7 @@ mod tests {
     /// An idle turn of the service itself.
     fn idle(policy: &mut ParkPolicy, turns: u64, now_ns: u64) -> After {
         assert_eq!(policy.before(turns - 1, false, false), Before::Turn);
-        policy.after(Seen {
+        policy.after(TurnRecord {
             turns,
             now_ns,
             ..IDLE
@@ -143,7 +143,7 @@ mod tests {
     fn work_begins_the_idle_time_anew() {
         let mut policy = ParkPolicy::new(100);
         assert_eq!(idle(&mut policy, 1, 0), After::Yield);
-        let busy = Seen {
+        let busy = TurnRecord {
             turns: 2,
             busy: true,
             now_ns: 90,
@@ -160,7 +160,7 @@ mod tests {
         let mut policy = ParkPolicy::new(0);
         let mut offers = 0;
         for turn in 1..=64 {
-            let seen = Seen {
+            let seen = TurnRecord {
                 turns: turn,
                 quiet: false,
                 now_ns: turn * 1_000_000,
@@ -187,18 +187,18 @@ mod tests {
     #[test]
     fn a_closing_core_ends_once_no_job_is_left() {
         let mut policy = ParkPolicy::new(50);
-        let closing = Seen {
+        let closing = TurnRecord {
             closing: true,
             ..IDLE
         };
         assert_eq!(policy.after(closing), After::Yield);
-        let later = Seen {
+        let later = TurnRecord {
             now_ns: 60,
             ..closing
         };
         assert_eq!(policy.after(later), After::Yield);
         assert_eq!(
-            policy.after(Seen {
+            policy.after(TurnRecord {
                 over: true,
                 ..later
             }),

@@ -27,7 +27,7 @@ enum Inbox {
     Open(VecDeque<(u64, OwnedAnswer)>),
     /// The client has gone, and nobody reads the answers that are still to come. Its job counts
     /// until they have.
-    Leaving {
+    DrainingLanes {
         outstanding: usize,
         _ticket: Arc<JobTicket>,
     },
@@ -102,11 +102,11 @@ impl Replies {
         };
         let here = match inbox {
             Inbox::Open(answers) => answers.len(),
-            Inbox::Free | Inbox::Leaving { .. } => return,
+            Inbox::Free | Inbox::DrainingLanes { .. } => return,
         };
         let outstanding = unvisited - here;
         if outstanding > 0 {
-            *inbox = Inbox::Leaving {
+            *inbox = Inbox::DrainingLanes {
                 outstanding,
                 _ticket: Arc::clone(ticket),
             };
@@ -201,7 +201,7 @@ impl Replies {
     fn keep(&mut self, client: u16, token: u64, kept: OwnedAnswer) {
         match self.inboxes.get_mut(usize::from(client)) {
             Some(Inbox::Open(answers)) => answers.push_back((token, kept)),
-            Some(Inbox::Leaving { outstanding, .. }) => {
+            Some(Inbox::DrainingLanes { outstanding, .. }) => {
                 *outstanding -= 1;
                 if *outstanding == 0 {
                     self.free(client);
@@ -215,7 +215,7 @@ impl Replies {
     pub(crate) fn take_kept(&mut self, client: u16) -> Option<(u64, OwnedAnswer)> {
         match self.inboxes.get_mut(usize::from(client))? {
             Inbox::Open(answers) => answers.pop_front(),
-            Inbox::Free | Inbox::Leaving { .. } => None,
+            Inbox::Free | Inbox::DrainingLanes { .. } => None,
         }
     }
 }

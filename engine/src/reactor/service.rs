@@ -14,11 +14,11 @@ use futures_lite::future::or;
 use super::CoreReactor;
 use super::core_shared::CoreShared;
 use super::current::CurrentCoreGuard;
-use super::park::{After, Before, ParkPolicy, Seen};
+use super::park::{After, Before, ParkPolicy, TurnRecord};
 use super::replies::NO_CLIENT;
 use super::watchdog::Watchdog;
 use crate::error::Result;
-use crate::executor::{self, Ended, Queues, Started, Stop};
+use crate::executor::{self, Queues, Stop, TaskHandle, Termination};
 use crate::far_memory::{Keeper, far_events};
 use crate::limits::no_thread;
 
@@ -50,7 +50,7 @@ pub(crate) fn start<B>(
     spin_ns: u64,
     build: impl FnOnce() -> B + Send + 'static,
     opened: impl FnOnce(Result<()>) + Send + 'static,
-) -> Result<Arc<Ended>>
+) -> Result<Arc<Termination>>
 where
     B: Future<Output = Result<(CoreReactor, Vec<Keeper>)>>,
 {
@@ -98,7 +98,7 @@ where
 /// The tasks that keep the connections to memory nodes.
 struct Keepers {
     stop: Stop,
-    tasks: Vec<Started<()>>,
+    tasks: Vec<TaskHandle<()>>,
 }
 
 impl Keepers {
@@ -181,7 +181,7 @@ async fn serve(
         }
         let seen = {
             let reactor = reactor.borrow();
-            Seen {
+            TurnRecord {
                 turns: reactor.turns(),
                 busy,
                 quiet: !busy && reactor.is_quiet(),

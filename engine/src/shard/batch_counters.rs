@@ -1,9 +1,21 @@
-//! A tally: what requests came to, counted where nobody else looks, and told once a batch. Telling
-//! costs as much as one request's counting by itself would.
+//! Batch-local counters, published once a batch: publishing them costs as much as counting one
+//! request in the shared counters.
 
-use farcore_tuning::ShardCounters;
+use farcore_tuning::{Counter, ShardCounters};
 
-/// What requests came to since it was told.
+use crate::message::operation::OperationKind;
+
+/// The counter of operations of a kind that failed.
+pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter {
+    match kind {
+        OperationKind::Get => &counters.gets_failed,
+        OperationKind::Put => &counters.puts_failed,
+        OperationKind::Delete => &counters.deletes_failed,
+        OperationKind::CompareAndSwap => &counters.swaps_failed,
+    }
+}
+
+/// Outcomes of requests since they were published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BatchCounters {
     pub(super) gets: u64,
@@ -17,9 +29,9 @@ pub(super) struct BatchCounters {
 }
 
 impl BatchCounters {
-    /// Adds it to the shard's counters.
+    /// Adds them to the shard's counters.
     #[inline]
-    pub(super) fn publish_batch_counters(self, counters: &ShardCounters) {
+    pub(super) fn publish(self, counters: &ShardCounters) {
         counters.gets.add(self.gets);
         counters.gets_absent.add(self.gets_absent);
         counters.local_hits.add(self.local_hits);

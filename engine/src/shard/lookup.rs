@@ -5,7 +5,7 @@ use farcore_rdma::{Endpoint, prefetch, prefetch_burst};
 
 use crate::bytes::equal;
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
-use crate::index::{First, Position, Slot};
+use crate::index::{FirstCandidate, Position, Slot};
 use crate::log::record::{LocalRecord, RecordHeader};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
@@ -62,18 +62,18 @@ pub(in crate::shard) enum Hint {
 }
 
 /// What a hint comes to when its request is served.
-pub(in crate::shard) enum Hinted {
+pub(in crate::shard) enum HintOutcome {
     /// Nothing certain.
     Unknown,
     /// There is no such key.
     Absent,
     /// The record of the key.
-    Local(Local),
+    Local(LocalHint),
 }
 
 /// A record in a frame, and the slot that leads to it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::shard) struct Local {
+pub(in crate::shard) struct LocalHint {
     pub(in crate::shard) position: Position,
     pub(in crate::shard) slot: Slot,
     /// Where the record is.
@@ -81,7 +81,7 @@ pub(in crate::shard) struct Local {
     pub(in crate::shard) record: LocalRecord,
 }
 
-impl Local {
+impl LocalHint {
     /// The slot, where it leads to, and the header of the record.
     #[inline]
     pub(in crate::shard) fn place(&self) -> (Position, Slot, Framed, RecordHeader) {
@@ -133,9 +133,9 @@ impl Evidence<'_> {
 /// A bit for each of 512 values of some of a hash's bits: a batch of 64 has one in seventeen looked
 /// at again for nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::shard) struct Inserted([u64; 8]);
+pub(in crate::shard) struct NewKeys([u64; 8]);
 
-impl Inserted {
+impl NewKeys {
     /// The word of a hash, and its bit there.
     #[inline]
     fn place(hash: IndexHash) -> (usize, u64) {
@@ -158,8 +158,8 @@ impl Inserted {
 
 /// What a batch that is being served was looked ahead with.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::shard) struct Seen {
-    pub(in crate::shard) inserted: Inserted,
+pub(in crate::shard) struct LookAheadState {
+    pub(in crate::shard) inserted: NewKeys,
     /// How often pages had come or gone when it began.
     pub(in crate::shard) moves: u64,
 }
@@ -180,7 +180,7 @@ pub(in crate::shard) struct Confirmed<'a> {
 /// Where the record of a key is.
 pub(in crate::shard) enum Found<'a> {
     Absent,
-    Local(Local),
+    Local(LocalHint),
     Confirmed {
         position: Position,
         slot: Slot,
@@ -207,9 +207,9 @@ impl<E: Endpoint> Shard<E> {
         probes: &mut u64,
     ) -> Hint {
         match self.index.first(request.hash, probes) {
-            First::At(position, slot) => self.ask_for::<BURST>(request, position, slot),
-            First::Nowhere => Hint::Absent,
-            First::Further => Hint::Further,
+            FirstCandidate::At(position, slot) => self.ask_for::<BURST>(request, position, slot),
+            FirstCandidate::Nowhere => Hint::Absent,
+            FirstCandidate::Further => Hint::Further,
         }
     }
 
@@ -228,9 +228,9 @@ impl<E: Endpoint> Shard<E> {
         let (first, buckets) = self.index.first_anywhere(request.hash);
         *probes += buckets;
         *hint = match first {
-            First::At(position, slot) => self.ask_for::<false>(request, position, slot),
-            First::Nowhere => Hint::Absent,
-            First::Further => Hint::Further,
+            FirstCandidate::At(position, slot) => self.ask_for::<false>(request, position, slot),
+            FirstCandidate::Nowhere => Hint::Absent,
+            FirstCandidate::Further => Hint::Further,
         };
     }
 
@@ -265,9 +265,9 @@ impl<E: Endpoint> Shard<E> {
 
     /// The record of a key where looking ahead has found it, if it is still there.
     #[inline(always)]
-    pub(in crate::shard) fn hinted(&self, request: &Request<'_>, hint: &Hint) -> Hinted {
+    pub(in crate::shard) fn hinted(&self, request: &Request<'_>, hint: &Hint) -> HintOutcome {
         match *hint {
-            Hint::Absent if !self.seen.inserted.may_hold(request.hash) => Hinted::Absent,
+            Hint::Absent if !self.seen.inserted.may_hold(request.hash) => HintOutcome::Absent,
             Hint::Slot(position, slot, framed) if self.index.slot(position) == slot => {
                 let framed = if self.local.pages.moves() == self.seen.moves {
                     debug_assert_eq!(framed, self.framed_of(slot.address()));
@@ -276,18 +276,18 @@ impl<E: Endpoint> Shard<E> {
                     self.framed_of(slot.address())
                 };
                 if framed.is_far() {
-                    return Hinted::Unknown;
+                    return HintOutcome::Unknown;
                 }
                 // SAFETY: a slot's address names a whole record in its page's frame, and that is
                 // where the frame is now.
-                let local = unsafe { Local::new(position, slot, framed) };
+                let local = unsafe { LocalHint::new(position, slot, framed) };
                 if equal(local.record.key(), request.key()) {
-                    Hinted::Local(local)
+                    HintOutcome::Local(local)
                 } else {
-                    Hinted::Unknown
+                    HintOutcome::Unknown
                 }
             }
-            _ => Hinted::Unknown,
+            _ => HintOutcome::Unknown,
         }
     }
 
@@ -319,7 +319,7 @@ impl<E: Endpoint> Shard<E> {
                 continue;
             }
             // SAFETY: a slot's address names a whole record in its page's frame.
-            let local = unsafe { Local::new(position, slot, framed) };
+            let local = unsafe { LocalHint::new(position, slot, framed) };
             if local.record.key() == key {
                 found = Found::Local(local);
                 break;

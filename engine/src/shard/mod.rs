@@ -49,7 +49,7 @@ use self::local::arena::Arena;
 use self::local::page_table::{Framed, LOST_PAGES, PageKind, PageTable};
 use self::local::read_cache::Cache;
 use self::local::victims::Victims;
-use self::lookup::Seen;
+use self::lookup::LookAheadState;
 use self::pending::collisions::Collisions;
 use self::pending::flight::Flights;
 use crate::cipher::PageCipher;
@@ -118,7 +118,7 @@ pub(crate) struct Shard<E: Endpoint> {
     shape: PageShape,
     index: Index,
     local: LocalLog,
-    seen: Seen,
+    seen: LookAheadState,
     collisions: Collisions,
     batch_counters: BatchCounters,
     far: FarStore<E>,
@@ -324,7 +324,7 @@ impl<E: Endpoint> Shard<E> {
             shape: PageShape::new(options.page_bytes),
             index,
             local,
-            seen: Seen::default(),
+            seen: LookAheadState::default(),
             collisions: Collisions::default(),
             batch_counters: BatchCounters::default(),
             far,

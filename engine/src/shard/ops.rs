@@ -15,7 +15,7 @@ use crate::shard::local::account_bytes;
 use crate::shard::local::append::NoRoom;
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::local::page_table::Framed;
-use crate::shard::lookup::{Evidence, Found, Hint, Hinted, Local};
+use crate::shard::lookup::{Evidence, Found, Hint, HintOutcome, LocalHint};
 use crate::shard::serve::Step;
 
 impl<E: Endpoint> Shard<E> {
@@ -37,9 +37,11 @@ impl<E: Endpoint> Shard<E> {
             return self.put_anywhere(lane, request, hint, evidence, answers);
         }
         let stored = match self.hinted(request, hint) {
-            Hinted::Local(local) => self.put_over(request.hash, &local, key, value),
-            Hinted::Absent => self.insert(request.hash, key, value),
-            Hinted::Unknown => return self.put_anywhere(lane, request, hint, evidence, answers),
+            HintOutcome::Local(local) => self.put_over(request.hash, &local, key, value),
+            HintOutcome::Absent => self.insert(request.hash, key, value),
+            HintOutcome::Unknown => {
+                return self.put_anywhere(lane, request, hint, evidence, answers);
+            }
         };
         self.answer_put(lane, request, stored, false, answers)
     }
@@ -152,11 +154,11 @@ impl<E: Endpoint> Shard<E> {
     fn put_over(
         &mut self,
         hash: IndexHash,
-        local: &Local,
+        local: &LocalHint,
         key: &[u8],
         value: &[u8],
     ) -> Result<Version, NoRoom> {
-        let Local {
+        let LocalHint {
             position,
             slot,
             framed,
@@ -304,9 +306,9 @@ impl<E: Endpoint> Shard<E> {
             return Step::NoRoom { value_bytes: 0 };
         }
         match self.hinted(request, hint) {
-            Hinted::Local(local) => self.remove(lane, request, local.place(), answers),
-            Hinted::Absent => self.delete_absent(lane, request, answers),
-            Hinted::Unknown => self.delete_anywhere(lane, request, hint, evidence, answers),
+            HintOutcome::Local(local) => self.remove(lane, request, local.place(), answers),
+            HintOutcome::Absent => self.delete_absent(lane, request, answers),
+            HintOutcome::Unknown => self.delete_anywhere(lane, request, hint, evidence, answers),
         }
     }
 

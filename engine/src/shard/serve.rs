@@ -14,7 +14,9 @@ use crate::message::operation::OperationKind;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::far::read_ahead::ChunkId;
-use crate::shard::lookup::{Evidence, Found, Hint, Hinted, Inserted, Local, Seen};
+use crate::shard::lookup::{
+    Evidence, Found, Hint, HintOutcome, LocalHint, LookAheadState, NewKeys,
+};
 use crate::shard::pending::park::Source;
 
 /// Requests that are looked ahead of the one that is served. Source: measured; with 8 deletes are
@@ -77,8 +79,8 @@ impl<E: Endpoint> Shard<E> {
         let mut hints = [const { MaybeUninit::uninit() }; HINTS];
         for batch in requests.chunks(self.tuning.batch) {
             let mut probes = 0;
-            self.seen = Seen {
-                inserted: Inserted::default(),
+            self.seen = LookAheadState {
+                inserted: NewKeys::default(),
                 moves: self.local.pages.moves(),
             };
             for (request, hint) in batch.iter().zip(&mut hints).take(LOOK_AHEAD) {
@@ -123,7 +125,7 @@ impl<E: Endpoint> Shard<E> {
         let batch_counters = std::mem::take(&mut self.batch_counters);
         self.cache
             .note_hits(batch_counters.cache_hits, batch_counters.local_hits);
-        batch_counters.publish_batch_counters(&self.metrics.counters);
+        batch_counters.publish(&self.metrics.counters);
     }
 
     /// Counts a batch that was served, and the key of one request in so many.
@@ -231,9 +233,9 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> Step {
         match self.hinted(request, hint) {
-            Hinted::Local(local) => self.get_local(lane, request, &local, answers),
-            Hinted::Absent => self.get_absent(lane, request, answers),
-            Hinted::Unknown => self.get_anywhere(lane, request, hint, evidence, answers),
+            HintOutcome::Local(local) => self.get_local(lane, request, &local, answers),
+            HintOutcome::Absent => self.get_absent(lane, request, answers),
+            HintOutcome::Unknown => self.get_anywhere(lane, request, hint, evidence, answers),
         }
     }
 
@@ -242,7 +244,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
-        local: &Local,
+        local: &LocalHint,
         answers: &mut impl AnswerSink,
     ) -> Step {
         let answer = Answer::Value {

@@ -133,7 +133,7 @@ impl fmt::Debug for Extent {
 
 /// Why an extent was not added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NotAdded {
+pub(crate) enum AddError {
     /// There are as many as the shard was made for.
     Full,
     /// Its node has too many remote keys, or its offset is too high.
@@ -204,17 +204,17 @@ impl Extents {
     /// Adds a page-sized piece of a node's memory.
     ///
     /// # Errors
-    /// [`NotAdded`] says which limit is in the way.
-    pub(crate) fn add(&mut self, node: NodeId, piece: RemoteSlice) -> Result<(), NotAdded> {
+    /// [`AddError`] says which limit is in the way.
+    pub(crate) fn add(&mut self, node: NodeId, piece: RemoteSlice) -> Result<(), AddError> {
         if self.places.len() == self.count_max && self.vacant == END {
-            return Err(NotAdded::Full);
+            return Err(AddError::Full);
         }
         let keys = &mut self.nodes[node.position()].keys;
         // Pieces of one region come one after the other.
         let known = keys.iter().rposition(|&key| key == piece.key);
         let key = known.unwrap_or(keys.len()) as u64;
         if key >= LOST || piece.offset >> OFFSET_BITS != 0 {
-            return Err(NotAdded::OutOfReach);
+            return Err(AddError::OutOfReach);
         }
         if known.is_none() {
             keys.push(piece.key);
@@ -227,9 +227,9 @@ impl Extents {
     }
 
     /// A place for a new extent, as if it were held.
-    fn vacate_or_grow(&mut self, word: u64) -> Result<u32, NotAdded> {
+    fn vacate_or_grow(&mut self, word: u64) -> Result<u32, AddError> {
         if self.vacant == END {
-            let place = u32::try_from(self.places.len()).map_err(|_| NotAdded::Full)?;
+            let place = u32::try_from(self.places.len()).map_err(|_| AddError::Full)?;
             self.places.push(word);
             self.links.push(HELD);
             return Ok(place);
@@ -407,7 +407,7 @@ mod tests {
                         let total: usize = added.iter().sum();
                         let place = piece(u32::try_from(pick % 5).unwrap(), (total as u64) << 16);
                         let done = extents.add(id, place);
-                        prop_assert_eq!(done, if total == 60 { Err(NotAdded::Full) } else { Ok(()) });
+                        prop_assert_eq!(done, if total == 60 { Err(AddError::Full) } else { Ok(()) });
                         added[node] += usize::from(done.is_ok());
                     }
                     2 => {
@@ -448,14 +448,14 @@ mod tests {
         let mut extents = extents(1, 1 << 17);
         let node = NodeId::new(0);
         let refused = extents.add(node, piece(0, 1 << OFFSET_BITS));
-        assert_eq!(refused, Err(NotAdded::OutOfReach));
+        assert_eq!(refused, Err(AddError::OutOfReach));
         // One that was refused left nothing behind.
         assert_eq!((extents.claim(node), extents.total_bytes()), (None, 0));
         for key in 0..(1 << 16) - 1 {
             extents.nodes[0].keys.push(RemoteKey(key));
         }
         let refused = extents.add(node, piece(1 << 16, 0));
-        assert_eq!(refused, Err(NotAdded::OutOfReach));
+        assert_eq!(refused, Err(AddError::OutOfReach));
         extents.add(node, piece(9, 0)).unwrap();
         assert_eq!(extents.claim(node).map(Extent::place), Some(0));
     }

@@ -7,7 +7,6 @@ use super::{COMPLETIONS, Posted};
 use crate::constants::{UNIT, UNIT_BYTES};
 use crate::log::record::units_for;
 use crate::log::{Address, SizeClass};
-use crate::message::operation::OperationKind;
 use crate::message::request::AnswerSink;
 use crate::shard::Shard;
 use crate::shard::far::buffers::is_long;
@@ -84,9 +83,7 @@ impl<E: Endpoint> Shard<E> {
             None => return,
         };
         // Where records carry tags, a header and a key without theirs prove nothing.
-        let whole = whole
-            || matches!(kind, OperationKind::Get | OperationKind::CompareAndSwap)
-            || self.authenticates();
+        let whole = whole || kind.reads_whole_record() || self.authenticates();
         let head_units = units_for(key_bytes, 0);
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         let units_left = self.local.pages.get(page).units.saturating_sub(unit);

@@ -7,7 +7,7 @@ use farcore_rdma::{Endpoint, RemoteSlice, Status};
 
 use crate::error::Error;
 use crate::shard::Shard;
-use crate::shard::far::extents::{Extent, NodeId, NotAdded};
+use crate::shard::far::extents::{AddError, Extent, NodeId};
 use crate::shard::local::ExtentLost;
 use crate::shard::local::page_table::PageKind;
 
@@ -18,8 +18,8 @@ impl<E: Endpoint> Shard<E> {
     /// Adds a page-sized piece of a node's memory.
     ///
     /// # Errors
-    /// [`NotAdded`] says which limit is in the way.
-    pub(crate) fn add_extent(&mut self, node: NodeId, piece: RemoteSlice) -> Result<(), NotAdded> {
+    /// [`AddError`] says which limit is in the way.
+    pub(crate) fn add_extent(&mut self, node: NodeId, piece: RemoteSlice) -> Result<(), AddError> {
         let added = self.far.extents.add(node, piece);
         self.exhausted &= added.is_err();
         self.far.publish_bytes();

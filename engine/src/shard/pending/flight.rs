@@ -133,7 +133,7 @@ pub(crate) enum FlightState {
 /// What READs have shown about the far records that one request may mean, where that is not the
 /// record of its key.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct ReadFindings {
     /// Addresses that do not hold its key.
     pub(crate) cleared: Vec<Address>,
     /// Addresses where what was read was twice not what was written.
@@ -144,7 +144,7 @@ pub(crate) struct Shown {
 
 /// Why a request cannot be parked, where the next to get it can be kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Scarce {
+pub(crate) enum Shortage {
     /// Its lane has its share, or no flight or place is free.
     Parking = 0,
     /// No buffer is free for a copy of 8 KiB at most.
@@ -153,7 +153,7 @@ pub(crate) enum Scarce {
     LongMessage = 2,
 }
 
-impl Scarce {
+impl Shortage {
     const COUNT: usize = 3;
 }
 
@@ -176,7 +176,7 @@ pub(crate) struct Flight {
     /// What was read was not what was written, and the same is read once more.
     pub(crate) reads_again: bool,
     /// What READs have shown beside records of the key that they were for.
-    shown: Option<Box<Shown>>,
+    shown: Option<Box<ReadFindings>>,
     /// The parked request that it was shown for.
     shown_for: u32,
     pub(crate) pinned: Option<u32>,
@@ -188,7 +188,7 @@ pub(crate) struct Flight {
 
 impl Flight {
     /// What READs have shown for the first request, to be added to.
-    pub(crate) fn shown_mut(&mut self) -> &mut Shown {
+    pub(crate) fn shown_mut(&mut self) -> &mut ReadFindings {
         if std::mem::replace(&mut self.shown_for, self.head) != self.head {
             self.shown = None;
         }
@@ -198,14 +198,14 @@ impl Flight {
     /// What READs have shown, if it was for the first request: what was found for one says nothing
     /// of another.
     #[inline]
-    pub(crate) fn take_shown(&mut self) -> Option<Box<Shown>> {
+    pub(crate) fn take_shown(&mut self) -> Option<Box<ReadFindings>> {
         self.shown.as_ref()?;
         self.shown.take().filter(|_| self.shown_for == self.head)
     }
 
     /// Puts back what [`Flight::take_shown`] took.
     #[inline]
-    pub(crate) fn put_shown(&mut self, shown: Option<Box<Shown>>) {
+    pub(crate) fn put_shown(&mut self, shown: Option<Box<ReadFindings>>) {
         self.shown = shown;
     }
 }
@@ -222,7 +222,7 @@ pub(crate) struct Flights {
     /// Lanes that were refused at their last visit, a bit each.
     refused: [u64; LANE_NUMBERS / 64],
     /// By what is scarce, a lane that is refused while it has nothing parked.
-    starving: [Option<usize>; Scarce::COUNT],
+    starving: [Option<usize>; Shortage::COUNT],
     /// Requests of each lane whose answer needs more room than was set aside, and how many there
     /// are.
     needing: Vec<u32>,
@@ -261,7 +261,7 @@ impl Flights {
             free_parked: (0..parked).rev().collect(),
             of_lane: vec![0; LANE_NUMBERS],
             refused: [0; LANE_NUMBERS / 64],
-            starving: [None; Scarce::COUNT],
+            starving: [None; Shortage::COUNT],
             needing: vec![0; LANE_NUMBERS],
             needing_count: 0,
             active: 0,
@@ -335,7 +335,7 @@ impl Flights {
 
     /// True if no other lane starves for something.
     #[inline]
-    pub(crate) fn may_take(&self, scarce: Scarce, lane: ReplyTo) -> bool {
+    pub(crate) fn may_take(&self, scarce: Shortage, lane: ReplyTo) -> bool {
         self.starving[scarce as usize].is_none_or(|starving| starving == lane.number())
     }
 
@@ -356,7 +356,7 @@ impl Flights {
 
     /// Notes that a lane's request could not be parked, and for want of what.
     #[cold]
-    pub(crate) fn refuse(&mut self, lane: ReplyTo, scarce: Option<Scarce>) {
+    pub(crate) fn refuse(&mut self, lane: ReplyTo, scarce: Option<Shortage>) {
         let lane = lane.number();
         let before = self.is_active(lane);
         self.refused[lane / 64] |= 1 << (lane % 64);
@@ -395,7 +395,7 @@ impl Flights {
     pub(crate) fn has_parking(&self, lane: ReplyTo) -> bool {
         !self.free_parked.is_empty()
             && self.of_lane[lane.number()] < self.share
-            && self.may_take(Scarce::Parking, lane)
+            && self.may_take(Shortage::Parking, lane)
     }
 
     /// The flight.
@@ -555,13 +555,13 @@ mod tests {
 
     const FLIGHTS: u32 = 16;
 
-    struct Waiting {
+    struct NodesWait {
         flights: Flights,
         pool: LandingPool,
         started: u64,
     }
 
-    impl Waiting {
+    impl NodesWait {
         fn new() -> Self {
             Self {
                 flights: Flights::new(FLIGHTS, 4 * FLIGHTS),
@@ -579,7 +579,7 @@ mod tests {
             let lane = ReplyTo::new(lane);
             self.flights.visit(lane);
             if !self.flights.has_room(lane) {
-                self.flights.refuse(lane, Some(Scarce::Parking));
+                self.flights.refuse(lane, Some(Shortage::Parking));
                 return None;
             }
             self.started += 1;
@@ -612,7 +612,7 @@ mod tests {
 
     #[test]
     fn flights_are_shared_evenly_among_the_lanes_that_want_some() {
-        let mut waiting = Waiting::new();
+        let mut waiting = NodesWait::new();
         // One alone may have a quarter.
         let alone = waiting.flood(1);
         assert_eq!(alone.len(), FLIGHTS as usize / 4);
@@ -644,7 +644,7 @@ mod tests {
 
     #[test]
     fn a_lane_without_a_flight_gets_the_next_that_ends() {
-        let mut waiting = Waiting::new();
+        let mut waiting = NodesWait::new();
         // As many lanes as flights, each of which has one, and one lane more.
         for lane in 1..=16 {
             waiting.flights.refuse(ReplyTo::new(lane), None);
@@ -656,12 +656,12 @@ mod tests {
         // Whose flight has ended comes first, and wants another.
         assert_eq!(waiting.visit(1), None);
         assert!(waiting.visit(20).is_some());
-        assert_eq!(waiting.flights.starving, [None; Scarce::COUNT]);
+        assert_eq!(waiting.flights.starving, [None; Shortage::COUNT]);
     }
 
     #[test]
     fn a_lane_that_wants_none_any_more_holds_up_nobody() {
-        let mut waiting = Waiting::new();
+        let mut waiting = NodesWait::new();
         let mut held: Vec<_> = (1..5).flat_map(|lane| waiting.flood(lane)).collect();
         assert_eq!(waiting.visit(9), None);
         // Its request was answered without: it is visited, and refused no more.
@@ -671,6 +671,6 @@ mod tests {
         for flight in held {
             waiting.end(flight);
         }
-        assert_eq!(waiting.flights.starving, [None; Scarce::COUNT]);
+        assert_eq!(waiting.flights.starving, [None; Shortage::COUNT]);
     }
 }

@@ -13,10 +13,11 @@ use crate::message::operation::OperationKind;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
+use crate::shard::batch_counters::failed;
 use crate::shard::far::buffers::SMALL_BYTES_MAX;
 use crate::shard::far::read_ahead::ChunkId;
 use crate::shard::lookup::{Confirmed, Evidence, Hint};
-use crate::shard::pending::flight::{FlightState, Parked, Scarce};
+use crate::shard::pending::flight::{FlightState, Parked, Shortage};
 use crate::shard::serve::Step;
 
 /// Where the bytes that a flight waits for come from.
@@ -38,7 +39,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> bool {
         if !self.flights.has_parking(lane) {
-            return self.refuse(lane, Some(Scarce::Parking));
+            return self.refuse(lane, Some(Shortage::Parking));
         }
         // What requests before it in the flight may store counts as well.
         let answer_bytes = match request.kind() {
@@ -77,11 +78,11 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// What the copy of a request takes.
-    fn message_of(parts: &[u8]) -> Scarce {
+    fn message_of(parts: &[u8]) -> Shortage {
         if parts.len() > SMALL_BYTES_MAX as usize {
-            Scarce::LongMessage
+            Shortage::LongMessage
         } else {
-            Scarce::ShortMessage
+            Shortage::ShortMessage
         }
     }
 
@@ -107,7 +108,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// A request waits for what others of its shard hold; false, for its caller.
-    fn refuse(&mut self, lane: ReplyTo, scarce: Option<Scarce>) -> bool {
+    fn refuse(&mut self, lane: ReplyTo, scarce: Option<Shortage>) -> bool {
         self.flights.refuse(lane, scarce);
         self.metrics.counters.far_refused.add(1);
         false
@@ -146,7 +147,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> bool {
         if !self.flights.has_room(lane) {
-            return self.refuse(lane, Some(Scarce::Parking));
+            return self.refuse(lane, Some(Shortage::Parking));
         }
         if matches!(from, Source::Read) && !self.has_read_room(address.page(self.shape)) {
             return self.refuse(lane, None);
@@ -587,14 +588,7 @@ impl<E: Endpoint> Shard<E> {
         if !answers.has_room(lane, 0) {
             return Step::NoRoom { value_bytes: 0 };
         }
-        let counters = &self.metrics.counters;
-        let failed = match request.kind() {
-            OperationKind::Get => &counters.gets_failed,
-            OperationKind::Put => &counters.puts_failed,
-            OperationKind::Delete => &counters.deletes_failed,
-            OperationKind::CompareAndSwap => &counters.swaps_failed,
-        };
-        failed.add(1);
+        failed(&self.metrics.counters, request.kind()).add(1);
         answers.answer(lane, request.token, Answer::Failed(&error));
         Step::Done
     }

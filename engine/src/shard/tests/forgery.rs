@@ -134,7 +134,7 @@ fn change_records(reactor: &Reactor, mut change: impl FnMut(&mut [u8], u64)) {
 
 /// What gets of all keys were answered.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct LookAheadState {
     right: usize,
     /// The value that was there before.
     old: usize,
@@ -145,8 +145,8 @@ struct Seen {
 }
 
 /// Reads every key, in the order of the log or in none.
-fn read_all(reactor: &mut Reactor, coins: u64, in_order: bool) -> Seen {
-    let mut seen = Seen::default();
+fn read_all(reactor: &mut Reactor, coins: u64, in_order: bool) -> LookAheadState {
+    let mut seen = LookAheadState::default();
     for place in 0..KEYS {
         let key = if in_order {
             place
@@ -178,11 +178,11 @@ fn everywhere() -> impl Iterator<Item = (Option<EncryptionMode>, bool)> {
 
 /// Most keys are far, and whatever was answered for these was not another's value, nor that there
 /// is none.
-fn assert_all_damaged(seen: &Seen) {
-    let all = Seen {
+fn assert_all_damaged(seen: &LookAheadState) {
+    let all = LookAheadState {
         right: seen.right,
         damaged: KEYS as usize - seen.right,
-        ..Seen::default()
+        ..LookAheadState::default()
     };
     assert_eq!(*seen, all);
     assert!(seen.damaged > 1_000, "{seen:?}");

@@ -10,7 +10,7 @@ use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX};
 use crate::index::{Position, Slot};
 use crate::log::record::LocalRecord;
 use crate::message::operation::Operation;
-use crate::shard::lookup::{Hint, Hinted, Seen};
+use crate::shard::lookup::{Hint, HintOutcome, LookAheadState};
 
 #[test]
 fn model_at_zero_latency() {
@@ -174,18 +174,21 @@ fn a_hint_does_not_outlive_its_page() {
     reactor.consumer.refresh();
     let request = &reactor.consumer.waiting(1)[0];
     let shard = &mut reactor.shard;
-    shard.seen = Seen {
+    shard.seen = LookAheadState {
         moves: shard.local.pages.moves(),
-        ..Seen::default()
+        ..LookAheadState::default()
     };
     let hint = shard.look_ahead::<false>(request, &mut 0);
-    assert!(matches!(shard.hinted(request, &hint), Hinted::Local(_)));
+    assert!(matches!(
+        shard.hinted(request, &hint),
+        HintOutcome::Local(_)
+    ));
     let Hint::Slot(_, slot, _) = hint else {
         panic!("{hint:?}");
     };
     // The slot stays as it is, and leads to nothing local.
     shard.local.evict_page(slot.address().page(shard.shape));
-    assert!(matches!(shard.hinted(request, &hint), Hinted::Unknown));
+    assert!(matches!(shard.hinted(request, &hint), HintOutcome::Unknown));
 }
 
 #[test]
