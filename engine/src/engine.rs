@@ -9,7 +9,7 @@ use crossbeam_queue::{ArrayQueue, SegQueue};
 use farcore_rdma::{EmbeddedNode, Heartbeats, Region, RegionOptions};
 use farcore_tuning::{Clock, Root, Sampler};
 
-use crate::cipher::{PageCipher, random_salt};
+use crate::cipher::{PageCipher, Salt, random_salt};
 use crate::client::core::Core;
 use crate::client::handle::Handle;
 use crate::client::lanes::{HandleLanes, Shared};
@@ -77,6 +77,65 @@ fn random() -> Result<u64> {
     })
 }
 
+/// What is drawn and computed once for an opening.
+struct OpenPlan {
+    seed: u64,
+    epoch: u32,
+    salt: Salt,
+    sizes: Sizes,
+    far: FarPlan,
+}
+
+/// The lanes that end on a core, by lane, and those that begin there, by shard.
+struct CoreLanes {
+    servers: Vec<Option<LaneServer>>,
+    neighbours: Vec<Option<(LaneClient, Arc<CommandPort>)>>,
+}
+
+/// Refuses an engine that the system would refuse later.
+fn check_limits(config: &Config, sizes: &Sizes) -> Result<()> {
+    let executors = executor::missing(&config.cores) + usize::from(!config.nodes.is_empty());
+    let connections = config.cores.len() * config.nodes.len();
+    limits::check(executors * EXECUTOR_DESCRIPTORS + connections * NODE_DESCRIPTORS)?;
+    let embedded = embedded_count(config) as u64;
+    let need = MemoryNeed {
+        local_bytes: config.local_bytes,
+        far_bytes: u64::from(config.prefault) * embedded * sizes.node_bytes,
+    };
+    limits::check_memory(need, &Root::new("/"))
+}
+
+fn embedded_count(config: &Config) -> usize {
+    if config.nodes.is_empty() {
+        config.embedded_nodes
+    } else {
+        0
+    }
+}
+
+fn region_options(config: &Config, bytes: u64, lock: farcore_rdma::Lock) -> Result<RegionOptions> {
+    let bytes = usize::try_from(bytes).map_err(|_| Error::Memory {
+        reason: format!("{bytes} bytes do not fit"),
+    })?;
+    Ok(RegionOptions {
+        bytes,
+        huge_pages: config.huge_pages,
+        lock,
+        prefault: config.prefault,
+    })
+}
+
+fn embedded_nodes(config: &Config, sizes: &Sizes) -> Result<Vec<Arc<EmbeddedNode>>> {
+    let node = |_| {
+        let options = region_options(config, sizes.node_bytes, farcore_rdma::Lock::Off)?;
+        Ok(Arc::new(EmbeddedNode::new(
+            map(&options)?,
+            config.link.clone(),
+        )))
+    };
+    (0..embedded_count(config)).map(node).collect()
+}
+
 impl Engine {
     /// Maps the memory, starts a pinned executor on each core and waits until all serve.
     ///
@@ -91,153 +150,19 @@ impl Engine {
         let clock = Clock::new();
         let opened_ns = clock.now_ns();
         let sizes = config.sizes()?;
-        limits::check(
-            (executor::missing(&config.cores) + usize::from(!config.nodes.is_empty()))
-                * EXECUTOR_DESCRIPTORS
-                + config.cores.len() * config.nodes.len() * NODE_DESCRIPTORS,
-        )?;
-        let embedded = if config.nodes.is_empty() {
-            config.embedded_nodes
-        } else {
-            0
-        };
-        let need = MemoryNeed {
-            local_bytes: config.local_bytes,
-            far_bytes: u64::from(config.prefault) * embedded as u64 * sizes.node_bytes,
-        };
-        limits::check_memory(need, &Root::new("/"))?;
-        let shards = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
-        let options = |bytes: u64, lock| -> Result<RegionOptions> {
-            let bytes = usize::try_from(bytes).map_err(|_| Error::Memory {
-                reason: format!("{bytes} bytes do not fit"),
-            })?;
-            let (huge_pages, prefault) = (config.huge_pages, config.prefault);
-            Ok(RegionOptions {
-                bytes,
-                huge_pages,
-                lock,
-                prefault,
-            })
-        };
-        let node = |_| {
-            let far = map(&options(sizes.node_bytes, farcore_rdma::Lock::Off)?)?;
-            Ok(Arc::new(EmbeddedNode::new(far, config.link.clone())))
-        };
-        let nodes: Vec<_> = (0..embedded).map(node).collect::<Result<_>>()?;
+        check_limits(&config, &sizes)?;
+        let nodes = embedded_nodes(&config, &sizes)?;
         let far = FarPlan::new(&config, &nodes)?;
-        let node_names = far.names();
-        let seed = config.seed.map_or_else(random, Ok)?;
-        let hasher = Hasher128::new(seed);
-        let epoch = u32::try_from(random()? >> 32).unwrap_or(0);
-        let salt = random_salt()?;
-        let lifecycle = Arc::new(Lifecycle::default());
-        let core_shared = |_| Arc::new(CoreShared::new(Arc::clone(&lifecycle)));
-        let cores_shared: Vec<_> = config.cores.iter().map(core_shared).collect();
-        let (mut servers, mut neighbours, handles) = wire(&config, &sizes, &cores_shared);
-        let shared = Arc::new(Shared {
-            cores_shared,
-            hasher,
+        let plan = OpenPlan {
+            seed: config.seed.map_or_else(random, Ok)?,
+            epoch: u32::try_from(random()? >> 32).unwrap_or(0),
+            salt: random_salt()?,
             sizes,
-            lifecycle,
-            free_handles: ArrayQueue::new(config.handles_max.max(1)),
-            leaving: SegQueue::new(),
-            handles_max: config.handles_max,
-            clock: clock.clone(),
-        });
-        let core = |_| Arc::new(CoreMetrics::new(node_names.len()));
-        let metrics = Arc::new(EngineMetrics {
-            clock: clock.clone(),
-            opened_ns,
-            startup_ns: OnceLock::new(),
-            local_cap_bytes: config.local_bytes,
-            page_bytes: sizes.page_bytes,
-            locked: OnceLock::new(),
-            cores: (0..shards).map(core).collect(),
-            node_names,
-            embedded: nodes.iter().map(Arc::downgrade).collect(),
-            lifecycle: Arc::clone(&shared.lifecycle),
-            counted: Mutex::default(),
-            processors: config.cores.clone(),
-            handles: handles
-                .iter()
-                .map(|handle| Arc::clone(&handle.latency))
-                .collect(),
-        });
-        for handle in handles {
-            let _ = shared.free_handles.push(handle);
-        }
-        // Made before the first thread is: dropped on an error, it closes the cores that did start.
-        let mut engine = Self {
-            shared,
-            metrics,
-            nodes,
-            cores: Vec::new(),
-            heartbeats: far.heartbeats(),
+            far,
         };
-        let mut locked = true;
-        let (ready, outcome) = mpsc::channel();
-        for shard in (0..shards).rev() {
-            let arena = map(&options(sizes.arena_bytes, config.lock)?)?;
-            locked &= arena.is_locked();
-            let place = usize::from(shard);
-            let metrics = Arc::clone(&engine.metrics.cores[place]);
-            let core_shared = Arc::clone(&engine.shared.cores_shared[place]);
-            let command_port = Arc::clone(&core_shared.command_port);
-            let (servers, neighbours) = (
-                servers.pop().unwrap_or_default(),
-                neighbours.pop().unwrap_or_default(),
-            );
-            let cipher = config.encryption.as_ref();
-            let mode = config.encryption_mode;
-            let cipher = cipher.map(|key| PageCipher::new(key, mode, &salt, epoch, shard));
-            let (far, tuning) = (far.clone(), config.tuning());
-            let keys_expected = config.keys_expected / u64::from(shards);
-            let build = async move || {
-                metrics.count_events_here();
-                let far = far.open(&sizes, shard, shards).await?;
-                let shard_of = Shard::new(ShardOptions {
-                    shard,
-                    local_bytes: sizes.arena_bytes,
-                    page_bytes: sizes.page_bytes,
-                    keys_expected,
-                    cipher,
-                    epoch,
-                    endpoint: far.endpoint,
-                    arena,
-                    extents: far.extents,
-                    metrics: Arc::clone(&metrics),
-                    tuning,
-                    key_hasher: hasher.into(),
-                })?;
-                let time = Clock::new();
-                let reactor = Reactor::new(ReactorOptions {
-                    shard: shard_of,
-                    own: shard,
-                    shards,
-                    hasher,
-                    command_port,
-                    servers,
-                    lanes: neighbours,
-                    metrics,
-                    sampler: Sampler::new(time.clone()),
-                    time,
-                });
-                Ok((reactor, far.keepers))
-            };
-            let ready = ready.clone();
-            let heard = move |made| {
-                let _ = ready.send(made);
-            };
-            let core = config.cores[place];
-            let watchdog = Watchdog::new(core, &engine.metrics.cores[place]);
-            let ended = reactor::start(core, core_shared, watchdog, config.spin_ns, build, heard)?;
-            engine.cores.push(ended);
-        }
-        // What waits for news of a core ends with the last core that could have any.
-        drop(ready);
-        for _ in 0..shards {
-            outcome.recv().unwrap_or(Err(Error::Closed))?;
-        }
+        // Made before the first thread is: dropped on an error, it closes the cores that did start.
+        let (mut engine, lanes) = Self::prepare(&config, &plan, nodes, clock.clone(), opened_ns);
+        let locked = engine.start_cores(&config, &plan, lanes)?;
         let _ = engine.metrics.startup_ns.set(clock.now_ns() - opened_ns);
         let _ = engine.metrics.locked.set(locked);
         tracing::info!(
@@ -249,6 +174,154 @@ impl Engine {
             "the engine is open"
         );
         Ok(engine)
+    }
+
+    /// An engine whose cores have not started, and the lanes that end on each.
+    fn prepare(
+        config: &Config,
+        plan: &OpenPlan,
+        nodes: Vec<Arc<EmbeddedNode>>,
+        clock: Clock,
+        opened_ns: u64,
+    ) -> (Self, Vec<CoreLanes>) {
+        let lifecycle = Arc::new(Lifecycle::default());
+        let core_shared = |_| Arc::new(CoreShared::new(Arc::clone(&lifecycle)));
+        let cores_shared: Vec<_> = config.cores.iter().map(core_shared).collect();
+        let (lanes, handles) = wire(config, &plan.sizes, &cores_shared);
+        let node_names = plan.far.names();
+        let core = |_: &usize| Arc::new(CoreMetrics::new(node_names.len()));
+        let metrics = Arc::new(EngineMetrics {
+            clock: clock.clone(),
+            opened_ns,
+            startup_ns: OnceLock::new(),
+            local_cap_bytes: config.local_bytes,
+            page_bytes: plan.sizes.page_bytes,
+            locked: OnceLock::new(),
+            cores: config.cores.iter().map(core).collect(),
+            embedded: nodes.iter().map(Arc::downgrade).collect(),
+            node_names,
+            lifecycle: Arc::clone(&lifecycle),
+            counted: Mutex::default(),
+            processors: config.cores.clone(),
+            handles: handles
+                .iter()
+                .map(|handle| Arc::clone(&handle.latency))
+                .collect(),
+        });
+        let shared = Arc::new(Shared {
+            cores_shared,
+            hasher: Hasher128::new(plan.seed),
+            sizes: plan.sizes,
+            lifecycle,
+            free_handles: ArrayQueue::new(config.handles_max.max(1)),
+            leaving: SegQueue::new(),
+            handles_max: config.handles_max,
+            clock,
+        });
+        for handle in handles {
+            let _ = shared.free_handles.push(handle);
+        }
+        let engine = Self {
+            shared,
+            metrics,
+            nodes,
+            cores: Vec::new(),
+            heartbeats: plan.far.heartbeats(),
+        };
+        (engine, lanes)
+    }
+
+    /// Starts every core and waits until all serve; true if their memory is locked.
+    fn start_cores(
+        &mut self,
+        config: &Config,
+        plan: &OpenPlan,
+        lanes: Vec<CoreLanes>,
+    ) -> Result<bool> {
+        let mut locked = true;
+        let (ready, outcome) = mpsc::channel();
+        for (place, lanes) in lanes.into_iter().enumerate().rev() {
+            let shard = u16::try_from(place).unwrap_or(u16::MAX);
+            let arena = map(&region_options(
+                config,
+                plan.sizes.arena_bytes,
+                config.lock,
+            )?)?;
+            locked &= arena.is_locked();
+            self.start_core(config, plan, shard, lanes, arena, ready.clone())?;
+        }
+        // The wait ends with the last core that could still report.
+        drop(ready);
+        for _ in &self.cores {
+            outcome.recv().unwrap_or(Err(Error::Closed))?;
+        }
+        Ok(locked)
+    }
+
+    fn start_core(
+        &mut self,
+        config: &Config,
+        plan: &OpenPlan,
+        shard: u16,
+        lanes: CoreLanes,
+        arena: Arc<Region>,
+        ready: mpsc::Sender<Result<()>>,
+    ) -> Result<()> {
+        let place = usize::from(shard);
+        let shards = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
+        let metrics = Arc::clone(&self.metrics.cores[place]);
+        let core_shared = Arc::clone(&self.shared.cores_shared[place]);
+        let command_port = Arc::clone(&core_shared.command_port);
+        let OpenPlan {
+            salt, epoch, sizes, ..
+        } = *plan;
+        let cipher = config.encryption.as_ref();
+        let mode = config.encryption_mode;
+        let cipher = cipher.map(|key| PageCipher::new(key, mode, &salt, epoch, shard));
+        let (far, tuning) = (plan.far.clone(), config.tuning());
+        let keys_expected = config.keys_expected / u64::from(shards);
+        let hasher = self.shared.hasher;
+        let build = async move || {
+            metrics.count_events_here();
+            let far = far.open(&sizes, shard, shards).await?;
+            let shard_of = Shard::new(ShardOptions {
+                shard,
+                local_bytes: sizes.arena_bytes,
+                page_bytes: sizes.page_bytes,
+                keys_expected,
+                cipher,
+                epoch,
+                endpoint: far.endpoint,
+                arena,
+                extents: far.extents,
+                metrics: Arc::clone(&metrics),
+                tuning,
+                key_hasher: hasher.into(),
+            })?;
+            let time = Clock::new();
+            let reactor = Reactor::new(ReactorOptions {
+                shard: shard_of,
+                own: shard,
+                shards,
+                hasher,
+                command_port,
+                servers: lanes.servers,
+                lanes: lanes.neighbours,
+                metrics,
+                sampler: Sampler::new(time.clone()),
+                time,
+            });
+            Ok((reactor, far.keepers))
+        };
+        let opened = move |outcome| {
+            let _ = ready.send(outcome);
+        };
+        let core = config.cores[place];
+        let watchdog = Watchdog::new(core, &self.metrics.cores[place]);
+        let termination =
+            reactor::start(core, core_shared, watchdog, config.spin_ns, build, opened)?;
+        self.cores.push(termination);
+        Ok(())
     }
 
     /// A handle for the calling thread. It may move to another thread, not be shared.
@@ -477,11 +550,7 @@ impl Drop for Engine {
     }
 }
 
-type Servers = Vec<Option<LaneServer>>;
-type Neighbours = Vec<Option<(LaneClient, Arc<CommandPort>)>>;
-
-/// So many places that nobody has yet.
-fn nobody<T>(count: usize) -> Vec<Option<T>> {
+fn empty<T>(count: usize) -> Vec<Option<T>> {
     (0..count).map(|_| None).collect()
 }
 
@@ -490,19 +559,22 @@ fn wire(
     config: &Config,
     sizes: &Sizes,
     cores_shared: &[Arc<CoreShared>],
-) -> (Vec<Servers>, Vec<Neighbours>, Vec<HandleLanes>) {
+) -> (Vec<CoreLanes>, Vec<HandleLanes>) {
     let cores = cores_shared.len();
     // As the budget counts them: the longest value with its key, and what a size class adds.
     let oversize = sizes.value_bytes_max + 2 * KEY_BYTES_MAX;
-    let mut servers: Vec<Servers> = (0..cores).map(|_| nobody(cores)).collect();
-    let mut neighbours: Vec<Neighbours> = (0..cores).map(|_| nobody(cores)).collect();
+    let core = |_| CoreLanes {
+        servers: empty(cores),
+        neighbours: empty(cores),
+    };
+    let mut ends: Vec<_> = (0..cores).map(core).collect();
     for second in 0..cores {
         for first in 0..second {
             let [there, back] = lanes(sizes.lane_bytes, oversize);
             for (from, to, (client, server)) in [(first, second, there), (second, first, back)] {
-                servers[to][from] = Some(server);
+                ends[to].servers[from] = Some(server);
                 let command_port = Arc::clone(&cores_shared[to].command_port);
-                neighbours[from][to] = Some((client, command_port));
+                ends[from].neighbours[to] = Some((client, command_port));
             }
         }
     }
@@ -511,11 +583,11 @@ fn wire(
         let client_waker = Arc::new(ClientWaker::default());
         let number = u8::try_from(cores + handle).unwrap_or(u8::MAX);
         let mut lanes = Vec::new();
-        for row in &mut servers {
+        for end in &mut ends {
             let client_waker = Some(Arc::clone(&client_waker));
             let (client, server) = lane(config.handle_lane_bytes, oversize, client_waker);
             lanes.push(client);
-            row.push(Some(server));
+            end.servers.push(Some(server));
         }
         handles.push(HandleLanes {
             lanes,
@@ -524,5 +596,5 @@ fn wire(
             latency: Arc::default(),
         });
     }
-    (servers, neighbours, handles)
+    (ends, handles)
 }

@@ -1,5 +1,7 @@
 //! The documents and the code say the same: the order of layers and the glossary in ARCHITECTURE.md.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

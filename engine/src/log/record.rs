@@ -65,14 +65,6 @@ pub(crate) struct RecordHeader(u128);
     clippy::cast_possible_truncation,
     reason = "takes fields out of the packed word"
 )]
-/// Bytes of a sealed record with its tag, as its header says; `None` if it has no tag.
-#[inline]
-pub(crate) fn sealed_bytes(header: &[u8; UNIT_BYTES]) -> Option<usize> {
-    let header = RecordHeader::decode_from(header)?;
-    let bytes = header.units() as usize * UNIT_BYTES;
-    header.has_tag().then_some(bytes)
-}
-
 impl RecordHeader {
     /// Packs a header without a checksum.
     #[inline]
@@ -145,6 +137,14 @@ impl RecordHeader {
             ^ ((plain >> 64) as u64).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
         (mixed ^ (mixed >> 32)) as u32
     }
+}
+
+/// Bytes of a sealed record with its tag, as its header says; `None` if it has no tag.
+#[inline]
+pub(crate) fn sealed_bytes(header: &[u8; UNIT_BYTES]) -> Option<usize> {
+    let header = RecordHeader::decode_from(header)?;
+    let bytes = header.units() as usize * UNIT_BYTES;
+    header.has_tag().then_some(bytes)
 }
 
 impl fmt::Debug for RecordHeader {

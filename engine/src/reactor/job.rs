@@ -20,9 +20,9 @@ use crate::lifecycle::JobTicket;
 use crate::limits::what_was_said;
 
 /// A job on its way to its core: makes, there, the future to be run.
-pub(crate) struct Job(
-    pub(super) Box<dyn FnOnce(Rc<RefCell<CoreReactor>>) -> Pin<Box<dyn Future<Output = ()>>> + Send>,
-);
+pub(crate) struct Job(pub(super) Box<dyn FnOnce(Rc<RefCell<CoreReactor>>) -> JobFuture + Send>);
+
+type JobFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,7 +47,7 @@ impl Job {
             done: AtomicBool::new(false),
         });
         let finish = Finish(Arc::clone(&cell));
-        let run = move |reactor| -> Pin<Box<dyn Future<Output = ()>>> {
+        let run = move |reactor| -> JobFuture {
             Box::pin(async move {
                 let ticket = Arc::new(ticket);
                 let client = client(reactor, Arc::clone(&ticket));

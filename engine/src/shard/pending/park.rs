@@ -17,7 +17,7 @@ use crate::shard::batch_counters::failed;
 use crate::shard::far::buffers::SMALL_BYTES_MAX;
 use crate::shard::far::read_ahead::ChunkId;
 use crate::shard::lookup::{Confirmed, Evidence, Hint};
-use crate::shard::pending::flight::{FlightState, Parked, Shortage};
+use crate::shard::pending::flight::{FlightState, Flights, Parked, Shortage};
 use crate::shard::serve::Step;
 
 /// Where the bytes that a flight waits for come from.
@@ -27,6 +27,58 @@ pub(in crate::shard) enum Source {
     Read,
     /// A chunk that is on its way.
     Chunk(ChunkId),
+}
+
+/// One pass over the requests of a flight, each of which is tried once.
+struct Pass {
+    /// Lanes whose answer found no room, a bit each.
+    blocked: [u64; 4],
+    /// Requests that were not tried yet.
+    left: usize,
+    /// Requests that were put behind the others.
+    stayed: usize,
+    /// One of them needs the bytes that have landed.
+    needs_landing: bool,
+}
+
+impl Pass {
+    #[inline]
+    fn new(waiting: usize) -> Self {
+        Self {
+            blocked: [0; 4],
+            left: waiting,
+            stayed: 0,
+            needs_landing: false,
+        }
+    }
+
+    #[inline]
+    fn is_blocked(&self, lane: ReplyTo) -> bool {
+        self.blocked[lane.number() / 64] >> (lane.number() % 64) & 1 != 0
+    }
+
+    /// Puts the first request of the flight behind the others.
+    fn put_behind(&mut self, flights: &mut Flights, flight: u32) {
+        flights.rotate(flight);
+        self.left -= 1;
+        self.stayed += 1;
+    }
+
+    /// The same, and with it those of its lane that come later: they keep their order.
+    fn block(&mut self, flights: &mut Flights, flight: u32, lane: ReplyTo) {
+        self.blocked[lane.number() / 64] |= 1 << (lane.number() % 64);
+        self.put_behind(flights, flight);
+    }
+
+    /// Ends the pass early: requests that were put behind come first again.
+    #[inline]
+    fn finish(&self, flights: &mut Flights, flight: u32) {
+        if self.stayed > 0 {
+            for _ in 0..self.left {
+                flights.rotate(flight);
+            }
+        }
+    }
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -235,38 +287,32 @@ impl<E: Endpoint> Shard<E> {
     /// A request that cannot go on is put behind the rest; a pass that touches each once leaves
     /// them in their order.
     pub(in crate::shard) fn drain(&mut self, flight: u32, answers: &mut impl AnswerSink) {
-        let mut blocked = [0u64; 4];
-        let (mut left, mut stayed) = (self.flights.waiting(flight), 0);
-        let mut needs_what_landed = false;
+        let mut pass = Pass::new(self.flights.waiting(flight));
         loop {
             let Some(first) = self.flights.first(flight) else {
                 return self.end_flight(flight);
             };
-            if left == 0 {
-                if !needs_what_landed {
+            if pass.left == 0 {
+                if !pass.needs_landing {
                     self.rest(flight);
                 }
                 return self.try_later(flight);
             }
             let (lane, token) = (first.lane, first.token);
-            let (word, bit) = (lane.number() / 64, 1 << (lane.number() % 64));
-            if blocked[word] & bit != 0 {
-                self.flights.rotate(flight);
-                (left, stayed) = (left - 1, stayed + 1);
+            if pass.is_blocked(lane) {
+                pass.put_behind(&mut self.flights, flight);
                 continue;
             }
             let (offset, shape) = (first.message.offset(), first.shape);
             let mut reserved = first.reserved();
             if let Some(needed) = first.needs() {
                 if !self.reserve_more(flight, lane, answers) {
-                    blocked[word] |= bit;
-                    self.flights.rotate(flight);
-                    (left, stayed) = (left - 1, stayed + 1);
+                    pass.block(&mut self.flights, flight, lane);
                     continue;
                 }
                 reserved = needed;
             }
-            // Its answer may take the room that was set aside for it.
+            // Its answer may take the room that was reserved for it.
             answers.unreserve(lane, reserved);
             let hash = self.flights.get(flight).hash;
             #[expect(
@@ -277,34 +323,24 @@ impl<E: Endpoint> Shard<E> {
             // request is popped.
             let request = unsafe {
                 let message = self.landed(offset, shape.bytes() as u32);
-                Request::at(
-                    NonNull::from(message).cast(),
-                    shape,
-                    hash,
-                    token,
-                    lane.origin(),
-                )
+                let place = NonNull::from(message).cast();
+                Request::at(place, shape, hash, token, lane.origin())
             };
-            let step = self.step(flight, lane, &request, answers);
-            match step {
+            match self.step(flight, lane, &request, answers) {
                 Step::Done => {
-                    left -= 1;
+                    pass.left -= 1;
                     if let Some(parked) = self.flights.pop(flight) {
                         self.far.buffers.messages.free(parked.message);
                     }
                 }
                 Step::Blocked => {
-                    needs_what_landed = true;
+                    pass.needs_landing = true;
                     self.set_aside(flight, lane, None, answers);
-                    blocked[word] |= bit;
-                    self.flights.rotate(flight);
-                    (left, stayed) = (left - 1, stayed + 1);
+                    pass.block(&mut self.flights, flight, lane);
                 }
                 Step::NoRoom { value_bytes } => {
                     self.set_aside(flight, lane, Some(value_bytes), answers);
-                    blocked[word] |= bit;
-                    self.flights.rotate(flight);
-                    (left, stayed) = (left - 1, stayed + 1);
+                    pass.block(&mut self.flights, flight, lane);
                 }
                 Step::Fetch { address, class } => {
                     self.set_aside_for(flight, lane, (address, class), answers);
@@ -312,7 +348,7 @@ impl<E: Endpoint> Shard<E> {
                     let was_landed = self.release_landing(flight);
                     // Before the others come first again: how much is read depends on the request.
                     self.fetch(flight, address, class, again && was_landed);
-                    return self.finish_pass(flight, left, stayed);
+                    return pass.finish(&mut self.flights, flight);
                 }
                 Step::Await {
                     address,
@@ -320,7 +356,7 @@ impl<E: Endpoint> Shard<E> {
                     chunk,
                 } => {
                     self.set_aside_for(flight, lane, (address, class), answers);
-                    self.finish_pass(flight, left, stayed);
+                    pass.finish(&mut self.flights, flight);
                     self.release_landing(flight);
                     return self.await_chunk(flight, address, chunk);
                 }
@@ -416,14 +452,6 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    fn finish_pass(&mut self, flight: u32, left: usize, stayed: usize) {
-        if stayed > 0 {
-            for _ in 0..left {
-                self.flights.rotate(flight);
-            }
-        }
-    }
-
     /// One try of a flight's first request.
     fn step(
         &mut self,
@@ -433,10 +461,8 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> Step {
         let (hash, key) = (request.hash, request.key());
-        let authenticates = self.authenticates();
         let entry = self.flights.get(flight);
-        let (address, bytes, whole, verified) =
-            (entry.address, entry.bytes, entry.whole, entry.verified);
+        let (address, bytes) = (entry.address, entry.bytes);
         let mut confirmed = None;
         match &entry.state {
             FlightState::Failed(error) => {
@@ -451,66 +477,9 @@ impl<E: Endpoint> Shard<E> {
                 let offset = landing.offset();
                 // SAFETY: the READ has completed and the buffer is freed only by `release_landing`.
                 let read = unsafe { self.landed(offset, bytes) };
-                let header = RecordHeader::decode_from(read);
-                let view = RecordView::parse(read).filter(|_| whole);
-                match (header, view) {
-                    (_, Some(view)) if verified || !authenticates && view.verify() => {
-                        self.flights.get(flight).verified = true;
-                        if view.key() == key {
-                            let record = view.bytes();
-                            let header = view.header();
-                            confirmed = Some(Confirmed {
-                                address,
-                                header,
-                                record: Some(record),
-                                wanted_bytes: record.len(),
-                                streamed: false,
-                            });
-                        } else if let Some(class) = self.class_at(hash, address)
-                            && !self.is_of_slot(view.key(), address)
-                        {
-                            // A whole record, and of a key that the slot cannot be of: it was put
-                            // there.
-                            if self.is_to_be_read_again(flight, address) {
-                                return Step::Fetch { address, class };
-                            }
-                        } else {
-                            self.clear(flight, address, view.header());
-                        }
-                    }
-                    (Some(header), _) if !whole => {
-                        self.flights.get(flight).exact = header.units();
-                        let end = UNIT_BYTES + key.len();
-                        let class = self.class_at(hash, address);
-                        // A record too long for a class is always verified: its header says how
-                        // many bytes die with it.
-                        let long = class.is_some_and(|class| class.units().is_none());
-                        // Nor does a header alone say whether other keys may be lost.
-                        if !long
-                            && !authenticates
-                            && !self.lost.is_any()
-                            && read.get(UNIT_BYTES..end) == Some(key)
-                            && header.key_bytes() as usize == key.len()
-                        {
-                            confirmed = Some(Confirmed {
-                                address,
-                                header,
-                                record: None,
-                                wanted_bytes: end,
-                                streamed: false,
-                            });
-                        } else if let Some(class) = class {
-                            // A mismatch counts only when the checksum says so too.
-                            return Step::Fetch { address, class };
-                        }
-                    }
-                    _ => {
-                        if let Some(class) = self.class_at(hash, address)
-                            && self.is_to_be_read_again(flight, address)
-                        {
-                            return Step::Fetch { address, class };
-                        }
-                    }
+                match self.judge(flight, hash, key, read) {
+                    Ok(found) => confirmed = found,
+                    Err(class) => return Step::Fetch { address, class },
                 }
             }
             _ => {}
@@ -530,6 +499,83 @@ impl<E: Endpoint> Shard<E> {
             self.flights.get(flight).put_shown(shown);
         }
         step
+    }
+
+    /// What a flight's READ says about its first request: the record of its key, or that there is
+    /// none at that address. The size class to read (again) with, if it does not say enough.
+    #[inline(always)]
+    fn judge<'a>(
+        &mut self,
+        flight: u32,
+        hash: IndexHash,
+        key: &[u8],
+        read: &'a [u8],
+    ) -> Result<Option<Confirmed<'a>>, SizeClass> {
+        let authenticates = self.authenticates();
+        let entry = self.flights.get(flight);
+        let (address, whole, verified) = (entry.address, entry.whole, entry.verified);
+        let header = RecordHeader::decode_from(read);
+        let view = RecordView::parse(read).filter(|_| whole);
+        match (header, view) {
+            (_, Some(view)) if verified || !authenticates && view.verify() => {
+                self.flights.get(flight).verified = true;
+                if view.key() == key {
+                    let record = view.bytes();
+                    return Ok(Some(Confirmed {
+                        address,
+                        header: view.header(),
+                        record: Some(record),
+                        wanted_bytes: record.len(),
+                        streamed: false,
+                    }));
+                }
+                if let Some(class) = self.class_at(hash, address)
+                    && !self.is_of_slot(view.key(), address)
+                {
+                    // A whole record, and of a key that the slot cannot be of: it was put there.
+                    if self.is_to_be_read_again(flight, address) {
+                        return Err(class);
+                    }
+                } else {
+                    self.clear(flight, address, view.header());
+                }
+            }
+            (Some(header), _) if !whole => {
+                self.flights.get(flight).exact = header.units();
+                let end = UNIT_BYTES + key.len();
+                let class = self.class_at(hash, address);
+                // A record too long for a class is always verified: its header says how many bytes
+                // die with it.
+                let long = class.is_some_and(|class| class.units().is_none());
+                // Nor does a header alone say whether other keys may be lost.
+                if !long
+                    && !authenticates
+                    && !self.lost.is_any()
+                    && read.get(UNIT_BYTES..end) == Some(key)
+                    && header.key_bytes() as usize == key.len()
+                {
+                    return Ok(Some(Confirmed {
+                        address,
+                        header,
+                        record: None,
+                        wanted_bytes: end,
+                        streamed: false,
+                    }));
+                }
+                if let Some(class) = class {
+                    // A mismatch counts only when the checksum says so too.
+                    return Err(class);
+                }
+            }
+            _ => {
+                if let Some(class) = self.class_at(hash, address)
+                    && self.is_to_be_read_again(flight, address)
+                {
+                    return Err(class);
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The size class of the slot of a hash that leads to an address, if one does.
