@@ -84,11 +84,11 @@ fn what_is_wrong_is_said_in_a_line() {
         ),
         (
             &["--memory", "1MiB", "--lease", "20ms"],
-            &["the lease is 20ms", "1s to"],
+            &["--lease 20ms", "1s to 24h"],
         ),
         (
             &["--memory", "1MiB", "--keep", "31days"],
-            &["sessions are kept", "2678400s"],
+            &["--keep 31days", "0s to 30days"],
         ),
         (
             &["--memory", "1MiB", "--threads", "0"],

@@ -176,11 +176,15 @@ impl MemoryNode {
             return Err(setting("threads", options.threads.to_string(), bounds));
         }
         if !(LEASE_MIN..=LEASE_MAX).contains(&options.lease) {
-            let bounds = format!("{LEASE_MIN:?} to {LEASE_MAX:?}");
+            let bounds = format!(
+                "{}s to {}h",
+                LEASE_MIN.as_secs(),
+                LEASE_MAX.as_secs() / 3600
+            );
             return Err(setting("the lease", format!("{:?}", options.lease), bounds));
         }
         if options.keep > KEEP_MAX {
-            let bounds = format!("0s to {KEEP_MAX:?}");
+            let bounds = format!("0s to {} days", KEEP_MAX.as_secs() / 86_400);
             return Err(setting(
                 "the time that sessions are kept",
                 format!("{:?}", options.keep),

@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
 use clap::Args;
-use farcore_rdma::control::Token;
+use farcore_rdma::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN, Token};
 use farcore_rdma::node::{
     MemoryNode, MemoryOptions, NodeHandle, NodeOptions, Registered, StartError,
 };
@@ -157,7 +157,20 @@ impl Arguments {
             ..memory
         };
         let lease: humantime::Duration = read("--lease", &self.lease, "30s")?;
+        ensure!(
+            (LEASE_MIN..=LEASE_MAX).contains(&lease),
+            "--lease {}: must be {}s to {}h",
+            self.lease,
+            LEASE_MIN.as_secs(),
+            LEASE_MAX.as_secs() / 3600
+        );
         let keep: humantime::Duration = read("--keep", &self.keep, "5m")?;
+        ensure!(
+            *keep <= KEEP_MAX,
+            "--keep {}: must be 0s to {}days",
+            self.keep,
+            KEEP_MAX.as_secs() / 86_400
+        );
         Ok(Plan {
             node: NodeOptions {
                 scheme: address.scheme(),
