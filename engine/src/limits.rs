@@ -4,8 +4,7 @@
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
-use farcore_tuning::Root;
-use farcore_tuning::{MemoryEnd, available_memory};
+use farcore_tuning::{Root, available_memory};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -157,23 +156,12 @@ pub(crate) fn check_memory(need: MemoryNeed, root: &Root) -> Result<()> {
     if local_bytes.saturating_add(far_bytes) <= available.bytes {
         return Ok(());
     }
-    let (end, remedy) = match available.end {
-        MemoryEnd::Machine => ("on this machine".to_owned(), "free memory"),
-        MemoryEnd::ControlGroup {
-            folder,
-            limit_bytes,
-            used_bytes,
-        } => (
-            format!(
-                "to the control group {folder}, which may use {limit_bytes} and uses {used_bytes}"
-            ),
-            "raise the group's `memory.max`",
-        ),
-    };
     Err(Error::Memory {
         reason: format!(
-            "{local_bytes} bytes of local memory and {far_bytes} of embedded far memory are to be touched, and {} bytes are available {end}: lower `local_bytes` or `far_bytes`, or {remedy}",
-            available.bytes
+            "{local_bytes} bytes of local memory and {far_bytes} of embedded far memory are to be touched, and {} bytes are available {}: lower `local_bytes` or `far_bytes`, or {}",
+            available.bytes,
+            available.end.place(),
+            available.end.remedy()
         ),
     })
 }

@@ -49,6 +49,10 @@ fn open(local_bytes: u64, far_bytes: u64, prefault: bool) -> farcore::Result<Eng
 }
 
 fn play(procs: &str) {
+    let file = match procs.contains("/memory/") {
+        true => "raise the group's `memory.limit_in_bytes`",
+        false => "raise the group's `memory.max`",
+    };
     std::fs::write(procs, std::process::id().to_string()).expect("the group takes this process");
     for (local_bytes, far_bytes) in [(1 << 30, 64 << 20), (64 << 20, 1 << 30)] {
         let error = open(local_bytes, far_bytes, true).expect_err("it is too much");
@@ -58,7 +62,7 @@ fn play(procs: &str) {
         for part in [&local_bytes.to_string(), &far_bytes.to_string(), &limit] {
             assert!(text.contains(part), "{text}");
         }
-        assert!(text.contains("memory.max"), "{text}");
+        assert!(text.contains(file), "{text}");
     }
     // Far memory that is not touched may never be.
     drop(open(64 << 20, 1 << 30, false).expect("what is touched fits"));

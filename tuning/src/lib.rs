@@ -16,8 +16,8 @@ mod publish;
 pub use self::measure::{
     AvailableMemory, Clock, Counter, Gauge, HardwareCounters, HardwareSnapshot, Histogram,
     HistogramSnapshot, HotKey, HotKeys, HotKeysReader, MemoryEnd, Metric, MetricKind, NodeCounters,
-    NodeSnapshot, Root, Sampler, ShardCounters, ShardSnapshot, available_memory, cores_limit,
-    kibibytes, memory_limit, resident_bytes,
+    NodeSnapshot, Root, Sampler, ShardCounters, ShardSnapshot, available_memory,
+    available_resident_memory, cores_limit, kibibytes, memory_limit, resident_bytes,
 };
 pub use self::model::{
     Bounds, Load, Network, PAIRS_MAX, Profile, ProfileError, RatioEstimate, Solution, Station,

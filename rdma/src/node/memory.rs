@@ -13,7 +13,9 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{fs, io, thread};
+use std::{io, thread};
+
+use farcore_tuning::{MemoryEnd, Root, available_resident_memory};
 
 #[cfg(feature = "verbs")]
 use super::device::{Loopback, NodeDevice};
@@ -92,14 +94,14 @@ pub enum MemoryError {
         regions: u64,
     },
     /// It is not there.
-    #[error("{asked_bytes} bytes are to be lent and {free_bytes} are free{under}: lend less or free memory", under = if *limited { " under the limit of the control group" } else { "" })]
+    #[error("{asked_bytes} bytes are to be lent and {free_bytes} are available {}: lend less, or {}", end.place(), end.remedy())]
     TooMuch {
         /// With the table.
         asked_bytes: u64,
-        /// What is free.
+        /// What is available.
         free_bytes: u64,
-        /// Whether a control group's limit says so.
-        limited: bool,
+        /// The machine, or the control group whose limit says so.
+        end: MemoryEnd,
     },
     /// The lengths make no map of a node.
     #[error(transparent)]
@@ -152,26 +154,6 @@ pub struct NodeMemory {
     device: Option<NodeDevice>,
 }
 
-fn free_bytes() -> Option<(u64, bool)> {
-    let number = |text: &str| text.trim().parse::<u64>().ok();
-    let facts = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = facts
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let free = number(line.trim_end_matches("kB"))?.saturating_mul(1024);
-    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let path = group.lines().find_map(|line| line.strip_prefix("0::"));
-    let read = |name: &str| {
-        let path = path?.trim_end_matches('/');
-        number(&fs::read_to_string(format!("/sys/fs/cgroup{path}/{name}")).ok()?)
-    };
-    let limited = match (read("memory.max"), read("memory.current")) {
-        (Some(max), Some(current)) => max.saturating_sub(current),
-        _ => u64::MAX,
-    };
-    Some((free.min(limited), limited < free))
-}
-
 fn check(options: &MemoryOptions) -> Result<(), MemoryError> {
     let MemoryOptions {
         memory_bytes,
@@ -216,11 +198,17 @@ fn check(options: &MemoryOptions) -> Result<(), MemoryError> {
     }
     .validate()?;
     let asked_bytes = memory_bytes.saturating_add(table_bytes);
-    match free_bytes() {
-        Some((free_bytes, limited)) if asked_bytes > free_bytes => Err(MemoryError::TooMuch {
+    fits(asked_bytes, &Root::new("/"))
+}
+
+/// Refuses to lend more than the machine, or a control group above the process, has left without
+/// swap.
+fn fits(asked_bytes: u64, root: &Root) -> Result<(), MemoryError> {
+    match available_resident_memory(root) {
+        Some(available) if asked_bytes > available.bytes => Err(MemoryError::TooMuch {
             asked_bytes,
-            free_bytes,
-            limited,
+            free_bytes: available.bytes,
+            end: available.end,
         }),
         _ => Ok(()),
     }
@@ -436,6 +424,8 @@ impl NodeMemory {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn options(memory_bytes: u64, region_bytes: u64) -> MemoryOptions {
@@ -502,12 +492,32 @@ mod tests {
             extent_bytes: 1 << 20,
             ..options(asked, 1 << 30)
         };
-        // Only a machine with more than 2 TiB free could lend that.
-        if free_bytes().is_some_and(|(free, _)| free < asked) {
+        // Only a machine with more than 2 TiB available could lend that.
+        let available = available_resident_memory(&Root::new("/"));
+        if available.is_some_and(|available| available.bytes < asked) {
             let error = NodeMemory::register(&wanted, &|_| panic!("registered")).unwrap_err();
             assert!(
                 matches!(error, MemoryError::TooMuch { asked_bytes, .. } if asked_bytes >= asked)
             );
         }
+    }
+
+    #[test]
+    fn a_refusal_names_the_limit_of_the_control_group() {
+        let name = format!("farcore-node-memory-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let group = folder.join("sys/fs/cgroup/box");
+        fs::create_dir_all(folder.join("proc/self")).unwrap();
+        fs::create_dir_all(&group).unwrap();
+        fs::write(folder.join("proc/self/cgroup"), "0::/box\n").unwrap();
+        fs::write(group.join("memory.high"), "5000\n").unwrap();
+        fs::write(group.join("memory.current"), "1000\n").unwrap();
+        let root = Root::new(&folder);
+        fits(4_000, &root).unwrap();
+        let text = fits(4_001, &root).unwrap_err().to_string();
+        fs::remove_dir_all(&folder).unwrap();
+        let limit = "/sys/fs/cgroup/box, which may use 5000 (`memory.high`) and uses 1000";
+        assert!(text.contains(limit), "{text}");
+        assert!(text.ends_with("raise the group's `memory.high`"), "{text}");
     }
 }

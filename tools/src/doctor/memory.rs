@@ -38,16 +38,20 @@ fn memory(root: &Root) -> Finding {
         return Finding::unknown(what, "/proc/meminfo");
     };
     let mut seen = format!("{} of {} available", size(available), size(total));
-    let limit = farcore_tuning::memory_limit(root).filter(|&limit| limit < total);
-    if let Some(limit) = limit {
+    let limit = farcore_tuning::memory_limit(root).filter(|limit| limit.0 < total);
+    let mut group = String::new();
+    if let Some((limit, file)) = limit {
+        group = format!("raise the control group's {file}, ");
         seen = format!("{seen}, {} for this control group", size(limit));
     }
-    if available.min(limit.unwrap_or(u64::MAX)) >= MEMORY_MIN {
+    if available.min(limit.map_or(u64::MAX, |limit| limit.0)) >= MEMORY_MIN {
         return Finding::fine(what, seen);
     }
     Finding::weak(what, seen)
         .because("local memory and embedded far memory must both fit")
-        .mend("end what else runs here, raise the control group's memory.max, or lower Config::local_bytes and far_bytes")
+        .mend(format!(
+            "end what else runs here, {group}or lower Config::local_bytes and far_bytes"
+        ))
 }
 
 fn transparent(root: &Root) -> Finding {

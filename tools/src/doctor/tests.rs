@@ -171,6 +171,11 @@ fn a_container_hears_of_its_quota_and_its_limits() {
             .seen
             .contains("512.0 MiB for this control group")
     );
+    let mend = &one(&findings, "memory").mend;
+    assert!(
+        mend.contains("raise the control group's memory.max"),
+        "{mend}"
+    );
     assert_eq!(verdict(&findings, "memory"), Verdict::Weak);
     assert_eq!(verdict(&findings, "locked memory"), Verdict::Broken);
     assert_eq!(one(&findings, "open files").mend, "ulimit -n 1024");

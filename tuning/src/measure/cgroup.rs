@@ -59,14 +59,13 @@ pub fn cores_limit(root: &Root) -> Option<f64> {
         .min_by(f64::total_cmp)
 }
 
-/// Bytes that this process may use; `None` for no limit.
+/// Bytes that this process may use, and the file of the control group that says so; `None` for no
+/// limit.
 #[must_use]
-pub fn memory_limit(root: &Root) -> Option<u64> {
-    let of = |folder: String| {
-        root.number(&format!("{folder}/memory.max"))
-            .or_else(|| root.number(&format!("{folder}/memory.limit_in_bytes")))
-    };
-    folders(root, "memory").into_iter().filter_map(of).min()
+pub fn memory_limit(root: &Root) -> Option<(u64, &'static str)> {
+    let folders = folders(root, "memory").into_iter();
+    let limits = folders.filter_map(|folder| limit_of_group(root, &folder));
+    limits.min_by_key(|&(bytes, _)| bytes)
 }
 
 /// Memory that can still be taken, and what ends it.
@@ -87,20 +86,61 @@ pub enum MemoryEnd {
     ControlGroup {
         /// The folder of the group.
         folder: String,
-        /// What it may use, in bytes: `memory.max`, or `memory.high` if that is less.
+        /// The file in it that holds the limit: `memory.max`, `memory.high`, or, in version 1,
+        /// `memory.limit_in_bytes`.
+        file: &'static str,
+        /// What the group may use, in bytes: the least of these.
         limit_bytes: u64,
         /// What it uses, in bytes, without files that the kernel can drop.
         used_bytes: u64,
     },
 }
 
-/// The memory that this process can still take: the least of what the machine and each control
-/// group above it have; `None` if nothing tells.
+impl MemoryEnd {
+    /// Where the memory ends, with the group's figures, as a message says it.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match self {
+            Self::Machine => "on this machine".to_owned(),
+            Self::ControlGroup {
+                folder,
+                file,
+                limit_bytes,
+                used_bytes,
+            } => format!(
+                "to the control group {folder}, which may use {limit_bytes} (`{file}`) and uses {used_bytes}"
+            ),
+        }
+    }
+
+    /// What makes more of it available, as a message says it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::Machine => "free memory".to_owned(),
+            Self::ControlGroup { file, .. } => format!("raise the group's `{file}`"),
+        }
+    }
+}
+
+/// The memory that this process can still take, free swap included: the least of what the machine
+/// and each control group above the process have; `None` if no file says.
 #[must_use]
 pub fn available_memory(root: &Root) -> Option<AvailableMemory> {
     let facts = root.read("/proc/meminfo").unwrap_or_default();
     let swap_bytes = kibibytes(&facts, "SwapFree:").unwrap_or(0);
-    let machine = kibibytes(&facts, "MemAvailable:").map(|bytes| AvailableMemory {
+    available(root, &facts, swap_bytes)
+}
+
+/// The same without swap: memory that stays resident.
+#[must_use]
+pub fn available_resident_memory(root: &Root) -> Option<AvailableMemory> {
+    let facts = root.read("/proc/meminfo").unwrap_or_default();
+    available(root, &facts, 0)
+}
+
+fn available(root: &Root, facts: &str, swap_bytes: u64) -> Option<AvailableMemory> {
+    let machine = kibibytes(facts, "MemAvailable:").map(|bytes| AvailableMemory {
         bytes: bytes.saturating_add(swap_bytes),
         end: MemoryEnd::Machine,
     });
@@ -111,9 +151,7 @@ pub fn available_memory(root: &Root) -> Option<AvailableMemory> {
 
 fn available_in_group(root: &Root, folder: String, swap_bytes: u64) -> Option<AvailableMemory> {
     let number = |name: &str| root.number::<u64>(&format!("{folder}/{name}"));
-    let unified = [number("memory.max"), number("memory.high")];
-    let limit_bytes = unified.into_iter().flatten().min();
-    let limit_bytes = limit_bytes.or_else(|| number("memory.limit_in_bytes"))?;
+    let (limit_bytes, file) = limit_of_group(root, &folder)?;
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
     let facts = root
         .read(&format!("{folder}/memory.stat"))
@@ -139,10 +177,20 @@ fn available_in_group(root: &Root, folder: String, swap_bytes: u64) -> Option<Av
         bytes: limit_bytes.saturating_sub(used_bytes).saturating_add(swap),
         end: MemoryEnd::ControlGroup {
             folder,
+            file,
             limit_bytes,
             used_bytes,
         },
     })
+}
+
+/// What one group may use, in bytes, and the file that says so. "max", which is no number, is no
+/// limit.
+fn limit_of_group(root: &Root, folder: &str) -> Option<(u64, &'static str)> {
+    let limit = |file| Some((root.number::<u64>(&format!("{folder}/{file}"))?, file));
+    let unified = ["memory.max", "memory.high"].into_iter().filter_map(limit);
+    let least = unified.min_by_key(|&(bytes, _)| bytes);
+    least.or_else(|| limit("memory.limit_in_bytes"))
 }
 
 /// A line of `/proc/meminfo` or of a node's, in bytes.
@@ -161,7 +209,7 @@ mod tests {
 
     const MEMINFO: &str = "MemTotal: 4000 kB\nMemAvailable: 2000 kB\nSwapFree: 100 kB\n";
 
-    fn available(files: &[(&str, &str)]) -> Option<AvailableMemory> {
+    fn with_root<T>(files: &[(&str, &str)], read: impl FnOnce(&Root) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         for (path, text) in files {
@@ -169,12 +217,17 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        available_memory(&root)
+        read(&root)
     }
 
-    fn group(folder: &str, limit_bytes: u64, used_bytes: u64) -> MemoryEnd {
+    fn available(files: &[(&str, &str)]) -> Option<AvailableMemory> {
+        with_root(files, available_memory)
+    }
+
+    fn group(folder: &str, file: &'static str, limit_bytes: u64, used_bytes: u64) -> MemoryEnd {
         MemoryEnd::ControlGroup {
             folder: folder.to_owned(),
+            file,
             limit_bytes,
             used_bytes,
         }
@@ -218,8 +271,15 @@ mod tests {
             ("/sys/fs/cgroup/pod/box/memory.current", "100000\n"),
         ];
         let found = available(&files).unwrap();
-        let end = group("/sys/fs/cgroup/pod", 800_000, 440_000);
-        assert_eq!((found.bytes, found.end), (360_000 + 30_000, end));
+        let end = group("/sys/fs/cgroup/pod", "memory.high", 800_000, 440_000);
+        assert_eq!(end.remedy(), "raise the group's `memory.high`");
+        let place = end.place();
+        assert!(place.contains("may use 800000 (`memory.high`)"), "{place}");
+        assert_eq!((found.bytes, found.end), (360_000 + 30_000, end.clone()));
+        let resident = with_root(&files, available_resident_memory).unwrap();
+        assert_eq!((resident.bytes, resident.end), (360_000, end));
+        let limit = with_root(&files, memory_limit);
+        assert_eq!(limit, Some((700_000, "memory.max")));
     }
 
     #[test]
@@ -240,7 +300,8 @@ mod tests {
             ),
         ];
         let found = available(&files).unwrap();
-        let end = group("/sys/fs/cgroup/memory/box", 629_145_600, 20_000_000);
+        let file = "memory.limit_in_bytes";
+        let end = group("/sys/fs/cgroup/memory/box", file, 629_145_600, 20_000_000);
         assert_eq!((found.bytes, found.end), (609_145_600, end));
     }
 }

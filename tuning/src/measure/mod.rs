@@ -11,7 +11,8 @@ mod root;
 mod sampler;
 
 pub use self::cgroup::{
-    AvailableMemory, MemoryEnd, available_memory, cores_limit, kibibytes, memory_limit,
+    AvailableMemory, MemoryEnd, available_memory, available_resident_memory, cores_limit,
+    kibibytes, memory_limit,
 };
 pub use self::clock::Clock;
 pub use self::counters::{
