@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use farcore::{Config, Engine, Operation, Recorder};
+use farcore::{CasOutcome, Config, Engine, Operation, Recorder};
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{Encryption, EngineName, Plan, Scenario};
 use farcore_bench::run::run;
@@ -274,7 +274,8 @@ fn what_is_recorded_is_read_back_exactly() {
             ),
         }
     }
-    handle.compare_and_swap(b"c,as", 0, b"four").wait().unwrap();
+    let swap = handle.compare_and_swap(b"c,as", 0, b"four").wait();
+    assert!(matches!(swap, Ok(CasOutcome::Stored(_))), "{swap:?}");
 
     let recorder = std::sync::Arc::new(recorder);
     let task = engine.run_on_core(0, {

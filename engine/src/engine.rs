@@ -383,7 +383,7 @@ impl Engine {
     /// and what others ask of its shard is answered: while a job runs, nobody else serves that.
     ///
     /// # Errors
-    /// [`Error::Core`] if there is no such position, [`Error::Closed`] after [`Engine::close`].
+    /// [`Error::Position`] if there is no such position, [`Error::Closed`] after [`Engine::close`].
     pub fn run_on_core<T, F>(
         &self,
         position: usize,
@@ -394,9 +394,9 @@ impl Engine {
         F: Future<Output = T> + 'static,
     {
         let Some(core_shared) = self.shared.cores_shared.get(position) else {
-            return Err(Error::Core {
-                core: position,
-                available: (0..self.shards()).collect(),
+            return Err(Error::Position {
+                position,
+                last: self.shards() - 1,
             });
         };
         let ticket = self.shared.lifecycle.begin_job().ok_or(Error::Closed)?;

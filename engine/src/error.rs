@@ -3,8 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What went wrong: a caller's mistake, an exhausted resource or an operational fault. Nothing
-/// stored is lost by any.
+use crate::constants::VALUE_BYTES_MAX;
+
+/// What went wrong: a caller's mistake, an exhausted resource or an operational fault.
+///
+/// An operation that fails leaves what is stored as it is, with one exception: a delete of a key
+/// whose record was lost or is damaged answers [`Error::Unavailable`] or [`Error::Damaged`], and
+/// the key is absent from then on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,10 +27,8 @@ pub enum Error {
         /// Longest key, in bytes.
         max: usize,
     },
-    /// The value is longer than half a page.
-    #[error(
-        "the value has {bytes} bytes: the limit is {max} (half a page, at most 1 MiB); raise `local_bytes` or `page_bytes`"
-    )]
+    /// The value is longer than half a page, or than any engine takes.
+    #[error("the value has {bytes} bytes: the limit is {max} bytes{}", longer_values(*max))]
     ValueTooLong {
         /// Length given, in bytes.
         bytes: usize,
@@ -76,13 +79,24 @@ pub enum Error {
         /// Which limit was met, with the value and the remedy.
         reason: String,
     },
-    /// A core of the configuration does not exist, or may not be used by this process.
-    #[error("core {core} does not exist or is not allowed here: the cores are {available:?}")]
+    /// A core of the configuration does not exist, or this process may not use it.
+    #[error(
+        "`cores` names core {core}: this process may use {available:?}; name some of these, or widen its affinity or cpuset"
+    )]
     Core {
-        /// The core asked for.
+        /// The core that was named.
         core: usize,
-        /// The cores that there are.
+        /// The cores that this process may use.
         available: Vec<usize>,
+    },
+    /// [`Engine::run_on_core`](crate::Engine::run_on_core) takes a position in
+    /// [`Config::cores`](crate::Config::cores), not the number of a core.
+    #[error("there is no position {position} in `cores`: positions are 0 to {last}")]
+    Position {
+        /// The position that was given.
+        position: usize,
+        /// The last position.
+        last: usize,
     },
     /// Every lane is taken.
     #[error("all {limit} handles are in use: drop one or raise `handles_max`")]
@@ -128,7 +142,9 @@ pub enum Error {
         status: String,
     },
     /// A far record does not match its checksum or its key.
-    #[error("a far record of shard {shard} is damaged (page sequence {sequence}, unit {unit})")]
+    #[error(
+        "a far record of shard {shard} is damaged (page sequence {sequence}, unit {unit}): write or delete the key"
+    )]
     Damaged {
         /// The shard.
         shard: u16,
@@ -152,6 +168,15 @@ pub enum Error {
     /// The engine has been closed.
     #[error("the engine is closed")]
     Closed,
+}
+
+/// Why a value may not be longer, and the remedy.
+fn longer_values(max: usize) -> &'static str {
+    if max < VALUE_BYTES_MAX {
+        " (half a page); raise `local_bytes` or `page_bytes`"
+    } else {
+        " in any engine; split the value"
+    }
 }
 
 /// What the calls of this crate return.

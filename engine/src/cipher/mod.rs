@@ -50,7 +50,8 @@ impl fmt::Debug for EncryptionKey {
 }
 
 impl EncryptionKey {
-    /// A key that nobody knows: far memory holds nothing that outlives the engine.
+    /// A random AES-128 key that no one else has. It need not be kept: what lies in far memory ends
+    /// with the engine.
     ///
     /// # Errors
     /// [`Error::Key`] if the kernel gives no random bytes.

@@ -35,7 +35,8 @@ impl Deref for Value<'_> {
     }
 }
 
-/// What came of a compare-and-swap.
+/// The outcome of a compare-and-swap.
+#[must_use = "a mismatch has stored nothing"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CasOutcome {
     /// Stored under this version.

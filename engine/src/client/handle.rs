@@ -218,8 +218,8 @@ impl Handle {
     /// Stores a value and answers its version.
     ///
     /// # Errors
-    /// Those of [`Error`]: lengths, [`Error::FarFull`], the fabric, [`Error::Closed`]. Nothing
-    /// stored is lost.
+    /// Those of [`Error`]: lengths, [`Error::FarFull`], the fabric, [`Error::Closed`]. What was
+    /// stored is as before.
     pub fn put<'a, 'k>(&'a mut self, key: &'k [u8], value: &'k [u8]) -> Call<'a, 'k, Version> {
         Call::new(self, Operation::Put { key, value })
     }

@@ -31,7 +31,7 @@ const KEYS_EXPECTED_MAX: u64 = 1 << 40;
 /// One direction of a handle's lane, and the least that is derived for one between cores.
 const LANE_BYTES: usize = 64 << 10;
 /// One direction of a core's lanes to all the others, before each is rounded up to a power of two.
-/// Source: measured on two cores, see *Crossings* in ARCHITECTURE.md.
+/// Source: measured on two cores, see docs/decisions/0018-lane-length.md.
 const CORE_LANES_BYTES: usize = 1 << 20;
 /// The share of local memory that lanes between cores may take where they are longer than the
 /// least.
@@ -40,7 +40,8 @@ const CORE_LANES_SHARE: u64 = 32;
 /// How to open an engine. Every field has a default that suits a small machine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The cores, one shard each. Default: every core that this process may use.
+    /// The cores, one shard each. Default: every core that this process may use. They are pinned
+    /// and poll while they are busy: name fewer where other work needs cores.
     pub cores: Vec<usize>,
     /// The cap on local memory in bytes: index, frames, lanes, landing buffers, counters, the
     /// threads' stacks. Default 1 GiB. Pages of the program's own files, some 2 MiB once all of its
@@ -57,11 +58,13 @@ pub struct Config {
     /// The memory nodes that far memory lies on, as `tcp://host:port`. Default: none; far memory is
     /// in this process.
     pub nodes: Vec<FabricAddress>,
-    /// How many of [`Config::nodes`] must answer before the engine opens, for each core. The others
-    /// join when they come: their share of `far_bytes` is claimed then. Default: all.
+    /// How many of [`Config::nodes`] must answer each core before the engine opens. It opens as
+    /// soon as so many answer and each other one was tried once. The others join when they come:
+    /// their share of `far_bytes` is claimed then. Default: all.
     pub nodes_min: Option<usize>,
-    /// How long opening waits for that many, in nanoseconds: at most a day. Who is missing is
-    /// logged once a second. Default 10 s.
+    /// How long opening waits for [`Config::nodes_min`] nodes, in nanoseconds: at most a day. If
+    /// fewer have answered by then, [`Engine::open`](crate::Engine::open) returns
+    /// [`Error::Unavailable`]. Missing nodes are logged once a second. Default 10 s.
     pub nodes_wait_ns: u64,
     /// The secret that the memory nodes ask for. Default: none.
     pub token: Option<Token>,
@@ -74,17 +77,20 @@ pub struct Config {
     pub embedded_nodes: usize,
     /// How far the embedded far memory pretends to be. Default: no distance, no faults.
     pub link: LinkModel,
-    /// Encrypts far memory and the wire. Default: none.
+    /// Encrypts far memory and the wire. Default: none, everything there is plaintext.
     pub encryption: Option<EncryptionKey>,
-    /// What the encryption promises, if there is any. Default: [`EncryptionMode::Authenticated`].
+    /// What the encryption promises, if there is a key. Default:
+    /// [`EncryptionMode::Authenticated`], which is AES-GCM.
     pub encryption_mode: EncryptionMode,
-    /// Touch all memory at the start, so that no request waits for the kernel. Default: yes.
+    /// Touch all memory at the start, local and embedded far memory, so that no request waits for
+    /// the kernel. Default: yes, which takes 5 GiB with the default sizes.
     pub prefault: bool,
     /// Ask for huge pages. Default: yes.
     pub huge_pages: bool,
     /// Lock local memory. Default: where the limit allows.
     pub lock: Lock,
-    /// Handles that can be in use at once. Default 4.
+    /// Handles that can be in use at once, one a thread: at most 255 less the number of
+    /// [`Config::cores`]. Each takes a lane of local memory to each shard. Default 4.
     pub handles_max: usize,
     /// One direction of a lane from a handle to a shard in bytes, a power of two from 16 KiB to 16
     /// MiB. Half of those to the shard are for keys and values, and a request can wait for each 64
@@ -179,6 +185,21 @@ fn wrong(field: &'static str, value: impl ToString, limit: impl Into<String>) ->
         value: value.to_string(),
         limit: limit.into(),
     }
+}
+
+/// The same of a size.
+fn wrong_bytes(
+    field: &'static str,
+    bytes: impl std::fmt::Display,
+    limit: impl Into<String>,
+) -> Error {
+    wrong(field, format_args!("{bytes} bytes"), limit)
+}
+
+/// "1 core", "2 cores".
+fn counted(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
 }
 
 /// True if a shard's addresses reach all of its pages, local and far.
@@ -500,7 +521,10 @@ impl Config {
         }
         let lanes_left = LANES_MAX.saturating_sub(self.cores.len());
         if self.handles_max > lanes_left {
-            let limit = format!("with {cores} cores at most {lanes_left}");
+            let limit = format!(
+                "at most {lanes_left} with {}, for a shard has {LANES_MAX} lanes, one for each core and handle",
+                counted(cores, "core")
+            );
             return Err(wrong("handles_max", self.handles_max, limit));
         }
         let of_handles = Some(self.handle_lane_bytes);
@@ -512,7 +536,7 @@ impl Config {
                 && !(bytes.is_power_of_two() && (16 << 10..=16 << 20).contains(&bytes))
             {
                 let limit = "a power of two from 16 KiB to 16 MiB";
-                return Err(wrong(field, bytes, limit));
+                return Err(wrong_bytes(field, bytes, limit));
             }
         }
         if self.keys_expected > KEYS_EXPECTED_MAX {
@@ -523,7 +547,7 @@ impl Config {
         let page_bytes = self.page_bytes_used();
         let range = PAGE_BYTES_MIN..=PAGE_BYTES_MAX;
         if !page_bytes.is_power_of_two() || !range.contains(&(page_bytes as usize)) {
-            return Err(wrong(
+            return Err(wrong_bytes(
                 "page_bytes",
                 page_bytes,
                 "a power of two from 64 KiB to 2 MiB",
@@ -534,51 +558,54 @@ impl Config {
         let budget = self.budget(self.local_bytes, nodes);
         if budget.pages_of_node < cores {
             let limit = format!(
-                "at least {}, a page of {page} for each of {cores} cores on each of {nodes} nodes",
-                nodes * cores * page
+                "at least {} bytes, a page of {page} bytes for each of {} on each of {}",
+                nodes * cores * page,
+                counted(cores, "core"),
+                counted(nodes, "memory node")
             );
-            return Err(wrong("far_bytes", self.far_bytes, limit));
+            return Err(wrong_bytes("far_bytes", self.far_bytes, limit));
         }
+        let of_cores = counted(cores, "core");
         let pages_max = PageShape::new(page_bytes).pages_max();
         let local_pages = budget.share / page;
         if !fits_in_addresses(&budget, page, pages_max) {
             let because = format!(
-                "for {cores} cores with pages of {page_bytes}: those of a core's local and far memory are {pages_max} together at most; raise `page_bytes`"
+                "for {of_cores} with pages of {page_bytes} bytes: those of a core's local and far memory are {pages_max} together at most; raise `page_bytes`"
             );
             // Half of the pages, if they have to be shared.
             let left = pages_max - budget.extents.min(pages_max / 2) - 2;
             if local_pages > left || local_pages > budget.extents {
                 let most = left.saturating_mul(page).saturating_mul(cores);
-                let limit = format!("at most {most} {because}");
-                return Err(wrong("local_bytes", self.local_bytes, limit));
+                let limit = format!("at most {most} bytes {because}");
+                return Err(wrong_bytes("local_bytes", self.local_bytes, limit));
             }
-            let limit = format!("at most {} {because}", self.far_bytes_most(nodes));
-            return Err(wrong("far_bytes", self.far_bytes, limit));
+            let limit = format!("at most {} bytes {because}", self.far_bytes_most(nodes));
+            return Err(wrong_bytes("far_bytes", self.far_bytes, limit));
         }
         if budget.share < budget.share_min {
             if let Some(least) = self.local_bytes_min(nodes) {
                 let limit = format!(
-                    "at least {least} for {cores} cores, {} keys and {} of far memory: raise it, or lower `keys_expected`, `far_bytes`, `page_bytes`, `handles_max`, `handle_lane_bytes` or `lane_bytes`",
+                    "at least {least} bytes for {of_cores}, {} keys and {} bytes of far memory: raise it, or lower `keys_expected`, `far_bytes`, `page_bytes`, `handles_max`, `handle_lane_bytes` or `lane_bytes`",
                     self.keys_expected, self.far_bytes
                 );
-                return Err(wrong("local_bytes", self.local_bytes, limit));
+                return Err(wrong_bytes("local_bytes", self.local_bytes, limit));
             }
-            let because = "whatever the local memory, for its pages are counted as well";
+            let because = "whatever the local memory, because its pages count too";
             let keys = self.most(self.keys_expected, nodes, |config, keys| {
                 config.keys_expected = keys;
             });
             if keys > 0 {
                 let limit = format!(
-                    "at most {keys} for {cores} cores and {} of far memory, {because}",
+                    "at most {keys} for {of_cores} and {} bytes of far memory, {because}",
                     self.far_bytes
                 );
                 return Err(wrong("keys_expected", self.keys_expected, limit));
             }
             let limit = format!(
-                "at most {} for {cores} cores, {because}",
+                "at most {} bytes for {of_cores}, {because}",
                 self.far_bytes_most(nodes)
             );
-            return Err(wrong("far_bytes", self.far_bytes, limit));
+            return Err(wrong_bytes("far_bytes", self.far_bytes, limit));
         }
         Ok(Sizes {
             page_bytes,

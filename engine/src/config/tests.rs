@@ -21,8 +21,8 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 cores: vec![9999],
                 ..good.clone()
             },
-            "core 9999",
-            "does not exist",
+            "`cores` names core 9999",
+            "widen its affinity",
         ),
         (
             Config {
@@ -30,7 +30,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "local_bytes",
-            "1048576",
+            "1048576 bytes: at least",
         ),
         (
             Config {
@@ -38,7 +38,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "page_bytes",
-            "100000",
+            "100000 bytes: a power of two",
         ),
         (
             Config {
@@ -46,7 +46,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "far_bytes",
-            "5",
+            "5 bytes: at least",
         ),
         (
             Config {
@@ -107,7 +107,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "far_bytes",
-            "at least 196608",
+            "at least 196608 bytes, a page of 65536 bytes for each of 1 core on each of 3 memory nodes",
         ),
         (
             Config {
@@ -115,7 +115,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "lane_bytes",
-            "1000",
+            "1000 bytes: a power of two",
         ),
         (
             Config {
@@ -123,7 +123,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "handle_lane_bytes",
-            "33554432",
+            "33554432 bytes: a power of two",
         ),
         (
             Config {
@@ -171,7 +171,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "handles_max",
-            "300",
+            "300: at most 254 with 1 core, for a shard has 255 lanes",
         ),
         (
             Config {
@@ -187,7 +187,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "`local_bytes`",
-            "140737488355328: at most",
+            "140737488355328 bytes: at most",
         ),
         (
             Config {
@@ -195,7 +195,7 @@ fn a_bad_field_is_named_with_its_value_and_limit() {
                 ..good.clone()
             },
             "`far_bytes`",
-            "1125899906842624: at most",
+            "1125899906842624 bytes: at most",
         ),
     ];
     for (config, field, value) in table {

@@ -47,7 +47,8 @@ pub enum Answer<'a> {
         /// The version that the key has.
         current: Version,
     },
-    /// The operation failed and changed nothing that was stored.
+    /// The operation failed and changed nothing that was stored, with one exception: a delete of a
+    /// key whose record was lost or is damaged leaves the key absent.
     Failed(&'a Error),
 }
 

@@ -40,6 +40,11 @@ fn hold_the_longest(page_bytes: u32, local_bytes: u64, encryption: Option<Encryp
         bytes: longest + 1,
         max: longest,
     };
+    let remedy = match longest {
+        1_048_576 => "in any engine; split the value",
+        _ => "raise `local_bytes` or `page_bytes`",
+    };
+    assert!(refused.to_string().ends_with(remedy), "{refused}");
     assert_eq!(handle.put(b"key", &too_long).wait(), Err(refused));
     for number in 0..count {
         handle

@@ -145,10 +145,12 @@ fn callers_mistakes_are_typed_errors() {
     assert_eq!(engine.handle().unwrap_err(), Error::Handles { limit: 6 });
     drop(others);
     engine.handle().unwrap();
-    assert!(matches!(
-        engine.run_on_core(7, |_| async {}),
-        Err(Error::Core { core: 7, .. })
-    ));
+    let refused = engine.run_on_core(7, |_| async {}).map(drop);
+    let last = engine.shards() - 1;
+    let expected = Error::Position { position: 7, last };
+    assert_eq!(refused, Err(expected.clone()));
+    let text = format!("there is no position 7 in `cores`: positions are 0 to {last}");
+    assert_eq!(expected.to_string(), text);
 }
 
 #[test]
@@ -247,7 +249,9 @@ fn what_cannot_be_opened_says_why() {
         ..tiny()
     });
     assert!(matches!(error, Error::Core { core: 4_000, .. }), "{error}");
-    assert!(error.to_string().contains("4000"), "{error}");
+    let text = error.to_string();
+    let named = "`cores` names core 4000: this process may use [";
+    assert!(text.starts_with(named), "{text}");
     for local_bytes in [0, 4096, 1 << 20] {
         let error = refused(Config {
             local_bytes,

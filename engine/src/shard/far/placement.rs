@@ -11,8 +11,8 @@ use crate::shard::far::extents::{AddError, Extent, NodeId};
 use crate::shard::local::ExtentLost;
 use crate::shard::local::page_table::PageKind;
 
-/// What a request is told whose page will not come back.
-pub(in crate::shard) const LOST: &str = "the lease ended, the node was started anew or it returned something else, and what lay there is lost";
+/// The reason of [`Error::Unavailable`] where the record will not come back.
+pub(in crate::shard) const LOST: &str = "the record is lost, because the session is over (lease and keep), the node was restarted, or what it returned was damaged; write or delete the key, or call `Engine::forget_lost`";
 
 impl<E: Endpoint> Shard<E> {
     /// Adds a page-sized piece of a node's memory.
