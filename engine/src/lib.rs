@@ -51,7 +51,19 @@ pub use self::observe::recorder::{Recorder, Recording};
 pub use self::observe::statistics;
 pub use self::reactor::Task;
 
-/// The README's example, compiled and run.
+/// The examples of the README and of the guides, compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
+mod guides {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/embedding.md")]
+    struct Embedding;
+    #[doc = include_str!("../../docs/far-memory.md")]
+    struct FarMemory;
+    #[doc = include_str!("../../docs/observe.md")]
+    struct Observe;
+    #[doc = include_str!("../../docs/traces.md")]
+    struct Traces;
+    #[doc = include_str!("../../docs/tune.md")]
+    struct Tune;
+}
