@@ -1,5 +1,8 @@
-//! Each run in a process of its own, so that no engine inherits another's heap, page faults or
+//! Runs each plan in a separate process, so that no engine inherits another's heap, page faults or
 //! pinned threads.
+//!
+//! The parent writes the plan as JSON to the child's standard input and reads the outcome as JSON
+//! from its standard output. Log and progress go to standard error.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -13,10 +16,10 @@ use crate::fairness::{lead, report};
 use crate::plan::{Plan, Scenario};
 use crate::run::{Outcome, run};
 
-/// The hidden command that a child is started with.
+/// The hidden command of a child.
 const COMMAND: &str = "run-one";
 
-/// Runs a plan in a new process of this program, which shows its progress and its log.
+/// Runs a plan in a child process, which shows its progress and its log.
 ///
 /// # Errors
 /// The process could not be started, failed (its reason is on standard error), or was killed.
@@ -24,7 +27,7 @@ pub fn run_in_child(plan: &Plan) -> anyhow::Result<Outcome> {
     run_with(plan, Stdio::inherit())
 }
 
-/// Runs a plan in a new process of this program, which shows nothing.
+/// Runs a plan in a child process, which shows nothing.
 ///
 /// # Errors
 /// The process could not be started, failed (the error says why), or was killed.
@@ -32,51 +35,50 @@ pub fn run_in_silent_child(plan: &Plan) -> anyhow::Result<Outcome> {
     run_with(plan, Stdio::piped())
 }
 
-/// Runs a plan of the fairness command in a new process of this program, which shows its progress
-/// and its log.
+/// Runs a plan of `fairness` in a child process, which shows its progress and its log.
 ///
 /// # Errors
-/// As [`run_in_child`]. An answer that stays away is none.
+/// As [`run_in_child`]. A client that hangs is no error.
 pub fn fairness_in_child(plan: &Plan) -> anyhow::Result<report::Run> {
     run_with(plan, Stdio::inherit())
 }
 
-fn run_with<T: DeserializeOwned>(plan: &Plan, complaints: Stdio) -> anyhow::Result<T> {
-    let program = std::env::current_exe().context("this program cannot find itself")?;
+fn run_with<T: DeserializeOwned>(plan: &Plan, stderr: Stdio) -> anyhow::Result<T> {
+    let program = std::env::current_exe().context("the path of this program is unknown")?;
     let mut child = Command::new(program)
         .arg(COMMAND)
         .env(LogFormat::VARIABLE, log_format().to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(complaints)
+        .stderr(stderr)
         .spawn()
-        .context("a process for the run could not be started")?;
+        .context("the process of a run could not be started")?;
     if let Some(mut input) = child.stdin.take() {
         input.write_all(&serde_json::to_vec(plan)?)?;
     }
     let output = child.wait_with_output()?;
     if !output.status.success() {
         let (name, status) = (plan.engine.name(), output.status);
-        let complaints = String::from_utf8_lossy(&output.stderr);
-        // Empty where it was shown already.
-        let last = complaints.trim_end().lines().next_back();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        // Empty if the child's standard error was inherited.
+        let last = stderr.trim_end().lines().next_back();
         let colon = if last.is_some() { ": " } else { "" };
         bail!(
             "the run of {name} ended with {status}{colon}{}",
             last.unwrap_or_default()
         );
     }
-    serde_json::from_slice(&output.stdout).context("the run's answer is not understood")
+    serde_json::from_slice(&output.stdout).context("the outcome of the run cannot be parsed")
 }
 
-/// The child's side.
+/// Reads a plan from standard input, runs it, writes the outcome to standard output.
 ///
 /// # Errors
-/// The plan is not understood, or the run failed.
+/// The plan cannot be parsed, or the run failed.
 pub fn serve() -> anyhow::Result<()> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
-    let plan: Plan = serde_json::from_str(&text).context("the plan is not understood")?;
+    let plan: Plan = serde_json::from_str(&text).context("the plan cannot be parsed")?;
     let mut output = std::io::stdout();
     if !matches!(plan.scenario, Scenario::Fairness(_)) {
         return Ok(output.write_all(&serde_json::to_vec(&run(plan)?)?)?);
@@ -85,7 +87,7 @@ pub fn serve() -> anyhow::Result<()> {
     output.write_all(&serde_json::to_vec(&outcome)?)?;
     output.flush()?;
     if outcome.is_stuck() {
-        // Threads hang in the engine: nothing but the end of the process ends them.
+        // Threads hang in the engine; only the end of the process ends them.
         std::process::exit(0);
     }
     Ok(())

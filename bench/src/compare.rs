@@ -1,4 +1,6 @@
-//! Runs the plans of one command, engine by engine, and publishes what came out.
+//! Runs the plans of one command, each in a child process, and publishes the figures: a table on
+//! standard output, JSON, plots. Engines take turns, so that a slow spell of the machine affects
+//! all of them.
 
 use std::fs;
 use std::path::Path;
@@ -16,10 +18,10 @@ use crate::report::{Report, medians};
 use crate::run::Outcome;
 use crate::{plot, table};
 
-/// Runs all plans, shows the table, writes the files.
+/// Runs all plans `--runs` times, prints the table, writes the files.
 ///
 /// # Errors
-/// A run failed, a file could not be written, or an engine gave a wrong value.
+/// A run failed, a file could not be written, or an engine returned a wrong value.
 pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::Result<()> {
     if let Some(plan) = plans.first() {
         println!("{}", describe(plan, args.runs));
@@ -30,7 +32,7 @@ pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::R
     for plan in plans.iter().filter(|plan| plan.engine.is_ours()) {
         Farcore::check(plan)?;
     }
-    // A folder that cannot be written is better known before the runs than after.
+    // Fail before the runs rather than after them.
     if let Some(folder) = &args.plot {
         fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
     }
@@ -87,7 +89,7 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     fs::write(file, bytes).with_context(|| format!("{} could not be written", file.display()))
 }
 
-/// What a plan does, in a line.
+/// A plan in one line.
 #[must_use]
 pub fn describe(plan: &Plan, runs: u32) -> String {
     let size = |bytes: u64| ByteSize::b(bytes).display().iec().to_string();
@@ -107,9 +109,9 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
         Scenario::Trace(choice) => {
             let trace = &choice.summary;
             format!(
-                "trace {} ({}), {} requests of it make {} in {}: {} hits, {} misses, {} fills, {} puts in all, {} deletes; \
+                "trace {} ({}), {} entries as {} requests in {}: {} hits, {} misses, {} fills, {} puts in all, {} deletes; \
                  times and time to live are not applied",
-                choice.wish.file.display(),
+                choice.options.file.display(),
                 trace.format.name(),
                 trace.entries,
                 trace.requests(),

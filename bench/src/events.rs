@@ -1,4 +1,5 @@
-//! Processor events for each request of a phase.
+//! Processor events for each request of a phase, and their table. A figure that the machine does
+//! not count is absent.
 
 use comfy_table::{CellAlignment, Table, presets};
 use farcore_tuning::HardwareSnapshot;
@@ -6,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::RunReport;
 
-/// Events for each request, all threads together; `None` where the machine does not count them.
+/// Events for each request, all threads together; `None` if the machine does not count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventsPerOp {
-    /// Cycles of the processor.
+    /// Processor cycles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles_per_op: Option<f64>,
     /// Instructions retired.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions_per_op: Option<f64>,
-    /// Branches predicted wrongly.
+    /// Mispredicted branches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch_misses_per_op: Option<f64>,
     /// Misses of the last-level cache.
@@ -25,7 +26,7 @@ pub struct EventsPerOp {
 }
 
 impl EventsPerOp {
-    /// What was counted in a phase of `ops` requests.
+    /// The events of a phase of `ops` requests, for each request.
     #[must_use]
     pub fn of(events: &HardwareSnapshot, ops: u64) -> Self {
         let each = |count: Option<u64>| (ops > 0).then_some(count? as f64 / ops as f64);
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_shown_and_the_rest_is_left_out() {
+    fn counted_events_are_shown_and_others_are_left_out() {
         let text = table(&[run(Some(12_340))]).unwrap();
         assert!(
             text.contains("1234") && text.contains("0.50") && text.contains('-'),

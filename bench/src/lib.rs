@@ -1,22 +1,20 @@
 //! The core-pinned benchmark of Farcore: one driver, several engines, every value verified.
 //!
-//! - what is asked: [`record`] keys and values · [`phase`] which keys when · [`skew`] hot keys ·
-//!   [`load`] requests and their judgement
-//! - [`trace`] replays real ones
-//! - [`fairness`] what one client waits beside others: a driver of its own, for this project's
-//!   engine only
-//! - who asks: [`plan`] every choice · [`worker`] one thread · [`desk`] its notes · [`run`] one
-//!   engine's run · [`child`] each run in its own process · [`compare`] all engines
-//! - who answers: [`store`] the traits · [`engines`] the engines
-//! - what is shown: [`report`] · [`table`] · [`plot`] · [`progress`] · [`resident`] measured memory
-//!   · [`machine`] · [`watch`] the running engine's figures · [`events`] of the processor ·
-//!   [`line_trip`] between its cores
+//! - Requests: [`record`] keys and values; [`phase`] which keys when; [`skew`] hot keys; [`load`]
+//!   requests and their verdicts; [`trace`] replays of cache traces
+//! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`range`] errors of settings;
+//!   [`worker`] one thread; [`stats`] its statistics; [`run`] one engine's run; [`child`] each run
+//!   in its own process; [`compare`] all engines
+//! - Engines: [`store`] the traits; [`engines`] the implementations
+//! - Results: [`report`], [`table`], [`plot`], [`progress`]; [`resident`] measured memory;
+//!   [`machine`]; [`watch`] metrics of the running engine; [`events`] of the processor;
+//!   [`line_trip`] between two cores
+//! - [`fairness`]: how long one client waits beside others; a separate driver, for farcore only
 
 pub mod block_on;
 pub mod child;
 pub mod cli;
 pub mod compare;
-pub mod desk;
 pub mod engines;
 pub mod events;
 pub mod fairness;
@@ -27,11 +25,13 @@ pub mod phase;
 pub mod plan;
 pub mod plot;
 pub mod progress;
+pub mod range;
 pub mod record;
 pub mod report;
 pub mod resident;
 pub mod run;
 pub mod skew;
+pub mod stats;
 pub mod store;
 pub mod table;
 pub mod trace;

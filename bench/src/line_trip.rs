@@ -1,5 +1,7 @@
-//! How long a cache line takes to another core and back: no request to another core's shard is
-//! answered faster, and on a virtual machine it is not the same from one minute to the next.
+//! Measures the round trip of a cache line between two cores.
+//!
+//! No request to another core's shard is answered faster. On a virtual machine the time changes
+//! from one minute to the next, so each run reports it.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,15 +10,15 @@ use std::thread;
 use core_affinity::CoreId;
 use farcore_tuning::Clock;
 
-/// Round trips that are timed as one.
+/// Round trips timed as one.
 const TRIPS: u64 = 1000;
-/// Times that they are timed; the median of these means counts.
+/// Timings; the median of their means is the result.
 const TIMES: usize = 9;
-/// Who takes longer does not have both cores.
+/// A longer measurement shows that this process does not have both cores.
 const LIMIT_NS: u64 = 100_000_000;
-/// Looks at a line between two looks at the clock.
-const LOOKS: u32 = 1 << 12;
-/// Sends the other core home.
+/// Reads of a line between two readings of the clock.
+const READS_PER_CLOCK: u32 = 1 << 12;
+/// Ends the thread on the other core.
 const END: u64 = u64::MAX;
 
 /// A line that one core writes and the other reads.
@@ -24,9 +26,9 @@ const END: u64 = u64::MAX;
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// Nanoseconds of a round trip between the first two cores: the median of nine means of a thousand;
-/// `None` if there are no two, or they are not to be had. Cost: a few milliseconds of both, little
-/// more than 0.1 s at most.
+/// The round trip between the first two cores in nanoseconds: the median of nine means of a
+/// thousand. `None` with fewer than two cores, or if they are not available. Cost: a few
+/// milliseconds of both cores, little more than 0.1 s at most.
 #[must_use]
 pub fn line_trip_ns(cores: &[usize]) -> Option<u64> {
     let &[near, far, ..] = cores else {
@@ -39,28 +41,28 @@ pub fn line_trip_ns(cores: &[usize]) -> Option<u64> {
                 send_back(&there, &back);
             }
         });
-        let asker = scope.spawn(|| {
-            let _end = Homeward(&there);
+        let timer = scope.spawn(|| {
+            let _end = EndOnDrop(&there);
             pin(near)
                 .then(|| median_trip_ns(&there, &back, LIMIT_NS))
                 .flatten()
         });
-        asker.join().ok().flatten()
+        timer.join().ok().flatten()
     })
 }
 
-/// The longer of two round trips, before a run and after it; `None` if either is not known, for
-/// then neither is that of the run.
+/// The longer of the round trips before and after a run. `None` if either is unknown, because the
+/// longer one is unknown then.
 #[must_use]
 pub fn longer_ns(before_ns: Option<u64>, after_ns: Option<u64>) -> Option<u64> {
     let (before_ns, after_ns) = before_ns.zip(after_ns)?;
     Some(before_ns.max(after_ns))
 }
 
-/// Sends the other core home, whatever becomes of this one.
-struct Homeward<'a>(&'a Line);
+/// Ends the thread on the other core, also if this one panics.
+struct EndOnDrop<'a>(&'a Line);
 
-impl Drop for Homeward<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.0.store(END, Ordering::Relaxed);
     }
@@ -70,7 +72,7 @@ fn pin(core: usize) -> bool {
     core_affinity::set_for_current(CoreId { id: core })
 }
 
-// ORDERING: Relaxed throughout: nothing but the numbers themselves is read.
+// ORDERING: Relaxed throughout: only the numbers themselves are read.
 
 fn send_back(there: &Line, back: &Line) {
     let mut seen = 0;
@@ -91,17 +93,17 @@ fn median_trip_ns(there: &Line, back: &Line, limit_ns: u64) -> Option<u64> {
     let limit_ns = clock.now_ns().saturating_add(limit_ns);
     let mut trip = 0;
     let mut took_ns = Vec::with_capacity(TIMES);
-    // The first time waits for the other thread as well.
+    // The first timing includes the start of the other thread and is dropped.
     for _ in 0..=TIMES {
         let start_ns = clock.now_ns();
         for _ in 0..TRIPS {
             trip += 1;
             there.0.store(trip, Ordering::Relaxed);
-            let mut looks = 0;
+            let mut reads = 0;
             while back.0.load(Ordering::Relaxed) != trip {
                 hint::spin_loop();
-                looks += 1;
-                if looks % LOOKS == 0 && clock.now_ns() > limit_ns {
+                reads += 1;
+                if reads % READS_PER_CLOCK == 0 && clock.now_ns() > limit_ns {
                     return None;
                 }
             }
@@ -141,7 +143,7 @@ mod tests {
         let (there, back) = (Line::default(), Line::default());
         thread::scope(|scope| {
             scope.spawn(|| send_back(&there, &back));
-            let _end = Homeward(&there);
+            let _end = EndOnDrop(&there);
             assert!(median_trip_ns(&there, &back, u64::MAX).is_some());
         });
     }

@@ -1,13 +1,16 @@
-//! What a worker asks in a phase, and how it judges the answers.
+//! The loads: the requests of a worker in a phase, and how it judges the answers.
+//!
+//! A load makes requests into scratch buffers and judges answers from the request's tag alone. It
+//! keeps no record of what it wrote. Requests may follow from answers (YCSB F).
 
 use std::sync::Arc;
 
 use farcore::{Answer, Operation};
 
-use crate::desk::{Question, Verdict};
 use crate::phase::{Action, Phase};
 use crate::plan::{Plan, Scenario, Workload};
 use crate::record::{Generator, Scratch, Shape, mix};
+use crate::stats::{RequestTag, Verdict};
 
 const GET: u8 = 0;
 const PUT: u8 = 1;
@@ -15,24 +18,24 @@ const DELETE: u8 = 2;
 /// A read whose answer is followed by a write of the same key.
 const MODIFY: u8 = 3;
 
-/// A series of requests.
+/// A series of requests and the judge of their answers.
 pub trait Load {
-    /// How many requests there are, follow-ups not counted.
+    /// The number of requests, without follow-ups.
     fn steps(&self) -> u64;
 
-    /// Makes a request in the scratch room.
-    fn request<'a>(&mut self, step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>);
+    /// Makes a request in the scratch buffers.
+    fn request<'a>(&mut self, step: u64, scratch: &'a mut Scratch) -> (RequestTag, Operation<'a>);
 
     /// Judges an answer.
-    fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict;
+    fn judge(&mut self, tag: RequestTag, answer: &Answer<'_>) -> Verdict;
 
-    /// What a question was about, for people.
-    fn name(&self, question: Question) -> String {
-        format!("key {}", question.subject)
+    /// A description of a request for error messages.
+    fn name(&self, tag: RequestTag) -> String {
+        format!("key {}", tag.subject)
     }
 
-    /// A request that an earlier answer calls for.
-    fn follow_up<'a>(&mut self, _room: &'a mut Scratch) -> Option<(Question, Operation<'a>)> {
+    /// A request that follows from an earlier answer, if there is one.
+    fn follow_up<'a>(&mut self, _room: &'a mut Scratch) -> Option<(RequestTag, Operation<'a>)> {
         None
     }
 }
@@ -67,33 +70,33 @@ impl Load for OwnKeys {
     }
 
     #[inline(always)]
-    fn request<'a>(&mut self, step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
+    fn request<'a>(&mut self, step: u64, scratch: &'a mut Scratch) -> (RequestTag, Operation<'a>) {
         let own = self.phase.key_at(step);
         let subject = self.first + own;
-        let word = self.generator.key(subject, &mut room.key);
-        let key = &room.key[..];
+        let word = self.generator.key(subject, &mut scratch.key);
+        let key = &scratch.key[..];
         let (kind, operation) = match self.action {
             Action::Get => (GET, Operation::Get { key }),
             Action::Delete => (DELETE, Operation::Delete { key }),
             Action::Put => {
                 let value = match self.phase.stored(&self.generator, word, own) {
-                    Some(shape) => self.generator.fill(word, shape, &mut room.value),
+                    Some(shape) => self.generator.fill(word, shape, &mut scratch.value),
                     None => &[],
                 };
                 (PUT, Operation::Put { key, value })
             }
         };
-        (Question { subject, kind }, operation)
+        (RequestTag { subject, kind }, operation)
     }
 
     #[inline(always)]
-    fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
+    fn judge(&mut self, tag: RequestTag, answer: &Answer<'_>) -> Verdict {
         match (self.action, answer) {
             (Action::Get, Answer::Value { value, .. }) => {
-                let word = self.generator.key_word(question.subject);
+                let word = self.generator.key_word(tag.subject);
                 let shape = self
                     .phase
-                    .stored(&self.generator, word, question.subject - self.first);
+                    .stored(&self.generator, word, tag.subject - self.first);
                 match shape {
                     Some(shape) if self.generator.is(word, shape, value) => {
                         Verdict::Right(mix(word ^ shape.nonce) ^ shape.bytes as u64)
@@ -102,8 +105,8 @@ impl Load for OwnKeys {
                 }
             }
             (Action::Get, Answer::Absent) => {
-                let word = self.generator.key_word(question.subject);
-                let own = question.subject - self.first;
+                let word = self.generator.key_word(tag.subject);
+                let own = tag.subject - self.first;
                 Verdict::when(
                     self.phase.stored(&self.generator, word, own).is_none(),
                     mix(word),
@@ -117,7 +120,7 @@ impl Load for OwnKeys {
     }
 }
 
-/// A thread's own small generator of draws (xorshift64*).
+/// A thread's small generator of random draws (xorshift64*).
 #[derive(Debug)]
 struct Draws(u64);
 
@@ -134,7 +137,7 @@ impl Draws {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// True in `percent` of 100 cases.
+    /// True with a probability of `percent` in 100.
     #[inline]
     fn chance(&mut self, percent: u64) -> bool {
         crate::record::below(self.next(), 100) < percent
@@ -180,36 +183,36 @@ impl Load for Hot {
     }
 
     #[inline(always)]
-    fn request<'a>(&mut self, _step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
+    fn request<'a>(&mut self, _step: u64, scratch: &'a mut Scratch) -> (RequestTag, Operation<'a>) {
         let subject = next_of(&self.stream, &mut self.at);
-        let word = self.generator.key(subject, &mut room.key);
-        let key = &room.key[..];
+        let word = self.generator.key(subject, &mut scratch.key);
+        let key = &scratch.key[..];
         if self.draws.chance(25) {
             let shape = self.generator.hot_shape(self.draws.next());
-            let value = self.generator.fill(word, shape, &mut room.value);
+            let value = self.generator.fill(word, shape, &mut scratch.value);
             (
-                Question { subject, kind: PUT },
+                RequestTag { subject, kind: PUT },
                 Operation::Put { key, value },
             )
         } else {
-            (Question { subject, kind: GET }, Operation::Get { key })
+            (RequestTag { subject, kind: GET }, Operation::Get { key })
         }
     }
 
     #[inline(always)]
-    fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
+    fn judge(&mut self, tag: RequestTag, answer: &Answer<'_>) -> Verdict {
         let right = match answer {
             Answer::Value { value, .. } => {
-                let word = self.generator.key_word(question.subject);
-                question.kind == GET
+                let word = self.generator.key_word(tag.subject);
+                tag.kind == GET
                     && (self.generator.is_hot(word, value) || {
-                        let own = question.subject % self.keys_per_core;
+                        let own = tag.subject % self.keys_per_core;
                         Phase::Hot
                             .stored(&self.generator, word, own)
                             .is_some_and(|shape| self.generator.is(word, shape, value))
                     })
             }
-            Answer::Stored { .. } => question.kind == PUT,
+            Answer::Stored { .. } => tag.kind == PUT,
             _ => false,
         };
         Verdict::when(right, 1)
@@ -218,8 +221,8 @@ impl Load for Hot {
 
 /// One YCSB workload.
 ///
-/// Inserted keys of thread `t` are `t, t + threads, t + 2 threads...` after the loaded ones; a
-/// thread reads the latest of its own, so that every read can be checked.
+/// Inserted keys of thread `t` are `t, t + threads, t + 2 threads...` after the loaded ones. A
+/// thread reads the latest of its own keys, so that every read can be verified.
 #[derive(Debug)]
 pub struct Transactions {
     generator: Generator,
@@ -233,12 +236,12 @@ pub struct Transactions {
     stream: Arc<[u32]>,
     at: usize,
     draws: Draws,
-    /// Keys read that are to be written; at most a window of them.
+    /// Keys that were read and must be written; at most a window of them.
     modify: Vec<u64>,
 }
 
 impl Transactions {
-    /// A thread's part; `stream` holds key indexes, for workload D distances from the latest key.
+    /// A thread's part; `stream` holds key indexes; for workload D, distances from the latest key.
     #[must_use]
     pub fn new(plan: &Plan, thread: u64, stream: Arc<[u32]>) -> Option<Self> {
         let Scenario::Ycsb {
@@ -266,17 +269,17 @@ impl Transactions {
     }
 
     #[inline]
-    fn put<'a>(&mut self, subject: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
-        let word = self.generator.key(subject, &mut room.key);
+    fn put<'a>(&mut self, subject: u64, scratch: &'a mut Scratch) -> (RequestTag, Operation<'a>) {
+        let word = self.generator.key(subject, &mut scratch.key);
         let shape = Shape {
             nonce: self.draws.next(),
             bytes: self.value_bytes,
         };
-        let value = self.generator.fill(word, shape, &mut room.value);
+        let value = self.generator.fill(word, shape, &mut scratch.value);
         (
-            Question { subject, kind: PUT },
+            RequestTag { subject, kind: PUT },
             Operation::Put {
-                key: &room.key,
+                key: &scratch.key,
                 value,
             },
         )
@@ -287,12 +290,12 @@ impl Transactions {
         &mut self,
         subject: u64,
         kind: u8,
-        room: &'a mut Scratch,
-    ) -> (Question, Operation<'a>) {
-        self.generator.key(subject, &mut room.key);
+        scratch: &'a mut Scratch,
+    ) -> (RequestTag, Operation<'a>) {
+        self.generator.key(subject, &mut scratch.key);
         (
-            Question { subject, kind },
-            Operation::Get { key: &room.key },
+            RequestTag { subject, kind },
+            Operation::Get { key: &scratch.key },
         )
     }
 
@@ -313,15 +316,15 @@ impl Load for Transactions {
     }
 
     #[inline(always)]
-    fn request<'a>(&mut self, _step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
+    fn request<'a>(&mut self, _step: u64, scratch: &'a mut Scratch) -> (RequestTag, Operation<'a>) {
         if self.workload == Workload::D {
             let keys = self.loaded + self.inserted;
             if self.draws.chance(5) {
                 self.inserted += 1;
-                return self.put(self.own(keys), room);
+                return self.put(self.own(keys), scratch);
             }
             let distance = next_of(&self.stream, &mut self.at) % keys;
-            return self.get(self.own(keys - 1 - distance), GET, room);
+            return self.get(self.own(keys - 1 - distance), GET, scratch);
         }
         let subject = next_of(&self.stream, &mut self.at);
         let (reads, other) = match self.workload {
@@ -332,32 +335,32 @@ impl Load for Transactions {
         };
         let kind = if self.draws.chance(reads) { GET } else { other };
         if kind == PUT {
-            self.put(subject, room)
+            self.put(subject, scratch)
         } else {
-            self.get(subject, kind, room)
+            self.get(subject, kind, scratch)
         }
     }
 
     #[inline(always)]
-    fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
+    fn judge(&mut self, tag: RequestTag, answer: &Answer<'_>) -> Verdict {
         let right = match answer {
             Answer::Value { value, .. } => {
-                if question.kind == MODIFY {
-                    self.modify.push(question.subject);
+                if tag.kind == MODIFY {
+                    self.modify.push(tag.subject);
                 }
-                let word = self.generator.key_word(question.subject);
-                question.kind != PUT && self.generator.is_any(word, self.value_bytes, value)
+                let word = self.generator.key_word(tag.subject);
+                tag.kind != PUT && self.generator.is_any(word, self.value_bytes, value)
             }
-            Answer::Stored { .. } => question.kind == PUT,
+            Answer::Stored { .. } => tag.kind == PUT,
             _ => false,
         };
         Verdict::when(right, 1)
     }
 
     #[inline]
-    fn follow_up<'a>(&mut self, room: &'a mut Scratch) -> Option<(Question, Operation<'a>)> {
+    fn follow_up<'a>(&mut self, scratch: &'a mut Scratch) -> Option<(RequestTag, Operation<'a>)> {
         let subject = self.modify.pop()?;
-        Some(self.put(subject, room))
+        Some(self.put(subject, scratch))
     }
 }
 
@@ -385,14 +388,14 @@ impl Load for Records {
     }
 
     #[inline(always)]
-    fn request<'a>(&mut self, step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
-        self.inner.put(self.inner.own(step), room)
+    fn request<'a>(&mut self, step: u64, scratch: &'a mut Scratch) -> (RequestTag, Operation<'a>) {
+        self.inner.put(self.inner.own(step), scratch)
     }
 
     #[inline(always)]
-    fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
+    fn judge(&mut self, tag: RequestTag, answer: &Answer<'_>) -> Verdict {
         Verdict::when(
-            question.kind == PUT && matches!(answer, Answer::Stored { .. }),
+            tag.kind == PUT && matches!(answer, Answer::Stored { .. }),
             1,
         )
     }

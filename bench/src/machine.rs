@@ -1,4 +1,5 @@
-//! The machine that a figure was measured on.
+//! The machine that a figure was measured on, read from `/proc` and `/sys`. Nothing is required:
+//! what cannot be read stays empty.
 
 use std::fs;
 use std::process::Command;
@@ -6,30 +7,30 @@ use std::process::Command;
 use farcore_tuning::HardwareCounters;
 use serde::{Deserialize, Serialize};
 
-/// What a reader needs to judge a figure.
+/// The facts that a reader needs to judge a figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.
     pub cpu_model: String,
     /// Cores that this process may use.
     pub cores: Vec<usize>,
-    /// Memory of the machine.
+    /// Memory of the machine, in bytes.
     pub memory_bytes: u64,
-    /// Memory that was free or could be freed at start.
+    /// Memory that was free or could be freed at start, in bytes.
     pub memory_available_bytes: u64,
     /// Kernel release.
     pub kernel: String,
     /// Setting of transparent huge pages.
     pub huge_pages: String,
-    /// Compiler, where it is found.
+    /// Version of `rustc`, if it is on the path.
     pub rustc: Option<String>,
-    /// Which events of the processor are not counted, and why; empty if all are.
+    /// The processor events that are not counted, and why; empty if all are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub events_missing: String,
 }
 
 impl Machine {
-    /// Looks at this machine; what the kernel does not tell stays empty.
+    /// Describes this machine.
     #[must_use]
     pub fn here() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernel_files_are_understood() {
+    fn kernel_files_are_parsed() {
         assert_eq!(
             kib("MemTotal:  2 kB\nMemAvailable:   12 kB\n", "MemAvailable"),
             12 * 1024

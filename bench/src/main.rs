@@ -1,4 +1,5 @@
-//! The benchmark's command.
+//! `farcore-bench`: parses the command line, makes the plans and runs the command. An error is the
+//! last line on stderr and the exit status is 1.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,8 @@
 //! The phases: which keys each one visits, what it does to them, and what must be stored
 //! afterwards.
 //!
-//! Sets are regular, so that the n-th key of each is found without a search:
+//! Pure functions of the key's index; nothing is remembered between phases. Sets are regular, so
+//! that the n-th key of each is computed without a search:
 //! - *all*: 0, 1, 2, ...
 //! - *updated*: one key in each block of ten, at a place that depends on the block
 //! - *deleted*: the first ten keys of each block of twelve
@@ -20,13 +21,13 @@ const DELETE_COUNT: u64 = 10;
 pub enum Phase {
     /// Write all keys.
     Write,
-    /// Read all in insertion order and verify.
+    /// Read and verify all in insertion order.
     Verify,
     /// Write all again: new contents, same sizes.
     Rewrite,
     /// Verify all.
     Verify2,
-    /// Write about a tenth with other sizes.
+    /// Write a tenth with other sizes.
     Update,
     /// Verify all.
     Verify3,
@@ -38,13 +39,13 @@ pub enum Phase {
     Reinsert,
     /// Verify all.
     Verify4,
-    /// Three reads to one write over the keys of all threads, as skewed as the plan says.
+    /// Three reads to one write over the keys of all threads, skewed as the plan states.
     Hot,
     /// YCSB: write the records.
     Load,
     /// YCSB: the transactions.
     Transactions,
-    /// A trace.
+    /// Replay of a trace.
     Replay,
 }
 
@@ -66,7 +67,7 @@ pub const CONTEST: [Phase; 11] = [
 /// The phases of a YCSB run, in order.
 pub const YCSB: [Phase; 2] = [Phase::Load, Phase::Transactions];
 
-/// The phases of a trace.
+/// The phases of a replay.
 pub const TRACE: [Phase; 1] = [Phase::Replay];
 
 /// What a phase does to each of its keys.
@@ -112,7 +113,7 @@ impl Phase {
         }
     }
 
-    /// How many of `keys` keys the phase visits.
+    /// The number of a thread's `keys` that the phase visits.
     #[must_use]
     pub fn steps(self, keys: u64) -> u64 {
         match self {
@@ -140,7 +141,7 @@ impl Phase {
         }
     }
 
-    /// What must be stored for a thread's key once the phase is over; `None` if it must be absent.
+    /// The value that must be stored for a thread's key after the phase; `None` if absent.
     #[inline]
     #[must_use]
     pub fn stored(self, generator: &Generator, key_word: u64, key: u64) -> Option<Shape> {

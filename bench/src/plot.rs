@@ -1,11 +1,12 @@
-//! The plots: throughput by phase, and latency percentiles by phase, as SVG. Logarithmic, because
-//! the engines lie orders of magnitude apart.
+//! The plots: throughput by phase and latency percentiles by phase, as SVG. The axes are
+//! logarithmic, because the engines are orders of magnitude apart.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use crate::report::{PhaseReport, RunReport};
@@ -14,7 +15,7 @@ use crate::table::nanoseconds;
 const WIDTH: u32 = 1100;
 const PANEL_HEIGHT: u32 = 420;
 const FONT: &str = "sans-serif";
-/// Distinct in grey, too (Okabe and Ito). The last two are for what lies behind.
+/// Distinct in grey, too (Okabe and Ito). The last two are for backgrounds.
 pub const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -27,8 +28,10 @@ pub const COLOURS: [RGBColor; 8] = [
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// Room for the legend beside the bars, in groups.
+/// Width of the legend beside the bars, in groups.
 const LEGEND_GROUPS: f64 = 1.6;
+
+type Coordinates = Cartesian2d<RangedCoordf64, LogCoord<f64>>;
 
 type Percentile = (&'static str, fn(&PhaseReport) -> u64);
 
@@ -45,7 +48,7 @@ struct Bars<'a> {
     label: fn(f64) -> String,
 }
 
-/// Writes the plots into a folder; returns the files.
+/// Writes the plots into a folder, which is created; returns the files.
 ///
 /// # Errors
 /// The folder or a file could not be written.
@@ -93,7 +96,7 @@ fn latency_plot(file: &Path, runs: &[RunReport]) -> Drawn {
     Ok(())
 }
 
-/// Groups of bars, one group a phase, one bar an engine.
+/// Draws groups of bars: a group for each phase, a bar for each engine.
 fn panel(
     area: &Area<'_>,
     runs: &[RunReport],
@@ -156,7 +159,16 @@ fn panel(
         .border_style(RGBColor(200, 200, 200))
         .label_font((FONT, 14))
         .draw()?;
-    // The names of the phases stand under the middle of their groups, not at the axis's own marks.
+    name_phases(area, &chart, phases, floor)
+}
+
+/// Writes the names of the phases under the middle of their groups, not at the axis's marks.
+fn name_phases(
+    area: &Area<'_>,
+    chart: &ChartContext<'_, SVGBackend<'_>, Coordinates>,
+    phases: &[PhaseReport],
+    floor: f64,
+) -> Drawn {
     let style =
         TextStyle::from((FONT, 14).into_font()).pos(plotters::style::text_anchor::Pos::new(
             plotters::style::text_anchor::HPos::Center,

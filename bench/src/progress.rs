@@ -1,15 +1,15 @@
-//! The live bar of a phase; hidden where nobody looks.
+//! The progress bar of a phase, on standard error; hidden if that is not a terminal.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// One phase's bar, drawn on standard error if that is a terminal.
+/// One phase's bar.
 #[derive(Debug)]
 pub struct PhaseBar(ProgressBar);
 
 impl PhaseBar {
-    /// A bar for so many requests.
+    /// A bar of `steps` requests.
     #[must_use]
     pub fn new(engine: &str, phase: &str, steps: u64) -> Self {
         let bar = ProgressBar::new(steps);
@@ -24,7 +24,7 @@ impl PhaseBar {
         Self(bar)
     }
 
-    /// A bar for so many seconds; its position counts milliseconds.
+    /// A bar of a number of seconds; its position counts milliseconds.
     #[must_use]
     pub fn timed(engine: &str, phase: &str, seconds: f64) -> Self {
         let bar = Self::new(engine, phase, 0);
@@ -42,12 +42,12 @@ impl PhaseBar {
         bar
     }
 
-    /// Requests so far.
+    /// Moves the bar to a number of requests, or milliseconds.
     pub fn set(&self, done: u64) {
         self.0.set_position(done);
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the bar from the screen.
     pub fn finish(self) {
         self.0.finish_and_clear();
     }

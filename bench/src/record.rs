@@ -1,20 +1,24 @@
-//! Keys and values: what is stored, derived from an index, a nonce and a seed, so that nothing has
-//! to be remembered.
+//! Keys and values, derived from an index, a nonce and a seed. Nothing has to be remembered.
 //!
-//! I1: keys are unique, because the first half of a key is a bijection of its index. I2: every
-//! value starts with its nonce; the rest is a stream of (key, nonce, seed), so a value read can be
-//! checked
-//!     in full knowing only its key. A stale, foreign, shortened or damaged value fails.
+//! I1: keys are unique, because the first half of a key is a bijection of its index.
+//! I2: every value starts with its nonce; the rest is a stream of (key, nonce, seed). So a value
+//!     can be verified in full knowing only its key. A stale, foreign, shortened or damaged value
+//!     fails.
 //!
-//! Value: | nonce: 8 B | word 1 | word 2 | ... each word is `stream ^ TABLE[n]`; little-endian. A
-//! nonce with bit 63 clear names a [`Generation`]; with bit 63 set it is drawn by the hot mix,
+//! Value, little-endian, each word being `stream ^ TABLE[n]`:
+//!
+//! | nonce: 8 B | word 1 | word 2 | ... |
+//!
+//! A nonce with bit 63 clear names a [`Generation`]. With bit 63 set it is drawn by the hot mix,
 //! which also fixes the length. Cost: one xor for each eight bytes, which the compiler vectorises.
 //!
-//! Nothing predicts the length of a value, and a branch that is guessed wrong costs as much as a
-//! hundred bytes: what is done for the usual lengths is the same for each.
+//! The length of a value is unpredictable, and a mispredicted branch costs as much as a hundred
+//! bytes. So the code for the usual lengths is free of branches on the length.
 
 use serde::{Deserialize, Serialize};
 
+/// Most keys of all threads together: streams of the hot mix hold 32-bit indexes.
+pub const KEYS_MAX: u64 = 1 << 32;
 /// Bytes of every key.
 pub const KEY_BYTES: usize = 16;
 /// Bytes of the longest value.
@@ -25,9 +29,9 @@ pub const VALUE_BYTES_MEAN: u64 = 178;
 pub const VALUE_GRAIN_BYTES: usize = 16;
 
 const GRAINS_MAX: usize = VALUE_BYTES_MAX / VALUE_GRAIN_BYTES;
-/// Grains of nine values in ten, at most.
+/// Nine values in ten have at most this many grains.
 const USUAL: usize = 2 * SHORT;
-/// Grains of seven in ten, and of all that the hot mix writes, at most.
+/// Seven values in ten, and all of the hot mix, have at most this many grains.
 const SHORT: usize = 8;
 const HOT_BIT: u64 = 1 << 63;
 
@@ -52,7 +56,7 @@ fn words_of(bytes: &[u8; VALUE_GRAIN_BYTES]) -> Grain {
     [u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])]
 }
 
-/// Writes some grains of a stream.
+/// Fills grains with a stream.
 #[inline]
 fn write_grains(place: &mut [[u8; VALUE_GRAIN_BYTES]], table: &[Grain], stream: u64) {
     for (bytes, [one, other]) in place.iter_mut().zip(table) {
@@ -62,26 +66,26 @@ fn write_grains(place: &mut [[u8; VALUE_GRAIN_BYTES]], table: &[Grain], stream: 
     }
 }
 
-/// The bits in which the second grain of a value and those after it differ from a stream's, by word
-/// of a grain.
+/// The bits in which a value differs from a stream, by word of a grain; the first grain is left
+/// out.
 #[inline(always)]
 fn differing(grains: &[[u8; VALUE_GRAIN_BYTES]], stream: u64) -> Grain {
     let mut sum = [0; 2];
-    let mut look = |place: usize| {
+    let mut check = |place: usize| {
         let [one, other] = words_of(&grains[place]);
         sum[0] |= one ^ TABLE[place][0] ^ stream;
         sum[1] |= other ^ TABLE[place][1] ^ stream;
     };
     let count = grains.len();
     if count <= SHORT {
-        // The last one more than once, if there are fewer.
-        (1..SHORT).for_each(|place| look(place.min(count - 1)));
+        // With fewer grains, the last one is checked more than once.
+        (1..SHORT).for_each(|place| check(place.min(count - 1)));
     } else if count <= USUAL {
-        // Some in the middle twice, if there are fewer.
-        (1..SHORT).for_each(&mut look);
-        (count - SHORT..count).for_each(look);
+        // With fewer grains, some in the middle are checked twice.
+        (1..SHORT).for_each(&mut check);
+        (count - SHORT..count).for_each(check);
     } else {
-        (1..count).for_each(look);
+        (1..count).for_each(check);
     }
     sum
 }
@@ -102,7 +106,7 @@ pub const fn below(word: u64, limit: u64) -> u64 {
     ((word as u128 * limit as u128) >> 64) as u64
 }
 
-/// Which contents a key has between the phases that write.
+/// The contents of a key after a phase that writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Generation {
     /// As first written.
@@ -115,26 +119,26 @@ pub enum Generation {
     Reinserted = 4,
 }
 
-/// What a value must be: its nonce and its length.
+/// The nonce and the length that a value must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The first eight bytes.
     pub nonce: u64,
-    /// Bytes in all.
+    /// Length in bytes.
     pub bytes: usize,
 }
 
-/// Room for one key and one value, reused for every request.
+/// Buffers for one key and one value, reused for every request.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Scratch {
-    /// The value; only the first bytes are in use.
+    /// The value; only a prefix is in use.
     pub value: [u8; VALUE_BYTES_MAX],
     /// The key.
     pub key: [u8; KEY_BYTES],
     /// Keys of other lengths.
     pub long_key: Vec<u8>,
-    /// Values of any length; only the first bytes are in use.
+    /// Values of any length; only a prefix is in use.
     pub long_value: Vec<u8>,
 }
 
@@ -149,7 +153,7 @@ impl Default for Scratch {
     }
 }
 
-/// Makes keys and values, and checks them.
+/// Generates keys and values, and verifies them.
 #[derive(Clone, Copy, Debug)]
 pub struct Generator {
     key_seed: u64,
@@ -166,14 +170,14 @@ impl Generator {
         }
     }
 
-    /// The first half of a key; it stands for the key in all other calls.
+    /// The first half of a key; all other calls take it in place of the key.
     #[inline]
     #[must_use]
     pub const fn key_word(&self, index: u64) -> u64 {
         mix(index ^ self.key_seed)
     }
 
-    /// Writes the key of an index; returns its key word.
+    /// Writes the key of an index and returns its key word.
     #[inline]
     pub fn key(&self, index: u64, key: &mut [u8; KEY_BYTES]) -> u64 {
         let word = self.key_word(index);
@@ -182,7 +186,7 @@ impl Generator {
         word
     }
 
-    /// What a key's value is in a generation.
+    /// The shape of a key's value in a generation.
     #[inline]
     #[must_use]
     pub fn shape(&self, key_word: u64, generation: Generation) -> Shape {
@@ -207,7 +211,7 @@ impl Generator {
         }
     }
 
-    /// What the hot mix writes with a draw: at most 128 bytes.
+    /// The shape that the hot mix writes for a draw: at most 128 bytes.
     #[inline]
     #[must_use]
     pub fn hot_shape(&self, draw: u64) -> Shape {
@@ -218,7 +222,7 @@ impl Generator {
         }
     }
 
-    /// Writes a value and returns the bytes in use, whole grains.
+    /// Writes a value and returns it. Its length must be a multiple of a grain.
     #[inline]
     pub fn fill<'a>(
         &self,
@@ -230,7 +234,7 @@ impl Generator {
         let stream = self.stream(key_word, shape.nonce);
         let grains = shape.bytes / VALUE_GRAIN_BYTES;
         let (places, _) = value.as_chunks_mut();
-        // Where fewer are asked for, the room behind them is written for nothing.
+        // A shorter value leaves unused grains behind it, which are written too.
         let (usual, rest) = places.split_at_mut(USUAL);
         write_grains(usual, &TABLE, stream);
         if grains > USUAL {
@@ -240,7 +244,7 @@ impl Generator {
         &value[..shape.bytes]
     }
 
-    /// Whether a value is exactly the one of this shape: every byte is compared.
+    /// Whether a value is exactly that of this shape; every byte is compared.
     #[inline]
     #[must_use]
     pub fn is(&self, key_word: u64, shape: Shape, value: &[u8]) -> bool {
@@ -254,13 +258,13 @@ impl Generator {
         };
         let [nonce, second] = words_of(first);
         let [ones, others] = differing(grains, stream);
-        // The only grain is looked at as the last one: its nonce is no word of the stream.
+        // A single grain is checked as the last one, but its nonce is no word of the stream.
         let ones = if grains.len() == 1 { 0 } else { ones };
         let differing = ones | others | second ^ TABLE[0][1] ^ stream;
         rest.is_empty() && nonce == shape.nonce && differing == 0
     }
 
-    /// Whether a value is intact and was written to this key by the hot mix, by whichever thread.
+    /// Whether a value is intact and was written to this key by the hot mix of any thread.
     #[inline]
     #[must_use]
     pub fn is_hot(&self, key_word: u64, value: &[u8]) -> bool {
@@ -270,15 +274,15 @@ impl Generator {
         nonce & HOT_BIT != 0 && self.is(key_word, self.hot_shape(nonce), value)
     }
 
-    /// Whether a value of a fixed length is intact and belongs to this key, whatever its nonce.
+    /// Whether a value of a fixed length is intact and belongs to this key, with any nonce.
     #[inline]
     #[must_use]
     pub fn is_any(&self, key_word: u64, bytes: usize, value: &[u8]) -> bool {
         nonce_of(value).is_some_and(|nonce| self.is(key_word, Shape { nonce, bytes }, value))
     }
 
-    /// Writes a value of any length, all of it a stream of key and nonce: who checks it must know
-    /// the nonce and the length. Of the shortest values, some of different keys are the same.
+    /// Writes a value of any length, all of it a stream of key and nonce. Verifying it takes the
+    /// nonce and the length. The shortest values of different keys may be equal.
     #[inline]
     pub fn fill_long(&self, key_word: u64, nonce: u64, value: &mut [u8]) {
         for (block, bytes) in (0..).zip(value.chunks_mut(VALUE_BYTES_MAX)) {
@@ -292,7 +296,7 @@ impl Generator {
         }
     }
 
-    /// Whether a value is exactly what [`Generator::fill_long`] writes: every byte is compared.
+    /// Whether a value is exactly that of [`Generator::fill_long`]; every byte is compared.
     #[inline]
     #[must_use]
     pub fn is_long(&self, key_word: u64, nonce: u64, value: &[u8]) -> bool {
@@ -338,7 +342,7 @@ fn load(bytes: &[u8]) -> u64 {
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "a tenth is below ten")]
 fn draw_bytes(word: u64) -> usize {
-    /// Least grains and how many choices, by tenth.
+    /// Least grains and the number of choices, by tenth.
     const SIZES: [(u64, u64); 10] = {
         let (short, middle, long) = ((5, 4), (9, 8), (17, 48));
         [
@@ -356,177 +360,4 @@ const fn grains(least: u64, word: u64, choices: u64) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn keys_are_unique_and_depend_on_the_seed() {
-        let (one, other) = (Generator::new(1), Generator::new(2));
-        let mut seen = HashSet::new();
-        for index in 0..50_000 {
-            for generator in [one, other] {
-                let mut key = [0; KEY_BYTES];
-                generator.key(index, &mut key);
-                assert!(seen.insert(key), "index {index}");
-            }
-        }
-    }
-
-    #[test]
-    fn sizes_follow_the_contest() {
-        let generator = Generator::new(7);
-        let (mut counts, mut total) = ([0_u32; 3], 0);
-        for index in 0..100_000 {
-            let word = generator.key_word(index);
-            let written = generator.shape(word, Generation::Written).bytes;
-            let updated = generator.shape(word, Generation::Updated).bytes;
-            let again = generator.shape(word, Generation::Reinserted).bytes;
-            let hot = generator.hot_shape(word).bytes;
-            assert_ne!(written, updated);
-            assert_eq!(written, generator.shape(word, Generation::Rewritten).bytes);
-            assert!((80..=256).contains(&again) && (16..=128).contains(&hot));
-            for bytes in [written, updated, again, hot] {
-                assert!(bytes % VALUE_GRAIN_BYTES == 0 && bytes <= VALUE_BYTES_MAX);
-            }
-            counts[usize::from(written > 128) + usize::from(written > 256)] += 1;
-            total += written as u64;
-        }
-        let near = |count: u32, share: u32| count.abs_diff(share * 1000) < 1000;
-        assert!(
-            near(counts[0], 70) && near(counts[1], 20) && near(counts[2], 10),
-            "{counts:?}"
-        );
-        assert!(
-            (total / 100_000).abs_diff(VALUE_BYTES_MEAN) <= 2,
-            "mean {}",
-            total / 100_000
-        );
-    }
-
-    #[test]
-    fn long_values_differ_in_key_version_and_place() {
-        let generator = Generator::new(3);
-        for bytes in [0, 1, 7, 8, 9, 1023, 1024, 1025, 2048, 5003] {
-            let mut value = vec![0; bytes];
-            generator.fill_long(5, 2, &mut value);
-            assert!(generator.is_long(5, 2, &value));
-            assert!(bytes < 8 || !generator.is_long(6, 2, &value), "another key");
-            assert!(bytes < 8 || !generator.is_long(5, 3, &value), "stale");
-            for at in 0..bytes {
-                value[at] ^= 0x10;
-                assert!(!generator.is_long(5, 2, &value), "byte {at} of {bytes}");
-                value[at] ^= 0x10;
-            }
-            if bytes > 1024 {
-                value.rotate_left(1024);
-                assert!(!generator.is_long(5, 2, &value), "blocks in another order");
-            }
-        }
-    }
-
-    /// What a value must be, word by word.
-    fn expected(generator: &Generator, word: u64, shape: Shape) -> Vec<u8> {
-        let stream = generator.stream(word, shape.nonce);
-        let table =
-            (1..=shape.bytes as u64 / 8).map(|n| mix(n.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
-        let mut value: Vec<u8> = table.flat_map(|one| (one ^ stream).to_le_bytes()).collect();
-        value[..8].copy_from_slice(&shape.nonce.to_le_bytes());
-        value
-    }
-
-    #[test]
-    fn values_of_every_length_are_exact() {
-        let generator = Generator::new(11);
-        let mut room = [0xAA; VALUE_BYTES_MAX];
-        for grains in (1..=GRAINS_MAX).rev() {
-            let (word, bytes) = (
-                generator.key_word(grains as u64),
-                grains * VALUE_GRAIN_BYTES,
-            );
-            let shape = Shape { nonce: 77, bytes };
-            let mut value = generator.fill(word, shape, &mut room).to_vec();
-            assert_eq!(value, expected(&generator, word, shape));
-            assert!(generator.is(word, shape, &value));
-            for at in 0..bytes {
-                value[at] ^= 1;
-                assert!(!generator.is(word, shape, &value), "byte {at} of {bytes}");
-                value[at] ^= 1;
-            }
-            for other in [
-                bytes - 16,
-                bytes - 8,
-                bytes - 1,
-                bytes + 1,
-                bytes + 8,
-                bytes + 16,
-            ] {
-                let mut longer = value.clone();
-                longer.resize(other, 0);
-                assert!(!generator.is(word, shape, &longer), "{other} for {bytes}");
-                let wrong = Shape {
-                    bytes: other,
-                    ..shape
-                };
-                assert!(!generator.is(word, wrong, &value), "{bytes} for {other}");
-                if other % VALUE_GRAIN_BYTES != 0 {
-                    assert!(
-                        !generator.is(word, wrong, &longer),
-                        "{other} is no length of a value"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn sizes_and_values_are_those_of_earlier_runs() {
-        let generator = Generator::new(5);
-        let (mut room, mut digest) = ([0; VALUE_BYTES_MAX], 0_u64);
-        for index in 0..2000 {
-            let word = generator.key_word(index);
-            for shape in [
-                generator.shape(word, Generation::Written),
-                generator.shape(word, Generation::Updated),
-                generator.shape(word, Generation::Reinserted),
-                generator.hot_shape(word),
-            ] {
-                for bytes in generator.fill(word, shape, &mut room).chunks_exact(8) {
-                    digest = mix(digest ^ load(bytes));
-                }
-            }
-        }
-        assert_eq!(digest, 17_243_192_160_106_649_703);
-    }
-
-    #[test]
-    fn every_changed_byte_is_noticed() {
-        let generator = Generator::new(3);
-        let mut room = [0; VALUE_BYTES_MAX];
-        for index in 0..40 {
-            let word = generator.key_word(index);
-            for shape in [
-                generator.shape(word, Generation::Updated),
-                generator.hot_shape(index),
-            ] {
-                let mut value = generator.fill(word, shape, &mut room).to_vec();
-                assert!(generator.is(word, shape, &value));
-                assert!(!generator.is(word ^ 1, shape, &value), "another key");
-                assert!(
-                    !generator.is(word, shape, &value[..shape.bytes - 8]),
-                    "shortened"
-                );
-                assert_eq!(generator.is_hot(word, &value), shape.nonce & HOT_BIT != 0);
-                assert!(generator.is_any(word, shape.bytes, &value));
-                for at in 0..value.len() {
-                    value[at] ^= 0x10;
-                    assert!(!generator.is(word, shape, &value), "byte {at}");
-                    assert!(!generator.is_hot(word, &value), "byte {at}");
-                    value[at] ^= 0x10;
-                }
-            }
-        }
-        assert!(!generator.is_hot(1, b"") && !generator.is_any(1, 16, b"short"));
-    }
-}
+mod tests;

@@ -1,4 +1,5 @@
-//! What a run found, in the form that scripts read.
+//! The figures of a run, in the form that `--json` writes. Scripts read it: names of fields are
+//! stable, and a field that does not apply is left out or 0, as its comment states.
 
 use farcore_tuning::CoreReport;
 use serde::{Deserialize, Serialize};
@@ -11,9 +12,9 @@ use crate::trace::Summary;
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// One entry for each engine; medians where there were several runs.
+    /// One entry for each engine: its only run, or the medians of several.
     pub runs: Vec<RunReport>,
 }
 
@@ -22,47 +23,47 @@ pub struct Report {
 pub struct RunReport {
     /// The engine.
     pub engine: String,
-    /// What the trace holds that was replayed; left out for other scenarios.
+    /// The summary of the replayed trace; left out for other scenarios.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Summary>,
-    /// In the order they ran.
+    /// The phases, in order.
     pub phases: Vec<PhaseReport>,
-    /// Nanoseconds that a cache line took from the first core to the second and back, just before
-    /// the run or right after it, whichever was more; left out where there are no two, or they were
-    /// not to be had both times.
+    /// Round trip of a cache line between the first two cores, in nanoseconds: the longer of the
+    /// measurements before and after the run. Left out for one core, or if either measurement
+    /// failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_trip_ns: Option<u64>,
-    /// Opening the engine, pre-faulting included.
+    /// Time to open the engine, pre-faulting included.
     pub startup_seconds: f64,
-    /// Sum of the phases.
+    /// Time of all phases.
     pub total_seconds: f64,
     /// Wrong, missing and unexpected answers. Anything but 0 is a failure.
     pub wrong_values: u64,
     /// Reads of far memory.
     pub far_reads: u64,
-    /// Bytes they moved.
+    /// Bytes read from far memory.
     pub far_read_bytes: u64,
     /// Writes to far memory.
     pub far_writes: u64,
-    /// Bytes they moved.
+    /// Bytes written to far memory.
     pub far_write_bytes: u64,
     /// Peak of the measured local memory.
     pub local_bytes_peak: u64,
-    /// What it should stay below; 0 if the engine has no cap.
+    /// The engine's cap on it; 0 if it has none.
     pub local_bytes_cap: u64,
     /// Bytes of the index for each key, at the end; 0 if the engine does not know.
     pub index_bytes_per_key: f64,
-    /// What the engine tells about compaction.
+    /// The engine's figures of compaction.
     pub compaction: Map<String, Value>,
-    /// What each core was asked for most at the end, where the engine watches that.
+    /// The keys that each core served most at the end, where the engine samples them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot_keys: Vec<HotKeyReport>,
 }
 
-/// A key that a core is asked for much.
+/// A key that a core serves often.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HotKeyReport {
-    /// The core that it belongs to.
+    /// The core that serves it.
     pub core: usize,
     /// Its first bytes, as text.
     pub key: String,
@@ -70,7 +71,7 @@ pub struct HotKeyReport {
     pub share: f64,
 }
 
-/// Hot keys of each core that are reported.
+/// Hot keys reported for each core.
 const HOT_KEYS: usize = 3;
 
 /// The hottest keys of each core.
@@ -91,14 +92,14 @@ pub fn hottest(report: &farcore_tuning::Report) -> Vec<HotKeyReport> {
 /// One phase of one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseReport {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Requests, all threads together.
     pub ops: u64,
-    /// From the first thread's start to the last one's end.
+    /// Time from the first thread's start to the last one's end.
     pub seconds: f64,
-    /// Processor time of the threads that asked; of `farcore` they are the ones that serve as well.
-    /// Less than their share of `seconds` where something else ran on their cores.
+    /// Processor time of the client threads; with `farcore` these also serve. It is less than their
+    /// share of `seconds` if something else ran on their cores.
     #[serde(default)]
     pub cpu_seconds: f64,
     /// Million requests a second.
@@ -112,14 +113,14 @@ pub struct PhaseReport {
     /// Reads of far memory.
     #[serde(default)]
     pub far_reads: u64,
-    /// Bytes they moved.
+    /// Bytes read from far memory.
     #[serde(default)]
     pub far_read_bytes: u64,
-    /// Bytes of them that were asked for: the records' own; 0 if the engine does not know.
+    /// Bytes of them that belong to requested records; 0 if the engine does not know.
     #[serde(default)]
     pub far_wanted_bytes: u64,
-    /// Median wait for far memory: a round trip and what it took to notice; 0 if there was none or
-    /// the engine does not know.
+    /// Median wait for far memory: the round trip and the time until its completion was polled; 0
+    /// if there was none or the engine does not know.
     #[serde(default)]
     pub far_p50_ns: u64,
     /// Exceeded by one wait in a hundred.
@@ -130,8 +131,8 @@ pub struct PhaseReport {
     pub events: EventsPerOp,
 }
 
-/// The medians of several runs of one engine: each figure by itself, the worst where a mean would
-/// hide something.
+/// The medians of several runs of one engine, each figure separately. Wrong values are summed, and
+/// the peak of local memory is the largest.
 #[must_use]
 pub fn medians(runs: &[RunReport]) -> RunReport {
     let Some(first) = runs.first() else {
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_are_taken_figure_by_figure() {
+    fn each_figure_has_its_own_median() {
         let run = |seconds: f64, peak| RunReport {
             engine: "x".into(),
             phases: vec![PhaseReport {
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trip_that_was_not_measured_counts_for_nothing() {
+    fn a_trip_that_was_not_measured_is_ignored() {
         let run = |line_trip_ns| RunReport {
             line_trip_ns,
             ..Default::default()
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_the_one_that_scripts_read() {
+    fn the_names_of_json_fields_are_stable() {
         let run = RunReport {
             phases: vec![PhaseReport::default()],
             ..Default::default()

@@ -1,5 +1,5 @@
-//! The measured memory of a run: resident size less what was there before, less embedded far
-//! memory.
+//! The measured local memory of a run: the resident size of the process minus its size before the
+//! engine was opened, minus embedded far memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use farcore_tuning::{Clock, resident_bytes};
 
 const PERIOD: Duration = Duration::from_millis(20);
-/// The sampler sleeps at least so many times as long as it works.
+/// The sampler sleeps at least 50 times as long as it works.
 const IDLE_SHARE: u32 = 50;
 
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ struct State {
     stop: AtomicBool,
 }
 
-/// Looks at the process every 20 ms from a thread of its own, and keeps the peak.
+/// Samples the process every 20 ms from its own thread, and keeps the peak.
 #[derive(Debug)]
 pub struct Sampler {
     state: Arc<State>,
@@ -27,7 +27,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Starts sampling. `base_bytes` is the resident size before the engine was opened;
-    /// `far_resident_bytes` tells how much far memory lives in this process.
+    /// `far_resident_bytes` returns the resident far memory of this process.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -46,8 +46,8 @@ impl Sampler {
                     let far_bytes = far_resident_bytes();
                     let local_bytes = resident_bytes().saturating_sub(base_bytes + far_bytes);
                     seen.peak_bytes.fetch_max(local_bytes, Ordering::Relaxed);
-                    // Where counting far memory is slow, it is done less often: the cores are the
-                    // engine's.
+                    // If counting far memory is slow, sample less often: the engine needs the
+                    // cores.
                     let spent = Duration::from_nanos(clock.now_ns() - start_ns);
                     thread::sleep(PERIOD.max(spent * IDLE_SHARE));
                 }
@@ -68,7 +68,7 @@ impl Sampler {
     fn end(&mut self) {
         self.state.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Its panic has been printed; the peak so far stands.
+            // A panic has been printed already; the peak so far is still valid.
             let _ = thread.join();
         }
     }

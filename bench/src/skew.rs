@@ -1,4 +1,7 @@
-//! Skewed key choices, drawn before the run so that drawing costs the measured loop nothing.
+//! Streams of key indexes with Zipf-distributed popularity.
+//!
+//! They are drawn before the run, so that drawing costs the measured loop nothing. A stream depends
+//! only on [`KeyDraws`] and the thread's number; runs of all engines request the same keys.
 
 use std::fmt;
 use std::iter;
@@ -9,22 +12,21 @@ use rand::rngs::SmallRng;
 use rand_distr::{Distribution, Zipf};
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Plan, Scenario, Workload};
 use crate::record::{below, mix};
 
 /// The largest exponent: beyond it nearly all draws are of one key.
 pub const ZIPF_MAX: f64 = 4.0;
-/// Keys that are tried for one of the shard.
+/// Candidates tried before a key of another shard is kept.
 const TRIES_MAX: u64 = 1 << 12;
-/// A longer mix goes round this many draws again.
+/// Longest stream; a longer phase repeats it.
 const DRAWS_MAX: u64 = 1 << 22;
 
-/// Which keys the hot mix asks for.
+/// Which keys the hot mix requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skew {
-    /// The exponent of a Zipf distribution: 0 asks for all keys alike.
+    /// The exponent of a Zipf distribution; 0 for all keys alike.
     pub zipf: f64,
-    /// Only those of the first core's shard, where an engine has shards.
+    /// Whether only keys of the first core's shard are requested, where an engine has shards.
     pub one_shard: bool,
 }
 
@@ -48,39 +50,36 @@ impl fmt::Display for Skew {
     }
 }
 
-/// The stream of one thread: key indexes with Zipf-distributed popularity, scattered over all keys;
-/// for YCSB D the distance from the latest key instead; a trace names its keys itself, and so does
-/// the fairness command. Cost: 4 bytes a draw, all of them touched.
+/// How the keys of a mixed phase are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeyDraws {
+    /// Every index is below this.
+    pub keys: u64,
+    /// Draws that each thread needs.
+    pub count: u64,
+    /// The exponent of the Zipf distribution.
+    pub zipf: f64,
+    /// Whether popular ranks are scattered over all keys; otherwise the rank is the index.
+    pub scattered: bool,
+    /// The run's seed.
+    pub seed: u64,
+}
+
+/// The stream of a scenario that draws no keys.
 #[must_use]
-pub fn stream(plan: &Plan, thread: u64) -> Arc<[u32]> {
-    if matches!(plan.scenario, Scenario::Trace(_) | Scenario::Fairness(_)) {
-        return Arc::from([0]);
-    }
-    let latest = matches!(
-        plan.scenario,
-        Scenario::Ycsb {
-            workload: Workload::D,
-            ..
-        }
-    );
-    let keys = if latest {
-        plan.keys_per_core
-    } else {
-        plan.keys()
+pub fn no_stream() -> Arc<[u32]> {
+    Arc::from([0])
+}
+
+/// The stream of one thread. Memory: 4 bytes a draw, at most 16 MiB.
+#[must_use]
+pub fn stream(draws: &KeyDraws, thread: u64) -> Arc<[u32]> {
+    let KeyDraws { keys, seed, .. } = *draws;
+    let Ok(zipf) = Zipf::new(keys as f64, draws.zipf) else {
+        return no_stream();
     };
-    let draws = plan
-        .mixed_ops()
-        .div_ceil(plan.threads())
-        .clamp(1, DRAWS_MAX);
-    let exponent = match plan.scenario {
-        Scenario::Contest { skew, .. } | Scenario::Ycsb { skew, .. } => skew.zipf,
-        Scenario::Trace(_) | Scenario::Fairness(_) => Skew::default().zipf,
-    };
-    let Ok(zipf) = Zipf::new(keys as f64, exponent) else {
-        return Arc::from([0]);
-    };
-    let mut random = SmallRng::seed_from_u64(mix(plan.seed ^ mix(thread + 1)));
-    (0..draws)
+    let mut random = SmallRng::seed_from_u64(mix(seed ^ mix(thread + 1)));
+    (0..draws.count.clamp(1, DRAWS_MAX))
         .map(|_| {
             #[expect(
                 clippy::cast_possible_truncation,
@@ -88,25 +87,24 @@ pub fn stream(plan: &Plan, thread: u64) -> Arc<[u32]> {
                 reason = "1 to keys"
             )]
             let rank = (zipf.sample(&mut random) as u64).clamp(1, keys) - 1;
-            let index = if latest {
-                rank
+            let index = if draws.scattered {
+                below(mix(rank ^ seed), keys)
             } else {
-                below(mix(rank ^ plan.seed), keys)
+                rank
             };
             u32::try_from(index).unwrap_or(u32::MAX)
         })
         .collect()
 }
 
-/// The same stream with every key of another shard replaced by one that `belongs`: always the same
-/// for the same, so that what is popular stays so. Keys to which no such key is found soon stay as
-/// they are.
+/// Replaces every key of another shard by one for which `belongs` is true. Equal keys get equal
+/// replacements, so popularity is kept. A key stays if no replacement is found in 4096 tries.
 #[must_use]
-pub fn within(plan: &Plan, stream: &[u32], belongs: impl Fn(u64) -> bool) -> Arc<[u32]> {
-    let keys = plan.keys();
-    let settle = |index: &u32| {
+pub fn within(draws: &KeyDraws, stream: &[u32], belongs: impl Fn(u64) -> bool) -> Arc<[u32]> {
+    let KeyDraws { keys, seed, .. } = *draws;
+    let replace = |index: &u32| {
         let drawn = u64::from(*index);
-        let others = (1..TRIES_MAX).map(|other| below(mix(drawn ^ mix(plan.seed ^ other)), keys));
+        let others = (1..TRIES_MAX).map(|other| below(mix(drawn ^ mix(seed ^ other)), keys));
         let found = iter::once(drawn)
             .chain(others)
             .find(|&index| belongs(index));
@@ -114,92 +112,56 @@ pub fn within(plan: &Plan, stream: &[u32], belongs: impl Fn(u64) -> bool) -> Arc
             .and_then(|index| u32::try_from(index).ok())
             .unwrap_or(*index)
     };
-    stream.iter().map(settle).collect()
+    stream.iter().map(replace).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use farcore_tuning::Profile;
-
     use super::*;
-    use crate::plan::{Encryption, EngineName};
 
-    fn plan(scenario: Scenario) -> Plan {
-        Plan {
-            engine: EngineName::Farcore,
-            cores: vec![0, 1],
-            keys_per_core: 5_000,
-            local_bytes: 0,
-            far_bytes: 0,
-            fabric: Vec::new(),
-            token_file: None,
-            nodes_min: None,
-            device: None,
-            port: None,
-            gid_index: None,
-            far_nodes: 1,
-            far_latency_ns: 0,
-            window: 1,
-            profile: Profile::default(),
-            encrypt: Encryption::Off,
-            prefault: false,
+    fn draws(count: u64) -> KeyDraws {
+        KeyDraws {
+            keys: 10_000,
+            count,
+            zipf: Skew::default().zipf,
+            scattered: true,
             seed: 5,
-            watch: crate::watch::Watch::default(),
-            record: None,
-            scenario,
         }
     }
 
-    fn contest(hot_ops: u64) -> Scenario {
-        Scenario::Contest {
-            hot_ops,
-            skew: Skew::default(),
-        }
+    fn counts(stream: &[u32]) -> Vec<u32> {
+        let mut counts = vec![0; 10_000];
+        stream.iter().for_each(|&index| counts[index as usize] += 1);
+        counts
     }
 
     #[test]
     fn keys_of_one_shard_keep_their_popularity() {
-        let plan = plan(contest(50_000));
-        let drawn = stream(&plan, 0);
-        let within = within(&plan, &drawn, |index| index % 3 == 0);
+        let draws = draws(25_000);
+        let drawn = stream(&draws, 0);
+        let within = within(&draws, &drawn, |index| index % 3 == 0);
         assert!(within.iter().all(|index| index % 3 == 0));
         for (index, other) in drawn.iter().zip(&*within) {
             assert!(index % 3 != 0 || index == other);
         }
-        let most = |stream: &[u32]| {
-            let mut counts = vec![0_u32; 10_000];
-            stream.iter().for_each(|&index| counts[index as usize] += 1);
-            counts.into_iter().max()
-        };
+        let most = |stream: &[u32]| counts(stream).into_iter().max();
         assert!(most(&within) >= most(&drawn));
     }
 
     #[test]
     fn without_skew_all_keys_are_alike() {
-        let skew = Skew {
+        let draws = KeyDraws {
             zipf: 0.0,
-            one_shard: false,
+            ..draws(200_000)
         };
-        let stream = stream(
-            &plan(Scenario::Contest {
-                hot_ops: 400_000,
-                skew,
-            }),
-            0,
-        );
-        let mut counts = vec![0_u32; 10_000];
-        stream.iter().for_each(|&index| counts[index as usize] += 1);
-        // 20 of each rank on average, and a few ranks fall on the same key.
+        // 20 of each rank on average, and a few ranks map to the same key.
+        let counts = counts(&stream(&draws, 0));
         assert!(counts.iter().all(|&count| count < 200));
     }
 
     #[test]
     fn a_few_keys_take_most_draws() {
-        let stream = stream(&plan(contest(200_000)), 0);
-        let mut counts = vec![0_u32; 10_000];
-        for &index in stream.iter() {
-            counts[index as usize] += 1;
-        }
+        let mut counts = counts(&stream(&draws(100_000), 0));
         counts.sort_unstable_by(|one, other| other.cmp(one));
         let top: u32 = counts[..100].iter().sum();
         // The first 100 of 10 000 ranks hold about 53 % at exponent 0.99.
@@ -208,8 +170,8 @@ mod tests {
 
     #[test]
     fn threads_draw_differently_and_repeatably() {
-        let plan = plan(contest(2_000));
-        assert_eq!(stream(&plan, 0), stream(&plan, 0));
-        assert_ne!(stream(&plan, 0), stream(&plan, 1));
+        let draws = draws(1_000);
+        assert_eq!(stream(&draws, 0), stream(&draws, 0));
+        assert_ne!(stream(&draws, 0), stream(&draws, 1));
     }
 }

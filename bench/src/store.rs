@@ -1,8 +1,8 @@
-//! What every engine looks like to the driver.
+//! The interface between the driver and an engine.
 //!
-//! A [`Store`] is opened once and starts one worker a core; a worker talks to its own [`Session`].
-//! Everything is generic and compiled for each engine: no boxing and no allocation per request on
-//! the driver's side.
+//! A [`Store`] is opened once and starts one worker a core; a worker uses its own [`Session`]. All
+//! of it is generic and compiled for each engine: the driver neither boxes nor allocates per
+//! request.
 
 use std::future::Future;
 
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 use crate::plan::Plan;
 use crate::worker::Worker;
 
-/// One thread's way into a store.
+/// One thread's access to a store.
 pub trait Session {
-    /// Hands in a request. Answers to this request or to earlier ones may come through `sink`, now
-    /// or later.
+    /// Submits a request. `sink` may receive answers to this request or to earlier ones, now or in
+    /// a later call.
     fn submit(
         &mut self,
         operation: Operation<'_>,
@@ -23,7 +23,7 @@ pub trait Session {
         sink: &mut impl FnMut(u64, Answer<'_>),
     );
 
-    /// Delivers answers that are there; serves others where the engine asks its callers to.
+    /// Delivers arrived answers. Some engines also serve other threads' requests here.
     fn poll(&mut self, sink: &mut impl FnMut(u64, Answer<'_>));
 
     /// Processor events of the calling thread, where the engine counts them.
@@ -34,24 +34,24 @@ pub trait Session {
     /// Requests without an answer.
     fn in_flight(&self) -> usize;
 
-    /// Lets others run on this core.
+    /// Yields this core to other tasks and threads.
     fn rest(&mut self) -> impl Future<Output = ()>;
 }
 
-/// What an engine counts, at one moment.
+/// An engine's counters at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
     /// Reads of far memory.
     pub far_reads: u64,
-    /// Bytes they moved.
+    /// Bytes read from far memory.
     pub far_read_bytes: u64,
-    /// Bytes of them that were asked for, where the engine knows.
+    /// Bytes of them that belong to requested records, where the engine knows.
     pub far_wanted_bytes: u64,
     /// Writes to far memory.
     pub far_writes: u64,
-    /// Bytes they moved.
+    /// Bytes written to far memory.
     pub far_write_bytes: u64,
-    /// Bytes of far memory that are taken.
+    /// Bytes of far memory in use.
     pub far_used_bytes: u64,
     /// Bytes of live records in far memory, where the engine knows.
     pub far_live_bytes: u64,
@@ -63,11 +63,11 @@ pub struct Usage {
     pub index_bytes: u64,
     /// The cap on local memory; 0 if the engine has none.
     pub local_cap_bytes: u64,
-    /// What the engine tells about compaction.
+    /// The engine's figures of compaction.
     pub compaction: Map<String, Value>,
 }
 
-/// A worker that has been started.
+/// A running worker.
 pub struct Running(Box<dyn FnOnce() -> anyhow::Result<()>>);
 
 impl std::fmt::Debug for Running {
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Running {
 }
 
 impl Running {
-    /// Wraps what waits for the worker's end.
+    /// Wraps a call that waits for the worker's end.
     #[must_use]
     pub fn new(join: impl FnOnce() -> anyhow::Result<()> + 'static) -> Self {
         Self(Box::new(join))
@@ -97,11 +97,11 @@ pub trait Store: Sized + Send + Sync + 'static {
     /// Opens an engine for a plan.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The engine cannot be opened.
     fn open(plan: &Plan) -> anyhow::Result<Self>;
 
-    /// Starts a worker on the plan's core at `position`. Must be called from an unpinned thread: a
-    /// thread started by a pinned one sees that one core only.
+    /// Starts a worker on the plan's core at `position`. The calling thread must not be pinned: a
+    /// thread inherits the cores of the one that starts it.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -112,21 +112,21 @@ pub trait Store: Sized + Send + Sync + 'static {
         None
     }
 
-    /// What the engine counts. Slow paths only.
+    /// The engine's counters. For slow paths only.
     fn usage(&self) -> Usage;
 
-    /// All that the engine reports, where it does. Slow paths only.
+    /// The engine's full report, if it has one. For slow paths only.
     fn report(&self) -> Option<Report> {
         None
     }
 
-    /// Resident bytes of far memory that lives in this process; called every few milliseconds.
+    /// Resident bytes of far memory in this process; called every few milliseconds.
     fn far_resident_bytes(&self) -> u64;
 
     /// Closes the engine.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The engine cannot be closed cleanly.
     fn close(self) -> anyhow::Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The table at the end of a run.
+//! The table at the end of a command, and the lines below it.
 
 use std::fmt::Write;
 
@@ -9,17 +9,62 @@ use crate::events;
 use crate::plan::EngineName;
 use crate::report::RunReport;
 
-/// Rows are phases and totals, columns are engines and the ratio of farcore to the best baseline.
+/// The table: rows are phases and totals, columns are engines and the ratio of farcore to the best
+/// baseline. `digests` are the result hashes of all runs.
 #[must_use]
 pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY);
-    let mut header = vec!["Mops/s".to_owned()];
-    header.extend(runs.iter().map(|run| run.engine.clone()));
     let ours = runs
         .iter()
         .position(|run| run.engine == EngineName::Farcore.name());
     let compared = ours.filter(|_| runs.len() > 1);
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY);
+    phase_rows(&mut table, runs, compared);
+    total_rows(&mut table, runs);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut text = table.to_string();
+    if let Some(events) = events::table(runs) {
+        let _ = write!(text, "\n{events}");
+    }
+    if let Some(ours) = compared {
+        let best = others(runs, ours)
+            .map(|run| run.total_seconds)
+            .fold(f64::MAX, f64::min);
+        let _ = write!(
+            text,
+            "\ntotal time: farcore takes {:.2} of the best baseline's (ratios are to the best baseline of each row)",
+            runs[ours].total_seconds / best
+        );
+    }
+    let _ = write!(text, "\nresult hash: {}", result_hash(digests));
+    if runs
+        .iter()
+        .any(|run| matches!(run.engine.as_str(), "dashmap" | "sharded"))
+    {
+        text.push_str("\ndashmap and sharded hold everything in local memory: they have no far tier and no cap");
+    }
+    text
+}
+
+/// One hash if all runs agree, else those of all runs.
+fn result_hash(digests: &[u64]) -> String {
+    let hashes: Vec<String> = digests
+        .iter()
+        .map(|digest| format!("{digest:016x}"))
+        .collect();
+    if digests.windows(2).all(|pair| pair[0] == pair[1]) {
+        hashes.first().cloned().unwrap_or_default()
+    } else {
+        hashes.join(" ")
+    }
+}
+
+/// The header, and the throughput of each phase.
+fn phase_rows(table: &mut Table, runs: &[RunReport], compared: Option<usize>) {
+    let mut header = vec!["Mops/s".to_owned()];
+    header.extend(runs.iter().map(|run| run.engine.clone()));
     if compared.is_some() {
         header.push("ratio".to_owned());
     }
@@ -36,6 +81,10 @@ pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
         }
         table.add_row(row);
     }
+}
+
+/// The rows below the phases.
+fn total_rows(table: &mut Table, runs: &[RunReport]) {
     let mut line = |name: &str, show: &dyn Fn(&RunReport) -> String| {
         let mut row = vec![name.to_owned()];
         row.extend(runs.iter().map(show));
@@ -75,42 +124,6 @@ pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
         }
     });
     line("wrong values", &|run| run.wrong_values.to_string());
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-
-    let mut text = table.to_string();
-    if let Some(events) = events::table(runs) {
-        let _ = write!(text, "\n{events}");
-    }
-    if let Some(ours) = compared {
-        let best = others(runs, ours)
-            .map(|run| run.total_seconds)
-            .fold(f64::MAX, f64::min);
-        let _ = write!(
-            text,
-            "\ntotal time: farcore takes {:.2} of the best baseline's (best of the others in each row above)",
-            runs[ours].total_seconds / best
-        );
-    }
-    let hashes: Vec<String> = digests
-        .iter()
-        .map(|digest| format!("{digest:016x}"))
-        .collect();
-    let same = digests.windows(2).all(|pair| pair[0] == pair[1]);
-    let verdict = if same {
-        hashes.first().cloned().unwrap_or_default()
-    } else {
-        hashes.join(" ")
-    };
-    let _ = write!(text, "\nresult hash: {verdict}");
-    if runs
-        .iter()
-        .any(|run| matches!(run.engine.as_str(), "dashmap" | "sharded"))
-    {
-        text.push_str("\ndashmap and sharded hold everything in local memory: they have no far tier and no cap");
-    }
-    text
 }
 
 fn others(runs: &[RunReport], ours: usize) -> impl Iterator<Item = &RunReport> {
@@ -150,7 +163,7 @@ fn last_far(run: &RunReport, of: impl Fn(&crate::report::PhaseReport) -> u64) ->
     dash(run.phases.last().map_or(0, of), nanoseconds)
 }
 
-/// A time in the unit that reads best.
+/// A time in nanoseconds, microseconds or milliseconds, whichever suits.
 #[must_use]
 pub fn nanoseconds(ns: u64) -> String {
     match ns {

@@ -1,4 +1,8 @@
-//! Where the figures of the engine that runs can be watched.
+//! Publishes the metrics of the running engine: a statistics socket for `farcore top`, HTTP for
+//! Prometheus.
+//!
+//! The flags become a [`Watch`], which travels in the plan to the process of the run. What it opens
+//! stays open for as long as the engine runs. Addresses beyond loopback need `--insecure`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,26 +14,27 @@ use farcore::statistics::{Exposition, HttpServer, StatisticsSocket, default_sock
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
-use crate::plan::PlanError;
+use crate::range::RangeError;
 
-/// Stands for the path by custom.
-const BY_CUSTOM: &str = "default";
+/// Stands for the default path.
+const DEFAULT: &str = "default";
 
-/// Flags that say where.
+/// Flags of the metrics.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct WatchArgs {
-    /// Let `farcore top` attach here; without a path (or with `default`) where it looks by itself
-    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = BY_CUSTOM)]
+    /// Publish metrics on this socket for `farcore top`; without a path, or with `default`, where
+    /// `farcore top` searches
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = DEFAULT)]
     pub stats_socket: Option<PathBuf>,
-    /// Offer /metrics and /healthz here: 127.0.0.1:9401
+    /// Serve /metrics and /healthz on this address, e.g. 127.0.0.1:9401
     #[arg(long, value_name = "ADDRESS")]
     pub http: Option<SocketAddr>,
-    /// Allow --http beyond loopback
+    /// Allow --http on an address beyond loopback
     #[arg(long)]
     pub insecure: bool,
 }
 
-/// Where the engine of a run is to be watched.
+/// Where the engine of a run publishes its metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
     /// Its statistics socket, or `default`.
@@ -38,7 +43,7 @@ pub struct Watch {
     pub http: Option<SocketAddr>,
 }
 
-/// What is open for as long as the engine runs.
+/// Open endpoints; they close on drop, which must precede the end of the engine.
 #[derive(Debug)]
 pub struct Watched {
     _socket: Option<StatisticsSocket>,
@@ -46,22 +51,18 @@ pub struct Watched {
 }
 
 impl WatchArgs {
-    /// What the flags say.
+    /// The endpoints that the flags name.
     ///
     /// # Errors
-    /// The figures would be for strangers.
-    pub fn watch(&self) -> Result<Watch, PlanError> {
+    /// The address is reachable from other hosts and `--insecure` is not given.
+    pub fn watch(&self) -> Result<Watch, RangeError> {
         if let Some(http) = self.http
             && !self.insecure
             && !is_loopback(http)
         {
-            return Err(PlanError::Range {
-                flag: "--http",
-                value: http.to_string(),
-                limit: "anybody who can reach it could read the figures; listen on 127.0.0.1, or give --insecure if \
-                        only friends can"
-                    .to_owned(),
-            });
+            let limit = "other hosts could read the metrics; use a loopback address such as 127.0.0.1, \
+                         or give --insecure on a trusted network";
+            return Err(RangeError::new("--http", http, limit));
         }
         Ok(Watch {
             stats_socket: self.stats_socket.clone(),
@@ -71,15 +72,15 @@ impl WatchArgs {
 }
 
 impl Watch {
-    /// Opens what was asked for.
+    /// Opens the endpoints.
     ///
     /// # Errors
-    /// The path or the address cannot be had.
+    /// The path or the address is not available.
     pub fn open(&self, reporter: EngineReporter) -> anyhow::Result<Watched> {
         let reporter = Arc::new(reporter);
         let socket = match &self.stats_socket {
             Some(path) => {
-                let path = if path == Path::new(BY_CUSTOM) {
+                let path = if path == Path::new(DEFAULT) {
                     default_socket("bench").context("--stats-socket")?
                 } else {
                     path.clone()

@@ -1,7 +1,11 @@
 //! One thread of a run: waits at the gate, drives each phase, reports it.
 //!
-//! I1: a worker keeps polling its session while it waits, because an engine may serve others from
-//! there. I2: whatever ends a worker, panic included, is reported once as [`Event::Left`].
+//! A worker owns its session, its part of the trace and its statistics. It shares the gate and
+//! reports through a channel.
+//!
+//! I1: a worker keeps polling its session while it waits, because an engine may serve other
+//!     threads' requests from there.
+//! I2: the end of a worker, panic included, is reported once as [`Event::Left`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,16 +15,16 @@ use std::time::Duration;
 use farcore_tuning::{Clock, HardwareCounters, HardwareSnapshot, HistogramSnapshot};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::desk::Desk;
 use crate::load::{Hot, Load, OwnKeys, Records, Transactions};
 use crate::phase::Phase;
 use crate::plan::Plan;
 use crate::record::Scratch;
+use crate::stats::PhaseStats;
 use crate::store::Session;
 use crate::trace::Script;
 use crate::trace::replay::Replay;
 
-/// Requests between two looks at the outside world.
+/// Requests between two checks of the gate, each of which also yields to the engine.
 const SLICE: u64 = 2048;
 
 /// A counter on its own cache lines.
@@ -34,7 +38,7 @@ fn thread_cpu_ns() -> u64 {
     Duration::try_from(time).map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Lets all workers into a phase at once.
+/// Admits all workers into a phase at once.
 #[derive(Debug)]
 pub struct Gate {
     open: AtomicUsize,
@@ -43,7 +47,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A closed gate for some workers.
+    /// A closed gate for a number of workers.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self {
@@ -53,18 +57,18 @@ impl Gate {
         }
     }
 
-    /// Lets the workers into the next phase.
+    /// Admits the workers into the next phase.
     pub fn open_next(&self) {
         // ORDERING: Release pairs with the Acquire in `is_open`.
         self.open.fetch_add(1, Ordering::Release);
     }
 
-    /// Sends all workers home.
+    /// Ends all workers.
     pub fn abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
     }
 
-    /// Requests handed in during this phase.
+    /// Requests submitted in this phase.
     #[must_use]
     pub fn progress(&self) -> u64 {
         self.progress
@@ -86,9 +90,9 @@ impl Gate {
 /// A worker's part of a phase.
 #[derive(Debug)]
 pub struct Part {
-    /// When it began, by the run's clock.
+    /// Start, by the run's clock.
     pub start_ns: u64,
-    /// When its last answer came.
+    /// Arrival of the last answer, by the run's clock.
     pub end_ns: u64,
     /// Processor time of its thread.
     pub cpu_ns: u64,
@@ -98,7 +102,7 @@ pub struct Part {
     pub wrong: u64,
     /// Hash of the right answers, in any order.
     pub digest: u64,
-    /// What the first wrong answer was.
+    /// A description of the first wrong answer.
     pub complaint: Option<String>,
     /// Sampled latencies.
     pub latency: HistogramSnapshot,
@@ -106,18 +110,18 @@ pub struct Part {
     pub hardware: HardwareSnapshot,
 }
 
-/// What a worker tells the run.
+/// A worker's report to the run.
 #[derive(Debug)]
 pub enum Event {
-    /// It stands at the gate.
+    /// It waits at the gate.
     Ready,
     /// It has finished a phase.
     Done(Box<Part>),
-    /// It is gone.
+    /// It has ended.
     Left,
 }
 
-/// One thread's work; handed to a store, which brings it to its core.
+/// One thread's work. A store moves it to its core.
 #[derive(Debug)]
 pub struct Worker {
     /// The plan.
@@ -130,7 +134,7 @@ pub struct Worker {
     pub events: Sender<Event>,
     /// The run's clock.
     pub clock: Clock,
-    /// Keys of the mixed phase.
+    /// Key indexes of the mixed phase.
     pub stream: Arc<[u32]>,
     /// Its part of a trace.
     pub script: Arc<Script>,
@@ -138,16 +142,16 @@ pub struct Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Nobody listens once the run has given up.
+        // The receiver is gone if the run was aborted.
         let _ = self.events.send(Event::Left);
     }
 }
 
 impl Worker {
-    /// Drives all phases, then serves until everybody is done.
+    /// Drives all phases, then polls until all workers are done.
     pub async fn run<S: Session>(self, mut session: S) {
         let phases = self.plan.phases();
-        // Two sets of counters on one thread would have to share the processor's registers.
+        // Two sets of counters on one thread would share the processor's counter registers.
         let events = session
             .hardware()
             .is_none()
@@ -205,8 +209,8 @@ impl Worker {
     }
 
     async fn drive<S: Session, L: Load>(&self, mut load: L, session: &mut S) -> Part {
-        let mut desk = Desk::new(self.clock.clone());
-        let mut room = Scratch::default();
+        let mut stats = PhaseStats::new(self.clock.clone());
+        let mut scratch = Scratch::default();
         let progress = usize::try_from(self.thread)
             .ok()
             .and_then(|thread| self.gate.progress.get(thread));
@@ -217,23 +221,23 @@ impl Worker {
         };
         report(0);
         let steps = load.steps();
-        // Processor time is read within the time that passed, so that it is the shorter one.
+        // Processor time is read inside the wall-clock interval, so it is never the longer one.
         let start_ns = self.clock.now_ns();
         let start_cpu_ns = thread_cpu_ns();
         let mut step = 0;
         while step < steps && !self.gate.is_aborted() {
             let end = steps.min(step + SLICE);
-            slice(session, &mut load, &mut desk, &mut room, step..end);
+            slice(session, &mut load, &mut stats, &mut scratch, step..end);
             step = end;
             report(step);
             session.rest().await;
         }
         loop {
-            slice(session, &mut load, &mut desk, &mut room, 0..0);
+            slice(session, &mut load, &mut stats, &mut scratch, 0..0);
             if session.in_flight() == 0 || self.gate.is_aborted() {
                 break;
             }
-            session.poll(&mut |token, answer| settle(&mut load, &mut desk, token, &answer));
+            session.poll(&mut |token, answer| judge(&mut load, &mut stats, token, &answer));
             session.rest().await;
         }
         let cpu_ns = thread_cpu_ns() - start_cpu_ns;
@@ -242,52 +246,52 @@ impl Worker {
             end_ns: self.clock.now_ns(),
             cpu_ns,
             ops: step,
-            wrong: desk.wrong(),
-            digest: desk.digest(),
-            complaint: desk.take_complaint(),
-            latency: desk.latency().snapshot(),
+            wrong: stats.wrong(),
+            digest: stats.digest(),
+            complaint: stats.take_complaint(),
+            latency: stats.latency().snapshot(),
             hardware: HardwareSnapshot::default(),
         }
     }
 }
 
-/// Hands in some requests and whatever they call for.
+/// Submits requests and their follow-ups.
 fn slice<S: Session, L: Load>(
     session: &mut S,
     load: &mut L,
-    desk: &mut Desk,
-    room: &mut Scratch,
+    stats: &mut PhaseStats,
+    scratch: &mut Scratch,
     steps: std::ops::Range<u64>,
 ) {
     for step in steps {
-        let (question, operation) = load.request(step, room);
-        let token = desk.issue(question);
+        let (tag, operation) = load.request(step, scratch);
+        let token = stats.issue(tag);
         session.submit(operation, token, &mut |token, answer| {
-            settle(load, desk, token, &answer);
+            judge(load, stats, token, &answer);
         });
-        follow_up(session, load, desk, room);
+        follow_up(session, load, stats, scratch);
     }
-    follow_up(session, load, desk, room);
+    follow_up(session, load, stats, scratch);
 }
 
 #[inline]
 fn follow_up<S: Session, L: Load>(
     session: &mut S,
     load: &mut L,
-    desk: &mut Desk,
-    room: &mut Scratch,
+    stats: &mut PhaseStats,
+    scratch: &mut Scratch,
 ) {
-    while let Some((question, operation)) = load.follow_up(room) {
-        let token = desk.issue(question);
+    while let Some((tag, operation)) = load.follow_up(scratch) {
+        let token = stats.issue(tag);
         session.submit(operation, token, &mut |token, answer| {
-            settle(load, desk, token, &answer);
+            judge(load, stats, token, &answer);
         });
     }
 }
 
 #[inline(always)]
-fn settle<L: Load>(load: &mut L, desk: &mut Desk, token: u64, answer: &farcore::Answer<'_>) {
-    let question = desk.arrive(token);
-    let verdict = load.judge(question, answer);
-    desk.enter(verdict, answer, || load.name(question));
+fn judge<L: Load>(load: &mut L, stats: &mut PhaseStats, token: u64, answer: &farcore::Answer<'_>) {
+    let tag = stats.arrive(token);
+    let verdict = load.judge(tag, answer);
+    stats.count(verdict, answer, || load.name(tag));
 }

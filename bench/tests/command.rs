@@ -1,4 +1,4 @@
-//! The command itself: files it writes, exit status, messages about bad flags.
+//! The command: files that it writes, exit status, messages about bad flags.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -59,7 +59,7 @@ fn a_run_writes_table_json_and_plots() {
 }
 
 #[test]
-fn a_running_engine_can_be_watched() {
+fn a_running_engine_publishes_its_metrics() {
     let path = std::env::temp_dir().join(format!("farcore-watch-{}.sock", std::process::id()));
     let line = format!(
         "contest --keys-per-core 20000 --hot-ops 20000 --local 32MiB --far 64MiB --engines farcore --stats-socket {} \
@@ -74,9 +74,9 @@ fn a_running_engine_can_be_watched() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    // Both stand before the first phase, and the run outlasts a look at them.
+    // Both are open before the first phase, and the run outlasts one report.
     let address = loop {
-        let line = lines.next().expect("the run says where").unwrap();
+        let line = lines.next().expect("the run logs its address").unwrap();
         if let Some((_, address)) = line.split_once("127.0.0.1:") {
             break format!("127.0.0.1:{}", address.trim());
         }
@@ -146,7 +146,7 @@ fn a_recorded_run_is_replayed_as_a_trace() {
     ));
     let logged = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{logged}");
-    assert!(logged.contains("the trace is written"), "{logged}");
+    assert!(logged.contains("trace recorded"), "{logged}");
     let lines = fs::read_to_string(&trace).unwrap().lines().count();
 
     let output = bench(&format!(
@@ -158,7 +158,7 @@ fn a_recorded_run_is_replayed_as_a_trace() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}");
     for words in [
-        "1000 requests of it make",
+        "1000 entries as ",
         "read up to --limit",
         "gets that hit",
         "replay",
@@ -181,7 +181,7 @@ fn a_recorded_run_is_replayed_as_a_trace() {
         .find_map(|line| line.strip_prefix("result hash: "))
         .unwrap();
     assert_eq!(hash.len(), 16, "the engines differ: {hash}");
-    // 600 records, 900 transactions, and a write for each modification.
+    // 600 records, 900 transactions, and a write for each read-modify-write.
     assert!((1501..=2400).contains(&lines), "{lines}");
     assert!(
         fs::read_to_string(folder.join("latency.svg"))
@@ -192,7 +192,7 @@ fn a_recorded_run_is_replayed_as_a_trace() {
 }
 
 #[test]
-fn values_are_cut_to_what_the_engine_takes() {
+fn values_are_cut_to_the_limit_of_the_engine() {
     let file = std::env::temp_dir().join(format!("farcore-bench-long-{}", std::process::id()));
     fs::write(&file, "0,a,1,900000,1,get,0\n0,a,1,0,1,get,0\n").unwrap();
     let trace = format!(

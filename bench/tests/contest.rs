@@ -1,5 +1,4 @@
-//! The contest's phases and YCSB in small, on every engine, and a planted fault that must be
-//! caught.
+//! The contest and YCSB at test size on every engine, and planted faults that must be caught.
 
 #![expect(
     clippy::unwrap_used,
@@ -18,7 +17,7 @@ use farcore_bench::plan::{Encryption, EngineName, Plan, Scenario, Workload};
 use farcore_bench::run::{Outcome, run, run_store};
 use farcore_bench::skew::Skew;
 use farcore_bench::store::{Running, Session, Store, Usage};
-use farcore_bench::trace::{Wish, scenario};
+use farcore_bench::trace::{TraceOptions, choose};
 use farcore_bench::watch::Watch;
 use farcore_bench::worker::Worker;
 
@@ -73,7 +72,7 @@ const PHASES: [&str; 11] = [
     "verify4", "hot",
 ];
 
-/// What can be wrong with a store.
+/// The faults of a store.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     None,
@@ -85,7 +84,7 @@ enum Fault {
 }
 
 static FAULT: Mutex<Fault> = Mutex::new(Fault::None);
-/// One run at a time: all of them pin their threads to the same cores.
+/// One run at a time, because all of them pin their threads to the same cores.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
@@ -99,7 +98,7 @@ struct Inner {
     gets: AtomicU64,
 }
 
-/// The simplest store there is, with one fault on demand.
+/// A map behind a lock, with one planted fault.
 struct Oracle(Arc<Inner>, Fault);
 
 struct OracleSession(Arc<Inner>, Fault);
@@ -221,12 +220,15 @@ fn a_fault_in_a_replay_is_caught_and_named() {
         .map(|turn| format!("0,key:{},1,{},1,get,0\n", turn % KEYS, 20 + turn % 50))
         .collect();
     std::fs::write(&file, lines).unwrap();
-    let made = scenario(
-        Wish::new(&file, 64 << 20),
+    let choice = choose(
+        TraceOptions::new(&file, 64 << 20),
         contest(EngineName::Sharded).threads(),
         11,
     );
-    let plan = plan(EngineName::Sharded, made.unwrap());
+    let plan = plan(
+        EngineName::Sharded,
+        Scenario::Trace(Box::new(choice.unwrap())),
+    );
     let mut digests = Vec::new();
     for (fault, wrong) in [
         (Fault::None, 0),
@@ -285,14 +287,14 @@ fn every_engine_runs_every_phase_with_the_same_result() {
                 phase.p50_ns <= phase.p99_ns && phase.p99_ns <= phase.p999_ns,
                 "{phase:?}"
             );
-            // Two threads; a hundredth for two clocks that are not set to one another.
+            // Two threads, and a hundredth for the difference of the two clocks.
             assert!(
                 (0.0..=phase.seconds * 2.0 * 1.01).contains(&phase.cpu_seconds),
                 "{phase:?}"
             );
         }
         assert!(report.phases.iter().any(|phase| phase.cpu_seconds > 0.0));
-        // Those of `farcore` are sampled; the others do not watch them.
+        // Only farcore samples hot keys.
         assert_eq!(
             !report.hot_keys.is_empty(),
             engine == EngineName::Farcore,
@@ -308,7 +310,7 @@ fn every_engine_runs_every_phase_with_the_same_result() {
 }
 
 #[test]
-fn keys_of_one_shard_are_asked_of_that_one_only() {
+fn keys_of_one_shard_are_served_by_that_shard_only() {
     let _turn = turn();
     for engine in [EngineName::Farcore, EngineName::Dashmap] {
         let outcome = run(plan(
@@ -335,7 +337,7 @@ fn keys_of_one_shard_are_asked_of_that_one_only() {
 }
 
 #[test]
-fn pages_that_come_and_go_lose_nothing() {
+fn evicted_and_fetched_pages_lose_nothing() {
     let _turn = turn();
     for (encrypt, far_latency_ns) in [(Encryption::Off, 0), (Encryption::SecrecyOnly, 500)] {
         let plan = Plan {
@@ -359,7 +361,7 @@ fn pages_that_come_and_go_lose_nothing() {
 }
 
 #[test]
-fn far_memory_that_is_full_is_reported() {
+fn full_far_memory_is_reported() {
     let _turn = turn();
     let plan = Plan {
         local_bytes: 2 << 20,

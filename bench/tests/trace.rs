@@ -1,4 +1,4 @@
-//! Traces on the engines, and from the engine's recorder back to the reader.
+//! Replays of traces on the engines, and traces of the engine's recorder read back.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,19 +6,19 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use farcore::{CasOutcome, Config, Engine, Operation, Recorder};
+use farcore::{CasOutcome, Config, Engine, Operation, Recorder, Recording};
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{Encryption, EngineName, Plan, Scenario};
 use farcore_bench::run::run;
 use farcore_bench::trace::entry::Verb;
 use farcore_bench::trace::source::Source;
-use farcore_bench::trace::{Format, Wish, keys_per_core, scenario};
+use farcore_bench::trace::{Format, TraceOptions, choose, keys_per_core};
 use farcore_tuning::Profile;
 
 const SEED: u64 = 4;
 const LONG_SPACE: &str = "a:namespace:of:several:parts";
 
-/// A file that goes away with the test.
+/// A file that is removed with the test.
 struct Scrap(PathBuf);
 
 impl Scrap {
@@ -37,14 +37,11 @@ impl Drop for Scrap {
 }
 
 fn plan(engine: EngineName, file: &Path, threads: usize) -> Plan {
-    let wish = Wish {
+    let options = TraceOptions {
         value_bytes_max: 30_000,
-        ..Wish::new(file, 64 << 20)
+        ..TraceOptions::new(file, 64 << 20)
     };
-    let scenario = scenario(wish, threads as u64, SEED).unwrap();
-    let Scenario::Trace(choice) = &scenario else {
-        panic!("{scenario:?}");
-    };
+    let choice = choose(options, threads as u64, SEED).unwrap();
     Plan {
         engine,
         keys_per_core: keys_per_core(&choice.summary, threads as u64),
@@ -66,7 +63,7 @@ fn plan(engine: EngineName, file: &Path, threads: usize) -> Plan {
         seed: SEED,
         watch: farcore_bench::watch::Watch::default(),
         record: None,
-        scenario,
+        scenario: Scenario::Trace(Box::new(choice)),
     }
 }
 
@@ -80,7 +77,7 @@ fn draws() -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// A trace of all operations, more data than local memory, some junk.
+/// A trace of all operations with more data than local memory and some bad lines.
 fn lines() -> Vec<u8> {
     let operations = [
         "get", "get", "get", "get", "gets", "set", "add", "replace", "cas", "append", "prepend",
@@ -96,7 +93,7 @@ fn lines() -> Vec<u8> {
             if draw(2) == 0 { "" } else { LONG_SPACE },
             number
         );
-        // Few are long: pages must come and go.
+        // A few long values, so that pages are evicted.
         let bytes = if draw(8) == 0 {
             6_000 + draw(9_000)
         } else {
@@ -126,7 +123,7 @@ fn records() -> Vec<u8> {
 }
 
 #[test]
-fn every_engine_answers_a_trace_alike() {
+fn all_engines_give_the_same_answers_to_a_trace() {
     let forms = [
         ("lines.csv", lines(), Format::Csv),
         (
@@ -179,7 +176,7 @@ fn every_engine_answers_a_trace_alike() {
 }
 
 #[test]
-fn a_file_that_changes_between_plan_and_run_is_noticed() {
+fn a_file_that_changes_between_plan_and_run_is_an_error() {
     let file = Scrap::new("changing", b"0,a,1,5,1,get,0\n");
     let plan = plan(EngineName::Dashmap, &file.0, 1);
     fs::write(&file.0, b"0,a,1,6,1,get,0\n").unwrap();
@@ -201,18 +198,18 @@ fn a_trace_without_requests_is_an_error() {
         (&[0; 10], "read as oracle-general: skipped 1 record"),
     ] {
         let file = Scrap::new("nothing", contents);
-        let error = scenario(Wish::new(&file.0, 1 << 20), 2, SEED).unwrap_err();
+        let error = choose(TraceOptions::new(&file.0, 1 << 20), 2, SEED).unwrap_err();
         assert!(format!("{error:#}").contains(said), "{error:#}");
     }
 }
 
-/// What was asked: key, verb, bytes of the value.
-type Asked = (Vec<u8>, Verb, u64);
+/// A request: key, verb, bytes of the value.
+type Request = (Vec<u8>, Verb, u64);
 
-/// A workload of keys of every length and any bytes.
-fn workload(client: u8) -> Vec<Asked> {
+/// A workload with keys of all lengths and any bytes.
+fn workload(client: u8) -> Vec<Request> {
     let mut draw = draws();
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for turn in 0..3_000_u64 {
         let length = 1 + if draw(4) == 0 { draw(1024) } else { draw(40) };
         let mut key: Vec<u8> = (0..length).map(|_| draw(256).to_le_bytes()[0]).collect();
@@ -222,12 +219,12 @@ fn workload(client: u8) -> Vec<Asked> {
         key[0] = client;
         let verb = [Verb::Get, Verb::Set, Verb::Delete][usize::try_from(draw(3)).unwrap()];
         let bytes = if verb == Verb::Set { draw(2_000) } else { 0 };
-        asked.push((key, verb, bytes));
+        requests.push((key, verb, bytes));
     }
-    asked
+    requests
 }
 
-fn operation<'a>((key, verb, bytes): &'a Asked, value: &'a [u8]) -> Operation<'a> {
+fn operation<'a>((key, verb, bytes): &'a Request, value: &'a [u8]) -> Operation<'a> {
     match verb {
         Verb::Get => Operation::Get { key },
         Verb::Delete => Operation::Delete { key },
@@ -238,8 +235,34 @@ fn operation<'a>((key, verb, bytes): &'a Asked, value: &'a [u8]) -> Operation<'a
     }
 }
 
+/// Runs a workload as a job on the core, and ends the recording.
+fn record_job(engine: &Engine, recorder: Recorder, value: Vec<u8>) -> Recording {
+    let recorder = std::sync::Arc::new(recorder);
+    let task = engine.run_on_core(0, {
+        let recorder = recorder.clone();
+        move |mut core| async move {
+            core.record(&recorder);
+            drop(recorder);
+            for request in &workload(b'j') {
+                while core.submit(operation(request, &value), 0).is_err() {
+                    core.poll(|_, _| {});
+                }
+            }
+            while core.in_flight() > 0 {
+                core.poll(|_, _| {});
+            }
+            core.get(b"j, the last").await.unwrap();
+        }
+    });
+    task.unwrap().join().unwrap();
+    std::sync::Arc::into_inner(recorder)
+        .unwrap()
+        .finish()
+        .unwrap()
+}
+
 #[test]
-fn what_is_recorded_is_read_back_exactly() {
+fn recorded_requests_are_read_back_exactly() {
     let file = Scrap::new("recorded.csv", b"");
     let engine = Engine::open(Config {
         cores: Machine::here().cores.into_iter().take(1).collect(),
@@ -258,7 +281,7 @@ fn what_is_recorded_is_read_back_exactly() {
     handle.record(&recorder);
     handle
         .many(
-            by_many.iter().map(|asked| operation(asked, &value)),
+            by_many.iter().map(|request| operation(request, &value)),
             |_, _| {},
         )
         .unwrap();
@@ -277,28 +300,7 @@ fn what_is_recorded_is_read_back_exactly() {
     let swap = handle.compare_and_swap(b"c,as", 0, b"four").wait();
     assert!(matches!(swap, Ok(CasOutcome::Stored(_))), "{swap:?}");
 
-    let recorder = std::sync::Arc::new(recorder);
-    let task = engine.run_on_core(0, {
-        let (recorder, value) = (recorder.clone(), value.clone());
-        move |mut core| async move {
-            core.record(&recorder);
-            drop(recorder);
-            for asked in &workload(b'j') {
-                while core.submit(operation(asked, &value), 0).is_err() {
-                    core.poll(|_, _| {});
-                }
-            }
-            while core.in_flight() > 0 {
-                core.poll(|_, _| {});
-            }
-            core.get(b"j, the last").await.unwrap();
-        }
-    });
-    task.unwrap().join().unwrap();
-    let recording = std::sync::Arc::into_inner(recorder)
-        .unwrap()
-        .finish()
-        .unwrap();
+    let recording = record_job(&engine, recorder, value);
     assert_eq!((recording.recorded, recording.dropped), (6_052, 0));
 
     let mut expected = by_many;
@@ -313,17 +315,14 @@ fn what_is_recorded_is_read_back_exactly() {
         found.push((entry.key.to_vec(), entry.verb, entry.value_bytes));
     }
     assert_eq!(source.format(), Format::Csv);
-    assert!(
-        found == expected,
-        "the file holds something else than was asked"
-    );
-    // And it runs.
+    assert!(found == expected, "the file differs from the requests");
+    // It can be replayed.
     let outcome = run(plan(EngineName::Sharded, &file.0, 1)).unwrap();
     assert_eq!(outcome.report.wrong_values, 0);
 }
 
 #[test]
-fn a_recorded_replay_is_the_replay_again() {
+fn a_recorded_replay_has_the_same_result_again() {
     let file = Scrap::new("first.csv", &lines());
     let again = Scrap::new("again.csv", b"");
     let first = Plan {

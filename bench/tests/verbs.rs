@@ -1,5 +1,5 @@
-//! The contest over an RDMA device, with the memory node in another process. Needs a device: the
-//! lab has one.
+//! The contest over an RDMA device, with the memory node in another process. Needs a device, such
+//! as the lab's.
 
 #![cfg(feature = "verbs")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 const ROLE: &str = "FARCORE_BENCH_NODE";
 
-/// The process that lends memory.
+/// The process of the memory node.
 #[test]
 fn role_node() {
     let Ok(listen) = std::env::var(ROLE) else {
@@ -67,11 +67,11 @@ fn start(scheme: &str) -> (Node, String) {
     let node = Node(child);
     let mut lines = said.lines().map_while(Result::ok);
     let address = lines.find_map(|line| line.strip_prefix("@node ").map(str::to_owned));
-    let address = address.expect("a node that starts");
+    let address = address.expect("the node starts");
     (node, format!("{scheme}://{address}"))
 }
 
-/// At a quarter local.
+/// Runs a contest with a quarter of its data local, and checks its figures.
 fn contest(scheme: &str, sizes: &str) {
     let (_node, address) = start(scheme);
     let json = std::env::temp_dir().join(format!("farcore-{scheme}-{}.json", std::process::id()));

@@ -1,5 +1,5 @@
-//! `dashmap`: one concurrent map of boxed keys and values. Everything lies in local memory; there
-//! is no far tier.
+//! `dashmap`: one concurrent map of boxed keys and values. Everything is in local memory; there is
+//! no far tier.
 
 use dashmap::DashMap;
 use hashbrown::DefaultHashBuilder;
@@ -26,7 +26,7 @@ impl Direct for Dashmap {
 
     #[inline]
     fn put(&self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
-        // Same length: in place, without an allocation.
+        // A value of the same length is overwritten in place, without an allocation.
         match self.0.get_mut(key) {
             Some(mut held) if held.len() == value.len() => held.copy_from_slice(value),
             Some(mut held) => *held = value.into(),

@@ -1,4 +1,7 @@
-//! Stores that answer at once, on the caller's thread: one driver for all of them.
+//! Stores that answer at once, on the caller's thread: one adapter for all of them.
+//!
+//! A [`Direct`] is shared by all threads. [`DirectStore`] makes it a store whose sessions never
+//! have a request in flight. Versions are 0, and compare-and-swap is not supported.
 
 use std::sync::Arc;
 
@@ -11,44 +14,44 @@ use crate::worker::Worker;
 
 /// A map from bytes to bytes that many threads share.
 pub trait Direct: Sized + Send + Sync + 'static {
-    /// Opens an empty one for a plan.
+    /// Opens an empty map for a plan.
     ///
     /// # Errors
-    /// What the store says.
+    /// The map cannot be opened.
     fn open(plan: &Plan) -> anyhow::Result<Self>;
 
-    /// Shows the value of a key, if there is one, and passes on what `visit` answers.
+    /// Calls `visit` with the value of a key, if there is one, and returns its result.
     ///
     /// # Errors
-    /// What the store says.
+    /// The read failed.
     fn get<T>(&self, key: &[u8], visit: impl FnOnce(Option<&[u8]>) -> T) -> anyhow::Result<T>;
 
     /// Stores a value.
     ///
     /// # Errors
-    /// What the store says.
+    /// The write failed.
     fn put(&self, key: &[u8], value: &[u8]) -> anyhow::Result<()>;
 
     /// Removes a key; false if it was absent.
     ///
     /// # Errors
-    /// What the store says.
+    /// The removal failed.
     fn delete(&self, key: &[u8]) -> anyhow::Result<bool>;
 
-    /// Keys stored, where the store knows.
+    /// The number of keys; for stores that only estimate it, the estimate.
     fn keys(&self) -> u64;
 
-    /// Bytes of it that lie in memory as files: far memory, as it were.
+    /// Bytes of its files that are in memory, which count as far memory.
     fn far_resident_bytes(&self) -> u64 {
         0
     }
 }
 
-/// Such a map under test.
+/// A [`Direct`] as a store.
 #[derive(Debug)]
 pub struct DirectStore<D>(Arc<D>);
 
-/// A thread's way into it.
+/// A thread's access to it.
 #[derive(Debug)]
 struct DirectSession<D>(Arc<D>);
 

@@ -1,5 +1,8 @@
-//! `farcore`: this project's engine. Each worker is a job on one of its cores, which it serves by
-//! polling.
+//! `farcore`: this project's engine. Each worker is a job on one of its cores and serves that core
+//! by polling.
+//!
+//! Owns the engine, its metrics endpoints and the recorder, and closes them in this order:
+//! recorder, endpoints, engine.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -21,16 +24,16 @@ use crate::worker::Worker;
 pub struct Farcore {
     engine: Arc<Engine>,
     window: usize,
-    /// Far memory that was touched at start stays as it is; otherwise it has to be counted each
-    /// time.
+    /// Resident far memory after pre-faulting, which does not change; without pre-faulting it is
+    /// counted each time.
     far_resident_bytes: Option<u64>,
-    /// Ends before the engine does.
+    /// Closed before the engine.
     watched: Watched,
     recorder: Option<Arc<Recorder>>,
 }
 
-/// Polls without an answer after which the thread makes room: another thread of this core may hold
-/// the answer up.
+/// Empty polls after which the thread yields, because another thread of this core may have to run
+/// first.
 const EMPTY_POLLS_MAX: u32 = 512;
 
 /// A core's client.
@@ -43,7 +46,7 @@ pub(super) struct FarcoreSession {
 
 impl FarcoreSession {
     #[inline]
-    fn turn(&mut self, sink: &mut impl FnMut(u64, Answer<'_>)) {
+    fn poll_once(&mut self, sink: &mut impl FnMut(u64, Answer<'_>)) {
         if self.core.poll(sink) > 0 {
             self.empty_polls = 0;
             return;
@@ -60,7 +63,7 @@ impl Farcore {
     /// The engine's configuration for a plan.
     ///
     /// # Errors
-    /// An address or the token's file is no good, or no key could be drawn.
+    /// An address or the token's file is invalid, or no random key is available.
     pub fn config(plan: &Plan) -> anyhow::Result<Config> {
         let mut nodes = Vec::new();
         if plan.engine != EngineName::FarcoreEmbedded {
@@ -112,15 +115,14 @@ impl Farcore {
     /// Checks that the engine can run a plan.
     ///
     /// # Errors
-    /// As [`Farcore::config`]; a setting out of range; values that are longer than the engine
-    /// takes.
+    /// As [`Farcore::config`]; a setting is out of range, or values are longer than the limit.
     pub fn check(plan: &Plan) -> anyhow::Result<()> {
         let limit = Self::config(plan)?.value_bytes_max()?;
         if let Scenario::Fairness(settings) = &plan.scenario {
             let longest = settings.value_bytes_longest();
             if longest > limit as u64 {
                 bail!(
-                    "--value or --sleeper-value names {longest} bytes and farcore takes {limit} with these settings: \
+                    "--value or --sleeper-value names {longest} bytes, but farcore takes {limit} with these settings: \
                      lower it, or raise --local or the profile's page size"
                 );
             }
@@ -128,7 +130,7 @@ impl Farcore {
         let longest = plan.trace().map_or(0, |trace| trace.value_bytes_longest);
         if longest as usize > limit {
             bail!(
-                "the trace's longest value has {longest} bytes and farcore takes {limit} with these settings: \
+                "the trace's longest value has {longest} bytes, but farcore takes {limit} with these settings: \
                  lower --value-bytes-max, or raise --local or the profile's page size"
             );
         }
@@ -225,12 +227,12 @@ impl Store for Farcore {
         if let Some(recorder) = self.recorder.and_then(Arc::into_inner) {
             let Recording { recorded, dropped } = recorder.finish().context("--record")?;
             if dropped == 0 {
-                tracing::info!(recorded, "the trace is written");
+                tracing::info!(recorded, "trace recorded");
             } else {
                 tracing::warn!(
                     recorded,
                     dropped,
-                    "the trace has gaps: its writer could not keep up"
+                    "the recorded trace has gaps: its writer could not keep up"
                 );
             }
         }
@@ -251,18 +253,18 @@ impl Session for FarcoreSession {
     ) {
         while let Err(refused) = self.core.submit(operation, token) {
             match refused {
-                Refused::Full => self.turn(sink),
+                Refused::Full => self.poll_once(sink),
                 Refused::Error(error) => return sink(token, Answer::Failed(&error)),
             }
         }
         while self.core.in_flight() >= self.window {
-            self.turn(sink);
+            self.poll_once(sink);
         }
     }
 
     #[inline]
     fn poll(&mut self, sink: &mut impl FnMut(u64, Answer<'_>)) {
-        self.turn(sink);
+        self.poll_once(sink);
     }
 
     fn hardware(&self) -> Option<HardwareSnapshot> {

@@ -1,7 +1,7 @@
 //! The engines under test, each behind [`Store`](crate::store::Store).
 //!
-//! `farcore` is this project's; the others are what one would have used instead. They answer inside
-//! `submit`, on the caller's thread.
+//! `farcore` is this project's engine; the others are the alternatives. They answer inside
+//! `submit`, on the caller's thread. A map that does so implements [`Direct`].
 
 mod dashmap;
 mod direct;

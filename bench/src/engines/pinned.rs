@@ -1,4 +1,4 @@
-//! Threads on chosen cores, for engines that bring none.
+//! Starts workers on pinned threads, for engines without threads of their own.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use crate::block_on::block_on;
 use crate::store::{Running, Session};
 use crate::worker::Worker;
 
-/// Starts a worker on a core with a session of its own.
+/// Starts a worker with its session on a thread pinned to a core. A failed pinning is logged.
 ///
 /// # Errors
 /// The thread cannot be started.
@@ -20,14 +20,14 @@ pub fn start_pinned<S: Session + Send + 'static>(
 ) -> anyhow::Result<Running> {
     let body = move || {
         if !core_affinity::set_for_current(CoreId { id: core }) {
-            tracing::warn!(core, "the thread could not be pinned");
+            tracing::warn!(core, "the worker's thread could not be pinned to the core");
         }
         block_on(worker.run(session));
     };
     let thread = thread::Builder::new()
         .name(format!("bench-{core}"))
         .spawn(body)
-        .context("a thread could not be started")?;
+        .context("the thread of a worker could not be started")?;
     Ok(Running::new(move || {
         thread
             .join()
@@ -35,7 +35,7 @@ pub fn start_pinned<S: Session + Send + 'static>(
     }))
 }
 
-/// What a baseline answers to a request that it does not know.
+/// A baseline's answer to compare-and-swap.
 pub(crate) fn unsupported() -> farcore::Error {
     farcore::Error::Config {
         field: "operation",

@@ -1,5 +1,5 @@
-//! `sharded`: hash maps behind reader-writer locks, several shards a thread. Everything lies in
-//! local memory; there is no far tier.
+//! `sharded`: hash maps behind reader-writer locks, several shards a thread. Everything is in local
+//! memory; there is no far tier.
 
 use std::hash::BuildHasher;
 
@@ -44,7 +44,7 @@ impl Direct for Sharded {
     fn open(plan: &Plan) -> anyhow::Result<Self> {
         let count = SHARDS_MIN.max(SHARDS_PER_CORE * plan.cores.len());
         let keys = usize::try_from(plan.keys_max())? / count;
-        // Shards fill unevenly; a sixteenth more spares most of them a growth.
+        // Shards fill unevenly; a sixteenth more saves most of them from growing.
         let shard = || Shard(RwLock::new(HashMap::with_capacity(keys + keys / 16)));
         Ok(Self {
             shards: (0..count).map(|_| shard()).collect(),

@@ -1,27 +1,29 @@
-//! Which keys there are, and what each holds.
+//! The keys of a run and their values.
 //!
 //! Indexes, in the order in which they are written:
 //!
 //! | sleepers' keys | old half of the flooded keys | young half | the measured client's own |
 //!
-//! The first three are loaded; gets of flooders and far gets go to the old half, puts of flooders
+//! The first three are loaded. Gets of flooders and far gets go to the old half, puts of flooders
 //! to the young one. The measured client writes its own keys again before each phase.
 //!
-//! Value: | nonce: 8 B, little-endian | a stream of key and nonce |. So whoever reads a value can
-//! check all of it, although others write the key. Its length is fixed by the key.
+//! Value: | nonce: 8 B, little-endian | a stream of key and nonce |
+//!
+//! A reader can verify a whole value although other clients write the key. The key determines the
+//! length.
 
 use farcore::Operation;
 
-use super::Settings;
+use super::settings::Settings;
 use crate::record::{Generator, KEY_BYTES, Scratch, below, mix, nonce_of};
 
 /// The shortest value: a nonce.
 pub const VALUE_BYTES_MIN: u64 = 8;
-/// What a record takes besides its value: its key and its header.
+/// Bytes of a record beside its value: its key and its header.
 pub const RECORD_BYTES_BESIDE: u64 = KEY_BYTES as u64 + 16;
-/// Keys that the measured client writes.
+/// Most keys of the measured client's own.
 const OWN_KEYS_MAX: u64 = 64;
-/// Bytes that they take at most, where that leaves one: they are to stay in local memory.
+/// Most bytes of their values, unless one key takes more: they must stay in local memory.
 const OWN_BYTES_MAX: u64 = 256 << 10;
 
 /// Keys and values of one run.
@@ -50,25 +52,25 @@ impl Keys {
         }
     }
 
-    /// Keys that are loaded: the indexes from 0.
+    /// Keys that are loaded: the first indexes.
     #[must_use]
     pub fn loaded(&self) -> u64 {
         self.sleepers + self.flooded
     }
 
-    /// All keys.
+    /// The number of all keys.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.loaded() + self.own
     }
 
-    /// A key of the old half, by a random word.
+    /// The key of the old half that a random word selects.
     #[must_use]
     pub fn old(&self, word: u64) -> u64 {
         self.sleepers + below(word, self.flooded.div_ceil(2))
     }
 
-    /// A key of the young half, by a random word.
+    /// The key of the young half that a random word selects.
     #[must_use]
     pub fn young(&self, word: u64) -> u64 {
         let old = self.flooded.div_ceil(2);
@@ -81,12 +83,12 @@ impl Keys {
         self.loaded()..self.count()
     }
 
-    /// Bytes of a key's value.
+    /// The length of a key's value, in bytes.
     #[must_use]
     pub fn bytes(&self, index: u64) -> usize {
         let (sizes, place) = match index.checked_sub(self.sleepers) {
             None => (&self.sleeper_value_bytes, index),
-            // All of one size, so that their latencies can be compared.
+            // Own keys have one size, so that their latencies are comparable.
             Some(place) if place >= self.flooded => (&self.value_bytes, 0),
             Some(place) => (&self.value_bytes, place),
         };
@@ -97,28 +99,27 @@ impl Keys {
     }
 
     /// A get of a key.
-    pub fn get<'a>(&self, index: u64, room: &'a mut Scratch) -> Operation<'a> {
-        self.generator.key(index, &mut room.key);
-        Operation::Get { key: &room.key }
+    pub fn get<'a>(&self, index: u64, scratch: &'a mut Scratch) -> Operation<'a> {
+        self.generator.key(index, &mut scratch.key);
+        Operation::Get { key: &scratch.key }
     }
 
     /// A put of a key with the value of a nonce.
-    pub fn put<'a>(&self, index: u64, nonce: u64, room: &'a mut Scratch) -> Operation<'a> {
-        let word = self.generator.key(index, &mut room.key);
+    pub fn put<'a>(&self, index: u64, nonce: u64, scratch: &'a mut Scratch) -> Operation<'a> {
+        let word = self.generator.key(index, &mut scratch.key);
         let bytes = self.bytes(index);
-        room.long_value.resize(bytes, 0);
-        if let Some((head, rest)) = room.long_value.split_first_chunk_mut() {
+        scratch.long_value.resize(bytes, 0);
+        if let Some((head, rest)) = scratch.long_value.split_first_chunk_mut() {
             *head = nonce.to_le_bytes();
             self.generator.fill_long(word, nonce, rest);
         }
         Operation::Put {
-            key: &room.key,
-            value: &room.long_value,
+            key: &scratch.key,
+            value: &scratch.long_value,
         }
     }
 
-    /// Whether a value is intact and of this key; with a nonce, whether it is the one that was put
-    /// with that.
+    /// Whether a value is intact and belongs to this key and, if a nonce is given, was put with it.
     #[must_use]
     pub fn is_value(&self, index: u64, nonce: Option<u64>, value: &[u8]) -> bool {
         let Some(found) = nonce_of(value) else {
@@ -151,7 +152,7 @@ impl Draws {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Form, Request};
+    use super::super::settings::{Form, Request};
     use super::*;
 
     fn keys(flooded: u64, first: u64) -> Keys {
@@ -202,11 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_of_a_value_is_noticed() {
+    fn every_changed_byte_of_a_value_is_detected() {
         let keys = keys(10, 200);
-        let mut room = Scratch::default();
+        let mut scratch = Scratch::default();
         for index in [0, 1, 20, 21] {
-            let value = keys.put(index, 5, &mut room).value().to_vec();
+            let value = keys.put(index, 5, &mut scratch).value().to_vec();
             assert!(keys.is_value(index, None, &value) && keys.is_value(index, Some(5), &value));
             assert!(!keys.is_value(index, Some(4), &value), "stale");
             assert!(

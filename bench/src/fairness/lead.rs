@@ -1,13 +1,13 @@
-//! One run: opens the engine, starts the clients, leads them through the phases, adds up what they
-//! noted.
+//! One run: opens the engine, starts the clients, leads them through the phases, collects their
+//! figures.
 //!
-//! The leader and the clients speak through channels: an order to a client, an event back when it
-//! is carried out. What a client waits for is read from its notes, so a client that hangs needs to
-//! say nothing.
+//! Leader and clients communicate through channels: an order to a client, an event back when it is
+//! complete. The leader reads waits from the clients' shared counters, so it sees a client that
+//! hangs.
 //!
-//! An answer that stays away longer than the limit ends its phase: the flooders stop, the sleepers
-//! take their answers, and everybody has the limit once more to end. If that does not help, the run
-//! ends with what it has; its threads and its engine are left behind, for the process ends next.
+//! A wait longer than the limit ends the phase: the flooders stop, the sleepers read their answers,
+//! and all clients have the limit once more to become idle. If one does not, the run ends with the
+//! figures so far. Its threads and its engine stay behind until the process ends.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,19 +26,19 @@ use super::client::{self, Client, ClientOptions, Event, Order};
 use super::keys::Keys;
 use super::notes::{Latencies, Notes};
 use super::report::{FlooderFigures, Hang, PhaseFigures, RequestFigures, Run};
-use super::{Phase, Request, Settings};
+use super::settings::{Phase, Request, Settings};
 use crate::engines::Farcore;
 use crate::plan::{Plan, Scenario};
 use crate::progress::PhaseBar;
 use crate::watch::Watched;
 
-/// How often the leader looks at the clients.
+/// How often the leader checks the clients.
 const TICK: Duration = Duration::from_millis(20);
-/// The other clients run for so long before anything is measured.
+/// Time that the other clients run before measuring starts.
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// Runs a plan in this process. If [`Run::is_stuck`], threads of it are still there, and the
-/// process should end.
+/// Runs a plan in this process. If [`Run::is_stuck`], threads of it still hang, and the process
+/// should end.
 ///
 /// # Errors
 /// The engine could not be opened, a thread could not be started, or a client was lost.
@@ -79,10 +79,10 @@ struct Member {
     role: Role,
     /// Its name in reports.
     name: String,
-    /// To its thread, and its place there; gone once there is nothing more to do.
+    /// Its place in its thread, and the channel to it; `None` after the last order.
     orders: Option<(usize, Sender<(usize, Order)>)>,
     notes: Arc<Notes>,
-    /// It has an order that is not carried out.
+    /// It executes an order.
     busy: bool,
     left: bool,
     unread: usize,
@@ -97,15 +97,102 @@ struct Lead {
     /// Flooders, sleepers, and the measured client last.
     members: Vec<Member>,
     inbox: Receiver<Event>,
-    /// The first key of those that no sleeper has read.
+    /// The first key that no sleeper has read.
     next_sleeper_key: u64,
 }
 
-/// A client whose answer has stayed away too long.
+/// A client that has waited longer than the limit.
 #[derive(Clone, Copy, Debug)]
 struct Stuck {
     member: usize,
     wait_ns: u64,
+}
+
+/// Opens a handle for each client, that of the measured client last.
+fn open_clients(
+    plan: &Plan,
+    settings: &Settings,
+    engine: &Engine,
+    keys: &Keys,
+    clock: &Clock,
+) -> anyhow::Result<(Vec<Member>, Vec<Client>)> {
+    let roles = std::iter::repeat_n(Role::Flooder, settings.flooders)
+        .chain(std::iter::repeat_n(Role::Sleeper, settings.sleepers))
+        .chain([Role::Measured]);
+    let mut members: Vec<Member> = Vec::new();
+    let mut flooders = Vec::new();
+    let mut clients = Vec::new();
+    for (number, role) in roles.enumerate() {
+        let notes = Arc::new(Notes::default());
+        if role == Role::Flooder {
+            flooders.push(notes.clone());
+        }
+        let options = ClientOptions {
+            number,
+            window: plan.window,
+            puts_percent: settings.flooder_puts_percent,
+            measured: settings.measured.clone(),
+            form: settings.form,
+            // Complete, because the measured client is the last one.
+            flooders: match role {
+                Role::Measured => std::mem::take(&mut flooders),
+                Role::Flooder | Role::Sleeper => Vec::new(),
+            },
+            seed: plan.seed,
+        };
+        let handle = engine.handle()?;
+        let (keys, clock) = (keys.clone(), clock.clone());
+        clients.push(Client::new(options, handle, keys, clock, notes.clone()));
+        members.push(Member {
+            role,
+            name: match role {
+                Role::Flooder => format!("flooder {}", number + 1),
+                Role::Sleeper => format!("sleeper {}", number + 1 - settings.flooders),
+                Role::Measured => "the measured client".to_owned(),
+            },
+            orders: None,
+            notes,
+            busy: false,
+            left: false,
+            unread: 0,
+        });
+    }
+    Ok((members, clients))
+}
+
+/// Starts the threads of the clients and connects the members to them.
+fn start_threads(
+    settings: &Settings,
+    members: &mut [Member],
+    mut clients: Vec<Client>,
+) -> anyhow::Result<Receiver<Event>> {
+    let (events, inbox) = mpsc::channel();
+    let per_thread = clients.len().div_ceil(settings.threads());
+    let mut first = 0;
+    for number in 0..settings.threads() {
+        let group: Vec<Client> = clients.drain(..per_thread).collect();
+        let (orders, received) = mpsc::channel();
+        for (place, member) in members[first..first + per_thread].iter_mut().enumerate() {
+            member.orders = Some((place, orders.clone()));
+        }
+        first += per_thread;
+        let cores = &settings.client_cores;
+        let core = (!cores.is_empty()).then(|| cores[number % cores.len()]);
+        let events = events.clone();
+        let body = move || {
+            if let Some(core) = core
+                && !core_affinity::set_for_current(CoreId { id: core })
+            {
+                warn!(core, "the client's thread could not be pinned to the core");
+            }
+            client::run(group, received, events);
+        };
+        thread::Builder::new()
+            .name(format!("client-{number}"))
+            .spawn(body)
+            .context("a thread for clients could not be started")?;
+    }
+    Ok(inbox)
 }
 
 impl Lead {
@@ -116,73 +203,8 @@ impl Lead {
         clock: Clock,
     ) -> anyhow::Result<Self> {
         let keys = Keys::new(settings, plan.keys(), plan.seed);
-        let roles = std::iter::repeat_n(Role::Flooder, settings.flooders)
-            .chain(std::iter::repeat_n(Role::Sleeper, settings.sleepers))
-            .chain([Role::Measured]);
-        let (events, inbox) = mpsc::channel();
-        let mut members: Vec<Member> = Vec::new();
-        let mut flooders = Vec::new();
-        let mut clients = Vec::new();
-        for (number, role) in roles.enumerate() {
-            let notes = Arc::new(Notes::default());
-            if role == Role::Flooder {
-                flooders.push(notes.clone());
-            }
-            let options = ClientOptions {
-                number,
-                window: plan.window,
-                puts_percent: settings.flooder_puts_percent,
-                measured: settings.measured.clone(),
-                form: settings.form,
-                // Complete by then: the measured client is the last one.
-                flooders: match role {
-                    Role::Measured => std::mem::take(&mut flooders),
-                    Role::Flooder | Role::Sleeper => Vec::new(),
-                },
-                seed: plan.seed,
-            };
-            let handle = engine.handle()?;
-            let (keys, clock) = (keys.clone(), clock.clone());
-            clients.push(Client::new(options, handle, keys, clock, notes.clone()));
-            members.push(Member {
-                role,
-                name: match role {
-                    Role::Flooder => format!("flooder {}", number + 1),
-                    Role::Sleeper => format!("sleeper {}", number + 1 - settings.flooders),
-                    Role::Measured => "the measured client".to_owned(),
-                },
-                orders: None,
-                notes,
-                busy: false,
-                left: false,
-                unread: 0,
-            });
-        }
-        let at_once = clients.len().div_ceil(settings.threads());
-        let mut first = 0;
-        for number in 0..settings.threads() {
-            let group: Vec<Client> = clients.drain(..at_once).collect();
-            let (orders, received) = mpsc::channel();
-            for (place, member) in members[first..first + at_once].iter_mut().enumerate() {
-                member.orders = Some((place, orders.clone()));
-            }
-            first += at_once;
-            let cores = &settings.client_cores;
-            let core = (!cores.is_empty()).then(|| cores[number % cores.len()]);
-            let events = events.clone();
-            let body = move || {
-                if let Some(core) = core
-                    && !core_affinity::set_for_current(CoreId { id: core })
-                {
-                    warn!(core, "the thread could not be pinned");
-                }
-                client::run(group, received, events);
-            };
-            thread::Builder::new()
-                .name(format!("client-{number}"))
-                .spawn(body)
-                .context("a thread could not be started")?;
-        }
+        let (mut members, clients) = open_clients(plan, settings, engine, &keys, &clock)?;
+        let inbox = start_threads(settings, &mut members, clients)?;
         let limit = Duration::from_secs_f64(settings.give_up_seconds);
         Ok(Self {
             settings: settings.clone(),
@@ -195,7 +217,7 @@ impl Lead {
         })
     }
 
-    /// Loads and runs the phases, until one leaves clients that hang.
+    /// Loads the keys and runs the phases, until a phase leaves clients that hang.
     fn go(&mut self, engine: &Engine, run: &mut Run) -> anyhow::Result<()> {
         let measured = self.members.len() - 1;
         let count = self.keys.loaded();
@@ -238,37 +260,16 @@ impl Lead {
         Ok(())
     }
 
+    /// Runs one phase. Its figures name the clients that hung.
     fn phase(
         &mut self,
         number: u64,
         phase: Phase,
         engine: &Engine,
     ) -> anyhow::Result<PhaseFigures> {
-        let measured = self.members.len() - 1;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stop_measured = Arc::new(AtomicBool::new(false));
+        let stop_flooders = Arc::new(AtomicBool::new(false));
         let mut figures = PhaseFigures::of(phase);
-
-        self.order(measured, Order::WriteOwn)?;
-        let mut stuck = self.until_idle(None)?;
-        if stuck.is_none() && phase.has_sleepers() {
-            for member in self.of(Role::Sleeper) {
-                let keys = self.sleeper_keys();
-                self.order(member, Order::Submit(keys))?;
-            }
-            stuck = self.until_idle(None)?;
-            figures.unread = self.members.iter().map(|one| one.unread as u64).sum();
-        }
-        if stuck.is_none() && phase.has_flooders() {
-            for member in self.of(Role::Flooder) {
-                let stop = stop.clone();
-                let phase = number;
-                self.order(member, Order::Flood { phase, stop })?;
-            }
-        }
-        if stuck.is_none() && phase != Phase::Alone {
-            stuck = self.until(WARM_UP, None)?;
-        }
+        let mut stuck = self.prepare(number, &mut figures, &stop_flooders)?;
 
         let latencies = Arc::new(Latencies::default());
         let far_reads = engine.stats().total.far_reads;
@@ -278,18 +279,8 @@ impl Lead {
         }
         let start_ns = self.clock.now_ns();
         if stuck.is_none() {
-            let bar = PhaseBar::timed("farcore", phase.name(), self.settings.seconds);
-            let (latencies, stop) = (latencies.clone(), stop_measured.clone());
-            self.order(measured, Order::Measure { latencies, stop })?;
-            stuck = self.until(Duration::from_secs_f64(self.settings.seconds), Some(&bar))?;
-            stop_measured.store(true, Ordering::Relaxed);
-            // Its latest request waits beside the others, too.
-            while stuck.is_none() && self.members[measured].busy {
-                stuck = self.until(TICK, None)?;
-            }
-            bar.finish();
+            stuck = self.measure(phase, &latencies)?;
         }
-        stop_measured.store(true, Ordering::Relaxed);
 
         let end_ns = self.clock.now_ns();
         figures.seconds = seconds(end_ns - start_ns);
@@ -302,10 +293,68 @@ impl Lead {
                 .collect();
         }
 
-        stop.store(true, Ordering::Relaxed);
-        if phase.has_sleepers() {
+        stop_flooders.store(true, Ordering::Relaxed);
+        self.finish(&mut figures, end_ns)?;
+        Ok(figures)
+    }
+
+    /// Writes the measured client's own keys and starts the sleepers and the flooders.
+    fn prepare(
+        &mut self,
+        number: u64,
+        figures: &mut PhaseFigures,
+        stop_flooders: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Option<Stuck>> {
+        let phase = figures.phase;
+        self.order(self.members.len() - 1, Order::WriteOwn)?;
+        let mut stuck = self.until_idle(None)?;
+        if stuck.is_none() && phase.has_sleepers() {
             for member in self.of(Role::Sleeper) {
-                // One that hangs in its submission takes no further order.
+                let keys = self.sleeper_keys();
+                self.order(member, Order::Submit(keys))?;
+            }
+            stuck = self.until_idle(None)?;
+            figures.unread = self.members.iter().map(|one| one.unread as u64).sum();
+        }
+        if stuck.is_none() && phase.has_flooders() {
+            for member in self.of(Role::Flooder) {
+                let stop = stop_flooders.clone();
+                let phase = number;
+                self.order(member, Order::Flood { phase, stop })?;
+            }
+        }
+        if stuck.is_none() && phase != Phase::Alone {
+            stuck = self.until(WARM_UP, None)?;
+        }
+        Ok(stuck)
+    }
+
+    /// Measures for the length of a phase.
+    fn measure(
+        &mut self,
+        phase: Phase,
+        latencies: &Arc<Latencies>,
+    ) -> anyhow::Result<Option<Stuck>> {
+        let measured = self.members.len() - 1;
+        let stop_measured = Arc::new(AtomicBool::new(false));
+        let bar = PhaseBar::timed("farcore", phase.name(), self.settings.seconds);
+        let (latencies, stop) = (latencies.clone(), stop_measured.clone());
+        self.order(measured, Order::Measure { latencies, stop })?;
+        let mut stuck = self.until(Duration::from_secs_f64(self.settings.seconds), Some(&bar))?;
+        stop_measured.store(true, Ordering::Relaxed);
+        // The other clients go on while its last request waits.
+        while stuck.is_none() && self.members[measured].busy {
+            stuck = self.until(TICK, None)?;
+        }
+        bar.finish();
+        Ok(stuck)
+    }
+
+    /// Has the sleepers read their answers, and waits until all clients are idle or one is stuck.
+    fn finish(&mut self, figures: &mut PhaseFigures, end_ns: u64) -> anyhow::Result<()> {
+        if figures.phase.has_sleepers() {
+            for member in self.of(Role::Sleeper) {
+                // A client that hangs in its submission reads no further order.
                 if !self.members[member].busy {
                     self.order(member, Order::Drain)?;
                 }
@@ -320,14 +369,14 @@ impl Lead {
                 }
             }
             Some(stuck) if figures.hangs.is_empty() => {
-                figures.hangs.push(self.hang(phase.name(), stuck));
+                figures.hangs.push(self.hang(figures.phase.name(), stuck));
             }
             Some(_) => {}
         }
-        Ok(figures)
+        Ok(())
     }
 
-    /// Reads the notes of a phase, which has been given up if a client was stuck.
+    /// Reads the clients' counters at the end of a phase, or when it is given up.
     fn read(
         &self,
         figures: &mut PhaseFigures,
@@ -338,14 +387,14 @@ impl Lead {
     ) {
         let measured = self.members.len() - 1;
         let notes = &self.members[measured].notes;
-        // Its latest request may lack an answer, whoever has waited longest.
+        // Its latest request may be unanswered even if another client waited longest.
         let unanswered_ns = notes
             .waiting_since_ns()
             .filter(|_| given_up && self.members[measured].busy)
             .map(|since_ns| end_ns.saturating_sub(since_ns));
         for &request in &self.settings.measured {
-            let asked = notes.asked() == Some(request);
-            let wait_ns = unanswered_ns.filter(|_| asked);
+            let is_latest = notes.latest_request() == Some(request);
+            let wait_ns = unanswered_ns.filter(|_| is_latest);
             let waits = latencies.snapshot(request, wait_ns);
             if figures.requests.iter().all(|one| one.request != request) {
                 let passed_by = latencies.passed_by(request);
@@ -388,7 +437,7 @@ impl Lead {
             .collect()
     }
 
-    /// Keys that no sleeper has read.
+    /// Keys for one sleeper that no sleeper has read.
     fn sleeper_keys(&mut self) -> Range<u64> {
         let start = self.next_sleeper_key;
         self.next_sleeper_key += self.settings.sleeper_window as u64;
@@ -404,7 +453,7 @@ impl Lead {
         Ok(())
     }
 
-    /// Notes what clients say until a tick is over or one has said something.
+    /// Handles one event, or returns when the limit is over.
     fn listen(&mut self, limit: Duration) -> anyhow::Result<()> {
         match self.inbox.recv_timeout(limit) {
             Ok(Event::Done { client, unread }) => {
@@ -414,7 +463,7 @@ impl Lead {
             Ok(Event::Left { client }) => {
                 let member = &mut self.members[client];
                 (member.busy, member.left) = (false, true);
-                // It leaves by itself only once there are no more orders.
+                // A client leaves of its own accord only after its last order.
                 if member.orders.is_some() {
                     bail!("{} was lost", member.name);
                 }
@@ -425,7 +474,7 @@ impl Lead {
         Ok(())
     }
 
-    /// The clients that have waited longer than a limit for an answer; waits before `from_ns` do
+    /// The clients that have waited longer than a limit for an answer. Time before `from_ns` does
     /// not count.
     fn waiting(&self, from_ns: u64, limit_ns: u64) -> Vec<Stuck> {
         let now_ns = self.clock.now_ns();
@@ -438,7 +487,7 @@ impl Lead {
         waits.collect()
     }
 
-    /// The client that has waited longest, if that is too long.
+    /// The client that has waited longest, if longer than the limit.
     fn stuck(&self, from_ns: u64) -> Option<Stuck> {
         let waiting = self.waiting(from_ns, self.limit_ns).into_iter();
         waiting.max_by_key(|stuck| stuck.wait_ns)
@@ -464,8 +513,7 @@ impl Lead {
         }
     }
 
-    /// Waits until every order is carried out, or a client is stuck for as long as the limit from
-    /// now on.
+    /// Waits until every order is complete, or a client is stuck for the limit from now on.
     fn until_idle(&mut self, bar: Option<&PhaseBar>) -> anyhow::Result<Option<Stuck>> {
         let from_ns = self.clock.now_ns();
         let before: u64 = self.members.iter().map(|one| one.notes.answers()).sum();
@@ -486,7 +534,7 @@ impl Lead {
         let member = &self.members[stuck.member];
         let request = member
             .notes
-            .asked()
+            .latest_request()
             .filter(|_| member.role == Role::Measured);
         Hang {
             phase: phase.to_owned(),
@@ -497,18 +545,10 @@ impl Lead {
         }
     }
 
-    /// Sends the clients home, adds up their faults and closes the engine; each for no longer than
-    /// the limit.
+    /// Ends the clients, adds up their faults and closes the engine; each step takes at most the
+    /// limit.
     fn end(mut self, engine: Engine, watched: Watched, run: &mut Run) {
-        for member in &mut self.members {
-            member.orders = None;
-        }
-        let limit_ns = self.clock.now_ns().saturating_add(self.limit_ns);
-        let is_over = |clock: &Clock| clock.now_ns() > limit_ns;
-        while self.members.iter().any(|one| !one.left) && !is_over(&self.clock) && !run.is_stuck() {
-            // Nobody is lost who has no more orders.
-            let _ = self.listen(TICK);
-        }
+        self.end_clients(run);
         for member in &self.members {
             let (wrong, failed) = member.notes.faults();
             run.wrong_values += wrong;
@@ -517,20 +557,30 @@ impl Lead {
             run.complaints
                 .extend(complaint.map(|complaint| format!("{}: {complaint}", member.name)));
         }
+        self.close(engine, watched, run);
+    }
+
+    fn end_clients(&mut self, run: &mut Run) {
+        for member in &mut self.members {
+            member.orders = None;
+        }
+        let limit_ns = self.clock.now_ns().saturating_add(self.limit_ns);
+        let is_over = |clock: &Clock| clock.now_ns() > limit_ns;
+        while self.members.iter().any(|one| !one.left) && !is_over(&self.clock) && !run.is_stuck() {
+            // A client without orders may leave, so this is no error.
+            let _ = self.listen(TICK);
+        }
         let stayed = self.members.iter().find(|one| !one.left);
         if let Some(stayed) = stayed
             && !run.is_stuck()
         {
-            run.stuck = Some(Hang {
-                phase: "end".to_owned(),
-                client: stayed.name.clone(),
-                request: Some("the drop of its handle".to_owned()),
-                waited_seconds: self.settings.give_up_seconds,
-                ended_after_seconds: None,
-            });
+            run.stuck = Some(self.hang_at_end(&stayed.name, "the drop of its handle"));
         }
-        // Its drop may hang as well as its close: a thread of its own has both.
-        let (closed, hear) = mpsc::channel();
+    }
+
+    fn close(&self, engine: Engine, watched: Watched, run: &mut Run) {
+        // Both its close and its drop may hang, so a separate thread does both.
+        let (closed, is_closed) = mpsc::channel();
         let start_ns = self.clock.now_ns();
         let closing = thread::Builder::new()
             .name("close".to_owned())
@@ -540,20 +590,21 @@ impl Lead {
                 drop(engine);
                 let _ = closed.send(());
             });
-        let ended = closing.is_ok()
-            && hear
-                .recv_timeout(Duration::from_nanos(self.limit_ns))
-                .is_ok();
-        if ended {
+        let limit = Duration::from_nanos(self.limit_ns);
+        if closing.is_ok() && is_closed.recv_timeout(limit).is_ok() {
             run.close_seconds = Some(seconds(self.clock.now_ns() - start_ns));
         } else if !run.is_stuck() {
-            run.stuck = Some(Hang {
-                phase: "end".to_owned(),
-                client: "the leader".to_owned(),
-                request: Some("Engine::close".to_owned()),
-                waited_seconds: self.settings.give_up_seconds,
-                ended_after_seconds: None,
-            });
+            run.stuck = Some(self.hang_at_end("the leader", "Engine::close"));
+        }
+    }
+
+    fn hang_at_end(&self, client: &str, call: &str) -> Hang {
+        Hang {
+            phase: "end".to_owned(),
+            client: client.to_owned(),
+            request: Some(call.to_owned()),
+            waited_seconds: self.settings.give_up_seconds,
+            ended_after_seconds: None,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What the leader reads of a client while it runs: since when it waits, how many answers it had,
-//! what was wrong.
+//! The counters of a client, which the leader reads while the client runs: since when it waits,
+//! how many answers it received, what was wrong.
 //!
 //! One client writes, the leader reads. Times are those of the run's clock.
 
@@ -9,38 +9,38 @@ use std::sync::{Mutex, PoisonError};
 use farcore::HistogramSnapshot;
 use farcore_tuning::Histogram;
 
-use super::Request;
+use super::settings::Request;
 
-// ORDERING: Relaxed throughout: every number is read by itself, and orders and events between
-// client and leader pass through channels.
+// ORDERING: Relaxed throughout: every number is read alone, and orders and events between client
+// and leader pass through channels.
 
-/// One client's notes, on their own cache lines.
+/// One client's counters, on their own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Notes {
-    /// 0 while it waits for nothing.
+    /// 0 while the client does not wait.
     waiting_since_ns: AtomicU64,
     longest_wait_ns: AtomicU64,
     answers: AtomicU64,
     wrong: AtomicU64,
     failed: AtomicU64,
     /// The place of the latest request in [`Request::ALL`], plus one; 0 for others.
-    asked: AtomicU8,
+    latest_request: AtomicU8,
     complaint: Mutex<Option<String>>,
 }
 
 impl Notes {
-    /// Notes that the client waits from now on, for an answer to a request of a kind if it is the
-    /// measured one.
+    /// The client starts to wait. The measured client states the kind of its request.
     pub fn begin(&self, now_ns: u64, request: Option<Request>) {
         let place = request.and_then(|request| Request::ALL.iter().position(|one| *one == request));
-        let asked = place.and_then(|place| u8::try_from(place + 1).ok());
-        self.asked.store(asked.unwrap_or(0), Ordering::Relaxed);
+        let request = place.and_then(|place| u8::try_from(place + 1).ok());
+        self.latest_request
+            .store(request.unwrap_or(0), Ordering::Relaxed);
         self.waiting_since_ns
             .store(now_ns.max(1), Ordering::Relaxed);
     }
 
-    /// Notes answers that have come; the client waits for more.
+    /// Answers have arrived; the client waits for more.
     pub fn answered(&self, now_ns: u64, count: u64) {
         self.note_wait(now_ns);
         self.waiting_since_ns
@@ -48,7 +48,7 @@ impl Notes {
         self.answers.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Notes that the client waits for nothing.
+    /// The client stops waiting.
     pub fn end(&self) {
         self.waiting_since_ns.store(0, Ordering::Relaxed);
     }
@@ -61,31 +61,28 @@ impl Notes {
         }
     }
 
-    /// Since when the client waits.
+    /// Start of the current wait.
     #[must_use]
     pub fn waiting_since_ns(&self) -> Option<u64> {
         Some(self.waiting_since_ns.load(Ordering::Relaxed)).filter(|since_ns| *since_ns > 0)
     }
 
-    /// The latest request of the measured client.
+    /// Kind of the measured client's latest request.
     #[must_use]
-    pub fn asked(&self) -> Option<Request> {
-        let place = usize::from(self.asked.load(Ordering::Relaxed)).checked_sub(1)?;
+    pub fn latest_request(&self) -> Option<Request> {
+        let place = usize::from(self.latest_request.load(Ordering::Relaxed)).checked_sub(1)?;
         Request::ALL.get(place).copied()
     }
 
-    /// The longest time without an answer since [`Notes::forget_waits`], the wait under way
-    /// included.
+    /// The longest time without an answer since [`Notes::forget_waits`], the current wait included.
     #[must_use]
     pub fn longest_wait_ns(&self, now_ns: u64) -> u64 {
         let wait_ns = |since_ns| now_ns.saturating_sub(since_ns);
-        let under_way_ns = self.waiting_since_ns().map_or(0, wait_ns);
-        self.longest_wait_ns
-            .load(Ordering::Relaxed)
-            .max(under_way_ns)
+        let current_ns = self.waiting_since_ns().map_or(0, wait_ns);
+        self.longest_wait_ns.load(Ordering::Relaxed).max(current_ns)
     }
 
-    /// Forgets the waits so far; one that is under way counts in full.
+    /// Forgets past waits; the current one still counts in full.
     pub fn forget_waits(&self) {
         self.longest_wait_ns.store(0, Ordering::Relaxed);
     }
@@ -96,13 +93,13 @@ impl Notes {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Notes a wrong answer.
+    /// Counts a wrong answer.
     pub fn wrong(&self, complaint: impl FnOnce() -> String) {
         self.wrong.fetch_add(1, Ordering::Relaxed);
         self.complain(complaint);
     }
 
-    /// Notes a request that the engine has refused or failed.
+    /// Counts a request that the engine refused or failed.
     pub fn failed(&self, complaint: impl FnOnce() -> String) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         self.complain(complaint);
@@ -124,7 +121,7 @@ impl Notes {
         (of(&self.wrong), of(&self.failed))
     }
 
-    /// What the first of them was.
+    /// A description of the first wrong answer or failed request.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         let first = self
@@ -142,7 +139,7 @@ struct Waits {
     passed_by: Histogram,
 }
 
-/// How long the measured client waited in one phase, by kind of request. It alone records.
+/// The measured client's waits in one phase, by kind of request. That client is the only writer.
 #[derive(Debug, Default)]
 pub struct Latencies([Waits; Request::ALL.len()]);
 
@@ -155,20 +152,20 @@ impl Latencies {
         }
     }
 
-    /// Records the wait for one answer, and how many answers the flooders had meanwhile.
+    /// Records the wait for one answer, and how many answers the flooders received meanwhile.
     pub fn record(&self, request: Request, took_ns: u64, passed_by: u64) {
         let waits = self.of(request);
         waits.nanoseconds.record(took_ns);
         waits.passed_by.record(passed_by);
     }
 
-    /// How many answers the flooders had during each wait.
+    /// How many answers the flooders received during each wait.
     #[must_use]
     pub fn passed_by(&self, request: Request) -> HistogramSnapshot {
         self.of(request).passed_by.snapshot()
     }
 
-    /// The waits that were recorded, and that of a request that has no answer yet.
+    /// The recorded waits, and the wait of a request without an answer if there is one.
     #[must_use]
     pub fn snapshot(&self, request: Request, unanswered_ns: Option<u64>) -> HistogramSnapshot {
         let mut snapshot = self.of(request).nanoseconds.snapshot();
@@ -186,14 +183,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_under_way_counts() {
+    fn the_current_wait_counts() {
         let notes = Notes::default();
         assert_eq!(
             (notes.waiting_since_ns(), notes.longest_wait_ns(50)),
             (None, 0)
         );
         notes.begin(100, Some(Request::Far));
-        assert_eq!((notes.asked(), notes.answers()), (Some(Request::Far), 0));
+        assert_eq!(
+            (notes.latest_request(), notes.answers()),
+            (Some(Request::Far), 0)
+        );
         notes.answered(130, 2);
         assert_eq!((notes.longest_wait_ns(140), notes.answers()), (30, 2));
         assert_eq!(notes.longest_wait_ns(200), 70);
@@ -202,7 +202,7 @@ mod tests {
         notes.forget_waits();
         assert_eq!(notes.longest_wait_ns(900), 0);
         notes.begin(900, None);
-        assert_eq!(notes.asked(), None);
+        assert_eq!(notes.latest_request(), None);
     }
 
     #[test]

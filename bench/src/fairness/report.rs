@@ -1,5 +1,5 @@
-//! What was measured: the figures of each run, and over all runs the median, the least and the
-//! most.
+//! The figures of each run, and their median, least and most over all runs. This is the form that
+//! `--json` writes.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use anyhow::bail;
 use farcore::HistogramSnapshot;
 use serde::{Deserialize, Serialize};
 
-use super::{Phase, Request};
+use super::settings::{Phase, Request};
 use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::report::{PhaseReport, RunReport, mops};
@@ -15,68 +15,68 @@ use crate::report::{PhaseReport, RunReport, mops};
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FairnessReport {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// What was run.
+    /// The plan of every run.
     pub plan: Plan,
-    /// In the order they ran, over all runs.
+    /// Each phase over all runs, in order.
     pub phases: Vec<PhaseSummary>,
-    /// Each run by itself.
+    /// Each run.
     pub runs: Vec<Run>,
 }
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Opening the engine, pre-faulting included.
+    /// Time to open the engine, pre-faulting included.
     pub startup_seconds: f64,
-    /// Writing all keys.
+    /// Time to write all keys.
     pub load_seconds: f64,
     /// The phases that ran.
     pub phases: Vec<PhaseFigures>,
-    /// What hung outside a phase.
+    /// A hang outside a phase.
     pub stuck: Option<Hang>,
-    /// Closing the engine; left out where that did not end.
+    /// Time to close the engine; `None` if that did not end.
     pub close_seconds: Option<f64>,
     /// Wrong, missing and unexpected answers. Anything but 0 is a failure.
     pub wrong_values: u64,
     /// Requests that ended with an error. Anything but 0 is a failure.
     pub failed_requests: u64,
-    /// What the first of them was, by client.
+    /// The first wrong answer or failed request of each client.
     pub complaints: Vec<String>,
 }
 
 /// One phase of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseFigures {
-    /// Which.
+    /// The phase.
     pub phase: Phase,
-    /// From the first request of the measured client to its last answer.
+    /// Time from the measured client's first request to its last answer.
     pub seconds: f64,
-    /// What the measured client waited, by kind of request.
+    /// The measured client's waits, by kind of request.
     pub requests: Vec<RequestFigures>,
     /// Answers to the measured client in a second.
     pub per_second: f64,
-    /// Longest time that it waited, a wait without an answer included.
+    /// Its longest wait, a wait without an answer included.
     pub longest_wait_ns: u64,
-    /// Each flooder.
+    /// The figures of each flooder.
     pub flooders: Vec<FlooderFigures>,
-    /// Requests that the sleepers left unread, all together.
+    /// Requests of all sleepers that are in flight when measuring starts.
     pub unread: u64,
-    /// Reads of far memory.
+    /// READs of far memory.
     pub far_reads: u64,
-    /// Answers that stayed away too long.
+    /// Waits that were longer than the limit.
     pub hangs: Vec<Hang>,
 }
 
-/// What the measured client waited for one kind of request.
+/// The measured client's waits for one kind of request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestFigures {
-    /// Which.
+    /// The kind.
     pub request: Request,
     /// Answers.
     pub answers: u64,
-    /// Median wait. A request without an answer counts with the time for which it had waited.
+    /// Median wait. A request without an answer counts with the time that it has waited.
     pub p50_ns: u64,
     /// Exceeded by one wait in a hundred.
     pub p99_ns: u64,
@@ -84,8 +84,7 @@ pub struct RequestFigures {
     pub p999_ns: u64,
     /// The longest.
     pub max_ns: u64,
-    /// Answers that the flooders, all together, had during a wait: the median of the waits that
-    /// ended.
+    /// Answers that all flooders received during a wait: the median over waits that ended.
     pub passed_by_p50: u64,
     /// Exceeded by one wait in a hundred.
     pub passed_by_p99: u64,
@@ -100,20 +99,20 @@ pub struct FlooderFigures {
     pub longest_wait_ns: u64,
 }
 
-/// An answer that stayed away longer than the limit.
+/// A wait that was longer than the limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hang {
-    /// In which phase. One that is given up names all clients that have waited for more than half
+    /// The phase. A phase that is given up names all clients that have waited for more than half
     /// of the limit.
     pub phase: String,
-    /// Who waited.
+    /// The client that waited.
     pub client: String,
-    /// For what, where that is known.
+    /// The request or call, where that is known.
     pub request: Option<String>,
-    /// How long, until the phase was ended.
+    /// The wait until the phase was ended.
     pub waited_seconds: f64,
-    /// How long the other clients had stopped, and the sleepers taken their answers, when everybody
-    /// had theirs; `None` if it never came to that.
+    /// Time from the end of the phase, when flooders stop and sleepers read their answers, until
+    /// all clients had their answers; `None` if they never did.
     pub ended_after_seconds: Option<f64>,
 }
 
@@ -131,7 +130,7 @@ impl fmt::Display for Hang {
         match self.ended_after_seconds {
             Some(seconds) => write!(
                 formatter,
-                "; it came within {seconds:.2} s once the other clients had stopped"
+                "; it arrived within {seconds:.2} s once the other clients had stopped"
             ),
             None => write!(formatter, "; the run ended there"),
         }
@@ -155,8 +154,8 @@ impl PhaseFigures {
         }
     }
 
-    /// Answers in a second of the slowest flooder to those of the fastest, 0 to 1; 0 where no
-    /// flooder had any.
+    /// Answers to the slowest flooder divided by those to the fastest, 0 to 1; 0 if no flooder
+    /// received any.
     #[must_use]
     pub fn least_to_most(&self) -> f64 {
         let rates = || self.flooders.iter().map(|one| one.per_second);
@@ -170,7 +169,7 @@ impl PhaseFigures {
 }
 
 impl RequestFigures {
-    /// The figures of waits, of which one may have ended without an answer.
+    /// The figures of some waits. `unanswered`: one of them is of a request without an answer.
     #[must_use]
     pub fn of(
         request: Request,
@@ -192,13 +191,13 @@ impl RequestFigures {
 }
 
 impl Run {
-    /// Whether threads of this run have been left behind.
+    /// Whether threads of this run still hang.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.stuck.is_some() || self.hangs().any(|hang| hang.ended_after_seconds.is_none())
     }
 
-    /// All that stayed away too long.
+    /// All hangs.
     pub fn hangs(&self) -> impl Iterator<Item = &Hang> {
         let in_phases = self.phases.iter().flat_map(|phase| &phase.hangs);
         in_phases.chain(&self.stuck)
@@ -208,7 +207,7 @@ impl Run {
 /// One figure over all runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle one.
+    /// The median.
     pub median: f64,
     /// The least.
     pub least: f64,
@@ -217,7 +216,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of some values; zeros where there are none.
+    /// The spread of some values; zeros if there are none.
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
@@ -234,34 +233,34 @@ impl Spread {
 /// One phase over all runs that reached it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseSummary {
-    /// Which.
+    /// The phase.
     pub phase: Phase,
     /// Runs that reached it.
     pub runs: usize,
-    /// Those in which an answer stayed away too long.
+    /// Runs in which a client hung.
     pub hung: usize,
-    /// What the measured client waited, by kind of request.
+    /// The measured client's waits, by kind of request.
     pub requests: Vec<RequestSummary>,
     /// Answers to the measured client in a second.
     pub per_second: Spread,
-    /// Longest time that it waited, in nanoseconds.
+    /// Its longest wait, in nanoseconds.
     pub longest_wait_ns: Spread,
-    /// Answers in a second of all flooders together.
+    /// Answers to all flooders in a second.
     pub flooders_per_second: Spread,
-    /// Answers in a second of the slowest flooder to those of the fastest.
+    /// Answers to the slowest flooder divided by those to the fastest.
     pub least_to_most: Spread,
-    /// Longest time that a flooder was without any answer, in nanoseconds.
+    /// Longest time that a flooder received no answer, in nanoseconds.
     pub flooders_longest_wait_ns: Spread,
-    /// Requests that the sleepers left unread.
+    /// Requests of all sleepers that are in flight when measuring starts.
     pub unread: Spread,
-    /// Reads of far memory.
+    /// READs of far memory.
     pub far_reads: Spread,
 }
 
 /// One kind of request in one phase over all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestSummary {
-    /// Which.
+    /// The kind.
     pub request: Request,
     /// Answers.
     pub answers: Spread,
@@ -273,7 +272,7 @@ pub struct RequestSummary {
     pub p999_ns: Spread,
     /// The longest.
     pub max_ns: Spread,
-    /// Answers that the flooders had during a wait: the median.
+    /// Answers that all flooders received during a wait: the median.
     pub passed_by_p50: Spread,
     /// Exceeded by one wait in a hundred.
     pub passed_by_p99: Spread,
@@ -335,7 +334,7 @@ impl PhaseSummary {
 }
 
 impl FairnessReport {
-    /// The report of some runs of one plan.
+    /// The report of all runs of one plan.
     #[must_use]
     pub fn of(machine: Machine, plan: Plan, runs: Vec<Run>) -> Self {
         use Phase::{Alone, Both, Flooders, Sleepers};
@@ -350,8 +349,7 @@ impl FairnessReport {
         }
     }
 
-    /// The medians in the form that plots are drawn of: a kind of request in the place of an
-    /// engine.
+    /// The medians in the form that the plots take, with a kind of request in place of an engine.
     #[must_use]
     pub fn plotted(&self) -> Vec<RunReport> {
         #[expect(
@@ -386,10 +384,10 @@ impl FairnessReport {
         Request::ALL.into_iter().filter_map(of).collect()
     }
 
-    /// Fails if anything was wrong.
+    /// Fails if a run had a fault.
     ///
     /// # Errors
-    /// A value was wrong, a request failed, or an answer stayed away.
+    /// A value was wrong, a request failed, or a client hung.
     pub fn verdict(&self) -> anyhow::Result<()> {
         let wrong: u64 = self.runs.iter().map(|run| run.wrong_values).sum();
         let failed: u64 = self.runs.iter().map(|run| run.failed_requests).sum();
@@ -406,7 +404,7 @@ impl FairnessReport {
         }
         if hung > 0 {
             let runs = self.runs.len();
-            bail!("in {hung} of {runs} runs an answer stayed away longer than --give-up");
+            bail!("in {hung} of {runs} runs a client waited longer than --give-up for an answer");
         }
         Ok(())
     }
@@ -424,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn flooders_are_compared() {
+    fn the_slowest_flooder_is_compared_with_the_fastest() {
         let flooder = |per_second| FlooderFigures {
             per_second,
             longest_wait_ns: 0,
@@ -438,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_is_told_in_full() {
+    fn a_hang_is_described_in_full() {
         let hang = |ended_after_seconds| Hang {
             phase: "beside both".to_owned(),
             client: "the measured client".to_owned(),

@@ -1,34 +1,33 @@
-//! The tables at the end: waits of the measured client, and what went on around it.
+//! The tables at the end of a command: the measured client's waits, and the other clients' figures
+//! around them. The long help of `fairness` explains the columns.
 
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::report::{FairnessReport, Hang, PhaseSummary, Run, Spread};
-use super::{Phase, Request};
+use super::settings::{Phase, Request};
 use crate::table::nanoseconds;
 
-/// Medians of all runs, with the least and the most of what matters.
+/// Both tables and the notes below them. Cells are medians of all runs, some with least and most.
 #[must_use]
 pub fn render(report: &FairnessReport) -> String {
     let mut text = waits(&report.phases).to_string();
     let _ = write!(text, "\n{}", around(&report.phases));
     let runs = report.runs.len();
     if runs > 1 {
-        let _ = write!(
-            text,
-            "\nmedians of {runs} runs; in brackets the least and the most"
-        );
+        let _ = write!(text, "\nmedians of {runs} runs, least and most in brackets");
     }
     if let Some(share) = far_share(&report.phases) {
         let _ = write!(
             text,
-            "\nfar gets that went to far memory, measured alone: {:.0} %",
+            "\nfar gets that read far memory in phase alone: {:.0} %",
             share * 100.0
         );
     }
     text.push_str(
-        "\npassed by: answers that the flooders had while the measured client waited for one",
+        "\npassed by: answers to all flooders while the measured client waited for one\
+         \n--help explains the phases and the other columns",
     );
     let wrong: u64 = report.runs.iter().map(|run| run.wrong_values).sum();
     let failed: u64 = report.runs.iter().map(|run| run.failed_requests).sum();
@@ -36,15 +35,14 @@ pub fn render(report: &FairnessReport) -> String {
     for (hang, runs) in hangs(&report.runs) {
         let _ = write!(
             text,
-            "\nno answer in {runs} of {} runs: {hang}",
+            "\nhung in {runs} of {} runs: {hang}",
             report.runs.len()
         );
     }
     text
 }
 
-/// What stayed away too long, with the number of runs in which it did; of several runs the one that
-/// waited longest.
+/// Distinct hangs, each with the number of runs that had it. The longest wait stands for all.
 fn hangs(runs: &[Run]) -> Vec<(&Hang, usize)> {
     let mut all: Vec<(&Hang, usize)> = Vec::new();
     for hang in runs.iter().flat_map(Run::hangs) {
@@ -72,7 +70,7 @@ fn table(header: &[&str]) -> Table {
     table
 }
 
-fn to_the_right(table: &mut Table, from: usize) {
+fn align_right(table: &mut Table, from: usize) {
     for column in table.column_iter_mut().skip(from) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -115,11 +113,11 @@ fn waits(phases: &[PhaseSummary]) -> Table {
             name = "";
         }
     }
-    to_the_right(&mut table, 2);
+    align_right(&mut table, 2);
     table
 }
 
-/// A row for each phase.
+/// A row for each phase: the measured client's rate, the flooders, the sleepers.
 fn around(phases: &[PhaseSummary]) -> Table {
     let mut table = table(&[
         "phase",
@@ -167,19 +165,18 @@ fn around(phases: &[PhaseSummary]) -> Table {
             format!("{:.0}", phase.far_reads.median),
         ]);
     }
-    to_the_right(&mut table, 1);
+    align_right(&mut table, 1);
     table
 }
 
-/// The share of far gets of the measured client alone that read far memory, as far as the counters
-/// tell.
+/// An estimate of the share of far gets that read far memory, from the phase without other clients.
 fn far_share(phases: &[PhaseSummary]) -> Option<f64> {
     let alone = phases.iter().find(|one| one.phase == Phase::Alone)?;
     let far = alone
         .requests
         .iter()
         .find(|one| one.request == Request::Far)?;
-    // Own puts make no reads, but reading ahead may.
+    // Own puts read nothing, but read-ahead may add reads.
     (far.answers.median > 0.0).then(|| (alone.far_reads.median / far.answers.median).min(1.0))
 }
 
@@ -261,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_stand_with_the_least_and_the_most() {
+    fn medians_are_shown_with_the_least_and_the_most() {
         let report = report(vec![
             run(2_000, vec![]),
             run(1_000, vec![]),
@@ -271,7 +268,7 @@ mod tests {
         for words in [
             "2.0 us (1.0 us to 3.0 us)",
             "medians of 3 runs",
-            "measured alone: 100 %",
+            "in phase alone: 100 %",
             "beside flooders",
             "5000 (5000 to 5000)",
         ] {
@@ -282,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_is_shown_and_is_a_failure() {
+    fn a_hang_is_shown_and_fails_the_command() {
         let hang = |waited_seconds| Hang {
             phase: "beside flooders".to_owned(),
             client: "the measured client".to_owned(),
@@ -296,7 +293,8 @@ mod tests {
             run(2_000, vec![hang(5.0)]),
         ]);
         let text = render(&report);
-        let words = "no answer in 2 of 3 runs: beside flooders: the measured client had no answer for 5.0 s";
+        let words =
+            "hung in 2 of 3 runs: beside flooders: the measured client had no answer for 5.0 s";
         assert!(text.contains(words), "{text}");
         let verdict = report.verdict().unwrap_err().to_string();
         assert!(verdict.contains("in 2 of 3 runs"), "{verdict}");

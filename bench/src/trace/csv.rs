@@ -1,10 +1,11 @@
-//! Twitter's cache traces: `timestamp,anonymized key,key size,value size,client id,operation,TTL`,
-//! a line a request.
+//! Parses a line of Twitter's cache traces:
+//! `timestamp,anonymized key,key size,value size,client id,operation,TTL`.
 //!
-//! I1: fields are counted from the ends, so that a key may hold commas. I2: a key is used as it is
-//! written, unless its stated size says that it is percent-encoded: not the size as written but
-//!     exactly the one decoded. What the engine's recorder writes is read back exactly; elsewhere the stated size may differ
-//!     from the anonymized key's and is left alone.
+//! I1: fields are counted from both ends, so that a key may hold commas.
+//! I2: a key is used as written, unless its stated size shows that it is percent-encoded: the size
+//!     differs from the written key's and equals the decoded key's. So recorded keys are read back
+//!     exactly. In other traces the stated size may differ from the anonymized key's; it is
+//!     ignored.
 
 use std::borrow::Cow;
 
@@ -17,16 +18,16 @@ use super::entry::{Entry, Flaw, Verb};
 pub const LINE_BYTES_MAX: usize = 8192;
 const _: () = assert!(LINE_BYTES_MAX > 3 * KEY_BYTES_MAX + 512);
 
-/// Fields behind the key.
-const FIELDS_BEHIND: usize = 5;
+/// Fields after the key.
+const FIELDS_AFTER_KEY: usize = 5;
 
-/// Reads a line, without its end. `decoded` is room for a key that was encoded.
+/// Parses a line without its line end. `decoded` is a buffer for a percent-encoded key.
 ///
 /// # Errors
-/// Why the line is of no use.
+/// Why the line is skipped.
 pub fn parse<'a>(line: &'a [u8], decoded: &'a mut Vec<u8>) -> Result<Entry<'a>, Flaw> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let mut fields = line.rsplitn(FIELDS_BEHIND + 1, |&byte| byte == b',');
+    let mut fields = line.rsplitn(FIELDS_AFTER_KEY + 1, |&byte| byte == b',');
     let mut field = || fields.next().ok_or(Flaw::Fields);
     let (_ttl, operation, _client, value_size, key_size) =
         (field()?, field()?, field()?, field()?, field()?);
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stated_size_tells_whether_a_key_is_encoded() {
+    fn the_stated_size_shows_whether_a_key_is_encoded() {
         let key = |line| read(line).unwrap().0;
         assert_eq!(key("0,a%2Cb,3,1,2,get,0"), b"a,b");
         assert_eq!(key("0,a%2Cb,5,1,2,get,0"), b"a%2Cb");
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn flaws_are_told_apart() {
+    fn each_flaw_has_its_own_name() {
         let long = format!("0,{},1025,1,2,get,0", "k".repeat(1025));
         for (line, flaw) in [
             ("", Flaw::Fields),
@@ -154,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_parsed_or_rejected(line in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut room = Vec::new();
             if let Ok(entry) = parse(&line, &mut room) {
                 prop_assert!((1..=KEY_BYTES_MAX).contains(&entry.key.len()));
@@ -162,7 +163,7 @@ mod tests {
         }
 
         #[test]
-        fn junk_among_commas_is_read_or_refused(
+        fn junk_among_commas_is_parsed_or_rejected(
             fields in proptest::collection::vec("[0-9a-z%\",\r]{0,20}", 0..12),
         ) {
             let line = fields.join(",");
@@ -171,7 +172,7 @@ mod tests {
         }
 
         #[test]
-        fn plain_keys_come_back(key in "[!-~&&[^%]]{1,60}", size in 0_u64..100, value in any::<u64>()) {
+        fn plain_keys_are_read_unchanged(key in "[!-~&&[^%]]{1,60}", size in 0_u64..100, value in any::<u64>()) {
             let line = format!("12,{key},{size},{value},3,set,60");
             prop_assert_eq!(read(&line), Ok((key.into_bytes(), Verb::Set, value)));
         }

@@ -1,17 +1,19 @@
-//! One request as a file states it, and what can be wrong with it.
+//! One request as a trace file states it, and why a line or record is skipped.
+//!
+//! The key is borrowed from the reader's buffer; nothing is allocated a request.
 
 use serde::{Deserialize, Serialize};
 
-/// What is asked.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Read.
     Get,
     /// Write.
     Set,
-    /// Make longer.
+    /// Append or prepend: write a longer value.
     Extend,
-    /// Write anew with the same length.
+    /// Increment or decrement: write a value of the same length.
     Modify,
     /// Remove.
     Delete,
@@ -22,9 +24,9 @@ pub enum Verb {
 pub struct Entry<'a> {
     /// The key: 1 B to 1 KiB.
     pub key: &'a [u8],
-    /// What is asked.
+    /// The operation.
     pub verb: Verb,
-    /// The stated size of the value, in bytes, whatever it is.
+    /// The stated size of the value, in bytes; not limited.
     pub value_bytes: u64,
 }
 
@@ -32,32 +34,32 @@ pub struct Entry<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flaw {
-    /// The first line names the columns.
+    /// The first line is a header.
     Header,
     /// Fewer than seven fields.
     Fields,
     /// Time, key size or value size is not a number of 64 bits.
     Number,
-    /// No key.
+    /// The key is empty.
     KeyEmpty,
-    /// A key longer than an engine takes.
+    /// The key is longer than the engines take.
     KeyTooLong,
-    /// An operation that the format does not know.
+    /// The operation is unknown.
     Operation,
-    /// A line longer than any request could be.
+    /// The line is longer than any request can be.
     LineTooLong,
     /// The file ends within a record.
     Truncated,
 }
 
 impl Flaw {
-    /// What to say of it.
+    /// The reason in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Header => "a header",
             Self::Fields => "fewer than 7 fields",
-            Self::Number => "a time or a size that is no number",
+            Self::Number => "a time or a size that is not a number",
             Self::KeyEmpty => "an empty key",
             Self::KeyTooLong => "a key of more than 1024 bytes",
             Self::Operation => "an unknown operation",

@@ -1,33 +1,31 @@
-//! Replays real cache traces: a file becomes a script for each thread, before anything is timed.
+//! Replays cache traces. A file is compiled into one script a thread before anything is timed.
 //!
-//! - [`entry`] one request as a file states it, and what can be wrong with it
-//! - [`csv`] and [`oracle`] the two formats · [`source`] a file of either, plain or compressed, as
-//!   a stream
-//! - [`loader`] makes scripts of it · [`script`] what each thread asks and what must be answered ·
-//!   [`summary`] what a file holds
-//! - [`replay`] the script as a load · [`args`] the command line
+//! - [`entry`]: one request as a file states it, and why a line is skipped
+//! - [`csv`], [`oracle`]: the two formats; [`source`]: a file of either, plain or compressed
+//! - [`loader`]: compiles scripts; [`script`]: one thread's requests and their outcomes;
+//!   [`summary`]: what a file holds
+//! - [`replay`]: a script as a load
 //!
-//! A key belongs to one thread, by its hash, and an engine keeps the order on a key. So what a
-//! request finds is known beforehand: hits, misses and every byte of every value are the same for
-//! each engine, and all are verified.
+//! A key belongs to one thread, by its hash, and an engine keeps the order of requests on a key. So
+//! the outcome of every request is known beforehand: hits, misses and every byte of every value are
+//! the same for each engine, and all are verified.
 //!
-//! Operations, as the engines know them:
+//! How operations of a trace map to requests:
 //!
-//! | trace | asked |
+//! | trace | requests |
 //! |---|---|
-//! | `get`, `gets`, every oracleGeneral record | a get; of an absent key, with [`OnMiss::Fill`], a put of the stated size right behind it, unless that is 0 |
-//! | `set`, `add`, `replace`, `cas` | a put of the stated size: a trace does not tell whether the condition held |
-//! | `append`, `prepend` | a get; of a key that is there, a put of its length and the stated one together |
-//! | `incr`, `decr` | a get; of a key that is there, a put of the same length |
+//! | `get`, `gets`, every oracleGeneral record | a get; after a miss, with [`OnMiss::Fill`], a put of the stated size unless that is 0 |
+//! | `set`, `add`, `replace`, `cas` | a put of the stated size: a trace does not say whether the condition held |
+//! | `append`, `prepend` | a get; after a hit, a put of the old length plus the stated one |
+//! | `incr`, `decr` | a get; after a hit, a put of the same length |
 //! | `delete` | a delete |
 //!
-//! Not applied: times (requests follow each other as fast as they are answered) and the time to
-//! live.
+//! Times and the time to live are not applied: requests follow each other as fast as they are
+//! answered.
 //!
 //! Sources: <https://github.com/twitter/cache-trace> (README),
 //! <https://github.com/cacheMon/libCacheSim> (`oracleGeneralBin.h`).
 
-pub mod args;
 pub mod csv;
 pub mod entry;
 pub mod loader;
@@ -48,30 +46,29 @@ pub use self::loader::OnMiss;
 pub use self::script::Script;
 pub use self::source::Format;
 pub use self::summary::Summary;
-use crate::plan::{Plan, Scenario};
 use loader::Loader;
 use source::Source;
 
-/// Which part of which trace is to be replayed, and how.
+/// Which part of which trace is replayed, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wish {
+pub struct TraceOptions {
     /// The file.
     pub file: PathBuf,
-    /// Its format; `None`: as its name or its contents say.
+    /// Its format; `None` to detect it from the name or the contents.
     pub format: Option<Format>,
-    /// Most requests taken from it; `None`: all.
+    /// Most requests read from it; `None` for all.
     pub limit: Option<u64>,
-    /// Longer values are cut to this many bytes.
+    /// Longer values are cut to this length, in bytes.
     pub value_bytes_max: u32,
-    /// What follows a get of an absent key.
+    /// What follows a get that misses.
     pub on_miss: OnMiss,
-    /// Memory for the scripts of all threads, in bytes; reading ends where it is used up, to within
-    /// an eighth.
+    /// Memory for the scripts of all threads, in bytes. Reading ends when it is used up, give or
+    /// take an eighth.
     pub memory_bytes_max: u64,
 }
 
-impl Wish {
-    /// All of a file, in at most so much memory, with values as long as any engine takes and misses
+impl TraceOptions {
+    /// All of a file within a memory limit, with values up to the longest allowed and misses
     /// filled.
     #[must_use]
     pub fn new(file: &Path, memory_bytes_max: u64) -> Self {
@@ -86,58 +83,60 @@ impl Wish {
     }
 }
 
-/// A wish with what its file was found to hold.
+/// A trace to replay, and what its file holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// The wish.
-    pub wish: Wish,
-    /// What it comes to, for the plan's threads and seed.
+    /// Which part of it, and how.
+    #[serde(rename = "wish")]
+    pub options: TraceOptions,
+    /// What it holds, for the plan's threads and seed.
     pub summary: Summary,
 }
 
-/// Reads a trace once and makes the scenario of a plan with so many threads and this seed. Cost:
-/// one pass over the file, and the wish's memory while it lasts.
+/// Reads a trace once and summarises it for a number of threads and a seed. Cost: one pass over the
+/// file, and memory up to the limit of the options.
 ///
-/// The plan's `keys_per_core` should be [`keys_per_core`] of the same summary; its values must fit
-/// the engine (see `Config::value_bytes_max` of `farcore`).
+/// The plan's `keys_per_core` should be [`keys_per_core`] of the summary; its values must fit the
+/// engine (see `Config::value_bytes_max` of `farcore`).
 ///
 /// # Errors
-/// The file cannot be read, or holds no request that can be used.
-pub fn scenario(wish: Wish, threads: u64, seed: u64) -> anyhow::Result<Scenario> {
-    let (summary, _) = read(&wish, threads, seed)?;
-    Ok(Scenario::Trace(Box::new(Choice { wish, summary })))
+/// The file cannot be read, or holds no request that can be replayed.
+pub fn choose(options: TraceOptions, threads: u64, seed: u64) -> anyhow::Result<Choice> {
+    let (summary, _) = read(&options, threads, seed)?;
+    Ok(Choice { options, summary })
 }
 
-/// Keys of each thread, as plans count them: an even share, rounded up.
+/// Keys of each thread: an even share, rounded up.
 #[must_use]
 pub fn keys_per_core(summary: &Summary, threads: u64) -> u64 {
     summary.keys.div_ceil(threads.max(1))
 }
 
-/// The scripts of a plan's threads; empty ones for other scenarios.
+/// The scripts of a trace, one a thread. `threads` and `seed` must be those of [`choose`].
 ///
 /// # Errors
-/// As [`scenario`]; or the file holds something else than when the plan was made.
-pub fn load(plan: &Plan) -> anyhow::Result<Vec<Arc<Script>>> {
-    let Scenario::Trace(choice) = &plan.scenario else {
-        return Ok((0..plan.threads()).map(|_| Arc::default()).collect());
-    };
-    let (summary, scripts) = read(&choice.wish, plan.threads(), plan.seed)?;
+/// As [`choose`]; or the file has changed since.
+pub fn load(choice: &Choice, threads: u64, seed: u64) -> anyhow::Result<Vec<Arc<Script>>> {
+    let (summary, scripts) = read(&choice.options, threads, seed)?;
     if summary != choice.summary {
-        let file = choice.wish.file.display();
+        let file = choice.options.file.display();
         bail!("{file} changed while it was being replayed: run it again");
     }
     Ok(scripts)
 }
 
-fn read(wish: &Wish, threads: u64, seed: u64) -> anyhow::Result<(Summary, Vec<Arc<Script>>)> {
-    let name = || format!("the trace {}", wish.file.display());
-    let mut source = Source::open(&wish.file, wish.format).with_context(name)?;
-    let mut loader = Loader::new(wish, threads, seed, source.format());
+fn read(
+    options: &TraceOptions,
+    threads: u64,
+    seed: u64,
+) -> anyhow::Result<(Summary, Vec<Arc<Script>>)> {
+    let name = || format!("the trace {}", options.file.display());
+    let mut source = Source::open(&options.file, options.format).with_context(name)?;
+    let mut loader = Loader::new(options, threads, seed, source.format());
     while let Some(found) = source.read().with_context(name)? {
         match found {
             Ok(entry) => {
-                if !loader.take(&entry) {
+                if !loader.push(&entry) {
                     break;
                 }
             }

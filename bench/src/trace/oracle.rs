@@ -1,7 +1,10 @@
-//! libCacheSim's oracleGeneral: packed records, little-endian, each a request for an object of a
-//! size.
+//! Parses a record of libCacheSim's oracleGeneral: a request for an object of a size.
 //!
-//! | time: u32 | object: u64 | size: u32 | next access: i64 |, 24 bytes. Time and next access are not used.
+//! Record, packed and little-endian, 24 bytes:
+//!
+//! | time: u32 | object: u64 | size: u32 | next access: i64 |
+//!
+//! Time and next access are not used.
 
 use super::entry::{Entry, Verb};
 
@@ -11,7 +14,7 @@ pub const RECORD_BYTES: usize = 24;
 const OBJECT: std::ops::Range<usize> = 4..12;
 const SIZE: std::ops::Range<usize> = 12..16;
 
-/// Reads a record. The key is the eight bytes of the object's number, as they lie.
+/// Parses a record. The key is the eight bytes of the object's number, as stored.
 #[must_use]
 pub fn parse(record: &[u8; RECORD_BYTES]) -> Entry<'_> {
     let size = record[SIZE]
@@ -29,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_as_libcachesim_writes_it() {
+    fn a_record_of_libcachesim_is_parsed() {
         // struct.pack("<IQIq", 0x01020304, 0x1112131415161718, 0x21222324, -1)
         let mut record = [0xff; RECORD_BYTES];
         record[..16].copy_from_slice(&[

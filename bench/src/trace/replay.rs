@@ -1,13 +1,17 @@
 //! A script as a load.
+//!
+//! Each request is taken from the script, its value is generated, and the answer is compared with
+//! the outcome in the script, byte by byte. Nothing is looked up, and nothing is allocated once the
+//! buffers have grown to the longest key and value.
 
 use std::sync::Arc;
 
 use farcore::{Answer, Operation};
 
 use super::script::{Kind, Script, Step};
-use crate::desk::{Question, Verdict};
 use crate::load::Load;
 use crate::record::{Generator, Scratch, mix};
+use crate::stats::{RequestTag, Verdict};
 
 /// One thread's script.
 #[derive(Debug)]
@@ -17,7 +21,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A load of a script; the seed names the values.
+    /// The load of a script; the seed determines the values.
     #[must_use]
     pub fn new(seed: u64, script: Arc<Script>) -> Self {
         Self {
@@ -33,41 +37,41 @@ impl Load for Replay {
     }
 
     #[inline]
-    fn request<'a>(&mut self, step: u64, room: &'a mut Scratch) -> (Question, Operation<'a>) {
-        let asked = self.script.step(step);
-        let question = Question {
+    fn request<'a>(&mut self, step: u64, scratch: &'a mut Scratch) -> (RequestTag, Operation<'a>) {
+        let request = self.script.step(step);
+        let tag = RequestTag {
             subject: step,
-            kind: asked.kind as u8,
+            kind: request.kind as u8,
         };
-        room.long_key.clear();
-        room.long_key.extend_from_slice(asked.key);
-        let key = &room.long_key[..];
-        let operation = match asked.kind {
+        scratch.long_key.clear();
+        scratch.long_key.extend_from_slice(request.key);
+        let key = &scratch.long_key[..];
+        let operation = match request.kind {
             Kind::Hit | Kind::Miss => Operation::Get { key },
             Kind::Delete | Kind::DeleteAbsent => Operation::Delete { key },
             Kind::Put => {
-                let bytes = asked.bytes as usize;
-                if room.long_value.len() < bytes {
-                    room.long_value.resize(bytes, 0);
+                let bytes = request.bytes as usize;
+                if scratch.long_value.len() < bytes {
+                    scratch.long_value.resize(bytes, 0);
                 }
-                let value = &mut room.long_value[..bytes];
+                let value = &mut scratch.long_value[..bytes];
                 self.generator
-                    .fill_long(asked.word, u64::from(asked.version), value);
+                    .fill_long(request.word, u64::from(request.version), value);
                 Operation::Put { key, value }
             }
         };
-        (question, operation)
+        (tag, operation)
     }
 
     #[inline]
-    fn judge(&mut self, question: Question, answer: &Answer<'_>) -> Verdict {
+    fn judge(&mut self, tag: RequestTag, answer: &Answer<'_>) -> Verdict {
         let Step {
             word,
             kind,
             version,
             bytes,
             ..
-        } = self.script.step(question.subject);
+        } = self.script.step(tag.subject);
         let version = u64::from(version);
         match (kind, answer) {
             (Kind::Hit, Answer::Value { value, .. }) => Verdict::when(
@@ -82,11 +86,11 @@ impl Load for Replay {
         }
     }
 
-    fn name(&self, question: Question) -> String {
-        let step = self.script.step(question.subject);
+    fn name(&self, tag: RequestTag) -> String {
+        let step = self.script.step(tag.subject);
         format!(
             "request {} ({:?} of version {}, {} bytes) of key \"{}\"",
-            question.subject,
+            tag.subject,
             step.kind,
             step.version,
             step.bytes,

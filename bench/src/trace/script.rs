@@ -1,8 +1,12 @@
-//! What one thread asks, and what must be answered. Nothing is looked up or allocated while it is
-//! replayed.
+//! One thread's requests and the outcome that each must have. A replay looks nothing up and
+//! allocates nothing.
 //!
-//! Request: | key: u32 | version: u32 | bytes: 29 bits, kind: 3 bits |, 12 bytes. Version and bytes
-//! are those of the value that is put, or that must be found.
+//! Request, 12 bytes:
+//!
+//! | key: u32 | version: u32 | bytes: 29 bits, kind: 3 bits |
+//!
+//! Version and bytes are those of the value that is put, or that must be found. Keys are numbered
+//! in the order of their first request.
 
 use farcore::constants::VALUE_BYTES_MAX;
 
@@ -10,23 +14,23 @@ const KIND_BITS: u32 = 3;
 const KIND_MASK: u32 = (1 << KIND_BITS) - 1;
 const _: () = assert!(VALUE_BYTES_MAX < 1 << (32 - KIND_BITS));
 const _: () = assert!(size_of::<Request>() == 12);
-/// Arrays grow by an eighth, so that what is taken is close to what is used.
+/// Arrays grow by an eighth, so that capacity stays close to length.
 const GROWTH: usize = 8;
 const GROWTH_MIN: usize = 1024;
 
-/// What a request is, and what must come of it.
+/// A request and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// A get that finds its key.
     Hit,
-    /// A get that does not.
+    /// A get that misses.
     Miss,
     /// A put.
     Put,
     /// A delete that finds its key.
     Delete,
-    /// A delete that does not.
+    /// A delete that misses.
     DeleteAbsent,
 }
 
@@ -50,11 +54,11 @@ struct Request {
 pub struct Step<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// Its hash, which values are made from.
+    /// Its hash, which values are generated from.
     pub word: u64,
-    /// What is asked.
+    /// The operation and its outcome.
     pub kind: Kind,
-    /// The version that is put, or found; 0 where there is none.
+    /// The version that is put or found; 0 if there is no value.
     pub version: u32,
     /// Bytes of that value.
     pub bytes: u32,
@@ -71,19 +75,19 @@ pub struct Script {
 }
 
 impl Script {
-    /// Requests.
+    /// The number of requests.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.requests.len() as u64
     }
 
-    /// Whether there is none.
+    /// Whether there is no request.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// The request at a place below [`Script::len`]. Cost: two cache lines that are not in order.
+    /// The request at a place below [`Script::len`]. Reads the key's entries at random places.
     #[inline]
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "a place in a vector")]
@@ -106,7 +110,7 @@ impl Script {
         &self.key_bytes[start as usize..self.key_ends[key] as usize]
     }
 
-    /// Adds a key; its number is that of the keys before.
+    /// Adds a key; its number is the count of keys before it.
     pub(super) fn push_key(&mut self, key: &[u8], word: u64) {
         reserve(&mut self.key_ends, 1);
         reserve(&mut self.words, 1);
@@ -116,7 +120,7 @@ impl Script {
         self.words.push(word);
     }
 
-    /// Adds a request on a key that was added.
+    /// Adds a request on a key that was added before.
     pub(super) fn push(&mut self, key: u32, kind: Kind, version: u32, bytes: u32) {
         reserve(&mut self.requests, 1);
         self.requests.push(Request {
@@ -138,7 +142,7 @@ impl Script {
     }
 }
 
-/// Makes room by an eighth of what is there.
+/// Reserves room for `more` items, and at least an eighth of the length.
 pub(super) fn reserve<T>(vector: &mut Vec<T>, more: usize) {
     if vector.capacity() - vector.len() < more {
         vector.reserve_exact(more.max(vector.len() / GROWTH).max(GROWTH_MIN));

@@ -1,5 +1,8 @@
-//! A trace file of either format, plain or compressed with zstd, as a stream of requests. Memory: a
-//! few buffers, and what the compressed file's window asks for, 128 MiB at most.
+//! A trace file of either format, plain or compressed with zstd, as a stream of requests.
+//!
+//! Owns the file and its buffers. Bad lines and records are returned as flaws; only errors of the
+//! file or the decoder end the stream. Memory: a few buffers and the window of the zstd frame, 128
+//! MiB at most.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -14,10 +17,10 @@ use super::oracle::{self, RECORD_BYTES};
 /// The first bytes of a zstd frame (RFC 8878, 3.1.1).
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 const BUFFER_BYTES: usize = 256 << 10;
-/// What is looked at to tell text from records.
+/// Bytes inspected to distinguish text from records.
 const SAMPLE_BYTES: usize = 4096;
 
-/// How a trace is written.
+/// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
@@ -37,8 +40,8 @@ impl Format {
         }
     }
 
-    /// What a file is, by its name or, where that says nothing, by its first bytes: records hold
-    /// control bytes.
+    /// The format of a file: from its name, else from its first bytes, because records hold control
+    /// bytes.
     fn of(file: &Path, sample: &[u8]) -> Self {
         let name = file.file_name().unwrap_or_default();
         let name = name.to_string_lossy().to_ascii_lowercase();
@@ -76,8 +79,8 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    /// Opens a file. Without a format, its name or its contents tell; compression is told by its
-    /// contents.
+    /// Opens a file. Without a format, it is detected from the name or the contents. Compression is
+    /// detected from the contents.
     ///
     /// # Errors
     /// Those of the file or of the decoder.
@@ -112,13 +115,13 @@ impl Source {
         self.format
     }
 
-    /// The number of the line or record that came last, from 1 on.
+    /// The number of the last line or record, from 1.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next request, or why a line is none; `None` at the end.
+    /// The next request, or why a line is skipped; `None` at the end.
     ///
     /// # Errors
     /// Those of the file or of the decoder.
@@ -147,8 +150,8 @@ impl Source {
     }
 }
 
-/// Reads a line without its end, and whether it fits; the rest of one that does not is passed over.
-/// `None` at the end.
+/// Reads a line without its line end. Returns whether it fits; the rest of a longer line is
+/// skipped. `None` at the end.
 fn next_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
     line.clear();
     let (mut fits, mut is_empty) = (true, true);
@@ -172,7 +175,7 @@ fn next_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Option<b
     }
 }
 
-/// Reads a record; answers how many of its bytes there were.
+/// Reads a record; returns how many of its bytes the file had.
 fn next_record(input: &mut dyn BufRead, record: &mut [u8; RECORD_BYTES]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < RECORD_BYTES {
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn both_formats_are_known_by_their_contents_also_compressed() {
+    fn both_formats_are_detected_from_their_contents_also_compressed() {
         let lines = b"0,a,1,5,1,get,0\r\n1,bb,2,6,1,set,9\n";
         let records = [record(1, 5), record(2, 6)].concat();
         let from_lines = vec![Ok((b"a".to_vec(), 5)), Ok((b"bb".to_vec(), 6))];
@@ -239,15 +242,15 @@ mod tests {
             let expected = (from_records.to_vec(), Format::OracleGeneral);
             assert_eq!(read(&form(&records)), expected);
         }
-        // Frames one after the other, as `cat a.zst b.zst` makes them.
+        // Concatenated frames, as `cat a.zst b.zst` makes them.
         let twice = [compressed(lines), compressed(lines)].concat();
         assert_eq!(read(&twice).0.len(), 4);
     }
 
     #[test]
-    fn a_name_or_a_wish_says_more_than_the_contents() {
+    fn a_name_or_a_flag_overrides_the_contents() {
         let text = b"0,a,1,5,1,get,0\nxxxxxxxx";
-        let format = |name, wish| read_as(text, name, wish).unwrap().1;
+        let format = |name, flag| read_as(text, name, flag).unwrap().1;
         assert_eq!(format("w01.oracleGeneral.zst", None), Format::OracleGeneral);
         assert_eq!(format("w01.csv", None), Format::Csv);
         let forced = Some(Format::OracleGeneral);
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_files_end_well() {
+    fn odd_files_are_read_to_the_end() {
         assert_eq!(read(b""), (Vec::new(), Format::Csv));
         assert_eq!(read(&compressed(b"")), (Vec::new(), Format::Csv));
         assert_eq!(read(b"\n\n").0, [Err(Flaw::Fields), Err(Flaw::Fields)]);
@@ -284,7 +287,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_in_either_format(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn any_bytes_are_read_in_both_formats(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let lines = read_as(&bytes, "x", Some(Format::Csv));
             let records = read_as(&bytes, "x", Some(Format::OracleGeneral));
             if !bytes.starts_with(&ZSTD_MAGIC) {

@@ -1,5 +1,7 @@
-//! What a trace was found to hold, and what its replay must come to: known before it, verified by
-//! it.
+//! What a trace holds: counts, sizes, skipped lines.
+//!
+//! The summary is known before the replay and is part of the plan. The child process reads the file
+//! again and compares its own summary with it.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use super::entry::Flaw;
 use super::source::Format;
 
-/// Lines or records that are not replayed for one reason.
+/// Lines or records skipped for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// How many.
     pub count: u64,
-    /// The number of the first, from 1 on.
+    /// The number of the first, from 1.
     pub first: u64,
 }
 
@@ -22,31 +24,31 @@ pub struct Skipped {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {
-    /// So many requests were wished for.
+    /// The limit on requests was reached.
     Limit,
     /// The memory for scripts is used up.
     Memory,
 }
 
-/// Figures of a trace, all threads together unless said otherwise.
+/// Figures of a trace, all threads together unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// As what the file was read.
+    /// The format that the file was read in.
     pub format: Format,
-    /// Requests taken from it.
+    /// Requests read from it.
     pub entries: u64,
-    /// Requests that the engine is asked, those that follow from others included, by thread.
+    /// Requests to the engine by thread, follow-ups included.
     pub requests_by_thread: Vec<u64>,
     /// Distinct keys.
     pub keys: u64,
     /// Gets that find their key.
     pub hits: u64,
-    /// Gets that do not.
+    /// Gets that miss.
     pub misses: u64,
-    /// Puts of keys that were missed.
+    /// Puts that follow a miss.
     pub fills: u64,
-    /// Gets of keys that the trace never stored and states no size for, so that they cannot be
-    /// filled.
+    /// Misses of keys that the trace never stored before and states no size for, so that they
+    /// cannot be filled.
     pub unfillable: u64,
     /// Puts, fills included.
     pub puts: u64,
@@ -64,9 +66,9 @@ pub struct Summary {
     pub values_cut: u64,
     /// Most bytes of keys and values stored at once.
     pub live_bytes_peak: u64,
-    /// Memory of the scripts while they are made, in bytes.
+    /// Memory of the scripts during compilation, in bytes.
     pub memory_bytes: u64,
-    /// What is not replayed, by reason.
+    /// Lines or records that are not replayed, by reason.
     pub skipped: BTreeMap<Flaw, Skipped>,
     /// Why reading ended early, if it did.
     pub stop: Option<Stop>,
@@ -97,13 +99,13 @@ impl Summary {
         }
     }
 
-    /// Requests that the engine is asked.
+    /// Requests to the engine.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests_by_thread.iter().sum()
     }
 
-    /// What a reader of the figures must know: skipped lines, cut values, an early end.
+    /// Notes for a reader of the figures: skipped lines, cut values, an early end.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let unit = match self.format {
@@ -127,7 +129,7 @@ impl Summary {
             let gets = self.unfillable;
             let plural = if gets == 1 { "" } else { "s" };
             notes.push(format!(
-                "{gets} get{plural} of keys that the trace never stores and gives no size for stay misses: record an engine from when it is empty"
+                "{gets} get{plural} of keys that the trace never stores and states no size for stay misses: start recording while the engine is empty"
             ));
         }
         match self.stop {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
+use farcore_bench::cli::TraceSize;
 use farcore_bench::cli::YcsbSize;
 use farcore_bench::engines::Farcore;
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{Plan, Workload};
-use farcore_bench::trace::args::TraceSize;
 use farcore_tuning::RatioEstimate;
 
 use super::RunArgs;

@@ -1,8 +1,9 @@
-//! One locked part of the keys.
+//! One locked part of the keys: index, pages, LRU list, rebuild.
 //!
-//! I1: a node of the index names a pair of a page; a pair that no node names is dead. I2:
-//! `resident_bytes` is the sum of `bytes` over resident pages, and all of them are in the LRU list.
-//! I3: the open page, which takes new pairs, is resident.
+//! I1: a node of the index points at a pair of a page; a pair without a node is dead.
+//! I2: `resident_bytes` is the sum of `bytes` over resident pages, and all of them are in the LRU
+//!     list.
+//! I3: the open page, which receives new pairs, is resident.
 
 use farcore::Error;
 
@@ -11,7 +12,7 @@ use super::far::Far;
 use super::page::{PAGE_BYTES, Page, Pair, pair_bytes, to_bytes, to_pairs};
 
 const NONE: u32 = u32::MAX;
-/// Fewer dead pairs than this are not worth a rebuild.
+/// Least dead pairs for a rebuild.
 const DEAD_MIN: u64 = 256;
 
 #[derive(Clone, Copy, Debug)]
@@ -72,17 +73,17 @@ impl Entity {
         (nodes + self.heads.len() * size_of::<u32>()) as u64
     }
 
-    /// The value of a key; fetches its page if need be.
+    /// The value of a key; fetches its page if it is not resident.
     pub(super) fn get(&mut self, far: &Far, key: &Key, hash: u64) -> Result<Option<&[u8]>, Error> {
         let Some(node) = self.find(key, hash) else {
             return Ok(None);
         };
         let Node { page, pair, .. } = self.nodes[node as usize];
-        self.bring(far, page)?;
+        self.fetch(far, page)?;
         Ok(self.pair(page, pair).map(|pair| &*pair.value))
     }
 
-    /// Stores a value: in place where the page has room, at the end of the open page otherwise.
+    /// Stores a value: in place if the page has room, else at the end of the open page.
     pub(super) fn put(
         &mut self,
         far: &Far,
@@ -93,7 +94,7 @@ impl Entity {
         let known = self.find(key, hash);
         if let Some(node) = known {
             let Node { page, pair, .. } = self.nodes[node as usize];
-            self.bring(far, page)?;
+            self.fetch(far, page)?;
             if self.replace(page, pair, value) {
                 return Ok(());
             }
@@ -140,15 +141,15 @@ impl Entity {
         self.dead >= DEAD_MIN && self.dead > self.live
     }
 
-    /// Copies what lives to new pages. The old pages are fetched one by one and freed. An error
-    /// ends it early and loses nothing; it is tried again once as much more has died.
+    /// Copies live pairs to new pages. The old pages are fetched one by one and freed. An error
+    /// ends it early and loses nothing; the next rebuild starts after as many further deaths.
     pub(super) fn rebuild(&mut self, far: &Far, hash: impl Fn(&Key) -> u64) -> Result<(), Error> {
         self.dead = 0;
         self.rebuilds += 1;
         let old_count = u32::try_from(self.pages.len()).unwrap_or(NONE);
         self.open_page();
         for page in 0..old_count {
-            self.bring(far, page)?;
+            self.fetch(far, page)?;
             self.unlink_page(page);
             let old = std::mem::take(&mut self.pages[page as usize]);
             self.resident_bytes -= old.bytes;
@@ -175,7 +176,7 @@ impl Entity {
             }
             self.evict_to(far, self.budget_bytes)?;
         }
-        // The numbers of the old pages go away with them.
+        // Renumber the new pages, because the old ones are removed from the front.
         self.pages.drain(..old_count as usize);
         for node in &mut self.nodes {
             node.page = node.page.wrapping_sub(old_count);
@@ -190,7 +191,7 @@ impl Entity {
         Ok(())
     }
 
-    /// Evicts before a request has to: from nine tenths of the budget down to eight.
+    /// Evicts ahead of demand: from nine tenths of the budget down to eight.
     pub(super) fn evict_ahead(&mut self, far: &Far) -> Result<(), Error> {
         if self.resident_bytes > self.budget_bytes / 10 * 9 {
             self.evict_to(far, self.budget_bytes / 10 * 8)?;
@@ -297,8 +298,8 @@ impl Entity {
         self.link_newest(self.open);
     }
 
-    /// Makes a page resident and the newest.
-    fn bring(&mut self, far: &Far, page: u32) -> Result<(), Error> {
+    /// Makes a page resident and the newest of the LRU list.
+    fn fetch(&mut self, far: &Far, page: u32) -> Result<(), Error> {
         if self.newest == Some(page) {
             return Ok(());
         }

@@ -1,4 +1,7 @@
-//! Far memory of the baseline: counted heap buffers behind a lock.
+//! Far memory of the baseline: counted heap buffers behind a lock, one for each page.
+//!
+//! A page may be encrypted in counter mode, with a fresh nonce for each write. A latency is spent
+//! spinning, on the caller's thread.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +48,7 @@ impl std::fmt::Debug for Far {
     }
 }
 
-/// Where a page lies, and the nonce it was encrypted with.
+/// The buffer of a page, and the nonce that it was encrypted with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     buffer: u32,
@@ -58,7 +61,7 @@ impl Far {
             let mut key = [0; 16];
             getrandom::fill(&mut key)
                 .ok()
-                .context("no random bytes for a key")?;
+                .context("no random bytes for the encryption key")?;
             Some(key)
         } else {
             None
@@ -77,7 +80,7 @@ impl Far {
         })
     }
 
-    /// Writes a page, over the copy it had or to a new place.
+    /// Writes a page, over its old copy or to a new buffer.
     pub(super) fn write(&self, old: Option<Place>, mut page: Vec<u8>) -> Result<Place, Error> {
         let nonce = {
             let mut buffers = self.buffers.lock();
@@ -126,7 +129,7 @@ impl Far {
         page
     }
 
-    /// Gives a page's place back.
+    /// Frees the buffer of a page.
     pub(super) fn free(&self, place: Place) {
         let mut buffers = self.buffers.lock();
         let page = std::mem::take(&mut buffers.pages[place.buffer as usize]);
@@ -151,7 +154,7 @@ impl Far {
         }
     }
 
-    /// Counter mode: the same call encrypts and decrypts. A nonce serves one write.
+    /// Encrypts or decrypts in counter mode. A nonce is used for one write.
     fn encrypt(&self, nonce: u64, page: &mut [u8]) {
         let Some(key) = self.key else { return };
         let mut start = [0; 16];
@@ -178,7 +181,7 @@ mod tests {
     use crate::plan::{Encryption, EngineName, Scenario};
 
     #[test]
-    fn pages_come_back_and_far_memory_holds_ciphertext() {
+    fn pages_are_read_back_and_far_memory_holds_ciphertext() {
         let plan = Plan {
             engine: EngineName::LockedLru,
             cores: vec![0],

@@ -1,19 +1,19 @@
 //! `locked-lru`: the design of a contest entry, rebuilt as the baseline with a far tier.
 //!
 //! 64 entities by hash, each behind a lock: a chained hash index, 60 KiB pages of variable-length
-//! strings, LRU over the resident pages. A miss fetches a whole page and turns it into key and
-//! value pairs; eviction writes a whole page back. A background thread evicts ahead of demand. Once
-//! half of an entity is dead, the world stops while it is rebuilt.
+//! strings, LRU over the resident pages. A miss fetches a whole page and decodes it into pairs of
+//! key and value; eviction writes a whole page back. A background thread evicts ahead of demand.
+//! When half of an entity is dead, all requests stop while it is rebuilt.
 //!
 //! - `entity.rs`: one locked part of the keys: index, pages, LRU, rebuild
 //! - `page.rs`: a page as pairs and as bytes
 //! - `far.rs`: far memory: counted heap buffers behind a lock, with latency and encryption
 //!
-//! Its keys have 16 bytes; others, as traces have them, are kept as a hash of 16 bytes, so it
-//! stores less of them than the others.
+//! Keys have 16 bytes. Keys of other lengths, as in traces, are replaced by a hash of 16 bytes, so
+//! it stores less for them than the other engines.
 //!
-//! The local budget counts the bytes of resident pages, as the entry did; index and allocator come
-//! on top.
+//! The local budget counts the bytes of resident pages, as the entry did; index and allocator are
+//! not counted.
 
 mod entity;
 mod far;
@@ -43,7 +43,7 @@ use crate::worker::Worker;
 const ENTITY_COUNT: usize = 64;
 const EVICTOR_PERIOD: Duration = Duration::from_millis(1);
 
-/// A key, as the index keeps it.
+/// A key of the index.
 type Key = [u8; KEY_BYTES];
 
 #[derive(Debug)]
@@ -61,8 +61,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// An entity, and the hash for its index. One hash serves both: the entity comes from its
-    /// highest bits, the bucket from its lowest.
+    /// The entity of a key, and the hash for its index. The highest bits of one hash select the
+    /// entity, its lowest the bucket.
     #[inline]
     fn of(&self, key: &Key) -> (&Mutex<Entity>, u64) {
         let hash = self.router.hash_one(key);
@@ -74,13 +74,13 @@ impl Shared {
         (&self.entities[entity].0, hash)
     }
 
-    /// Evicts ahead of demand until told to stop.
+    /// Evicts ahead of demand until `stop` is set.
     fn evict_in_background(&self) {
         while !self.stop.load(Ordering::Relaxed) {
             for entity in &self.entities {
                 let _world = self.world.read();
                 if let Some(mut entity) = entity.0.try_lock() {
-                    // A full far tier is reported to the request that meets it.
+                    // A full far tier is reported to the request that needs it.
                     let _ = entity.evict_ahead(&self.far);
                 }
             }
@@ -88,7 +88,7 @@ impl Shared {
         }
     }
 
-    /// Stops the world and rebuilds what is half dead.
+    /// Stops all requests and rebuilds entities that are half dead.
     #[cold]
     fn rebuild(&self) -> Result<(), Error> {
         let _world = self.world.write();
@@ -110,7 +110,7 @@ pub struct LockedLru {
     local_bytes: u64,
 }
 
-/// A thread's way into it.
+/// A thread's access to it.
 #[derive(Debug)]
 pub(super) struct LockedLruSession {
     shared: Arc<Shared>,
@@ -133,7 +133,7 @@ impl Store for LockedLru {
             let shared = shared.clone();
             move || shared.evict_in_background()
         });
-        let evictor = Some(evictor.context("the evictor could not be started")?);
+        let evictor = Some(evictor.context("the evictor's thread could not be started")?);
         Ok(Self {
             shared,
             evictor,
@@ -172,7 +172,7 @@ impl Drop for LockedLru {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(evictor) = self.evictor.take() {
-            // Its panic has been printed; there is nothing left to save.
+            // A panic has been printed already, and the store is going away.
             let _ = evictor.join();
         }
     }

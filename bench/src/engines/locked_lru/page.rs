@@ -1,15 +1,17 @@
-//! A page of variable-length strings: as pairs while it is resident, as bytes while it is far.
+//! A page of variable-length strings: pairs while it is resident, bytes while it is far.
 //!
-//! Bytes of a pair: | key length: u16 | value length: u32 | key | value |, little-endian.
+//! A pair as bytes, little-endian:
+//!
+//! | key length: u16 | value length: u32 | key | value |
 
 use super::far::Place;
 
-/// Bytes of a page, as stored.
+/// Length of a page as bytes.
 pub(super) const PAGE_BYTES: usize = 60 << 10;
 
 const PAIR_HEADER_BYTES: usize = 6;
 
-/// A key and a value of their own, as the entry held them.
+/// A key and a value in separate allocations, as in the contest entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) key: Box<[u8]>,
@@ -25,19 +27,19 @@ pub(super) struct Page {
     pub(super) place: Option<Place>,
     /// Whether the far copy is out of date.
     pub(super) dirty: bool,
-    /// Bytes as stored.
+    /// Length as bytes.
     pub(super) bytes: usize,
     /// Neighbours in the LRU list.
     pub(super) newer: Option<u32>,
     pub(super) older: Option<u32>,
 }
 
-/// Bytes of a pair, as stored.
+/// Length of a pair as bytes.
 pub(super) const fn pair_bytes(key: &[u8], value: &[u8]) -> usize {
     PAIR_HEADER_BYTES + key.len() + value.len()
 }
 
-/// The bytes of a page.
+/// Encodes the pairs of a page.
 pub(super) fn to_bytes(pairs: &[Pair], bytes: usize) -> Vec<u8> {
     let mut page = Vec::with_capacity(bytes);
     for pair in pairs {
@@ -51,7 +53,7 @@ pub(super) fn to_bytes(pairs: &[Pair], bytes: usize) -> Vec<u8> {
     page
 }
 
-/// The pairs of a page. Bytes that are not a page give fewer pairs.
+/// Decodes the pairs of a page. Decoding ends at the first pair that is cut short.
 pub(super) fn to_pairs(mut bytes: &[u8]) -> Vec<Pair> {
     let mut pairs = Vec::new();
     while let Some((&[k0, k1, v0, v1, v2, v3], rest)) = bytes.split_first_chunk() {

@@ -8,7 +8,7 @@ use crate::plan::Plan;
 
 /// The store.
 pub struct Fjall {
-    // Dropped in this order: the files go last.
+    // Dropped in this order: the files last.
     keys: Keyspace,
     _database: Database,
     _folder: Folder,

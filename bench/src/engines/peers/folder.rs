@@ -1,22 +1,22 @@
-//! A folder for stores that keep files: on a memory file system where there is one, removed at the
-//! end.
+//! A temporary folder for stores that keep files, removed at the end: on a memory file system if
+//! there is one, or where `FARCORE_BENCH_DIR` names.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use tempfile::TempDir;
 
-/// Where Linux keeps one.
+/// The memory file system of Linux.
 const MEMORY: &str = "/dev/shm";
-/// Names another.
+/// Environment variable that names another parent folder.
 const VARIABLE: &str = "FARCORE_BENCH_DIR";
 
-/// Such a folder.
+/// The folder.
 #[derive(Debug)]
 pub(super) struct Folder(TempDir);
 
 impl Folder {
-    /// A new one in the folder that `FARCORE_BENCH_DIR` names, else on a memory file system.
+    /// Creates a folder in that of `FARCORE_BENCH_DIR`, else on the memory file system.
     pub(super) fn new(name: &str) -> anyhow::Result<Self> {
         let place = match std::env::var_os(VARIABLE) {
             Some(place) => PathBuf::from(place),
@@ -28,7 +28,7 @@ impl Folder {
             .tempdir_in(&place)
             .with_context(|| {
                 format!(
-                    "no folder in {}: name another in {VARIABLE}",
+                    "cannot create a folder in {}: name another in {VARIABLE}",
                     place.display()
                 )
             })?;

@@ -1,4 +1,4 @@
-//! `foyer`: the memory tier of a hybrid cache, with room for all: nothing is ever evicted.
+//! `foyer`: the memory tier of a hybrid cache, sized so that nothing is evicted.
 
 use foyer::{Cache, CacheBuilder};
 use hashbrown::DefaultHashBuilder;

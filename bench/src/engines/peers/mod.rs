@@ -1,4 +1,5 @@
-//! What one would have used instead, or is compared with: maps, caches and stores of others.
+//! Maps, caches and stores of other projects, behind the features `peers` and `rocksdb`. Each file
+//! adapts one crate to [`Direct`](super::Direct).
 
 mod fjall;
 mod folder;

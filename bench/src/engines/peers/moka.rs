@@ -1,5 +1,5 @@
-//! `moka`: a concurrent cache (TinyLFU) without a limit: nothing is ever evicted. Everything lies
-//! in local memory.
+//! `moka`: a concurrent cache (TinyLFU) without a limit, so nothing is evicted. Everything is in
+//! local memory.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `papaya`: a concurrent map whose readers take no lock. Everything lies in local memory.
+//! `papaya`: a concurrent map whose readers take no lock. Everything is in local memory.
 
 use hashbrown::DefaultHashBuilder;
 use papaya::HashMap;

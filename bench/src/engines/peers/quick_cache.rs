@@ -1,5 +1,5 @@
-//! `quick_cache`: a concurrent cache (S3-FIFO with CLOCK), with room for all: nothing is ever
-//! evicted. Everything lies in local memory.
+//! `quick_cache`: a concurrent cache (S3-FIFO with CLOCK), sized so that nothing is evicted.
+//! Everything is in local memory.
 
 use std::sync::Arc;
 

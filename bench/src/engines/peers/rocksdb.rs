@@ -12,7 +12,7 @@ const FILTER_BITS: f64 = 10.0;
 
 /// The store.
 pub struct Rocksdb {
-    // Dropped in this order: the files go last.
+    // Dropped in this order: the files last.
     database: DB,
     unlogged: WriteOptions,
     _folder: Folder,

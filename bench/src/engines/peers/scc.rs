@@ -1,4 +1,4 @@
-//! `scc`: a concurrent map with a lock for each bucket. Everything lies in local memory.
+//! `scc`: a concurrent map with a lock for each bucket. Everything is in local memory.
 
 use anyhow::Context;
 use hashbrown::DefaultHashBuilder;

@@ -1,46 +1,46 @@
-//! The flags of `fairness` and the plan that they give.
+//! Flags of `fairness`, and the plan that they give.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use farcore_tuning::Profile;
 
-use super::keys::RECORD_BYTES_BESIDE;
-use super::{Form, Request, Settings};
-use crate::cli::{SetupArgs, parse_size};
+use super::{SetupArgs, parse_size};
+use crate::fairness::keys::RECORD_BYTES_BESIDE;
+use crate::fairness::settings::{Form, Request, Settings};
 use crate::machine::Machine;
 use crate::plan::{Plan, PlanError, Scenario};
 use crate::watch::WatchArgs;
 
-/// Data of the flooders and the measured client, where no flag says how many keys there are.
+/// Default size of the flooders' and the measured client's data, in bytes.
 const DATA_BYTES: u64 = 256 << 20;
 
 /// Flags of `fairness`.
 #[derive(Clone, Debug, Args)]
 pub struct FairnessArgs {
-    /// Clients that keep a full window of far gets under way
+    /// Flooders: clients that keep --window far gets in flight
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub flooders: usize,
-    /// Puts among a hundred requests of a flooder
+    /// Puts among the requests of a flooder, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]
     pub puts: u32,
-    /// Clients that submit far gets and take no answer until the phase ends
+    /// Sleepers: clients that submit far gets and read no answer until the phase ends
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub sleepers: usize,
     /// Gets that each sleeper leaves unread [default: the window]
     #[arg(long, value_name = "N")]
     pub sleeper_window: Option<usize>,
-    /// Sizes of the values that flooders and the measured client read and write, e.g. 200 or
-    /// 200,12KiB, in turns from key to key
+    /// Value sizes of the flooders and the measured client, e.g. 200 or 200,12KiB; successive keys
+    /// take successive sizes
     #[arg(long, value_delimiter = ',', value_name = "SIZES", default_value = "200", value_parser = parse_size)]
     pub value: Vec<u64>,
-    /// Sizes of the values that sleepers leave unread [default: those of --value]
+    /// Value sizes of the sleepers [default: those of --value]
     #[arg(long, value_delimiter = ',', value_name = "SIZES", value_parser = parse_size)]
     pub sleeper_value: Option<Vec<u64>>,
-    /// Keys that flooders and the measured client read [default: 256 MiB of records]
+    /// Keys of the flooders and the measured client [default: 256 MiB of records]
     #[arg(long, value_name = "N")]
     pub keys: Option<u64>,
-    /// What the measured client asks for, in turns
+    /// Requests of the measured client, in turn
     #[arg(
         long,
         value_delimiter = ',',
@@ -48,36 +48,36 @@ pub struct FairnessArgs {
         default_value = "put,near,far"
     )]
     pub measure: Vec<Request>,
-    /// How the measured client waits for its answer [default: wait; with --one-thread poll]
+    /// How the measured client waits for its answer [default: wait; with --one-thread, poll]
     #[arg(long, value_name = "FORM")]
     pub form: Option<Form>,
-    /// Drive all clients from one thread, in turns: where there are few cores, no figure holds what
-    /// threads wait for a core
+    /// Drive all clients from one thread, in turn; with few cores, this keeps scheduling delays out
+    /// of the figures
     #[arg(long)]
     pub one_thread: bool,
     /// Length of each phase, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     pub seconds: f64,
-    /// Report a hang where a client has waited so many seconds for an answer, instead of waiting on
+    /// Report a hang when a client has waited this long for an answer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub give_up: f64,
-    /// Pin the clients' threads: to cores that the engine does not use, where there are some, else
-    /// to the engine's
+    /// Pin the clients' threads to cores that the engine does not use, or to the engine's cores if
+    /// there are no others
     #[arg(long)]
     pub pin: bool,
-    /// Where and with how much.
+    /// Cores and memory.
     #[command(flatten)]
     pub setup: SetupArgs,
-    /// Settings that `farcore tune` has found
+    /// Profile written by `farcore tune`
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// Write the figures to a file
+    /// Write the figures to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write plots into a folder
+    /// Write plots into a folder, as SVG
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
-    /// Where the engine can be watched.
+    /// Where the engine publishes its metrics.
     #[command(flatten)]
     pub watch: WatchArgs,
     /// Runs; medians are reported, with the least and the most
@@ -86,45 +86,13 @@ pub struct FairnessArgs {
 }
 
 impl FairnessArgs {
-    /// The plan, checked.
+    /// The plan, validated.
     ///
     /// # Errors
-    /// A wish that this machine cannot grant, or a profile that is none.
+    /// This machine does not allow a setting, or the profile cannot be read.
     pub fn plan(&self, machine: &Machine) -> Result<Plan, PlanError> {
         let cores = self.setup.cores(machine);
-        let client_cores = if self.pin {
-            let apart = |core: &usize| !cores.contains(core);
-            let mut rest: Vec<usize> = machine.cores.iter().copied().filter(apart).collect();
-            if rest.is_empty() {
-                rest.clone_from(&cores);
-            }
-            rest
-        } else {
-            Vec::new()
-        };
-        let settings = Settings {
-            flooders: self.flooders,
-            flooder_puts_percent: self.puts,
-            sleepers: self.sleepers,
-            // Known once the window is.
-            sleeper_window: self.sleeper_window.unwrap_or(1),
-            value_bytes: self.value.clone(),
-            sleeper_value_bytes: self
-                .sleeper_value
-                .clone()
-                .unwrap_or_else(|| self.value.clone()),
-            measured: self.measure.clone(),
-            form: self.form.unwrap_or(if self.one_thread {
-                Form::Poll
-            } else {
-                Form::Wait
-            }),
-            one_thread: self.one_thread,
-            seconds: self.seconds,
-            give_up_seconds: self.give_up,
-            client_cores,
-            machine_cores: machine.cores.len(),
-        };
+        let settings = self.settings(machine, &cores);
         let keys = self.keys.unwrap_or_else(|| {
             let sum = self.value.iter().copied().fold(0, u64::saturating_add);
             let mean = sum / (self.value.len() as u64).max(1);
@@ -143,7 +111,7 @@ impl FairnessArgs {
             window = self.setup.window.unwrap_or(window);
         }
         if self.sleeper_window.is_none() {
-            // More data than was known above: memory that no flag gives follows from it.
+            // The sleepers' data grows with their window, and the default memory with the data.
             let settings = Settings {
                 sleeper_window: window,
                 ..settings
@@ -155,6 +123,43 @@ impl FairnessArgs {
         plan.watch = self.watch.watch()?;
         plan.validate(machine)?;
         Ok(plan)
+    }
+
+    /// The settings of the clients. Without a flag, the sleepers' window is 1 until the plan's
+    /// window is known.
+    fn settings(&self, machine: &Machine, cores: &[usize]) -> Settings {
+        let client_cores = if self.pin {
+            let is_free = |core: &usize| !cores.contains(core);
+            let mut free: Vec<usize> = machine.cores.iter().copied().filter(is_free).collect();
+            if free.is_empty() {
+                free.extend(cores);
+            }
+            free
+        } else {
+            Vec::new()
+        };
+        Settings {
+            flooders: self.flooders,
+            flooder_puts_percent: self.puts,
+            sleepers: self.sleepers,
+            sleeper_window: self.sleeper_window.unwrap_or(1),
+            value_bytes: self.value.clone(),
+            sleeper_value_bytes: self
+                .sleeper_value
+                .clone()
+                .unwrap_or_else(|| self.value.clone()),
+            measured: self.measure.clone(),
+            form: self.form.unwrap_or(if self.one_thread {
+                Form::Poll
+            } else {
+                Form::Wait
+            }),
+            one_thread: self.one_thread,
+            seconds: self.seconds,
+            give_up_seconds: self.give_up,
+            client_cores,
+            machine_cores: machine.cores.len(),
+        }
     }
 }
 
@@ -190,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flags_give_more_data_than_local_memory() {
+    fn by_default_there_is_more_data_than_local_memory() {
         let (plan, settings) = plan(2, "").unwrap();
         assert_eq!((settings.flooders, settings.sleepers), (2, 1));
         assert_eq!(settings.sleeper_window, plan.window);
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_understood() {
+    fn flags_reach_the_plan() {
         let flags = "--flooders 6 --sleepers 0 --puts 10 --value 200,12KiB --measure far --form poll --keys 100000 --local 32MiB \
                      --seconds 0.5 --give-up 2 --window 100";
         let (plan, settings) = plan(2, flags).unwrap();
@@ -215,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn pinned_clients_keep_off_the_engine_s_cores_where_they_can() {
+    fn pinned_clients_avoid_the_cores_of_the_engine_if_possible() {
         let cores = |cores, flags| plan(cores, flags).unwrap().1.client_cores;
         assert!(cores(2, "--cores 0").is_empty());
         assert_eq!(cores(2, "--cores 0 --pin"), [1]);

@@ -1,4 +1,13 @@
-//! The command line: flags, their defaults for this machine, and the plans that come of them.
+//! The command line: flags, their defaults for this machine, and the plans that they give.
+//!
+//! - This file: `contest` and `ycsb`, and the flags that all commands share
+//! - `trace.rs`, `fairness.rs`: the flags of these commands
+//!
+//! Parsing reads no file but a profile and a trace. Each `plans` returns plans that have passed
+//! [`Plan::validate`].
+
+mod fairness;
+mod trace;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -7,64 +16,90 @@ use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use farcore_tuning::{LogFormat, Profile};
 
-use crate::fairness::args::FairnessArgs;
+pub use self::fairness::FairnessArgs;
+pub use self::trace::{TraceArgs, TraceSize};
 use crate::machine::Machine;
 use crate::plan::{Encryption, EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
+use crate::range::RangeError;
 use crate::record::VALUE_BYTES_MAX;
 use crate::skew::Skew;
-use crate::trace::args::TraceArgs;
 use crate::watch::{Watch, WatchArgs};
 
 const KEYS_PER_CORE: u64 = 250_000;
-/// The contest has one hot request for each three keys.
+/// The contest has one hot request for three keys.
 const KEYS_PER_HOT_OP: u64 = 3;
+/// Most cores used by default.
 const CORES_MAX: usize = 4;
-/// Requests in flight on each core.
+/// Default of requests in flight on each core.
 const WINDOW: usize = 64;
-/// The same where each far request takes a fraction of a millisecond.
+/// Default over sockets, where a far request takes a fraction of a millisecond.
 const WINDOW_SOCKETS: usize = 256;
 
 /// The core-pinned benchmark of Farcore.
 #[derive(Debug, Parser)]
 #[command(name = "farcore-bench", version, about)]
 pub struct Cli {
-    /// How the log on stderr is written: text or json
+    /// Format of the log on stderr: text or json
     #[arg(long, global = true, value_name = "FORMAT", env = LogFormat::VARIABLE, default_value_t)]
     pub log_format: LogFormat,
-    /// What to run.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What can be run.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// The contest: write, verify, rewrite, update, delete, reinsert and a hot mix, every value
-    /// verified.
+    /// Runs the contest: write, verify, rewrite, update, delete, reinsert and a hot mix, every
+    /// value verified.
     Contest(ContestArgs),
-    /// One of the YCSB core workloads.
+    /// Runs a YCSB core workload.
     Ycsb(YcsbArgs),
-    /// Replays a real cache trace, every value verified.
+    /// Replays a cache trace, every value verified.
     ///
-    /// get and gets are gets, of absent keys followed by a put of the stated size (unless that is
-    /// 0; see --on-miss); set, add, replace and cas are puts; append and prepend are a get and a
-    /// put of both lengths; incr and decr a get and a put of the same length; delete is a delete.
-    /// Each record of oracleGeneral is a get. Keys are taken as they are written. Times and the
-    /// time to live are not applied.
+    /// get and gets are gets; a miss is followed by a put of the stated size unless that is 0 (see
+    /// --on-miss). set, add, replace and cas are puts. append and prepend are a get and a put of
+    /// the combined length. incr and decr are a get and a put of the same length. delete is a
+    /// delete. Each record of oracleGeneral is a get. Keys are used as written. Times and the time
+    /// to live are not applied.
     Trace(TraceArgs),
-    /// How long one client waits beside clients that flood the engine and clients that leave their
-    /// answers unread.
+    /// Measures how long one client waits beside clients that flood the engine and clients that
+    /// leave their answers unread.
     ///
-    /// Phases: the measured client alone, beside the flooders, beside the sleepers, beside both.
-    /// Each client is a thread with a handle of its own, and --window is what each flooder keeps
-    /// under way. Every value is verified.
+    /// Each client has its own handle. The measured client sends one request at a time, a flooder
+    /// keeps --window far gets in flight, a sleeper submits --sleeper-window far gets and reads no
+    /// answer until the phase ends. Every value is verified.
+    #[command(after_long_help = FAIRNESS_TABLES)]
     Fairness(FairnessArgs),
-    /// Runs one plan given as JSON on standard input and answers on standard output.
+    /// Runs one plan given as JSON on standard input and writes the outcome to standard output.
     #[command(hide = true)]
     RunOne,
 }
 
-/// Flags that say where and with how much memory a plan runs; `farcore tune` has the same.
+/// How to read the tables of `fairness`; the end of its long help.
+const FAIRNESS_TABLES: &str = "\
+Phases:
+  alone            the measured client only
+  beside flooders  with the flooders
+  beside sleepers  with the sleepers
+  beside both      with flooders and sleepers
+Phases of clients whose number is 0 are left out.
+
+Columns:
+  passed by          answers to all flooders while the measured client waited for one
+  runs, hung         runs that reached the phase, and those in which a client waited longer
+                     than --give-up for an answer
+  measured ops/s     answers to the measured client in a second
+  longest wait       longest time that the measured client waited for an answer
+  flooders ops/s     answers to all flooders in a second
+  slowest/fastest    answers to the slowest flooder, as a share of those to the fastest
+  their longest wait longest time that a flooder received no answer
+  left unread        requests of the sleepers that are still in flight when measuring starts
+  far reads          READs of far memory during the phase
+
+With several runs, cells are medians, with the least and the most in brackets.";
+
+/// Flags of cores, memory and far memory; `farcore tune` has the same.
 #[derive(Clone, Debug, Args)]
 pub struct SetupArgs {
     /// Cores to pin to, one thread each, e.g. 0,1 [default: up to four of those allowed]
@@ -85,20 +120,20 @@ pub struct SetupArgs {
         default_value = "embedded"
     )]
     pub fabric: Vec<String>,
-    /// File with the secret that the memory nodes ask for
+    /// File with the shared secret of the memory nodes
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Memory nodes that must answer before it begins; the others join later [default: all]
+    /// Memory nodes that must answer before the run begins; the others join later [default: all]
     #[arg(long, value_name = "N")]
     pub nodes_min: Option<usize>,
-    /// RDMA device, for rdma:// and rdma+tcp:// [default: the one that the route or the first
-    /// active port is of]
+    /// RDMA device, for rdma:// and rdma+tcp:// [default: the device of the route, else of the
+    /// first active port]
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
-    /// Its port [default: the first that is active]
+    /// Port of the device [default: the first active one]
     #[arg(long, value_name = "N")]
     pub port: Option<u8>,
-    /// Entry of its GID table [default: RoCE v2 over IPv4 where there is one]
+    /// Entry of the port's GID table [default: RoCE v2 over IPv4 where there is one]
     #[arg(long, value_name = "N")]
     pub gid_index: Option<u8>,
     /// Embedded memory nodes that share far memory
@@ -107,11 +142,11 @@ pub struct SetupArgs {
     /// Latency added to each far access, e.g. 2us
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_nanoseconds)]
     pub far_latency: u64,
-    /// Requests in flight on each core [default: the profile's; else 64, or 256 where far memory is
-    /// behind sockets, whose round trip is long]
+    /// Requests in flight on each core [default: the profile's; else 64, or 256 with tcp:// nodes,
+    /// whose round trips are long]
     #[arg(long, value_name = "N")]
     pub window: Option<usize>,
-    /// Keep ciphertext in far memory; without a mode it is authenticated
+    /// Encrypt far memory [default mode: authenticated]
     #[arg(
         long,
         value_name = "MODE",
@@ -123,38 +158,38 @@ pub struct SetupArgs {
         hide_default_value = true
     )]
     pub encrypt: Encryption,
-    /// Names the keys, the values and the order of the mix
+    /// Seed of the keys, the values and the order of the mix
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Leave memory untouched at start
+    /// Do not touch memory at start
     #[arg(long)]
     pub no_prefault: bool,
 }
 
-/// Flags of all comparisons.
+/// Flags of all comparisons of engines.
 #[derive(Clone, Debug, Args)]
 pub struct CommonArgs {
-    /// Where and with how much.
+    /// Cores and memory.
     #[command(flatten)]
     pub setup: SetupArgs,
-    /// Settings that `farcore tune` has found
+    /// Profile written by `farcore tune`
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// Engines to compare [default: farcore,locked-lru,dashmap,sharded; with --fabric
     /// farcore,farcore-embedded]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub engines: Option<Vec<EngineName>>,
-    /// Write the figures to a file
+    /// Write the figures to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write plots into a folder
+    /// Write plots into a folder, as SVG
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
-    /// Where the engine can be watched.
+    /// Where the engine publishes its metrics.
     #[command(flatten)]
     pub watch: WatchArgs,
-    /// Write what the engine (farcore, in its first run) is asked to a file, as `trace` reads it;
-    /// takes 8 MiB more of local memory
+    /// Record the requests of farcore's first run in a file that `trace` replays; takes 8 MiB of
+    /// memory beside --local
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Runs of each engine; medians are reported
@@ -162,27 +197,27 @@ pub struct CommonArgs {
     pub runs: u32,
 }
 
-/// How much the contest does.
+/// The size of the contest.
 #[derive(Clone, Debug, Args)]
 pub struct ContestSize {
-    /// Keys of each thread [default: what fits the machine]
+    /// Keys of each thread [default: 250000, or fewer if memory is short]
     #[arg(long, value_name = "N")]
     pub keys_per_core: Option<u64>,
     /// Requests of the hot mix, all threads together [default: a third of the keys]
     #[arg(long, value_name = "N")]
     pub hot_ops: Option<u64>,
-    /// Skew of the mixed phase: the exponent of a Zipf distribution; 0 asks for all keys alike
+    /// Skew of the hot mix: the exponent of a Zipf distribution; 0 requests all keys alike
     #[arg(long, value_name = "EXPONENT", default_value_t = Skew::default().zipf)]
     pub zipf: f64,
-    /// Let the hot mix ask for keys of the first core's shard only, where an engine has shards
+    /// Request only keys of the first core's shard in the hot mix, where an engine has shards
     #[arg(long)]
     pub one_shard: bool,
 }
 
-/// How much a YCSB workload does.
+/// The size of a YCSB workload.
 #[derive(Clone, Debug, Args)]
 pub struct YcsbSize {
-    /// Records loaded first, all threads together
+    /// Records loaded before the transactions, all threads together
     #[arg(long, value_name = "N", default_value_t = 400_000)]
     pub records: u64,
     /// Transactions, all threads together
@@ -196,10 +231,10 @@ pub struct YcsbSize {
 /// Flags of `contest`.
 #[derive(Clone, Debug, Args)]
 pub struct ContestArgs {
-    /// How much.
+    /// The size.
     #[command(flatten)]
     pub size: ContestSize,
-    /// The others.
+    /// Flags of all comparisons.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -210,13 +245,13 @@ pub struct YcsbArgs {
     /// The workload
     #[arg(long)]
     pub workload: Workload,
-    /// How much.
+    /// The size.
     #[command(flatten)]
     pub size: YcsbSize,
-    /// Skew of the mixed phase: the exponent of a Zipf distribution; 0 asks for all keys alike
+    /// Skew of the transactions: the exponent of a Zipf distribution; 0 requests all keys alike
     #[arg(long, value_name = "EXPONENT", default_value_t = Skew::default().zipf)]
     pub zipf: f64,
-    /// The others.
+    /// Flags of all comparisons.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -236,12 +271,12 @@ fn parse_nanoseconds(text: &str) -> Result<u64, String> {
 }
 
 impl ContestSize {
-    /// The plan of this project's engine, not checked yet.
+    /// The plan for farcore, not validated.
     #[must_use]
     pub fn plan(&self, machine: &Machine, setup: &SetupArgs) -> Plan {
         let cores = setup.cores(machine);
         let keys_per_core = self.keys_per_core.unwrap_or_else(|| {
-            // All engines stay far below half of what is free.
+            // All engines stay far below half of the available memory.
             let fitting = machine.memory_available_bytes / 4 / 1024 / (cores.len() as u64).max(1);
             KEYS_PER_CORE.min(fitting).max(1)
         });
@@ -251,7 +286,7 @@ impl ContestSize {
         setup.plan(cores, keys_per_core, Scenario::Contest { hot_ops, skew })
     }
 
-    /// Which keys the hot mix asks for.
+    /// Which keys the hot mix requests.
     #[must_use]
     pub fn skew(&self) -> Skew {
         Skew {
@@ -262,7 +297,7 @@ impl ContestSize {
 }
 
 impl YcsbSize {
-    /// The plan of this project's engine, not checked yet.
+    /// The plan for farcore, not validated.
     #[must_use]
     pub fn plan(
         &self,
@@ -287,7 +322,7 @@ impl ContestArgs {
     /// One plan for each engine.
     ///
     /// # Errors
-    /// A wish that this machine cannot grant.
+    /// A setting that this machine does not allow.
     pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
         let plan = self.size.plan(machine, &self.common.setup);
         self.common.plans(machine, plan)
@@ -298,7 +333,7 @@ impl YcsbArgs {
     /// One plan for each engine.
     ///
     /// # Errors
-    /// A wish that this machine cannot grant.
+    /// A setting that this machine does not allow.
     pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
         let setup = &self.common.setup;
         let skew = Skew {
@@ -311,14 +346,14 @@ impl YcsbArgs {
 }
 
 impl SetupArgs {
-    /// The cores that were named, or the first of the machine's.
+    /// The cores of the flag, or the machine's first four.
     #[must_use]
     pub fn cores(&self, machine: &Machine) -> Vec<usize> {
         let first = || machine.cores.iter().copied().take(CORES_MAX).collect();
         self.cores.clone().unwrap_or_else(first)
     }
 
-    /// The plan of this project's engine, with what no flag says filled in; not checked yet.
+    /// The plan for farcore with defaults filled in; not validated.
     #[must_use]
     pub fn plan(&self, cores: Vec<usize>, keys_per_core: u64, scenario: Scenario) -> Plan {
         let fabric: Vec<String> = match &self.fabric[..] {
@@ -366,10 +401,10 @@ impl SetupArgs {
 }
 
 impl CommonArgs {
-    /// The same plan for each engine, with the profile's settings.
+    /// A plan for each engine, with the profile's settings; validated.
     ///
     /// # Errors
-    /// A profile that is none, or a wish that this machine cannot grant.
+    /// The profile cannot be read, or this machine does not allow a setting.
     pub(crate) fn plans(&self, machine: &Machine, mut plan: Plan) -> Result<Vec<Plan>, PlanError> {
         if let Some(file) = &self.profile {
             plan = plan.with_profile(Profile::read(file)?);
@@ -402,11 +437,8 @@ impl CommonArgs {
         }
         if let Some(file) = &self.record {
             let ours = plans.iter_mut().find(|plan| plan.engine.is_ours());
-            let ours = ours.ok_or_else(|| PlanError::Range {
-                flag: "--record",
-                value: file.display().to_string(),
-                limit: "only farcore records: add it to --engines".into(),
-            })?;
+            let limit = "only farcore records: add it to --engines";
+            let ours = ours.ok_or_else(|| RangeError::new("--record", file.display(), limit))?;
             ours.record = Some(file.clone());
         }
         Ok(plans)
@@ -414,147 +446,4 @@ impl CommonArgs {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn machine() -> Machine {
-        Machine {
-            cores: vec![0, 1],
-            memory_available_bytes: 8 << 30,
-            ..Machine::default()
-        }
-    }
-
-    fn contest(flags: &[&str]) -> ContestArgs {
-        let line = ["farcore-bench", "contest"].iter().chain(flags);
-        match Cli::try_parse_from(line).unwrap().command {
-            Command::Contest(args) => args,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn no_flags_give_a_plan_for_every_engine() {
-        let plans = contest(&[]).plans(&machine()).unwrap();
-        assert_eq!(plans.len(), 4);
-        assert!(
-            plans
-                .iter()
-                .all(|plan| plan.cores == [0, 1] && plan.keys_per_core == KEYS_PER_CORE)
-        );
-    }
-
-    #[test]
-    fn flags_are_understood() {
-        let flags = "--cores 1 --keys-per-core 10 --local 4GiB --far 1gb --far-nodes 3 --far-latency 2us --window 8 \
-                     --engines dashmap,locked-lru --encrypt --hot-ops 5 --seed 9 --no-prefault --runs 3 --json a --plot b";
-        let flags: Vec<&str> = flags.split_whitespace().collect();
-        let machine = Machine {
-            memory_available_bytes: 32 << 30,
-            ..machine()
-        };
-        let plans = contest(&flags).plans(&machine).unwrap();
-        assert_eq!(
-            plans[1],
-            Plan {
-                engine: EngineName::LockedLru,
-                cores: vec![1],
-                keys_per_core: 10,
-                local_bytes: 4 << 30,
-                far_bytes: 1_000_000_000,
-                fabric: Vec::new(),
-                token_file: None,
-                nodes_min: None,
-                device: None,
-                port: None,
-                gid_index: None,
-                far_nodes: 3,
-                far_latency_ns: 2_000,
-                window: 8,
-                profile: Profile::default(),
-                encrypt: Encryption::Authenticated,
-                prefault: false,
-                seed: 9,
-                watch: Watch::default(),
-                record: None,
-                scenario: Scenario::Contest {
-                    hot_ops: 5,
-                    skew: Skew::default(),
-                },
-            }
-        );
-    }
-
-    #[test]
-    fn encryption_is_authenticated_unless_it_says_otherwise() {
-        let of = |flags: &[&str]| contest(flags).plans(&machine()).unwrap()[0].encrypt;
-        assert_eq!(of(&[]), Encryption::Off);
-        assert_eq!(of(&["--encrypt"]), Encryption::Authenticated);
-        assert_eq!(of(&["--encrypt=authenticated"]), Encryption::Authenticated);
-        assert_eq!(of(&["--encrypt=secrecy-only"]), Encryption::SecrecyOnly);
-        let wrong = Cli::try_parse_from(["farcore-bench", "contest", "--encrypt=rot13"]);
-        let refused = wrong.unwrap_err().to_string();
-        assert!(refused.contains("secrecy-only"), "{refused}");
-    }
-
-    #[test]
-    fn memory_nodes_are_compared_with_embedded_ones() {
-        let flags = [
-            "--fabric",
-            "tcp://a:1,tcp://b:2",
-            "--token-file",
-            "t",
-            "--nodes-min",
-            "1",
-        ];
-        let plans = contest(&flags).plans(&machine()).unwrap();
-        let engines: Vec<_> = plans.iter().map(|plan| plan.engine).collect();
-        assert_eq!(engines, [EngineName::Farcore, EngineName::FarcoreEmbedded]);
-        assert_eq!(plans[0].window, WINDOW_SOCKETS);
-        assert_eq!(plans[0].fabric, ["tcp://a:1", "tcp://b:2"]);
-        assert_eq!(plans[0].token_file, Some("t".into()));
-        assert_eq!(plans[0].nodes_min, Some(1));
-    }
-
-    #[test]
-    fn figures_are_shown_to_this_machine_only() {
-        let plans = contest(&["--stats-socket", "--http", "127.0.0.1:0"]).plans(&machine());
-        let watch = plans.unwrap().remove(0).watch;
-        assert_eq!(watch.stats_socket, Some("default".into()));
-        assert_eq!(watch.http, Some(([127, 0, 0, 1], 0).into()));
-        let flags = ["--stats-socket", "a", "--http", "0.0.0.0:0"];
-        let refused = contest(&flags).plans(&machine()).unwrap_err().to_string();
-        assert!(refused.contains("--insecure"), "{refused}");
-        let flags = ["--http", "0.0.0.0:0", "--insecure"];
-        assert!(contest(&flags).plans(&machine()).is_ok());
-    }
-
-    #[test]
-    fn the_window_is_the_flag_s_else_the_profile_s() {
-        let file = std::env::temp_dir().join(format!("farcore-window-{}", std::process::id()));
-        std::fs::write(&file, "window = 96\nbatch = 8\n").unwrap();
-        let name = file.to_str().unwrap();
-        let tuned = contest(&["--profile", name]).plans(&machine()).unwrap();
-        let asked = contest(&["--profile", name, "--window", "7"]);
-        let asked = asked.plans(&machine()).unwrap();
-        assert_eq!((tuned[0].window, asked[0].window), (96, 7));
-        assert_eq!(asked[0].profile.batch, Some(8));
-        std::fs::remove_file(&file).unwrap();
-        let gone = contest(&["--profile", name]).plans(&machine());
-        assert!(gone.unwrap_err().to_string().contains(name));
-    }
-
-    #[test]
-    fn bad_flags_say_what_to_write() {
-        for (flags, message) in [
-            (["--local", "much"], "write e.g. 256MiB"),
-            (["--far-latency", "2"], "write e.g. 2us"),
-            (["--engines", "redis"], "possible values"),
-            (["--runs", "0"], "1..=1000"),
-        ] {
-            let line = ["farcore-bench", "contest"].iter().chain(&flags);
-            let error = Cli::try_parse_from(line).unwrap_err().to_string();
-            assert!(error.contains(message), "{error}");
-        }
-    }
-}
+mod tests;

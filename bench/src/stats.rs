@@ -1,33 +1,36 @@
-//! A worker's notes on one phase: sampled latencies, wrong answers, and a hash of what was read.
+//! A worker's statistics of one phase: sampled latencies, wrong answers, and a hash of the answers.
 //!
-//! Token: | sample slot + 1, or 0: 16 bits | kind: 8 bits | subject (a key index): 40 bits |
+//! Owned by one worker; all memory is allocated at the start of the phase. The token of a request
+//! carries what is needed to judge its answer:
+//!
+//! | sample slot + 1, or 0: 16 bits | kind: 8 bits | subject (a key index): 40 bits |
 
 use farcore::Answer;
 use farcore_tuning::{Clock, Histogram};
 
-/// One request in so many is timed: reading the clock twice costs as much as half a request. A
-/// prime, so that no batch size beats with it.
+/// One request in 61 is timed: reading the clock twice costs as much as half a request. A prime, so
+/// that the samples do not keep step with any batch size.
 const SAMPLE_PERIOD: u32 = 61;
 const SAMPLES_IN_FLIGHT_MAX: u16 = 512;
 
 const KIND_SHIFT: u32 = 40;
 const SAMPLE_SHIFT: u32 = 48;
 const SUBJECT_MASK: u64 = (1 << KIND_SHIFT) - 1;
-const _: () = assert!(crate::plan::KEYS_MAX <= SUBJECT_MASK + 1);
+const _: () = assert!(crate::record::KEYS_MAX <= SUBJECT_MASK + 1);
 
-/// What a load asks with one request, and needs again to judge the answer.
+/// What a load needs of a request to judge its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
-    /// The key's index.
+pub struct RequestTag {
+    /// The key's index; in a replay, the request's place in the script.
     pub subject: u64,
-    /// What was asked; the load's own meaning.
+    /// The kind of request; each load defines its own.
     pub kind: u8,
 }
 
-/// What a load says about an answer.
+/// A load's verdict on an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it must be; the number tells what was read.
+    /// Right; the number is a hash of what was read.
     Right(u64),
     /// Wrong, missing or unexpected.
     Wrong,
@@ -46,9 +49,9 @@ impl Verdict {
     }
 }
 
-/// The notes.
+/// The statistics.
 #[derive(Debug)]
-pub struct Desk {
+pub struct PhaseStats {
     clock: Clock,
     latency: Histogram,
     starts: Box<[u64]>,
@@ -59,8 +62,8 @@ pub struct Desk {
     complaint: Option<String>,
 }
 
-impl Desk {
-    /// An empty desk; all its memory is taken here.
+impl PhaseStats {
+    /// Empty statistics. Allocates all memory that they need.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self {
@@ -75,11 +78,11 @@ impl Desk {
         }
     }
 
-    /// A token for a request that is about to be handed in.
+    /// The token for a request that is about to be submitted.
     #[inline]
-    pub fn issue(&mut self, question: Question) -> u64 {
-        debug_assert!(question.subject <= SUBJECT_MASK, "a key index has 40 bits");
-        let plain = question.subject | u64::from(question.kind) << KIND_SHIFT;
+    pub fn issue(&mut self, tag: RequestTag) -> u64 {
+        debug_assert!(tag.subject <= SUBJECT_MASK, "a key index has 40 bits");
+        let plain = tag.subject | u64::from(tag.kind) << KIND_SHIFT;
         self.countdown -= 1;
         if self.countdown > 0 {
             return plain;
@@ -92,28 +95,28 @@ impl Desk {
         plain | (u64::from(slot) + 1) << SAMPLE_SHIFT
     }
 
-    /// Notes the arrival of an answer; returns what had been asked.
+    /// Records the latency of an answer, if it is sampled, and returns the request's tag.
     #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the token's fields have 8 and 16 bits"
     )]
-    pub fn arrive(&mut self, token: u64) -> Question {
+    pub fn arrive(&mut self, token: u64) -> RequestTag {
         if let Some(slot) = (token >> SAMPLE_SHIFT).checked_sub(1) {
             let start = self.starts[slot as usize];
             self.latency
                 .record(self.clock.delta_ns(start, self.clock.raw()));
             self.free.push(slot as u16);
         }
-        Question {
+        RequestTag {
             subject: token & SUBJECT_MASK,
             kind: (token >> KIND_SHIFT) as u8,
         }
     }
 
-    /// Notes a verdict; `name` tells what the question was about, should there be a complaint.
+    /// Counts a verdict; `name` describes the request if the answer is the first wrong one.
     #[inline(always)]
-    pub fn enter(&mut self, verdict: Verdict, answer: &Answer<'_>, name: impl FnOnce() -> String) {
+    pub fn count(&mut self, verdict: Verdict, answer: &Answer<'_>, name: impl FnOnce() -> String) {
         match verdict {
             Verdict::Right(read) => self.digest = self.digest.wrapping_add(read),
             Verdict::Wrong => self.complain(answer, name),
@@ -145,7 +148,7 @@ impl Desk {
         self.digest
     }
 
-    /// What the first wrong answer was.
+    /// A description of the first wrong answer.
     pub fn take_complaint(&mut self) -> Option<String> {
         self.complaint.take()
     }
@@ -162,30 +165,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_carries_its_question() {
-        let mut desk = Desk::new(Clock::new());
-        let asked = |subject| Question { subject, kind: 3 };
+    fn a_token_carries_its_tag() {
+        let mut stats = PhaseStats::new(Clock::new());
+        let tag_of = |subject| RequestTag { subject, kind: 3 };
         let tokens: Vec<u64> = (0..=2 * u64::from(SAMPLE_PERIOD))
-            .map(|subject| desk.issue(asked(subject << 26)))
+            .map(|subject| stats.issue(tag_of(subject << 26)))
             .collect();
         for (token, subject) in tokens.into_iter().zip(0..) {
-            assert_eq!(desk.arrive(token), asked(subject << 26));
+            assert_eq!(stats.arrive(token), tag_of(subject << 26));
         }
-        assert_eq!(desk.latency().snapshot().count(), 3);
+        assert_eq!(stats.latency().snapshot().count(), 3);
     }
 
     #[test]
     fn more_samples_than_slots_are_left_out() {
-        let mut desk = Desk::new(Clock::new());
-        let question = Question {
+        let mut stats = PhaseStats::new(Clock::new());
+        let tag = RequestTag {
             subject: 1,
             kind: 0,
         };
         for _ in 0..u32::from(SAMPLES_IN_FLIGHT_MAX) * SAMPLE_PERIOD + 100 {
-            desk.issue(question);
+            stats.issue(tag);
         }
-        assert!(desk.free.is_empty());
-        desk.enter(Verdict::Wrong, &Answer::Absent, || "key 1".into());
-        assert_eq!((desk.wrong(), desk.take_complaint().is_some()), (1, true));
+        assert!(stats.free.is_empty());
+        stats.count(Verdict::Wrong, &Answer::Absent, || "key 1".into());
+        assert_eq!((stats.wrong(), stats.take_complaint().is_some()), (1, true));
     }
 }

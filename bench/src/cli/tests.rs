@@ -1,0 +1,142 @@
+use super::*;
+
+fn machine() -> Machine {
+    Machine {
+        cores: vec![0, 1],
+        memory_available_bytes: 8 << 30,
+        ..Machine::default()
+    }
+}
+
+fn contest(flags: &[&str]) -> ContestArgs {
+    let line = ["farcore-bench", "contest"].iter().chain(flags);
+    match Cli::try_parse_from(line).unwrap().command {
+        Command::Contest(args) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn without_flags_there_is_a_plan_for_every_engine() {
+    let plans = contest(&[]).plans(&machine()).unwrap();
+    assert_eq!(plans.len(), 4);
+    assert!(
+        plans
+            .iter()
+            .all(|plan| plan.cores == [0, 1] && plan.keys_per_core == KEYS_PER_CORE)
+    );
+}
+
+#[test]
+fn flags_reach_the_plan() {
+    let flags = "--cores 1 --keys-per-core 10 --local 4GiB --far 1gb --far-nodes 3 --far-latency 2us --window 8 \
+                 --engines dashmap,locked-lru --encrypt --hot-ops 5 --seed 9 --no-prefault --runs 3 --json a --plot b";
+    let flags: Vec<&str> = flags.split_whitespace().collect();
+    let machine = Machine {
+        memory_available_bytes: 32 << 30,
+        ..machine()
+    };
+    let plans = contest(&flags).plans(&machine).unwrap();
+    assert_eq!(
+        plans[1],
+        Plan {
+            engine: EngineName::LockedLru,
+            cores: vec![1],
+            keys_per_core: 10,
+            local_bytes: 4 << 30,
+            far_bytes: 1_000_000_000,
+            fabric: Vec::new(),
+            token_file: None,
+            nodes_min: None,
+            device: None,
+            port: None,
+            gid_index: None,
+            far_nodes: 3,
+            far_latency_ns: 2_000,
+            window: 8,
+            profile: Profile::default(),
+            encrypt: Encryption::Authenticated,
+            prefault: false,
+            seed: 9,
+            watch: Watch::default(),
+            record: None,
+            scenario: Scenario::Contest {
+                hot_ops: 5,
+                skew: Skew::default(),
+            },
+        }
+    );
+}
+
+#[test]
+fn encryption_is_authenticated_unless_a_mode_is_named() {
+    let of = |flags: &[&str]| contest(flags).plans(&machine()).unwrap()[0].encrypt;
+    assert_eq!(of(&[]), Encryption::Off);
+    assert_eq!(of(&["--encrypt"]), Encryption::Authenticated);
+    assert_eq!(of(&["--encrypt=authenticated"]), Encryption::Authenticated);
+    assert_eq!(of(&["--encrypt=secrecy-only"]), Encryption::SecrecyOnly);
+    let wrong = Cli::try_parse_from(["farcore-bench", "contest", "--encrypt=rot13"]);
+    let refused = wrong.unwrap_err().to_string();
+    assert!(refused.contains("secrecy-only"), "{refused}");
+}
+
+#[test]
+fn memory_nodes_are_compared_with_embedded_ones() {
+    let flags = [
+        "--fabric",
+        "tcp://a:1,tcp://b:2",
+        "--token-file",
+        "t",
+        "--nodes-min",
+        "1",
+    ];
+    let plans = contest(&flags).plans(&machine()).unwrap();
+    let engines: Vec<_> = plans.iter().map(|plan| plan.engine).collect();
+    assert_eq!(engines, [EngineName::Farcore, EngineName::FarcoreEmbedded]);
+    assert_eq!(plans[0].window, WINDOW_SOCKETS);
+    assert_eq!(plans[0].fabric, ["tcp://a:1", "tcp://b:2"]);
+    assert_eq!(plans[0].token_file, Some("t".into()));
+    assert_eq!(plans[0].nodes_min, Some(1));
+}
+
+#[test]
+fn metrics_beyond_loopback_need_insecure() {
+    let plans = contest(&["--stats-socket", "--http", "127.0.0.1:0"]).plans(&machine());
+    let watch = plans.unwrap().remove(0).watch;
+    assert_eq!(watch.stats_socket, Some("default".into()));
+    assert_eq!(watch.http, Some(([127, 0, 0, 1], 0).into()));
+    let flags = ["--stats-socket", "a", "--http", "0.0.0.0:0"];
+    let refused = contest(&flags).plans(&machine()).unwrap_err().to_string();
+    assert!(refused.contains("--insecure"), "{refused}");
+    let flags = ["--http", "0.0.0.0:0", "--insecure"];
+    assert!(contest(&flags).plans(&machine()).is_ok());
+}
+
+#[test]
+fn the_window_is_that_of_the_flag_else_of_the_profile() {
+    let file = std::env::temp_dir().join(format!("farcore-window-{}", std::process::id()));
+    std::fs::write(&file, "window = 96\nbatch = 8\n").unwrap();
+    let name = file.to_str().unwrap();
+    let tuned = contest(&["--profile", name]).plans(&machine()).unwrap();
+    let flagged = contest(&["--profile", name, "--window", "7"]);
+    let flagged = flagged.plans(&machine()).unwrap();
+    assert_eq!((tuned[0].window, flagged[0].window), (96, 7));
+    assert_eq!(flagged[0].profile.batch, Some(8));
+    std::fs::remove_file(&file).unwrap();
+    let gone = contest(&["--profile", name]).plans(&machine());
+    assert!(gone.unwrap_err().to_string().contains(name));
+}
+
+#[test]
+fn errors_of_bad_flags_show_a_valid_value() {
+    for (flags, message) in [
+        (["--local", "much"], "write e.g. 256MiB"),
+        (["--far-latency", "2"], "write e.g. 2us"),
+        (["--engines", "redis"], "possible values"),
+        (["--runs", "0"], "1..=1000"),
+    ] {
+        let line = ["farcore-bench", "contest"].iter().chain(&flags);
+        let error = Cli::try_parse_from(line).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}

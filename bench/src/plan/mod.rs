@@ -1,0 +1,315 @@
+//! One run of one engine, with every setting fixed. A plan is checked against the machine and
+//! travels to the child process as JSON.
+//!
+//! - `engine.rs`: names of the engines, encryption modes
+//! - `validate.rs`: the checks; `error.rs`: why a plan is refused
+//!
+//! The plan owns the settings of all scenarios. It derives counts and sizes from them (keys, steps
+//! of a phase, bytes) and passes numbers or small structs down to [`skew`](crate::skew),
+//! [`trace`](crate::trace), [`watch`](crate::watch) and the settings of
+//! [`fairness`](crate::fairness), none of which knows plans.
+
+mod engine;
+mod error;
+mod validate;
+
+use std::path::PathBuf;
+
+use farcore_tuning::Profile;
+use serde::{Deserialize, Serialize};
+
+pub use self::engine::{Encryption, EngineName};
+pub use self::error::PlanError;
+use crate::fairness::keys::Keys;
+use crate::fairness::settings::Settings;
+use crate::phase::{CONTEST, Phase, TRACE, YCSB};
+use crate::record::{KEY_BYTES, VALUE_BYTES_MEAN};
+use crate::skew::{KeyDraws, Skew};
+use crate::trace::{Choice, Summary};
+use crate::watch::Watch;
+
+/// Least local memory for each core, in bytes.
+pub const LOCAL_BYTES_MIN: u64 = 1 << 20;
+/// Most requests in flight on a core.
+pub const WINDOW_MAX: usize = 4096;
+/// Most embedded memory nodes.
+pub const FAR_NODES_MAX: usize = 64;
+/// Longest far latency, in nanoseconds: a run must end.
+pub const FAR_LATENCY_NS_MAX: u64 = 1_000_000_000;
+
+const RECORD_HEADER_BYTES: u64 = 16;
+/// Bytes that a map in plain memory takes for each key besides key and value: two allocations, two
+/// fat pointers, slack.
+const MAP_OVERHEAD_BYTES: u64 = 96;
+/// Memory for the driver itself.
+const SPARE_BYTES: u64 = 256 << 20;
+
+/// The YCSB core workloads without scans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Workload {
+    /// Half reads, half updates.
+    A,
+    /// 95 % reads, 5 % updates.
+    B,
+    /// Reads only.
+    C,
+    /// 95 % reads of the latest, 5 % inserts.
+    D,
+    /// Half reads, half read-modify-writes.
+    F,
+}
+
+/// The phases of a run, and the data they run over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scenario {
+    /// The contest.
+    Contest {
+        /// Requests of the hot mix, all threads together.
+        hot_ops: u64,
+        /// Which keys they request.
+        #[serde(default)]
+        skew: Skew,
+    },
+    /// One YCSB workload.
+    Ycsb {
+        /// The workload.
+        workload: Workload,
+        /// Transactions, all threads together.
+        operations: u64,
+        /// Bytes of each value.
+        value_bytes: usize,
+        /// Which keys are requested; for workload D, how far behind the latest.
+        #[serde(default)]
+        skew: Skew,
+    },
+    /// A trace, as [`trace::choose`](crate::trace::choose) reads it.
+    Trace(Box<Choice>),
+    /// One client beside others, as [`fairness`](crate::fairness) runs it.
+    Fairness(Box<Settings>),
+}
+
+/// One run of one engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The engine.
+    pub engine: EngineName,
+    /// The cores, one thread each.
+    pub cores: Vec<usize>,
+    /// Keys of each thread.
+    pub keys_per_core: u64,
+    /// Cap on local memory, in bytes.
+    pub local_bytes: u64,
+    /// Size of far memory, in bytes.
+    pub far_bytes: u64,
+    /// Addresses of the memory nodes that hold it; empty for far memory in this process.
+    #[serde(default)]
+    pub fabric: Vec<String>,
+    /// The file with the secret of the memory nodes.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
+    /// Memory nodes that must answer before the run begins; `None` for all.
+    #[serde(default)]
+    pub nodes_min: Option<usize>,
+    /// The RDMA device, by name.
+    pub device: Option<String>,
+    /// Its port.
+    pub port: Option<u8>,
+    /// The entry of its GID table.
+    pub gid_index: Option<u8>,
+    /// Embedded memory nodes that share far memory; engines without nodes ignore it.
+    pub far_nodes: usize,
+    /// Latency added to each far access, in nanoseconds.
+    pub far_latency_ns: u64,
+    /// Most requests in flight on a core.
+    pub window: usize,
+    /// Settings of farcore. Its `window` is empty: [`Plan::window`] serves every engine.
+    #[serde(default)]
+    pub profile: Profile,
+    /// Whether far memory holds ciphertext, and in which mode.
+    pub encrypt: Encryption,
+    /// Whether memory is touched before the first phase.
+    pub prefault: bool,
+    /// Determines the keys, the values and the order of the hot mix.
+    pub seed: u64,
+    /// Where the engine publishes its metrics.
+    #[serde(default)]
+    pub watch: Watch,
+    /// The file that farcore records its requests in; other engines record none.
+    #[serde(default)]
+    pub record: Option<PathBuf>,
+    /// The phases and their data.
+    pub scenario: Scenario,
+}
+
+impl Plan {
+    /// This plan with other settings; a window in the profile replaces the plan's.
+    #[must_use]
+    pub fn with_profile(self, profile: Profile) -> Self {
+        let window = profile.window.map(|window| window as usize);
+        Self {
+            window: window.unwrap_or(self.window),
+            profile: Profile {
+                window: None,
+                ..profile
+            },
+            ..self
+        }
+    }
+
+    /// Threads, one for each core.
+    #[must_use]
+    pub fn threads(&self) -> u64 {
+        self.cores.len() as u64
+    }
+
+    /// Keys loaded first, all threads together.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.keys_per_core.saturating_mul(self.threads())
+    }
+
+    /// Most keys ever stored.
+    #[must_use]
+    pub fn keys_max(&self) -> u64 {
+        match &self.scenario {
+            Scenario::Ycsb {
+                workload: Workload::D,
+                operations,
+                ..
+            } => {
+                // 5 % inserts, with room for chance.
+                self.keys() + operations / 16 + 1024
+            }
+            Scenario::Trace(choice) => choice.summary.keys,
+            Scenario::Fairness(settings) => Keys::new(settings, self.keys(), self.seed).count(),
+            _ => self.keys(),
+        }
+    }
+
+    /// Handles in use at once. Only `fairness` uses handles; the others run as jobs on cores.
+    #[must_use]
+    pub fn handles(&self) -> usize {
+        match &self.scenario {
+            Scenario::Fairness(settings) => settings.clients(),
+            _ => 1,
+        }
+    }
+
+    /// The phases in order.
+    #[must_use]
+    pub fn phases(&self) -> &'static [Phase] {
+        match self.scenario {
+            Scenario::Contest { .. } => &CONTEST,
+            Scenario::Ycsb { .. } => &YCSB,
+            Scenario::Trace(_) => &TRACE,
+            // Its phases are measured in seconds, not in requests.
+            Scenario::Fairness(_) => &[],
+        }
+    }
+
+    /// The summary of the trace, for a trace scenario.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Summary> {
+        match &self.scenario {
+            Scenario::Trace(choice) => Some(&choice.summary),
+            _ => None,
+        }
+    }
+
+    /// Requests of the mixed phase, all threads together.
+    #[must_use]
+    pub fn mixed_ops(&self) -> u64 {
+        match &self.scenario {
+            Scenario::Contest { hot_ops, .. } => *hot_ops,
+            Scenario::Ycsb { operations, .. } => *operations,
+            Scenario::Trace(choice) => choice.summary.requests(),
+            // Its phases are measured in seconds.
+            Scenario::Fairness(_) => 0,
+        }
+    }
+
+    /// Requests of one thread in a phase.
+    #[must_use]
+    pub fn steps(&self, phase: Phase, thread: u64) -> u64 {
+        match phase {
+            Phase::Hot | Phase::Transactions => {
+                let (ops, threads) = (self.mixed_ops(), self.threads());
+                ops / threads + u64::from(thread < ops % threads)
+            }
+            Phase::Replay => {
+                let place = usize::try_from(thread).ok();
+                let counts = self.trace().map(|trace| &trace.requests_by_thread);
+                let count = counts.and_then(|counts| counts.get(place?));
+                count.copied().unwrap_or(0)
+            }
+            _ => phase.steps(self.keys_per_core),
+        }
+    }
+
+    /// How the keys of the mixed phase are drawn; `None` for scenarios that name their keys.
+    #[must_use]
+    pub fn key_draws(&self) -> Option<KeyDraws> {
+        let (skew, is_latest) = match self.scenario {
+            Scenario::Contest { skew, .. } => (skew, false),
+            Scenario::Ycsb { skew, workload, .. } => (skew, workload == Workload::D),
+            Scenario::Trace(_) | Scenario::Fairness(_) => return None,
+        };
+        Some(KeyDraws {
+            keys: if is_latest {
+                self.keys_per_core
+            } else {
+                self.keys()
+            },
+            count: self.mixed_ops().div_ceil(self.threads()),
+            zipf: skew.zipf,
+            scattered: !is_latest,
+            seed: self.seed,
+        })
+    }
+
+    /// Bytes of all records as first written, headers included. For a trace, the peak of stored
+    /// bytes.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        let value_bytes = match &self.scenario {
+            Scenario::Contest { .. } => VALUE_BYTES_MEAN,
+            Scenario::Ycsb { value_bytes, .. } => *value_bytes as u64,
+            Scenario::Trace(choice) => {
+                let headers = self.keys_max().saturating_mul(RECORD_HEADER_BYTES);
+                return choice.summary.live_bytes_peak.saturating_add(headers);
+            }
+            Scenario::Fairness(settings) => return settings.data_bytes(self.keys()),
+        };
+        self.keys_max()
+            .saturating_mul(value_bytes + KEY_BYTES as u64 + RECORD_HEADER_BYTES)
+    }
+
+    /// An estimate of the memory that the run takes, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let bytes = match self.engine {
+            // Memory on other nodes is not this process's.
+            EngineName::Farcore if !self.fabric.is_empty() => self.local_bytes,
+            EngineName::Farcore | EngineName::FarcoreEmbedded => {
+                self.local_bytes.saturating_add(self.far_bytes)
+            }
+            EngineName::LockedLru => {
+                let map = self.data_bytes() + self.keys_max().saturating_mul(MAP_OVERHEAD_BYTES);
+                self.local_bytes
+                    .min(map)
+                    .saturating_mul(2)
+                    .saturating_add(self.data_bytes())
+            }
+            _ => self
+                .data_bytes()
+                .saturating_add(self.keys_max().saturating_mul(MAP_OVERHEAD_BYTES)),
+        };
+        let scripts = self.trace().map_or(0, |trace| trace.memory_bytes);
+        bytes.saturating_add(scripts).saturating_add(SPARE_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! Checks a plan against the machine before anything runs.
+//!
+//! Each check names the flag, its value and what it must be. The first that fails is reported.
+
+use super::{
+    EngineName, FAR_LATENCY_NS_MAX, FAR_NODES_MAX, LOCAL_BYTES_MIN, Plan, PlanError, Scenario,
+    WINDOW_MAX,
+};
+use crate::machine::Machine;
+use crate::range::RangeError;
+use crate::record::{KEYS_MAX, VALUE_BYTES_MAX, VALUE_GRAIN_BYTES};
+use crate::skew::ZIPF_MAX;
+
+impl Plan {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// The first setting that this machine or the benchmark does not allow.
+    pub fn validate(&self, machine: &Machine) -> Result<(), PlanError> {
+        self.validate_cores(machine)?;
+        self.validate_amounts()?;
+        self.validate_scenario()?;
+        self.validate_memory_sizes()?;
+        self.validate_nodes()?;
+        self.validate_memory(machine)
+    }
+
+    fn validate_cores(&self, machine: &Machine) -> Result<(), PlanError> {
+        for (place, &core) in self.cores.iter().enumerate() {
+            if !machine.cores.contains(&core) {
+                return Err(PlanError::Core {
+                    core,
+                    available: machine.cores.clone(),
+                });
+            }
+            if self.cores[..place].contains(&core) {
+                return Err(PlanError::CoreTwice { core });
+            }
+        }
+        if self.cores.is_empty() {
+            return Err(RangeError::new("--cores", "empty", "name at least one core").into());
+        }
+        Ok(())
+    }
+
+    fn validate_amounts(&self) -> Result<(), RangeError> {
+        if self.keys_per_core == 0 {
+            let flag = "the number of keys a core";
+            return Err(RangeError::new(flag, 0, "it must be at least 1"));
+        }
+        if self.keys_max() > KEYS_MAX {
+            let limit = format!("at most {KEYS_MAX} in all");
+            return Err(RangeError::new(
+                "the number of keys",
+                self.keys_max(),
+                limit,
+            ));
+        }
+        if !(1..=WINDOW_MAX).contains(&self.window) {
+            let limit = format!("it must be 1 to {WINDOW_MAX} requests in flight a core");
+            return Err(RangeError::new("--window", self.window, limit));
+        }
+        let counted = match self.scenario {
+            Scenario::Contest { .. } => Some("--hot-ops"),
+            Scenario::Ycsb { .. } => Some("--operations"),
+            Scenario::Trace(_) => Some("the number of requests in the trace"),
+            Scenario::Fairness(_) => None,
+        };
+        match counted {
+            Some(flag) if self.mixed_ops() == 0 => {
+                Err(RangeError::new(flag, 0, "it must be at least 1"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn validate_scenario(&self) -> Result<(), RangeError> {
+        if let Scenario::Contest { skew, .. } | Scenario::Ycsb { skew, .. } = self.scenario
+            && !(0.0..=ZIPF_MAX).contains(&skew.zipf)
+        {
+            let limit = format!("it must be 0 (all keys alike) to {ZIPF_MAX}");
+            return Err(RangeError::new("--zipf", skew.zipf, limit));
+        }
+        if let Scenario::Fairness(settings) = &self.scenario {
+            settings.validate(self.keys(), self.local_bytes)?;
+        }
+        if let Scenario::Ycsb { value_bytes, .. } = self.scenario
+            && (!(VALUE_GRAIN_BYTES..=VALUE_BYTES_MAX).contains(&value_bytes)
+                || value_bytes % VALUE_GRAIN_BYTES != 0)
+        {
+            let limit = format!(
+                "it must be a multiple of {VALUE_GRAIN_BYTES} from {VALUE_GRAIN_BYTES} to {VALUE_BYTES_MAX}"
+            );
+            return Err(RangeError::new("--value-bytes", value_bytes, limit));
+        }
+        Ok(())
+    }
+
+    fn validate_memory_sizes(&self) -> Result<(), RangeError> {
+        let local_min = LOCAL_BYTES_MIN * self.threads();
+        if self.local_bytes < local_min {
+            let value = format!("{} bytes", self.local_bytes);
+            let limit = format!("{} cores need at least {local_min} bytes", self.cores.len());
+            return Err(RangeError::new("--local", value, limit));
+        }
+        if self.engine.has_far_tier() && self.far_bytes == 0 {
+            let limit = "far memory must have a size";
+            return Err(RangeError::new("--far", "0 bytes", limit));
+        }
+        Ok(())
+    }
+
+    fn validate_nodes(&self) -> Result<(), RangeError> {
+        if !(1..=FAR_NODES_MAX).contains(&self.far_nodes) {
+            let limit = format!("it must be 1 to {FAR_NODES_MAX} memory nodes");
+            return Err(RangeError::new("--far-nodes", self.far_nodes, limit));
+        }
+        if let Some(nodes_min) = self.nodes_min
+            && !(1..=self.fabric.len()).contains(&nodes_min)
+        {
+            let limit = match self.fabric.len() {
+                0 => "it is for memory nodes: name them with --fabric".into(),
+                nodes => format!("it must be 1 to {nodes}, the memory nodes of --fabric"),
+            };
+            return Err(RangeError::new("--nodes-min", nodes_min, limit));
+        }
+        if self.far_latency_ns > FAR_LATENCY_NS_MAX {
+            let value = format!("{} ns", self.far_latency_ns);
+            let limit = "it must be at most one second";
+            return Err(RangeError::new("--far-latency", value, limit));
+        }
+        Ok(())
+    }
+
+    fn validate_memory(&self, machine: &Machine) -> Result<(), PlanError> {
+        let (needed, available) = (self.memory_bytes(), machine.memory_available_bytes);
+        if needed <= available {
+            return Ok(());
+        }
+        Err(PlanError::Memory {
+            engine: self.engine.name(),
+            needed_mib: needed >> 20,
+            available_mib: available >> 20,
+            flags: match self.engine {
+                EngineName::Farcore | EngineName::FarcoreEmbedded => "--local or --far",
+                _ => "the number of keys, or leave the engine out of --engines",
+            },
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! Collects the figures of a run: those of each phase from the workers' parts and the engine's
+//! counters, and the totals at the end.
+
+use farcore_tuning::HistogramSnapshot;
+use serde_json::Value;
+
+use super::{Outcome, Part, Phase, Usage};
+use crate::events::EventsPerOp;
+use crate::report::{PhaseReport, RunReport, hottest, mops};
+
+/// Adds a phase's report, digest and wrong answers.
+pub(super) fn phase(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
+    let start_ns = parts.iter().map(|part| part.start_ns).min().unwrap_or(0);
+    let end_ns = parts.iter().map(|part| part.end_ns).max().unwrap_or(0);
+    let ops = parts.iter().map(|part| part.ops).sum();
+    let mut latency = HistogramSnapshot::default();
+    let mut digest = 0_u64;
+    let cpu_ns = parts.iter().map(|part| part.cpu_ns).sum();
+    let hardware = parts.iter().map(|part| part.hardware);
+    let hardware = hardware.reduce(|sum, part| sum + part).unwrap_or_default();
+    for part in parts {
+        latency.merge(&part.latency);
+        digest = digest.wrapping_add(part.digest);
+        outcome.report.wrong_values += part.wrong;
+        if let Some(complaint) = part.complaint {
+            outcome
+                .complaint
+                .get_or_insert(format!("phase {}: {complaint}", phase.name()));
+        }
+    }
+    outcome.digest = outcome.digest.rotate_left(7) ^ digest;
+    let cpu_seconds = seconds(cpu_ns);
+    let seconds = seconds(end_ns.saturating_sub(start_ns));
+    outcome.report.total_seconds += seconds;
+    outcome.report.phases.push(PhaseReport {
+        name: phase.name().to_owned(),
+        ops,
+        seconds,
+        cpu_seconds,
+        mops: mops(ops, seconds),
+        p50_ns: latency.quantile(0.5),
+        p99_ns: latency.quantile(0.99),
+        p999_ns: latency.quantile(0.999),
+        events: EventsPerOp::of(&hardware, ops),
+        ..PhaseReport::default()
+    });
+}
+
+/// Adds the counters of the mixed phase and the hot keys at its end.
+pub(super) fn mixed(outcome: &mut Outcome, before: &farcore::Report, after: &farcore::Report) {
+    outcome.report.hot_keys = hottest(after);
+    outcome.mixed = Some(after.since(before));
+}
+
+/// Adds a phase's use of far memory: the difference of two usages.
+pub(super) fn far_memory(report: &mut RunReport, phase: Phase, before: &Usage, after: &Usage) {
+    let knows_live_bytes = after.far_live_bytes > 0;
+    let compaction = &mut report.compaction;
+    if knows_live_bytes && matches!(phase, Phase::Delete | Phase::Absent) {
+        let name = phase.name();
+        let (used, live) = (after.far_used_bytes, after.far_live_bytes);
+        compaction.insert(format!("far_used_bytes_after_{name}"), used.into());
+        compaction.insert(format!("far_live_bytes_after_{name}"), live.into());
+    }
+    let Some(report) = report.phases.last_mut() else {
+        return;
+    };
+    report.far_reads = after.far_reads - before.far_reads;
+    report.far_read_bytes = after.far_read_bytes - before.far_read_bytes;
+    report.far_wanted_bytes = after.far_wanted_bytes - before.far_wanted_bytes;
+    let waits = after.far_latency.since(&before.far_latency);
+    report.far_p50_ns = waits.quantile(0.5);
+    report.far_p99_ns = waits.quantile(0.99);
+    if knows_live_bytes && phase == Phase::Delete {
+        compaction.insert("p99_ns_during".to_owned(), Value::from(report.p99_ns));
+    }
+}
+
+/// Adds the totals of the engine's counters.
+pub(super) fn totals(report: &mut RunReport, usage: &Usage) {
+    report.far_reads = usage.far_reads;
+    report.far_read_bytes = usage.far_read_bytes;
+    report.far_writes = usage.far_writes;
+    report.far_write_bytes = usage.far_write_bytes;
+    report.local_bytes_cap = usage.local_cap_bytes;
+    if usage.keys > 0 {
+        report.index_bytes_per_key = usage.index_bytes as f64 / usage.keys as f64;
+    }
+    report.compaction.extend(usage.compaction.clone());
+}
+
+pub(super) fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
