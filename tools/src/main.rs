@@ -1,7 +1,5 @@
 //! The `farcore` command: operate and inspect Farcore.
 
-#[cfg(test)]
-mod dashboard;
 mod device;
 mod doctor;
 mod fabric;
@@ -9,6 +7,7 @@ mod memnode;
 mod text;
 mod top;
 mod tune;
+mod watch;
 
 use std::process::ExitCode;
 

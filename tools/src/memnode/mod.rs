@@ -31,8 +31,6 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
-#[cfg(test)]
-pub(crate) use self::exposed::Shown;
 use crate::device::DeviceArguments;
 use crate::text::{line, size};
 

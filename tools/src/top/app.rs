@@ -1,4 +1,4 @@
-//! What the view knows, and what samples and keys do to it.
+//! The state of the view, and how samples and keys change it. It does no I/O and reads no clock.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use farcore::Report;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::column::{COLUMNS, GROUPS};
-use super::rates::{CoreRates, Rates};
+use crate::watch::rates::{CoreRates, Rates};
 
-/// Samples that sparklines show at most: one for each column of a wide terminal.
+/// Most samples of a sparkline: one for each column of a wide terminal.
 const HISTORY: usize = 512;
-/// Intervals that `+` and `-` go through, in milliseconds.
+/// Intervals that `+` and `-` select, in milliseconds.
 const INTERVALS_MS: [u64; 6] = [250, 500, 1_000, 2_000, 5_000, 10_000];
 
-/// What a key asks of the one who reads keys.
+/// What the caller must do after a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wish {
-    Nothing,
+pub(super) enum Action {
+    None,
     Quit,
-    /// Another interval: what is waited for begins anew.
+    /// Sample at the new interval.
     Interval,
-    /// The next engine, where there are several.
+    /// Switch to the next engine.
     NextEngine,
 }
 
@@ -30,9 +30,9 @@ pub(super) enum Wish {
 pub(super) struct App {
     /// The last report, for the next difference.
     last: Option<Report>,
-    /// What is shown; the last that was known while the engine is away.
+    /// The figures shown; the last known ones while the engine is lost.
     pub(super) rates: Option<Rates>,
-    /// Why there is nothing new.
+    /// Why there is no new report.
     pub(super) lost: Option<String>,
     /// Operations a second, the newest last.
     pub(super) operations: VecDeque<u64>,
@@ -41,13 +41,13 @@ pub(super) struct App {
     pub(super) paused: bool,
     pub(super) help: bool,
     pub(super) interval: Duration,
-    /// Which column rows are sorted by; the first: the cores' order.
+    /// The column that rows are sorted by; 0 for the order of the cores.
     pub(super) sort: usize,
-    /// Which group of columns comes first.
+    /// The group of columns that comes first.
     pub(super) first_group: usize,
-    /// Rows of cores that are scrolled past.
+    /// Rows of cores above the first visible one.
     pub(super) scrolled: usize,
-    /// The path that is attached to, for the header.
+    /// The path of the engine, for the header.
     pub(super) path: String,
 }
 
@@ -55,7 +55,7 @@ fn whole(rate: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "rates are not negative, and those beyond are cut"
+        reason = "rates are not negative, and a cast saturates"
     )]
     let whole = rate as u64;
     whole
@@ -86,7 +86,7 @@ impl App {
         }
     }
 
-    /// Takes a report, or the reason that there is none, of the engine at a path.
+    /// Shows a report of the engine at a path, or the reason that there is none.
     pub(super) fn on_sample(&mut self, path: String, sample: Result<Report, String>) {
         if self.paused {
             return;
@@ -110,7 +110,7 @@ impl App {
                     push(&mut self.reads, whole(rates.total.reads_per_second));
                     self.rates = Some(rates);
                 }
-                // The first of this engine: what was before is another one's.
+                // The first report of another engine: the history is not its.
                 None => {
                     self.rates = None;
                     self.operations.clear();
@@ -122,7 +122,7 @@ impl App {
         self.last = Some(report);
     }
 
-    /// The cores' rows as they are to stand.
+    /// The cores' rows in display order.
     pub(super) fn rows(&self) -> Vec<&CoreRates> {
         let Some(rates) = &self.rates else {
             return Vec::new();
@@ -135,7 +135,7 @@ impl App {
         rows
     }
 
-    fn change_interval(&mut self, longer: bool) -> Wish {
+    fn change_interval(&mut self, longer: bool) -> Action {
         let now = self.interval.as_millis();
         let mut choices = INTERVALS_MS.into_iter();
         let next = if longer {
@@ -144,32 +144,32 @@ impl App {
             choices.rev().find(|&one| u128::from(one) < now)
         };
         let Some(next) = next else {
-            return Wish::Nothing;
+            return Action::None;
         };
         self.interval = Duration::from_millis(next);
-        Wish::Interval
+        Action::Interval
     }
 
-    /// Does what a key says.
-    pub(super) fn on_key(&mut self, key: KeyEvent) -> Wish {
+    /// Handles a key.
+    pub(super) fn on_key(&mut self, key: KeyEvent) -> Action {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c') if control => return Wish::Quit,
-            KeyCode::Char('q') => return Wish::Quit,
-            KeyCode::Esc if !self.help => return Wish::Quit,
-            // Any key ends the help.
+            KeyCode::Char('c') if control => return Action::Quit,
+            KeyCode::Char('q') => return Action::Quit,
+            KeyCode::Esc if !self.help => return Action::Quit,
+            // Any key closes the help.
             _ if self.help => self.help = false,
             KeyCode::Char('h' | '?') => self.help = true,
             KeyCode::Char('p' | ' ') => {
                 self.paused = !self.paused;
-                // A difference over the pause would be an average that nobody asked for.
+                // A difference over the pause would be an average of that time.
                 self.last = None;
             }
             KeyCode::Char('s') => self.sort = (self.sort + 1) % COLUMNS.len(),
             KeyCode::Char('S') => self.sort = (self.sort + COLUMNS.len() - 1) % COLUMNS.len(),
             KeyCode::Char('+' | '=') => return self.change_interval(true),
             KeyCode::Char('-') => return self.change_interval(false),
-            KeyCode::Char('n') => return Wish::NextEngine,
+            KeyCode::Char('n') => return Action::NextEngine,
             KeyCode::Tab => self.first_group = (self.first_group + 1) % GROUPS,
             KeyCode::BackTab => self.first_group = (self.first_group + GROUPS - 1) % GROUPS,
             KeyCode::Down | KeyCode::Char('j') => {
@@ -180,6 +180,6 @@ impl App {
             KeyCode::Home => self.scrolled = 0,
             _ => {}
         }
-        Wish::Nothing
+        Action::None
     }
 }

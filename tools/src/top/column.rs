@@ -1,11 +1,12 @@
-//! What a core's row says, column by column, and which columns a width has room for.
+//! The columns of a core's row, and which of them fit a width. A column is a title, a width, and
+//! functions of [`CoreRates`]; figures never exceed their column.
 
 use ratatui::style::{Color, Style};
 
-use super::rates::{CoreRates, Latency};
+use crate::watch::rates::{CoreRates, Latency};
 
-/// Columns that belong together; those of the first group are always there, Tab brings another one
-/// forward.
+/// Columns that belong together. Those of the first group are always visible; Tab brings the next
+/// group to the front.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Group {
     Always,
@@ -16,7 +17,7 @@ enum Group {
     Queue,
 }
 
-/// How many groups Tab goes through.
+/// Groups that Tab cycles through.
 pub(super) const GROUPS: usize = 5;
 const ORDER: [Group; GROUPS] = [
     Group::Hits,
@@ -34,7 +35,7 @@ pub(super) struct Column {
     group: Group,
     pub(super) text: fn(&CoreRates) -> String,
     pub(super) style: fn(&CoreRates) -> Style,
-    /// What rows are sorted by; the largest first.
+    /// The sort key of rows; the largest first.
     pub(super) rank: fn(&CoreRates) -> f64,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Column {
 pub(super) fn number(value: f64) -> String {
     const UNITS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     let (mut value, mut unit) = (value.max(0.0), 0);
-    // What would be rounded to four digits goes on to the next unit.
+    // A value that rounds to four digits takes the next unit.
     while value >= 999.5 && unit + 1 < UNITS.len() {
         (value, unit) = (value / 1000.0, unit + 1);
     }
@@ -135,7 +136,7 @@ macro_rules! column {
     };
 }
 
-/// All columns. The first is the core's number, by which rows stand if nothing else is asked for.
+/// All columns. The first is the core's number, the default order of rows.
 pub(super) const COLUMNS: &[Column] = &[
     column!("core", 4, Always, core_name, |_| 0.0),
     column!(
@@ -252,8 +253,8 @@ pub(super) const COLUMNS: &[Column] = &[
     ),
 ];
 
-/// The columns that fit, as indexes: as many as there is room for, from a group on, in the order of
-/// [`COLUMNS`].
+/// Indexes of the columns that fit a width, in the order of [`COLUMNS`]. Groups are taken from
+/// `first_group` on until the width is used up.
 pub(super) fn fitting(width: u16, first_group: usize) -> Vec<usize> {
     let mut chosen = Vec::new();
     let mut left = width;
@@ -282,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_keep_to_their_columns() {
+    fn figures_fit_their_columns() {
         for (value, text) in [
             (0.0, "0"),
             (0.34, "0.3"),
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_terminal_shows_all_columns_and_a_narrow_one_any() {
+    fn a_wide_terminal_shows_all_columns_and_tab_reaches_each_in_a_narrow_one() {
         assert_eq!(fitting(200, 0).len(), COLUMNS.len());
         let mut seen = std::collections::BTreeSet::new();
         for first in 0..GROUPS {

@@ -1,5 +1,5 @@
-//! The view, drawn into whatever size there is: 80x24 shows everything in short, smaller ones leave
-//! out sparklines, then nodes and keys; larger ones show more columns, rows and history.
+//! Draws the view into an area of any size. 80x24 shows all parts in short. Smaller areas leave out
+//! sparklines, then nodes and keys; larger ones show more columns, rows and history.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,11 @@ use ratatui::widgets::{Block, Clear, Paragraph, RenderDirection, Row, Sparkline,
 
 use super::app::App;
 use super::column::{COLUMNS, fitting, number};
-use super::rates::{CoreRates, Rates};
+use crate::watch::rates::{CoreRates, Rates};
 
-/// Below this many lines there are no sparklines.
+/// Least lines for sparklines.
 const LINES_FOR_SPARKLINES: u16 = 18;
-/// Below this many there are no nodes and keys.
+/// Least lines for nodes and keys.
 const LINES_FOR_PARTS: u16 = 14;
 
 const HELP: &[&str] = &[
@@ -28,7 +28,7 @@ const HELP: &[&str] = &[
     "far   waits for far memory          B/s  both ways",
     "busy spin park  what the core did with its time, in percent",
     "pend  requests waiting for the fabric",
-    "full/s  times that a request had to be offered again",
+    "full/s  times that a request had to be submitted again",
     "ins/op  instructions per operation, where the machine counts them",
     "",
     "q quit   s/S sort by the next/previous column   Tab other columns",
@@ -49,10 +49,10 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Whole characters, cut in the middle of nothing; the end says that something is left out.
+/// Cuts text to a width, marking the cut with `~`.
 fn cut(text: &str, width: usize) -> String {
-    // Keys are told as ASCII; names of nodes are hosts. What is not is not shown, so that columns
-    // are cells.
+    // Keys and host names are ASCII. Other characters become `?`, so that one character is one
+    // cell.
     let plain: String = text
         .chars()
         .map(|one| {
@@ -87,7 +87,7 @@ fn uptime(seconds: f64) -> String {
     }
 }
 
-/// Draws all of it.
+/// Draws the whole view.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
     let area = frame.area();
     let [header, body, footer] = Layout::vertical([
@@ -103,8 +103,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
         Some(rates) => draw_rates(frame, app, rates, body),
         None => {
             let text = match &app.lost {
-                Some(why) => format!("{why}\nwaiting for it to come"),
-                None => "the first interval is being measured".to_owned(),
+                Some(why) => format!("{why}\nwaiting for an engine"),
+                None => "measuring the first interval".to_owned(),
             };
             frame.render_widget(Paragraph::new(text).alignment(Alignment::Center), body);
         }
@@ -149,7 +149,7 @@ fn draw_header(frame: &mut Frame<'_>, app: &App, area: Rect) {
     }
     if app.lost.is_some() {
         first.push(
-            Span::from("  LOST: waiting for it to come back")
+            Span::from("  LOST: waiting for the engine")
                 .bold()
                 .fg(Color::Red),
         );
@@ -179,7 +179,7 @@ fn draw_header(frame: &mut Frame<'_>, app: &App, area: Rect) {
 }
 
 fn memory_line(rates: &Rates) -> Line<'static> {
-    // The process holds more than the engine: code, and whatever else embeds it.
+    // The resident size is of the whole process, which holds more than the engine.
     let local = format!(
         " local cap {}{}, process {}",
         size(rates.local_cap_bytes),
@@ -202,7 +202,7 @@ fn memory_line(rates: &Rates) -> Line<'static> {
 }
 
 fn draw_rates(frame: &mut Frame<'_>, app: &App, rates: &Rates, area: Rect) {
-    // The parts besides the cores take what they need, the cores all that is left.
+    // The other parts take what they need, the cores the rest.
     let whole = area.height + 4;
     let sparklines = match whole {
         0..LINES_FOR_SPARKLINES => 0,
@@ -244,13 +244,13 @@ fn draw_sparkline(
     color: Color,
     area: Rect,
 ) {
-    // A cell stays free to the right, so that two of them do not touch.
+    // A free cell to the right keeps two sparklines apart.
     let area = Rect {
         width: area.width.saturating_sub(1),
         ..area
     };
     let shown = usize::from(area.width).min(history.len());
-    // The newest stands to the right.
+    // The newest sample is at the right.
     let data: Vec<u64> = history.iter().rev().take(shown).copied().collect();
     let most = data.iter().copied().max().unwrap_or(0);
     let title = format!(" {name}, at most {}", number(most as f64));
@@ -296,7 +296,7 @@ fn draw_cores(frame: &mut Frame<'_>, app: &App, rates: &Rates, area: Rect) {
     let room = usize::from(area.height).saturating_sub(1 + rows.len());
     let skipped = app.scrolled.min(sorted.len().saturating_sub(room.max(1)));
     let hidden = sorted.len() - skipped;
-    // The last line tells of those that there is no room for.
+    // The last line states how many rows are hidden.
     let shown = if hidden > room {
         room.saturating_sub(1)
     } else {
@@ -325,7 +325,7 @@ fn draw_cores(frame: &mut Frame<'_>, app: &App, rates: &Rates, area: Rect) {
     }
 }
 
-/// Titles of a table whose first column is a name, and whose others are figures.
+/// The header of a table with a name in the first column and figures in the others.
 fn title<'a, const N: usize>(name: &'a str, metrics: [&'a str; N]) -> Row<'a> {
     let metrics = metrics.map(|one| Line::from(one).right_aligned());
     Row::new([Line::from(name)].into_iter().chain(metrics))

@@ -1,18 +1,17 @@
-//! `farcore top`: watches a running engine through its statistics socket.
+//! `farcore top`: shows a running engine in the terminal, through its statistics socket.
 //!
-//! `rates` what happened between two reports · `column` what a core's row says · `app` state, and
-//! what keys do · `draw` the view · `picture` the view as text and SVG · `source` where reports
-//! come from.
+//! `app` holds the state and handles keys, `column` defines the columns of a core's row, `draw`
+//! draws the view, `picture` turns a view into text or SVG. Reports and rates come from
+//! [`crate::watch`].
 //!
-//! - I1: the engine is asked for one report an interval, and for nothing else.
-//! - I2: an engine that goes away is waited for; another one that takes its path is another engine.
+//! - I1: the view waits for an engine that is lost, and shows its last figures until then.
+//! - I2: an engine that takes over the path of another starts a new history.
 
 mod app;
 mod column;
 mod draw;
 mod picture;
-mod rates;
-mod source;
+
 #[cfg(test)]
 mod tests;
 
@@ -31,35 +30,35 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event};
 
-use self::app::{App, Wish};
-use self::source::{Order, Sample, Source};
+use self::app::{Action, App};
 use crate::text::line;
+use crate::watch::source::{Order, Sample, Source};
 
-/// The view's size where there is no terminal.
+/// The view's size without a terminal.
 const SIZE: (u16, u16) = (80, 24);
-/// The largest that is drawn.
+/// The longest side of a view.
 const SIDE_MAX: u16 = 1000;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The engine's statistics socket [default: the newest where they are by custom]
+    /// The engine's statistics socket [default: the newest in the default folder]
     path: Option<PathBuf>,
-    /// Time from one look at the engine to the next, at least 100ms.
+    /// Time between two reports of the engine, at least 100ms.
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     interval: humantime::Duration,
-    /// Print one view and end.
+    /// Print one view and exit.
     #[arg(long)]
     once: bool,
     /// Print rates and states as JSON.
     #[arg(long, requires = "once")]
     json: bool,
-    /// Draw the view into a file.
+    /// Draw the view into a file, as SVG.
     #[arg(long, requires = "once", value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Intervals that are looked at before the view is printed or drawn.
+    /// Intervals to watch before the view is printed or drawn.
     #[arg(long, requires = "once", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     samples: u32,
-    /// Size of what is printed or drawn [default: the terminal's, or 80x24]
+    /// Size of the printed or drawn view [default: the terminal's, or 80x24]
     #[arg(long, requires = "once", value_name = "WIDTHxHEIGHT", value_parser = parse_size)]
     size: Option<(u16, u16)>,
 }
@@ -91,7 +90,7 @@ fn once(arguments: &Arguments, source: &mut Source, app: &mut App) -> Result<()>
         app.on_sample(path, Ok(sample));
     }
     let Some(rates) = &app.rates else {
-        bail!("another engine took the path meanwhile: ask again");
+        bail!("another engine took over the path: run the command again");
     };
     let mut out = io::stdout().lock();
     if arguments.json {
@@ -117,24 +116,24 @@ fn once(arguments: &Arguments, source: &mut Source, app: &mut App) -> Result<()>
 enum Message {
     Sample(Sample),
     Event(Event),
-    /// The terminal is gone.
+    /// The terminal is lost.
     End(io::Error),
 }
 
 fn watch(source: Source, app: &mut App) -> Result<()> {
     ensure!(
         io::stdout().is_terminal() && io::stdin().is_terminal(),
-        "the view needs a terminal; --once prints it, --once --json prints figures"
+        "the view needs a terminal: --once prints it, --once --json prints its figures"
     );
-    let (say, messages) = mpsc::channel();
+    let (sender, messages) = mpsc::channel();
     let (order, orders) = mpsc::channel();
-    let (give, samples) = mpsc::channel();
+    let (sampler, samples) = mpsc::channel();
     let interval = app.interval;
-    // The three threads end with the process, or when nobody listens any more.
+    // The three threads end with the process, or when their channel closes.
     thread::Builder::new()
         .name("samples".to_owned())
-        .spawn(move || source.run(interval, &orders, &give))?;
-    let sampled = say.clone();
+        .spawn(move || source.run(interval, &orders, &sampler))?;
+    let sampled = sender.clone();
     thread::Builder::new()
         .name("relay".to_owned())
         .spawn(move || {
@@ -151,7 +150,7 @@ fn watch(source: Source, app: &mut App) -> Result<()> {
             loop {
                 let message = event::read().map_or_else(Message::End, Message::Event);
                 let ended = matches!(message, Message::End(_));
-                if say.send(message).is_err() || ended {
+                if sender.send(message).is_err() || ended {
                     return;
                 }
             }
@@ -160,35 +159,35 @@ fn watch(source: Source, app: &mut App) -> Result<()> {
         if let Err(error) = terminal.draw(|frame| draw::draw(frame, app)) {
             break Err(error.into());
         }
-        let wish = match messages.recv() {
+        let action = match messages.recv() {
             Ok(Message::Sample((path, sample))) => {
                 app.on_sample(path, sample);
-                Wish::Nothing
+                Action::None
             }
             Ok(Message::Event(Event::Key(key))) if key.is_press() => app.on_key(key),
-            Ok(Message::Event(_)) => Wish::Nothing,
+            Ok(Message::Event(_)) => Action::None,
             Ok(Message::End(error)) => break Err(error.into()),
             Err(error) => break Err(error.into()),
         };
-        // Whoever does not listen any more is told by the messages.
-        match wish {
-            Wish::Nothing => {}
-            Wish::Quit => break Ok(()),
-            Wish::Interval => drop(order.send(Order::Interval(app.interval))),
-            Wish::NextEngine => drop(order.send(Order::NextEngine)),
+        // If the sampling thread has ended, the next `recv` fails.
+        match action {
+            Action::None => {}
+            Action::Quit => break Ok(()),
+            Action::Interval => drop(order.send(Order::Interval(app.interval))),
+            Action::NextEngine => drop(order.send(Order::NextEngine)),
         }
     };
     ratatui::restore();
     ended
 }
 
-/// Shows an engine until the user has seen enough.
+/// Shows an engine until the user quits, or prints one view.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let shown = || {
         let interval = Duration::from(arguments.interval);
         ensure!(
             interval >= Duration::from_millis(100),
-            "--interval {}: looking at the engine takes a millisecond of its machine; give at least 100ms",
+            "--interval is {}: it must be at least 100ms, because a report takes a millisecond of the engine's machine",
             arguments.interval
         );
         let mut source = Source::new(arguments.path.clone());

@@ -1,18 +1,19 @@
-//! A drawn view as plain text and as an SVG picture.
+//! A drawn view as plain text and as an SVG picture. Both are made from the cells of the buffer, so
+//! they show what the terminal would.
 
 use std::fmt::Write;
 
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 
-/// A cell, in pixels.
+/// Size of a cell, in pixels.
 const CELL: (u32, u32) = (9, 18);
-/// Around the cells, in pixels.
+/// Margin around the cells, in pixels.
 const MARGIN: u32 = 10;
 const BACKGROUND: &str = "#16181d";
 const FOREGROUND: &str = "#d8dee9";
 
-/// The view's lines without colours and without what is blank at their ends.
+/// The view's lines without colours and trailing blanks.
 pub(super) fn text(view: &Buffer) -> String {
     let mut text = String::new();
     for y in view.area.rows() {
@@ -46,7 +47,7 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// Sparklines' blocks are drawn: fonts have them in other heights.
+/// The height of a sparkline's block in eighths. Blocks are drawn, because fonts differ.
 fn eighths(symbol: &str) -> Option<u32> {
     const BARS: &str = "\u{2581}\u{2582}\u{2583}\u{2584}\u{2585}\u{2586}\u{2587}\u{2588}";
     let (place, _) = BARS
@@ -57,7 +58,7 @@ fn eighths(symbol: &str) -> Option<u32> {
     Some(place)
 }
 
-/// The view as a picture.
+/// The view as an SVG picture.
 pub(super) fn svg(view: &Buffer) -> String {
     let (width, height) = (u32::from(view.area.width), u32::from(view.area.height));
     let (whole_width, whole_height) = (width * CELL.0 + 2 * MARGIN, height * CELL.1 + 2 * MARGIN);

@@ -1,4 +1,4 @@
-//! The view in many sizes, over engines of many kinds.
+//! The view in many sizes, over reports of many kinds of engines.
 
 use farcore::Report;
 use farcore::statistics::{CoreReport, HotKey, NodeReport};
@@ -6,11 +6,11 @@ use farcore_tuning::Histogram;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use super::*;
-use crate::top::rates::Rates;
+use crate::watch::rates::Rates;
 
 const SIZES: [(u16, u16); 5] = [(80, 24), (40, 10), (200, 60), (12, 4), (1, 1)];
 
-/// What an engine tells after so many seconds.
+/// The report of an engine after a number of seconds.
 fn report(cores: usize, nodes: usize, seconds: u64) -> Report {
     let core = |number: usize| {
         let mut core = CoreReport {
@@ -57,7 +57,7 @@ fn report(cores: usize, nodes: usize, seconds: u64) -> Report {
     }
 }
 
-/// After two looks at an engine.
+/// The view after some reports of an engine.
 fn app(reports: impl IntoIterator<Item = Report>) -> App {
     let mut app = App::new(Duration::from_secs(1));
     for report in reports {
@@ -70,7 +70,7 @@ fn shown(app: &App, size: (u16, u16)) -> String {
     picture::text(&view(app, size))
 }
 
-fn press(app: &mut App, code: KeyCode) -> Wish {
+fn press(app: &mut App, code: KeyCode) -> Action {
     app.on_key(KeyEvent::from(code))
 }
 
@@ -93,7 +93,7 @@ fn eighty_columns_show_all_that_matters() {
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
-    // A row of the whole and one of each core, with shares of hits and of time.
+    // A row for all cores and one for each, with shares of hits and of time.
     let all = text
         .lines()
         .find(|line| line.trim_start().starts_with("all"));
@@ -155,7 +155,7 @@ fn every_engine_fits_every_size() {
 }
 
 #[test]
-fn columns_grow_with_the_terminal_and_tab_brings_the_others() {
+fn a_wide_terminal_shows_more_columns_and_tab_shows_the_others() {
     let mut app = app([report(1, 0, 1), report(1, 0, 2)]);
     let wide = shown(&app, (200, 60));
     assert!(wide.contains("ins/op") && wide.contains(" 250"), "{wide}");
@@ -188,15 +188,15 @@ fn many_cores_are_scrolled_and_sorted() {
 }
 
 #[test]
-fn another_engine_on_the_path_is_another_engine() {
+fn another_engine_on_the_path_starts_a_new_history() {
     let mut app = app([report(2, 1, 8), report(2, 1, 9)]);
     assert!(app.rates.is_some());
-    // It has the number of the one before, as may happen in a container, and fewer of everything.
+    // Same process number, as may happen in a container, and lower counters.
     app.on_sample(String::new(), Ok(report(2, 1, 1)));
     assert!(app.rates.is_none() && app.operations.is_empty());
     app.on_sample(String::new(), Ok(report(2, 1, 2)));
     assert_eq!(app.operations, [12_000_000]);
-    // Later, but one counter fell.
+    // A later report in which one counter fell.
     let mut fallen = report(2, 1, 3);
     fallen.cores[1].counters.gets = 0;
     assert!(Rates::between(&report(2, 1, 2), &fallen).is_none());
@@ -207,15 +207,15 @@ fn another_engine_on_the_path_is_another_engine() {
 }
 
 #[test]
-fn a_lost_engine_is_told_and_waited_for() {
+fn a_lost_engine_is_reported_and_waited_for() {
     let mut app = app([]);
     app.on_sample(
         "p".to_owned(),
-        Err("no engine shows its figures at p".to_owned()),
+        Err("no engine has a statistics socket in p".to_owned()),
     );
     let text = shown(&app, (80, 24));
     assert!(
-        text.contains("no engine shows") && text.contains("waiting"),
+        text.contains("no engine has") && text.contains("waiting"),
         "{text}"
     );
     for seconds in 1..3 {
@@ -232,7 +232,7 @@ fn a_lost_engine_is_told_and_waited_for() {
 }
 
 #[test]
-fn keys_pause_help_change_the_interval_and_end() {
+fn keys_pause_and_quit_and_change_help_and_interval() {
     let mut app = app([report(1, 0, 1), report(1, 0, 2)]);
     press(&mut app, KeyCode::Char('p'));
     app.on_sample(String::new(), Ok(report(1, 0, 9)));
@@ -244,18 +244,18 @@ fn keys_pause_help_change_the_interval_and_end() {
     app.on_sample(String::new(), Ok(report(1, 0, 11)));
     assert_eq!(app.operations, [4_000_000, 4_000_000]);
 
-    assert_eq!(press(&mut app, KeyCode::Char('+')), Wish::Interval);
+    assert_eq!(press(&mut app, KeyCode::Char('+')), Action::Interval);
     assert_eq!(app.interval, Duration::from_secs(2));
     press(&mut app, KeyCode::Char('h'));
     assert!(shown(&app, (80, 24)).contains("next engine"));
-    assert_eq!(press(&mut app, KeyCode::Esc), Wish::Nothing);
+    assert_eq!(press(&mut app, KeyCode::Esc), Action::None);
     assert!(!app.help);
-    assert_eq!(press(&mut app, KeyCode::Char('n')), Wish::NextEngine);
-    assert_eq!(press(&mut app, KeyCode::Char('q')), Wish::Quit);
+    assert_eq!(press(&mut app, KeyCode::Char('n')), Action::NextEngine);
+    assert_eq!(press(&mut app, KeyCode::Char('q')), Action::Quit);
 }
 
 #[test]
-fn scripts_get_figures_and_absent_ones_are_null() {
+fn the_json_has_figures_and_nulls_for_absent_ones() {
     let rates = Rates::between(&report(1, 1, 1), &report(1, 1, 3)).unwrap();
     let json = serde_json::to_value(&rates).unwrap();
     assert_eq!(json["total"]["operations_per_second"], 4_000_000.0);
@@ -272,7 +272,7 @@ fn scripts_get_figures_and_absent_ones_are_null() {
 }
 
 #[test]
-fn sizes_are_read_and_refused() {
+fn sizes_are_parsed_or_rejected() {
     assert_eq!(parse_size("100x30"), Ok((100, 30)));
     for wrong in ["80", "0x24", "80x1001", "x", "-1x5"] {
         assert!(parse_size(wrong).unwrap_err().contains("80x24"));

@@ -1,7 +1,8 @@
 //! `cargo xtask instructions`: counts the instructions of the hot paths under valgrind, and fails
-//! where one takes more than 5 % above its figure in `engine/benches/instructions.json`.
+//! if a path takes more than its figure in `engine/benches/instructions.json` plus a slack.
 //!
-//! Counts depend on the code and the compiler, not on how busy the machine is.
+//! Counts depend on the code and the compiler, not on the load of the machine. The slack is for
+//! layout and inlining, which change with unrelated code.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,12 +12,13 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// Where the figures stand, by path.
+/// The file of the figures, by path.
 const FIGURES: &str = "engine/benches/instructions.json";
-/// How much more a path may take, in percent.
-const SLACK_PERCENT: u64 = 5;
+/// Instructions that a path may take beyond its figure, in percent. 3 is the usual value; 1 holds
+/// while code is moved and reworded, which must not cost instructions.
+pub(crate) const SLACK_PERCENT: u64 = 1;
 
-/// Builds the benchmark and answers where it lies.
+/// Builds the benchmark and returns its path.
 fn build() -> Result<PathBuf> {
     let mut command = super::cargo(&["build", "--profile", "instructions", "-p", "farcore"]);
     command.args(["--features", "internals", "--bench", "instructions"]);
@@ -34,10 +36,10 @@ fn build() -> Result<PathBuf> {
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .filter(|message| message["target"]["name"] == "instructions")
         .find_map(|message| message["executable"].as_str().map(PathBuf::from));
-    built.context("cargo did not say where the benchmark lies")
+    built.context("cargo did not report the path of the benchmark")
 }
 
-/// What valgrind says: `==1234== Collected : 5678`.
+/// The count in valgrind's output: `==1234== Collected : 5678`.
 fn collected(said: &str) -> Option<u64> {
     let line = said.lines().find(|line| line.contains("Collected :"))?;
     line.rsplit(' ').next()?.parse().ok()
@@ -62,14 +64,14 @@ fn count(benchmark: &Path, path: &str) -> Result<u64> {
     count.with_context(|| format!("{command:?} counted nothing:\n{said}"))
 }
 
-/// Counts every path; `write` puts the counts in place of the figures.
+/// Counts every path; `write` replaces the figures by the counts.
 pub(crate) fn perform(write: bool) -> Result<()> {
     let text = fs::read_to_string(FIGURES)
         .with_context(|| format!("{FIGURES} cannot be read: run this in the project's folder"))?;
     let mut figures: BTreeMap<String, u64> =
-        serde_json::from_str(&text).with_context(|| format!("{FIGURES} is no list of figures"))?;
+        serde_json::from_str(&text).with_context(|| format!("{FIGURES} cannot be parsed"))?;
     let benchmark = build()?;
-    let mut dearer = Vec::new();
+    let mut slower = Vec::new();
     for (path, figure) in &mut figures {
         let counted = count(&benchmark, path)?;
         let ratio = counted as f64 / (*figure).max(1) as f64;
@@ -77,19 +79,20 @@ pub(crate) fn perform(write: bool) -> Result<()> {
         if write {
             *figure = counted;
         } else if counted > *figure + *figure * SLACK_PERCENT / 100 {
-            dearer.push(format!("{path} ({ratio:.3} of its figure)"));
+            slower.push(format!("{path} ({ratio:.3} of its figure)"));
         }
     }
     if write {
         let text = serde_json::to_string_pretty(&figures)? + "\n";
         return fs::write(FIGURES, text).with_context(|| format!("{FIGURES} cannot be written"));
     }
-    if dearer.is_empty() {
+    if slower.is_empty() {
         return Ok(());
     }
     bail!(
-        "dearer by more than {SLACK_PERCENT} %: {}. If that is meant, write the new figures with `cargo xtask instructions --write`",
-        dearer.join(", ")
+        "more than {SLACK_PERCENT} % above the figure: {}. If that is intended, write the new figures with \
+         `cargo xtask instructions --write`",
+        slower.join(", ")
     )
 }
 
@@ -98,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_valgrind_counted_is_found() {
+    fn the_count_of_valgrind_is_found() {
         let said = "==7== Events    : Ir\n==7== Collected : 123456\n==7== \n";
         assert_eq!(collected(said), Some(123_456));
         assert_eq!(collected("==7== Collected : many\n"), None);

@@ -1,4 +1,5 @@
-//! What people of this project do often: `cargo xtask <task>`.
+//! `cargo xtask <task>`: the chores of this project. A task runs cargo or other programs in the
+//! project's folder and fails if one of them fails.
 
 mod instructions;
 mod lab;
@@ -11,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", about = "What people of this project do often")]
+#[command(name = "cargo xtask", about = "Chores of this project")]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -19,38 +20,39 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// All that must hold before a change lands: format, lints, model check, tests.
+    /// Run everything that must hold before a change lands: format, lints, model checks, tests,
+    /// instruction counts, lab.
     Ci,
-    /// The model checks of queues, rings and bells under loom.
+    /// Run the model checks of queues, rings and wakeups under loom.
     Loom,
-    /// The contest at its default size; further arguments go to it.
+    /// Run the contest at its default size; further arguments are passed on.
     Bench {
         /// Arguments for `farcore-bench contest`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// The model test of the shard, from one seed.
+    /// Run the shard's model test from one seed.
     Sim {
         /// The seed, as a failing test prints it.
         #[arg(long)]
         seed: u64,
     },
-    /// The instructions of the hot paths, counted under valgrind; fails where one takes 5 % more
-    /// than it did.
+    /// Count the instructions of the hot paths under valgrind; fails if a path takes over 1 % more
+    /// than its figure.
     Instructions {
-        /// Write what was counted in place of the figures.
+        /// Replace the figures by the counts.
         #[arg(long)]
         write: bool,
     },
-    /// The published page, docs/results.md: every configuration beside other engines, medians, and
+    /// Write docs/results.md: every published configuration beside other engines, medians, and
     /// where we lose.
     Results(results::Results),
-    /// What counting and watching cost, from pairs of runs.
+    /// Measure the cost of the metrics by pairs of runs.
     #[command(subcommand)]
     Overhead(overhead::Overhead),
-    /// What this machine lacks to run Farcore well.
+    /// Check what this machine lacks to run Farcore well.
     Doctor,
-    /// Verbs without an RDMA card: a command in a throw-away virtual machine with Soft-RoCE
+    /// Run verbs without an RDMA card: a command in a throw-away virtual machine with Soft-RoCE
     /// devices.
     #[command(subcommand)]
     Lab(lab::Lab),

@@ -1,10 +1,10 @@
-//! `cargo xtask overhead counting|watching`: what figures cost, as the ratio of the contest's hot
-//! requests with and without them.
+//! `cargo xtask overhead counting|watching`: the cost of the metrics, as the ratio of the contest's
+//! hot requests with and without them.
 //!
-//! Two runs differ by more than that, one after the other. So for counting, which is compiled in, a
-//! pair of runs shares one core: the scheduler lets them take turns within milliseconds, what
-//! disturbs one disturbs the other, and the processor time of each is compared. For watching,
-//! windows of one run are.
+//! Two successive runs differ by more than that cost. So for counting, which is compiled in, a pair
+//! of runs shares one core: the scheduler alternates between them within milliseconds, both suffer
+//! the same disturbances, and their processor times are compared. For watching, neighbouring
+//! windows of one run are compared.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,23 +18,23 @@ use clap::{Args, Subcommand};
 use farcore_tuning::{RatioEstimate, read_report};
 use serde_json::Value;
 
-/// How sure an interval is.
+/// Confidence of an interval.
 const CONFIDENCE: f64 = 0.95;
 /// Requests of a hot phase, or for each pair of windows.
 const HOT_OPS: u64 = 20_000_000;
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a window of a watched run is.
+/// Time limit of an HTTP answer.
+const HTTP_TIMEOUT: Duration = Duration::from_secs(1);
+/// Length of a window of a watched run.
 const WINDOW: Duration = Duration::from_millis(500);
-/// Looks in a window that is watched: 10 a second, ten times as many as `farcore top` takes.
-const LOOKS: u32 = 5;
+/// Reports read in a watched window: 10 a second, ten times as many as `farcore top` reads.
+const READS: u32 = 5;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Overhead {
-    /// Counters and samples, against a build that has none, both at once on the same cores.
+    /// Compare with a build without counters and samples; both run at once on the same cores.
     Counting(Setup),
-    /// A reader of the statistics socket and of `/metrics`, each ten times a second, against
-    /// nobody.
+    /// Read the statistics socket and `/metrics`, each ten times a second, and compare with windows
+    /// without a reader.
     Watching(Setup),
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct Setup {
     /// Local memory.
     #[arg(long, default_value = "1GiB")]
     local: String,
-    /// Requests of the hot phase [default: 20 million; as many for each pair of windows]
+    /// Requests of the hot phase [default: 20 million; with `watching`, for each pair of windows]
     #[arg(long)]
     hot_ops: Option<u64>,
 }
 
-/// Builds the benchmark into a folder of its own.
+/// Builds the benchmark into a separate target folder.
 fn build(target: &str, flags: &str) -> Result<PathBuf> {
     let mut command = super::cargo(&["build", "--release", "--locked", "-p", "farcore-bench"]);
     command
@@ -89,7 +89,7 @@ fn start(
         .with_context(|| format!("cannot start {command:?}"))
 }
 
-/// Requests of the hot phase for each second of processor time, in millions.
+/// Hot requests for each second of processor time, in millions.
 fn hot_per_cpu(json: &Path) -> Result<f64> {
     let text = fs::read_to_string(json).with_context(|| format!("no {}", json.display()))?;
     let report: Value = serde_json::from_str(&text)?;
@@ -106,7 +106,7 @@ fn hot_per_cpu(json: &Path) -> Result<f64> {
         .context("no hot phase")
 }
 
-/// Waits for a run.
+/// Waits for the end of a run and reads its rate.
 fn finish(mut run: Child, json: &Path) -> Result<f64> {
     let status = run.wait()?;
     if !status.success() {
@@ -116,21 +116,21 @@ fn finish(mut run: Child, json: &Path) -> Result<f64> {
 }
 
 fn get_metrics(address: SocketAddr) -> std::io::Result<usize> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&address, HTTP_TIMEOUT)?;
+    stream.set_read_timeout(Some(HTTP_TIMEOUT))?;
     write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)
 }
 
-/// An address of this machine that nobody listens at.
+/// A free address of this machine.
 fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port")?;
     Ok(listener.local_addr()?)
 }
 
-/// Tells the ratio; fails where it is below what it may be.
-fn tell(what: &str, ratios: &[f64], least: f64) -> Result<()> {
+/// Prints the ratio; fails if it is below `least`.
+fn report(what: &str, ratios: &[f64], least: f64) -> Result<()> {
     let estimate = RatioEstimate::of(ratios, CONFIDENCE).context("no pairs")?;
     println!(
         "{what}: {:.4} of the hot requests without, {:.4} to {:.4} with {:.1} % confidence, {} pairs",
@@ -146,7 +146,7 @@ fn tell(what: &str, ratios: &[f64], least: f64) -> Result<()> {
     Ok(())
 }
 
-/// Runs pairs side by side on one core: which of a pair starts first changes each time.
+/// Runs pairs side by side on one core; the one that starts first alternates.
 fn paired(counted: &Path, uncounted: &Path, setup: &Setup, folder: &Path) -> Result<Vec<f64>> {
     let hot_ops = setup.hot_ops.unwrap_or(HOT_OPS);
     let json = ["with.json", "without.json"].map(|name| folder.join(name));
@@ -182,18 +182,18 @@ pub(crate) fn perform(overhead: Overhead) -> Result<()> {
             let counted = build("target", "")?;
             let uncounted = build("target/uncounted", "--cfg farcore_uncounted")?;
             let ratios = paired(&counted, &uncounted, &setup, folder)?;
-            tell("counters and samples", &ratios, 0.98)
+            report("counters and samples", &ratios, 0.98)
         }
         Overhead::Watching(setup) => {
             let benchmark = build("target", "")?;
             let json = folder.join("run.json");
             let ratios = watched(&benchmark, &setup, &folder.join("run.sock"), &json)?;
-            tell("ten looks a second", &ratios, 0.99)
+            report("ten reads a second", &ratios, 0.99)
         }
     }
 }
 
-/// Requests that an engine has answered, and its clock.
+/// Requests that an engine has answered, and the time of its clock.
 fn answered(socket: &Path) -> Result<(u64, u64)> {
     let report = read_report(socket)?;
     let total = report.total();
@@ -201,15 +201,15 @@ fn answered(socket: &Path) -> Result<(u64, u64)> {
     Ok((answered, report.now_ns))
 }
 
-/// Requests a nanosecond in a window, with somebody who looks or without.
-fn window(socket: &Path, address: SocketAddr, looks: u32) -> Result<f64> {
+/// Requests a nanosecond in a window with a number of reads.
+fn window(socket: &Path, address: SocketAddr, reads: u32) -> Result<f64> {
     let (before, start_ns) = answered(socket)?;
-    for _ in 0..looks {
+    for _ in 0..reads {
         answered(socket)?;
         get_metrics(address)?;
-        thread::sleep(WINDOW / LOOKS);
+        thread::sleep(WINDOW / READS);
     }
-    thread::sleep(WINDOW.saturating_sub(WINDOW / LOOKS * looks));
+    thread::sleep(WINDOW.saturating_sub(WINDOW / READS * reads));
     let (after, end_ns) = answered(socket)?;
     Ok((after - before) as f64 / (end_ns - start_ns).max(1) as f64)
 }
@@ -234,22 +234,22 @@ fn watched(benchmark: &Path, setup: &Setup, socket: &Path, json: &Path) -> Resul
                 ratios.len()
             );
         }
-        // Before the hot phase each key is asked for some ten times.
+        // Before the hot phase each key is requested about ten times.
         let hot = answered(socket).is_ok_and(|(answered, _)| answered > 12 * keys);
         if !hot {
-            thread::sleep(WINDOW / LOOKS);
+            thread::sleep(WINDOW / READS);
             continue;
         }
         let first = ratios.len() % 2 == 0;
-        let one = window(socket, address, if first { LOOKS } else { 0 })?;
-        let other = window(socket, address, if first { 0 } else { LOOKS })?;
+        let one = window(socket, address, if first { READS } else { 0 })?;
+        let other = window(socket, address, if first { 0 } else { READS })?;
         let (with, without) = if first { (one, other) } else { (other, one) };
         ratios.push(with / without);
         if ratios.len() == setup.pairs {
             break ratios;
         }
     };
-    // What it would still do is of no interest.
+    // The rest of the run is not needed.
     run.kill()?;
     run.wait()?;
     Ok(done)

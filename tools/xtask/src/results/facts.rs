@@ -1,33 +1,33 @@
-//! Where, when and with which versions the page's figures were measured, as far as the benchmark
-//! does not tell.
+//! The facts above the tables that the benchmark does not report: system, date, commit, versions of
+//! the engines. They are collected before anything is built or written.
 
 use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// What stands above the tables.
+/// The facts above the tables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    /// The distribution.
+    /// Name of the Linux distribution.
     pub(super) system: String,
     /// Day and minute, UTC.
     pub(super) date: String,
-    /// The project's commit, `-dirty` if what was built is not what was committed.
+    /// The project's commit, with `-dirty` if the work tree differs from it.
     pub(super) commit: String,
-    /// Each engine and what it is made of.
+    /// Each engine with the crates that it is made of.
     pub(super) versions: Vec<(String, String)>,
     /// The command that builds the benchmark.
     pub(super) build: String,
-    /// Runs of each command.
+    /// Rounds.
     pub(super) runs: u32,
 }
 
 impl Facts {
-    /// Looks at this machine and this project, before anything is built or written.
+    /// Collects the facts of this machine and this project.
     ///
     /// # Errors
-    /// This is not the project's folder, or `git` or `date` does not answer.
+    /// This is not the project's folder, or `git` or `date` failed.
     pub(super) fn here(engines: &[String], build: String, runs: u32) -> Result<Self> {
         let lock = fs::read_to_string("Cargo.lock")
             .context("Cargo.lock cannot be read: run this in the project's folder")?;
@@ -37,8 +37,8 @@ impl Facts {
             .map(|engine| (engine.clone(), made_of(engine, &lock)));
         Ok(Self {
             system: system(&release).unwrap_or("unknown").to_owned(),
-            date: said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]))?,
-            commit: said(Command::new("git").args([
+            date: output(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]))?,
+            commit: output(Command::new("git").args([
                 "describe",
                 "--always",
                 "--dirty",
@@ -59,8 +59,8 @@ pub(super) fn cores() -> Vec<usize> {
     cores
 }
 
-/// What a command answers.
-fn said(command: &mut Command) -> Result<String> {
+/// The standard output of a command that must succeed.
+fn output(command: &mut Command) -> Result<String> {
     let output = command
         .output()
         .with_context(|| format!("cannot start {command:?}"))?;
@@ -70,7 +70,7 @@ fn said(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The name in `/etc/os-release`.
+/// The name of the system in the text of `/etc/os-release`.
 fn system(release: &str) -> Option<&str> {
     let name = release
         .lines()
@@ -78,8 +78,7 @@ fn system(release: &str) -> Option<&str> {
     Some(name.trim_matches(['"', '\'']))
 }
 
-/// The crates of an engine, with their versions; the baselines of this project are made of crates
-/// too.
+/// The crates of an engine with their versions.
 fn made_of(engine: &str, lock: &str) -> String {
     let (ours, crates): (&str, &[&str]) = match engine {
         "sharded" | "locked-lru" => ("this project's, of ", &["hashbrown", "parking_lot"]),
@@ -95,8 +94,8 @@ fn made_of(engine: &str, lock: &str) -> String {
     format!("{ours}{}", named.collect::<Vec<_>>().join(" and "))
 }
 
-/// The version of a crate that the benchmark is built with: it stands beside the dependency where
-/// there are several, else in the crate's own entry.
+/// The version of a crate that the benchmark is built with. If the lock file has several, the
+/// dependency of the benchmark names it; else the crate's own entry does.
 fn version<'a>(lock: &'a str, name: &str) -> Option<&'a str> {
     let entry = |name: &str| {
         let heading = format!("name = \"{name}\"");
@@ -153,7 +152,7 @@ version = "0.7.0"
 "#;
 
     #[test]
-    fn versions_are_those_that_the_benchmark_takes() {
+    fn versions_are_those_of_the_benchmark() {
         assert_eq!(made_of("moka", LOCK), "moka 0.12.16");
         assert_eq!(made_of("quick-cache", LOCK), "quick_cache 0.7.0");
         assert_eq!(
@@ -164,7 +163,7 @@ version = "0.7.0"
     }
 
     #[test]
-    fn the_systems_name_is_found() {
+    fn the_name_of_the_system_is_found() {
         assert_eq!(
             system("ID=x\nPRETTY_NAME=\"Debian 12\"\n"),
             Some("Debian 12")
@@ -173,7 +172,7 @@ version = "0.7.0"
     }
 
     #[test]
-    fn the_projects_own_lock_knows_every_engine() {
+    fn the_lock_file_has_every_engine() {
         let lock = include_str!("../../../../Cargo.lock");
         let engines = super::super::ENGINES.split(',').chain(["fjall", "rocksdb"]);
         for engine in engines {

@@ -1,4 +1,5 @@
-//! What `farcore-bench --json` writes, as figures, and that of several rounds together.
+//! Parses the JSON of `farcore-bench --json`, and groups the reports of several rounds. A missing
+//! figure is an error that names it.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -6,13 +7,13 @@ use serde_json::Value;
 /// One command's figures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Report {
-    /// Where.
+    /// The machine.
     pub(super) machine: Machine,
     /// One entry for each engine.
     pub(super) runs: Vec<Run>,
 }
 
-/// The machine, as the benchmark saw it.
+/// The machine, as the benchmark reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Machine {
     /// Model of the processor.
@@ -34,24 +35,24 @@ pub(super) struct Machine {
 pub(super) struct Run {
     /// The engine.
     pub(super) engine: String,
-    /// In the order they ran.
+    /// The phases, in order.
     pub(super) phases: Vec<Phase>,
-    /// Sum of the phases.
+    /// Time of all phases.
     pub(super) total_seconds: f64,
-    /// A cache line from one core to another and back; `None` where only one was used.
+    /// Round trip of a cache line between two cores; `None` on one core.
     pub(super) line_trip_ns: Option<f64>,
-    /// Opening the engine.
+    /// Time to open the engine.
     pub(super) startup_seconds: f64,
     /// Bytes of the index for each key; 0 if the engine does not know.
     pub(super) index_bytes_per_key: f64,
-    /// Answers that were not what had been written.
+    /// Wrong, missing and unexpected answers.
     pub(super) wrong_values: u64,
 }
 
 /// One phase's figures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Phase {
-    /// Its name.
+    /// The name.
     pub(super) name: String,
     /// Million requests a second.
     pub(super) mops: f64,
@@ -66,17 +67,17 @@ pub(super) struct Phase {
 }
 
 impl Report {
-    /// Reads the form that the benchmark writes.
+    /// Parses a report.
     ///
     /// # Errors
-    /// A figure is not there, or an engine is there twice.
+    /// A figure is missing, or an engine occurs twice.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let value: Value = serde_json::from_str(text)?;
         let runs: Result<Vec<Run>> = list(&value, "runs")?.iter().map(run).collect();
         let runs = runs?;
         for (place, run) in runs.iter().enumerate() {
             if runs[..place].iter().any(|other| other.engine == run.engine) {
-                bail!("{} is there twice", run.engine);
+                bail!("{} occurs twice", run.engine);
             }
         }
         let machine = machine(&value["machine"])?;
@@ -87,8 +88,7 @@ impl Report {
         self.runs.iter().map(|run| &*run.engine).collect()
     }
 
-    /// How long a cache line took from one core to another and back, of all runs the longest;
-    /// `None` if one of them does not tell.
+    /// The longest round trip of a cache line of all runs; `None` if a run does not report it.
     pub(super) fn line_trip_ns(&self) -> Option<f64> {
         let trips: Option<Vec<f64>> = self.runs.iter().map(|run| run.line_trip_ns).collect();
         trips?.into_iter().max_by(f64::total_cmp)
@@ -100,7 +100,7 @@ impl Report {
     }
 }
 
-/// One command's figures of several rounds, at least one.
+/// One command's figures of one or more rounds.
 #[derive(Clone, Debug)]
 pub(super) struct Rounds(Vec<Report>);
 
@@ -108,7 +108,7 @@ impl Rounds {
     /// The rounds of one command.
     ///
     /// # Errors
-    /// There is none, or they are not of the same engines and phases.
+    /// There is no round, or engines or phases differ between rounds.
     pub(super) fn new(reports: Vec<Report>) -> Result<Self> {
         let first = reports.first().context("nothing was measured")?;
         for other in &reports[1..] {
@@ -134,12 +134,12 @@ impl Rounds {
         Ok(Self(reports))
     }
 
-    /// Where.
+    /// The machine of the first round.
     pub(super) fn machine(&self) -> &Machine {
         &self.0[0].machine
     }
 
-    /// An engine's figures, one for each round; none if it did not run.
+    /// An engine's figures in each round; empty if it did not run.
     pub(super) fn of(&self, engine: &str) -> Vec<&Run> {
         self.0
             .iter()
@@ -147,13 +147,13 @@ impl Rounds {
             .collect()
     }
 
-    /// Of every engine and round.
+    /// The figures of every engine and round.
     pub(super) fn all(&self) -> impl Iterator<Item = &Run> {
         self.0.iter().flat_map(|report| &report.runs)
     }
 }
 
-/// The middle of some figures, or the mean of the two that are.
+/// The median: the middle figure, or the mean of the two middle ones.
 pub(super) fn median(figures: impl Iterator<Item = f64>) -> Option<f64> {
     let mut figures: Vec<f64> = figures.collect();
     figures.sort_unstable_by(f64::total_cmp);
@@ -179,7 +179,7 @@ fn machine(value: &Value) -> Result<Machine> {
         memory_bytes: count(value, "memory_bytes")?,
         kernel: text(value, "kernel")?,
         huge_pages: text(value, "huge_pages")?,
-        // Not found where `cargo` is and `rustc` is not on the path.
+        // Missing if `rustc` is not on the path.
         rustc: text(value, "rustc").unwrap_or_else(|_| "unknown".to_owned()),
     })
 }
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_benchmarks_form_is_understood() {
+    fn a_report_of_the_benchmark_is_parsed() {
         let report = Report::parse(&report(&["farcore", "scc"]).to_string()).unwrap();
         assert_eq!(
             (report.machine.cores, &*report.machine.rustc),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lacking_figure_is_named() {
+    fn a_missing_figure_is_named() {
         let mut report = report(&["farcore"]);
         report["runs"][0]["phases"][0]["mops"].take();
         let error = Report::parse(&report.to_string()).unwrap_err();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_the_middle_or_between_the_two_that_are() {
+    fn the_median_is_the_middle_or_the_mean_of_two() {
         let of = |figures: &[f64]| median(figures.iter().copied());
         assert_eq!(of(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(of(&[9.0, 1.0, 2.0, 3.0]), Some(2.5));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_of_the_same_engines_and_phases() {
+    fn rounds_must_have_the_same_engines_and_phases() {
         let parse = |value: &Value| Report::parse(&value.to_string()).unwrap();
         let [one, two] = [&["farcore"][..], &["farcore", "scc"]].map(|names| parse(&report(names)));
         let mut value = report(&["farcore"]);
@@ -304,8 +304,8 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_is_there_twice_is_refused() {
+    fn an_engine_that_occurs_twice_is_an_error() {
         let error = Report::parse(&report(&["scc", "scc"]).to_string()).unwrap_err();
-        assert!(error.to_string().contains("scc is there twice"), "{error}");
+        assert!(error.to_string().contains("scc occurs twice"), "{error}");
     }
 }

@@ -1,16 +1,16 @@
-//! `cargo xtask results`: runs the published configurations and writes one page of what they gave.
+//! `cargo xtask results`: runs the published configurations and writes docs/results.md.
 //!
 //! ```text
-//! plan     what is run, and which columns of which table it fills
-//! figures  what the benchmark writes as JSON
-//! facts    where, when and with which versions
-//! trip     up to which way between the cores figures are taken
+//! plan     the measurements, and which columns of which table they fill
+//! figures  the benchmark's JSON
+//! facts    machine, date and versions
+//! trip     repeats runs in which the cores were too far apart
 //! table    rows, the best of each, ratios, losses
 //! page     the Markdown page
 //! ```
 //!
-//! Figures and a page come of the same commit: the benchmark is built once, and that program does
-//! all runs.
+//! All figures of a page are of one commit: the benchmark is built once, and that program does all
+//! runs.
 
 mod facts;
 mod figures;
@@ -30,21 +30,21 @@ use clap::Args;
 use self::facts::Facts;
 use self::figures::{Report, Rounds};
 use self::page::Refused;
-use self::plan::{Measurement, Plan, Wishes};
+use self::plan::{Measurement, Plan, Request};
 use self::trip::TripLimit;
 
-/// Where the build goes, whatever the environment says: the page names it.
+/// Target folder of the build. It overrides the environment, because the page shows the command.
 const TARGET: &str = "target";
-/// The benchmark in it.
+/// The benchmark's program.
 const BENCHMARK: &str = "target/release/farcore-bench";
-/// Where the rounds leave their JSON, each in a file of its own.
+/// Folder of the rounds' JSON files.
 const FOLDER: &str = "target/results";
 /// The engines of the published page.
 const ENGINES: &str = "farcore,dashmap,sharded,locked-lru,scc,papaya,quick-cache,moka,foyer";
 
 #[derive(Debug, Args)]
 pub(crate) struct Results {
-    /// Runs of each configuration, in turn with all the others; medians are published.
+    /// Rounds: runs of each configuration, in turn with all others; medians are published.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// Keys of each core; local and far memory grow with them.
@@ -53,24 +53,25 @@ pub(crate) struct Results {
     /// Engines to compare, farcore among them.
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = ENGINES)]
     engines: Vec<String>,
-    /// The page.
+    /// The file of the page.
     #[arg(long, value_name = "FILE", default_value = "docs/results.md")]
     out: PathBuf,
-    /// Farcore beside fjall and RocksDB as well, which keep files. RocksDB needs a C++ compiler and
-    /// libclang-dev, and half an hour of two cores to build.
+    /// Also compare farcore with fjall and RocksDB, which keep files. RocksDB needs a C++ compiler
+    /// and libclang-dev, and takes half an hour of two cores to build.
     #[arg(long)]
     file_stores: bool,
-    /// With little local memory also `locked-lru`, the one other engine with a far tier; takes
-    /// minutes a run.
+    /// Also run `locked-lru`, the only other engine with a far tier, with little local memory; a
+    /// run takes minutes.
     #[arg(long)]
     far_baseline: bool,
-    /// An eighth of the full contest as well, 24 million keys on two cores: takes 10 GiB of memory
+    /// Also run an eighth of the full contest, 24 million keys on two cores; takes 10 GiB of memory
     /// and minutes.
     #[arg(long)]
     largest: bool,
-    /// Run commands on two cores again, 20 times at most, if a cache line took longer from one to
-    /// the other and back just before or right after: a virtual machine's cores can be near each
-    /// other in one minute and not in the next. The page tells how many were.
+    /// Repeat a run on two cores, at most 20 times, if a cache line took longer than this from one
+    /// core to the other and back just before or right after the run. A virtual machine's cores can
+    /// be near each other in one minute and apart in the next. The page states the number of
+    /// repeated runs.
     #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u64).range(1..))]
     line_trip_ns_max: Option<u64>,
     /// Print the commands only.
@@ -79,7 +80,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// The engines, each once.
+    /// The engines without duplicates.
     fn engines(&self) -> Result<Vec<String>> {
         let mut engines: Vec<String> = Vec::new();
         for engine in &self.engines {
@@ -103,19 +104,19 @@ fn build_arguments(engines: &[String]) -> Vec<&'static str> {
     arguments
 }
 
-/// Runs one measurement and reads what it wrote.
+/// Runs one measurement and reads its figures.
 fn measure(arguments: &[String], json: &Path) -> Result<Report> {
-    // What an earlier run left must not pass for this one's.
+    // The file of an earlier run must not pass for this run's.
     if json.exists() {
-        fs::remove_file(json).with_context(|| format!("{} is in the way", json.display()))?;
+        fs::remove_file(json).with_context(|| format!("cannot remove {}", json.display()))?;
     }
     super::run(Command::new(BENCHMARK).args(arguments))?;
     let text = fs::read_to_string(json).with_context(|| format!("no {}", json.display()))?;
-    Report::parse(&text).with_context(|| format!("{} is not understood", json.display()))
+    Report::parse(&text).with_context(|| format!("{} cannot be parsed", json.display()))
 }
 
-/// Runs a measurement until its figures are taken; with them how many were not, which stay in files
-/// of their own.
+/// Runs a measurement until a run is accepted; returns its figures and the number of refused runs,
+/// whose figures stay in separate files.
 fn measure_within(
     limit: Option<TripLimit>,
     measurement: &Measurement,
@@ -133,8 +134,8 @@ fn measure_within(
     limit.measure(measurement.cores, || measure(&arguments, &json), put_aside)
 }
 
-/// Runs everything once, and again, so that each measurement has its share of the machine's better
-/// and worse minutes, as far as their figures are taken.
+/// Runs all measurements round by round, so that slow spells of the machine affect all of them
+/// alike.
 fn measure_all(
     plan: &Plan,
     limit: Option<TripLimit>,
@@ -173,7 +174,7 @@ pub(crate) fn perform(results: &Results) -> Result<()> {
     }
     let build = build_arguments(&built);
     let facts = Facts::here(&built, format!("cargo {}", build.join(" ")), results.runs)?;
-    let plan = plan::plan(&Wishes {
+    let plan = plan::plan(&Request {
         cores: facts::cores(),
         keys_per_core: results.keys_per_core,
         runs: results.runs,
@@ -192,7 +193,7 @@ pub(crate) fn perform(results: &Results) -> Result<()> {
         }
         return Ok(());
     }
-    // A page that cannot be written is better known before the runs than after.
+    // Fail before the runs rather than after them.
     let folder = results.out.parent().unwrap_or(Path::new(""));
     for folder in [folder, Path::new(FOLDER)] {
         fs::create_dir_all(folder).with_context(|| format!("no folder {}", folder.display()))?;
@@ -203,7 +204,7 @@ pub(crate) fn perform(results: &Results) -> Result<()> {
     let page = page::render(&facts, &plan, &reports, refused)?;
     let out = &results.out;
     fs::write(out, page).with_context(|| format!("{} cannot be written", out.display()))?;
-    println!("\nwritten: {}", out.display());
+    println!("\nwrote {}", out.display());
     Ok(())
 }
 
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn rocksdb_is_built_where_it_is_run() {
+    fn rocksdb_is_built_only_if_it_is_run() {
         let with = |flags: &str| {
             let engines = results(flags).engines().unwrap();
             let rocksdb = build_arguments(&engines).contains(&"rocksdb");

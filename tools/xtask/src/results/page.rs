@@ -1,5 +1,5 @@
-//! The Markdown page: facts, how to read it, one table a section, where farcore loses. Depends on
-//! what it is given only.
+//! Renders the Markdown page: facts, how to read it, one table a section, where farcore loses. A
+//! pure function of its arguments: it reads no file and no clock.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,46 +11,66 @@ use super::figures::{Machine, Rounds, Run};
 use super::plan::{Plan, Section};
 use super::table::{self, Loss};
 
-const HOW_TO_READ: &str = "\
-Rates are million requests a second of all threads together. The best of each row is bold. The last column says how much better
-farcore is than the best of the others: for rates farcore / best peer, for times and bytes best peer / farcore. It is rounded
-down, and below 1 we lose. An empty cell is a figure that there is not.
+const HOW_TO_READ: [&str; 2] = [
+    "Rates are million requests a second of all threads together. The best of each row is bold. The \
+     last column says how much better farcore is than the best peer: farcore / best peer for rates, \
+     best peer / farcore for times and bytes. It is rounded down. Below 1 we lose. An empty cell \
+     means that the engine does not report the figure.",
+    "Latency is from submission to answer, so farcore's includes the wait in its window. The peers \
+     answer at once, on the calling thread, whatever the window. They keep everything in local \
+     memory, except `locked-lru`, which has a cap and a far tier too, and stores that keep files. \
+     On two cores, the last row shows the machine's state: how long a cache line took from one core \
+     to the other and back. Start-up of farcore includes touching all of its memory, local and far.",
+];
+/// Width of the page's paragraphs.
+const COLUMNS: usize = 100;
 
-Latency is from submission to answer, so that of farcore includes the wait in its window. The others answer at once, on the
-thread that asks, whatever the window. They keep everything in local memory, but for `locked-lru`, which has a cap and a far
-tier too, and stores that keep files. The last row of those that ran on two cores tells the machine's state then: how long a cache
-line took from one core to the other and back. Start-up of farcore includes touching all of its memory, local and far.
-";
+/// Breaks a paragraph into lines of at most [`COLUMNS`] characters, each with its line end.
+fn wrapped(paragraph: &str) -> String {
+    let (mut text, mut width) = (String::new(), 0);
+    for word in paragraph.split_whitespace() {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > COLUMNS {
+            text.push('\n');
+            width = 0;
+        }
+        if width > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        text += word;
+        width += length;
+    }
+    text + "\n"
+}
 
-/// Runs whose figures were not taken, for a cache line took too long between their cores.
+/// Runs on two cores that were repeated, because a cache line took too long between the cores.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
-    /// Longer than this.
+    /// The limit that they exceeded.
     pub(super) limit_ns: u64,
-    /// How many, of all commands together.
+    /// Their number, of all commands together.
     pub(super) runs: u32,
 }
 
 impl Refused {
-    fn told(self) -> String {
+    fn note(self) -> String {
         let Self { limit_ns, runs } = self;
-        let taken = format!(
-            "Figures of two cores are taken only of runs just before and right after which that line took at most {limit_ns} ns"
+        let rule = format!(
+            "On two cores, a run counts only if that line took at most {limit_ns} ns just before and right after it."
         );
         match runs {
-            0 => taken + ", which all did.",
-            1 => taken + "; one run was made again for that.",
-            _ => format!(
-                "{taken}; {runs} runs were made again for that: the machine's worse minutes in this respect have no share in them."
-            ),
+            0 => rule + " No run was repeated for that.",
+            1 => rule + " 1 run was repeated for that.",
+            _ => format!("{rule} {runs} runs were repeated for that."),
         }
     }
 }
 
-/// Writes the page.
+/// Renders the page.
 ///
 /// # Errors
-/// An engine gave a wrong value, or a measurement of the plan has no report.
+/// An engine returned a wrong value, or a measurement of the plan has no report.
 pub(super) fn render(
     facts: &Facts,
     plan: &Plan,
@@ -61,7 +81,7 @@ pub(super) fn render(
     let any = measured.values().next().context("nothing was measured")?;
     let mut page = head(facts, any.machine(), refused);
     for note in &plan.notes {
-        page += &format!("\n{note}\n");
+        page += &format!("\n{}", wrapped(note));
     }
     let mut shown = Vec::new();
     let mut losses = Vec::new();
@@ -71,7 +91,7 @@ pub(super) fn render(
         page += &format!("\n## {}\n", section.title);
         page += &commands(plan, section, &mut shown);
         if !section.about.is_empty() {
-            page += &format!("\n{}\n", section.about);
+            page += &format!("\n{}", wrapped(section.about));
         }
         page += &format!("\n{}", table.text);
         losses.push((section.title, table.losses));
@@ -80,12 +100,12 @@ pub(super) fn render(
     Ok(page)
 }
 
-/// Refuses figures of an engine that gave a wrong value.
+/// Rejects figures of an engine that returned a wrong value.
 fn check(measured: &BTreeMap<&'static str, Rounds>) -> Result<()> {
     for (name, rounds) in measured {
         if let Some(run) = rounds.all().find(|run| run.wrong_values > 0) {
             bail!(
-                "{} gave {} wrong values in {name}: such figures are not published",
+                "{} returned {} wrong values in {name}: such figures are not published",
                 run.engine,
                 run.wrong_values
             );
@@ -98,10 +118,11 @@ fn head(facts: &Facts, machine: &Machine, refused: Option<Refused>) -> String {
     let runs = match facts.runs {
         1 => "Figures are of one run.".to_owned(),
         runs => format!(
-            "Figures are medians of {runs} rounds, each figure by itself, and ratios those of the rounds' ratios; in a round every \
-             command below runs once, but for one that says so, so that a machine with better and worse minutes gives each its share."
+            "Each figure is the median of {runs} rounds, and each ratio the median of the rounds' ratios. In a round every command \
+             below runs once, unless its section says otherwise, so that a slow spell of the machine affects all of them alike."
         ),
     };
+    let origin = wrapped(&format!("Written by `cargo xtask results`. {runs}"));
     let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
     let rows = [
         ("processor", machine.cpu_model.clone()),
@@ -119,8 +140,7 @@ fn head(facts: &Facts, machine: &Machine, refused: Option<Refused>) -> String {
         ("date, UTC", facts.date.clone()),
         ("commit", format!("`{}`", facts.commit)),
     ];
-    let mut page =
-        format!("# Results\n\nWritten by `cargo xtask results`. {runs}\n\n| | |\n|---|---|\n");
+    let mut page = format!("# Results\n\n{origin}\n| | |\n|---|---|\n");
     for (name, fact) in rows {
         // Writing to a string does not fail.
         let _ = writeln!(page, "| {name} | {fact} |");
@@ -129,14 +149,17 @@ fn head(facts: &Facts, machine: &Machine, refused: Option<Refused>) -> String {
     for (engine, version) in &facts.versions {
         let _ = writeln!(page, "| {engine} | {version} |");
     }
-    page += &format!("\n```sh\n{}\n```\n\n{HOW_TO_READ}", facts.build);
+    page += &format!("\n```sh\n{}\n```\n", facts.build);
+    for paragraph in HOW_TO_READ {
+        page += &format!("\n{}", wrapped(paragraph));
+    }
     if let Some(refused) = refused {
-        page += &format!("\n{}\n", refused.told());
+        page += &format!("\n{}", wrapped(&refused.note()));
     }
     page
 }
 
-/// The commands of a section that no section before has shown.
+/// The commands of a section that no earlier section has shown.
 fn commands(plan: &Plan, section: &Section, shown: &mut Vec<&'static str>) -> String {
     let mut lines = String::new();
     for column in &section.columns {
@@ -151,7 +174,7 @@ fn commands(plan: &Plan, section: &Section, shown: &mut Vec<&'static str>) -> St
         }
     }
     if lines.is_empty() {
-        "\nNo runs of its own: the figures are those above.\n".to_owned()
+        "\nNo separate runs: the figures are those above.\n".to_owned()
     } else {
         format!("\n```sh\n{lines}```\n")
     }
@@ -189,7 +212,7 @@ fn where_we_lose(sections: &[(&str, Vec<Loss>)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::figures::{Phase, Report};
-    use super::super::plan::{Wishes, plan};
+    use super::super::plan::{Request, plan};
     use super::*;
 
     fn run(engine: &str, mops: f64, wrong_values: u64) -> Run {
@@ -222,9 +245,9 @@ mod tests {
         }
     }
 
-    /// The whole plan, where every measurement gave the same.
+    /// The page of the whole plan, with equal figures for all measurements.
     fn page(ours: f64, wrong_values: u64) -> Result<String> {
-        let plan = plan(&Wishes {
+        let plan = plan(&Request {
             cores: vec![0, 1],
             keys_per_core: 1000,
             runs: 5,
@@ -250,10 +273,10 @@ mod tests {
     }
 
     #[test]
-    fn the_page_tells_where_when_and_how() {
+    fn the_page_states_machine_date_and_commands() {
         let page = page(6.0, 0).unwrap();
         for fact in [
-            "medians of 5 rounds",
+            "the median of 5 rounds",
             "AMD EPYC",
             "1.5 GiB",
             "Debian 12",
@@ -262,7 +285,7 @@ mod tests {
             "| moka | moka 0.12.16 |",
             "```sh\ncargo build\n```",
             " --json target/results/two-cores.json\n```",
-            "## From one core to two\n\nNo runs of its own",
+            "## From one core to two\n\nNo separate runs",
         ] {
             assert!(page.contains(fact), "{fact} in:\n{page}");
         }
@@ -270,18 +293,57 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_taken_is_told() {
-        let told = |refused| head(&facts(), &Machine::default(), refused);
+    fn repeated_runs_are_reported() {
+        let head = |refused| {
+            let head = head(&facts(), &Machine::default(), refused);
+            head.replace('\n', " ")
+        };
         let of = |runs| {
-            told(Some(Refused {
+            head(Some(Refused {
                 limit_ns: 200,
                 runs,
             }))
         };
-        assert!(!told(None).contains("are taken only"));
-        assert!(of(0).contains("at most 200 ns, which all did."));
-        assert!(of(1).contains("; one run was made again"));
-        assert!(of(3).contains("; 3 runs were made again"));
+        assert!(!head(None).contains("a run counts only if"));
+        assert!(of(0).contains("at most 200 ns just before and right after it. No run was"));
+        assert!(of(1).contains(" 1 run was repeated for that."));
+        assert!(of(3).contains(" 3 runs were repeated for that."));
+    }
+
+    /// The published page has the paragraphs that this version writes.
+    #[test]
+    fn the_published_page_has_the_words_of_this_version() {
+        let published = include_str!("../../../../docs/results.md");
+        let facts = Facts { runs: 5, ..facts() };
+        let refused = Refused {
+            limit_ns: 200,
+            runs: 24,
+        };
+        let head = head(&facts, &Machine::default(), Some(refused));
+        let plan = plan(&Request {
+            cores: vec![0, 1],
+            keys_per_core: 1000,
+            runs: 5,
+            engines: ["farcore", "moka"].map(str::to_owned).to_vec(),
+            far_baseline: false,
+            file_stores: true,
+            largest: true,
+        })
+        .unwrap();
+        let notes = plan.sections.iter().map(|section| wrapped(section.about));
+        let heads = head.split("\n\n").map(str::to_owned);
+        let is_prose = |text: &String| text.len() > 1 && !text.starts_with(['#', '|', '`']);
+        for paragraph in heads.chain(notes).filter(is_prose) {
+            assert!(published.contains(paragraph.trim_end()), "{paragraph}");
+        }
+    }
+
+    #[test]
+    fn paragraphs_are_broken_at_a_hundred_columns() {
+        let text = wrapped(&"word ".repeat(50));
+        assert!(text.lines().all(|line| line.len() <= COLUMNS), "{text}");
+        assert_eq!(text.split_whitespace().count(), 50);
+        assert_eq!(wrapped("one"), "one\n");
     }
 
     #[test]
@@ -307,12 +369,15 @@ mod tests {
     #[test]
     fn wrong_values_are_not_published() {
         let error = page(6.0, 3).unwrap_err().to_string();
-        assert!(error.contains("moka gave 3 wrong values in "), "{error}");
+        assert!(
+            error.contains("moka returned 3 wrong values in "),
+            "{error}"
+        );
     }
 
     #[test]
-    fn a_measurement_that_lacks_is_named() {
-        let plan = plan(&Wishes {
+    fn a_missing_measurement_is_named() {
+        let plan = plan(&Request {
             cores: vec![0],
             keys_per_core: 1000,
             runs: 1,

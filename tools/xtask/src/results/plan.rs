@@ -1,6 +1,8 @@
-//! What is run, and which columns of which table it fills. A measurement is one command; a section
-//! is one table, whose columns may come from several measurements, and from those of earlier
-//! sections.
+//! The measurements, and which columns of which table they fill.
+//!
+//! A measurement is one command. A section is one table; its columns may come from several
+//! measurements, also from those of earlier sections. Sizes of memory follow from the keys of a
+//! core. Nothing is run here.
 
 use std::path::{Path, PathBuf};
 
@@ -14,55 +16,57 @@ pub(super) const OURS: &str = "farcore";
 const FAR_BASELINE: &str = "locked-lru";
 /// Engines that keep files.
 pub(super) const FILE_STORES: [&str; 2] = ["fjall", "rocksdb"];
-/// Keys of a core beside them, who take their time.
+/// Keys of a core beside the file stores, which are slow.
 const FILE_STORES_KEYS_PER_CORE: u64 = 200_000;
-/// Local memory of a core there, or the cache of as much, and requests of the hot mix of all cores.
+/// There: local memory, or cache, of a core, and requests of the hot mix of all cores.
 const FILE_STORES_LOCAL_MIB: u64 = 12;
 const FILE_STORES_HOT_OPS: &str = "400000";
-/// Keys of a core that the sizes of memory below are for.
+/// Keys of a core that the memory sizes below are for.
 const KEYS_PER_CORE: u64 = 1_000_000;
 /// Requests in flight on a core.
 const WINDOW: u32 = 64;
-/// Local memory that holds all, with as much room as the log likes, and far memory beside it. No
-/// more than that: what is touched before a run and never used only makes starting slow.
+/// Local memory that holds all records with room for the log, and far memory beside it. More would
+/// only slow the start, which touches all memory.
 const ALL_LOCAL_MIB: u64 = 2048;
 const ALL_LOCAL_MIB_MIN: u64 = 512;
 const UNUSED_FAR_MIB: u64 = 256;
-/// Local memory of a core that holds about a quarter: a million records of 210 bytes at the mean
+/// Local memory of a core for about a quarter of the records: a million of 210 bytes at the mean
 /// are 200 MiB.
 const LITTLE_LOCAL_MIB: u64 = 50;
-/// As little of it as is still sensible.
+/// Least local memory of a core.
 const LITTLE_LOCAL_MIB_MIN: u64 = 32;
-/// Far memory.
+/// Far memory for the keys of a core.
 const FAR_MIB: u64 = 1024;
-/// Local memory of a core for uniform reads, most of which are to be far.
+/// Local memory of a core for uniform reads, most of which must be far.
 const UNIFORM_LOCAL_MIB: u64 = 32;
-/// How many there are.
+/// Number of uniform reads.
 const UNIFORM_READS: &str = "4000000";
-/// Keys of a core in the largest run: as many as in the full contest.
+/// Keys of a core in the largest run, as in the full contest.
 const LARGEST_KEYS_PER_CORE: u64 = 12_000_000;
-/// Memory of a core there: local as in the full contest, far more, for the records are longer.
+/// Memory of a core there: local as in the full contest, far twice as much for longer records.
 const LARGEST_LOCAL_MIB: u64 = 512;
 const LARGEST_FAR_MIB: u64 = 4096;
 /// Requests of the hot mix of each core there.
 const LARGEST_HOT_OPS: u64 = 4_000_000;
-/// Skew that asks for few keys.
+/// Skew that concentrates requests on few keys.
 const EXTREME_ZIPF: &str = "1.2";
 /// Latency added to each far access.
 const FAR_LATENCY: &str = "2us";
+/// The mode of runs with encryption: that of the contest.
+const ENCRYPT: &str = "--encrypt=secrecy-only";
 
-/// What the page is to be about.
+/// The contents of the page.
 #[derive(Clone, Debug)]
-pub(super) struct Wishes {
-    /// Cores that this process may use; the first two are.
+pub(super) struct Request {
+    /// Cores that this process may use; the first two are used.
     pub(super) cores: Vec<usize>,
-    /// Keys of each.
+    /// Keys of each core.
     pub(super) keys_per_core: u64,
     /// Runs of each engine.
     pub(super) runs: u32,
     /// Engines to compare.
     pub(super) engines: Vec<String>,
-    /// Whether the baseline runs with little local memory.
+    /// Whether `locked-lru` runs with little local memory.
     pub(super) far_baseline: bool,
     /// Whether the engines that keep files run.
     pub(super) file_stores: bool,
@@ -73,29 +77,29 @@ pub(super) struct Wishes {
 /// One command.
 #[derive(Clone, Debug)]
 pub(super) struct Measurement {
-    /// Its name, and its file's.
+    /// Its name, also that of its file.
     pub(super) name: &'static str,
-    /// Arguments of the benchmark, but for where it writes its figures.
+    /// Arguments of the benchmark, without `--json`.
     pub(super) arguments: Vec<String>,
     /// Cores that it uses.
     pub(super) cores: usize,
-    /// How often it is to run.
+    /// Number of runs.
     pub(super) rounds: u32,
 }
 
 impl Measurement {
-    /// The command as one would type it.
+    /// The command as the page shows it.
     pub(super) fn command(&self) -> String {
         let json = Path::new(FOLDER).join(self.name).with_extension("json");
         format!("{BENCHMARK} {}", self.arguments_into(&json).join(" "))
     }
 
-    /// Where a round writes its figures.
+    /// The file of a round's figures.
     pub(super) fn json(&self, round: u32) -> PathBuf {
         Path::new(FOLDER).join(format!("{}.{round}.json", self.name))
     }
 
-    /// The arguments that write the figures into a file.
+    /// The arguments with the file of the figures.
     pub(super) fn arguments_into(&self, json: &Path) -> Vec<String> {
         let json = ["--json".to_owned(), json.display().to_string()];
         self.arguments.iter().cloned().chain(json).collect()
@@ -114,23 +118,22 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// Whether its engine is another project's.
+    /// Whether its engine is one to compare farcore with.
     pub(super) fn is_peer(&self) -> bool {
         !self.engine.starts_with(OURS)
     }
 }
 
-/// What the last column tells.
+/// What the last column compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contrast {
     /// The first column against the best of the peers, where there are any.
     Peers,
     /// The second column against the first: all rows.
     Pair(&'static str),
-    /// The second column against the first: the phases only, for the rest is of different amounts
-    /// of work.
+    /// The second column against the first: phases only, because the amounts of work differ.
     Rates(&'static str),
-    /// The second column against the first: the last phase only, for the others do the same.
+    /// The second column against the first: the last phase only, because the others are equal.
     Last(&'static str),
 }
 
@@ -139,7 +142,7 @@ pub(super) enum Contrast {
 pub(super) struct Section {
     /// Its heading.
     pub(super) title: &'static str,
-    /// What must be known to read it.
+    /// What a reader must know, in one paragraph.
     pub(super) about: &'static str,
     /// Its columns; farcore's is the first.
     pub(super) columns: Vec<Column>,
@@ -154,11 +157,11 @@ pub(super) struct Plan {
     pub(super) measurements: Vec<Measurement>,
     /// In the order of the page.
     pub(super) sections: Vec<Section>,
-    /// What is left out, and why.
+    /// Sections that are left out, and why.
     pub(super) notes: Vec<String>,
 }
 
-/// Memory for more keys or fewer, as the benchmark takes it.
+/// A size of memory scaled to the keys of a core, in the benchmark's notation.
 fn size(mib: u64, keys_per_core: u64, least_mib: u64) -> String {
     match (mib * keys_per_core / KEYS_PER_CORE).max(least_mib) {
         mib if mib.is_multiple_of(1024) => format!("{}GiB", mib / 1024),
@@ -166,7 +169,7 @@ fn size(mib: u64, keys_per_core: u64, least_mib: u64) -> String {
     }
 }
 
-/// Local and far memory for so many keys of a core, all of which stay local.
+/// Local and far memory for keys that all stay local.
 fn all_local(keys_per_core: u64) -> (String, String) {
     (
         size(ALL_LOCAL_MIB, keys_per_core, ALL_LOCAL_MIB_MIN),
@@ -174,7 +177,7 @@ fn all_local(keys_per_core: u64) -> (String, String) {
     )
 }
 
-/// Farcore's column first, then the others as they were named.
+/// Farcore's column, then the others in their order.
 fn columns(measurement: &'static str, engines: &[String]) -> Vec<Column> {
     let ours = engines.iter().filter(|&engine| engine == OURS);
     let others = engines.iter().filter(|&engine| engine != OURS);
@@ -197,7 +200,7 @@ fn our_column(measurement: &'static str, label: &str) -> Column {
 /// Adds measurements and sections to a plan.
 #[derive(Debug)]
 struct Planner<'a> {
-    wishes: &'a Wishes,
+    request: &'a Request,
     plan: Plan,
 }
 
@@ -210,7 +213,7 @@ impl Planner<'_> {
         window: u32,
         engines: &[String],
     ) {
-        let (keys, rounds) = (self.wishes.keys_per_core, self.wishes.runs);
+        let (keys, rounds) = (self.request.keys_per_core, self.request.runs);
         self.measure_at(name, cores, keys, memory, window, engines, rounds);
     }
 
@@ -244,7 +247,7 @@ impl Planner<'_> {
         });
     }
 
-    fn tell(
+    fn section(
         &mut self,
         title: &'static str,
         about: &'static str,
@@ -268,17 +271,68 @@ impl Planner<'_> {
         cores: &[usize],
         window: u32,
     ) {
-        let keys = self.wishes.keys_per_core;
+        let keys = self.request.keys_per_core;
         let (local, far) = all_local(keys);
-        let engines = self.wishes.engines.clone();
+        let engines = self.request.engines.clone();
         let memory = ["--local", &local, "--far", &far];
         self.measure(name, cores, &memory, window, &engines);
-        self.tell(title, about, columns(name, &engines), Contrast::Peers);
+        self.section(title, about, columns(name, &engines), Contrast::Peers);
     }
 
-    /// Farcore on one core while nearly every request is for a record in far memory.
+    /// All engines on two cores and on one, and farcore's step from one core to two.
+    fn all_local(&mut self, cores: &[usize]) {
+        let two = cores.len() == 2;
+        if two {
+            self.compare("two-cores", "Two cores, all local", "", cores, WINDOW);
+        } else {
+            self.plan.notes.push(
+                "This process may run on one core only: sections of two cores are left out, and the rest runs on that core."
+                    .to_owned(),
+            );
+        }
+        self.compare("one-core", "One core, all local", "", &cores[..1], WINDOW);
+        if two {
+            let about =
+                "Each core adds its own keys, so two cores do twice the work: only rates compare.";
+            let columns = vec![
+                our_column("one-core", "one core"),
+                our_column("two-cores", "two cores"),
+            ];
+            let contrast = Contrast::Rates("two / one");
+            self.section("From one core to two", about, columns, contrast);
+        }
+    }
+
+    /// Farcore with memory for a quarter of the records, and `locked-lru` beside it on request.
+    fn little_local(&mut self, cores: &[usize]) {
+        let keys = self.request.keys_per_core;
+        let per_core = LITTLE_LOCAL_MIB * cores.len() as u64;
+        let little = size(per_core, keys, LITTLE_LOCAL_MIB_MIN);
+        let far = size(FAR_MIB, keys, FAR_MIB);
+        let memory = ["--local", &little, "--far", &far];
+        let distant = [&memory[..], &["--far-latency", FAR_LATENCY]].concat();
+        let about = "Local memory is 50 MiB for each million keys, 32 MiB at least: a quarter of the records as first written. It \
+                     holds the index and buffers too.";
+        let title = "Little local memory, far memory 2 us away";
+        self.encrypt(["far", "far-encrypted"], title, about, cores, &distant);
+        if !self.request.far_baseline {
+            return;
+        }
+        let baseline = [FAR_BASELINE.to_owned()];
+        self.measure("far-baseline", cores, &memory, WINDOW, &baseline);
+        let mut columns = columns("far-baseline", &baseline);
+        columns.insert(0, our_column("far", "farcore"));
+        self.section(
+            "Little local memory, beside `locked-lru`",
+            "The figures of farcore are those above, with far memory 2 us away; the far memory of `locked-lru` answers at once.",
+            columns,
+            Contrast::Peers,
+        );
+    }
+
+    /// Farcore on one core, with nearly every request for a record in far memory.
     fn far_reads(&mut self, core: usize) {
-        let keys = self.wishes.keys_per_core;
+        let keys = self.request.keys_per_core;
         let (local, far) = (
             size(UNIFORM_LOCAL_MIB, keys, UNIFORM_LOCAL_MIB / 2),
             size(FAR_MIB, keys, FAR_MIB),
@@ -294,11 +348,11 @@ impl Planner<'_> {
             name: "uniform-reads",
             arguments,
             cores: 1,
-            rounds: self.wishes.runs,
+            rounds: self.request.runs,
         });
-        let about = "Records of 160 bytes, about an eighth of them local: all other reads go to far memory, one READ each.";
+        let about = "Records of 160 bytes, about an eighth of them local. Each other read is one READ of far memory.";
         let columns = columns("uniform-reads", &[OURS.to_owned()]);
-        self.tell(
+        self.section(
             "One core, uniform reads of far memory",
             about,
             columns,
@@ -306,9 +360,9 @@ impl Planner<'_> {
         );
     }
 
-    /// Farcore while all cores ask for few keys, of one shard or of any, beside all keys alike.
+    /// Farcore with requests for all keys alike, and for few keys of one shard and of any shard.
     fn skew(&mut self, cores: &[usize]) {
-        let keys = self.wishes.keys_per_core;
+        let keys = self.request.keys_per_core;
         let (local, far) = all_local(keys);
         let ours = [OURS.to_owned()];
         let memory = ["--local", &local, "--far", &far];
@@ -323,9 +377,9 @@ impl Planner<'_> {
             our_column("one-shard", "few keys of one shard"),
             our_column("skewed", "few keys of any shard"),
         ];
-        let about = "Few keys: Zipf 1.2. In the second column the hot mix of both cores asks for keys of the first core's shard only.";
+        let about = "Few keys: Zipf 1.2. In the second column the hot mix of both cores requests keys of the first core's shard only.";
         let contrast = Contrast::Last("one shard / all");
-        self.tell("Extreme skew", about, columns, contrast);
+        self.section("Extreme skew", about, columns, contrast);
     }
 
     /// Farcore beside engines that keep files, with memory for a quarter of the data.
@@ -351,12 +405,12 @@ impl Planner<'_> {
             &[&memory[..], &distant].concat(),
             WINDOW,
             &engines,
-            self.wishes.runs,
+            self.request.runs,
         );
-        let about = "200 thousand keys a core, and local memory, or a cache, of 12 MiB a core: about a quarter of the records. What is not \
-                     local is 2 us away for farcore, and in files in memory for the others.";
+        let about = "200 thousand keys a core, and local memory, or a cache, of 12 MiB a core: about a quarter of the records. The rest is \
+                     2 us away for farcore, and in files in memory for the peers.";
         let title = "Beside stores that keep files";
-        self.tell(
+        self.section(
             title,
             about,
             columns("file-stores", &engines),
@@ -378,7 +432,7 @@ impl Planner<'_> {
             &far,
             "--far-latency",
             FAR_LATENCY,
-            "--encrypt",
+            ENCRYPT,
             "--hot-ops",
             &hot_ops,
         ];
@@ -392,11 +446,11 @@ impl Planner<'_> {
             &ours,
             1,
         );
-        let about = "One run. Each core has what each of the full contest's 16 has: 12 M keys, 512 MiB of local memory (8 GiB in all) \
-                     and 4 M hot requests, encrypted. Far memory is 4 GiB a core where the contest gives 2, for the records made here \
-                     are longer: 210 bytes at the mean.";
+        let about = "One run. Each core has what each of the full contest's 16 cores has: 12 M keys, 512 MiB of local memory (8 GiB in \
+                     all) and 4 M hot requests, encrypted (secrecy only). Far memory is 4 GiB a core instead of the contest's 2, \
+                     because the records here are longer: 210 bytes at the mean.";
         let columns = columns("largest", &ours);
-        self.tell("The largest run", about, columns, Contrast::Peers);
+        self.section("The largest run", about, columns, Contrast::Peers);
     }
 
     /// Farcore with and without encryption.
@@ -409,14 +463,14 @@ impl Planner<'_> {
         memory: &[&str],
     ) {
         let ours = [OURS.to_owned()];
-        let encrypted = [memory, &["--encrypt"]].concat();
+        let encrypted = [memory, &[ENCRYPT]].concat();
         self.measure(names[0], cores, memory, WINDOW, &ours);
         self.measure(names[1], cores, &encrypted, WINDOW, &ours);
         let columns = vec![
             our_column(names[0], "farcore"),
-            our_column(names[1], "farcore `--encrypt`"),
+            our_column(names[1], &format!("farcore `{ENCRYPT}`")),
         ];
-        self.tell(title, about, columns, Contrast::Pair("encrypted / plain"));
+        self.section(title, about, columns, Contrast::Pair("encrypted / plain"));
     }
 }
 
@@ -424,65 +478,20 @@ impl Planner<'_> {
 ///
 /// # Errors
 /// There is no core.
-pub(super) fn plan(wishes: &Wishes) -> Result<Plan> {
-    let cores = match wishes.cores[..] {
+pub(super) fn plan(request: &Request) -> Result<Plan> {
+    let cores = match request.cores[..] {
         [] => bail!("no core is known that this process may run on"),
-        [_] => &wishes.cores[..],
-        [..] => &wishes.cores[..2],
+        [_] => &request.cores[..],
+        [..] => &request.cores[..2],
     };
     let (one, two) = (&cores[..1], cores.len() == 2);
     let mut planner = Planner {
-        wishes,
+        request,
         plan: Plan::default(),
     };
-    if two {
-        planner.compare("two-cores", "Two cores, all local", "", cores, WINDOW);
-    } else {
-        planner.plan.notes.push(
-            "This process may run on one core only: what needs two is left out, and the rest runs on that one.".to_owned(),
-        );
-    }
-    planner.compare("one-core", "One core, all local", "", one, WINDOW);
-    if two {
-        let about = "Each core brings keys of its own, so two of them do twice the work: only rates compare.";
-        let columns = vec![
-            our_column("one-core", "one core"),
-            our_column("two-cores", "two cores"),
-        ];
-        let contrast = Contrast::Rates("two / one");
-        planner.tell("From one core to two", about, columns, contrast);
-    }
-    let keys = wishes.keys_per_core;
-    let per_core = LITTLE_LOCAL_MIB * cores.len() as u64;
-    let little = size(per_core, keys, LITTLE_LOCAL_MIB_MIN);
-    let far = size(FAR_MIB, keys, FAR_MIB);
-    let memory = ["--local", &little, "--far", &far];
-    let distant = [&memory[..], &["--far-latency", FAR_LATENCY]].concat();
-    planner.encrypt(
-        ["far", "far-encrypted"],
-        "Little local memory, far memory 2 us away",
-        "Local memory is 50 MiB for each million keys, but 32 MiB at least: a quarter of the records as first written. Index and buffers lie in it too.",
-        cores,
-        &distant,
-    );
-    if wishes.far_baseline {
-        planner.measure(
-            "far-baseline",
-            cores,
-            &memory,
-            WINDOW,
-            &[FAR_BASELINE.to_owned()],
-        );
-        let mut columns = columns("far-baseline", &[FAR_BASELINE.to_owned()]);
-        columns.insert(0, our_column("far", "farcore"));
-        planner.tell(
-            "Little local memory, beside `locked-lru`",
-            "The figures of farcore are those above, with far memory 2 us away; that of `locked-lru` answers at once.",
-            columns,
-            Contrast::Peers,
-        );
-    }
-    let (all, unused) = all_local(keys);
+    planner.all_local(cores);
+    planner.little_local(cores);
+    let (all, unused) = all_local(request.keys_per_core);
     planner.encrypt(
         ["plain", "encrypted"],
         "All local, plain and encrypted",
@@ -494,10 +503,10 @@ pub(super) fn plan(wishes: &Wishes) -> Result<Plan> {
     if two {
         planner.skew(cores);
     }
-    if wishes.file_stores {
+    if request.file_stores {
         planner.file_stores(cores);
     }
-    if two && wishes.largest {
+    if two && request.largest {
         planner.largest(cores);
     }
     let about = "One request at a time on each core: latency without the wait in a window.";

@@ -1,15 +1,16 @@
-//! One table: rows, the best of each in bold, and the ratio that tells where farcore loses.
+//! One table: rows, the best of each in bold, and the ratio that shows where farcore loses.
 //!
-//! Invariants: I1. A ratio above 1 is to farcore's credit, whether more of the figure is better or
-//! less. I2. Ratios are rounded down, so a loss never reads as 1.00. I3. A ratio is the median of
-//! those within each round: what the machine did between two rounds is in none of them.
+//! I1: a ratio above 1 is to farcore's credit, whether more or less of the figure is better.
+//! I2: ratios are rounded down, so a loss never reads as 1.00.
+//! I3: a ratio is the median of the ratios within each round, so changes of the machine between
+//!     rounds cancel out.
 
 use std::fmt::Write;
 
 use super::figures::{Phase, Run, median};
 use super::plan::{Column, Contrast, Section};
 
-/// What is better.
+/// The direction in which a figure is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Better {
     More,
@@ -21,7 +22,7 @@ enum Better {
 #[derive(Clone, Debug)]
 struct Row {
     name: String,
-    /// Of each round that has it.
+    /// The figures of each column: one for each round that has it.
     cells: Vec<Vec<f64>>,
     show: fn(f64) -> String,
     better: Better,
@@ -32,18 +33,18 @@ struct Row {
 pub(super) struct Loss {
     /// The row.
     pub(super) row: String,
-    /// As the table shows it.
+    /// The ratio as the table shows it.
     pub(super) ratio: String,
-    /// Who is the best.
+    /// The best peer.
     pub(super) peer: String,
 }
 
-/// A table and what it says against farcore.
+/// A table and its losses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Table {
     /// Markdown.
     pub(super) text: String,
-    /// Rows with a ratio below 1, of tables that compare with peers.
+    /// Rows with a ratio below 1, in tables that compare with peers.
     pub(super) losses: Vec<Loss>,
 }
 
@@ -54,21 +55,21 @@ impl Row {
         self.cells.iter().map(of).collect()
     }
 
-    /// The best of some columns, with its place.
+    /// The best of the columns that `among` selects, with its place.
     fn best(&self, among: impl Fn(usize) -> bool) -> Option<(usize, f64)> {
         let cells = self.medians().into_iter().enumerate();
         let known = cells.filter_map(|(place, cell)| Some((place, cell?)));
         let known = known.filter(|&(place, _)| among(place));
         let order = |one: &(usize, f64), other: &(usize, f64)| one.1.total_cmp(&other.1);
         match self.better {
-            // The first of equals.
+            // The first one of equals.
             Better::More => known.min_by(|one, other| order(other, one)),
             Better::Less => known.min_by(order),
             Better::Neither => None,
         }
     }
 
-    /// How much better the one column is than the other: the median of the rounds.
+    /// How much better one column is than another: the median of the rounds' ratios.
     fn ratio(&self, ours: usize, theirs: usize) -> Option<f64> {
         let [ours, theirs] = [self.cells.get(ours)?, self.cells.get(theirs)?];
         let ratio = |(ours, theirs): (&f64, &f64)| match self.better {
@@ -79,7 +80,7 @@ impl Row {
         median(ours.iter().zip(theirs).map(ratio)).filter(|ratio| ratio.is_finite())
     }
 
-    /// What stands in each column: the best is bold where there is something to choose from.
+    /// The text of each column; the best is bold if several columns have figures.
     fn shown(&self) -> Vec<String> {
         let medians = self.medians();
         let several = medians.iter().flatten().count() > 1;
@@ -129,10 +130,10 @@ fn rounded_down(ratio: f64) -> String {
     }
 }
 
-/// Picks a latency.
+/// Selects a latency.
 type Quantile = fn(&Phase) -> f64;
 
-/// The rounds of a figure in every column.
+/// A figure of every column and round.
 fn cells(runs: &[Vec<&Run>], of: &dyn Fn(&Run) -> Option<f64>) -> Vec<Vec<f64>> {
     let rounds = |runs: &Vec<&Run>| runs.iter().filter_map(|run| of(run)).collect();
     runs.iter().map(rounds).collect()
@@ -218,7 +219,7 @@ fn figures(runs: &[Vec<&Run>], contrast: Contrast) -> Vec<Row> {
     rows
 }
 
-/// The heading of the last column; none where there is nothing to compare.
+/// The heading of the last column; `None` if there is nothing to compare.
 fn heading(section: &Section) -> Option<&'static str> {
     match section.contrast {
         Contrast::Peers => section
@@ -232,7 +233,7 @@ fn heading(section: &Section) -> Option<&'static str> {
     }
 }
 
-/// What the last column says of a row, and what that is against farcore.
+/// The last cell of a row, and the loss that it shows.
 fn verdict(section: &Section, row: &Row) -> (String, Option<Loss>) {
     if section.contrast != Contrast::Peers {
         let ratio = row.ratio(1, 0);
@@ -255,8 +256,7 @@ fn verdict(section: &Section, row: &Row) -> (String, Option<Loss>) {
     (format!("{shown} (we lose)"), Some(loss))
 }
 
-/// The table of a section; `runs` has the rounds of each of its columns, none where there are no
-/// figures.
+/// The table of a section. `runs` has the rounds of each column; a column without figures has none.
 pub(super) fn render(section: &Section, runs: &[Vec<&Run>]) -> Table {
     let heading = heading(section);
     let labels = section.columns.iter().map(|column| column.label.as_str());
@@ -291,167 +291,4 @@ pub(super) fn render(section: &Section, runs: &[Vec<&Run>]) -> Table {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(engine: &str, mops: f64, startup_seconds: f64) -> Run {
-        let phase = Phase {
-            name: "hot".to_owned(),
-            mops,
-            p50_ns: 500.0 / mops,
-            p99_ns: 5e4 / mops,
-            p999_ns: 5e7 / mops,
-            far_reads_per_op: 0.0,
-        };
-        Run {
-            engine: engine.to_owned(),
-            phases: vec![phase],
-            total_seconds: 6.0 / mops,
-            startup_seconds,
-            line_trip_ns: Some(98.6),
-            index_bytes_per_key: if engine == "farcore" { 9.84 } else { 0.0 },
-            wrong_values: 0,
-        }
-    }
-
-    fn section(engines: &[&str], contrast: Contrast) -> Section {
-        let column = |&engine: &&str| Column {
-            label: engine.to_owned(),
-            measurement: "x",
-            engine: engine.to_owned(),
-        };
-        Section {
-            title: "X",
-            about: "",
-            columns: engines.iter().map(column).collect(),
-            contrast,
-        }
-    }
-
-    fn lines(table: &Table) -> Vec<&str> {
-        table.text.lines().collect()
-    }
-
-    #[test]
-    fn a_row_where_farcore_loses_is_marked_and_listed() {
-        let (ours, moka, scc) = (
-            run("farcore", 6.0, 2.0),
-            run("moka", 2.0, 0.5),
-            run("scc", 4.0, 1.0),
-        );
-        let section = section(&["farcore", "moka", "scc"], Contrast::Peers);
-        let table = render(&section, &[vec![&ours], vec![&moka], vec![&scc]]);
-        assert_eq!(
-            lines(&table),
-            [
-                "| Mops/s | farcore | moka | scc | farcore / best peer |",
-                "| --- | --: | --: | --: | --: |",
-                "| hot | **6.00** | 2.00 | 4.00 | 1.50 |",
-                "| total, s | **1.00** | 3.00 | 1.50 | 1.50 |",
-                "| p50 of hot | **83 ns** | 250 ns | 125 ns | 1.50 |",
-                "| p99 of hot | **8.3 us** | 25.0 us | 12.5 us | 1.50 |",
-                "| p999 of hot | **8.3 ms** | 25.0 ms | 12.5 ms | 1.50 |",
-                "| start-up, s | 2.00 | **0.500** | 1.00 | 0.25 (we lose) |",
-                "| index, bytes a key | 9.8 |  |  |  |",
-                "| wrong values | 0 | 0 | 0 |  |",
-                "| line there and back | 99 ns | 99 ns | 99 ns |  |",
-            ]
-        );
-        let loss = Loss {
-            row: "start-up, s".to_owned(),
-            ratio: "0.25".to_owned(),
-            peer: "moka".to_owned(),
-        };
-        assert_eq!(table.losses, [loss]);
-    }
-
-    #[test]
-    fn a_close_loss_does_not_read_as_a_draw() {
-        let (ours, scc) = (run("farcore", 3.999, 1.0), run("scc", 4.0, 1.0));
-        let section = section(&["farcore", "scc"], Contrast::Peers);
-        let table = render(&section, &[vec![&ours], vec![&scc]]);
-        assert!(
-            lines(&table)[2].ends_with("| 0.99 (we lose) |"),
-            "{}",
-            table.text
-        );
-        assert_eq!(rounded_down(0.005_19), "0.0051");
-        // A draw is no loss, and both are the best.
-        assert!(
-            table
-                .text
-                .contains("| start-up, s | **1.00** | **1.00** | 1.00 |")
-        );
-    }
-
-    /// The medians are 3 and 4, but in two rounds of three farcore is the better one.
-    #[test]
-    fn a_ratio_is_of_rounds_not_of_medians() {
-        let ours = [2.0, 3.0, 9.0].map(|mops| run("farcore", mops, 1.0));
-        let theirs = [1.0, 4.0, 6.0].map(|mops| run("scc", mops, 1.0));
-        let section = section(&["farcore", "scc"], Contrast::Peers);
-        let runs = [ours.iter().collect(), theirs.iter().collect()];
-        let table = render(&section, &runs);
-        assert_eq!(lines(&table)[2], "| hot | 3.00 | **4.00** | 1.50 |");
-        let hot = |table: &Table| table.losses.iter().any(|loss| loss.row == "hot");
-        assert!(!hot(&table));
-        let swapped = render(&section, &[runs[1].clone(), runs[0].clone()]);
-        assert_eq!(
-            lines(&swapped)[2],
-            "| hot | **4.00** | 3.00 | 0.66 (we lose) |"
-        );
-        assert!(hot(&swapped));
-    }
-
-    #[test]
-    fn a_missing_engine_leaves_its_cells_empty() {
-        let (ours, scc) = (run("farcore", 6.0, 1.0), run("scc", 4.0, 1.0));
-        let section = section(&["farcore", "moka", "scc"], Contrast::Peers);
-        let table = render(&section, &[vec![&ours], vec![], vec![&scc]]);
-        assert_eq!(lines(&table)[2], "| hot | **6.00** |  | 4.00 | 1.50 |");
-        let table = render(&section, &[vec![], vec![], vec![&scc]]);
-        assert_eq!(lines(&table)[2], "| hot |  |  | 4.00 |  |");
-        assert!(table.losses.is_empty());
-    }
-
-    #[test]
-    fn without_peers_there_is_no_ratio() {
-        let ours = run("farcore", 6.0, 1.0);
-        let section = section(&["farcore"], Contrast::Peers);
-        let table = render(&section, &[vec![&ours]]);
-        assert_eq!(lines(&table)[0], "| Mops/s | farcore |");
-        assert_eq!(lines(&table)[2], "| hot | 6.00 |");
-    }
-
-    #[test]
-    fn a_pair_is_compared_with_its_first() {
-        let (one, two) = (run("farcore", 4.0, 1.0), run("farcore", 6.0, 2.0));
-        let runs = [vec![&one], vec![&two]];
-        let table = render(
-            &section(&["farcore", "farcore"], Contrast::Pair("b / a")),
-            &runs,
-        );
-        assert!(
-            table
-                .text
-                .contains("| start-up, s | **1.00** | 2.00 | 0.50 |")
-        );
-        assert!(table.losses.is_empty());
-        let table = render(
-            &section(&["farcore", "farcore"], Contrast::Rates("b / a")),
-            &runs,
-        );
-        assert_eq!(lines(&table).len(), 4);
-        assert_eq!(lines(&table)[2], "| hot | 4.00 | **6.00** | 1.50 |");
-        assert_eq!(
-            lines(&table)[3],
-            "| line there and back | 99 ns | 99 ns |  |"
-        );
-        let table = render(
-            &section(&["farcore", "farcore"], Contrast::Last("b / a")),
-            &runs,
-        );
-        assert_eq!(lines(&table).len(), 7);
-        assert!(!table.text.contains("total") && table.text.contains("p50 of hot"));
-    }
-}
+mod tests;

@@ -1,6 +1,8 @@
-//! How long a cache line took from one core to the other and back when something was measured. The
-//! cores of a virtual machine can be near each other in one minute and not in the next, and what
-//! two of them do can be nearly twice as much in the one as in the other.
+//! Repeats a run whose cores were too far apart, by the round trip of a cache line that the
+//! benchmark reports.
+//!
+//! The cores of a virtual machine can be near each other in one minute and apart in the next, and
+//! the throughput of two near cores can be nearly twice that of two cores apart.
 
 use std::thread;
 use std::time::Duration;
@@ -10,12 +12,12 @@ use anyhow::{Result, bail};
 use super::FOLDER;
 use super::figures::Report;
 
-/// Runs of one command, at most.
+/// Most runs of one command.
 const RUNS_MAX: u32 = 20;
-/// How long the machine rests before it is tried again.
+/// Pause before a repeated run.
 const REST: Duration = Duration::from_secs(5);
 
-/// Up to which round trip figures are taken.
+/// The longest accepted round trip.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TripLimit {
     pub(super) ns: u64,
@@ -27,21 +29,21 @@ impl TripLimit {
         Self { ns, rest: REST }
     }
 
-    /// Why the figures of a command on two cores are not taken, if they are not.
+    /// Why a run on two cores is refused; `None` if it is accepted.
     fn objection(self, report: &Report) -> Option<String> {
         match report.line_trip_ns() {
             Some(trip_ns) if trip_ns <= self.ns as f64 => None,
             Some(trip_ns) => Some(format!("a cache line took {trip_ns:.0} ns there and back")),
-            None => Some("how long a cache line took there and back is not known".to_owned()),
+            None => Some("the round trip of a cache line is not known".to_owned()),
         }
     }
 
-    /// Makes runs of a command on so many cores until the figures of one are taken; with them how
-    /// many were not, each of which is put aside by its number. On one core nothing goes to
-    /// another, and the first are taken.
+    /// Runs a command on `cores` cores until a run is accepted. Returns its figures and the number
+    /// of refused runs; `put_aside` keeps the figures of each. On one core the first run is
+    /// accepted.
     ///
     /// # Errors
-    /// The command's, or those of putting aside; none of [`RUNS_MAX`] were taken.
+    /// A run failed, its figures could not be put aside, or all [`RUNS_MAX`] runs were refused.
     pub(super) fn measure(
         self,
         cores: usize,
@@ -57,11 +59,11 @@ impl TripLimit {
             };
             refused += 1;
             put_aside(refused)?;
-            println!("not taken: {objection}");
+            println!("run refused: {objection}");
             if refused == RUNS_MAX {
                 bail!(
-                    "{RUNS_MAX} runs were not taken, the last because {objection}: raise --line-trip-ns-max, which is {}, or try it later; \
-                     {FOLDER} has what was measured",
+                    "{RUNS_MAX} runs were refused, the last because {objection}: raise --line-trip-ns-max, which is {}, or try again \
+                     later; the figures are in {FOLDER}",
                     self.ns
                 );
             }
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_longer_or_is_not_known_is_measured_again() {
+    fn runs_with_a_longer_or_unknown_trip_are_repeated() {
         let trips = [
             [Some(90.0), Some(540.0)],
             [None, None],
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn on_one_core_the_first_run_is_taken() {
+    fn on_one_core_the_first_run_is_accepted() {
         for trip_ns in [None, Some(540.0)] {
             let (taken, refused) = LIMIT
                 .measure(1, || Ok(report(&[trip_ns])), |_| bail!("put aside"))
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn it_gives_up_and_tells_why() {
+    fn it_gives_up_with_a_reason() {
         let (mut runs, mut aside) = (0, 0);
         let error = LIMIT.measure(
             2,

@@ -1,7 +1,7 @@
 use super::*;
 
-fn wishes(cores: &[usize]) -> Wishes {
-    Wishes {
+fn request(cores: &[usize]) -> Request {
+    Request {
         cores: cores.to_vec(),
         keys_per_core: KEYS_PER_CORE,
         runs: 5,
@@ -14,7 +14,7 @@ fn wishes(cores: &[usize]) -> Wishes {
 
 #[test]
 fn two_cores_run_everything() {
-    let plan = plan(&wishes(&[2, 5, 7])).unwrap();
+    let plan = plan(&request(&[2, 5, 7])).unwrap();
     let commands: Vec<String> = plan.measurements.iter().map(Measurement::command).collect();
     assert_eq!(
         commands[0],
@@ -39,8 +39,8 @@ fn two_cores_run_everything() {
 }
 
 #[test]
-fn one_core_leaves_out_what_needs_two() {
-    let plan = plan(&wishes(&[3])).unwrap();
+fn one_core_leaves_out_sections_of_two() {
+    let plan = plan(&request(&[3])).unwrap();
     assert!(
         plan.measurements
             .iter()
@@ -54,16 +54,16 @@ fn one_core_leaves_out_what_needs_two() {
     assert_eq!((plan.measurements.len(), plan.sections.len()), (7, 5));
     assert_eq!(plan.notes.len(), 1);
     assert!(plan.measurements[1].command().contains("--local 50MiB"));
-    assert!(super::plan(&wishes(&[])).is_err());
+    assert!(super::plan(&request(&[])).is_err());
 }
 
 #[test]
 fn every_column_has_its_measurement() {
-    let plan = plan(&Wishes {
+    let plan = plan(&Request {
         far_baseline: true,
         file_stores: true,
         largest: true,
-        ..wishes(&[0, 1])
+        ..request(&[0, 1])
     })
     .unwrap();
     let columns = plan.sections.iter().flat_map(|section| &section.columns);
@@ -77,9 +77,9 @@ fn every_column_has_its_measurement() {
 
 #[test]
 fn the_largest_run_is_of_its_own_size() {
-    let plan = plan(&Wishes {
+    let plan = plan(&Request {
         largest: true,
-        ..wishes(&[0, 1])
+        ..request(&[0, 1])
     })
     .unwrap();
     let largest = plan.measurements.iter().find(|run| run.name == "largest");
@@ -87,15 +87,15 @@ fn the_largest_run_is_of_its_own_size() {
     assert_eq!(
         largest.unwrap().command(),
         "target/release/farcore-bench contest --cores 0,1 --keys-per-core 12000000 --local 1GiB --far 8GiB --far-latency 2us \
-         --encrypt --hot-ops 8000000 --window 64 --engines farcore --json target/results/largest.json"
+         --encrypt=secrecy-only --hot-ops 8000000 --window 64 --engines farcore --json target/results/largest.json"
     );
 }
 
 #[test]
-fn stores_that_keep_files_run_by_themselves() {
-    let plan = plan(&Wishes {
+fn stores_that_keep_files_run_separately() {
+    let plan = plan(&Request {
         file_stores: true,
-        ..wishes(&[0, 1])
+        ..request(&[0, 1])
     })
     .unwrap();
     let commands: Vec<String> = plan.measurements.iter().map(Measurement::command).collect();

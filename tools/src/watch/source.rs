@@ -1,4 +1,7 @@
-//! Where samples come from: the engine at a path, or whichever there is.
+//! Where reports come from: the statistics socket at a path, or one found in the default folder.
+//!
+//! Without a path, the newest engine that answers is chosen, and kept while it answers. Errors are
+//! text for people, because a view shows them and goes on.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -7,41 +10,43 @@ use std::time::{Duration, Instant};
 use farcore::Report;
 use farcore::statistics::{find_sockets, read_report, sockets_folder};
 
-/// The engine that is looked at.
+/// The engine whose reports are read.
 #[derive(Debug)]
-pub(super) struct Source {
-    /// The path that was asked for.
-    asked: Option<PathBuf>,
-    /// The one that is attached to, among those that are found.
+pub(crate) struct Source {
+    /// The path given by the user.
+    path: Option<PathBuf>,
+    /// The socket found in the default folder, if no path was given.
     found: Option<PathBuf>,
 }
 
-/// What a sample is of, and the sample.
-pub(super) type Sample = (String, Result<Report, String>);
+/// The path of a report, and the report or the reason that there is none.
+pub(crate) type Sample = (String, Result<Report, String>);
 
-/// What the one who samples is told.
+/// An order to the thread that reads reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Order {
+pub(crate) enum Order {
+    /// Change the interval.
     Interval(Duration),
+    /// Switch to the next engine that answers.
     NextEngine,
 }
 
 impl Source {
-    pub(super) fn new(asked: Option<PathBuf>) -> Self {
-        Self { asked, found: None }
+    pub(crate) fn new(path: Option<PathBuf>) -> Self {
+        Self { path, found: None }
     }
 
-    /// Asks the engine; without a path, the one that was asked last, else the newest that answers.
-    pub(super) fn sample(&mut self) -> Sample {
-        let known = self.asked.as_ref().or(self.found.as_ref());
+    /// Reads a report: of the given path, else of the last engine, else of the newest that answers.
+    pub(crate) fn sample(&mut self) -> Sample {
+        let known = self.path.as_ref().or(self.found.as_ref());
         let mut sample = match known {
             Some(path) => {
                 let report = read_report(path).map_err(|error| error.to_string());
                 (path.display().to_string(), report)
             }
-            None => self.none(),
+            None => Self::none(),
         };
-        if sample.1.is_err() && self.asked.is_none() {
+        if sample.1.is_err() && self.path.is_none() {
             let found = find_sockets()
                 .unwrap_or_default()
                 .into_iter()
@@ -57,12 +62,12 @@ impl Source {
         sample
     }
 
-    fn none(&self) -> Sample {
+    fn none() -> Sample {
         let folder = sockets_folder();
         let why = match find_sockets() {
             Ok(_) => format!(
-                "no engine shows its figures in {}: start one with a statistics socket there \
-                 (farcore-bench --stats-socket), or give its path",
+                "no engine has a statistics socket in {}: start one there \
+                 (farcore-bench --stats-socket), or give a path",
                 folder.display()
             ),
             Err(error) => format!("{}: {error}", folder.display()),
@@ -70,29 +75,29 @@ impl Source {
         (folder.display().to_string(), Err(why))
     }
 
-    /// Goes on to the next engine that answers, if no path was asked for.
+    /// Switches to the next engine that answers. Without effect if a path was given.
     fn next(&mut self) {
         let sockets = find_sockets().unwrap_or_default();
         let at = sockets
             .iter()
             .position(|path| Some(path) == self.found.as_ref());
         let first = at.map_or(0, |at| at + 1);
-        let turned = sockets.iter().cycle().skip(first).take(sockets.len());
-        if let Some(path) = turned.into_iter().find(|path| read_report(path).is_ok()) {
+        let following = sockets.iter().cycle().skip(first).take(sockets.len());
+        if let Some(path) = following.into_iter().find(|path| read_report(path).is_ok()) {
             self.found = Some(path.clone());
         }
     }
 
-    /// Samples at an interval until nobody takes them.
-    pub(super) fn run(
+    /// Sends a sample an interval until a channel closes.
+    pub(crate) fn run(
         mut self,
         mut interval: Duration,
         orders: &Receiver<Order>,
-        take: &Sender<Sample>,
+        samples: &Sender<Sample>,
     ) {
         loop {
             let next = Instant::now() + interval;
-            if take.send(self.sample()).is_err() {
+            if samples.send(self.sample()).is_err() {
                 return;
             }
             match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {

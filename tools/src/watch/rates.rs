@@ -1,102 +1,105 @@
-//! What happened between two reports of one engine, and how it stands at the second.
+//! The rates between two reports of one engine, and the state at the second.
+//!
+//! All sums saturate, because a report may come from any process. The types are also the JSON of
+//! `farcore top --json`: names of fields are stable, and an absent share is null.
 
 use farcore::statistics::{CoreReport, HotKey, NodeReport};
 use farcore::{HistogramSnapshot, Report, ShardSnapshot};
 use serde::Serialize;
 
-/// Hot keys of all cores together that are kept.
+/// Most hot keys of all cores together.
 const HOT_KEYS: usize = 16;
 
 /// Latencies of one kind of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Latency {
-    /// Requests that were sampled.
-    pub(super) count: u64,
-    pub(super) p50_ns: u64,
-    pub(super) p99_ns: u64,
+pub(crate) struct Latency {
+    /// Sampled requests.
+    pub(crate) count: u64,
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
 }
 
-/// One core, or all together. Shares are 0 to 1, and absent where there was nothing to share.
+/// One core, or all together. Shares are 0 to 1, and absent if the whole is 0.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct CoreRates {
+pub(crate) struct CoreRates {
     /// The processor; absent for the sum of all.
-    pub(super) core: Option<usize>,
-    pub(super) operations_per_second: f64,
-    pub(super) gets_per_second: f64,
-    pub(super) puts_per_second: f64,
-    pub(super) deletes_per_second: f64,
-    pub(super) swaps_per_second: f64,
-    pub(super) failures_per_second: f64,
-    /// Of gets that found their key: answered from the log's frames, from the read cache, from far
-    /// memory.
-    pub(super) local_share: Option<f64>,
-    pub(super) cache_share: Option<f64>,
-    pub(super) far_share: Option<f64>,
-    /// Of gets that found their key, those that needed no far memory.
-    pub(super) hit_ratio: Option<f64>,
-    pub(super) local: Latency,
-    pub(super) cross: Latency,
-    pub(super) far: Latency,
-    pub(super) reads_per_second: f64,
-    pub(super) writes_per_second: f64,
-    /// Both ways.
-    pub(super) far_bytes_per_second: f64,
-    pub(super) busy_share: Option<f64>,
-    pub(super) spinning_share: Option<f64>,
-    pub(super) parked_share: Option<f64>,
-    pub(super) pending: u64,
-    pub(super) back_pressure_per_second: f64,
-    pub(super) instructions_per_operation: Option<f64>,
-    pub(super) keys: u64,
+    pub(crate) core: Option<usize>,
+    pub(crate) operations_per_second: f64,
+    pub(crate) gets_per_second: f64,
+    pub(crate) puts_per_second: f64,
+    pub(crate) deletes_per_second: f64,
+    pub(crate) swaps_per_second: f64,
+    pub(crate) failures_per_second: f64,
+    /// Shares of the gets that found their key: answered from the log's frames, from the read
+    /// cache, from far memory.
+    pub(crate) local_share: Option<f64>,
+    pub(crate) cache_share: Option<f64>,
+    pub(crate) far_share: Option<f64>,
+    /// Share of the gets that found their key without far memory.
+    pub(crate) hit_ratio: Option<f64>,
+    pub(crate) local: Latency,
+    pub(crate) cross: Latency,
+    pub(crate) far: Latency,
+    pub(crate) reads_per_second: f64,
+    pub(crate) writes_per_second: f64,
+    /// Bytes read and written.
+    pub(crate) far_bytes_per_second: f64,
+    pub(crate) busy_share: Option<f64>,
+    pub(crate) spinning_share: Option<f64>,
+    pub(crate) parked_share: Option<f64>,
+    pub(crate) pending: u64,
+    pub(crate) back_pressure_per_second: f64,
+    pub(crate) instructions_per_operation: Option<f64>,
+    pub(crate) keys: u64,
 }
 
 /// One memory node.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct NodeRates {
-    pub(super) name: String,
-    pub(super) used_bytes: u64,
-    pub(super) total_bytes: u64,
-    pub(super) reads_per_second: f64,
-    pub(super) writes_per_second: f64,
-    pub(super) bytes_per_second: f64,
-    /// Since the engine was opened.
-    pub(super) errors: u64,
-    pub(super) silent_queues: u64,
+pub(crate) struct NodeRates {
+    pub(crate) name: String,
+    pub(crate) used_bytes: u64,
+    pub(crate) total_bytes: u64,
+    pub(crate) reads_per_second: f64,
+    pub(crate) writes_per_second: f64,
+    pub(crate) bytes_per_second: f64,
+    /// Errors since the engine was opened.
+    pub(crate) errors: u64,
+    pub(crate) silent_queues: u64,
 }
 
-/// A key that much is asked for.
+/// A key with many requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct HotShare {
+pub(crate) struct HotShare {
     /// Its first 32 bytes as text.
-    pub(super) key: String,
-    pub(super) key_bytes: u64,
-    /// Of the requests of all cores.
-    pub(super) share: f64,
+    pub(crate) key: String,
+    pub(crate) key_bytes: u64,
+    /// Its share of the requests of all cores.
+    pub(crate) share: f64,
 }
 
-/// What is shown of an engine.
+/// The rates and the state of an engine.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Rates {
-    pub(super) version: String,
-    pub(super) process: u32,
-    pub(super) uptime_seconds: f64,
-    /// What the rates are over.
-    pub(super) interval_seconds: f64,
-    pub(super) local_cap_bytes: u64,
-    pub(super) local_resident_bytes: u64,
-    pub(super) locked: bool,
-    pub(super) far_used_bytes: u64,
-    pub(super) far_total_bytes: u64,
-    pub(super) far_live_bytes: u64,
-    pub(super) far_dead_bytes: u64,
-    pub(super) total: CoreRates,
-    pub(super) cores: Vec<CoreRates>,
-    /// Requests of threads that are on no core.
-    pub(super) handles: Latency,
-    pub(super) nodes: Vec<NodeRates>,
-    pub(super) hot_keys: Vec<HotShare>,
-    /// Why no processor events are counted; empty if they are.
-    pub(super) hardware_missing: String,
+pub(crate) struct Rates {
+    pub(crate) version: String,
+    pub(crate) process: u32,
+    pub(crate) uptime_seconds: f64,
+    /// The time between the two reports.
+    pub(crate) interval_seconds: f64,
+    pub(crate) local_cap_bytes: u64,
+    pub(crate) local_resident_bytes: u64,
+    pub(crate) locked: bool,
+    pub(crate) far_used_bytes: u64,
+    pub(crate) far_total_bytes: u64,
+    pub(crate) far_live_bytes: u64,
+    pub(crate) far_dead_bytes: u64,
+    pub(crate) total: CoreRates,
+    pub(crate) cores: Vec<CoreRates>,
+    /// Requests of threads that do not run on a core.
+    pub(crate) handles: Latency,
+    pub(crate) nodes: Vec<NodeRates>,
+    pub(crate) hot_keys: Vec<HotShare>,
+    /// Why processor events are not counted; empty if they are.
+    pub(crate) hardware_missing: String,
 }
 
 fn latency(between: &HistogramSnapshot) -> Latency {
@@ -111,15 +114,15 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The sum, of whatever another process sent.
+/// A sum that saturates.
 fn sum(parts: &[u64]) -> u64 {
     parts.iter().copied().fold(0, u64::saturating_add)
 }
 
-/// Whether the later report is one of the same engine; another process may have taken the path.
-fn goes_on(earlier: &Report, later: &Report) -> bool {
+/// Whether two reports are of the same engine; another process may have taken over the path.
+fn is_same_engine(earlier: &Report, later: &Report) -> bool {
     let grown = |one: &CoreReport, other: &CoreReport| {
-        // States may fall, counters may not; the difference wraps where one did.
+        // Gauges may fall, counters may not; the difference wraps if one did.
         let between = other.counters.since(&one.counters);
         ShardSnapshot::METRICS
             .iter()
@@ -139,14 +142,14 @@ fn goes_on(earlier: &Report, later: &Report) -> bool {
             .all(|(one, other)| one.core == other.core && grown(one, other))
 }
 
-/// The sum of the cores' differences, which is what the total row shows.
+/// The difference of two reports of a core, or the sum over cores.
 #[derive(Clone, Default)]
 struct Between {
     counters: ShardSnapshot,
     local: HistogramSnapshot,
     cross: HistogramSnapshot,
     far: HistogramSnapshot,
-    /// Absent where no core counts them.
+    /// Absent if no core counts them.
     instructions: Option<u64>,
 }
 
@@ -234,12 +237,12 @@ fn node(earlier: &NodeReport, later: &NodeReport, seconds: f64) -> NodeRates {
     }
 }
 
-/// Shares of all requests, from those of each core's and how much it did.
+/// Shares of all requests, from the shares of each core's requests and the core's rate.
 fn hot_keys(cores: &[CoreReport], rates: &[CoreRates]) -> Vec<HotShare> {
     let all: f64 = rates.iter().map(|core| core.operations_per_second).sum();
     let mut hottest: Vec<HotShare> = Vec::new();
     for (core, rates) in cores.iter().zip(rates) {
-        // An engine at rest has hot keys of before.
+        // An idle engine still reports its last hot keys.
         let weight = if all > 0.0 {
             rates.operations_per_second / all
         } else {
@@ -272,9 +275,9 @@ fn hot_keys(cores: &[CoreReport], rates: &[CoreRates]) -> Vec<HotShare> {
 }
 
 impl Rates {
-    /// What happened between two reports; nothing to be told if they are of two engines.
-    pub(super) fn between(earlier: &Report, later: &Report) -> Option<Self> {
-        if !goes_on(earlier, later) {
+    /// The rates between two reports; `None` if they are of different engines.
+    pub(crate) fn between(earlier: &Report, later: &Report) -> Option<Self> {
+        if !is_same_engine(earlier, later) {
             return None;
         }
         let seconds = (later.uptime_ns - earlier.uptime_ns) as f64 / 1e9;
