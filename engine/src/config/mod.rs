@@ -502,47 +502,8 @@ impl Config {
 
     pub(crate) fn sizes(&self) -> Result<Sizes> {
         let cores = self.cores.len() as u64;
-        let available = available_cores();
-        if let Some(&core) = self.cores.iter().find(|core| !available.contains(core)) {
-            return Err(Error::Core { core, available });
-        }
-        if self.cores.is_empty() {
-            return Err(wrong("cores", "empty", "name at least one core"));
-        }
-        let mut distinct = self.cores.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        if distinct.len() != self.cores.len() {
-            return Err(wrong(
-                "cores",
-                format!("{:?}", self.cores),
-                "name each core once",
-            ));
-        }
-        let lanes_left = LANES_MAX.saturating_sub(self.cores.len());
-        if self.handles_max > lanes_left {
-            let limit = format!(
-                "at most {lanes_left} with {}, for a shard has {LANES_MAX} lanes, one for each core and handle",
-                counted(cores, "core")
-            );
-            return Err(wrong("handles_max", self.handles_max, limit));
-        }
-        let of_handles = Some(self.handle_lane_bytes);
-        for (field, bytes) in [
-            ("handle_lane_bytes", of_handles),
-            ("lane_bytes", self.lane_bytes),
-        ] {
-            if let Some(bytes) = bytes
-                && !(bytes.is_power_of_two() && (16 << 10..=16 << 20).contains(&bytes))
-            {
-                let limit = "a power of two from 16 KiB to 16 MiB";
-                return Err(wrong_bytes(field, bytes, limit));
-            }
-        }
-        if self.keys_expected > KEYS_EXPECTED_MAX {
-            let limit = format!("at most {KEYS_EXPECTED_MAX}");
-            return Err(wrong("keys_expected", self.keys_expected, limit));
-        }
+        self.check_cores()?;
+        self.check_lanes()?;
         self.check_knobs()?;
         let page_bytes = self.page_bytes_used();
         let range = PAGE_BYTES_MIN..=PAGE_BYTES_MAX;
@@ -565,10 +526,76 @@ impl Config {
             );
             return Err(wrong_bytes("far_bytes", self.far_bytes, limit));
         }
+        self.check_addresses(&budget, page, nodes)?;
+        self.check_share(&budget, nodes)?;
+        Ok(Sizes {
+            page_bytes,
+            lane_bytes: budget.lane_bytes,
+            arena_bytes: budget.arena_bytes,
+            node_bytes: budget.pages_of_node * page,
+            extents_max: usize::try_from(budget.extents).unwrap_or(usize::MAX),
+            value_bytes_max: budget.value_bytes_max,
+        })
+    }
+
+    fn check_cores(&self) -> Result<()> {
+        let available = available_cores();
+        if let Some(&core) = self.cores.iter().find(|core| !available.contains(core)) {
+            return Err(Error::Core { core, available });
+        }
+        if self.cores.is_empty() {
+            return Err(wrong("cores", "empty", "name at least one core"));
+        }
+        let mut distinct = self.cores.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        if distinct.len() != self.cores.len() {
+            return Err(wrong(
+                "cores",
+                format!("{:?}", self.cores),
+                "name each core once",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Handles, lanes and keys.
+    fn check_lanes(&self) -> Result<()> {
+        let lanes_left = LANES_MAX.saturating_sub(self.cores.len());
+        if self.handles_max > lanes_left {
+            let limit = format!(
+                "at most {lanes_left} with {}, for a shard has {LANES_MAX} lanes, one for each core and handle",
+                counted(self.cores.len() as u64, "core")
+            );
+            return Err(wrong("handles_max", self.handles_max, limit));
+        }
+        let of_handles = Some(self.handle_lane_bytes);
+        for (field, bytes) in [
+            ("handle_lane_bytes", of_handles),
+            ("lane_bytes", self.lane_bytes),
+        ] {
+            if let Some(bytes) = bytes
+                && !(bytes.is_power_of_two() && (16 << 10..=16 << 20).contains(&bytes))
+            {
+                let limit = "a power of two from 16 KiB to 16 MiB";
+                return Err(wrong_bytes(field, bytes, limit));
+            }
+        }
+        if self.keys_expected > KEYS_EXPECTED_MAX {
+            let limit = format!("at most {KEYS_EXPECTED_MAX}");
+            return Err(wrong("keys_expected", self.keys_expected, limit));
+        }
+        Ok(())
+    }
+
+    /// Local and far pages of a core have one range of numbers.
+    fn check_addresses(&self, budget: &Budget, page: u64, nodes: u64) -> Result<()> {
+        let cores = self.cores.len() as u64;
         let of_cores = counted(cores, "core");
+        let page_bytes = self.page_bytes_used();
         let pages_max = PageShape::new(page_bytes).pages_max();
         let local_pages = budget.share / page;
-        if !fits_in_addresses(&budget, page, pages_max) {
+        if !fits_in_addresses(budget, page, pages_max) {
             let because = format!(
                 "for {of_cores} with pages of {page_bytes} bytes: those of a core's local and far memory are {pages_max} together at most; raise `page_bytes`"
             );
@@ -582,6 +609,13 @@ impl Config {
             let limit = format!("at most {} bytes {because}", self.far_bytes_most(nodes));
             return Err(wrong_bytes("far_bytes", self.far_bytes, limit));
         }
+        Ok(())
+    }
+
+    /// A core's share of local memory is enough, or what to change is named.
+    fn check_share(&self, budget: &Budget, nodes: u64) -> Result<()> {
+        let cores = self.cores.len() as u64;
+        let of_cores = counted(cores, "core");
         if budget.share < budget.share_min {
             if let Some(least) = self.local_bytes_min(nodes) {
                 let limit = format!(
@@ -607,13 +641,6 @@ impl Config {
             );
             return Err(wrong_bytes("far_bytes", self.far_bytes, limit));
         }
-        Ok(Sizes {
-            page_bytes,
-            lane_bytes: budget.lane_bytes,
-            arena_bytes: budget.arena_bytes,
-            node_bytes: budget.pages_of_node * page,
-            extents_max: usize::try_from(budget.extents).unwrap_or(usize::MAX),
-            value_bytes_max: budget.value_bytes_max,
-        })
+        Ok(())
     }
 }
