@@ -1,6 +1,8 @@
 //! The Grafana dashboard queries only metrics that an engine or a memory node exposes, and its
 //! panels do not overlap.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod support;
 
 use std::collections::BTreeSet;
