@@ -1,4 +1,4 @@
-//! What measures a running engine, what publishes it, and what is computed from it.
+//! Measurement: what measures a running engine, publishes the figures and models them.
 //!
 //! - [`measure`]: the clock, per-core counters, latency histograms, hot keys and processor events.
 //!   A counter has one writer, the core that owns it, and any number of readers: a write is a plain
@@ -7,7 +7,7 @@
 //!   OpenMetrics, and the log.
 //! - `model`: a queueing model, the statistics of paired runs, and profiles of settings.
 //!
-//! This crate knows no type of the storage and none of the fabric.
+//! This crate depends on no type of the storage engine or the fabric.
 
 mod measure;
 mod model;
@@ -32,6 +32,6 @@ pub use self::publish::{Exposed, Exposition, HttpLimits, HttpServer, is_loopback
 #[cfg(feature = "log")]
 pub use self::publish::{LogFormat, LogGuard, log_format, log_to_stderr};
 
-/// False in a build with `--cfg farcore_uncounted`, which counts and samples nothing: only to
-/// measure what that costs.
+/// False in a build with `--cfg farcore_uncounted`, which counts and samples nothing. Such a build
+/// exists only to measure the cost of counting.
 pub const COUNTED: bool = !cfg!(farcore_uncounted);

@@ -1,4 +1,6 @@
-//! In a process of its own: nobody else opens counters meanwhile.
+//! Dropped event counters close their descriptors.
+//!
+//! Runs in a process of its own, so that no other test opens counters meanwhile.
 
 use std::fs;
 

@@ -1,5 +1,7 @@
-//! Spans reach the collector that the environment names: each test runs itself again as the process
-//! that is watched.
+//! Spans reach the collector that the environment names.
+//!
+//! Each test runs itself again as a child process with an environment of its own, and plays the
+//! collector.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +14,7 @@ use farcore_tuning::{LogFormat, log_to_stderr};
 const CHILD: &str = "FARCORE_TEST_SPANS_MADE_HERE";
 const SPANS: usize = 3;
 
-/// In a child: makes spans, ends as a command does, and says `true`.
+/// In a child process: makes spans, ends as a command does and returns true.
 fn is_child() -> bool {
     if env::var_os(CHILD).is_none() {
         return false;
@@ -26,7 +28,7 @@ fn is_child() -> bool {
     true
 }
 
-/// This test again, where the environment says just this of OpenTelemetry.
+/// Runs a test again in a child process, with only these OpenTelemetry variables.
 fn child(test: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env::current_exe().expect("a test has a file"));
     command
@@ -51,7 +53,7 @@ fn warnings(output: &Output) -> usize {
     text.matches("spans are lost").count()
 }
 
-/// Takes one request and answers it: its first line and its body.
+/// Accepts one request and answers it. Returns its first line and its body.
 fn collect(collector: &TcpListener) -> (String, Vec<u8>) {
     let (stream, _) = collector.accept().expect("a span comes");
     let mut reader = BufReader::new(stream);
@@ -96,7 +98,7 @@ fn the_last_spans_of_a_process_reach_the_collector() {
         ],
     );
     assert_eq!(warnings(&output), 0, "{output:?}");
-    // Where no request came, an empty one ends the wait.
+    // If no request came, an empty one ends the wait.
     drop(TcpStream::connect(address));
     let (first, body) = collected.join().unwrap();
     assert_eq!(first, "POST /v1/traces HTTP/1.1\r\n");
@@ -105,11 +107,11 @@ fn the_last_spans_of_a_process_reach_the_collector() {
 }
 
 #[test]
-fn a_collector_that_is_away_costs_one_warning() {
+fn an_unreachable_collector_costs_one_warning() {
     if is_child() {
         return;
     }
-    // Nobody listens on a port that was just given back.
+    // No process listens on a port that was just released.
     let away = TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .unwrap();
@@ -117,7 +119,7 @@ fn a_collector_that_is_away_costs_one_warning() {
         "a_collector_that_is_away_costs_one_warning",
         &[
             ("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{away}")),
-            // Each span is a batch, which fails.
+            // Each span is a batch of its own, and fails.
             ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1"),
         ],
     );
@@ -131,7 +133,7 @@ fn a_collector_that_never_answers_costs_one_warning() {
     }
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
-    // Given up by who sends, and by the end of the process.
+    // The sender gives up first, then the end of the process.
     for milliseconds in ["50", "60000"] {
         let output = child(
             "a_collector_that_never_answers_costs_one_warning",
@@ -145,18 +147,18 @@ fn a_collector_that_never_answers_costs_one_warning() {
 }
 
 #[test]
-fn no_endpoint_is_no_export_and_one_that_is_no_address_is_told() {
+fn no_endpoint_means_no_export_and_an_invalid_one_is_reported() {
     if is_child() {
         return;
     }
     let test = "no_endpoint_is_no_export_and_one_that_is_no_address_is_told";
-    // Sent anyway, they would miss a collector at the standard port.
+    // Spans sent in spite of it would miss a collector at the standard port.
     let output = child(test, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]);
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     let output = child(test, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://[")]);
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(
-        text.contains("no spans are sent") && text.contains("OTEL_EXPORTER_OTLP_ENDPOINT"),
+        text.contains("cannot send spans") && text.contains("OTEL_EXPORTER_OTLP_ENDPOINT"),
         "{text}"
     );
 }

@@ -1,12 +1,15 @@
-//! What the control group allows, of either version: the strictest of the group and those above it.
+//! The limits of the process's control group, version 1 or 2.
+//!
+//! A limit is the strictest of the group's own and its ancestors'. Reads `/proc/self/cgroup`,
+//! `/proc/meminfo` and the controllers' files through a [`Root`]; writes nothing.
 
 use crate::measure::root::Root;
 
 const MOUNT: &str = "/sys/fs/cgroup";
-/// Deeper than any hierarchy is.
+/// Limit on the ancestors read; deeper than any real hierarchy.
 const DEPTH_MAX: usize = 64;
 
-/// The folders of a controller's groups, from this process's up.
+/// The folders of a controller's groups, from this process's group up to the root.
 fn folders(root: &Root, controller: &str) -> Vec<String> {
     let text = root.read("/proc/self/cgroup").unwrap_or_default();
     let mut folders = Vec::new();
@@ -35,7 +38,7 @@ fn folders(root: &Root, controller: &str) -> Vec<String> {
     folders
 }
 
-/// Cores' worth of time that this process may use; `None` for no limit.
+/// The processor time that this process may use, in cores; `None` if unlimited.
 #[must_use]
 pub fn cores_limit(root: &Root) -> Option<f64> {
     let of = |folder: String| -> Option<f64> {
@@ -49,7 +52,7 @@ pub fn cores_limit(root: &Root) -> Option<f64> {
                 root.number::<f64>(&format!("{folder}/cpu.cfs_period_us"))?,
             )
         };
-        // Version 1 says -1 for no limit.
+        // Version 1 writes -1 for no limit.
         let cores = quota / period;
         (cores.is_finite() && cores > 0.0).then_some(cores)
     };
@@ -68,21 +71,21 @@ pub fn memory_limit(root: &Root) -> Option<(u64, &'static str)> {
     limits.min_by_key(|&(bytes, _)| bytes)
 }
 
-/// Memory that can still be taken, and what ends it.
+/// The memory that is still available, and its limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AvailableMemory {
-    /// Bytes that are free, or that the kernel frees before it kills a process.
+    /// Bytes that are free, or that the kernel reclaims before it kills a process.
     pub bytes: u64,
-    /// What ends there.
+    /// The limit that is reached first.
     pub end: MemoryEnd,
 }
 
-/// What ends where no memory is available any more.
+/// The limit that ends the available memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MemoryEnd {
-    /// All of the machine's memory and swap.
+    /// The machine's memory and swap.
     Machine,
-    /// What a control group may use.
+    /// The limit of a control group.
     ControlGroup {
         /// The folder of the group.
         folder: String,
@@ -91,7 +94,7 @@ pub enum MemoryEnd {
         file: &'static str,
         /// What the group may use, in bytes: the least of these.
         limit_bytes: u64,
-        /// What it uses, in bytes, without files that the kernel can drop.
+        /// The group's use in bytes, without file pages that the kernel can drop.
         used_bytes: u64,
     },
 }
@@ -156,7 +159,7 @@ fn available_in_group(root: &Root, folder: String, swap_bytes: u64) -> Option<Av
     let facts = root
         .read(&format!("{folder}/memory.stat"))
         .unwrap_or_default();
-    // Version 1 has sums with those of the groups below beside its own.
+    // In version 1, the sums over descendants stand beside the group's own figures.
     let of = |name: &str| {
         let mut lines = facts.lines().filter_map(|line| line.split_once(' '));
         lines
@@ -168,7 +171,7 @@ fn available_in_group(root: &Root, folder: String, swap_bytes: u64) -> Option<Av
     };
     let files = of("total_inactive_file").or_else(|| of("inactive_file"));
     let used_bytes = used.saturating_sub(files.unwrap_or(0));
-    // "max", which is no number, is no limit of its own.
+    // "max" does not parse: the group has no swap limit.
     let swap = number("memory.swap.current").map_or(0, |used| {
         let limit = number("memory.swap.max").unwrap_or(u64::MAX);
         limit.saturating_sub(used).min(swap_bytes)
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_ends_where_no_group_does() {
+    fn without_a_group_limit_the_machine_is_the_limit() {
         let machine = AvailableMemory {
             bytes: 2100 << 10,
             end: MemoryEnd::Machine,
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strictest_group_above_the_process_ends_it() {
+    fn the_strictest_ancestor_group_is_the_limit() {
         let files = [
             ("/proc/meminfo", MEMINFO),
             ("/proc/self/cgroup", "0::/pod/box\n"),
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_version_1_end_it_as_well() {
+    fn version_1_groups_limit_too() {
         let files = [
             ("/proc/self/cgroup", "4:memory:/box\n0::/\n"),
             (

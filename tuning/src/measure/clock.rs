@@ -1,9 +1,11 @@
-//! The clock: the one place that names `quanta`.
+//! The clock. The only module that names `quanta`.
+//!
+//! Reads the processor's time stamp counter. All clocks of a process share one origin, so that
+//! their readings compare.
 
 use std::sync::OnceLock;
 
-/// Where time begins, in the counter's own units: one for the process, so that readings of any two
-/// clocks compare.
+/// The origin of time, in raw units. One per process, so that the readings of two clocks compare.
 static ORIGIN: OnceLock<u64> = OnceLock::new();
 
 /// Monotonic time. Reading it costs about 10 ns.
@@ -20,7 +22,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock; the first one in a process sets the origin of all, and calibrates for some
+    /// Creates a clock. The first one in a process sets the origin and calibrates for some
     /// milliseconds.
     #[must_use]
     pub fn new() -> Self {
@@ -29,14 +31,14 @@ impl Clock {
         Self { inner, origin }
     }
 
-    /// Nanoseconds since the process's first clock was made, the same for every clock.
+    /// Nanoseconds since the process's first clock was created, the same for every clock.
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.delta_ns(self.origin, self.inner.raw())
     }
 
-    /// A reading in the counter's own units, the cheapest there is; see [`Clock::delta_ns`].
+    /// A reading in raw units, cheaper than [`Clock::now_ns`]; see [`Clock::delta_ns`].
     #[inline]
     #[must_use]
     pub fn raw(&self) -> u64 {

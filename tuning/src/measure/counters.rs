@@ -1,18 +1,23 @@
-//! Per-core counters: one writer, readable from anywhere at any time.
+//! Per-core counters and gauges: one writer, readable from any thread at any time.
 //!
-//! ORDERING: every access is relaxed. A counter publishes nothing but itself.
+//! [`ShardCounters`] and [`NodeCounters`] list every figure with its help text, which OpenMetrics
+//! publishes. A snapshot copies the figures; snapshots add up and subtract.
+//!
+//! - I1: a figure has one writer, which needs no read-modify-write.
+//!
+//! ORDERING: every access is relaxed. A counter publishes nothing but its own value.
 
 use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// A count of events. Only one thread may add to it.
+/// A count of events. Only one thread may write it.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds, without a read-modify-write: the caller is the only writer.
+    /// Adds to the count with a plain load and store: the caller is the only writer.
     #[inline]
     pub fn add(&self, count: u64) {
         if !crate::COUNTED {
@@ -31,7 +36,7 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Replaces the count by one that is kept elsewhere.
+    /// Replaces the count with one that is kept elsewhere.
     #[inline]
     pub fn set(&self, count: u64) {
         if !crate::COUNTED {
@@ -41,24 +46,24 @@ impl Counter {
     }
 }
 
-/// A state that goes up and down. Only one thread may set it.
+/// A value that goes up and down. Only one thread may write it.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// Sets the state.
+    /// Sets the value.
     #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Raises the state.
+    /// Adds to the value.
     #[inline]
     pub(crate) fn raise(&self, by: u64) {
         self.set(self.get().wrapping_add(by));
     }
 
-    /// The state.
+    /// The current value.
     #[inline]
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -66,7 +71,7 @@ impl Gauge {
     }
 }
 
-/// What kind of figure a counter is.
+/// Whether a figure is a counter or a gauge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MetricKind {
     /// It only grows.
@@ -75,10 +80,10 @@ pub enum MetricKind {
     Gauge,
 }
 
-/// A counter, described.
+/// The description of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metric {
-    /// Its name, as the field is called.
+    /// The name, equal to the field's.
     pub name: &'static str,
     /// What it counts.
     pub help: &'static str,
@@ -107,7 +112,7 @@ macro_rules! counters {
         }
 
         impl $counters {
-            /// Reads every counter. The values are each right, but not of one instant.
+            /// Reads every counter. Each value is right; together they are not of one instant.
             #[must_use]
             pub fn snapshot(&self) -> $snapshot {
                 $snapshot { $($name: self.$name.get(),)* }
@@ -122,25 +127,25 @@ macro_rules! counters {
         }
 
         impl $snapshot {
-            /// What the figures are, in the order of [`Self::values`].
+            /// The descriptions of the figures, in the order of [`Self::values`].
             pub const METRICS: &[Metric] = &[$(Metric {
                 name: stringify!($name),
                 help: concat!($($help),+).trim_ascii(),
                 kind: MetricKind::$kind,
             },)*];
 
-            /// Every figure's value.
+            /// The values of all figures.
             #[must_use]
             pub fn values(&self) -> [u64; Self::METRICS.len()] {
                 [$(self.$name,)*]
             }
 
-            /// Every figure with its name.
+            /// The figures with their names.
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 Self::METRICS.iter().zip(self.values()).map(|(figure, value)| (figure.name, value))
             }
 
-            /// What was counted since an earlier snapshot; states stay what they are.
+            /// The counts since an earlier snapshot. Gauges keep their value.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: match MetricKind::$kind {
@@ -159,19 +164,19 @@ counters! {
     snapshot ShardSnapshot,
     /// Gets answered.
     gets: Counter,
-    /// Gets that found no such key.
+    /// Gets that found no key.
     gets_absent: Counter,
     /// Puts stored.
     puts: Counter,
-    /// Puts and swaps that changed a record where it was.
+    /// Puts and swaps that updated a record in place.
     puts_in_place: Counter,
     /// Deletes answered.
     deletes: Counter,
-    /// Deletes that found no such key.
+    /// Deletes that found no key.
     deletes_absent: Counter,
     /// Compare-and-swaps answered.
     swaps: Counter,
-    /// Compare-and-swaps that met another version.
+    /// Compare-and-swaps that found another version.
     swaps_mismatched: Counter,
     /// Gets answered with an error.
     gets_failed: Counter,
@@ -181,11 +186,11 @@ counters! {
     deletes_failed: Counter,
     /// Compare-and-swaps answered with an error.
     swaps_failed: Counter,
-    /// Buckets of the index that were looked at to find records.
+    /// Index buckets probed.
     index_probes: Counter,
-    /// Candidates whose key was another one.
+    /// Candidate records with another key.
     tag_false_matches: Counter,
-    /// Steps of growth of the index.
+    /// Growth steps of the index.
     index_growth_steps: Counter,
     /// Gets answered from the log's frames.
     local_hits: Counter,
@@ -193,57 +198,57 @@ counters! {
     cache_hits: Counter,
     /// Gets answered from far memory.
     far_hits: Counter,
-    /// Far records that read-ahead had brought.
+    /// Far records that read-ahead had fetched.
     stream_hits: Counter,
-    /// Requests that queued behind another one's READ.
+    /// Requests that waited for another request's READ.
     reads_shared: Counter,
     /// READs posted.
     far_reads: Counter,
-    /// Bytes that READs moved.
+    /// Bytes transferred by READs.
     far_read_bytes: Counter,
-    /// Bytes of those that requests asked for.
+    /// Bytes of READs that requests needed.
     far_wanted_bytes: Counter,
     /// WRITEs posted.
     far_writes: Counter,
-    /// Bytes that WRITEs moved.
+    /// Bytes transferred by WRITEs.
     far_write_bytes: Counter,
     /// Completions with an error.
     fabric_errors: Counter,
-    /// Completions taken.
+    /// Completions polled.
     completions: Counter,
-    /// Polls of the fabric that found nothing.
+    /// Fabric polls that found nothing.
     empty_polls: Counter,
-    /// Times that work requests were shown to the fabric.
+    /// Doorbells: times that posted work requests were passed to the fabric.
     doorbells: Counter,
     /// Requests of this core to its own shard.
     requests_own: Counter,
     /// Requests of this core to other shards.
     requests_sent: Counter,
-    /// Requests that came over lanes.
+    /// Requests received over lanes.
     requests_received: Counter,
-    /// Requests that waited in lanes each time that one was looked at.
+    /// Requests found waiting in lanes, summed over all polls of a lane with requests.
     lane_requests_waiting: Counter,
-    /// Times that a lane with requests was looked at.
+    /// Polls of a lane that found requests.
     lane_looks: Counter,
-    /// Times that a request had to be offered again.
+    /// Times that a request had to be retried for lack of room.
     back_pressure: Counter,
-    /// Requests for far records that waited because their lane had its share of far accesses or
-    /// buffers were short.
+    /// Requests for far records that waited because their lane had used its share of far accesses,
+    /// or because landing buffers were short.
     far_refused: Counter,
-    /// Requests that waited because their client had left no room for the answer at its lane.
+    /// Requests that waited because their client's lane had no room for the answer.
     answers_without_room: Counter,
-    /// Pages closed for appends.
+    /// Pages sealed.
     pages_sealed: Counter,
-    /// Pages copied to far memory.
+    /// Pages written to far memory.
     pages_flushed: Counter,
     /// Frames freed by eviction.
     pages_evicted: Counter,
-    /// Pages to be written to another node, because theirs was silent and they were the last good
+    /// Pages rewritten to another node because their node was silent and they were the last good
     /// copy.
     pages_relocated: Counter,
     /// Records copied into the read cache.
     cache_copies: Counter,
-    /// Copies kept when their page was evicted.
+    /// Copies kept when their cache page was evicted.
     cache_second_chances: Counter,
     /// Pages compacted.
     compaction_pages: Counter,
@@ -251,81 +256,81 @@ counters! {
     compaction_records_moved: Counter,
     /// Bytes that compaction moved.
     compaction_bytes_moved: Counter,
-    /// Far records given up because twice they were not what was written.
+    /// Far records given up after two READs returned damaged data.
     records_damaged: Counter,
     /// Times that the core went to sleep.
     parks: Counter,
-    /// Times that it was woken.
+    /// Times that the core was woken.
     wakes: Counter,
     /// Turns of the core's loop.
     turns: Counter,
-    /// Nanoseconds with work done, within some turns.
+    /// Nanoseconds awake, in intervals between clock readings with work.
     busy_ns: Counter,
-    /// Nanoseconds awake without work, within some turns.
+    /// Nanoseconds awake, in intervals between clock readings without work.
     spinning_ns: Counter,
     /// Nanoseconds asleep.
     parked_ns: Counter,
-    /// Keys stored, those whose record was lost included.
+    /// Keys stored, lost keys included.
     keys: Gauge,
-    /// Keys whose record was lost and that were not written, deleted or forgotten since.
+    /// Keys whose record was lost and that have not been written, deleted or forgotten since.
     lost_keys: Gauge,
     /// Bytes of the index.
     index_bytes: Gauge,
-    /// Frames that hold nothing.
+    /// Free frames.
     frames_free: Gauge,
-    /// Frames of pages that take appends.
+    /// Frames of open pages.
     frames_open: Gauge,
-    /// Frames of pages that wait for their copy in far memory.
+    /// Frames of sealed pages that wait to be flushed.
     frames_sealed: Gauge,
-    /// Frames of pages that are in far memory too.
+    /// Frames of clean pages, which are in far memory too.
     frames_clean: Gauge,
     /// Frames of the read cache.
     frames_cache: Gauge,
     /// Frames of the index.
     frames_index: Gauge,
-    /// Frames in all.
+    /// All frames.
     frames_total: Gauge,
-    /// Requests waiting for the fabric.
+    /// Requests that wait for the fabric.
     pending: Gauge,
     /// Pages with an extent.
     far_pages: Gauge,
-    /// Bytes alive in them.
+    /// Live bytes of pages with an extent.
     far_live_bytes: Gauge,
-    /// Bytes dead in them.
+    /// Dead bytes of pages with an extent.
     far_dead_bytes: Gauge,
     /// Far memory in use, in bytes of whole extents.
     far_used_bytes: Gauge,
-    /// Far memory in all, in bytes of whole extents.
+    /// Far memory claimed, in bytes of whole extents.
     far_total_bytes: Gauge,
-    /// Landing space in use.
+    /// Bytes of landing buffers in use.
     landing_in_use_bytes: Gauge,
     /// Times that the core served nothing for a second although it was woken: a job blocks it, or
-    /// the machine holds it up.
+    /// the machine does not schedule it.
     stalls: Counter,
-    /// Whether it is so now: 0 or 1.
+    /// Whether the core is stalled now: 0 or 1.
     stalled: Gauge,
 }
 
 counters! {
-    /// What one core counts of one memory node.
+    /// One core's counters of one memory node.
     counters NodeCounters,
-    /// What one core, or several, counted of one memory node.
+    /// The counters of one memory node, of one core or summed over several.
     snapshot NodeSnapshot,
     /// READs posted.
     reads: Counter,
-    /// Bytes that they ask for.
+    /// Bytes requested by READs.
     read_bytes: Counter,
     /// WRITEs posted.
     writes: Counter,
-    /// Bytes that they carry.
+    /// Bytes sent by WRITEs.
     write_bytes: Counter,
     /// Work requests that failed.
     errors: Counter,
-    /// Far memory claimed there, in bytes.
+    /// Far memory claimed at the node, in bytes.
     total_bytes: Gauge,
-    /// Of those, in use.
+    /// Far memory in use at the node, in bytes.
     used_bytes: Gauge,
-    /// Queue pairs that lead there and do not answer.
+    /// Queue pairs to the node that do not answer.
     silent_queues: Gauge,
 }
 
@@ -345,10 +350,10 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_says_what_it_is() {
+    fn every_figure_has_a_help_text_and_a_unique_name() {
         let keys = ShardSnapshot::METRICS.iter().find(|one| one.name == "keys");
         let keys = keys.expect("there is such a figure");
-        let help = "Keys stored, those whose record was lost included.";
+        let help = "Keys stored, lost keys included.";
         assert_eq!((keys.help, keys.kind), (help, MetricKind::Gauge));
         let mut names: Vec<_> = ShardSnapshot::METRICS.iter().map(|one| one.name).collect();
         names.sort_unstable();
@@ -357,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_leaves_states_alone() {
+    fn a_difference_keeps_gauges() {
         let counters = ShardCounters::default();
         counters.gets.add(5);
         counters.keys.set(9);

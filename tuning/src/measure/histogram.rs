@@ -1,4 +1,4 @@
-//! Latency histograms: fixed, log-linear, one writer, readable from anywhere.
+//! Latency histograms: fixed size, log-linear, one writer, readable from any thread.
 //!
 //! Each power of two is cut into 32 steps, so a quantile is at most 1/32 (3.2 %) above the true
 //! value, and never below it. The count, the largest value and the mean are exact (the sum wraps at
@@ -14,7 +14,7 @@ const BUCKETS: usize = (64 - STEP_BITS as usize + 1) * STEPS;
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "a bucket number is below 1920"
+    reason = "bucket numbers are below 1920"
 )]
 fn bucket_of(value: u64) -> usize {
     if value < STEPS as u64 {
@@ -31,13 +31,13 @@ fn top_of(bucket: usize) -> u64 {
     }
     let octave = bucket / STEPS - 1;
     let step = (bucket % STEPS + STEPS) as u64;
-    // The last bucket ends at the largest value of all.
+    // The last bucket ends at `u64::MAX`.
     (((u128::from(step) + 1) << octave) - 1)
         .try_into()
         .unwrap_or(u64::MAX)
 }
 
-/// The counts of other processes may be anything.
+/// Wraps: counts from other processes may be anything.
 fn sum_of(counts: &[u64]) -> u64 {
     counts.iter().copied().fold(0, u64::saturating_add)
 }
@@ -62,13 +62,13 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one value. Cost: two cache lines, of which one is always the same.
+    /// Counts one value. Cost: two cache lines, one of which is always the same.
     #[inline]
     pub fn record(&self, value: u64) {
         self.record_n(value, 1);
     }
 
-    /// Counts a value `times` over: a batch whose requests shared one latency.
+    /// Counts a value `times` times: a batch whose requests shared one latency.
     #[inline]
     pub fn record_n(&self, value: u64, times: u64) {
         if times == 0 {
@@ -81,7 +81,7 @@ impl Histogram {
         }
     }
 
-    /// A copy of the counts. While the writer goes on, they need not be of one instant.
+    /// A copy of the counts. While the writer records, they need not be of one instant.
     #[must_use]
     pub fn snapshot(&self) -> HistogramSnapshot {
         HistogramSnapshot {
@@ -92,7 +92,7 @@ impl Histogram {
     }
 }
 
-/// The counts of one histogram, or of several together.
+/// The counts of one histogram, or of several merged.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(from = "Sparse", into = "Sparse")]
 pub struct HistogramSnapshot {
@@ -101,7 +101,7 @@ pub struct HistogramSnapshot {
     max: u64,
 }
 
-/// The same as it is sent: buckets that hold something, with their numbers.
+/// The serialized form: the numbers of the non-empty buckets and their counts.
 #[derive(Serialize, Deserialize)]
 struct Sparse {
     sum: u64,
@@ -121,7 +121,7 @@ impl From<HistogramSnapshot> for Sparse {
 }
 
 impl From<Sparse> for HistogramSnapshot {
-    /// Buckets that there are not are left out: it may come from elsewhere.
+    /// Ignores bucket numbers out of range: the text may come from another process.
     fn from(sparse: Sparse) -> Self {
         let mut dense = Self {
             sum: sparse.sum,
@@ -148,19 +148,19 @@ impl Default for HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
-    /// Values recorded.
+    /// The number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         sum_of(&self.buckets)
     }
 
-    /// The sum of all values; it wraps at 2^64.
+    /// The sum of all values, modulo 2^64.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// Values that are at most `limit`, to within a bucket (3.2 %).
+    /// The number of values up to `limit`, to within a bucket (3.2 %).
     #[must_use]
     pub fn count_to(&self, limit: u64) -> u64 {
         sum_of(&self.buckets[..=bucket_of(limit)])
@@ -210,8 +210,8 @@ impl HistogramSnapshot {
         u64::MAX
     }
 
-    /// What was recorded since an earlier snapshot of the same histograms. Its largest value is
-    /// that of all time, cut to the highest bucket in use.
+    /// The values since an earlier snapshot of the same histogram. The maximum is the all-time one,
+    /// cut to the highest non-empty bucket.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let pairs = self.buckets.iter().zip(&earlier.buckets);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_what_came_between() {
+    fn a_difference_holds_the_values_in_between() {
         let histogram = Histogram::default();
         histogram.record_n(9_000, 5);
         let before = histogram.snapshot();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_arrives() {
+    fn a_snapshot_survives_serialization() {
         let histogram = Histogram::default();
         for value in [0, 31, 32, 9_999, u64::MAX] {
             histogram.record(value);

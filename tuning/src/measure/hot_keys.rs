@@ -1,13 +1,14 @@
-//! Which keys are asked for most: a space-saving sketch of sampled requests, one writer, readable
-//! from anywhere.
+//! The most requested keys: a space-saving sketch of sampled requests, one writer, readable from
+//! any thread.
 //!
-//! 64 keys are watched. A key that is not among them takes the place of the least, and inherits its
-//! count as its error: a count is never below the truth, and above it by at most the error
-//! (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and top-k elements in data
-//! streams", 2005). Counts are halved from time to time, so that what was hot long ago makes room.
+//! The sketch watches 64 keys. A key that is not among them replaces the least counted one and
+//! inherits its count as its error. A count is never below the truth, and above it by at most the
+//! error (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and top-k elements in
+//! data streams", 2005). Counts are halved from time to time, so that formerly hot keys are
+//! replaced.
 //!
-//! - I1: only the writer changes a place; each is guarded by its own sequence number, odd while it
-//!   changes, and a reader that saw it change looks again.
+//! - I1: only the writer changes a place. Each place has its own sequence number, odd while it
+//!   changes; a reader that saw a change retries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -16,17 +17,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::counters::Gauge;
 
-/// Keys that are watched.
+/// Keys watched.
 const PLACES: usize = 64;
-/// Bytes of a key that are kept.
+/// Words of a key that are kept.
 const KEY_WORDS: usize = 4;
 const KEY_BYTES: usize = KEY_WORDS * 8;
-/// Requests from one sample to the next: this on average, between half and three halves of it.
+/// Mean number of requests between samples. Each interval is between half and three halves of it.
 const PERIOD: u32 = 256;
 /// Samples after which all counts are halved.
 const HALF_LIFE: u64 = 1 << 16;
-/// Looks of a reader at a place that keeps changing.
-const LOOKS: u32 = 64;
+/// Attempts of a reader at a place that keeps changing.
+const READ_ATTEMPTS_MAX: u32 = 64;
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -34,7 +35,7 @@ struct Place {
     sequence: AtomicU64,
     count: AtomicU64,
     error: AtomicU64,
-    /// The key's length in bytes; 0: nothing is watched here.
+    /// The key's length in bytes; 0: the place is empty.
     length: AtomicU64,
     key: [AtomicU64; KEY_WORDS],
 }
@@ -42,11 +43,11 @@ struct Place {
 #[derive(Debug)]
 struct Shared {
     places: [Place; PLACES],
-    /// Samples, halved with the counts.
+    /// Samples, halved together with the counts.
     samples: Gauge,
 }
 
-/// The writer's side.
+/// The sketch, owned by its writer.
 #[derive(Debug)]
 pub struct HotKeys {
     hashes: [u64; PLACES],
@@ -57,21 +58,21 @@ pub struct HotKeys {
     shared: Arc<Shared>,
 }
 
-/// The readers' side.
+/// A reader of the sketch. Clones read the same sketch.
 #[derive(Clone, Debug)]
 pub struct HotKeysReader(Arc<Shared>);
 
-/// A key and how much of all requests asks for it.
+/// A key and its share of all requests.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HotKey {
-    /// Its first 32 bytes as text; others than printable ASCII as `\xNN`.
+    /// The key's first 32 bytes as text. Bytes that are not printable ASCII show as `\xNN`.
     pub key: String,
-    /// Its length in bytes.
+    /// The key's length in bytes.
     pub key_bytes: u64,
-    /// Its share of the sampled requests of late, 0 to 1; never too small.
+    /// The key's share of recently sampled requests, 0 to 1; never below the truth.
     pub share: f64,
-    /// By how much it may be too large.
+    /// The most that `share` may exceed the truth by.
     pub error: f64,
 }
 
@@ -92,13 +93,14 @@ impl Default for HotKeys {
 }
 
 impl HotKeys {
-    /// The other side.
+    /// A reader of this sketch.
     #[must_use]
     pub fn reader(&self) -> HotKeysReader {
         HotKeysReader(Arc::clone(&self.shared))
     }
 
-    /// Which of the next requests is to be noted, if one is; to be asked once for each batch.
+    /// The position, among the next `requests` requests, of the one to be sampled, if any. Call
+    /// once per batch.
     #[inline]
     pub fn sample(&mut self, requests: usize) -> Option<usize> {
         if !crate::COUNTED {
@@ -109,7 +111,7 @@ impl HotKeys {
             self.until_sample -= u32::try_from(requests).unwrap_or(0);
             return None;
         }
-        // Marsaglia's xorshift: an even stride would see only some of a periodic workload.
+        // Marsaglia's xorshift. A fixed stride would miss parts of a periodic workload.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
@@ -119,8 +121,7 @@ impl HotKeys {
         Some(until)
     }
 
-    /// Counts one sampled request for a key. Cost: about 20 ns for a key that is watched, 60 ns for
-    /// another.
+    /// Counts one sampled request. Costs about 20 ns for a watched key and 60 ns for another.
     pub fn note(&mut self, hash: u64, key: &[u8]) {
         self.shared.samples.raise(1);
         let known = self.hashes.iter().position(|&other| other == hash);
@@ -165,11 +166,11 @@ impl HotKeys {
 }
 
 impl Place {
-    /// Changes several words as one.
+    /// Changes several words atomically for readers.
     fn change(&self, change: impl FnOnce(&Self)) {
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence + 1, Ordering::Relaxed);
-        // ORDERING: whoever sees a word that follows sees the odd number as well.
+        // ORDERING: a reader that sees one of the following words also sees the odd number.
         fence(Ordering::Release);
         change(self);
         // ORDERING: pairs with the Acquire in `read`.
@@ -191,10 +192,10 @@ impl Place {
         });
     }
 
-    /// Count, error, length and kept bytes of the key; `None` if nothing is watched here, or it
-    /// changed all the time.
+    /// Count, error, length and kept bytes of the key. `None` if the place is empty or changed
+    /// during every attempt.
     fn read(&self) -> Option<(u64, u64, u64, [u8; KEY_BYTES])> {
-        for _ in 0..LOOKS {
+        for _ in 0..READ_ATTEMPTS_MAX {
             let before = self.sequence.load(Ordering::Acquire);
             let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
             let (count, error) = (load(&self.count), load(&self.error));
@@ -203,8 +204,8 @@ impl Place {
             for (bytes, word) in key.chunks_exact_mut(8).zip(&self.key) {
                 bytes.copy_from_slice(&load(word).to_le_bytes());
             }
-            // ORDERING: pairs with the fence in `change`: if a word is new, so is the number that
-            // is read next.
+            // ORDERING: pairs with the fence in `change`. If a word read above is new, the number
+            // read next is new too.
             fence(Ordering::Acquire);
             if before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before {
                 return (length > 0).then_some((count, error, length, key));
@@ -228,13 +229,13 @@ fn text(key: &[u8]) -> String {
 }
 
 impl HotKeysReader {
-    /// The keys that are asked for most, the hottest first, at most `limit`.
+    /// The most requested keys, hottest first, at most `limit`.
     #[must_use]
     pub fn top(&self, limit: usize) -> Vec<HotKey> {
         let samples = self.0.samples.get().max(1) as f64;
         let places = self.0.places.iter().filter_map(Place::read);
         let mut top: Vec<_> = places.filter(|place| place.0 > place.1).collect();
-        // By what is certain: a key that has just taken a place has its predecessor's count.
+        // Sorted by the certain part: a key that just took a place has its predecessor's count.
         top.sort_by_key(|place| std::cmp::Reverse(place.0 - place.1));
         top.truncate(limit);
         let shown = top.into_iter().map(|(count, error, length, key)| {
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hottest_come_first_and_nobody_is_short_changed() {
+    fn the_hottest_keys_come_first_and_no_share_is_too_small() {
         let mut sketch = HotKeys::default();
         let mut truth = vec![0u64; 2_000];
         let mut state = 1u64;
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_hot_long_ago_makes_room() {
+    fn formerly_hot_keys_are_replaced() {
         let mut sketch = HotKeys::default();
         let reader = sketch.reader();
         for _ in 0..HALF_LIFE {
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn one_request_in_so_many_is_sampled_in_batches_of_any_size() {
+    fn the_sampling_rate_does_not_depend_on_the_batch_size() {
         let requests = PERIOD as usize * 10_000;
         for batch in [1, 7, 32, 1000] {
             let mut sketch = HotKeys::default();
@@ -312,14 +313,14 @@ mod tests {
                 }
                 seen += batch;
             }
-            // One of each batch at most.
+            // At most one per batch.
             let least = (requests / batch).min(8_000);
             assert!((least..12_000).contains(&sampled), "{sampled} for {batch}");
         }
     }
 
     #[test]
-    fn keys_are_shown_safely() {
+    fn keys_are_escaped() {
         let mut sketch = HotKeys::default();
         sketch.note(1, b"a\"\\\n\xFF");
         sketch.note(2, &[b'x'; 1024]);

@@ -1,6 +1,6 @@
-//! How much memory this process really holds.
+//! The resident memory of this process, read from `/proc/self/statm`.
 
-/// Resident bytes of this process, as the kernel counts them; 0 where it does not say.
+/// Resident bytes of this process as the kernel counts them; 0 if the kernel does not report it.
 #[must_use]
 pub fn resident_bytes() -> u64 {
     const PAGE_BYTES: u64 = 4096;

@@ -1,4 +1,9 @@
-//! What is measured, and what of the machine is read for it.
+//! Measures a running engine and reads the machine's limits.
+//!
+//! Owns the clock, the per-core counters, the latency histograms, the hot-key sketch and the
+//! processor events. Reads `/proc` and `/sys` through [`Root`] only.
+//!
+//! - I1: a counter, gauge or histogram has one writer and any number of readers.
 
 mod cgroup;
 mod clock;

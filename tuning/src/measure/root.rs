@@ -1,29 +1,31 @@
-//! The files of a machine: this one's under `/`, a made-up one's anywhere.
+//! Read access to a machine's `/proc` and `/sys`, under `/` or under a test's folder.
+//!
+//! Owns nothing but the path. Every read is bounded, and no path leaves the root.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
-/// Most that is read of a file; `/proc/cpuinfo` of 1024 processors is smaller.
+/// Limit on the bytes read from a file; `/proc/cpuinfo` of 1024 processors is smaller.
 const FILE_BYTES_MAX: u64 = 8 << 20;
-/// Most names that are taken from a folder.
+/// Limit on the names read from a folder.
 const NAMES_MAX: usize = 16_384;
 
-/// Where `/proc` and `/sys` lie.
+/// The folder that holds `/proc` and `/sys`.
 #[derive(Debug)]
 pub struct Root(PathBuf);
 
 impl Root {
-    /// The machine whose files lie under this path: `/` for this one.
+    /// The machine whose files are under this path: `/` for this one.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// Where a file of the machine lies.
+    /// The path of a file of the machine.
     ///
-    /// Steps upwards out of the root are left out: some paths are read from files.
+    /// `..` components are dropped: some paths come out of files.
     #[must_use]
     pub fn path(&self, path: &str) -> PathBuf {
         let mut whole = self.0.clone();
@@ -32,7 +34,7 @@ impl Root {
         whole
     }
 
-    /// A file without the space around it; `None` if it cannot be read.
+    /// A file's text, trimmed; `None` if it cannot be read.
     #[must_use]
     pub fn read(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
@@ -41,13 +43,13 @@ impl Root {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// A file that holds one number.
+    /// The number that a file holds; `None` if it cannot be read or parsed.
     #[must_use]
     pub fn number<T: FromStr>(&self, path: &str) -> Option<T> {
         self.read(path)?.parse().ok()
     }
 
-    /// The names in a folder, sorted; none if it cannot be read.
+    /// The names in a folder, sorted; empty if it cannot be read.
     #[must_use]
     pub fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten();
@@ -57,7 +59,7 @@ impl Root {
         names
     }
 
-    /// The word in brackets, as in `always [madvise] never`.
+    /// The word in brackets, as in `always [madvise] never`; `None` if there is none.
     #[must_use]
     pub fn chosen(&self, path: &str) -> Option<String> {
         let text = self.read(path)?;
@@ -65,7 +67,7 @@ impl Root {
         Some(rest.split_once(']')?.0.to_owned())
     }
 
-    /// The value behind a name in a file of `Name: value` lines.
+    /// The value of a name in a file of `Name: value` lines.
     #[must_use]
     pub fn field(&self, path: &str, name: &str) -> Option<String> {
         let text = self.read(path)?;

@@ -1,16 +1,17 @@
-//! Times one request in so many: one at a time, so that there is nothing to look up.
+//! Times a sample of requests, one at a time, so that no lookup is needed.
 //!
-//! Which request is timed depends on how many were sent since the last one, not on how long it will
-//! take itself. One that takes longer than 250 others need to be sent puts off the next: by as
-//! much, slow spells are seen less often than they are.
+//! Owns the countdown and the start of the request being timed. Which request is timed depends on
+//! the number sent since the last sample, not on its own latency. A request that takes longer than
+//! 250 others need to be sent delays the next sample, so slow spells are under-represented by that
+//! much.
 
 use crate::measure::clock::Clock;
 
-/// Requests from the start of one measurement to the start of the next, at least. A prime, so that
-/// no batch beats with it.
+/// The minimum number of requests between the starts of two samples. A prime, so that it does not
+/// resonate with batch sizes.
 const PERIOD: u32 = 251;
 
-/// Whoever sends requests has one, and marks the request that it times.
+/// One per sender. The sender marks the request that is timed.
 #[derive(Debug)]
 pub struct Sampler {
     clock: Clock,
@@ -19,7 +20,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler that times the first request.
+    /// Creates a sampler that times the first request.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self {
@@ -29,8 +30,8 @@ impl Sampler {
         }
     }
 
-    /// Another request is about to be sent; true if it is to be marked: its time runs from now on.
-    /// Cost: a subtraction and a branch.
+    /// Announces a request. True if the sender must mark it: its time starts now. Costs a
+    /// subtraction and a branch.
     #[inline]
     #[must_use]
     pub fn starts(&mut self) -> bool {
@@ -44,7 +45,7 @@ impl Sampler {
     #[cold]
     fn start(&mut self) -> bool {
         if self.started.is_some() {
-            // The one before is still under way.
+            // The previous sample is still in flight.
             self.countdown = 1;
             return false;
         }
@@ -53,8 +54,8 @@ impl Sampler {
         true
     }
 
-    /// The request was not sent after all, and does not count; if it was marked, the next is in its
-    /// place.
+    /// Withdraws an announced request that was not sent. If it was marked, the next request takes
+    /// its place.
     #[cold]
     pub fn refused(&mut self, marked: bool) {
         if marked {
@@ -65,7 +66,7 @@ impl Sampler {
         }
     }
 
-    /// The marked request was answered: how long it took, in nanoseconds.
+    /// The marked request was answered. Returns its latency in nanoseconds.
     #[inline]
     pub fn answered(&mut self) -> Option<u64> {
         let started = self.started.take()?;
@@ -83,7 +84,7 @@ mod tests {
         for period in 0..10 {
             for request in 0..PERIOD {
                 assert_eq!(sampler.starts(), request == 0, "{period}: {request}");
-                // Sooner or later, but before the next.
+                // Sooner or later, but before the next sample.
                 if request == if period % 2 == 0 { 100 } else { PERIOD - 1 } {
                     assert!(sampler.answered().is_some() && sampler.answered().is_none());
                 }
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_timed_while_another_is_under_way() {
+    fn no_request_is_timed_while_another_is_in_flight() {
         let mut sampler = Sampler::new(Clock::new());
         assert!(sampler.starts());
         assert!((0..3 * PERIOD).all(|_| !sampler.starts()));

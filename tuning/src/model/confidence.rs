@@ -1,40 +1,38 @@
-//! How much better one thing is than another, and how sure that is: from paired runs.
+//! Estimates a ratio between two builds from paired runs, with a confidence interval.
 //!
-//! Each pair gives one ratio. Their logarithms are taken to lie evenly about a middle, which is how
-//! two runs in a row on one machine differ by chance, and nothing else is assumed about them. The
-//! middle is estimated by the median of all averages of two of them (Hodges and Lehmann, 1963), and
-//! its interval by the exact distribution of Wilcoxon's signed-rank statistic: Hollander, Wolfe and
+//! Each pair gives one ratio. The logarithms are assumed to be symmetric about a median, which
+//! holds for chance differences between two runs in a row on one machine; nothing else is assumed.
+//! The median is estimated by the median of all pairwise averages (Hodges and Lehmann, 1963), its
+//! interval by the exact distribution of Wilcoxon's signed-rank statistic: Hollander, Wolfe and
 //! Chicken, "Nonparametric Statistical Methods", 3.1 to 3.3.
 
 use serde::{Deserialize, Serialize};
 
-/// Most pairs that are judged: beyond, the counts of the exact distribution leave what a float
-/// holds.
+/// Limit on the pairs: beyond it, the counts of the exact distribution overflow an `f64`.
 pub const PAIRS_MAX: usize = 1000;
 
-/// An estimate of the ratio between two things that were measured in pairs.
+/// An estimated ratio between two things that were measured in pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RatioEstimate {
-    /// The pairs that it comes from.
+    /// The number of pairs.
     pub pairs: usize,
     /// The estimate.
     pub median: f64,
-    /// The lower end of its interval.
+    /// The lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
-    /// How probable it is that the interval holds the true ratio. Few pairs give less than was
-    /// asked for.
+    /// The probability that the interval holds the true ratio. With few pairs it can be less than
+    /// requested.
     pub confidence: f64,
 }
 
 impl RatioEstimate {
-    /// Estimates the ratio, with the narrowest interval of at least this confidence; where there
-    /// are too few pairs for it, the interval is from the least to the greatest and `confidence`
-    /// says what that is worth.
+    /// Estimates the ratio, with the narrowest interval of at least this confidence. With too few
+    /// pairs, the interval spans all ratios and `confidence` is what that reaches.
     ///
-    /// `None` for no pairs, more than [`PAIRS_MAX`], or a ratio that is not positive and finite.
-    /// Takes time and memory that grow with the square of the pairs.
+    /// `None` for no pairs, for more than [`PAIRS_MAX`], or if a ratio is not positive and finite.
+    /// Time and memory grow with the square of the pairs.
     #[must_use]
     pub fn of(ratios: &[f64], confidence: f64) -> Option<Self> {
         let sound = |&ratio: &f64| ratio.is_finite() && ratio > 0.0;
@@ -62,8 +60,7 @@ impl RatioEstimate {
         })
     }
 
-    /// True if the whole interval lies above 1 with at least this confidence: it is better, beyond
-    /// what chance explains.
+    /// True if the whole interval lies above 1 with at least this confidence.
     #[must_use]
     pub fn is_better(&self, confidence: f64) -> bool {
         self.low > 1.0 && self.confidence >= confidence
@@ -77,10 +74,9 @@ impl RatioEstimate {
     }
 }
 
-/// How many of the sorted averages lie outside the interval on each side, and its confidence.
+/// The number of sorted averages outside the interval on each side, and its confidence.
 fn cut(pairs: usize, confidence: f64) -> (usize, f64) {
-    // In how many of the 2^pairs choices of ranks 1 to `pairs` those that are chosen add up to each
-    // sum.
+    // For each sum: the number of subsets of the ranks 1 to `pairs` that add up to it.
     let mut ways = vec![0.0; pairs * (pairs + 1) / 2 + 1];
     ways[0] = 1.0;
     for rank in 1..=pairs {
@@ -113,7 +109,7 @@ mod tests {
 
     #[expect(clippy::approx_constant, reason = "a measurement, not pi")]
     #[test]
-    fn the_textbook_example_comes_out() {
+    fn the_textbook_example_is_reproduced() {
         // Hollander and Wolfe, table 3.1 (depression scale, two visits): estimate 0.46, interval
         // 0.010 to 0.786.
         let first: [f64; 9] = [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30];
@@ -132,8 +128,8 @@ mod tests {
 
     #[test]
     fn cuts_are_those_of_the_tables() {
-        // Critical values of the signed-rank statistic, two-sided: as many sums as lie at or below
-        // them are cut off.
+        // Critical values of the signed-rank statistic, two-sided: the sums at or below them are
+        // cut off.
         for (pairs, confidence, critical) in [
             (6, 0.95, 0),
             (7, 0.95, 2),
@@ -151,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn few_pairs_say_how_little_they_are_worth() {
+    fn few_pairs_report_a_lower_confidence() {
         let estimate = RatioEstimate::of(&[1.2, 1.1, 1.3], 0.95).unwrap();
         assert!(
             is(estimate.low, 1.1) && is(estimate.high, 1.3),
@@ -174,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ratio_is_refused() {
+    fn invalid_ratios_are_refused() {
         for ratios in [&[][..], &[0.0], &[1.0, -1.0], &[f64::NAN], &[f64::INFINITY]] {
             assert_eq!(RatioEstimate::of(ratios, 0.95), None, "{ratios:?}");
         }

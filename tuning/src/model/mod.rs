@@ -1,4 +1,6 @@
-//! What is computed from measurements: predictions, confidence, profiles.
+//! Computations over measurements: a queueing model, the confidence of paired runs, profiles.
+//!
+//! Knows only numbers and reports; measures nothing. Only [`Profile`] reads a file.
 
 mod confidence;
 mod profile;

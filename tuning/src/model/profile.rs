@@ -1,8 +1,8 @@
-//! A profile: the settings that were found to serve a workload well, as a small TOML file.
+//! A profile: settings tuned for a workload, as a small TOML file.
 //!
-//! Every setting may be missing and then keeps its default, so the empty file is the default
-//! profile. A file says in its first comment where it comes from; the comment is for people and
-//! never read.
+//! A missing setting keeps its default, so the empty file is the default profile. A leading comment
+//! names the file's origin; it is for people and is not parsed. The engine's `Config` checks the
+//! values' limits.
 
 use std::fmt;
 use std::fs;
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// A profile is a few lines; a file longer than this is none, in bytes.
+/// Limit on a profile's file, in bytes. A real one is a few lines.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Settings of an engine and its clients. `None` leaves a setting at its default.
 ///
-/// What a setting means and its limits stand at the engine's `Config`, which checks them.
+/// The meaning and limits of a setting are documented at the engine's `Config`, which checks them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Requests that a client keeps in flight on each core. Not the engine's: whoever submits
-    /// honours it.
+    /// Requests that a client keeps in flight on each core. The engine ignores it: the client that
+    /// submits requests applies it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
     /// Requests whose cache misses are overlapped.
@@ -33,7 +33,7 @@ pub struct Profile {
     /// The most page frames that the read cache may take, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_percent: Option<u8>,
-    /// Chunks that are read ahead of all walks of a shard together; 0 is off.
+    /// Chunks read ahead by all walks of a shard together; 0 turns read-ahead off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_ahead_chunks: Option<u32>,
     /// One direction of a lane between two cores, in bytes.
@@ -44,7 +44,7 @@ pub struct Profile {
     pub spin_ns: Option<u32>,
 }
 
-/// The settings in a line, or that there are none.
+/// Prints the settings in one line, or `default settings`.
 impl fmt::Display for Profile {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settings = self.settings();
@@ -57,11 +57,11 @@ impl fmt::Display for Profile {
     }
 }
 
-/// Why a file is no profile.
+/// Why a profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
     /// The file cannot be read.
-    #[error("the profile {} cannot be read: {reason}", file.display())]
+    #[error("cannot read the profile {}: {reason}", file.display())]
     File {
         /// The file.
         file: PathBuf,
@@ -69,13 +69,13 @@ pub enum ProfileError {
         reason: String,
     },
     /// The file is too long to be a profile.
-    #[error("the profile {} is longer than {FILE_BYTES_MAX} bytes: name a file of `farcore tune`", .0.display())]
+    #[error("the profile {} is longer than {FILE_BYTES_MAX} bytes: name a file written by `farcore tune`", .0.display())]
     Long(
         /// The file.
         PathBuf,
     ),
-    /// The text is not understood.
-    #[error("the profile is not understood: {0}")]
+    /// The text is not a valid profile.
+    #[error("the profile is invalid: {0}")]
     Text(
         /// The line and what is wrong there.
         String,
@@ -86,8 +86,7 @@ impl Profile {
     /// Reads a profile's text.
     ///
     /// # Errors
-    /// [`ProfileError::Text`] shows the line with a setting that is unknown or has no number of its
-    /// kind.
+    /// [`ProfileError::Text`] shows the line of a setting that is unknown or has a wrong value.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         toml::from_str(text).map_err(|error| ProfileError::Text(error.to_string()))
     }
@@ -95,7 +94,7 @@ impl Profile {
     /// Reads a profile's file.
     ///
     /// # Errors
-    /// [`ProfileError`], which names the file or the line.
+    /// A [`ProfileError`] that names the file or the line.
     pub fn read(file: &Path) -> Result<Self, ProfileError> {
         let unreadable = |error: std::io::Error| ProfileError::File {
             file: file.to_owned(),
@@ -112,7 +111,7 @@ impl Profile {
         Self::parse(&text)
     }
 
-    /// The profile as a file, with a comment of any number of lines before it.
+    /// The profile as TOML text, with `comment`, of any number of lines, above it.
     #[must_use]
     pub fn to_toml(&self, comment: &str) -> String {
         let comment = comment.lines().map(|line| {
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_reads_well() {
+    fn the_file_has_one_line_per_setting() {
         let profile = Profile {
             window: Some(128),
             batch: Some(16),
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_text_is_refused_with_its_line() {
+    fn invalid_text_is_refused_with_its_line() {
         for (text, line, what) in [
             (
                 "window = 8\nwindows = 9\n",
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_profiles_are_named() {
+    fn unreadable_files_are_named() {
         let folder = std::env::temp_dir().join(format!("farcore-profile-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let (long, gone) = (folder.join("long"), folder.join("gone"));

@@ -1,7 +1,10 @@
-//! The reading side of a statistics socket, and where sockets are looked for.
+//! Reads a statistics socket, and finds the sockets of this user's engines.
 //!
-//! - I1: what comes from a socket is not trusted: its length, the time that it takes and what it
-//!   may make the reader allocate are bounded.
+//! Owns the rules for a socket's default path. Touches the sockets' folder and the connections that
+//! it opens.
+//!
+//! - I1: what a socket sends is not trusted: its length, the time it takes and the memory that the
+//!   reader allocates for it are bounded.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read};
@@ -16,74 +19,74 @@ use rustix::process::geteuid;
 
 use crate::publish::report::Report;
 
-/// Bytes of the longest report: 1024 cores with full histograms are a tenth of it.
+/// Limit on a report, in bytes: 1024 cores with full histograms need a tenth of it.
 const REPORT_BYTES_MAX: usize = 32 << 20;
-/// How long one may take.
+/// Time limit for one report.
 const READ_LIMIT: Duration = Duration::from_secs(5);
-/// What is read at a time.
+/// Bytes per read call.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Why there is no report.
+/// Why a report could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// No engine has the path.
-    #[error("no engine shows its figures at {}", path.display())]
+    /// No engine serves the path.
+    #[error("no engine serves statistics at {}", path.display())]
     Absent {
         /// The path.
         path: PathBuf,
     },
-    /// It cannot be asked.
-    #[error("{} cannot be read: {source}", path.display())]
+    /// The connection failed.
+    #[error("cannot read {}: {source}", path.display())]
     Unreachable {
         /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// It did not answer in time.
+    /// The time limit passed.
     #[error("{} did not answer within {} s", path.display(), limit.as_secs_f64())]
     Silent {
         /// The path.
         path: PathBuf,
-        /// How long it had.
+        /// The time limit.
         limit: Duration,
     },
-    /// It does not end.
-    #[error("{} sends more than {limit_bytes} bytes: this is no statistics socket", path.display())]
+    /// The sender exceeds the length limit.
+    #[error("{} sends more than {limit_bytes} bytes: it is not a statistics socket", path.display())]
     TooLong {
         /// The path.
         path: PathBuf,
-        /// What a report may have.
+        /// The limit on a report, in bytes.
         limit_bytes: usize,
     },
-    /// Something else is there.
-    #[error("{} does not tell an engine's figures: {source}", path.display())]
+    /// The text is not a report.
+    #[error("{} does not serve an engine's statistics: {source}", path.display())]
     NotAReport {
         /// The path.
         path: PathBuf,
-        /// What is wrong with the text.
+        /// The parser's error.
         source: serde_json::Error,
     },
-    /// A report of another time.
+    /// The report has another format version.
     #[error(
-        "{} tells its figures in format {found}, and this program knows {known}: use the program of the engine's version",
+        "{} serves statistics in format {found}, and this program reads format {known}: use the program of the engine's version",
         path.display()
     )]
     Format {
         /// The path.
         path: PathBuf,
-        /// The report's.
+        /// The report's format.
         found: u32,
-        /// This program's.
+        /// This program's format.
         known: u32,
     },
 }
 
-/// Asks the engine behind a statistics socket for its figures. Takes about a millisecond on an idle
-/// machine, and at most some seconds.
+/// Requests the report of the engine behind a statistics socket. Takes about a millisecond on an
+/// idle machine, and at most some seconds.
 ///
 /// # Errors
-/// Nobody is there, what is there is no engine or one of another format, or it takes too long.
+/// No process listens, the peer is not an engine or has another format, or the time limit passes.
 pub fn read_report(path: &Path) -> Result<Report, ReadError> {
     read_within(path, REPORT_BYTES_MAX, READ_LIMIT)
 }
@@ -107,7 +110,7 @@ fn read_within(path: &Path, limit_bytes: usize, limit: Duration) -> Result<Repor
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // A time-out of zero would be none.
+        // A timeout of zero would mean no timeout.
         let left = left.max(Duration::from_millis(1));
         stream.set_read_timeout(Some(left)).map_err(fails)?;
         let read = match stream.read(&mut piece) {
@@ -139,8 +142,7 @@ fn read_within(path: &Path, limit_bytes: usize, limit: Duration) -> Result<Repor
     Ok(report)
 }
 
-/// Connects; a process that stands still and accepts nobody is waited for as long as for one that
-/// does not write.
+/// Connects. If a stopped process does not accept, waits as long as for one that does not write.
 pub(crate) fn open(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
@@ -150,7 +152,7 @@ pub(crate) fn open(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Where the sockets of this user's engines are by custom: `$XDG_RUNTIME_DIR/farcore`, or else
+/// The default folder for the sockets of this user's engines: `$XDG_RUNTIME_DIR/farcore`, or else
 /// `/tmp/farcore-UID`.
 #[must_use]
 pub fn sockets_folder() -> PathBuf {
@@ -160,11 +162,11 @@ pub fn sockets_folder() -> PathBuf {
     }
 }
 
-/// The path for a socket of this process in the folder by custom, `NAME-PID.sock`. Makes the folder
-/// (mode 0700).
+/// The default path for a socket of this process, `NAME-PID.sock` in [`sockets_folder`]. Creates
+/// the folder with mode 0700.
 ///
 /// # Errors
-/// The folder cannot be made, or belongs to somebody else.
+/// The folder cannot be created, or other users can write it.
 pub fn default_socket(name: &str) -> io::Result<PathBuf> {
     let folder = sockets_folder();
     DirBuilder::new()
@@ -175,7 +177,7 @@ pub fn default_socket(name: &str) -> io::Result<PathBuf> {
     Ok(folder.join(format!("{name}-{}.sock", std::process::id())))
 }
 
-/// A folder in `/tmp` may have been made by anybody.
+/// Checks that only this user can write a folder: in `/tmp`, any user may have created it.
 fn ensure_own(folder: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(folder)?;
     let own = found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o022 == 0;
@@ -189,11 +191,10 @@ fn ensure_own(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
-/// The sockets in the folder by custom, the newest first. Whether an engine is behind them is known
-/// when they are asked.
+/// The sockets in [`sockets_folder`], newest first. An engine need not be listening behind each.
 ///
 /// # Errors
-/// The folder cannot be read, or belongs to somebody else. That there is none is no error.
+/// The folder cannot be read, or other users can write it. A missing folder is no error.
 pub fn find_sockets() -> io::Result<Vec<PathBuf>> {
     find_in(&sockets_folder())
 }
@@ -206,7 +207,7 @@ fn find_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // It may be gone by now.
+        // The file may have been removed since.
         let Ok(file) = entry.metadata() else { continue };
         if file.file_type().is_socket() {
             found.push((file.modified()?, entry.path()));
@@ -229,14 +230,14 @@ mod tests {
         std::env::temp_dir().join(format!("farcore-attach-{name}-{}", std::process::id()))
     }
 
-    /// Reads what a stranger sends.
+    /// Reads what a peer sends that need not be an engine.
     fn read(name: &str, text: &[u8], limit: Duration) -> Result<Report, ReadError> {
         let path = path(name);
         let listener = UnixListener::bind(&path).expect("a socket");
         let read = thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut stream, _) = listener.accept().expect("a reader");
-                // A reader that had enough goes.
+                // A reader that has refused the text closes the connection.
                 let _ = stream.write_all(text);
                 if text.is_empty() {
                     let _ = stream.read(&mut [0]);
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_told_from_engines() {
+    fn peers_that_are_not_engines_are_refused() {
         let long = Duration::from_secs(600);
         let seen = read("short", br#"{"format":1,"cores":[{"core":2}]}"#, long);
         assert_eq!(seen.unwrap().cores[0].core, 2);
@@ -259,21 +260,21 @@ mod tests {
             "{seen:?}"
         );
         let seen = read("endless", &[b' '; 1 << 20], long);
-        let told = seen.unwrap_err().to_string();
-        assert!(told.contains("more than 4096 bytes"), "{told}");
+        let error = seen.unwrap_err().to_string();
+        assert!(error.contains("more than 4096 bytes"), "{error}");
         let seen = read("future", br#"{"format":7}"#, long);
-        let told = seen.unwrap_err().to_string();
-        assert!(told.contains("format 7"), "{told}");
+        let error = seen.unwrap_err().to_string();
+        assert!(error.contains("format 7"), "{error}");
         let crowd = format!(r#"{{"format":1,"cores":[{}{{}}]}}"#, "{},".repeat(1024));
         let seen = read("crowd", crowd.as_bytes(), long);
-        let told = seen.unwrap_err().to_string();
-        assert!(told.contains("1024"), "{told}");
+        let error = seen.unwrap_err().to_string();
+        assert!(error.contains("1024"), "{error}");
         let seen = read("silent", b"", Duration::from_millis(30));
         assert!(matches!(seen, Err(ReadError::Silent { .. })), "{seen:?}");
     }
 
     #[test]
-    fn sockets_are_found_in_a_folder_of_ones_own() {
+    fn sockets_are_found_only_in_the_users_folder() {
         let folder = path("folder");
         assert!(find_in(&folder).unwrap().is_empty());
         fs::create_dir(&folder).unwrap();

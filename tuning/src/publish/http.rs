@@ -1,11 +1,11 @@
-//! Figures over HTTP: `/metrics` for Prometheus, `/healthz` for whoever restarts the process.
+//! Serves figures over HTTP: `/metrics` for Prometheus, `/healthz` for a supervisor.
 //!
-//! A thread of its own with a small runtime: what is asked here holds up no request of a client.
+//! Owns a thread with a small runtime, so that a scrape delays no client request.
 //!
-//! - I1: a connection is for one request and its answer, and lives no longer than
-//!   [`HttpLimits::connection`], whatever its client does or leaves undone.
-//! - I2: there are at most [`HttpLimits::connections_max`]; the oldest makes room for the next, so
-//!   that the silent keep nobody out.
+//! - I1: a connection carries one request and its answer, and lives no longer than
+//!   [`HttpLimits::connection`], whatever its client does.
+//! - I2: there are at most [`HttpLimits::connections_max`]. The oldest is dropped for the next one,
+//!   so that silent clients lock no other client out.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -33,30 +33,30 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// How long no connection is accepted after one could not be.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What an [`HttpServer`] shows. It is asked from the server's thread.
+/// The source of an [`HttpServer`]'s answers. Called on the server's thread.
 pub trait Exposed: fmt::Debug + Send + Sync + 'static {
-    /// What the names of its figures begin with, without the `_` that follows.
+    /// The prefix of all metric names, without the `_` that follows.
     fn prefix(&self) -> &'static str;
 
-    /// Writes the figures of this moment.
+    /// Encodes the current figures.
     ///
     /// # Errors
     /// Those of the encoder.
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result;
 
-    /// Whether it serves.
+    /// Whether the source serves; `/healthz` reports it.
     fn is_healthy(&self) -> bool;
 }
 
-/// What clients may take up.
+/// Limits on an [`HttpServer`]'s connections.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpLimits {
-    /// Connections at a time.
+    /// Most connections at a time.
     pub connections_max: usize,
-    /// How long one may live.
+    /// Longest lifetime of a connection.
     pub connection: Duration,
 }
 
@@ -69,7 +69,7 @@ impl Default for HttpLimits {
     }
 }
 
-/// Whether only this machine reaches an address. Figures are for anybody who can ask.
+/// Whether only this machine reaches an address. Any client that reaches it may read the figures.
 #[must_use]
 pub fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
@@ -84,7 +84,7 @@ impl Collector for Shown {
     }
 }
 
-/// The figures of this moment as OpenMetrics text.
+/// The current figures as OpenMetrics text.
 ///
 /// # Errors
 /// Those of the encoder.
@@ -115,7 +115,7 @@ async fn health(State(exposed): State<Arc<dyn Exposed>>) -> (StatusCode, &'stati
     }
 }
 
-/// The thread that answers. It ends when this is dropped, whoever is still asking.
+/// The thread that serves HTTP. Dropping this ends it, together with open connections.
 #[derive(Debug)]
 pub struct HttpServer {
     address: SocketAddr,
@@ -124,19 +124,19 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Takes an address and answers there. The thread inherits the caller's affinity: call this
-    /// from a thread that is on no core of an engine.
+    /// Binds an address and serves it. The thread inherits the caller's affinity: call this from a
+    /// thread that is not pinned to an engine's core.
     ///
     /// # Errors
-    /// The address cannot be had, or no thread could be started.
+    /// The address cannot be bound, or the thread cannot be started.
     pub fn bind(address: SocketAddr, exposed: Arc<dyn Exposed>) -> io::Result<Self> {
         Self::serve(TcpListener::bind(address)?, exposed, HttpLimits::default())
     }
 
-    /// Answers at an address that was taken before.
+    /// Serves a bound listener.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// The thread cannot be started.
     pub fn serve(
         listener: TcpListener,
         exposed: Arc<dyn Exposed>,
@@ -160,10 +160,10 @@ impl HttpServer {
         let thread = thread::Builder::new()
             .name("http".to_owned())
             .spawn(move || {
-                // What is still asked ends with the runtime.
+                // Open connections end with the runtime.
                 runtime.block_on(async {
                     tokio::select! {
-                        never = answer(listener, router, limits) => match never {},
+                        never = accept(listener, router, limits) => match never {},
                         _ = ended => {}
                     }
                 });
@@ -175,7 +175,7 @@ impl HttpServer {
         })
     }
 
-    /// Where it answers.
+    /// The bound address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -186,15 +186,15 @@ impl Drop for HttpServer {
     fn drop(&mut self) {
         self.end = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic has been told by the hook.
+            // The panic hook has reported its panic.
             let _ = thread.join();
         }
     }
 }
 
-async fn ask(stream: TcpStream, router: Router, limit: Duration) {
-    // A time-out for the whole says more than hyper's for the head: who does not read the answer
-    // goes as well.
+async fn serve_connection(stream: TcpStream, router: Router, limit: Duration) {
+    // One timeout for the whole connection, rather than hyper's for the head, also covers a client
+    // that does not read the answer.
     let answered = http1::Builder::new()
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
@@ -205,31 +205,31 @@ async fn ask(stream: TcpStream, router: Router, limit: Duration) {
     }
 }
 
-async fn answer(
+async fn accept(
     listener: tokio::net::TcpListener,
     router: Router,
     limits: HttpLimits,
 ) -> Infallible {
-    // The oldest first.
-    let mut asking: VecDeque<AbortHandle> = VecDeque::new();
+    // Oldest first.
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of descriptors, for one: those that are open go on.
-                tracing::warn!(%error, "an HTTP connection could not be accepted");
+                // For example out of descriptors. Open connections go on.
+                tracing::warn!(%error, "cannot accept an HTTP connection");
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        asking.retain(|one| !one.is_finished());
-        while asking.len() >= limits.connections_max
-            && let Some(oldest) = asking.pop_front()
+        open.retain(|one| !one.is_finished());
+        while open.len() >= limits.connections_max
+            && let Some(oldest) = open.pop_front()
         {
             oldest.abort();
         }
-        let asks = tokio::spawn(ask(stream, router.clone(), limits.connection));
-        asking.push_back(asks.abort_handle());
+        let task = tokio::spawn(serve_connection(stream, router.clone(), limits.connection));
+        open.push_back(task.abort_handle());
     }
 }
 
@@ -287,16 +287,16 @@ mod tests {
         text
     }
 
-    /// Waits for the other side's end.
+    /// Waits for the peer to close the connection.
     fn must_end(mut stream: TcpStream) {
         let mut text = Vec::new();
-        // Whether it comes as an end or as a reset is the kernel's affair.
+        // The kernel decides between an end and a reset.
         let _ = stream.read_to_end(&mut text);
         assert!(!text.starts_with(b"HTTP/1.1 200"));
     }
 
     #[test]
-    fn figures_and_health_are_told() {
+    fn figures_and_health_are_served() {
         let (two, server, address) = start(HttpLimits::default());
         let text = ask(address, "/metrics");
         assert!(
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_silent_are_dropped() {
+    fn silent_clients_are_dropped() {
         let (_two, _server, address) = start(HttpLimits {
             connection: Duration::from_millis(50),
             ..HttpLimits::default()
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_silent_keep_nobody_out() {
+    fn silent_clients_lock_no_other_out() {
         let (_two, server, address) = start(HttpLimits {
             connections_max: 4,
             connection: LONG,
@@ -335,7 +335,7 @@ mod tests {
             assert!(ask(address, "/healthz").ends_with("ok\n"));
             assert!(ask(address, "/metrics").ends_with("# EOF\n"));
         }
-        // All but the last few were told to go.
+        // All but the last few were dropped.
         crowd.truncate(crowd.len() - 4);
         crowd.into_iter().for_each(must_end);
         drop(server);

@@ -1,8 +1,8 @@
-//! Where the log goes, for the commands of this project: to stderr as text or as JSON lines, and
-//! with the feature `otel` as spans to a collector as well.
+//! Initializes the log of the project's commands: to stderr as text or JSON lines and, with the
+//! feature `otel`, as spans to a collector too.
 //!
-//! Fields and spans are named by OpenTelemetry's semantic conventions where there is one, and
-//! `farcore.*` otherwise.
+//! Owns the process's subscriber and format. Fields and spans are named by OpenTelemetry's semantic
+//! conventions where one fits, and `farcore.*` otherwise.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -16,18 +16,18 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 #[cfg(feature = "otel")]
 use crate::publish::spans::SpanExport;
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LogFormat {
-    /// For people.
+    /// Text, for people.
     #[default]
     Text,
-    /// An object a line, for collectors.
+    /// One JSON object per line, for collectors.
     Json,
 }
 
 impl LogFormat {
-    /// The environment variable that says it where no flag does.
+    /// The environment variable that sets the format if no flag does.
     pub const VARIABLE: &'static str = "FARCORE_LOG_FORMAT";
 }
 
@@ -47,16 +47,14 @@ impl FromStr for LogFormat {
         match text {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            _ => Err(format!(
-                "`{text}` is no format of the log: write text or json"
-            )),
+            _ => Err(format!("`{text}` is not a log format: use text or json")),
         }
     }
 }
 
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// The format that [`log_to_stderr`] was told, for processes that this one starts.
+/// The format passed to [`log_to_stderr`], for child processes.
 #[must_use]
 pub fn log_format() -> LogFormat {
     FORMAT.get().copied().unwrap_or_default()
@@ -73,17 +71,17 @@ where
     }
 }
 
-/// What the log needs until the process ends.
+/// Keeps the log's resources until the process ends.
 #[derive(Debug)]
-#[must_use = "dropped at the end of the process, it sends the spans that are left"]
+#[must_use = "sends the remaining spans when dropped, at the end of the process"]
 pub struct LogGuard {
     #[cfg(feature = "otel")]
     _spans: Option<SpanExport>,
 }
 
 impl LogGuard {
-    /// Sends the spans that are left, as dropping does: for those who have something to say after
-    /// it. Waits for a collector that does not answer for up to three seconds.
+    /// Sends the remaining spans, as dropping does, for callers with work to do afterwards. Waits
+    /// up to three seconds for a collector that does not answer.
     pub fn end(self) {}
 }
 
@@ -91,12 +89,12 @@ fn filter(level: &str) -> EnvFilter {
     EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level))
 }
 
-/// Has the process's log written to stderr, from a level on unless `RUST_LOG` says otherwise. To be
-/// called once, first.
+/// Writes the process's log to stderr, from `level` up unless `RUST_LOG` is set. Call it once,
+/// before anything else.
 ///
-/// With the feature `otel`, spans from `info` on (or as `RUST_LOG` says) are sent to the collector
-/// that `OTEL_EXPORTER_OTLP_ENDPOINT` names, by a thread of their own; `OTEL_SERVICE_NAME` is the
-/// sender's name, or else the program's.
+/// With the feature `otel`, a separate thread sends spans from `info` up (or as `RUST_LOG` sets) to
+/// the collector at `OTEL_EXPORTER_OTLP_ENDPOINT`. `OTEL_SERVICE_NAME` names the sender; the
+/// default is the program's name.
 pub fn log_to_stderr(format: LogFormat, level: &str) -> LogGuard {
     let colours = io::stderr().is_terminal();
     let lines = lines(format, io::stderr, colours).with_filter(filter(level));
@@ -108,14 +106,14 @@ pub fn log_to_stderr(format: LogFormat, level: &str) -> LogGuard {
         Ok(Some(export)) => Some(export.layer().with_filter(filter("info"))),
         _ => None,
     });
-    // A second call changes nothing.
+    // A second call has no effect.
     if log.try_init().is_ok() {
         let _ = FORMAT.set(format);
     }
     LogGuard {
         #[cfg(feature = "otel")]
         _spans: export.unwrap_or_else(|error| {
-            tracing::warn!("no spans are sent: {error}");
+            tracing::warn!("cannot send spans: {error}");
             None
         }),
     }
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_read_as_they_are_shown() {
+    fn formats_parse_as_they_print() {
         for format in [LogFormat::Text, LogFormat::Json] {
             assert_eq!(format.to_string().parse(), Ok(format));
         }

@@ -1,4 +1,7 @@
-//! How measurements leave the process: reports over a socket, OpenMetrics over HTTP, the log.
+//! Publishes measurements: reports over a Unix socket, OpenMetrics over HTTP, the log.
+//!
+//! Owns the sockets and the threads that serve them. None of these threads touches a shard: they
+//! read counters through a [`Reporter`] or an [`Exposed`](http::Exposed).
 
 mod attach;
 #[cfg(feature = "http")]

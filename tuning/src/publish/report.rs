@@ -1,8 +1,7 @@
-//! What an engine says of itself at one moment, in a form that other processes read as JSON.
+//! A report: the figures of one engine at one moment, serialized as JSON for other processes.
 //!
-//! Fields that a reader does not know are passed over, and those that a writer did not know are
-//! zero: readers and writers of neighbouring versions understand each other. [`Report::FORMAT`]
-//! changes when that ends.
+//! A reader ignores unknown fields, and fields that a writer lacks are zero, so neighbouring
+//! versions understand each other. [`Report::FORMAT`] changes when that no longer holds.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,12 +14,12 @@ use crate::measure::HistogramSnapshot;
 use crate::measure::HotKey;
 use crate::measure::{NodeSnapshot, ShardSnapshot};
 
-/// Whatever has figures to show. Asked from threads of its readers, never from a core that serves.
+/// A source of reports. Called on readers' threads, never on a serving core.
 pub trait Reporter: Send + Sync {
-    /// The figures of this moment. Stops nobody.
+    /// The current figures. Blocks no other thread.
     fn report(&self) -> Report;
 
-    /// False once it serves no more, or is about to end.
+    /// False once the source no longer serves, or is about to end.
     fn is_serving(&self) -> bool {
         true
     }
@@ -34,7 +33,7 @@ pub struct Report {
     pub format: u32,
     /// The engine's version.
     pub version: String,
-    /// The process.
+    /// The process's id.
     pub process: u32,
     /// Nanoseconds on the process's monotonic clock.
     pub now_ns: u64,
@@ -44,7 +43,7 @@ pub struct Report {
     pub startup_ns: u64,
     /// The cap on local memory, in bytes.
     pub local_cap_bytes: u64,
-    /// What the process has resident, less embedded far memory, in bytes.
+    /// The process's resident memory, less embedded far memory, in bytes.
     pub local_resident_bytes: u64,
     /// Bytes of a page.
     pub page_bytes: u32,
@@ -53,21 +52,21 @@ pub struct Report {
     /// One for each core, at most [`Report::PARTS_MAX`].
     #[serde(deserialize_with = "bounded")]
     pub cores: Vec<CoreReport>,
-    /// Requests of handles, from sending to taking the answer, those that waited for far memory
-    /// included; in nanoseconds, sampled.
+    /// Latencies of handles' requests, from sending to taking the answer, far accesses included; in
+    /// nanoseconds, sampled.
     pub handles: HistogramSnapshot,
     /// One for each memory node, at most [`Report::PARTS_MAX`].
     #[serde(deserialize_with = "bounded")]
     pub nodes: Vec<NodeReport>,
-    /// Why no processor events are counted; empty if they are.
+    /// Why some processor events are not counted; empty if all are.
     pub hardware_missing: String,
 }
 
 impl Report {
     /// The format that this version writes.
     pub const FORMAT: u32 = 1;
-    /// The most cores, and the most memory nodes, that a reader accepts: a few bytes of text become
-    /// kilobytes.
+    /// The most cores, and the most memory nodes, that a reader accepts: a few bytes of JSON expand
+    /// to kilobytes.
     pub const PARTS_MAX: usize = 1024;
 
     /// The counters of all cores together.
@@ -79,7 +78,7 @@ impl Report {
 }
 
 impl Report {
-    /// What came after an earlier report of the same engine; states stay what they are.
+    /// The figures since an earlier report of the same engine. Gauges keep their value.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut report = self.clone();
@@ -99,7 +98,7 @@ impl Report {
     }
 }
 
-/// Reads a list that has at most [`Report::PARTS_MAX`] parts.
+/// Deserializes a list of at most [`Report::PARTS_MAX`] parts.
 fn bounded<'a, T: Deserialize<'a>, D: Deserializer<'a>>(source: D) -> Result<Vec<T>, D::Error> {
     struct Parts<T>(PhantomData<T>);
 
@@ -128,9 +127,9 @@ fn bounded<'a, T: Deserialize<'a>, D: Deserializer<'a>>(source: D) -> Result<Vec
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CoreReport {
-    /// The processor that it is pinned to.
+    /// The processor that the core's thread is pinned to.
     pub core: usize,
-    /// Its counters.
+    /// The shard's counters.
     pub counters: ShardSnapshot,
     /// Requests of this core to its own shard that were not parked for far memory; waits for room
     /// are included.
@@ -138,23 +137,23 @@ pub struct CoreReport {
     /// Requests of this core to other shards that were not parked for far memory; waits for room
     /// are included.
     pub cross: HistogramSnapshot,
-    /// Requests in each batch that its shard served.
+    /// Requests per batch that the shard served.
     pub batches: HistogramSnapshot,
-    /// Waits of this core's shard for far memory, of any client; every one, not a sample.
+    /// Waits of the shard for far memory, of any client; all of them, not a sample.
     pub far: HistogramSnapshot,
-    /// Processor events of its thread.
+    /// Processor events of the core's thread.
     pub hardware: HardwareSnapshot,
-    /// What is asked for most, the hottest first.
+    /// The most requested keys, hottest first.
     pub hot_keys: Vec<HotKey>,
 }
 
-/// The figures of one memory node, all cores together.
+/// The figures of one memory node, summed over all cores.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeReport {
-    /// Its address.
+    /// The node's address.
     pub name: String,
-    /// What was counted.
+    /// The node's counters.
     pub counters: NodeSnapshot,
 }
 
@@ -163,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_is_what_came_between() {
+    fn a_difference_holds_the_figures_in_between() {
         let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9}}],"nodes":[{"counters":{"reads":4}}]}"#;
         let earlier: Report = serde_json::from_str(text).unwrap();
         let mut later = earlier.clone();

@@ -1,14 +1,14 @@
-//! The statistics socket: whoever may open the file gets the figures of this moment.
+//! The statistics socket: a client that may open the file receives the current figures.
 //!
-//! A Unix stream socket, served by one thread of its own. Each connection is answered with one
-//! [`Report`] as JSON and the end of the stream; nothing is read from it.
+//! A Unix stream socket, served by its own thread. Each connection receives one [`Report`] as JSON,
+//! then the end of the stream; nothing is read from it.
 //!
-//! - I1: the file is the owner's alone (mode 0600) from the moment that it exists.
+//! - I1: only the owner can open the file (mode 0600) from the moment that it exists.
 //! - I2: a connection lives no longer than [`Limits::connection`], and there are at most
-//!   [`Limits::connections_max`]; the oldest makes room for the next, so that those that do not
-//!   read keep nobody out.
+//!   [`Limits::connections_max`]. The oldest is dropped for the next one, so that clients that do
+//!   not read lock no other client out.
 //! - I3: a file is removed only if no process answers behind it, and at the end only if it is still
-//!   this one's.
+//!   this socket's.
 //!
 //! [`Report`]: crate::Report
 
@@ -33,19 +33,19 @@ use rustix::net::{
 use crate::publish::attach;
 use crate::publish::report::Reporter;
 
-/// Connections that the kernel keeps until they are accepted.
+/// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 16;
-/// How long it takes at most to tell whether somebody listens at a path.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long no connection is accepted after one could not be.
+/// Time limit for the probe whether a process listens at a path.
+const PROBE_LIMIT: Duration = Duration::from_secs(1);
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What readers may take up.
+/// Limits on the socket's connections.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Connections at a time.
+    /// Most connections at a time.
     connections_max: usize,
-    /// How long one may live.
+    /// Longest lifetime of a connection.
     connection: Duration,
 }
 
@@ -58,33 +58,33 @@ impl Default for Limits {
     }
 }
 
-/// A socket that tells a [`Reporter`]'s figures; see [`read_report`](crate::read_report) for the
-/// other end. It goes, with its file, when it is dropped.
+/// A socket that serves a [`Reporter`]'s figures; [`read_report`](crate::read_report) is the other
+/// end. Dropping it removes its file.
 #[derive(Debug)]
 pub struct StatisticsSocket {
     path: PathBuf,
     /// Device and inode of the file.
     identity: (u64, u64),
-    /// Its end tells the thread to end.
+    /// Closing it ends the thread.
     end: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl StatisticsSocket {
-    /// Opens a socket at a path, and replaces one that a dead process left there. The thread that
-    /// serves it inherits the caller's affinity: call this from a thread that is on no core of the
-    /// engine. Nothing is read until somebody asks.
+    /// Opens a socket at a path, replacing one that a dead process left there. The thread that
+    /// serves it inherits the caller's affinity: call this from a thread that is not pinned to an
+    /// engine's core. The reporter is called only when a client connects.
     ///
     /// # Errors
-    /// A living process has the path (`AddrInUse`), something else than a socket is there
-    /// (`AlreadyExists`), the path is too long for a socket (107 bytes; `InvalidInput`), its folder
-    /// cannot be written, or no thread could be started.
+    /// A living process listens at the path (`AddrInUse`), the path is not a socket
+    /// (`AlreadyExists`), it is too long for a socket (107 bytes; `InvalidInput`), its folder
+    /// cannot be written, or the thread cannot be started.
     pub fn bind(path: impl Into<PathBuf>, reporter: Arc<dyn Reporter>) -> io::Result<Self> {
         Self::bind_within(path.into(), reporter, Limits::default())
     }
 
     fn bind_within(path: PathBuf, reporter: Arc<dyn Reporter>, limits: Limits) -> io::Result<Self> {
-        let listener = take(&path)?;
+        let listener = bind_path(&path)?;
         let file = fs::symlink_metadata(&path)?;
         let (end, ended) = UnixStream::pair()?;
         let thread = thread::Builder::new()
@@ -100,7 +100,7 @@ impl StatisticsSocket {
         Ok(socket)
     }
 
-    /// Where it is.
+    /// The socket's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -112,12 +112,12 @@ impl Drop for StatisticsSocket {
         if fs::symlink_metadata(&self.path)
             .is_ok_and(|file| (file.dev(), file.ino()) == self.identity)
         {
-            // What cannot be removed is found dead by the next one.
+            // A file that cannot be removed is replaced by the next socket at this path.
             let _ = fs::remove_file(&self.path);
         }
         self.end = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic has been told by the hook.
+            // The panic hook has reported its panic.
             let _ = thread.join();
         }
     }
@@ -128,12 +128,12 @@ fn failure(path: &Path, error: &io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {path}: {error}"))
 }
 
-/// Makes the file, or takes the place of one behind which nobody is left.
-fn take(path: &Path) -> io::Result<UnixListener> {
+/// Binds the path, replacing a socket that no process listens on.
+fn bind_path(path: &Path) -> io::Result<UnixListener> {
     let address = SocketAddrUnix::new(path).map_err(|_| {
         let (path, length) = (path.display(), path.as_os_str().len());
         let message = format!(
-            "{path}: a socket's path has at most 107 bytes, this one has {length}: choose a shorter one"
+            "{path}: a socket's path is at most 107 bytes long, this one is {length}: choose a shorter path"
         );
         io::Error::new(io::ErrorKind::InvalidInput, message)
     })?;
@@ -143,7 +143,7 @@ fn take(path: &Path) -> io::Result<UnixListener> {
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
     )?;
-    // Linux gives the file the mode that the socket has before it is bound.
+    // Linux creates the file with the mode that the socket has before it is bound.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     let mut bound = bind(&socket, &address);
     if bound == Err(rustix::io::Errno::ADDRINUSE) {
@@ -158,18 +158,23 @@ fn take(path: &Path) -> io::Result<UnixListener> {
 fn remove_stale(path: &Path) -> io::Result<()> {
     let shown = path.display();
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        let message = format!("{shown} exists and is no socket: remove it or choose another path");
+        let message =
+            format!("{shown} exists and is not a socket: remove it or choose another path");
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
-    match attach::open(path, LOOK) {
+    match attach::open(path, PROBE_LIMIT) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(|error| failure(path, &error, "cannot replace"))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(failure(path, &error, "cannot tell who has")),
+        Err(error) => Err(failure(
+            path,
+            &error,
+            "cannot tell which process listens at",
+        )),
         Ok(_) => {
             let message = format!(
-                "another process shows its figures at {shown}: end it or choose another path"
+                "another process serves statistics at {shown}: stop it or choose another path"
             );
             Err(io::Error::new(io::ErrorKind::AddrInUse, message))
         }
@@ -185,7 +190,7 @@ struct Client {
 }
 
 impl Client {
-    /// Sends what can be sent; whether there is more, for a reader that is still there.
+    /// Sends what the kernel accepts. False once the text is sent or the reader has gone.
     fn goes_on(&mut self) -> bool {
         while self.sent < self.text.len() {
             match send(&self.stream, &self.text[self.sent..], SendFlags::NOSIGNAL) {
@@ -199,8 +204,8 @@ impl Client {
     }
 }
 
-/// Waits until there is something to do: the end, a connection, a reader that took something, a
-/// deadline.
+/// Waits for an event: the end, a connection, room in a reader's buffer, or a deadline. False at
+/// the end.
 fn wait(listener: &UnixListener, ended: &UnixStream, clients: &VecDeque<Client>) -> bool {
     let mut waits = vec![
         PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN),
@@ -211,12 +216,12 @@ fn wait(listener: &UnixListener, ended: &UnixStream, clients: &VecDeque<Client>)
             .iter()
             .map(|client| PollFd::from_borrowed_fd(client.stream.as_fd(), PollFlags::OUT)),
     );
-    // The oldest is the first whose time is up.
+    // The oldest client has the first deadline.
     let left = clients.front().map(|oldest| {
         let left = oldest.deadline.saturating_duration_since(Instant::now());
         Timespec::try_from(left + Duration::from_millis(1)).unwrap_or_default()
     });
-    // An interrupted wait is one without an event.
+    // An interrupted wait counts as one without an event.
     let _ = poll(&mut waits, left.as_ref());
     waits[0].revents().is_empty()
 }
@@ -230,7 +235,7 @@ fn serve(listener: &UnixListener, ended: &UnixStream, reporter: &dyn Reporter, l
             Ok((stream, _)) => stream,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_) => {
-                // Out of descriptors, for one: those that are open go on.
+                // For example out of descriptors. Open connections go on.
                 thread::sleep(ACCEPT_PAUSE);
                 continue;
             }
@@ -268,7 +273,7 @@ mod tests {
     /// Longer than any test.
     const LONG: Duration = Duration::from_secs(1 << 20);
 
-    /// A report that no socket's buffer holds.
+    /// A report longer than any socket buffer.
     #[derive(Debug)]
     struct Long;
 
@@ -291,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_gets_the_figures_until_the_end() {
+    fn every_reader_receives_the_figures_until_the_socket_is_dropped() {
         let path = path("asks");
         let socket = open(&path, Limits::default());
         let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -304,9 +309,9 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_make_room_and_the_living_do_not() {
+    fn a_dead_process_is_replaced_and_a_living_one_is_not() {
         let path = path("dead");
-        // Its file outlives a listener.
+        // A listener's file outlives it.
         drop(UnixListener::bind(&path).unwrap());
         let socket = open(&path, Limits::default());
         let refused = StatisticsSocket::bind(&path, Arc::new(Long)).unwrap_err();
@@ -327,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_somebody_else_stays() {
+    fn a_file_of_another_process_stays() {
         let path = path("stays");
         let socket = open(&path, Limits::default());
         fs::remove_file(&path).unwrap();
@@ -337,7 +342,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
     }
 
-    /// Whether all that was promised came.
+    /// Whether the whole report arrived.
     fn whole(mut stream: UnixStream) -> bool {
         let mut text = Vec::new();
         let read = stream.read_to_end(&mut text);
@@ -345,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_do_not_read_are_dropped() {
+    fn clients_that_do_not_read_are_dropped() {
         let path = path("silent");
         let limits = Limits {
             connection: Duration::from_millis(50),
@@ -353,7 +358,7 @@ mod tests {
         };
         let socket = open(&path, limits);
         let silent = UnixStream::connect(&path).unwrap();
-        // The kernel tells when the other side is gone; what lies in the buffer can still be read.
+        // The kernel reports the peer's end; bytes in the buffer can still be read.
         let mut gone = [PollFd::from_borrowed_fd(silent.as_fd(), PollFlags::RDHUP)];
         poll(&mut gone, None).unwrap();
         assert!(!whole(silent));
@@ -361,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_do_not_read_keep_nobody_out() {
+    fn clients_that_do_not_read_lock_no_other_out() {
         let path = path("crowd");
         let limits = Limits {
             connections_max: 4,
@@ -373,7 +378,7 @@ mod tests {
             crowd.extend((0..3).map(|_| UnixStream::connect(&path).unwrap()));
             assert!(read_report(&path).is_ok());
         }
-        // All but the last few were told to go, and the end waits for none.
+        // All but the last few were dropped, and the end waits for none.
         crowd.truncate(crowd.len() - 4);
         assert!(crowd.into_iter().all(|one| !whole(one)));
         drop(socket);

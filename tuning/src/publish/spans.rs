@@ -1,10 +1,11 @@
-//! Spans to an OpenTelemetry collector: OTLP, as protobuf over plain HTTP.
+//! Sends spans to an OpenTelemetry collector: OTLP, as protobuf over plain HTTP.
 //!
-//! Owns the thread that sends, and the way to the collector.
+//! Owns the sending thread and the connection to the collector.
 //!
-//! I1. Who ends a span puts it into a bounded queue and goes on; where the queue is full, the span
-//! is dropped. I2. A collector that is away, slow or unwilling costs one warning, and the spans.
-//! I3. The end of the process waits for the collector for at most [`FLUSH_MAX`].
+//! - I1: a thread that ends a span puts it into a bounded queue and does not wait. If the queue is
+//!   full, the span is dropped.
+//! - I2: a collector that is unreachable, slow or refuses costs one warning and the spans.
+//! - I3: the end of the process waits for the collector for at most [`FLUSH_MAX`].
 //!
 //! Source: OpenTelemetry's environment variable specification, and its OTLP specification,
 //! "OTLP/HTTP".
@@ -29,16 +30,16 @@ use tracing::{Subscriber, warn};
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
-/// How long the end of a process waits for the collector.
+/// Limit on the wait for the collector at the end of the process.
 const FLUSH_MAX: Duration = Duration::from_secs(3);
-/// What is read of a collector's answer, which says no more than what it refused.
+/// Limit on a collector's answer, which holds no more than the reason of a refusal.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// The variable that names the service in every span.
 const SERVICE_NAME_VARIABLE: &str = "OTEL_SERVICE_NAME";
 const SERVICE_NAME: Key = Key::from_static_str("service.name");
 
-/// The way of this process's spans to the collector. Dropped, it sends what is left.
+/// This process's export of spans. Dropping it sends the remaining ones.
 #[derive(Debug)]
 pub(crate) struct SpanExport {
     provider: SdkTracerProvider,
@@ -46,10 +47,10 @@ pub(crate) struct SpanExport {
 }
 
 impl SpanExport {
-    /// To the collector that the environment names, if it names one.
+    /// An export to the collector that the environment names, if it names one.
     ///
     /// # Errors
-    /// The endpoint is no URL.
+    /// The endpoint is not a URL.
     pub(crate) fn from_environment() -> Result<Option<Self>, ExporterBuildError> {
         let endpoints = [
             OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
@@ -74,7 +75,7 @@ impl SpanExport {
         }))
     }
 
-    /// What hands spans over.
+    /// The subscriber layer that passes spans to the export.
     pub(crate) fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -85,7 +86,7 @@ impl SpanExport {
 
 impl Drop for SpanExport {
     fn drop(&mut self) {
-        // What failed sooner was warned about.
+        // Earlier failures have been reported.
         if self.provider.shutdown_with_timeout(FLUSH_MAX).is_err() {
             self.collector
                 .warn_once(&format!("no answer within {FLUSH_MAX:?}"));
@@ -93,7 +94,7 @@ impl Drop for SpanExport {
     }
 }
 
-/// The first of some environment variables that says anything.
+/// The value of the first of some environment variables that is set and not empty.
 fn first_of<const N: usize>(variables: [&str; N]) -> Option<String> {
     let mut said = variables.iter().filter_map(|name| env::var(name).ok());
     said.find(|value| !value.is_empty())
@@ -108,7 +109,7 @@ fn send_max() -> Duration {
     .map_or(OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT, Duration::from_millis)
 }
 
-/// Who speaks: as the environment says, and by the name of the program where it says nothing.
+/// The sender's name: the environment's, or else the program's.
 fn resource() -> Resource {
     let resource = Resource::builder();
     let named = first_of([SERVICE_NAME_VARIABLE]).is_some()
@@ -127,7 +128,7 @@ fn resource() -> Resource {
     }
 }
 
-/// The other end, spoken to by the exporter's own thread.
+/// The HTTP client of the exporter's own thread.
 #[derive(Debug)]
 struct Collector {
     agent: ureq::Agent,
@@ -138,10 +139,10 @@ impl Collector {
     fn new(send_max: Duration) -> Self {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(send_max))
-            // The endpoint is meant as it is named.
+            // The endpoint is used as configured, without proxy or redirects.
             .proxy(None)
             .max_redirects(0)
-            // A connection kept idle may be dead by the next batch.
+            // An idle connection may be dead by the next batch.
             .max_idle_connections(0)
             .http_status_as_error(false)
             .build();
@@ -160,11 +161,11 @@ impl Collector {
     }
 
     fn warn_once(&self, why: &str) {
-        // ORDERING: relaxed, nothing else is told by it.
+        // ORDERING: relaxed. The flag publishes nothing else.
         if !self.warned.swap(true, Ordering::Relaxed) {
             warn!(
-                "spans are lost: {why}; {OTEL_EXPORTER_OTLP_ENDPOINT} has to name a collector that takes OTLP over plain \
-                 HTTP, or nothing; this is said once"
+                "spans are lost: {why}; set {OTEL_EXPORTER_OTLP_ENDPOINT} to a collector that accepts OTLP over plain \
+                 HTTP, or unset it; this is reported once"
             );
         }
     }

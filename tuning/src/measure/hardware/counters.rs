@@ -1,4 +1,7 @@
-//! The counters of one thread.
+//! Opens, reads and closes one thread's event counters.
+//!
+//! Owns the descriptors. The processor's events form one group if they fit into the hardware
+//! counters at once; each of the kernel's events stands alone. Invariants: see the parent module.
 
 use std::fmt;
 use std::fs;
@@ -14,17 +17,17 @@ use crate::measure::hardware::snapshot::HardwareSnapshot;
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// Where a count goes.
+/// The snapshot field that an event is counted into.
 type Field = fn(&mut HardwareSnapshot) -> &mut Option<u64>;
 
-/// An event of the processor.
+/// A processor event to open.
 struct Wanted {
     name: &'static str,
     event: Hardware,
     field: Field,
 }
 
-fn of_the_processor() -> [Wanted; 4] {
+fn processor_events() -> [Wanted; 4] {
     [
         Wanted {
             name: "cycles",
@@ -73,11 +76,10 @@ const OF_THE_KERNEL: [(&str, Software, Anywhere, Field); 4] = [
     }),
 ];
 
-/// Counters of the thread that opened them, readable from any. Dropping them closes their
-/// descriptors.
+/// Counters of the thread that opened them. Any thread may read them. Dropping them closes their
+/// descriptors, at most nine.
 ///
-/// Up to nine descriptors. The counted thread pays a little at each switch of threads and nothing
-/// in between.
+/// The counted thread pays a little at each context switch and nothing in between.
 pub struct HardwareCounters {
     opened: Mutex<Opened>,
     missing: String,
@@ -91,7 +93,7 @@ impl fmt::Debug for HardwareCounters {
     }
 }
 
-/// The open ones. Behind a lock for the readers' sake; the counted thread takes it only to ask for
+/// The open counters, behind a lock for the readers' sake. The counted thread takes it only to read
 /// its own figures.
 #[derive(Default)]
 struct Opened {
@@ -99,8 +101,8 @@ struct Opened {
     alone: Vec<(Field, Counter)>,
 }
 
-/// Opens an event of this thread, counted in the kernel too where that is permitted; answers
-/// whether it is.
+/// Opens an event of this thread, with its kernel part if that is permitted. Returns whether the
+/// kernel part is counted.
 fn build(mut builder: Builder<'_>, mut group: Option<&mut Group>) -> io::Result<(Counter, bool)> {
     let mut open = |builder: &Builder<'_>| match &mut group {
         Some(group) => group.add(builder),
@@ -116,7 +118,7 @@ fn build(mut builder: Builder<'_>, mut group: Option<&mut Group>) -> io::Result<
 }
 
 impl Opened {
-    /// The processor's events as one group, or none if they do not all fit or one of them is
+    /// Opens the processor's events as one group. Fails if they do not all fit or if one is
     /// refused.
     fn together(&mut self, wanted: &[Wanted]) -> io::Result<()> {
         let mut group = Group::new()?;
@@ -126,8 +128,8 @@ impl Opened {
             members.push((one.field, counter));
         }
         group.enable()?;
-        // Scheduled at once if ever: a group that is too large for the counters that are left never
-        // runs.
+        // The kernel schedules a group at once or never: a group too large for the remaining
+        // hardware counters does not run.
         let ran = group.read()?.time_running();
         if ran.is_none_or(|ran| ran.is_zero()) {
             return Err(ErrorKind::ResourceBusy.into());
@@ -136,7 +138,7 @@ impl Opened {
         Ok(())
     }
 
-    /// One event by itself; answers whether the kernel's part is counted.
+    /// Opens one event alone. Returns whether its kernel part is counted.
     fn alone(&mut self, builder: Builder<'_>, field: Field) -> io::Result<bool> {
         let (mut counter, in_kernel) = build(builder, None)?;
         counter.enable()?;
@@ -165,8 +167,7 @@ impl Opened {
     }
 }
 
-/// A count over the whole time, from one over the part in which the counter had the processor's
-/// register.
+/// Scales a count from the time in which the counter was scheduled to the whole time.
 fn scaled(count: u64, enabled: Option<Duration>, running: Option<Duration>) -> Option<u64> {
     let (enabled, running) = (enabled?.as_nanos(), running?.as_nanos());
     if enabled == running {
@@ -179,11 +180,12 @@ fn scaled(count: u64, enabled: Option<Duration>, running: Option<Duration>) -> O
 }
 
 impl HardwareCounters {
-    /// Opens what there is for the calling thread, and starts it. Never fails: what is refused is
-    /// `None` in snapshots, and [`Self::missing`] tells why. Cost: about ten system calls.
+    /// Opens and starts the events that this machine permits, for the calling thread. Never fails:
+    /// a refused event is `None` in snapshots and explained by [`Self::missing`]. Costs about ten
+    /// system calls.
     #[must_use]
     pub fn open_here() -> Self {
-        Self::open(&of_the_processor())
+        Self::open(&processor_events())
     }
 
     fn open(wanted: &[Wanted]) -> Self {
@@ -202,7 +204,7 @@ impl HardwareCounters {
             match opened.alone(Builder::new(event), field) {
                 Ok(in_kernel) if in_kernel || anywhere => {}
                 Ok(_) => {
-                    // It would stay at zero.
+                    // Without the kernel part the count would stay zero.
                     opened.alone.pop();
                     missing.add(name, kernel_only(paranoid));
                 }
@@ -215,8 +217,8 @@ impl HardwareCounters {
         }
     }
 
-    /// What was counted so far. From any thread; one system call for each counter and one for the
-    /// group.
+    /// The counts so far, readable from any thread. Costs one system call per lone event and one
+    /// for the group.
     #[must_use]
     pub fn snapshot(&self) -> HardwareSnapshot {
         self.opened
@@ -225,7 +227,7 @@ impl HardwareCounters {
             .read()
     }
 
-    /// Which events are not counted, why, and what to do; empty if all are.
+    /// Which events are not counted, the reason and the remedy; empty if all are counted.
     #[must_use]
     pub fn missing(&self) -> &str {
         &self.missing
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn page_faults_of_the_opening_thread_are_seen_from_another() {
+    fn page_faults_of_the_opening_thread_are_readable_from_another() {
         let (send, counters) = std::sync::mpsc::channel();
         let (go, may_go) = std::sync::mpsc::channel();
         let (done, is_done) = std::sync::mpsc::channel();
@@ -274,12 +276,15 @@ mod tests {
         if let (Some(before), Some(others), Some(after)) =
             (before.page_faults, others.page_faults, after.page_faults)
         {
-            // Fewer than pages: huge ones fault once.
+            // Fewer faults than small pages: a huge page faults once.
             assert!(
                 after - others >= TOUCHED_BYTES as u64 >> 21,
                 "{others} {after}"
             );
-            assert!(others - before < 16, "another thread's were counted");
+            assert!(
+                others - before < 16,
+                "another thread's page faults were counted"
+            );
         } else {
             assert!(counters.missing().contains("page faults"), "{counters:?}");
         }
@@ -308,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_event_is_a_reason_and_no_failure() {
-        let unheard_of = [Wanted {
+    fn a_refused_event_has_a_reason_and_does_not_fail() {
+        let unknown = [Wanted {
             name: "wonders",
             event: Hardware(4_711),
             field: |counts| &mut counts.cycles,
         }];
-        let counters = HardwareCounters::open(&unheard_of);
+        let counters = HardwareCounters::open(&unknown);
         assert_eq!(counters.snapshot().cycles, None);
         assert!(counters.missing().contains("wonders: "), "{counters:?}");
         assert_eq!(

@@ -1,12 +1,13 @@
-//! Events that the processor and the kernel count of one thread, through `perf_event_open`.
+//! Processor and kernel events of one thread, through `perf_event_open`.
 //!
 //! Owns the descriptors. The counted thread opens them and pays nothing more; any thread reads
-//! them. Where an event is not to be had, the others count on, and [`HardwareCounters::missing`]
-//! says why and what to do.
+//! them. If an event is refused, the others still count, and [`HardwareCounters::missing`] gives
+//! the reason and the remedy.
 //!
-//! I1: the processor's events are one group where they fit together, so that their ratios are of
-//! the same time. I2: a count is scaled to the whole time where the kernel had counters take turns,
-//! and is `None` where it never ran.
+//! - I1: the processor's events form one group if they fit together, so that their ratios are of
+//!   the same time.
+//! - I2: a count is scaled to the whole time if the kernel multiplexed the counters, and is `None`
+//!   if the counter never ran.
 //!
 //! Source: perf_event_open(2).
 

@@ -1,35 +1,38 @@
-//! Why an event is not counted, and what to do about it.
+//! Explains why an event is not counted, with the remedy.
+//!
+//! Maps the errors of `perf_event_open` to sentences and groups events by sentence. Owns no
+//! descriptor.
 
 use std::fmt::Write;
 use std::io::{Error, ErrorKind};
 
-/// The kernel's word for an event of the processor.
+/// The explanation for a processor event that could not be opened.
 pub(super) fn reason(error: &Error, paranoid: Option<&str>) -> String {
     match error.kind() {
         ErrorKind::PermissionDenied => format!(
-            "not permitted, kernel.perf_event_paranoid is {}: run `sysctl kernel.perf_event_paranoid=1` or give the \
+            "not permitted (kernel.perf_event_paranoid is {}): run `sysctl kernel.perf_event_paranoid=1` or give the \
              program CAP_PERFMON (`setcap cap_perfmon+ep FILE`); in a container, seccomp must let perf_event_open pass",
             paranoid.unwrap_or("not readable")
         ),
         ErrorKind::NotFound | ErrorKind::Unsupported => {
-            "this machine does not count them: a virtual machine needs a virtual PMU (QEMU `-cpu host,pmu=on`), and the \
+            "this machine does not support them: a virtual machine needs a virtual PMU (QEMU `-cpu host,pmu=on`), and the \
              kernel CONFIG_PERF_EVENTS"
                 .to_owned()
         }
         ErrorKind::ResourceBusy => {
-            "another profiler holds the processor's counters: end it".to_owned()
+            "another profiler holds the processor's counters: stop it".to_owned()
         }
         _ => format!("the kernel refused: {error}"),
     }
 }
 
-/// Why an event of the kernel itself is not counted where only user space may be.
+/// The explanation for a kernel event if only user space may be counted.
 pub(super) fn kernel_only(paranoid: Option<&str>) -> String {
     let denied = Error::from(ErrorKind::PermissionDenied);
     format!("they happen in the kernel, {}", reason(&denied, paranoid))
 }
 
-/// Events that are not counted, by reason.
+/// Events that are not counted, grouped by reason.
 #[derive(Debug, Default)]
 pub(super) struct Missing(Vec<(String, Vec<&'static str>)>);
 
@@ -41,7 +44,7 @@ impl Missing {
         }
     }
 
-    /// One sentence for each reason; empty if nothing is missing.
+    /// One clause per reason; empty if nothing is missing.
     pub(super) fn words(&self) -> String {
         let mut text = String::new();
         for (reason, events) in &self.0 {
@@ -57,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_says_what_to_do() {
+    fn every_refusal_names_a_remedy() {
         for (kind, word) in [
             (
                 ErrorKind::PermissionDenied,
@@ -76,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_told_once() {
+    fn a_reason_is_stated_once() {
         let mut missing = Missing::default();
         assert_eq!(missing.words(), "");
         missing.add("cycles", "no PMU".to_owned());

@@ -1,4 +1,7 @@
-//! What was counted of one thread, or of several.
+//! Event counts of one thread, or of several together, as published in reports.
+//!
+//! A snapshot is plain data: snapshots add up and subtract. An event that was not counted is
+//! `None`, and so is every sum with it.
 
 use std::ops::Add;
 
@@ -16,13 +19,13 @@ pub struct HardwareSnapshot {
     pub branch_misses: Option<u64>,
     /// Misses of the last-level cache.
     pub cache_misses: Option<u64>,
-    /// Nanoseconds on a processor.
+    /// Nanoseconds scheduled on a processor.
     pub on_processor_ns: Option<u64>,
     /// Page faults.
     pub page_faults: Option<u64>,
-    /// Times that another thread got the core.
+    /// Context switches.
     pub context_switches: Option<u64>,
-    /// Times that the thread was moved to another core.
+    /// Migrations to another core.
     pub migrations: Option<u64>,
 }
 
@@ -41,8 +44,8 @@ impl HardwareSnapshot {
         }
     }
 
-    /// What was counted since an earlier snapshot. Scaled counts can step back a little; that is
-    /// taken for none.
+    /// The events since an earlier snapshot. A scaled count can decrease a little; the difference
+    /// is then 0.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.with(earlier, u64::saturating_sub)
@@ -52,7 +55,7 @@ impl HardwareSnapshot {
 impl Add for HardwareSnapshot {
     type Output = Self;
 
-    /// The events of two threads; those that one of them does not count are not known of both.
+    /// The events of two threads; `None` for an event that one of them does not count.
     fn add(self, other: Self) -> Self {
         self.with(&other, u64::saturating_add)
     }
@@ -63,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_does_not_count_is_not_known_of_both() {
+    fn a_sum_with_an_uncounted_event_is_none() {
         let one = HardwareSnapshot {
             cycles: Some(5),
             page_faults: Some(2),

@@ -1,12 +1,12 @@
-//! Mean value analysis: exact up to some population, Schweitzer's approximation above.
+//! Mean value analysis: exact up to a limit of steps, Schweitzer's approximation above.
 //!
-//! A request that comes to a queue finds what would be there with one request fewer in the network;
-//! that and Little's law are the whole recursion. A station of `m` servers is taken as one that is
-//! `m` times as fast, followed by a wait for the rest of the service (Seidmann).
+//! A request that arrives at a queue finds the queue of a network with one request fewer. That and
+//! Little's law give the recursion. A station of `m` servers is modelled as one that is `m` times
+//! as fast, followed by a delay for the rest of the service (Seidmann).
 
 use crate::model::queueing::network::{Load, Network, Solution, Station};
 
-/// Steps of the recursion: about a millisecond for each station.
+/// Limit on the steps of the exact recursion: about a millisecond per station.
 const EXACT_MAX: u32 = 1 << 18;
 const ITERATIONS_MAX: u32 = 10_000;
 const PRECISION: f64 = 1e-12;
@@ -14,9 +14,9 @@ const PRECISION: f64 = 1e-12;
 /// A station in the form that the recursion needs.
 struct Place {
     copies: f64,
-    /// Seconds at the queue, all copies together.
+    /// Seconds of service at the queue, all copies together.
     queued_s: f64,
-    /// Seconds beside it.
+    /// Seconds of the delay after the queue.
     waited_s: f64,
     /// Requests at one copy's queue.
     queue: f64,
@@ -36,14 +36,14 @@ impl Place {
         }
     }
 
-    /// Seconds at the queue of a request that finds `ahead` others at its copy.
+    /// Residence time of a request that finds `ahead` others at its copy's queue.
     fn residence_s(&self, ahead: f64) -> f64 {
         self.queued_s * (1.0 + ahead)
     }
 }
 
-/// Throughput and queues with `population` requests, where an arriving one finds `share` of each
-/// queue.
+/// One step of the recursion: throughput and queues with `population` requests, where an arriving
+/// request finds `share` of each queue.
 fn step(places: &mut [Place], population: f64, share: f64) -> f64 {
     let response_s: f64 = places
         .iter()
@@ -57,8 +57,8 @@ fn step(places: &mut [Place], population: f64, share: f64) -> f64 {
 }
 
 impl Network {
-    /// What it does with `population` requests in flight: exactly where that takes no more than
-    /// some milliseconds, and by approximation above. A population of none does nothing.
+    /// Solves the network for `population` requests in flight: exactly if that takes at most some
+    /// milliseconds, else approximately. With a population of 0 everything is 0.
     #[must_use]
     pub fn solve(&self, population: u32) -> Solution {
         if population <= EXACT_MAX {
@@ -68,19 +68,19 @@ impl Network {
         }
     }
 
-    /// By the recursion. Cost: `population` times the number of stations.
+    /// The exact solution. Cost: `population` times the number of stations.
     #[must_use]
     pub fn exact(&self, population: u32) -> Solution {
         let mut places: Vec<Place> = self.stations.iter().map(Place::of).collect();
         let mut throughput = 0.0;
         for present in 1..=population {
-            // The queues are those with one fewer.
+            // The queues are those of a network with one request fewer.
             throughput = step(&mut places, f64::from(present), 1.0);
         }
         self.solution(population, throughput, &places)
     }
 
-    /// By Schweitzer's approximation: a request finds the same share of every queue as of the
+    /// Schweitzer's approximation: a request finds the same share of every queue as of the
     /// population.
     #[must_use]
     pub fn approximate(&self, population: u32) -> Solution {
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(one.exact(0).throughput, 0.0);
     }
 
-    /// M/M/m with `population` clients that think between requests, by its balance equations.
+    /// M/M/m with `population` thinking clients, by its balance equations.
     fn repairman(population: u32, servers: u32, service_s: f64, think_s: f64) -> f64 {
         let (mut weights, mut weight) = (vec![1.0], 1.0);
         for present in 1..=population {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_no_demand() {
+    fn an_invalid_demand_counts_as_none() {
         let one = network(vec![
             Station::queue("core", 0, 1.0),
             Station::queue("odd", 1, f64::NAN),

@@ -1,22 +1,24 @@
-//! Stations, and what they make together.
+//! The data types of the model: stations, the network of them, bounds and solution.
+//!
+//! Computes the asymptotic bounds; the solver is in [`mva`](super::mva).
 
 use serde::Serialize;
 
-/// A place where requests are served, or several alike that share them evenly.
+/// A resource that serves requests, or several identical ones that share the load evenly.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Station {
-    /// What it is.
+    /// The station's name.
     pub name: &'static str,
-    /// How many there are; a request visits any of them with the same chance.
+    /// The number of copies; a request visits each with the same probability.
     pub copies: u32,
-    /// Requests that one of them serves at once; `None` for a mere wait in which nobody queues.
+    /// Requests that one copy serves at once; `None` for a pure delay without a queue.
     pub servers: Option<u32>,
-    /// Seconds of service of one request, all its visits together.
+    /// Seconds of service of one request, over all its visits.
     pub demand_s: f64,
 }
 
 impl Station {
-    /// One server, or `copies` of it, with a queue each.
+    /// A station of `copies` single servers, each with its own queue.
     #[must_use]
     pub fn queue(name: &'static str, copies: u32, demand_s: f64) -> Self {
         Self {
@@ -27,7 +29,7 @@ impl Station {
         }
     }
 
-    /// A wait without a queue.
+    /// A pure delay.
     #[must_use]
     pub fn delay(name: &'static str, demand_s: f64) -> Self {
         Self {
@@ -38,7 +40,7 @@ impl Station {
         }
     }
 
-    /// The same with several servers behind each queue.
+    /// The same station with several servers behind each queue.
     #[must_use]
     pub fn with_servers(self, servers: u32) -> Self {
         Self {
@@ -47,13 +49,13 @@ impl Station {
         }
     }
 
-    /// Seconds of service, where no sensible figure is none.
+    /// The demand in seconds; a negative or NaN demand counts as 0.
     pub(super) fn demand(&self) -> f64 {
-        // Also takes what is not a number for nothing.
+        // `max` also maps NaN to 0.
         self.demand_s.max(0.0)
     }
 
-    /// Requests a second that it can serve at most.
+    /// The most requests a second that the station can serve.
     #[must_use]
     pub fn capacity(&self) -> f64 {
         match self.servers {
@@ -63,48 +65,48 @@ impl Station {
     }
 }
 
-/// Stations between which a fixed number of requests goes round.
+/// A closed network of stations.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Network {
     /// The stations.
     pub stations: Vec<Station>,
 }
 
-/// What no network of these stations surpasses.
+/// Asymptotic bounds of a network.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// Most requests a second.
+    /// The highest throughput, in requests a second.
     pub throughput_max: f64,
-    /// Least seconds from a request to its answer.
+    /// The lowest response time, in seconds.
     pub response_min_s: f64,
 }
 
-/// How a station is loaded.
+/// The load of one station.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Load {
-    /// The station.
+    /// The station's name.
     pub station: &'static str,
-    /// Share of its time that a server is busy; 0 for a mere wait.
+    /// The share of time that a server is busy; 0 for a pure delay.
     pub utilisation: f64,
-    /// Requests there, all copies together, those in service included.
+    /// Requests at the station, all copies together, those in service included.
     pub requests: f64,
-    /// Seconds that a request spends there.
+    /// Seconds that a request spends at the station.
     pub residence_s: f64,
 }
 
-/// What a network does.
+/// The solution of a network.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Solution {
-    /// Requests a second.
+    /// Throughput, in requests a second.
     pub throughput: f64,
-    /// Mean seconds from a request to its answer.
+    /// Mean response time, in seconds.
     pub response_s: f64,
-    /// By station.
+    /// The load of each station.
     pub loads: Vec<Load>,
 }
 
 impl Solution {
-    /// The station that is busiest, the first of equals; `None` where there are only waits.
+    /// The busiest station, the first of equals; `None` if there are only delays.
     #[must_use]
     pub fn busiest(&self) -> Option<&Load> {
         let queues = self.loads.iter().filter(|load| load.utilisation > 0.0);
@@ -131,7 +133,7 @@ impl Network {
         }
     }
 
-    /// Requests a second that its narrowest station can serve.
+    /// The most requests a second that the slowest station can serve.
     #[must_use]
     pub fn capacity(&self) -> f64 {
         let capacities = self.stations.iter().map(Station::capacity);

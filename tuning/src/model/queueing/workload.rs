@@ -1,4 +1,7 @@
-//! What one request demands, taken from the report of a real run.
+//! The demands of one request, derived from the report of a real run.
+//!
+//! Reads a [`Report`] and splits the measured core time into parts by [`UnitCosts`]. Measures
+//! nothing itself.
 
 use serde::Serialize;
 use thiserror::Error;
@@ -7,30 +10,30 @@ use crate::publish::Report;
 
 /// Bytes of a cache line.
 const LINE_BYTES: f64 = 64.0;
-/// Lines that a request touches besides its record, where misses are not counted: index, header,
+/// Cache lines that a request touches besides its record, if misses are not counted: index, header,
 /// ring.
 const LINES_TOUCHED: f64 = 3.0;
-/// A record where the report tells of none.
+/// Assumed length of a record if the report has none.
 const RECORD_BYTES: f64 = 256.0;
-/// Requests below which means are noise.
+/// Fewest requests for meaningful averages.
 const REQUESTS_MIN: u64 = 1_000;
-/// Most of a core's time that is put down to anything but requests themselves.
+/// The largest share of a core's time attributed to anything but the requests themselves.
 const SHARE_MAX: f64 = 0.9;
 
-/// What parts of the work cost a core, where one run alone cannot tell them apart.
+/// Core time of parts of the work that one run cannot separate.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct UnitCosts {
-    /// Seconds more for a request of another core, both ends together.
+    /// Extra seconds of a request to another core, both ends together.
     pub crossing_s: f64,
-    /// Seconds to post a READ, to take its completion and to park and wake its request.
+    /// Seconds to post a READ, poll its completion, and park and wake its request.
     pub read_s: f64,
     /// Seconds to move one byte in compaction.
     pub moved_byte_s: f64,
 }
 
 impl Default for UnitCosts {
-    /// Of processors of today: five cache lines go to another core and back, 80 ns for each of the
-    /// two.
+    /// Costs on current processors: a crossing moves five cache lines to another core and back,
+    /// 80 ns at each end.
     fn default() -> Self {
         Self {
             crossing_s: 160e-9,
@@ -40,54 +43,52 @@ impl Default for UnitCosts {
     }
 }
 
-/// The means of one request, of any kind.
+/// Averages per request of any kind.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Workload {
-    /// Core seconds of a request to the own shard, without what follows.
+    /// Core seconds of a request to the core's own shard, without the parts below.
     pub own_s: f64,
-    /// Core seconds more of one that crosses, both ends together.
+    /// Extra core seconds of a crossing, both ends together.
     pub crossing_s: f64,
-    /// Share of requests whose client is on a core of the engine.
+    /// The share of requests whose client is on a core of the engine.
     pub on_cores: f64,
-    /// READs.
+    /// READs per request.
     pub reads: f64,
-    /// Core seconds of each.
+    /// Core seconds per READ.
     pub read_s: f64,
-    /// Bytes that READs move.
+    /// Bytes transferred by READs.
     pub read_bytes: f64,
-    /// WRITEs.
+    /// WRITEs per request.
     pub writes: f64,
-    /// Bytes that WRITEs move.
+    /// Bytes transferred by WRITEs.
     pub write_bytes: f64,
     /// Core seconds of compaction.
     pub compaction_s: f64,
-    /// Bytes between the processor and local memory.
+    /// Bytes moved between the processor and local memory.
     pub memory_bytes: f64,
 }
 
-/// A report from which nothing can be learnt.
+/// A report that does not suffice for a model.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum WorkloadError {
-    /// Too little was asked of the engine.
+    /// Too few requests.
     #[error(
-        "the report tells of {requests} requests, and {REQUESTS_MIN} are the least to learn from: take it after a longer run"
+        "the report covers {requests} requests and at least {REQUESTS_MIN} are needed: take it after a longer run"
     )]
     Requests {
         /// Requests.
         requests: u64,
     },
-    /// It was idle, or another version that counts no time.
-    #[error(
-        "the report tells of no time in which a core was busy: take it from an engine of this version"
-    )]
+    /// No busy time: the engine was idle, or its version does not measure it.
+    #[error("the report has no busy time: take it from a loaded engine of this version")]
     Idle,
 }
 
 impl Workload {
-    /// Takes the means from a report, and tells parts of a core's time apart by `costs`.
+    /// Computes the averages from a report. `costs` split a core's time into parts.
     ///
     /// # Errors
-    /// The report tells of too little.
+    /// The report covers too few requests or no busy time.
     pub fn of(report: &Report, costs: &UnitCosts) -> Result<Self, WorkloadError> {
         let total = report.total();
         let answered = [total.gets, total.puts, total.deletes, total.swaps];
@@ -101,16 +102,16 @@ impl Workload {
             return Err(WorkloadError::Idle);
         }
         let each = |count: u64| count as f64 / requests as f64;
-        // Others may have had the processors: what counts is the time on them.
+        // Other processes may have used the processors: only time on a processor counts.
         let busy_s = each(total.busy_ns) * 1e-9 * share_on_processors(report);
         let crossings = each(total.requests_received).min(1.0);
         let on_cores = each(total.requests_own.saturating_add(total.requests_sent)).min(1.0);
         let reads = each(total.far_reads);
         let compaction_s = each(total.compaction_bytes_moved) * costs.moved_byte_s;
-        // Clients elsewhere pay for their own end.
+        // Clients on other threads pay for their own end.
         let ends = crossing_ends(crossings, on_cores);
         let besides = ends * costs.crossing_s + reads * costs.read_s + compaction_s;
-        // Costs of another machine may not fit this one's: no request is left for nothing.
+        // Costs measured on another machine may exceed this one's: keep a rest for the request.
         let fitting = (busy_s * SHARE_MAX / besides).min(1.0);
         let wanted = total.far_wanted_bytes as f64 / total.far_reads.max(1) as f64;
         let record_bytes = if wanted > 0.0 { wanted } else { RECORD_BYTES };
@@ -134,13 +135,13 @@ impl Workload {
         })
     }
 
-    /// Core seconds of a request on an engine of some cores whose shards are asked evenly.
+    /// Core seconds per request on an engine of `cores` cores with evenly loaded shards.
     #[must_use]
     pub fn core_s(&self, cores: u32) -> f64 {
         self.own_s + self.crossing_core_s(cores) + self.reads * self.read_s + self.compaction_s
     }
 
-    /// Of these, what crossings take.
+    /// The part of these that crossings take.
     #[must_use]
     pub fn crossing_core_s(&self, cores: u32) -> f64 {
         let cores = f64::from(cores.max(1));
@@ -149,7 +150,8 @@ impl Workload {
         crossing_ends(crossings, self.on_cores) * self.crossing_s
     }
 
-    /// What a crossing costs, from two workloads of the same kind on `few` and on more cores.
+    /// The cost of a crossing, from two workloads of the same kind on few and on more cores, each
+    /// as (cores, core seconds per request).
     #[must_use]
     pub fn crossing_between(few: (u32, f64), more: (u32, f64)) -> Option<f64> {
         let away = |cores: u32| 1.0 - 1.0 / f64::from(cores.max(1));
@@ -158,8 +160,7 @@ impl Workload {
     }
 }
 
-/// Share of the time of cores that did not sleep in which they really ran; all of it where that is
-/// not counted.
+/// The share of awake time that cores were scheduled on a processor; 1 if that is not counted.
 fn share_on_processors(report: &Report) -> f64 {
     let (mut awake, mut ran) = (0.0, 0.0);
     for core in &report.cores {
@@ -176,7 +177,7 @@ fn share_on_processors(report: &Report) -> f64 {
     }
 }
 
-/// Crossings, where one from a client that is on no core of the engine counts half.
+/// Crossings, where one from a client on no core of the engine counts half.
 fn crossing_ends(crossings: f64, on_cores: f64) -> f64 {
     let outside = (1.0 - on_cores).clamp(0.0, crossings);
     crossings - outside / 2.0
@@ -215,11 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_make_up_the_whole_again() {
+    fn the_parts_add_up_to_the_whole() {
         let costs = UnitCosts::default();
         let work = Workload::of(&report(busy()), &costs).unwrap();
-        // A microsecond a request: half of 160 ns for crossings and a tenth of 150 ns for READs
-        // within.
+        // A microsecond per request, including half of 160 ns for crossings and a tenth of 150 ns
+        // for READs.
         assert!((work.own_s - 905e-9).abs() < 1e-15, "{work:?}");
         assert!((work.core_s(2) - 1e-6).abs() < 1e-15, "{work:?}");
         assert!((work.core_s(1) - 920e-9).abs() < 1e-15);
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_elsewhere_pay_for_their_end() {
+    fn clients_on_other_threads_pay_for_their_end() {
         let counters = ShardSnapshot {
             requests_own: 0,
             requests_sent: 0,
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn counted_misses_tell_the_memory_traffic() {
+    fn counted_misses_give_the_memory_traffic() {
         let mut report = report(busy());
         report.cores[0].hardware = HardwareSnapshot {
             cache_misses: Some(20_000),
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_others_had_is_no_work() {
+    fn time_off_the_processor_is_not_work() {
         let mut report = report(busy());
         report.cores[0].counters.spinning_ns = 10_000_000;
         let whole = Workload::of(&report, &UnitCosts::default()).unwrap();
@@ -263,14 +264,14 @@ mod tests {
             (half.core_s(2) * 2.0 - whole.core_s(2)).abs() < 1e-15,
             "{half:?}"
         );
-        // Longer than awake: opened earlier.
+        // More than the time awake: the counter was opened earlier.
         report.cores[0].hardware.on_processor_ns = Some(u64::MAX);
         let all = Workload::of(&report, &UnitCosts::default()).unwrap();
         assert_eq!(all, whole);
     }
 
     #[test]
-    fn costs_that_do_not_fit_leave_something() {
+    fn costs_that_exceed_the_time_leave_a_rest() {
         let costs = UnitCosts {
             crossing_s: 1.0,
             ..UnitCosts::default()
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_refused() {
+    fn too_short_a_report_is_refused() {
         let few = ShardSnapshot {
             gets: 7,
             ..ShardSnapshot::default()

@@ -1,4 +1,7 @@
-//! Families of an engine's figures: those that are kinds of one thing, and those that stand alone.
+//! Groups an engine's figures into metric families.
+//!
+//! A figure listed in [`CORE_GROUPS`] or [`NODE_GROUPS`] is a series of that group's family, with
+//! labels; every other figure is a family of its own. Owns the names, help texts and labels.
 
 use std::fmt;
 
@@ -10,7 +13,7 @@ use crate::measure::{Metric, MetricKind};
 
 pub(super) type Labels = &'static [(&'static str, &'static str)];
 
-/// Figures that are kinds of one thing: one family, told apart by labels.
+/// Figures of one family, distinguished by labels.
 pub(super) struct Group {
     pub(super) name: &'static str,
     help: &'static str,
@@ -61,7 +64,7 @@ pub(super) const CORE_GROUPS: &[Group] = &[
     },
     Group {
         name: "requests",
-        help: "Requests of a core to its own shard and to others, and those that came over its lanes.",
+        help: "Requests of a core to its own shard and to others, and requests received over its lanes.",
         members: &[
             ("requests_own", &[("way", "own")]),
             ("requests_sent", &[("way", "sent")]),
@@ -117,7 +120,7 @@ pub(super) const CORE_GROUPS: &[Group] = &[
     },
     Group {
         name: "frame_capacity",
-        help: "Frames in all.",
+        help: "All frames.",
         members: &[("frames_total", &[])],
     },
     Group {
@@ -141,7 +144,7 @@ pub(super) const NODE_GROUPS: &[Group] = &[
     },
     Group {
         name: "transferred_bytes",
-        help: "Bytes that they move.",
+        help: "Bytes that READs and WRITEs of a memory node moved.",
         members: &[
             ("read_bytes", &[("operation", "read")]),
             ("write_bytes", &[("operation", "write")]),
@@ -149,7 +152,7 @@ pub(super) const NODE_GROUPS: &[Group] = &[
     },
 ];
 
-/// What one core or one node tells.
+/// The values of one core or one node.
 pub(super) struct Source {
     pub(super) label: (&'static str, String),
     pub(super) values: Vec<u64>,
@@ -159,13 +162,13 @@ pub(super) struct Family {
     name: String,
     help: &'static str,
     kind: MetricKind,
-    /// The values are nanoseconds.
+    /// Whether the values are nanoseconds.
     timed: bool,
-    /// Which value, with which labels.
+    /// Each series: the index of its value and its labels.
     series: Vec<(usize, Labels)>,
 }
 
-/// Groups first, then what is left, under its own name.
+/// The families of the groups, then one for each remaining figure under its own name.
 pub(super) fn families(
     metrics: &'static [Metric],
     groups: &'static [Group],

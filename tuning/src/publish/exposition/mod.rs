@@ -1,9 +1,11 @@
-//! An engine's figures as OpenMetrics text, for Prometheus.
+//! Encodes an engine's figures as OpenMetrics text, for Prometheus.
 //!
-//! - I1: every counter and state of a core and of a memory node is in the text: what no group names
-//!   goes under its own name.
-//! - I2: a counter is told as it was counted, never as the difference of two: they are not read at
-//!   one instant, and a difference that falls looks like a restart.
+//! Owns the choice of families, labels and histogram buckets; reads a [`Report`] only.
+//!
+//! - I1: every figure of a core and of a memory node is in the text. A figure that no group names
+//!   is a family of its own.
+//! - I2: a counter is published as counted, never as a difference of two: they are not read at one
+//!   instant, and a difference that decreases looks like a restart.
 
 mod family;
 #[cfg(test)]
@@ -25,9 +27,9 @@ use crate::measure::{NodeSnapshot, ShardSnapshot};
 use crate::publish::http::Exposed;
 use crate::publish::report::{CoreReport, Report, Reporter};
 
-/// Hot keys of a core that are told: each is a series of its own.
+/// Hot keys published per core. Each is a series of its own.
 const HOT_KEYS: usize = 8;
-/// Upper ends of the buckets of latencies, in nanoseconds.
+/// Upper bounds of the latency buckets, in nanoseconds.
 const LATENCY_NS: [u64; 22] = [
     100,
     250,
@@ -52,11 +54,11 @@ const LATENCY_NS: [u64; 22] = [
     500_000_000,
     1_000_000_000,
 ];
-/// Upper ends of the buckets of batch sizes.
+/// Upper bounds of the batch size buckets.
 const BATCHES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// One histogram of a family, with buckets that end at the given values, which `scale` turns into
-/// the unit that is told.
+/// Encodes one histogram of a family, with buckets up to each of `ends`. Values are divided by
+/// `scale` to convert them to the published unit.
 fn histogram(
     family: &mut MetricEncoder<'_>,
     labels: &[(&str, &str)],
@@ -65,14 +67,14 @@ fn histogram(
     scale: f64,
 ) -> fmt::Result {
     let mut buckets = Vec::with_capacity(ends.len() + 1);
-    let mut told = 0;
+    let mut below = 0;
     for &end in ends {
         let to = counts.count_to(end);
-        buckets.push((end as f64 / scale, to - told));
-        told = to;
+        buckets.push((end as f64 / scale, to - below));
+        below = to;
     }
     let count = counts.count();
-    buckets.push((f64::INFINITY, count - told));
+    buckets.push((f64::INFINITY, count - below));
     let none: Option<&HashMap<usize, Exemplar<NoLabelSet, f64>>> = None;
     let sum = counts.sum() as f64 / scale;
     family
@@ -80,7 +82,7 @@ fn histogram(
         .encode_histogram(sum, count, &buckets, none)
 }
 
-/// The hottest keys; those that begin alike share a series.
+/// The hottest keys. Keys with the same first 32 bytes share a series.
 fn hottest(keys: &[HotKey]) -> Vec<(&str, f64)> {
     let mut hottest: Vec<(&str, f64)> = Vec::new();
     for hot in keys.iter().take(HOT_KEYS) {
@@ -117,13 +119,13 @@ fn encode_cores(encoder: &mut DescriptorEncoder<'_>, cores: &[CoreReport]) -> fm
     }
     let names: Vec<&str> = sources.iter().map(|one| one.label.1.as_str()).collect();
 
-    let help = "Waits of a core's shard for far memory.";
+    let help = "Time that requests waited for far memory, by the core of the shard.";
     let name = "far_wait_seconds";
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     for (core, name) in cores.iter().zip(&names) {
         histogram(&mut family, &[("core", name)], &core.far, &LATENCY_NS, 1e9)?;
     }
-    let help = "Requests in each batch that a core's shard served.";
+    let help = "Requests per batch that a core's shard served.";
     let name = "batch_requests";
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     for (core, name) in cores.iter().zip(&names) {
@@ -131,8 +133,7 @@ fn encode_cores(encoder: &mut DescriptorEncoder<'_>, cores: &[CoreReport]) -> fm
     }
 
     if cores.iter().any(|core| !core.hot_keys.is_empty()) {
-        let help =
-            "Share of a core's requests that ask for a key, by the first 32 bytes of the key.";
+        let help = "Share of a core's requests for one key, by the first 32 bytes of the key.";
         let name = "hot_key_share_ratio";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (core, name) in cores.iter().zip(&names) {
@@ -159,7 +160,7 @@ fn encode_cores(encoder: &mut DescriptorEncoder<'_>, cores: &[CoreReport]) -> fm
 }
 
 fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "The engine.";
+    let help = "The engine's version and process.";
     let mut info = encoder.encode_descriptor("engine", help, None, MetricType::Info)?;
     let process = report.process.to_string();
     info.encode_info(&[("version", report.version.as_str()), ("process", &process)])?;
@@ -172,7 +173,7 @@ fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         ),
         (
             "startup_seconds",
-            "How long opening took.",
+            "Time that opening the engine took.",
             report.startup_ns,
             true,
         ),
@@ -184,7 +185,7 @@ fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         ),
         (
             "local_resident_bytes",
-            "What the process has resident, less embedded far memory.",
+            "Resident memory of the process, less embedded far memory.",
             report.local_resident_bytes,
             false,
         ),
@@ -206,8 +207,8 @@ fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
     }
     encode_cores(&mut encoder, &report.cores)?;
 
-    let help = "Requests that waited for nothing far: of a core to its own shard (local) or to another one (cross); and \
-                all requests of other threads (handle). Sampled.";
+    let help = "Latency of requests, sampled: of a core to its own shard (local) or to another one (cross), without those \
+                that waited for far memory; of other threads (handle), with those.";
     let kind = MetricType::Histogram;
     let mut family = encoder.encode_descriptor("request_seconds", help, None, kind)?;
     for core in &report.cores {
@@ -236,8 +237,8 @@ fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
 
 /// The figures of a [`Reporter`], for an [`HttpServer`](crate::HttpServer).
 ///
-/// It is healthy for as long as it serves: that a memory node is away is told in the figures, and
-/// no reason to end an engine, which would lose what it holds.
+/// Healthy while the engine serves. A lost memory node shows in the figures but is no reason to
+/// restart an engine, which would lose its data.
 pub struct Exposition(Arc<dyn Reporter>);
 
 impl fmt::Debug for Exposition {
@@ -247,7 +248,7 @@ impl fmt::Debug for Exposition {
 }
 
 impl Exposition {
-    /// Shows a reporter's figures.
+    /// Exposes a reporter's figures.
     #[must_use]
     pub fn new(reporter: Arc<dyn Reporter>) -> Self {
         Self(reporter)

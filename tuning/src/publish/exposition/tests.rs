@@ -1,4 +1,4 @@
-//! That every figure is told, and by convention.
+//! Tests that every figure is published, under conventional names.
 
 use std::collections::HashSet;
 
@@ -33,15 +33,15 @@ fn report() -> Report {
     }
 }
 
-/// The values of the series whose names begin so.
+/// The values of the series whose names begin with `begin`.
 fn values<'a>(text: &'a str, begin: &str) -> Vec<&'a str> {
     let lines = text.lines().filter(|line| line.starts_with(begin));
     lines.filter_map(|line| line.rsplit(' ').next()).collect()
 }
 
 #[test]
-fn every_figure_is_told() {
-    // Values that each occur once, whole numbers of seconds where they are times.
+fn every_figure_is_published() {
+    // Distinct values, whole numbers of seconds for times.
     let distinct = |metrics: &[Metric], from: u64| -> serde_json::Value {
         let values = metrics.iter().zip(from..).map(|(figure, value)| {
             let scale = if figure.name.ends_with("_ns") {
@@ -53,12 +53,12 @@ fn every_figure_is_told() {
         });
         serde_json::Map::from_iter(values).into()
     };
-    let mut told = report();
+    let mut full = report();
     let counters = distinct(ShardSnapshot::METRICS, 70_001);
-    told.cores[1].counters = serde_json::from_value(counters).unwrap();
+    full.cores[1].counters = serde_json::from_value(counters).unwrap();
     let counters = distinct(NodeSnapshot::METRICS, 80_001);
-    told.nodes[0].counters = serde_json::from_value(counters).unwrap();
-    let text = text(told);
+    full.nodes[0].counters = serde_json::from_value(counters).unwrap();
+    let text = text(full);
     for (metrics, from, begin) in [
         (ShardSnapshot::METRICS, 70_001, "{core=\"7\""),
         (NodeSnapshot::METRICS, 80_001, "{node=\"\""),
@@ -97,15 +97,15 @@ fn names_follow_the_convention() {
     let mut seen = HashSet::new();
     for line in types {
         let (name, kind) = line.split_once(' ').unwrap();
-        assert!(seen.insert(name), "{name} is told twice");
+        assert!(seen.insert(name), "{name} occurs twice");
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
         assert!(name.bytes().all(plain), "{name}");
-        // The library adds it to counters, and to nothing else.
+        // The library adds the suffix to counters and to nothing else.
         assert!(!name.ends_with("_total"), "{kind} {name}");
         assert!(!name.ends_with("_ns"), "{name}: seconds are the base unit");
     }
     assert!(seen.len() > 40 && text.ends_with("# EOF\n"), "{text}");
-    // No label set twice.
+    // No label set occurs twice.
     let mut series = HashSet::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         assert!(series.insert(line.rsplit_once(' ').unwrap().0), "{line}");
@@ -118,9 +118,9 @@ fn latencies_are_histograms_in_seconds() {
     for ns in [90, 200, 200, 700_000, 5_000_000_000] {
         waits.record(ns);
     }
-    let mut told = report();
-    told.cores[0].far = waits.snapshot();
-    let text = text(told);
+    let mut full = report();
+    full.cores[0].far = waits.snapshot();
+    let text = text(full);
     let buckets: Vec<_> = text
         .lines()
         .filter(|line| line.starts_with("farcore_far_wait_seconds_bucket"))
@@ -143,10 +143,10 @@ fn odd_keys_and_missing_events_do_no_harm() {
         share: 0.25,
         ..HotKey::default()
     };
-    let mut told = report();
-    told.cores[0].hot_keys = ["a\"}\n", "same", "same"].map(hot).into();
-    told.cores[1].hardware.instructions = Some(12);
-    let text = text(told);
+    let mut full = report();
+    full.cores[0].hot_keys = ["a\"}\n", "same", "same"].map(hot).into();
+    full.cores[1].hardware.instructions = Some(12);
+    let text = text(full);
     let odd = "farcore_hot_key_share_ratio{core=\"3\",key=\"a\\\"}\\n\"} 0.25";
     assert!(text.lines().any(|line| line == odd), "{text}");
     let same = values(
