@@ -58,7 +58,7 @@ pub use remote_allocator::{
 };
 pub use remote_ptr::{RemotePtr, RemotePtrError};
 pub use session::{Change, ConnectOptions, ManagerError, NodeConnections};
-pub use wake_timer::{PACE as WAKE_TIMER_PACE, WakeTimer};
+pub use wake_timer::{INTERVAL as WAKE_TIMER_PACE, WakeTimer};
 pub use work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
 };

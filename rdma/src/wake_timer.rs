@@ -1,13 +1,15 @@
-//! A pulse: what ends a sleep by mistake.
+//! Wake timers: end a sleep into which an executor fell by mistake.
 //!
-//! glommio may put a thread to sleep although a task is ready, when it is preempted before the
-//! first one. No timer of that executor helps: on a loaded machine all of them may have gone off
+//! An executor can put its thread to sleep although a task is ready, if it is preempted before the
+//! first task. Its own timers do not help: on a loaded machine all of them may have fired
 //! just before, and the tasks that would arm the next ones are among those that wait. So one thread
-//! of the process, which no executor can hold up, wakes a task of each executor from time to time.
+//! of the process, independent of every executor, wakes a task of each executor at a fixed interval.
 //!
-//! - I1: the thread lives while there is a pulse.
-//! - I2: a task that does not answer is woken again, ever more rarely: wakes that nobody has taken
-//!   pile up in the executor, and there must never be thousands.
+//! Owns that thread and the registry of wake timers.
+//!
+//! - I1: the thread lives while there is a wake timer.
+//! - I2: a task that is not polled is woken ever more rarely: wakes that were not consumed pile up
+//!   in the executor, and there must never be thousands.
 //! - I3: the thread belongs to the process that started it: a forked child starts its own.
 
 use std::future::poll_fn;
@@ -17,12 +19,12 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-/// The longest such sleep, unless it is followed by another at once.
-pub const PACE: Duration = Duration::from_millis(100);
+/// The longest sleep by mistake, unless another one follows at once.
+pub const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The pulses of this process.
-static GIVEN: Mutex<Given> = Mutex::new(Given {
-    wake_timers: Vec::new(),
+/// The wake timers of this process.
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    entries: Vec::new(),
     runs_in: None,
 });
 
@@ -30,49 +32,49 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Given {
-    wake_timers: Vec<Followed>,
-    /// The process in which the thread runs that gives them.
+struct Registry {
+    entries: Vec<Entry>,
+    /// The process in which the thread runs.
     runs_in: Option<u32>,
 }
 
-/// A pulse as the thread that gives it sees it.
-struct Followed {
-    task: Weak<Mutex<Heard>>,
-    /// Times that it was polled, as far as was seen.
+/// A wake timer, as the thread sees it.
+struct Entry {
+    task: Weak<Mutex<TaskState>>,
+    /// Polls of the task, as last seen.
     polls: u64,
-    /// Paces since then.
-    paces: u64,
+    /// Intervals since that number changed.
+    intervals: u64,
     watch: Option<Watch>,
 }
 
-/// Hears at each pace for how many of them the task has not been polled.
+/// Called at each interval with the number of intervals for which the task has not been polled.
 type Watch = Box<dyn FnMut(u64) + Send>;
 
-/// What a task says of itself.
+/// What a task shares with the thread.
 #[derive(Debug, Default)]
-struct Heard {
+struct TaskState {
     waker: Option<Waker>,
     polls: u64,
 }
 
-impl Followed {
-    /// Wakes the task if it is time to; false if it is gone.
-    fn beat(&mut self) -> bool {
+impl Entry {
+    /// Wakes the task if it is due; false if the task is gone.
+    fn tick(&mut self) -> bool {
         let Some(task) = self.task.upgrade() else {
             return false;
         };
-        let heard = locked(&task);
-        if heard.polls != self.polls {
-            self.polls = heard.polls;
-            self.paces = 0;
+        let state = locked(&task);
+        if state.polls != self.polls {
+            self.polls = state.polls;
+            self.intervals = 0;
         }
         if let Some(watch) = &mut self.watch {
-            watch(self.paces);
+            watch(self.intervals);
         }
-        self.paces += 1;
-        if self.paces.is_power_of_two()
-            && let Some(waker) = &heard.waker
+        self.intervals += 1;
+        if self.intervals.is_power_of_two()
+            && let Some(waker) = &state.waker
         {
             waker.wake_by_ref();
         }
@@ -80,77 +82,79 @@ impl Followed {
     }
 }
 
-impl Given {
-    /// A pace has passed; false if nobody has a pulse any more.
-    fn beat(&mut self) -> bool {
-        self.wake_timers.retain_mut(Followed::beat);
-        !self.wake_timers.is_empty()
+impl Registry {
+    /// An interval has passed; false if no wake timer is left.
+    fn tick(&mut self) -> bool {
+        self.entries.retain_mut(Entry::tick);
+        !self.entries.is_empty()
     }
 }
 
-fn give() {
+/// The thread.
+fn run() {
     loop {
-        thread::sleep(PACE);
-        let mut given = locked(&GIVEN);
-        if !given.beat() {
-            given.runs_in = None;
+        thread::sleep(INTERVAL);
+        let mut registry = locked(&REGISTRY);
+        if !registry.tick() {
+            registry.runs_in = None;
             return;
         }
     }
 }
 
-/// One executor's pulse. Cost: ten wake-ups a second.
+/// One executor's wake timer. Dropping it removes it. Cost: ten wakes a second.
 #[derive(Debug)]
-pub struct WakeTimer(Arc<Mutex<Heard>>);
+pub struct WakeTimer(Arc<Mutex<TaskState>>);
 
 impl WakeTimer {
-    /// A pulse for an executor that is about to start. Best made by a thread that is not pinned:
-    /// the one that gives all pulses may be its child and inherits where it may run.
+    /// A wake timer for an executor that is about to start. Call it from a thread that is not
+    /// pinned: the thread of the wake timers may be started here and inherits the affinity.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// The thread cannot be started.
     pub fn new() -> io::Result<Self> {
         Self::start(None)
     }
 
-    /// A pulse whose thread says at each [`PACE`] for how many of them the executor has not polled
-    /// its task, although it was woken: zero where all is well. `watch` must be quick, and not make
-    /// or drop pulses.
+    /// A wake timer that also calls `watch` at each [`INTERVAL`], with the number of intervals for
+    /// which the executor has not polled the task although it was woken: 0 if the executor runs.
+    /// `watch` must return quickly, and must not create or drop wake timers.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// The thread cannot be started.
     pub fn watched(watch: impl FnMut(u64) + Send + 'static) -> io::Result<Self> {
         Self::start(Some(Box::new(watch)))
     }
 
     fn start(watch: Option<Watch>) -> io::Result<Self> {
-        let heard = Arc::default();
-        let mut given = locked(&GIVEN);
+        let state = Arc::default();
+        let mut registry = locked(&REGISTRY);
         let process = std::process::id();
-        if given.runs_in != Some(process) {
-            // The executors of the process that this one was forked from are not here either.
-            given.wake_timers.clear();
+        if registry.runs_in != Some(process) {
+            // After a fork, the executors of the parent process do not exist here either.
+            registry.entries.clear();
             thread::Builder::new()
                 .name("farcore-pulse".to_owned())
-                .spawn(give)?;
-            given.runs_in = Some(process);
+                .spawn(run)?;
+            registry.runs_in = Some(process);
         }
-        given.wake_timers.push(Followed {
-            task: Arc::downgrade(&heard),
+        registry.entries.push(Entry {
+            task: Arc::downgrade(&state),
             polls: 0,
-            paces: 0,
+            intervals: 0,
             watch,
         });
-        Ok(Self(heard))
+        Ok(Self(state))
     }
 
-    /// Never ends; to be polled by a task of the executor, in a queue that always gets its turn.
+    /// The future that the thread wakes. It never ends. Poll it from a task of the executor, in a
+    /// task queue that is never starved.
     pub fn beat<T>(&self) -> impl Future<Output = T> + use<T> {
-        let task = Beating(Arc::clone(&self.0));
+        let polled = Polled(Arc::clone(&self.0));
         poll_fn(move |context| {
-            let mut heard = locked(&task.0);
-            heard.polls += 1;
-            match &mut heard.waker {
+            let mut state = locked(&polled.0);
+            state.polls += 1;
+            match &mut state.waker {
                 Some(waker) => waker.clone_from(context.waker()),
                 none => *none = Some(context.waker().clone()),
             }
@@ -159,12 +163,12 @@ impl WakeTimer {
     }
 }
 
-/// Held by what is polled.
-struct Beating(Arc<Mutex<Heard>>);
+/// The task's share of the state, held by the future of [`WakeTimer::beat`].
+struct Polled(Arc<Mutex<TaskState>>);
 
-impl Drop for Beating {
+impl Drop for Polled {
     fn drop(&mut self) {
-        // Here, on the executor's own thread, and not wherever the last reference ends.
+        // Drops the waker on the executor's own thread, not where the last reference ends.
         locked(&self.0).waker = None;
     }
 }
@@ -174,28 +178,28 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::task::{Context, Wake};
 
-    use glommio::LocalExecutor;
-
     use super::*;
 
-    /// Nothing else wakes this executor: it has no timer, and nothing comes from outside.
+    /// Nothing else wakes this executor: it has neither timers nor sockets.
     #[test]
     fn an_executor_without_timers_is_woken() {
         let wake_timer = WakeTimer::new().expect("a thread");
-        LocalExecutor::default().run(async {
-            let mut beat = Box::pin(wake_timer.beat::<()>());
-            let mut polls = 0;
-            poll_fn(move |context| {
-                polls += 1;
-                let _ = beat.as_mut().poll(context);
-                if polls == 4 {
-                    Poll::Ready(())
-                } else {
-                    Poll::Pending
-                }
-            })
-            .await;
-        });
+        crate::executor::build("test", None)
+            .expect("an executor")
+            .run(async {
+                let mut beat = Box::pin(wake_timer.beat::<()>());
+                let mut polls = 0;
+                poll_fn(move |context| {
+                    polls += 1;
+                    let _ = beat.as_mut().poll(context);
+                    if polls == 4 {
+                        Poll::Ready(())
+                    } else {
+                        Poll::Pending
+                    }
+                })
+                .await;
+            });
     }
 
     #[derive(Default)]
@@ -208,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_is_woken_at_each_pace_and_who_does_not_ever_more_rarely() {
+    fn a_task_that_is_not_polled_is_woken_ever_more_rarely() {
         let wake_timer = WakeTimer(Arc::default());
-        let mut given = Given {
-            wake_timers: vec![Followed {
+        let mut registry = Registry {
+            entries: vec![Entry {
                 task: Arc::downgrade(&wake_timer.0),
                 polls: 0,
-                paces: 0,
+                intervals: 0,
                 watch: None,
             }],
             runs_in: Some(std::process::id()),
@@ -224,35 +228,35 @@ mod tests {
         let mut beat = Box::pin(wake_timer.beat::<()>());
         for _ in 0..100 {
             let _ = beat.as_mut().poll(&mut Context::from_waker(&waker));
-            assert!(given.beat());
+            assert!(registry.tick());
         }
         assert_eq!(woken.0.load(Ordering::Relaxed), 100);
         for _ in 0..1_000_000 {
-            given.beat();
+            registry.tick();
         }
-        // After 1, 2, 4 ... paces, the first of which was counted above.
+        // After 1, 2, 4 ... intervals, the first of which was counted above.
         assert_eq!(woken.0.load(Ordering::Relaxed), 119);
         drop((beat, wake_timer));
-        assert!(!given.beat() && given.wake_timers.is_empty());
+        assert!(!registry.tick() && registry.entries.is_empty());
     }
 
     #[test]
-    fn a_watch_hears_for_how_long_a_task_does_not_answer() {
-        let (wake_timer, heard) = (WakeTimer(Arc::default()), Arc::new(Mutex::new(Vec::new())));
-        let told = Arc::clone(&heard);
-        let mut followed = Followed {
+    fn a_watch_receives_the_intervals_without_a_poll() {
+        let (wake_timer, seen) = (WakeTimer(Arc::default()), Arc::new(Mutex::new(Vec::new())));
+        let log = Arc::clone(&seen);
+        let mut entry = Entry {
             task: Arc::downgrade(&wake_timer.0),
             polls: 0,
-            paces: 0,
-            watch: Some(Box::new(move |paces| locked(&told).push(paces))),
+            intervals: 0,
+            watch: Some(Box::new(move |intervals| locked(&log).push(intervals))),
         };
         let mut beat = Box::pin(wake_timer.beat::<()>());
-        for answers in [true, true, false, false, false, true] {
-            if answers {
+        for is_polled in [true, true, false, false, false, true] {
+            if is_polled {
                 let _ = beat.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             }
-            assert!(followed.beat());
+            assert!(entry.tick());
         }
-        assert_eq!(*locked(&heard), [0, 0, 1, 2, 3, 0]);
+        assert_eq!(*locked(&seen), [0, 0, 1, 2, 3, 0]);
     }
 }

@@ -77,7 +77,7 @@ pub enum FabricError {
 
 impl FabricEndpoint {
     /// An endpoint for nodes like these, its queue pairs not yet connected. To be called on the
-    /// thread that uses it, in a glommio executor. Over RDMA-CM without a device's name, the route
+    /// thread that uses it, in an executor. Over RDMA-CM without a device's name, the route
     /// to the first node chooses the device.
     ///
     /// # Errors

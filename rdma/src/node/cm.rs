@@ -68,7 +68,7 @@ struct Guest<'a> {
 
 struct Hall<'a> {
     node: &'a Service,
-    house: &'a Thread,
+    maintenance: &'a Thread,
     device: &'a NodeDevice,
     waiting: Vec<Waiting<'a>>,
     guests: HashMap<CmName, Guest<'a>>,
@@ -84,7 +84,7 @@ impl<'a> Hall<'a> {
                 place,
                 ended: Ended {
                     node: self.node,
-                    house: self.house,
+                    maintenance: self.maintenance,
                     ticket,
                 },
             }),
@@ -171,16 +171,16 @@ impl<'a> Hall<'a> {
 pub(super) fn thread(
     listener: CmListener,
     node: &Arc<Service>,
-    house: &Thread,
+    maintenance: &Thread,
 ) -> Result<JoinHandle<()>, StartError> {
-    let (node, house) = (Arc::clone(node), house.clone());
+    let (node, maintenance) = (Arc::clone(node), maintenance.clone());
     let run = move || {
         let Some(device) = node.memory().device() else {
             return;
         };
         let mut hall = Hall {
             node: &node,
-            house: &house,
+            maintenance: &maintenance,
             device,
             waiting: Vec::new(),
             guests: HashMap::new(),

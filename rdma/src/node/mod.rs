@@ -9,7 +9,7 @@
 //!   socket.
 //! - [`service`]: what the threads share and how requests are answered; [`metrics`]: what is
 //!   counted.
-//! - [`serve`]: connections, on glommio; [`unauthenticated`]: those that have proved nothing yet;
+//! - [`serve`]: connections, on executors; [`unauthenticated`]: those that have proved nothing yet;
 //!   [`start`]: starting and stopping.
 //! - `device`: the regions and queue pairs of an RDMA device; `cm`: clients that connect by
 //!   RDMA-CM.

@@ -1,16 +1,16 @@
-//! The memory node's service: threads with a glommio executor each, and one that keeps house.
+//! The memory node's service: threads with an executor each, and one that keeps maintenance.
 //!
 //! ```text
 //! executor 0..n:  accept -> connect request -> control: handshake, then requests of a session
 //!                                           -> memory:  join, wait for the predecessor's end, serve
-//! house:          end leases -> when the last line has ended -> take back -> mend, now and then
+//! maintenance:          end leases -> when the last line has ended -> take back -> mend, now and then
 //! ```
 //!
 //! - I1: whoever has not proved itself has [`NodeOptions::handshake_limit`] to do so, and only so
 //!   many may be at it: the oldest of them makes room for the next, so that the silent keep nobody
 //!   out. Each executor has its share of places.
 //! - I2: a line's end is told only when nothing of its peer can be performed any more.
-//! - I3: what a session held is taken back by the house alone, after the session is over.
+//! - I3: what a session held is taken back by the maintenance alone, after the session is over.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -20,15 +20,13 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
+use crate::executor::{self, Semaphore, Timer, spawn};
 use futures_lite::future::or;
-use glommio::sync::Semaphore;
-use glommio::timer::Timer;
-use glommio::{LocalExecutorBuilder, Placement};
 use tracing::{Instrument, debug, info, info_span, warn};
 
 #[cfg(feature = "verbs")]
 use super::device::NodeDevice;
-use super::service::{House, Service};
+use super::service::{MaintenanceState, Service};
 use super::session::{Admission, NodeLine};
 use super::sessions::{Speaker, Ticket};
 use super::start::StartError;
@@ -50,12 +48,10 @@ const PREDECESSOR_PACE: Duration = Duration::from_millis(1);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long no connection is accepted after one could not be.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How often the house looks for leases that ended.
-const HOUSE_PACE: Duration = Duration::from_millis(100);
+/// How often the maintenance looks for leases that ended.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(100);
 /// Connections that wait for an executor; others wait in the kernel.
 const LOBBY: usize = 64;
-/// glommio's own memory, per executor.
-const IO_MEMORY_BYTES: usize = 64 << 10;
 
 /// Where connections wait for the executor that serves them.
 pub(super) type Lobby = async_channel::Receiver<Accepted>;
@@ -69,14 +65,14 @@ pub(super) fn lobby() -> (async_channel::Sender<Accepted>, Lobby) {
 /// Says that a line has ended, however its task does.
 pub(super) struct Ended<'a> {
     pub(super) node: &'a Service,
-    pub(super) house: &'a Thread,
+    pub(super) maintenance: &'a Thread,
     pub(super) ticket: Ticket,
 }
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
         self.node.sessions().ended(self.ticket);
-        self.house.unpark();
+        self.maintenance.unpark();
     }
 }
 
@@ -84,7 +80,7 @@ impl Drop for Ended<'_> {
 #[derive(Clone)]
 struct Visit {
     node: Arc<Service>,
-    house: Thread,
+    maintenance: Thread,
     unauthenticated: Rc<Unauthenticated>,
 }
 
@@ -273,7 +269,7 @@ impl Visit {
             };
             let (reply, last) = match self.node.perform(speaker, &message) {
                 Ok(Reply::Farewell) => {
-                    self.house.unpark();
+                    self.maintenance.unpark();
                     (Reply::Farewell, true)
                 }
                 Ok(reply) => (reply, false),
@@ -299,7 +295,7 @@ impl Visit {
         // Dropped last, so that the end is told when nothing can be performed any more.
         let _ended = Ended {
             node,
-            house: &self.house,
+            maintenance: &self.maintenance,
             ticket,
         };
         loop {
@@ -380,7 +376,7 @@ async fn welcome(lobby: Lobby, visit: Visit, end: Rc<Semaphore>, guests: Rc<Cell
         };
         let (visit, end, here) = (visit.clone(), Rc::clone(&end), Rc::clone(&guests));
         guests.set(guests.get() + 1);
-        glommio::spawn_local(async move {
+        spawn(async move {
             let _left = Left(here);
             let ended = async {
                 // Never given out: it ends when the semaphore is closed.
@@ -405,10 +401,9 @@ async fn live(lobby: Lobby, accepting: Option<Accepting>, visit: Visit, wake_tim
     let node = Arc::clone(&visit.node);
     let end = Rc::new(Semaphore::new(0));
     let guests = Rc::new(Cell::new(0));
-    let accepting = accepting.map(|accepting| glommio::spawn_local(accept(accepting)));
-    let welcoming =
-        glommio::spawn_local(welcome(lobby, visit, Rc::clone(&end), Rc::clone(&guests)));
-    let beating = glommio::spawn_local(wake_timer.beat::<()>());
+    let accepting = accepting.map(|accepting| spawn(accept(accepting)));
+    let welcoming = spawn(welcome(lobby, visit, Rc::clone(&end), Rc::clone(&guests)));
+    let beating = spawn(wake_timer.beat::<()>());
     let mut before = node.metrics().served.sum();
     while !node.is_stopping() {
         let now = node.metrics().served.sum();
@@ -440,20 +435,18 @@ pub(super) fn executor(
     lobby: Lobby,
     accepting: Option<Accepting>,
     node: &Arc<Service>,
-    house: &Thread,
+    maintenance: &Thread,
 ) -> Result<JoinHandle<()>, StartError> {
     let failed = |reason: String| StartError::Thread { index, reason };
     let wake_timer = WakeTimer::new().map_err(|error| failed(error.to_string()))?;
     let (ready, is_ready) = mpsc::channel();
-    let (node, house) = (Arc::clone(node), house.clone());
+    let (node, maintenance) = (Arc::clone(node), maintenance.clone());
     let name = format!("memnode-{index}");
-    let builder = LocalExecutorBuilder::new(Placement::Unbound)
-        .name(&name)
-        .io_memory(IO_MEMORY_BYTES);
+    let thread = thread::Builder::new().name(name.clone());
     let run = move || {
         // Whoever waits has gone only if it panicked.
         let say = |outcome| drop(ready.send(outcome));
-        match builder.make() {
+        match executor::build(&name, None) {
             Err(error) => say(Err(error.to_string())),
             Ok(executor) => executor.run(async {
                 say(Ok(()));
@@ -462,15 +455,14 @@ pub(super) fn executor(
                 let unauthenticated = Unauthenticated::new(share);
                 let visit = Visit {
                     node,
-                    house,
+                    maintenance,
                     unauthenticated,
                 };
                 live(lobby, accepting, visit, wake_timer).await;
             }),
         }
     };
-    let thread = thread::Builder::new()
-        .name(name)
+    let thread = thread
         .spawn(run)
         .map_err(|error| failed(error.to_string()))?;
     match is_ready.recv() {
@@ -481,15 +473,17 @@ pub(super) fn executor(
 }
 
 /// Starts the thread that ends leases, takes back and mends.
-pub(super) fn house(node: &Arc<Service>) -> Result<JoinHandle<()>, StartError> {
+pub(super) fn start_maintenance(node: &Arc<Service>) -> Result<JoinHandle<()>, StartError> {
     let node = Arc::clone(node);
     let mend_pace = node.options().mend_pace;
-    let pace = HOUSE_PACE.min(node.options().lease).min(mend_pace);
+    let pace = MAINTENANCE_INTERVAL
+        .min(node.options().lease)
+        .min(mend_pace);
     let keep = move || {
-        let (mut mended, mut memory) = (Instant::now(), House::default());
+        let (mut mended, mut memory) = (Instant::now(), MaintenanceState::default());
         while !node.is_stopping() {
             thread::park_timeout(pace);
-            node.keep_house(&mut memory);
+            node.maintain(&mut memory);
             if mended.elapsed() >= mend_pace {
                 node.free_stuck(&mut memory);
                 node.memory().table().mend();
@@ -498,7 +492,7 @@ pub(super) fn house(node: &Arc<Service>) -> Result<JoinHandle<()>, StartError> {
         }
     };
     thread::Builder::new()
-        .name("memnode-house".to_owned())
+        .name("memnode-maint".to_owned())
         .spawn(keep)
         .map_err(|error| StartError::Thread {
             index: 0,

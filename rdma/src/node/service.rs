@@ -39,9 +39,9 @@ pub(super) struct Service {
     stopping: AtomicBool,
 }
 
-/// What the thread that keeps house remembers from one look to the next.
+/// What the thread that keeps maintenance remembers from one look to the next.
 #[derive(Debug, Default)]
-pub(super) struct House {
+pub(super) struct MaintenanceState {
     /// Sessions that are kept after their lease, and how many extents each holds.
     kept: HashMap<OwnerId, u32>,
     /// Sessions that are over, and whose extents the device could not free yet.
@@ -251,7 +251,7 @@ impl Service {
     }
 
     /// Ends leases and takes back what those held who are over.
-    pub(super) fn keep_house(&self, house: &mut House) {
+    pub(super) fn maintain(&self, state: &mut MaintenanceState) {
         let (over, kept) = {
             let mut sessions = self.sessions();
             let over = sessions.over(self.now_ns());
@@ -259,11 +259,11 @@ impl Service {
             let kept: Vec<_> = kept.map(|(id, name)| (id, name.to_owned())).collect();
             (over, kept)
         };
-        house
+        state
             .kept
             .retain(|id, _| kept.iter().any(|(other, _)| other == id));
         for (id, name) in kept {
-            if let Entry::Vacant(new) = house.kept.entry(id) {
+            if let Entry::Vacant(new) = state.kept.entry(id) {
                 let extents = self.memory.table().owned_count(id);
                 new.insert(extents);
                 let (session, keep) = (id.get(), self.options.keep);
@@ -276,7 +276,7 @@ impl Service {
                 );
             }
         }
-        let extents_kept = house.kept.values().copied().map(u64::from).sum();
+        let extents_kept = state.kept.values().copied().map(u64::from).sum();
         set(&self.metrics.extents_kept, extents_kept);
         for one in over {
             let (session, name) = (one.session.get(), &one.name);
@@ -306,15 +306,15 @@ impl Service {
                     "the device failed: these extents stay owned until it can free them"
                 );
                 add(&self.metrics.extents_stuck, u64::from(extents.left));
-                house.stuck.push(one);
+                state.stuck.push(one);
             }
         }
     }
 
     /// Tries again to free what was stuck.
-    pub(super) fn free_stuck(&self, house: &mut House) {
+    pub(super) fn free_stuck(&self, state: &mut MaintenanceState) {
         let mut left = 0;
-        house.stuck.retain(|one| {
+        state.stuck.retain(|one| {
             // One failure is enough to know that the device does not work yet.
             if left == 0 {
                 let extents = self.take_back(one.session);
@@ -399,19 +399,19 @@ mod tests {
             .perform(speaker, &Request::Bye.encode())
             .expect("a farewell");
         from.store(0, Ordering::Relaxed);
-        let mut house = House::default();
-        service.keep_house(&mut house);
+        let mut state = MaintenanceState::default();
+        service.maintain(&mut state);
         let seen = service.statistics();
         assert_eq!((seen.sessions, seen.extents_free), (0, 5));
         assert_eq!((seen.extents_stuck, seen.take_backs_failed), (3, 1));
-        service.free_stuck(&mut house);
+        service.free_stuck(&mut state);
         let seen = service.statistics();
         assert_eq!((seen.extents_stuck, seen.take_backs_failed), (3, 2));
         from.store(u32::MAX, Ordering::Relaxed);
-        service.free_stuck(&mut house);
+        service.free_stuck(&mut state);
         let seen = service.statistics();
         assert_eq!((seen.extents_stuck, seen.take_backs_failed), (0, 2));
         assert_eq!((seen.extents_free, seen.extents_reclaimed), (8, 3));
-        assert!(house.stuck.is_empty());
+        assert!(state.stuck.is_empty());
     }
 }

@@ -232,8 +232,8 @@ impl MemoryNode {
             options.sessions_max,
         );
         let node = Arc::new(Service::new(options, memory, sessions));
-        let keeper = serve::house(&node)?;
-        let house = keeper.thread().clone();
+        let keeper = serve::start_maintenance(&node)?;
+        let maintenance = keeper.thread().clone();
         // From here on whatever fails stops what has begun.
         let mut handle = NodeHandle {
             node,
@@ -243,12 +243,13 @@ impl MemoryNode {
         let (doors, lobbies): (Vec<_>, Vec<_>) = (0..threads).map(|_| serve::lobby()).unzip();
         let mut accepting = Some((address, doors));
         for (index, lobby) in lobbies.into_iter().enumerate() {
-            let thread = serve::executor(index, lobby, accepting.take(), &handle.node, &house)?;
+            let thread =
+                serve::executor(index, lobby, accepting.take(), &handle.node, &maintenance)?;
             handle.threads.push(thread);
         }
         #[cfg(feature = "verbs")]
         if let Some(listener) = listener {
-            let thread = cm::thread(listener, &handle.node, &house)?;
+            let thread = cm::thread(listener, &handle.node, &maintenance)?;
             handle.threads.push(thread);
         }
         info!(address = %bound, threads, "memory node serves");

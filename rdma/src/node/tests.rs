@@ -4,13 +4,12 @@ use std::future::Future;
 use std::io::Read;
 use std::time::Duration;
 
-use glommio::timer::Timer;
-
 use super::*;
 use crate::control::{
     CONTROL_VERSION, LEASE_MIN, NodeStatistics, Opening, Refused, Reply, Request, SessionError,
     Token, handshake, token,
 };
+use crate::executor::Timer;
 use crate::fabric::{Endpoint, QueuePairState};
 use crate::region::Lock;
 use crate::session::NodeSession;

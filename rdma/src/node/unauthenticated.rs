@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use glommio::sync::Semaphore;
+use crate::executor::Semaphore;
 
 /// One executor's places.
 #[derive(Debug)]

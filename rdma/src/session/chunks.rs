@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-use glommio::sync::Semaphore;
+use crate::executor::{Semaphore, spawn};
 
 use crate::control::Refused;
 use crate::control::SessionError;
@@ -27,7 +27,7 @@ use crate::pool::{Chunk, ChunkSource, ExtentRun, NodeMap, OwnerId};
 use crate::session::NodeSession;
 use crate::tcp::MessageChannel;
 
-/// A session as a source of chunks. Clones share it. To be used within a glommio executor.
+/// A session as a source of chunks. Clones share it. To be used within an executor.
 #[derive(Clone, Debug)]
 pub struct SessionChunks(Rc<Inner>);
 
@@ -163,7 +163,7 @@ impl SessionChunks {
 
     fn ask(&self, ask: Ask) -> impl Future<Output = Result<(), SessionError>> + use<> {
         let inner = Rc::clone(&self.0);
-        let task = glommio::spawn_local(async move { inner.perform(ask).await }).detach();
+        let task = spawn(async move { inner.perform(ask).await }).detach();
         async move { task.await.unwrap_or_else(|| Err(gone())) }
     }
 }

@@ -19,8 +19,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::executor::Timer;
 use farcore_tuning::Clock;
-use glommio::timer::Timer;
 
 use crate::address::FabricAddress;
 use crate::control::{NodeStatistics, SessionError, Token};
@@ -256,7 +256,7 @@ impl NodeConnections {
     /// does not tell it then.
     pub fn is_open(&mut self) -> bool {
         if self.session.is_none()
-            && let Some(session) = self.kept.news(None).session
+            && let Some(session) = self.kept.update(None).session
         {
             self.session = Some(session);
             self.up = true;
@@ -343,7 +343,7 @@ impl NodeConnections {
     /// Looks after everything once: what the session's thread tells, and queue pairs that lost
     /// their connection. To be called every few ten milliseconds; returns what has changed.
     pub async fn tend(&mut self) -> Option<Change> {
-        let news = self.kept.news(self.owner());
+        let news = self.kept.update(self.owner());
         if let Some(session) = news.session {
             for connection_slot in &self.connection_slots {
                 connection_slot.fail();

@@ -4,8 +4,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use glommio::net::TcpStream;
-use glommio::timer::Timer;
+use crate::executor::{TcpStream, Timer, spawn_blocking};
 
 use super::message::MessageChannel;
 use super::socket::Socket;
@@ -88,13 +87,12 @@ pub async fn resolve(host: &str, port: u16) -> Result<SocketAddr, ConnectError> 
         return Ok(SocketAddr::new(address, port));
     }
     let name = host.to_owned();
-    let found = glommio::executor()
-        .spawn_blocking(move || {
-            (name.as_str(), port)
-                .to_socket_addrs()
-                .map(|mut all| all.next())
-        })
-        .await;
+    let found = spawn_blocking(move || {
+        (name.as_str(), port)
+            .to_socket_addrs()
+            .map(|mut all| all.next())
+    })
+    .await;
     let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     found
         .and_then(|address| address.ok_or_else(none))

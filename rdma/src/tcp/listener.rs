@@ -1,6 +1,6 @@
 //! The side that is connected to: accepts connections, and serves one-sided requests on them.
 
-#![allow(unsafe_code)] // hands a listening descriptor to glommio
+#![allow(unsafe_code)] // hands a listening descriptor to the executor
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::os::fd::{FromRawFd, IntoRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use glommio::net::{AcceptedTcpStream, TcpListener};
+use crate::executor::{AcceptedTcpStream, TcpListener};
 
 use super::connection::{Connection, Served};
 use super::exposed::Exposed;
@@ -43,7 +43,7 @@ impl TcpAddress {
         self.0.local_addr()
     }
 
-    /// Its one acceptor, for the calling glommio executor.
+    /// Its one acceptor, for the calling executor.
     #[must_use]
     pub fn acceptor(self) -> TcpAcceptor {
         let socket = self.0.into_raw_fd();
@@ -52,9 +52,9 @@ impl TcpAddress {
     }
 }
 
-/// Accepts connections on one glommio executor, which may hand them to others. There is one to a
-/// listening socket: glommio makes the socket blocking again after each look, and with it whoever
-/// else looks at that moment.
+/// Accepts connections on one executor, which may pass them to others. There is one per listening
+/// socket: the executor makes the socket blocking again after each accept, which would block another
+/// acceptor that polls at that moment.
 #[derive(Debug)]
 pub struct TcpAcceptor(TcpListener);
 
@@ -73,7 +73,7 @@ impl TcpAcceptor {
 pub struct Accepted(AcceptedTcpStream);
 
 impl Accepted {
-    /// Takes it in on the calling glommio executor.
+    /// Binds the connection to the calling executor.
     ///
     /// # Errors
     /// What the kernel says: the peer has gone already, for one.

@@ -2,7 +2,7 @@
 //!
 //! Both ends of a connection are the same state machine ([`connection`]), which knows no socket: a
 //! shard's endpoint moves its bytes by polling, a memory node by awaiting. Frames are drawn in
-//! [`wire`]. Connections are made by [`connect`] and [`listener`] on glommio, and handed to an
+//! [`wire`]. Connections are made by [`connect`] and [`listener`] on an executor, and handed to an
 //! endpoint through a [`ConnectionSlot`].
 
 mod connect;

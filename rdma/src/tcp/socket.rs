@@ -1,7 +1,10 @@
-//! A connected socket: made and waited for by glommio, sent to and received from without waiting.
+//! A connected socket. The executor connects it and awaits it; sends and receives do not block.
 //!
-//! A shard polls in the middle of its work and cannot await, so bytes move by plain non-blocking
-//! calls on glommio's socket; whoever has nothing else to do awaits the same socket.
+//! A shard polls in the middle of its work and cannot await, so it moves bytes by plain non-blocking
+//! calls on the executor's socket. A task that has nothing else to do awaits the same socket.
+//!
+//! [`Closer`] ends a connection from any thread: I1: after its task has ended, nothing more is
+//! performed for the peer.
 
 #![allow(unsafe_code)] // receives into raw memory
 
@@ -10,8 +13,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::executor::TcpStream;
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
-use glommio::net::TcpStream;
 
 use super::connection::Connection;
 

@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use glommio::timer::Timer;
+use crate::executor::Timer;
 
 use super::context::Access;
 use super::error::VerbsError;

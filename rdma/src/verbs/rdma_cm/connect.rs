@@ -9,7 +9,7 @@ use std::ptr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use glommio::timer::Timer;
+use crate::executor::Timer;
 
 use super::address::RawAddress;
 use super::events::{Channel, Event};

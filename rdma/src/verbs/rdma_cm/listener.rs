@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use glommio::timer::Timer;
+use crate::executor::Timer;
 
 use super::address::RawAddress;
 use super::events::Channel;
@@ -120,7 +120,7 @@ impl CmListener {
         }
     }
 
-    /// Waits for the next event, on a glommio executor.
+    /// Waits for the next event, on an executor.
     ///
     /// # Errors
     /// What the kernel says.

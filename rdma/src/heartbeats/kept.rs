@@ -1,0 +1,139 @@
+//! A core's handle to a session that the thread keeps.
+//!
+//! Owns the channels to the session's task and shares the session's status with it. Commands do not
+//! block the core; their outcomes arrive through channels.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::{fmt, io};
+
+use async_channel::Sender;
+
+use super::locked;
+use crate::control::{NodeStatistics, SessionError};
+use crate::pool::{ExtentRun, OwnerId};
+use crate::session::{ManagerError, SessionFacts};
+
+/// A session's status, published by its task.
+#[derive(Debug, Default)]
+pub(super) struct SessionStatus {
+    /// The newest session; none before the first was opened.
+    pub(super) session: Option<SessionFacts>,
+    /// Whether the node answered the last attempt.
+    pub(super) answers: bool,
+    /// Why the last failed attempt failed, until it is taken.
+    pub(super) error: Option<ManagerError>,
+}
+
+/// A session's status, as a core reads it.
+#[derive(Debug)]
+pub(crate) struct SessionUpdate {
+    /// The newest session, if the core does not know it yet.
+    pub(crate) session: Option<SessionFacts>,
+    /// Whether the node answers.
+    pub(crate) answers: bool,
+}
+
+/// A core's command to the session's task. The outcome goes through a channel, which is closed if
+/// the command is dropped.
+pub(super) enum Command {
+    Allocate(u64, Sender<Result<ExtentRun, SessionError>>),
+    Free(ExtentRun, Sender<Result<(), SessionError>>),
+    Statistics(Sender<Result<NodeStatistics, SessionError>>),
+    /// A memory connection of this session was refused: check whether the session still exists.
+    Check(OwnerId),
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allocate(..) => "Allocate",
+            Self::Free(..) => "Free",
+            Self::Statistics(_) => "Statistics",
+            Self::Check(_) => "Check",
+        })
+    }
+}
+
+/// A core's handle to a session that the thread keeps. Dropping it ends the session.
+#[derive(Debug)]
+pub(crate) struct KeptSession {
+    status: Arc<Mutex<SessionStatus>>,
+    commands: Sender<Command>,
+    end: Sender<Sender<Infallible>>,
+}
+
+impl KeptSession {
+    pub(super) fn new(
+        status: Arc<Mutex<SessionStatus>>,
+        commands: Sender<Command>,
+        end: Sender<Sender<Infallible>>,
+    ) -> Self {
+        Self {
+            status,
+            commands,
+            end,
+        }
+    }
+
+    /// The session's status, for a core that knows the session `known`.
+    pub(crate) fn update(&self, known: Option<OwnerId>) -> SessionUpdate {
+        let status = locked(&self.status);
+        let unknown = |session: &&SessionFacts| Some(session.owner()) != known;
+        SessionUpdate {
+            session: status.session.as_ref().filter(unknown).cloned(),
+            answers: status.answers && !self.commands.is_closed(),
+        }
+    }
+
+    /// Takes the reason of the last failure.
+    pub(crate) fn take_error(&self) -> Option<ManagerError> {
+        locked(&self.status).error.take()
+    }
+
+    /// True once the session's task has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.commands.is_closed()
+    }
+
+    /// Requests an immediate check of a session whose memory connection was refused.
+    pub(crate) fn check(&self, owner: OwnerId) {
+        let _ = self.commands.try_send(Command::Check(owner));
+    }
+
+    async fn call<T>(
+        &self,
+        command: impl FnOnce(Sender<Result<T, SessionError>>) -> Command,
+    ) -> Result<T, SessionError> {
+        let gone = || {
+            let what = "the control connection is down";
+            io::Error::new(io::ErrorKind::NotConnected, what)
+        };
+        let (answer, answered) = async_channel::bounded(1);
+        self.commands
+            .try_send(command(answer))
+            .map_err(|_| gone())?;
+        answered.recv().await.map_err(|_| gone())?
+    }
+
+    pub(crate) async fn allocate_chunk(&self, bytes: u64) -> Result<ExtentRun, SessionError> {
+        self.call(|answer| Command::Allocate(bytes, answer)).await
+    }
+
+    pub(crate) async fn free_chunk(&self, run: ExtentRun) -> Result<(), SessionError> {
+        self.call(|answer| Command::Free(run, answer)).await
+    }
+
+    pub(crate) async fn statistics(&self) -> Result<NodeStatistics, SessionError> {
+        self.call(Command::Statistics).await
+    }
+
+    /// Ends the session and waits until it has ended: the node frees its extents at once.
+    pub(crate) async fn close(self) {
+        let (ended, is_ended) = async_channel::bounded(1);
+        if self.end.try_send(ended).is_ok() {
+            // Carries nothing: the other end is dropped when the task has ended.
+            let _ = is_ended.recv().await;
+        }
+    }
+}
