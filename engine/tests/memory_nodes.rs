@@ -487,7 +487,7 @@ fn a_token_is_asked_for_and_checked() {
         })
     };
     for (token, says) in [
-        (None, "asks for a token"),
+        (None, "requires a token"),
         (
             Some(Token::new(b"a token of another sort").unwrap()),
             "wrong token",

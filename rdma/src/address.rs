@@ -1,33 +1,33 @@
-//! Where a memory node is found: `scheme://host:port`.
+//! The address of a memory node: `scheme://host:port`.
 //!
 //! ```text
-//! tcp://host[:port]       sockets: needs no card
-//! rdma://host[:port]      verbs, connections set up by RDMA-CM
-//! rdma+tcp://host[:port]  verbs, connections set up over TCP
+//! tcp://host[:port]       sockets; needs no RDMA device
+//! rdma://host[:port]      verbs, connections established by RDMA-CM
+//! rdma+tcp://host[:port]  verbs, connections established over TCP
 //! ```
 //!
-//! A host is a name, an IPv4 address, or an IPv6 address in brackets. Without a port it is
-//! [`FabricAddress::PORT_DEFAULT`].
+//! A host is a name, an IPv4 address, or an IPv6 address in brackets. The default port is
+//! [`FabricAddress::PORT_DEFAULT`]. This module parses and prints; it resolves nothing.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-/// How a memory node is reached. A backend refuses the schemes that are not its own.
+/// The transport to a memory node. A backend refuses schemes that it does not implement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scheme {
     /// `tcp`.
     Tcp,
-    /// `rdma`: verbs, connections by RDMA-CM.
+    /// `rdma`: verbs, connections established by RDMA-CM.
     Rdma,
-    /// `rdma+tcp`: verbs, connections by an exchange over TCP.
+    /// `rdma+tcp`: verbs, connections established by an exchange over TCP.
     RdmaTcp,
 }
 
 impl Scheme {
     const ALL: [Self; 3] = [Self::Tcp, Self::Rdma, Self::RdmaTcp];
 
-    /// As it is written.
+    /// The scheme's name in an address.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -55,25 +55,25 @@ pub struct FabricAddress {
 /// Why a text is not an address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AddressError {
-    /// No `://` in it.
+    /// There is no `://`.
     #[error("`{0}` has no scheme: write it as tcp://host:port")]
     NoScheme(String),
-    /// A scheme that nobody knows.
+    /// The scheme is unknown.
     #[error("`{0}` is not a known scheme: use tcp, rdma or rdma+tcp")]
     Scheme(String),
-    /// No host, or one with characters that no host has.
+    /// There is no host, or it has invalid characters.
     #[error("`{0}` is not a host: give a name, an IPv4 address, or an IPv6 address in brackets")]
     Host(String),
-    /// The port is no number from 0 to 65535.
+    /// The port is not a number from 0 to 65535.
     #[error("`{0}` is not a port: give a number from 0 to 65535")]
     Port(String),
 }
 
 impl FabricAddress {
-    /// The port where none is given.
+    /// The default port.
     pub const PORT_DEFAULT: u16 = 7400;
 
-    /// How the node is reached.
+    /// The transport to the node.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
@@ -85,14 +85,14 @@ impl FabricAddress {
         &self.host
     }
 
-    /// The port; 0 lets whoever listens choose.
+    /// The port; for a listener, 0 means any free port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether only this machine can reach it, as far as the text tells: a loopback address or
-    /// `localhost`.
+    /// Whether the address is reachable from this machine only, judged by the text: a loopback
+    /// address or `localhost`.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         match self.host.parse::<IpAddr>() {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_by_name() {
+    fn a_text_that_is_not_an_address_is_refused_by_name() {
         let error = |text: &str| text.parse::<FabricAddress>().unwrap_err();
         assert_eq!(error("host:1"), AddressError::NoScheme("host:1".into()));
         assert_eq!(error("udp://host"), AddressError::Scheme("udp".into()));

@@ -1,5 +1,5 @@
-//! The RDMA devices of this machine, as the kernel lists them. Needs no library: reads
-//! `/sys/class/infiniband`.
+//! Lists this machine's RDMA devices, as the kernel reports them. Reads `/sys/class/infiniband` and
+//! needs no library.
 //!
 //! Source: Documentation/ABI/stable/sysfs-class-infiniband of the kernel.
 
@@ -11,36 +11,36 @@ const ROOT: &str = "/sys/class/infiniband";
 #[cfg(feature = "verbs")]
 pub(crate) const LINK_LAYER_ETHERNET: u8 = 2;
 
-/// A device.
+/// An RDMA device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceFacts {
-    /// Its name: `mlx5_0`, `rxe0`.
+    /// The device's name: `mlx5_0`, `rxe0`.
     pub name: String,
-    /// The version of its firmware, if it says so.
+    /// The firmware's version; empty if the kernel does not report it.
     pub firmware: String,
-    /// Its ports.
+    /// The device's ports.
     pub ports: Vec<PortFacts>,
 }
 
 /// A port of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortFacts {
-    /// From 1.
+    /// The port's number, from 1.
     pub number: u8,
-    /// As the kernel says it: `4: ACTIVE`.
+    /// The state as the kernel reports it: `4: ACTIVE`.
     pub state: String,
     /// `Ethernet` or `InfiniBand`.
     pub link_layer: String,
-    /// `100 Gb/sec (4X EDR)`.
+    /// The rate as the kernel reports it: `100 Gb/sec (4X EDR)`.
     pub rate: String,
-    /// The network interface, where there is one.
+    /// The network interface, if there is one.
     pub interface: Option<String>,
     /// The entries of the GID table that are set.
     pub gids: Vec<GidEntry>,
 }
 
 impl PortFacts {
-    /// True if it carries traffic.
+    /// True if the port carries traffic.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.state.contains("ACTIVE")
@@ -50,26 +50,26 @@ impl PortFacts {
 /// An entry of a GID table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GidEntry {
-    /// Its place.
+    /// The entry's index.
     pub index: u8,
-    /// The address.
+    /// The GID.
     pub gid: [u8; 16],
-    /// How its packets look.
+    /// The packet format.
     pub kind: GidKind,
 }
 
-/// How packets from a GID look.
+/// The packet format of a GID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GidKind {
-    /// InfiniBand, or RoCE of version 1: not routed.
+    /// InfiniBand, or RoCE v1: not routable.
     Link,
     /// RoCE of version 2: UDP over IP.
     RoceV2,
 }
 
 impl GidEntry {
-    /// The one to use where nobody says: RoCE v2 over IPv4 is reached from most places, then any
-    /// RoCE v2 that is no link-local address, then RoCE v2, then the first.
+    /// The default choice: RoCE v2 over IPv4, which most peers can reach; then RoCE v2 that is not
+    /// link-local; then any RoCE v2; then the first entry.
     #[must_use]
     pub fn best(entries: &[Self]) -> Option<&Self> {
         let rank = |entry: &&Self| {
@@ -84,7 +84,7 @@ impl GidEntry {
         entries.iter().min_by_key(rank)
     }
 
-    /// As an address.
+    /// The GID as an IPv6 address.
     #[must_use]
     pub fn address(&self) -> Ipv6Addr {
         Ipv6Addr::from(self.gid)
@@ -104,14 +104,14 @@ fn numbers(path: &Path) -> Vec<u8> {
     all
 }
 
-/// All devices; none where the kernel knows of no RDMA.
+/// All RDMA devices; empty if the kernel has no RDMA support.
 #[must_use]
 pub fn rdma_devices() -> Vec<DeviceFacts> {
     rdma_devices_under(Path::new(ROOT))
 }
 
-/// All devices that a folder shaped like `/sys/class/infiniband` lists: of another machine, kept or
-/// made up.
+/// All devices in a folder laid out like `/sys/class/infiniband`, for example a copy from another
+/// machine.
 #[must_use]
 pub fn rdma_devices_under(root: &Path) -> Vec<DeviceFacts> {
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gid_that_most_can_reach_is_chosen() {
+    fn the_most_reachable_gid_is_chosen() {
         let link = entry(0, "fe80::1", GidKind::Link);
         let local = entry(1, "fe80::1", GidKind::RoceV2);
         let six = entry(2, "2001:db8::1", GidKind::RoceV2);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_like_the_kernels_is_read() {
+    fn a_copy_of_the_kernels_tree_is_read() {
         let root = std::env::temp_dir().join(format!("farcore-devices-{}", std::process::id()));
         let port = root.join("rxe0/ports/1");
         for (file, text) in [

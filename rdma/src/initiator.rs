@@ -1,21 +1,22 @@
-//! An initiator: a client's side of one endpoint as async calls, for code that is not a shard.
+//! An initiator: async calls over one endpoint, for code that is not a shard.
 //!
-//! Owns the endpoint, a registered scratch region and the buffers cut from it. Any number of calls
-//! may be under way on one thread; whichever is polled takes in the completions of all, so any
-//! executor will do, or none but a loop.
+//! Owns the endpoint, a registered scratch region and the buffers allocated from it. Any number of
+//! calls may be in flight on one thread. Each poll of a call processes the completions of all, so
+//! any executor works, and so does a plain loop.
 //!
-//! - I1: a buffer stays with its entry from the post until the completion, also when the call that
-//!   wanted it is dropped.
-//! - I2: an entry ends once: taken by its call, or given back at its completion if the call was
+//! - I1: a buffer stays with its entry from the post until the completion, even if its call is
 //!   dropped.
-//! - I3: whatever was posted is rung for before a call waits or fails.
-//! - I4: nothing is borrowed over an await.
+//! - I2: an entry ends once: its call takes it, or it is freed at its completion if the call was
+//!   dropped.
+//! - I3: the doorbell is rung for all posted requests before a call waits or fails.
+//! - I4: no borrow is held across an await.
 //!
-//! A call that waits polls the endpoint and wakes itself: this is for work that is short against a
-//! round trip, or for a core that polls anyway. A call waits, rather than fails, while the queue or
-//! the scratch memory is full; one that is neither polled nor dropped keeps its buffers.
+//! A waiting call polls the endpoint and wakes itself. This suits work that is short compared with
+//! a
+//! round trip, or a core that polls anyway. A call waits, rather than fails, while the queue or the
+//! scratch memory is full; a call that is neither polled nor dropped keeps its buffers.
 
-#![allow(unsafe_code)] // copies into and out of scratch memory that the fabric is done with
+#![allow(unsafe_code)] // copies into and out of scratch memory that no request names
 
 mod batch;
 mod error;
@@ -38,16 +39,17 @@ pub use self::batch::{CompareAndSwap, ReadInto};
 pub use self::error::{InitiatorError, ScratchError};
 
 const COMPLETIONS_PER_POLL: usize = 32;
-/// What is left for short buffers, at least.
+/// Scratch memory reserved for short buffers, at least.
 const SHORT_BYTES_MIN: u32 = 64 << 10;
 const NONE: u32 = u32::MAX;
 
-/// How an initiator's scratch memory is cut.
+/// Settings of an initiator's scratch memory.
 #[derive(Clone, Copy, Debug)]
 pub struct InitiatorOptions {
-    /// Scratch memory; at least two of the longest transfers and 64 KiB are taken. 2 MiB.
+    /// Bytes of scratch memory. At least two of the longest transfers plus 64 KiB are allocated.
+    /// Default: 2 MiB.
     pub scratch_bytes: u32,
-    /// The longest single transfer. 512 KiB.
+    /// The longest single transfer, in bytes. Default: 512 KiB.
     pub longest_bytes: u32,
     /// Whether scratch memory is locked.
     pub lock: Lock,
@@ -63,7 +65,7 @@ impl Default for InitiatorOptions {
     }
 }
 
-/// An endpoint for async calls of one thread.
+/// An endpoint with async calls, for one thread.
 #[derive(Debug)]
 pub struct Initiator<E> {
     inner: RefCell<Inner<E>>,
@@ -83,10 +85,10 @@ struct Inner<E> {
     completions: [Completion; COMPLETIONS_PER_POLL],
 }
 
-/// A request, by its work id.
+/// A request in flight, indexed by its work id.
 #[derive(Debug)]
 struct Entry {
-    /// The next of the same call, or the next free one.
+    /// The next entry of the same call, or the next free one.
     next: u32,
     state: State,
 }
@@ -99,10 +101,10 @@ enum State {
 }
 
 impl<E: Endpoint> Initiator<E> {
-    /// An initiator; it registers its scratch memory.
+    /// Creates an initiator and registers its scratch memory.
     ///
     /// # Errors
-    /// [`ScratchError`] if there is no scratch memory.
+    /// [`ScratchError`] if the scratch memory cannot be mapped or registered.
     pub fn new(mut endpoint: E, options: InitiatorOptions) -> Result<Self, ScratchError> {
         let longest_bytes = options.longest_bytes.max(8);
         let needed = longest_bytes
@@ -143,15 +145,15 @@ impl<E: Endpoint> Initiator<E> {
         self.longest_bytes
     }
 
-    /// The state of a queue pair; `None` if there is none of that index.
+    /// The state of a queue pair; `None` if the index is out of range.
     #[must_use]
     pub fn state(&self, queue: usize) -> Option<QueuePairState> {
         let inner = self.inner.borrow();
         (queue < inner.endpoint.queues()).then(|| inner.endpoint.state(queue))
     }
 
-    /// Takes in what has completed and brings a queue pair back, if it is drained; answers its
-    /// state then.
+    /// Processes completions and renews a queue pair if it is drained. Returns its state
+    /// afterwards.
     pub fn renew(&self, queue: usize) -> Option<QueuePairState> {
         let inner = &mut *self.inner.borrow_mut();
         inner.take_in(self.clock.now_ns());
@@ -161,7 +163,7 @@ impl<E: Endpoint> Initiator<E> {
         })
     }
 
-    /// The endpoint itself, to connect or inspect it. Posting or polling there would lose
+    /// Gives access to the endpoint, to connect or inspect it. Posting or polling there loses
     /// completions, and `act` must not call the initiator.
     pub fn with_endpoint<T>(&self, act: impl FnOnce(&mut E) -> T) -> T {
         act(&mut self.inner.borrow_mut().endpoint)
@@ -170,7 +172,7 @@ impl<E: Endpoint> Initiator<E> {
     /// Reads far memory. Cost: one round trip.
     ///
     /// # Errors
-    /// [`InitiatorError`]; `into` then holds anything.
+    /// [`InitiatorError`]; the contents of `into` are then unspecified.
     pub async fn read(
         &self,
         queue: usize,
@@ -181,11 +183,11 @@ impl<E: Endpoint> Initiator<E> {
             .await
     }
 
-    /// Reads many places. Cost: one doorbell and round trip, as far as the queue and scratch memory
-    /// hold them.
+    /// Reads many places. Cost: one doorbell and one round trip if the queue and the scratch memory
+    /// have room for all.
     ///
     /// # Errors
-    /// [`InitiatorError`], the first one.
+    /// The first [`InitiatorError`].
     pub async fn read_many(
         &self,
         queue: usize,
@@ -194,11 +196,11 @@ impl<E: Endpoint> Initiator<E> {
         self.perform(queue, Reads(reads)).await
     }
 
-    /// Writes far memory. Cost: one round trip. If the call is dropped the write may happen all the
-    /// same.
+    /// Writes far memory. Cost: one round trip. If the call is dropped, the write may still be
+    /// performed.
     ///
     /// # Errors
-    /// [`InitiatorError`]; some of it may have been written.
+    /// [`InitiatorError`]; part of the data may have been written.
     pub async fn write(
         &self,
         queue: usize,
@@ -208,11 +210,11 @@ impl<E: Endpoint> Initiator<E> {
         self.perform(queue, Write { remote, from }).await
     }
 
-    /// Stores `desired` in a far word if it is `expected`; answers what it was. Cost: one round
-    /// trip.
+    /// Stores `desired` in a far word if it equals `expected`. Returns the old value. Cost: one
+    /// round trip.
     ///
     /// # Errors
-    /// [`InitiatorError`]; if the queue pair failed, it may have been done.
+    /// [`InitiatorError`]; if the queue pair failed, the operation may have been performed.
     pub async fn compare_and_swap(
         &self,
         queue: usize,
@@ -230,11 +232,11 @@ impl<E: Endpoint> Initiator<E> {
         Ok(old[0])
     }
 
-    /// Compare-and-swaps, each by itself, in their order; `old` gets what the words were. Those
-    /// that `old` has no room for are not done. Cost: as of [`Initiator::read_many`].
+    /// Performs compare-and-swaps, each atomic alone, in order. `old` receives the old values;
+    /// swaps beyond its length are not performed. Cost: as for [`Initiator::read_many`].
     ///
     /// # Errors
-    /// [`InitiatorError`], the first one; others may have been done.
+    /// The first [`InitiatorError`]; other swaps may have been performed.
     pub async fn compare_and_swap_many(
         &self,
         queue: usize,
@@ -244,10 +246,10 @@ impl<E: Endpoint> Initiator<E> {
         self.perform(queue, Swaps { swaps, old }).await
     }
 
-    /// Adds to a far word, wrapping; answers what it was. Cost: one round trip.
+    /// Adds to a far word, wrapping. Returns the old value. Cost: one round trip.
     ///
     /// # Errors
-    /// [`InitiatorError`]; if the queue pair failed, it may have been done.
+    /// [`InitiatorError`]; if the queue pair failed, the operation may have been performed.
     pub async fn fetch_add(
         &self,
         queue: usize,
@@ -293,7 +295,7 @@ impl<E: Endpoint> Initiator<E> {
     }
 }
 
-/// A call under way: the list of its requests that are not taken yet, oldest first.
+/// A call in flight: the list of its requests that have not ended, oldest first.
 struct Call<'a, E: Endpoint> {
     initiator: &'a Initiator<E>,
     queue: usize,
@@ -337,11 +339,11 @@ impl<E: Endpoint> Call<'_, E> {
             if self.begun == begun {
                 return Poll::Pending;
             }
-            // What was just rung for may be done already.
+            // Requests just rung for may have completed already.
         }
     }
 
-    /// Posts what there is room for.
+    /// Posts as many requests as there is room for.
     fn post(&mut self, inner: &mut Inner<E>, batch: &impl Batch) -> Result<(), InitiatorError> {
         while self.begun < batch.count() {
             let Some(entry) = inner.begin(self.queue, batch, self.begun)? else {
@@ -367,7 +369,7 @@ impl<E: Endpoint> Drop for Call<'_, E> {
 }
 
 impl<E: Endpoint> Inner<E> {
-    /// Posts one request of a batch; `None` while there is no room.
+    /// Posts one request of a batch; `None` if there is no room.
     fn begin(
         &mut self,
         queue: usize,
@@ -381,13 +383,14 @@ impl<E: Endpoint> Inner<E> {
         if self.endpoint.room(queue) == 0 {
             return Ok(None);
         }
-        // Checked against the longest transfer before.
+        // Was checked against the longest transfer.
         let bytes = u32::try_from(batch.bytes(index)).unwrap_or(u32::MAX);
         let Some(buffer) = self.buffers.allocate(bytes) else {
             return Ok(None);
         };
         // SAFETY: the buffer is inside the region and was just allocated: nothing else refers to
-        // it, and the fabric does not know it yet.
+        // it,
+        // and the fabric does not know it yet.
         batch.fill(index, unsafe {
             &mut *scratch(&self.region, &buffer, bytes)
         });
@@ -430,7 +433,7 @@ impl<E: Endpoint> Inner<E> {
         failed
     }
 
-    /// A free entry, no longer in the list of free ones.
+    /// Takes a free entry out of the free list.
     fn entry(&mut self) -> u32 {
         if self.free == NONE {
             let entry = u32::try_from(self.entries.len()).unwrap_or(NONE);
@@ -453,7 +456,7 @@ impl<E: Endpoint> Inner<E> {
         self.free = entry;
     }
 
-    /// Takes in all completions that there are.
+    /// Processes all completions.
     fn take_in(&mut self, now_ns: u64) {
         loop {
             let count = self.endpoint.poll(now_ns, &mut self.completions);
@@ -490,7 +493,7 @@ impl<E: Endpoint> Inner<E> {
         }
     }
 
-    /// Ends an entry that is done; `None` if it is not. Answers the next of its call.
+    /// Ends a completed entry and returns the next one of its call; `None` if it has not completed.
     fn take<T>(&mut self, entry: u32, landed: impl FnOnce(Status, &[u8]) -> T) -> Option<(u32, T)> {
         let Entry { next, state } = &mut self.entries[entry as usize];
         let next = *next;
@@ -500,8 +503,9 @@ impl<E: Endpoint> Inner<E> {
         let State::Done { buffer, status } = std::mem::replace(state, State::Free) else {
             return None;
         };
-        // SAFETY: inside the region, and the entry holds the buffer until below; it has completed,
-        // so the fabric is done.
+        // SAFETY: inside the region, and the entry holds the buffer until below. It has completed,
+        // so
+        // the fabric no longer accesses it.
         let answer = landed(status, unsafe {
             &*scratch(&self.region, &buffer, buffer.bytes())
         });
@@ -510,7 +514,7 @@ impl<E: Endpoint> Inner<E> {
         Some((next, answer))
     }
 
-    /// The call of these entries is gone: their buffers go back when the fabric is done with them.
+    /// The call was dropped: its buffers are freed as their requests complete.
     fn abandon(&mut self, mut entry: u32) {
         while entry != NONE {
             let next = self.entries[entry as usize].next;
@@ -524,10 +528,10 @@ impl<E: Endpoint> Inner<E> {
     }
 }
 
-/// A buffer's bytes, as far as they are used.
+/// The used part of a buffer.
 fn scratch(region: &Region, buffer: &Landing, bytes: u32) -> *mut [u8] {
     let place = memory::pointer(region, buffer.offset(), bytes);
-    let place = place.expect("buffers are cut from the region");
+    let place = place.expect("buffers are allocated from the region");
     std::ptr::slice_from_raw_parts_mut(place, bytes as usize)
 }
 

@@ -1,16 +1,17 @@
-//! The landing-buffer pool: where READs land, in registered memory.
+//! The pool of landing buffers: the registered memory that READs land in.
 //!
 //! ```text
 //! | 8 KiB slab | 8 KiB slab | ... | large area: runs of 8 KiB grains |
 //! ```
 //!
-//! A slab serves one class (64 B to 8 KiB, by powers of two) at a time and goes back when it is
-//! wholly free. A longer buffer is a run of adjacent grains, the first that is free. The pool deals
-//! in offsets and owns no memory. Nothing is allocated after construction. Cost: constant up to 8
-//! KiB; beyond, a scan of one bit for each grain of the large area.
+//! A slab serves one class (64 B to 8 KiB, powers of two) at a time and returns to the pool when it
+//! is wholly free. A longer buffer is the first free run of adjacent grains. The pool deals in
+//! offsets and owns no memory. Nothing is allocated after construction. Cost: constant up to 8 KiB;
+//! beyond, a scan of one bit per grain of the large area.
 //!
-//! Limit: a mix of long and short runs fragments the large area. A caller that must get its long
-//! run stops asking for short ones until the area has drained.
+//! Limit: a mix of long and short runs fragments the large area. A caller that needs a long run
+//! must
+//! stop requesting short ones until the area has drained.
 
 const SLAB_BYTES: u32 = 8 << 10;
 const CLASS_BITS_MIN: u32 = 6;
@@ -19,19 +20,20 @@ const NONE: u32 = u32::MAX;
 
 const _: () = assert!(1 << (CLASS_BITS_MIN + CLASSES - 1) == SLAB_BYTES);
 
-/// How a pool's area is cut.
+/// The layout of a pool's area.
 #[derive(Clone, Copy, Debug)]
 pub struct LandingOptions {
-    /// Where the area starts in its region.
+    /// The area's offset in its region.
     pub base: u64,
-    /// Its length in bytes; what the large area leaves is cut into slabs.
+    /// The area's length in bytes. The part that is not the large area is divided into slabs.
     pub bytes: u64,
-    /// Bytes of the large area, which is the longest buffer as well: whole grains of 8 KiB, and no
-    /// more than `bytes`.
+    /// Bytes of the large area, which is also the longest buffer: whole grains of 8 KiB, and at
+    /// most
+    /// `bytes`.
     pub large_bytes: u64,
 }
 
-/// One buffer. It goes back through [`LandingPool::free`]; the type keeps it from being freed
+/// One buffer. It is freed by [`LandingPool::free`], which consumes it, so it cannot be freed
 /// twice.
 ///
 /// ```compile_fail,E0382
@@ -43,7 +45,7 @@ pub struct LandingOptions {
 /// pool.free(landing);
 /// ```
 #[derive(Debug)]
-#[must_use = "a buffer that is dropped is lost to its pool"]
+#[must_use = "a dropped buffer leaks from its pool"]
 pub struct Landing {
     offset: u64,
     bytes: u32,
@@ -51,13 +53,13 @@ pub struct Landing {
 }
 
 impl Landing {
-    /// Where it starts in its region.
+    /// Its offset in the region.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Its length, which may be more than was asked for.
+    /// Its length, which may exceed the requested one.
     #[must_use]
     pub fn bytes(&self) -> u32 {
         self.bytes
@@ -68,7 +70,7 @@ impl Landing {
 struct Slab {
     class: u8,
     used: u16,
-    /// A bit for each free buffer: at most 128. Two words take fewer instructions than one of 128
+    /// One bit per free buffer: at most 128. Two words take fewer instructions than one of 128
     /// bits.
     free: [u64; 2],
     next: u32,
@@ -86,7 +88,7 @@ pub struct LandingPool {
     large_start: u64,
     /// Grains of the large area.
     grains: u32,
-    /// A bit for each grain that is taken.
+    /// One bit per grain in use.
     taken: Vec<u64>,
     in_use: u64,
     bytes: u64,
@@ -122,7 +124,7 @@ impl LandingPool {
         }
     }
 
-    /// A buffer of at least `bytes`; `None` if there is none free, or none that long.
+    /// A buffer of at least `bytes`; `None` if none is free or `bytes` exceeds the longest one.
     #[inline]
     pub fn allocate(&mut self, bytes: u32) -> Option<Landing> {
         let landing = if bytes <= SLAB_BYTES {
@@ -151,7 +153,7 @@ impl LandingPool {
         self.taken[(grain / u64::BITS) as usize] >> (grain % u64::BITS) & 1 != 0
     }
 
-    /// The first grain of the first `count` adjacent ones that are free.
+    /// The first of the first `count` adjacent free grains.
     fn free_run(&self, count: u32) -> Option<u32> {
         let (mut first, mut length) = (0, 0);
         for grain in 0..self.grains {
@@ -249,7 +251,7 @@ impl LandingPool {
         }
     }
 
-    /// Takes a buffer back. No work request may name it any more.
+    /// Frees a buffer. No work request may name it any more.
     pub fn free(&mut self, landing: Landing) {
         self.in_use -= u64::from(landing.bytes);
         if landing.slab == NONE {
@@ -280,7 +282,7 @@ impl LandingPool {
         }
     }
 
-    /// Bytes handed out.
+    /// Bytes in use.
     #[must_use]
     pub fn in_use_bytes(&self) -> u64 {
         self.in_use
@@ -334,7 +336,7 @@ mod tests {
             for landing in held {
                 pool.free(landing);
             }
-            // Everything is back: every slab can serve the largest class again, and one run can
+            // All buffers are freed: every slab can serve the largest class again, and one run can
             // take the whole large area.
             let all: Vec<_> = std::iter::from_fn(|| pool.allocate(8192)).collect();
             prop_assert_eq!(all.len(), 16);

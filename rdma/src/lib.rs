@@ -1,9 +1,11 @@
 //! The fabric of Farcore: registered memory, queue pairs, completions and far memory.
 //!
-//! Everything is poll-mode and belongs to one thread: a shard posts work requests, rings the
-//! doorbell once for a batch and polls completions by work id. The `embedded` backend keeps far
-//! memory in this process, with a model of latency, bandwidth and faults. This crate knows no keys,
-//! values or shards. Endpoints know no clock: the time is handed in.
+//! Endpoints are polled and belong to one thread: a shard posts work requests, rings the doorbell
+//! once per batch and polls completions by work id. Endpoints read no clock: the caller passes the
+//! time. The `embedded` backend keeps far memory in this process, behind a model of latency,
+//! bandwidth and faults.
+//!
+//! This crate knows no keys, values or shards.
 
 mod address;
 pub mod control;

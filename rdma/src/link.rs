@@ -1,15 +1,18 @@
-//! The model of a link: latency, bandwidth, and what goes wrong.
+//! The model of a link: latency, bandwidth and faults.
+//!
+//! Plain settings plus a small random generator. The `embedded` backend applies them.
 
-/// How far away embedded far memory pretends to be.
+/// The link to embedded far memory.
 #[derive(Clone, Debug, Default)]
 pub struct LinkModel {
-    /// From doorbell to completion, in nanoseconds.
+    /// Time from doorbell to completion, in nanoseconds.
     pub latency_ns: u64,
-    /// Up to this much more, at random for each request; it makes queue pairs overtake each other.
+    /// Upper bound of a random addition to each request's latency. It makes queue pairs overtake
+    /// each other.
     pub jitter_ns: u64,
-    /// Bytes that pass in a second; `None` is no limit.
+    /// Bytes a second; `None` is unlimited.
     pub bandwidth_bytes_per_second: Option<u64>,
-    /// What goes wrong.
+    /// The injected faults.
     pub faults: FaultPlan,
 }
 
@@ -21,16 +24,16 @@ impl LinkModel {
     }
 }
 
-/// Faults, at random from a seed.
+/// Injected faults, random from a seed.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
-    /// Where the randomness starts.
+    /// The random seed.
     pub seed: u64,
-    /// Of a million requests, how many fail.
+    /// Requests that fail, per million.
     pub failed_completions_per_million: u32,
     /// Whether a failure puts the queue pair into error, as real reliable connections do.
     pub sticky: bool,
-    /// When the node stops to answer.
+    /// When the node stops answering.
     pub lost_at_ns: Option<u64>,
 }
 

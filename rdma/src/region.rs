@@ -1,4 +1,6 @@
-//! A region: memory mapped for the fabric, aligned to huge pages, locked and touched as asked.
+//! A region: memory mapped for the fabric, aligned to huge pages, optionally locked and prefaulted.
+//!
+//! Owns the mapping. Only raw pointers lead into it.
 //!
 //! - I1: the mapping lives exactly as long as its `Region`.
 //! - I2: locking never brings pages in; only `prefault` and use do.
@@ -12,70 +14,71 @@ use std::{io, ptr, thread};
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
-/// Below this, one thread touches all of it.
+/// Regions shorter than this are prefaulted by one thread.
 const PARALLEL_BYTES: usize = 64 << 20;
 
-/// Whether the kernel may move a region's pages out.
+/// Whether a region's pages are locked in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Lock {
-    /// It may.
+    /// Not locked: the kernel may move pages out.
     Off,
-    /// It may not, where the limit on locked memory allows.
+    /// Locked if the limit on locked memory allows it.
     #[default]
     Try,
-    /// It may not; a limit in the way is an error.
+    /// Locked; if the limit does not allow it, mapping fails.
     Require,
 }
 
-/// What pages a region was given.
+/// The kind of pages that a region has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageKind {
     /// 4 KiB.
     Base,
-    /// 2 MiB, wherever the kernel finds them.
+    /// 2 MiB, where the kernel has them.
     Huge,
 }
 
-/// What a region should be like.
+/// Settings of a region.
 #[derive(Clone, Copy, Debug)]
 pub struct RegionOptions {
-    /// Length, rounded up to a page.
+    /// Length in bytes, rounded up to a page.
     pub bytes: usize,
-    /// Ask for huge pages; random access is several times faster on them.
+    /// Request huge pages; random access is several times faster on them.
     pub huge_pages: bool,
-    /// Lock it in memory.
+    /// Whether to lock it in memory.
     pub lock: Lock,
-    /// Touch all of it now, so that nothing later waits for the kernel.
+    /// Prefault all pages now, so that no later access waits for the kernel.
     pub prefault: bool,
 }
 
-/// Why a region could not be had.
+/// Why a region could not be mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
-    /// The kernel gave no memory.
+    /// The kernel provided no memory.
     #[error("cannot map {bytes} bytes: {source}; lower the size or free memory")]
     Map {
-        /// Bytes asked for.
+        /// The requested bytes.
         bytes: usize,
-        /// What the kernel said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The limit on locked memory is in the way.
+    /// The limit on locked memory is too low.
     #[error(
         "cannot lock {bytes} bytes: {source}; RLIMIT_MEMLOCK is {limit} bytes: raise it with `ulimit -l`, or do not require locked memory"
     )]
     Lock {
-        /// Bytes asked for.
+        /// The requested bytes.
         bytes: usize,
-        /// The limit.
+        /// The limit, in bytes.
         limit: u64,
-        /// What the kernel said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Memory that the fabric may read and write. Only raw pointers lead into it: what is where is its
-/// owner's affair.
+/// Memory that the fabric may read and write. Only raw pointers lead into it; its owner decides
+/// what
+/// lies where.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
@@ -84,7 +87,7 @@ pub struct Region {
     locked: bool,
 }
 
-// SAFETY: a region is an address range; every access to it is raw and answers for itself.
+// SAFETY: a region is an address range; every access is raw and justifies itself.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -109,7 +112,7 @@ impl Region {
             bytes,
             source: io::Error::last_os_error(),
         };
-        // SAFETY: a new private mapping touches nothing that exists.
+        // SAFETY: a new private mapping affects no existing memory.
         let mapped = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -126,8 +129,7 @@ impl Region {
         let address = mapped as usize;
         let before = address.next_multiple_of(HUGE_PAGE_BYTES) - address;
         let start = mapped.cast::<u8>().wrapping_add(before);
-        // SAFETY: trims the ends of the mapping that was just made; what stays is `bytes` from an
-        // aligned start.
+        // SAFETY: trims both ends of the new mapping; `bytes` from an aligned start remain.
         unsafe {
             if before > 0 {
                 libc::munmap(mapped, before);
@@ -159,7 +161,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Makes every page present, with a thread a core where it is much.
+    /// Makes every page present. A large region is prefaulted by one thread per core.
     fn touch(&self) {
         if self.bytes < PARALLEL_BYTES {
             return self.touch_part(0, self.bytes);
@@ -186,7 +188,7 @@ impl Region {
         // SAFETY: populating our own mapping keeps its contents.
         let done = unsafe { libc::madvise(start.cast(), length, libc::MADV_POPULATE_WRITE) };
         if done != 0 {
-            // An old kernel: nobody else knows the region yet, so writing a zero to each page
+            // An old kernel. No other code knows the region yet, so writing a zero to each page
             // changes nothing.
             for page in (0..length).step_by(PAGE_BYTES) {
                 // SAFETY: inside the mapping, and still all zero.
@@ -199,7 +201,8 @@ impl Region {
         if lock == Lock::Off {
             return Ok(());
         }
-        // SAFETY: locks our own mapping; pages are locked as they come, none is touched for it.
+        // SAFETY: locks our own mapping; pages are locked as they are touched, none is touched
+        // here.
         let done =
             unsafe { libc::mlock2(self.start.as_ptr().cast(), self.bytes, libc::MLOCK_ONFAULT) };
         self.locked = done == 0;
@@ -209,7 +212,7 @@ impl Region {
                 rlim_cur: 0,
                 rlim_max: 0,
             };
-            // SAFETY: fills in the struct that it is given.
+            // SAFETY: fills the struct that it receives.
             unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
             return Err(RegionError::Lock {
                 bytes: self.bytes,
@@ -236,7 +239,7 @@ impl Region {
         self.bytes
     }
 
-    /// Whether the kernel took the advice to use huge pages.
+    /// Whether the kernel accepted the advice to use huge pages.
     #[must_use]
     pub fn page_kind(&self) -> PageKind {
         self.kind
@@ -248,7 +251,7 @@ impl Region {
         self.locked
     }
 
-    /// Bytes of it that are present in memory now.
+    /// Bytes that are present in memory now.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
         const SLICE_PAGES: usize = 16 << 10;
@@ -257,7 +260,7 @@ impl Region {
         for place in (0..self.bytes).step_by(SLICE_PAGES * PAGE_BYTES) {
             let length = (SLICE_PAGES * PAGE_BYTES).min(self.bytes - place);
             let start = self.start.as_ptr().wrapping_add(place);
-            // SAFETY: asks about our own mapping; the vector has a byte for each page of the slice.
+            // SAFETY: reads our own mapping; the vector has a byte for each page of the slice.
             let done = unsafe { libc::mincore(start.cast(), length, present.as_mut_ptr()) };
             if done == 0 {
                 let pages = length.div_ceil(PAGE_BYTES);
@@ -273,7 +276,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `map` mapped; whoever kept a raw pointer also kept the region.
+        // SAFETY: unmaps what `map` mapped; an owner of a raw pointer into it also kept the region.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -333,7 +336,7 @@ mod tests {
             lock: Lock::Require,
             ..options(bytes, false)
         };
-        // Which of the two depends on the limit and the rights of whoever runs the test.
+        // The outcome depends on the limit and the rights of the user who runs the test.
         match Region::map(&wanted) {
             Ok(region) => assert!(region.is_locked()),
             Err(error) => {

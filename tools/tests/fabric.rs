@@ -239,7 +239,7 @@ fn what_a_node_refuses_is_told() {
     let node = start(&token, &[]);
     let address = format!("tcp://{}", node.address);
     let text = refused(&["ping", "--fabric", &address]);
-    assert!(text.contains("asks for a token"), "{text}");
+    assert!(text.contains("requires a token"), "{text}");
     let wrong = Json::new("wrong-token");
     std::fs::write(&wrong.0, "a token of somebody else").unwrap();
     let text = refused(&[

@@ -194,7 +194,7 @@ fn a_link_that_is_cut_and_restored_loses_nothing() {
     engine.end();
     let log = stop(node);
     let of = |what: &str| log.iter().filter(|line| line.contains(what)).count();
-    assert_eq!(of("the lease has ended"), 0, "{}", log.join("\n"));
+    assert_eq!(of("lease has ended"), 0, "{}", log.join("\n"));
     assert_eq!(of("the session has ended"), 2, "{}", log.join("\n"));
 }
 
@@ -216,7 +216,7 @@ fn a_cut_that_outlasts_the_lease_loses_what_lay_there_and_nothing_else() {
     hosts.link("down");
     engine.wait("unavailable");
     for _ in 0..2 {
-        let line = node.log.wait("the lease has ended");
+        let line = node.log.wait("lease has ended");
         let extents = line
             .split("extents=")
             .nth(1)

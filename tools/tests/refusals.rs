@@ -125,7 +125,7 @@ fn both_sides_are_told_and_nobody_else_notices() {
     assert!(text.contains("wrong token"), "{text}");
     node.log.wait("wrong token");
     let text = told(open(node.address, None));
-    assert!(text.contains("asks for a token"), "{text}");
+    assert!(text.contains("requires a token"), "{text}");
     // More than is left.
     let text = told(open(node.address, Some(TOKEN)));
     assert!(

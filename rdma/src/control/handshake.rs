@@ -1,9 +1,13 @@
-//! How a session begins, as both sides see it, without any socket: each step takes a message and
-//! gives the next.
+//! The handshake that opens or resumes a session, without any socket: each step takes a message and
+//! returns the next one.
 //!
-//! - I1: neither side goes on before the other has proved what it must; a client with a token
-//!   accepts no node without.
-//! - I2: nothing of the node's memory is told before the client's proof was right.
+//! Owns the protocol's order and the checks of proofs; the cryptography is in [`token`].
+//!
+//! - I1: neither side continues before the peer has proved what it must. A client with a token
+//!   accepts no node without one.
+//! - I2: the node reveals nothing about its memory before the client's proof is verified.
+//!
+//! [`token`]: super::token
 
 use std::io;
 use std::time::Duration;
@@ -15,69 +19,69 @@ use crate::control::{
 };
 use crate::pool::NodeMapError;
 
-/// Why a client's session does not open, or does not go on.
+/// Why a client's session could not be opened or continued.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The two sides speak different versions.
+    /// The two sides speak different protocol versions.
     #[error(
         "the node speaks version {node} of the control protocol and this client version {client}: run the same release on both"
     )]
     Version {
-        /// The node's.
+        /// The node's version.
         node: u16,
-        /// Ours.
+        /// This client's version.
         client: u16,
     },
-    /// The node did not accept our proof.
-    #[error("wrong token: the node was started with another one")]
+    /// The node rejected the client's proof.
+    #[error("wrong token: the node was started with a different token")]
     WrongToken,
-    /// The node's proof is wrong: it does not know the token and only pretends.
-    #[error("the node did not prove that it knows the token: is this its address?")]
+    /// The node's proof is wrong: it does not know the token.
+    #[error("the node did not prove that it knows the token: check the node's address")]
     NodeNotProved,
-    /// We have a token and the node has none.
+    /// The client has a token and the node has none.
     #[error(
-        "the node asks for no token and this client has one: start the node with it, or the client without"
+        "the node has no token and this client has one: start the node with the token, or the client without"
     )]
     NoTokenAtNode,
-    /// The node wants a token and we have none.
-    #[error("the node asks for a token: give this client the one that the node was started with")]
+    /// The node requires a token and the client has none.
+    #[error("the node requires a token: give this client the token that the node was started with")]
     TokenMissing,
     /// The session has ended.
     #[error(
-        "the session has ended: its lease ran out, or the node was started anew; open a new one"
+        "the session has ended because its lease expired or the node was restarted: open a new session"
     )]
     Expired,
-    /// The node has no such run of free extents.
+    /// The node has no run of free extents of this length.
     #[error(
-        "memory exhausted: {asked_bytes} adjacent bytes were asked for and {free_bytes} are free in all; free some or add a memory node"
+        "memory exhausted: {asked_bytes} adjacent bytes requested, {free_bytes} bytes free in total: free some or add a memory node"
     )]
     Exhausted {
-        /// What was asked for, in whole extents.
+        /// The requested bytes, in whole extents.
         asked_bytes: u64,
-        /// What is free, in pieces.
+        /// The free bytes in total.
         free_bytes: u64,
     },
-    /// Refused for another reason.
+    /// The node refused for another reason.
     #[error("refused: {0}")]
     Refused(Refused),
-    /// The node describes memory that cannot be.
-    #[error("the node describes memory that cannot be: {0}")]
+    /// The node's description of its memory is invalid.
+    #[error("the node's description of its memory is invalid: {0}")]
     Map(#[from] NodeMapError),
-    /// The node names a lease that no memory node has.
+    /// The node's lease is out of range.
     #[error(
-        "the node names a lease of {lease_ms} ms: must be {} to {}; is this its address?",
+        "the node's lease is {lease_ms} ms, must be {} to {}: check the node's address",
         LEASE_MIN.as_millis(),
         LEASE_MAX.as_millis()
     )]
     Lease {
-        /// As the node has it.
+        /// The node's lease, in milliseconds.
         lease_ms: u64,
     },
-    /// The node's answer makes no sense.
-    #[error("the node answered with something else than {0}")]
+    /// The node's reply has the wrong kind.
+    #[error("unexpected reply from the node instead of {0}")]
     Unexpected(&'static str),
-    /// The connection broke.
+    /// The control connection failed.
     #[error("control connection: {0}")]
     Io(#[from] io::Error),
 }
@@ -100,7 +104,7 @@ impl From<Refused> for SessionError {
     }
 }
 
-/// A reply that is no refusal.
+/// Decodes a reply and turns a refusal into an error.
 pub(crate) fn granted(bytes: &[u8], wanted: &'static str) -> Result<Reply, SessionError> {
     match Reply::decode(bytes) {
         Some(Reply::Refused(refused)) => Err(refused.into()),
@@ -109,14 +113,14 @@ pub(crate) fn granted(bytes: &[u8], wanted: &'static str) -> Result<Reply, Sessi
     }
 }
 
-/// The client's side, its hello said.
+/// The client's state after its hello.
 #[derive(Debug)]
 pub(crate) struct ClientHello {
     nonce: token::Nonce,
     opening: Opening,
 }
 
-/// The client's side, its proof said.
+/// The client's state after its proof.
 #[derive(Debug)]
 pub(crate) struct ClientProved {
     nonces: Nonces,
@@ -135,7 +139,7 @@ impl ClientHello {
         Ok((Self { nonce, opening }, hello.encode()))
     }
 
-    /// Answers the node's challenge; `key` is the token, or the key of the session that is resumed.
+    /// Answers the node's challenge. `key` is the token, or the key of the session to resume.
     pub(crate) fn challenged(
         self,
         reply: &[u8],
@@ -162,7 +166,7 @@ impl ClientHello {
 }
 
 impl ClientProved {
-    /// Takes the welcome, and the key of the session if it is a new one.
+    /// Verifies the welcome and derives the session's key if the session is new.
     pub(crate) fn welcomed(
         self,
         reply: &[u8],
@@ -195,7 +199,7 @@ impl ClientProved {
     }
 }
 
-/// The node's side, a hello heard and a challenge to be sent.
+/// The node's state after a hello: its challenge is to be sent.
 #[derive(Debug)]
 pub(crate) struct NodeGreeted {
     nonces: Nonces,
@@ -203,7 +207,7 @@ pub(crate) struct NodeGreeted {
     pub(crate) client: String,
 }
 
-/// The node's side, the client's proof found right.
+/// The node's state after the client's proof was verified.
 #[derive(Debug)]
 pub(crate) struct NodeProved(Nonces);
 
@@ -235,8 +239,8 @@ impl NodeGreeted {
         Ok((greeted, challenge.encode()))
     }
 
-    /// Checks the client's proof; `key` is the token, or the key of the session that is resumed.
-    /// Without `needs_proof` any will do.
+    /// Verifies the client's proof. `key` is the token, or the key of the session to resume.
+    /// Without `needs_proof` any proof is accepted.
     pub(crate) fn proved(
         &self,
         bytes: &[u8],
@@ -317,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_with_one_token_agree() {
+    fn only_peers_with_equal_tokens_agree() {
         let (one, other) = (token("0123456789abcdef"), token("0123456789abcdeF"));
         assert_eq!(shake(Some(&one), Some(&one)).unwrap(), welcome());
         assert_eq!(shake(None, None).unwrap(), welcome());
@@ -330,11 +334,11 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_only_pretends_is_found_out() {
+    fn a_node_without_the_token_is_detected() {
         let one = token("0123456789abcdef");
         let key = token::key_of(Some(&one));
         let (hello, message) = ClientHello::new("test", Opening::New).unwrap();
-        // It asks for a token, takes any proof, and answers with what it was sent.
+        // It requires a token, accepts any proof and echoes what it received.
         let (greeted, message) = NodeGreeted::hello(&message, true).unwrap();
         let (sent, message) = hello.challenged(&message, Some(&one), key).unwrap();
         let Ok(Request::Prove { proof }) = Request::decode(&message) else {
@@ -350,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_handshake_is_of_no_use() {
+    fn a_recorded_handshake_cannot_be_replayed() {
         let one = token("0123456789abcdef");
         let key = token::key_of(Some(&one));
         let (hello, first) = ClientHello::new("test", Opening::New).unwrap();
@@ -359,11 +363,11 @@ mod tests {
         let proved = greeted.proved(&proof, key, true).unwrap();
         let reply = proved.welcome(key, &welcome());
         sent.welcomed(&reply, key).unwrap();
-        // The same words to the node again: its challenge is another one.
+        // Replayed to the node: its challenge differs.
         let (again, _) = NodeGreeted::hello(&first, true).unwrap();
         let error = again.proved(&proof, key, true).unwrap_err();
         assert_eq!(error, Refused::WrongToken);
-        // The same words to a client again.
+        // Replayed to a client.
         let (hello, _) = ClientHello::new("test", Opening::New).unwrap();
         let (sent, _) = hello.challenged(&challenge, Some(&one), key).unwrap();
         let error = sent.welcomed(&reply, key).unwrap_err();
@@ -371,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_lies_is_refused_by_the_client() {
+    fn an_invalid_map_is_refused_by_the_client() {
         let (hello, message) = ClientHello::new("test", Opening::New).unwrap();
         let (greeted, message) = NodeGreeted::hello(&message, false).unwrap();
         let (sent, message) = hello.challenged(&message, None, b"").unwrap();
@@ -385,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_no_node_has_is_refused_by_the_client() {
+    fn a_lease_out_of_range_is_refused_by_the_client() {
         for lease_ms in [0, 999, 86_400_001, u64::MAX] {
             let (hello, message) = ClientHello::new("test", Opening::New).unwrap();
             let (greeted, message) = NodeGreeted::hello(&message, false).unwrap();

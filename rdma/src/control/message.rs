@@ -1,17 +1,18 @@
-//! The control protocol: what a client and a memory node say to each other beside the one-sided
-//! requests.
+//! The messages of the control protocol between a client and a memory node.
+//!
+//! Owns the formats; sends nothing. One-sided requests do not pass through this protocol.
 //!
 //! ```text
 //! hello -> challenge -> proof -> welcome, then any number of: request -> reply
 //! ```
 //!
-//! One message is one `postcard` value: the variant's number, then its fields. In every version
-//! variant 0 of a request is the hello and begins with the version, and variant 0 of a reply is the
-//! refusal, whose own variant 0 is a mismatch of versions: two releases that understand nothing
-//! else of each other understand that.
+//! One message is one `postcard` value: the variant's number, then its fields. In every version,
+//! variant 0 of a request is the hello, which begins with the version, and variant 0 of a reply is
+//! the refusal, whose own variant 0 is a version mismatch. Two releases understand at least that
+//! much of each other.
 //!
-//! - I1: decoding untrusted bytes never panics and takes no more memory than the bytes could hold.
-//! - I2: a message that is not understood is a typed refusal at the other side.
+//! - I1: decoding untrusted bytes never panics and allocates no more than the bytes could hold.
+//! - I2: a message that cannot be decoded is answered with a typed refusal.
 //!
 //! Limits: messages of [`MESSAGE_BYTES_MAX`](crate::tcp::MESSAGE_BYTES_MAX).
 
@@ -24,33 +25,33 @@ use crate::pool::{ExtentRun, NodeMap, OwnerId};
 
 /// The version of this protocol.
 pub const CONTROL_VERSION: u16 = 2;
-/// Bytes of a chunk where the client names none.
+/// Default length of a chunk, in bytes.
 pub const CHUNK_BYTES_DEFAULT: u64 = 1 << 20;
-/// The shortest lease: clients look after their connections every few ten milliseconds and send
-/// four heartbeats a lease.
+/// The shortest lease. Clients check their connections every few ten milliseconds and send four
+/// heartbeats per lease.
 pub const LEASE_MIN: Duration = Duration::from_secs(1);
-/// The longest lease. A client refuses a node that names another, so no sum of times can overflow.
+/// The longest lease. A client refuses a longer one, so that no sum of times can overflow.
 pub const LEASE_MAX: Duration = Duration::from_hours(24);
-/// The longest time that a session is kept after its lease.
+/// The longest time for which a session is kept after its lease.
 pub const KEEP_MAX: Duration = Duration::from_hours(24 * 30);
-/// The longest name of a client, in bytes; longer ones are cut.
+/// Limit on a client's name, in bytes; a longer name is cut.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
 
 /// How a session is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Opening {
-    /// A new one, with the token.
+    /// A new session, authenticated by the token.
     New,
-    /// One that exists, with its key.
+    /// An existing session, authenticated by its key.
     Resume {
         /// The session.
         session: OwnerId,
-        /// The life of the node that it was opened in.
+        /// The incarnation of the node in which it was opened.
         incarnation: u32,
     },
 }
 
-/// What a client says.
+/// A client's message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// The first message.
@@ -59,9 +60,9 @@ pub enum Request {
         version: u16,
         /// A name for the node's log.
         client: String,
-        /// The client's half of what is proved over.
+        /// The client's nonce for the proofs.
         nonce: Nonce,
-        /// What it wants.
+        /// Whether to open or resume.
         opening: Opening,
     },
     /// The answer to a challenge.
@@ -69,45 +70,45 @@ pub enum Request {
         /// The proof.
         proof: Proof,
     },
-    /// Renews the lease, as every request does.
+    /// Renews the lease. Every request does.
     Heartbeat,
-    /// Asks for adjacent extents.
+    /// Requests adjacent extents.
     AllocateChunk {
-        /// How much, rounded up to extents.
+        /// The length in bytes, rounded up to extents.
         bytes: u64,
     },
-    /// Gives a chunk back.
+    /// Frees a chunk.
     FreeChunk(Chunk),
-    /// Asks for the node's figures.
+    /// Requests the node's figures.
     Statistics,
-    /// Ends the session: all that it holds is free again.
+    /// Ends the session and frees everything that it holds.
     Bye,
 }
 
-/// What a node says.
+/// A node's message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Reply {
-    /// It will not.
+    /// The node refuses.
     Refused(Refused),
     /// The answer to a hello.
     Challenge {
-        /// The node's half of what is proved over.
+        /// The node's nonce for the proofs.
         nonce: Nonce,
-        /// Whether the node knows a token; without one anybody's proof is right.
+        /// Whether the node has a token. Without one, it accepts any proof.
         needs_token: bool,
     },
     /// The session is open.
     Welcome {
         /// An encoded [`Welcome`].
         welcome: Vec<u8>,
-        /// Shows that the node knows the key too.
+        /// The node's proof that it knows the key.
         proof: Proof,
     },
     /// The lease is renewed.
     Renewed,
-    /// A chunk.
+    /// The chunk granted.
     Chunk(Chunk),
-    /// The chunk is free again.
+    /// The chunk is freed.
     Freed,
     /// The node's figures.
     Statistics(NodeStatistics),
@@ -115,25 +116,25 @@ pub enum Reply {
     Farewell,
 }
 
-/// What a client gets to know when its session is open.
+/// The description of a newly opened or resumed session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Welcome {
-    /// The session, which is also the owner of what it claims.
+    /// The session's id, which owns the extents that it claims.
     pub session: OwnerId,
-    /// The node's life: another one has forgotten all sessions and contents.
+    /// The node's incarnation. A new one has lost all sessions and contents.
     pub incarnation: u32,
-    /// How long the session lives without a request.
+    /// The lease, in milliseconds without a request.
     pub lease_ms: u64,
-    /// What the node lends.
+    /// The memory that the node lends.
     pub map: NodeMap,
 }
 
-/// Adjacent extents, as they go over the wire.
+/// Adjacent extents, as encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Chunk {
-    /// The number of the first.
+    /// The first extent's number.
     pub first: u32,
-    /// How many.
+    /// The number of extents.
     pub count: u32,
 }
 
@@ -147,41 +148,41 @@ impl From<ExtentRun> for Chunk {
 }
 
 impl Chunk {
-    /// The run; `None` if there can be no such.
+    /// The run; `None` if the numbers are invalid.
     #[must_use]
     pub fn run(self) -> Option<ExtentRun> {
         ExtentRun::new(self.first, self.count)
     }
 }
 
-/// A node's figures at one moment. Counts are since its start.
+/// A node's figures at one moment. Counts are since the node's start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct NodeStatistics {
-    /// Nanoseconds since its start.
+    /// Nanoseconds since the node's start.
     pub uptime_ns: u64,
-    /// Bytes that it lends.
+    /// Bytes lent.
     pub data_bytes: u64,
     /// Length of an extent, in bytes.
     pub extent_bytes: u64,
-    /// Extents in all.
+    /// All extents.
     pub extents: u64,
-    /// Extents that are free.
+    /// Free extents.
     pub extents_free: u64,
-    /// Extents that kept sessions hold.
+    /// Extents held by sessions that are kept after their lease.
     pub extents_kept: u64,
-    /// Sessions that are open now, those included that are kept after their lease.
+    /// Open sessions, those kept after their lease included.
     pub sessions: u64,
-    /// Of these, those that are kept after their lease.
+    /// Sessions kept after their lease.
     pub sessions_kept: u64,
-    /// Times that a client came back to a session that was kept.
+    /// Times that a client resumed a kept session.
     pub sessions_revived: u64,
-    /// Sessions ever opened.
+    /// Sessions opened.
     pub sessions_opened: u64,
-    /// Sessions that ended because their lease did, and they were not kept or not for longer.
+    /// Sessions that ended by their lease, after the time that they are kept.
     pub sessions_expired: u64,
-    /// Control connections that are open now.
+    /// Control connections open now.
     pub control_connections: u64,
-    /// Memory connections that are open now.
+    /// Memory connections open now.
     pub memory_connections: u64,
     /// READs performed.
     pub reads: u64,
@@ -195,103 +196,104 @@ pub struct NodeStatistics {
     pub atomics: u64,
     /// One-sided requests refused.
     pub requests_refused: u64,
-    /// Chunks handed out.
+    /// Chunks granted.
     pub chunks_allocated: u64,
-    /// Chunks given back by their owners.
+    /// Chunks freed by their owners.
     pub chunks_freed: u64,
-    /// Extents taken back from sessions that ended.
+    /// Extents reclaimed from ended sessions.
     pub extents_reclaimed: u64,
-    /// Extents of sessions that ended which could not be freed yet because the device failed. They
-    /// are tried again.
+    /// Extents of ended sessions that could not be freed yet because the device failed. Retried.
     pub extents_stuck: u64,
-    /// Times that extents could not be freed because the device failed.
+    /// Failed attempts to free extents because the device failed.
     pub take_backs_failed: u64,
-    /// Connections and requests refused, whatever the reason.
+    /// Connections and requests refused, for any reason.
     pub refusals: u64,
 }
 
 /// Why a node refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum Refused {
-    /// The two sides speak different versions.
+    /// The two sides speak different protocol versions.
     #[error(
         "the client speaks version {client} of the control protocol and the node version {node}: run the same release on both"
     )]
     Version {
-        /// The node's.
+        /// The node's version.
         node: u16,
-        /// The client's.
+        /// The client's version.
         client: u16,
     },
     /// The proof is wrong.
     #[error("wrong token: give the client the token that the memory node was started with")]
     WrongToken,
-    /// There is no such session, or its lease has ended.
+    /// The session does not exist, or its lease has ended.
     #[error(
-        "the memory node knows no such session: its lease has ended, or the node was started anew; open a new one"
+        "the memory node does not know the session because its lease expired or the node was restarted: open a new session"
     )]
     NoSession,
-    /// Another control connection has taken the session over.
-    #[error("the session goes on over another control connection")]
+    /// Another control connection has resumed the session.
+    #[error("another control connection has resumed the session")]
     TakenOver,
-    /// No run of free extents is that long.
+    /// No run of free extents is long enough.
     #[error(
-        "memory exhausted: {asked_bytes} adjacent bytes were asked for and {free_bytes} are free in all; free some or add a memory node"
+        "memory exhausted: {asked_bytes} adjacent bytes requested, {free_bytes} bytes free in total: free some or add a memory node"
     )]
     Exhausted {
-        /// What was asked for, in whole extents.
+        /// The requested bytes, in whole extents.
         asked_bytes: u64,
-        /// What is free, in pieces.
+        /// The free bytes in total.
         free_bytes: u64,
     },
-    /// A chunk of that length cannot be.
-    #[error("a chunk of {asked_bytes} bytes: must be 1 to {bytes_max}")]
+    /// The length of the chunk is out of range.
+    #[error("a chunk of {asked_bytes} bytes requested: must be 1 to {bytes_max}")]
     ChunkBytes {
-        /// What was asked for.
+        /// The requested bytes.
         asked_bytes: u64,
-        /// The longest chunk.
+        /// The longest chunk, in bytes.
         bytes_max: u64,
     },
-    /// A chunk was to be freed that is not the session's.
+    /// A chunk to be freed does not belong to the session.
     #[error("{count} extents of the chunk do not belong to the session")]
     NotOwned {
-        /// How many of its extents.
+        /// The number of extents that do not.
         count: u32,
     },
-    /// The bytes are no message.
+    /// The bytes are not a message.
     #[error("the message is malformed")]
     Malformed,
-    /// A message of that kind is not known.
-    #[error("a message of the unknown kind {0}")]
+    /// The message's kind is unknown.
+    #[error("unknown message kind {0}")]
     UnknownKind(u32),
-    /// The message does not belong here.
-    #[error("the message is out of turn")]
+    /// The message is not allowed in this state.
+    #[error("the message is not allowed in this state")]
     OutOfTurn,
-    /// It serves as many sessions as it may.
-    #[error("the memory node serves {sessions_max} sessions and may serve no more: close some")]
+    /// The node serves its maximum of sessions.
+    #[error(
+        "the memory node serves {sessions_max} sessions, its maximum: close some, or raise the node's limit"
+    )]
     Busy {
         /// The limit.
         sessions_max: u64,
     },
-    /// It is about to stop, or has a fault of its own.
+    /// The node is stopping, or has an internal fault.
     #[error("the memory node is stopping")]
     Stopping,
 }
 
-/// How many kinds of requests there are.
+/// The number of kinds of requests.
 const REQUEST_KINDS: u32 = 7;
 
 impl Request {
-    /// The message.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Reads a message.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// How the node refuses it: another version, an unknown kind, or no message at all.
+    /// The refusal to send: another version, an unknown kind, or not a message.
     pub fn decode(bytes: &[u8]) -> Result<Self, Refused> {
         let (kind, rest) =
             postcard::take_from_bytes::<u32>(bytes).map_err(|_| Refused::Malformed)?;
@@ -313,13 +315,13 @@ impl Request {
 }
 
 impl Reply {
-    /// The message.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Reads a message; `None` if it is none.
+    /// Decodes a message; `None` if the bytes are not one.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         decode(bytes)
@@ -329,12 +331,12 @@ impl Reply {
 pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     #[allow(
         clippy::expect_used,
-        reason = "these types have no map, and no lack of room"
+        reason = "serialization into a vector cannot fail for these types"
     )]
     postcard::to_stdvec(value).expect("a plain value")
 }
 
-/// The value, if the bytes are it and nothing more.
+/// Decodes a value; `None` unless the bytes are exactly one.
 pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Some(value),
@@ -342,7 +344,7 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     }
 }
 
-/// A client's name as the log may hold it: short, and without control characters.
+/// A client's name made safe for the log: short, without control characters.
 pub(crate) fn clean_name(name: &str) -> String {
     let mut clean = String::new();
     for character in name.chars().filter(|c| !c.is_control()) {
@@ -396,7 +398,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn requests_come_over_as_they_were(request in requests(), cut in any::<prop::sample::Index>()) {
+        fn requests_survive_encoding(request in requests(), cut in any::<prop::sample::Index>()) {
             let bytes = request.encode();
             prop_assert_eq!(Request::decode(&bytes), Ok(request));
             let short = &bytes[..cut.index(bytes.len())];
@@ -418,10 +420,10 @@ mod tests {
     }
 
     #[test]
-    fn versions_understand_each_other_that_far() {
+    fn another_version_is_recognised() {
         assert_eq!(kind(&Request::Bye) as u32 + 1, REQUEST_KINDS);
         let refused = Refused::Version { node: 2, client: 9 };
-        // Kind 0, version 9, and what nobody here can read.
+        // Kind 0, version 9, then bytes that this version cannot decode.
         assert_eq!(Request::decode(&[0, 9, 0xFF, 0xFF]), Err(refused));
         assert_eq!(Reply::Refused(refused).encode(), [0, 0, 2, 9]);
         let text = refused.to_string();

@@ -1,5 +1,6 @@
-//! The control protocol between a client and a memory node: messages, handshake and token. Both
-//! sides use it; it opens no socket.
+//! The control protocol between a client and a memory node: messages, handshake and token.
+//!
+//! Both sides use it. It opens no socket and reads no clock.
 
 pub(crate) mod handshake;
 pub(crate) mod message;

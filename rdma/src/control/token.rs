@@ -1,11 +1,12 @@
-//! The shared token and what is proved with it.
+//! The shared token, and the proofs made with it.
 //!
 //! - I1: the token never leaves the process; only HMAC-SHA-256 values over fresh nonces do.
-//! - I2: every proof has a label of its own and fields of fixed length before the last, so that
-//!   none serves as another: a side cannot be made to answer its own challenge.
-//! - I3: proofs are compared in constant time; token and keys are zeroed when they are dropped.
-//! - I4: a proof of a memory connection is used up: each counter of a slot is taken once, and only
-//!   upwards.
+//! - I2: every kind of proof has its own label, and all its fields but the last have a fixed
+//!   length.
+//!   No proof serves as another: a side cannot be made to answer its own challenge.
+//! - I3: proofs are compared in constant time. Tokens and keys are zeroed when they are dropped.
+//! - I4: a proof of a memory connection works once: each counter of a slot is accepted once, in
+//!   ascending order.
 //!
 //! ```text
 //! client                                             node
@@ -17,8 +18,8 @@
 //!   memory connection: HMAC(session key, memory | session | slot | counter), cut to 16 bytes
 //! ```
 //!
-//! This proves who is at the ends. It does not seal the stream: whoever can change packets on the
-//! way can change them. Source: RFC 2104, NIST SP 800-107 (cutting).
+//! Proofs authenticate the ends of a connection. They do not protect the stream: an attacker on the
+//! path can change packets. Source: RFC 2104, NIST SP 800-107 (truncation).
 
 use std::fmt;
 use std::fs::File;
@@ -29,18 +30,18 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-/// A random number that is used once.
+/// A random number used once.
 pub type Nonce = [u8; 16];
-/// Shows knowledge of a key.
+/// Proves knowledge of a key.
 pub type Proof = [u8; 32];
-/// Shows knowledge of a session's key, in a connect request.
+/// Proves knowledge of a session's key, in a connect request.
 pub type MemoryProof = [u8; 16];
 
-/// What clients of a memory node know, and nobody else.
+/// The secret shared by a memory node and its clients.
 #[derive(Clone)]
 pub struct Token(Zeroizing<Vec<u8>>);
 
-/// Why there is no token.
+/// Why a token cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
@@ -48,17 +49,17 @@ pub enum TokenError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It could be guessed, or is no token at all.
+    /// The length is out of range: too short to be safe, or not a token.
     #[error(
-        "the token has {bytes} bytes: must be {} to {}; make one with `head -c 32 /dev/urandom | base64`",
+        "the token is {bytes} bytes long, must be {} to {}: create one with `head -c 32 /dev/urandom | base64`",
         Token::BYTES_MIN,
         Token::BYTES_MAX
     )]
     Length {
-        /// Its length, without white space around it.
+        /// The length, without surrounding white space.
         bytes: usize,
     },
 }
@@ -66,10 +67,10 @@ pub enum TokenError {
 impl Token {
     /// The shortest token, in bytes.
     pub const BYTES_MIN: usize = 16;
-    /// The longest, in bytes.
+    /// The longest token, in bytes.
     pub const BYTES_MAX: usize = 4096;
 
-    /// A token, without white space around it.
+    /// A token, trimmed of white space.
     ///
     /// # Errors
     /// [`TokenError::Length`].
@@ -86,7 +87,7 @@ impl Token {
     /// # Errors
     /// [`TokenError`].
     pub fn read(path: &Path) -> Result<Self, TokenError> {
-        // Never grown: a vector that moves leaves its bytes behind.
+        // Preallocated: a vector that grows would leave copies of the secret behind.
         let mut bytes = Zeroizing::new(vec![0; 2 * Self::BYTES_MAX]);
         let mut filled = 0;
         let read = File::open(path).and_then(|mut file| {
@@ -113,23 +114,22 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The bytes that proofs are made with. A node without a token uses none: its proofs then show
-/// nothing.
+/// The key for proofs. A node without a token uses an empty one: its proofs then prove nothing.
 pub(crate) fn key_of(token: Option<&Token>) -> &[u8] {
     token.map_or(&[], |token| &token.0)
 }
 
-/// Fresh random bytes.
+/// Random bytes from the kernel.
 ///
 /// # Errors
-/// The kernel has none to give.
+/// The kernel provides none.
 pub(crate) fn nonce() -> io::Result<Nonce> {
     let mut nonce = [0; 16];
     getrandom::fill(&mut nonce).map_err(io::Error::other)?;
     Ok(nonce)
 }
 
-/// Both sides' nonces of one handshake.
+/// Both sides' nonces in one handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nonces {
     pub(crate) client: Nonce,
@@ -145,10 +145,10 @@ enum Label {
 }
 
 fn mac(key: &[u8], label: Label) -> Hmac<Sha256> {
-    #[allow(clippy::expect_used, reason = "HMAC takes keys of every length")]
+    #[allow(clippy::expect_used, reason = "HMAC accepts keys of any length")]
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
     mac.update(b"farcore 1 ");
-    // All of one length.
+    // All labels have one length.
     mac.update(match label {
         Label::Client => b"client ",
         Label::Node => b"node   ",
@@ -170,7 +170,7 @@ fn finish(mac: Hmac<Sha256>) -> Proof {
     mac.finalize().into_bytes().into()
 }
 
-/// The client's proof; `how` is the encoded way in which it opens the session.
+/// The client's proof; `how` is the encoded [`Opening`](super::message::Opening).
 pub(crate) fn client_proof(key: &[u8], nonces: &Nonces, how: &[u8]) -> Proof {
     finish(over(key, Label::Client, nonces, how))
 }
@@ -190,7 +190,7 @@ pub(crate) fn is_node_proof(key: &[u8], nonces: &Nonces, welcome: &[u8], proof: 
     mac.verify_slice(proof).is_ok()
 }
 
-/// What a memory connection says of itself.
+/// What a memory connection claims about itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Join {
     pub(crate) session: u64,
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_trimmed_and_measured() {
+    fn a_token_is_trimmed_and_its_length_checked() {
         let exact = Token::new(b" 0123456789abcdef\n").unwrap();
         assert_eq!(key_of(Some(&exact)), b"0123456789abcdef");
         assert_eq!(format!("{exact:?}"), "Token(..)");
@@ -258,13 +258,13 @@ mod tests {
         }
         let error = Token::read(Path::new("/nonexistent/token")).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/token"), "{error}");
-        // A file without end must not be read to its end.
+        // An endless file must not be read to its end.
         let error = Token::read(Path::new("/dev/zero")).unwrap_err();
         assert!(matches!(error, TokenError::Length { .. }), "{error}");
     }
 
     #[test]
-    fn a_proof_serves_for_one_thing_only() {
+    fn a_proof_serves_one_purpose_only() {
         let key = b"0123456789abcdef";
         let nonces = Nonces {
             client: [1; 16],

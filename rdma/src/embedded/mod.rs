@@ -1,12 +1,15 @@
 //! The `embedded` backend: far memory in this process, behind a model of a link.
 //!
+//! Owns the queue pairs of one thread. The far memory is an [`EmbeddedNode`], shared by all
+//! endpoints.
+//!
 //! - I1: a request is performed and completed exactly once, in order within its queue pair.
-//! - I2: nothing is allocated after construction, but for two-sided messages: a queue pair is a
+//! - I2: nothing is allocated after construction, except for two-sided messages: a queue pair is a
 //!   ring of `depth` requests.
-//! - I3: once a queue pair is in error, a poll flushes all it holds, whether or not the doorbell
-//!   was rung for it.
-//! - I4: no queue pair starves another: one that filled the caller's array comes last at the next
-//!   poll.
+//! - I3: once a queue pair is in error, a poll flushes all its requests, whether or not the
+//!   doorbell was rung for them.
+//! - I4: no queue pair starves another: one that filled the caller's array is polled last next
+//!   time.
 
 mod node;
 mod queue_pair;
@@ -23,7 +26,7 @@ use crate::fabric::{Endpoint, PostError, QueuePairState, RegisterError};
 use crate::region::Region;
 use crate::work::{Completion, LocalKey, WorkRequest};
 
-/// One thread's end of the fabric to embedded nodes.
+/// One thread's endpoint to embedded nodes.
 #[derive(Debug)]
 pub struct EmbeddedEndpoint {
     queues: Vec<EmbeddedQueuePair>,
@@ -33,8 +36,8 @@ pub struct EmbeddedEndpoint {
 }
 
 impl EmbeddedEndpoint {
-    /// An endpoint with some queue pairs to each node, each of `depth` requests. Those of node `n`
-    /// begin at `n * queues_per_node`.
+    /// An endpoint with `queues_per_node` queue pairs to each node, each `depth` requests deep.
+    /// Those of node `n` begin at `n * queues_per_node`.
     #[must_use]
     pub fn new(
         nodes: &[Arc<EmbeddedNode>],
@@ -56,8 +59,8 @@ impl EmbeddedEndpoint {
         }
     }
 
-    /// Makes two queue pairs each other's peer, so that they can SEND. The other end may go to
-    /// another thread.
+    /// Connects two queue pairs, so that they can SEND to each other. The other endpoint may move
+    /// to another thread.
     pub fn connect(&mut self, queue: usize, other: &mut Self, other_queue: usize) {
         let here = Arc::new(ArrayQueue::new(self.depth.max(1)));
         let there = Arc::new(ArrayQueue::new(other.depth.max(1)));

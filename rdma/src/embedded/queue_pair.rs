@@ -1,8 +1,9 @@
-//! One queue pair to an embedded node: a ring of requests, performed in their order.
+//! One queue pair to an embedded node: a ring of requests, performed in order.
 //!
-//! Without latency a request is performed when the doorbell rings; with it, when its time has come
-//! and it is polled, so that a READ sees far memory as it is then. A SEND waits until its peer has
-//! room for it.
+//! Without latency, a request is performed when the doorbell rings. With latency, it is performed
+//! when it is due and polled, so that a READ sees far memory as of then. A SEND waits until its
+//! peer
+//! has posted a receive.
 
 #![allow(unsafe_code)] // copies between regions through raw pointers
 
@@ -21,7 +22,7 @@ use crate::prefetch::prefetch_range;
 use crate::region::Region;
 use crate::work::{Completion, LocalSlice, Status, Work, WorkRequest};
 
-/// What one end sends to the other: a message, or the word of a write with immediate.
+/// What one end sends to the other: a message, or the immediate word of a WRITE.
 #[derive(Debug)]
 pub(super) struct Message {
     bytes: Box<[u8]>,
@@ -29,18 +30,18 @@ pub(super) struct Message {
     fate: Arc<AtomicU8>,
 }
 
-/// A READ longer than this is left to the processor, which sees that it goes on.
+/// READs up to this length are prefetched. The processor's own prefetcher handles longer ones.
 const PREFETCHED_BYTES_MAX: u32 = 512;
 
-/// What has become of a message.
+/// The states of a message.
 const ON_ITS_WAY: u8 = 0;
 const RECEIVED: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// The two directions of a connection; both ends may be on different threads.
+/// One direction of a connection, whose ends may be on different threads.
 pub(super) type Inbox = Arc<ArrayQueue<Message>>;
 
-/// Where the messages of a queue pair come from and go to.
+/// The connection to the peer's queue pair.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) inbox: Inbox,
@@ -51,7 +52,7 @@ pub(super) struct Peer {
 struct Entry {
     request: WorkRequest,
     due_ns: u64,
-    /// Set when the request has been performed.
+    /// Set once the request has been performed.
     status: Option<Status>,
 }
 
@@ -60,12 +61,12 @@ pub(super) struct EmbeddedQueuePair {
     node: Arc<EmbeddedNode>,
     pub(super) regions: Vec<Arc<Region>>,
     pub(super) peer: Option<Peer>,
-    /// Posted, not yet shown to the fabric.
+    /// Posted, doorbell not yet rung.
     posted: VecDeque<WorkRequest>,
-    /// With the fabric.
+    /// Doorbell rung.
     rung: VecDeque<Entry>,
     receives: VecDeque<WorkRequest>,
-    /// The fate of the message that the oldest request sent.
+    /// The state of the message that the oldest request sent.
     sent: Option<Arc<AtomicU8>>,
     depth: usize,
     failed: bool,
@@ -104,8 +105,8 @@ impl EmbeddedQueuePair {
             .then(|| memory::pointer(&self.node.region, remote.offset, bytes))?
     }
 
-    /// Sends a message, once, and tells what has become of it; `None` while it is on its way.
-    fn tell(&mut self, bytes: &[u8], immediate: Option<u32>) -> Option<Status> {
+    /// Sends a message, once, and returns its outcome; `None` while it is in flight.
+    fn send_message(&mut self, bytes: &[u8], immediate: Option<u32>) -> Option<Status> {
         let Some(sent) = &self.sent else {
             let fate = Arc::new(AtomicU8::new(ON_ITS_WAY));
             let message = Message {
@@ -118,8 +119,8 @@ impl EmbeddedQueuePair {
             }
             return None;
         };
-        // ORDERING: pairs with the Release in `poll_receive`: who hears of it sees what was
-        // received.
+        // ORDERING: pairs with the Release in `poll_receive`: a sender that sees the outcome sees
+        // the received bytes.
         let fate = sent.load(Ordering::Acquire);
         if fate == ON_ITS_WAY {
             return None;
@@ -132,7 +133,7 @@ impl EmbeddedQueuePair {
         })
     }
 
-    /// Does what a request asks; `None` until the peer has received its message.
+    /// Performs a request; `None` until the peer has received its message.
     fn perform(&mut self, request: &WorkRequest) -> Option<Status> {
         let local = request.work.local();
         let Some(near) = self.local_pointer(local) else {
@@ -140,18 +141,18 @@ impl EmbeddedQueuePair {
         };
         let bytes = local.bytes as usize;
         if let Work::Send { .. } = request.work {
-            // SAFETY: checked against its region, and the poster promises that nobody writes to it
+            // SAFETY: checked against its region, and the poster promises that nothing writes to it
             // meanwhile.
             let message = unsafe { std::slice::from_raw_parts(near, bytes) };
-            return self.tell(message, None);
+            return self.send_message(message, None);
         }
         let Some(far) = self.far_pointer(&request.work, local.bytes) else {
             return Some(Status::RemoteAccess);
         };
-        // SAFETY: both ranges were just checked against their regions, which `self` keeps; the
-        // poster promises that nothing refers to the local one until the completion, and what
-        // clients do to one far range at once is up to them, as with any one-sided memory. The
-        // ranges may overlap: a node's own region can be registered here too.
+        // SAFETY: both ranges were just checked against their regions, which `self` keeps. The
+        // poster promises that nothing refers to the local one until the completion; concurrent
+        // accesses of clients to one far range are their responsibility, as with any one-sided
+        // memory. The ranges may overlap: a node's own region can be registered here too.
         unsafe {
             match request.work {
                 Work::Read { .. } => ptr::copy(far, near, bytes),
@@ -160,7 +161,7 @@ impl EmbeddedQueuePair {
                     if self.sent.is_none() {
                         ptr::copy(near, far, bytes);
                     }
-                    return self.tell(&[], Some(immediate));
+                    return self.send_message(&[], Some(immediate));
                 }
                 Work::CompareAndSwap {
                     expected, desired, ..
@@ -191,16 +192,16 @@ impl EmbeddedQueuePair {
     }
 
     /// Performs a request, or flushes it if the queue pair is in error; `None` while the peer has
-    /// no room for it.
+    /// no receive for it.
     fn finish(&mut self, request: &WorkRequest, now_ns: u64) -> Option<Status> {
         if self.failed {
             return Some(Status::Flushed);
         }
-        // Asked once: a node that comes back meanwhile must not turn its loss into an injected,
+        // Read once: a node that is restored meanwhile must not turn its loss into an injected,
         // transient fault.
         let lost = self.node.is_lost(now_ns);
         if !lost && self.sent.is_some() {
-            // Its message is on its way already: no fault is drawn again.
+            // The message is in flight already: draw no fault again.
             let status = self.perform(request)?;
             self.failed |= status != Status::Success;
             return Some(status);
@@ -230,7 +231,7 @@ impl EmbeddedQueuePair {
         self.rung.front().map(|entry| entry.due_ns)
     }
 
-    /// Takes the completion of the oldest request, if its time has come.
+    /// Pops the completion of the oldest request, if it is due.
     pub(super) fn poll(&mut self, now_ns: u64) -> Option<Completion> {
         loop {
             let Some(&entry) = self.rung.front() else {
@@ -253,7 +254,7 @@ impl EmbeddedQueuePair {
         }
     }
 
-    /// Flushes the oldest request that the fabric was never shown, if the queue pair is in error.
+    /// Flushes the oldest request without a doorbell, if the queue pair is in error.
     fn flush_posted(&mut self) -> Option<Completion> {
         if !self.failed {
             return None;
@@ -262,8 +263,8 @@ impl EmbeddedQueuePair {
         Some(completion(&request, Status::Flushed))
     }
 
-    /// Puts the oldest message into the oldest receive, or flushes that if the queue pair is in
-    /// error.
+    /// Delivers the oldest message to the oldest receive, or flushes that receive if the queue pair
+    /// is in error.
     fn poll_receive(&mut self) -> Option<Completion> {
         let receive = *self.receives.front()?;
         if self.failed {
@@ -340,8 +341,9 @@ impl EmbeddedQueuePair {
                 link.bandwidth_bytes_per_second,
             )
         };
-        // What a device would fetch by itself: all of it at once, and long before it is copied if
-        // there is latency.
+        // Prefetch what a device would fetch: all of it at once and, with latency, long before it
+        // is
+        // copied.
         for request in &self.posted {
             if let Work::Read { local, .. } = request.work
                 && local.bytes <= PREFETCHED_BYTES_MAX
@@ -352,7 +354,7 @@ impl EmbeddedQueuePair {
         }
         while let Some(request) = self.posted.pop_front() {
             if immediate {
-                // Behind one that waits for its peer, others wait as well.
+                // Requests behind one that waits for its peer wait too.
                 let waits = self.rung.back().is_some_and(|entry| entry.status.is_none());
                 let status = if waits {
                     None

@@ -1,18 +1,21 @@
-//! What every backend offers: an endpoint with its queue pairs and their one completion queue.
+//! The interface of every backend: an endpoint with queue pairs and one completion queue.
+//!
+//! Implementations are polled, receive the time from the caller and allocate nothing after
+//! construction.
 
 use std::sync::Arc;
 
 use crate::region::Region;
 use crate::work::{Completion, LocalKey, WorkRequest};
 
-/// Why a work request was not taken. It is handed back.
+/// Why a work request was not accepted. The request is returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PostError {
     /// The queue is full: poll completions first.
     Full(WorkRequest),
     /// The queue pair is not ready to send: renew it first.
     Down(WorkRequest),
-    /// The request can never work: a caller's mistake.
+    /// The request can never succeed: a mistake of the caller.
     Invalid {
         /// The request.
         request: WorkRequest,
@@ -21,7 +24,7 @@ pub enum PostError {
     },
 }
 
-/// Memory could not be registered: the text names the limit, the value and the remedy.
+/// Memory could not be registered. The text names the limit, the value and the remedy.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RegisterError(pub String);
@@ -35,57 +38,58 @@ pub struct RegisterError(pub String);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum QueuePairState {
-    /// It has no peer.
+    /// Not connected.
     #[default]
     Init,
-    /// It is being connected; nothing can be sent yet.
+    /// Connecting; it cannot send yet.
     ReadyToReceive,
-    /// It takes and performs requests.
+    /// Connected; it accepts and performs requests.
     ReadyToSend,
-    /// A request or the connection failed: what is left is flushed, and no more is taken.
+    /// A request or the connection failed. Remaining requests are flushed, new ones refused.
     Error,
-    /// All that it held when it failed has completed: it can be renewed.
+    /// All requests have completed after an error: it can be renewed.
     Drained,
 }
 
-/// One thread's end of the fabric: its registered regions, its queue pairs, by index, and their one
+/// One thread's access to the fabric: its registered regions, its queue pairs by index, and their
 /// completion queue.
 ///
-/// Requests of one queue pair are performed in the order they were posted, and each completes
-/// exactly once: in silence if it succeeds unsignalled. Receives complete in the order they were
+/// Requests of one queue pair are performed in the order in which they were posted. Each completes
+/// exactly once, but an unsignalled success produces no completion. Receives complete in the order
+/// in which they were posted.
 /// posted.
 pub trait Endpoint {
-    /// Registers local memory; the endpoint keeps it for as long as requests may name it. Cost: on
-    /// a card, every page is pinned and mapped.
+    /// Registers local memory. The endpoint keeps it for as long as requests may name it. Cost: an
+    /// RDMA device pins and maps every page.
     ///
     /// # Errors
-    /// [`RegisterError`], where a device or a limit of the kernel is asked.
+    /// [`RegisterError`] if a device or a limit of the kernel refuses.
     fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError>;
-    /// Queue pairs there are.
+    /// The number of queue pairs.
     fn queues(&self) -> usize;
-    /// Queues a request; the fabric sees it at the next doorbell. Cost: no allocation, no system
-    /// call.
+    /// Queues a request for the next doorbell. Cost: no allocation, no system call.
     ///
     /// # Errors
-    /// [`PostError`] hands the request back.
+    /// [`PostError`] returns the request.
     fn post(&mut self, queue: usize, request: WorkRequest) -> Result<(), PostError>;
-    /// Shows the fabric everything that was posted on a queue pair.
+    /// Passes all posted requests of a queue pair to the fabric.
     fn ring_doorbell(&mut self, queue: usize, now_ns: u64);
-    /// Requests that can be posted to a send queue now.
+    /// The number of requests that the send queue has room for.
     fn room(&self, queue: usize) -> usize;
     /// The state of a queue pair.
     fn state(&self, queue: usize) -> QueuePairState;
-    /// Takes completions; answers how many were filled in.
+    /// Polls completions. Returns how many were written to `completions`.
     fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize;
-    /// When the next poll has something to do, as far as the endpoint knows; 0 is at once, `None`
-    /// is not before another doorbell. Simulated time jumps there. What the poll then does may be
-    /// silent: an unsignalled success.
+    /// When the next poll has work, as far as the endpoint knows: 0 means at once, `None` not
+    /// before
+    /// another doorbell. Simulated time jumps there. The work may produce no completion: an
+    /// unsignalled success.
     fn next_due_ns(&self) -> Option<u64>;
-    /// Requests posted to send queues and not yet completed, over all queue pairs.
+    /// Requests in send queues that have not completed, over all queue pairs.
     fn outstanding(&self) -> usize;
     /// The same for one queue pair.
     fn outstanding_on(&self, queue: usize) -> usize;
-    /// Brings a drained queue pair back, as soon as its peer can be reached. Without effect while
-    /// any of its requests has not completed: poll first.
+    /// Reconnects a drained queue pair as soon as its peer can be reached. No effect while any of
+    /// its requests has not completed: poll first.
     fn renew(&mut self, queue: usize);
 }

@@ -1,6 +1,8 @@
-//! One endpoint over whichever backend was chosen when the program started.
+//! One endpoint over the backend that was chosen when the program started.
 //!
-//! Cost: one well-predicted branch a call.
+//! Owns no connection itself; [`ConnectionSlot`] hands established connections to queue pairs.
+//!
+//! Cost: one well-predicted branch per call.
 
 mod endpoint;
 mod options;
@@ -32,60 +34,55 @@ pub enum FabricEndpoint {
     Verbs(verbs::VerbsEndpoint),
 }
 
-/// How an endpoint to memory nodes is made.
+/// Settings of an endpoint to memory nodes.
 #[derive(Clone, Debug)]
 pub struct FabricOptions {
-    /// Queue pairs.
+    /// The number of queue pairs.
     pub queues: usize,
-    /// Requests that each holds, and as many receives.
+    /// Requests per send queue, and as many receives.
     pub depth: usize,
-    /// How long a peer may leave everything unanswered before it counts as lost, in nanoseconds.
+    /// How long a peer may leave all requests unanswered before it counts as lost, in nanoseconds.
     pub limit_ns: u64,
-    /// Device and queue pairs, where the nodes are reached over an RDMA device.
+    /// Device and queue pair settings, if the nodes are reached over an RDMA device.
     pub verbs: VerbsOptions,
 }
 
-/// Why there is no endpoint to some nodes.
+/// Why an endpoint could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
-    /// This build does not speak the scheme.
-    #[error("{0}: this build has no verbs: build it with `--features verbs`")]
+    /// This build does not support the scheme.
+    #[error("{0}: this build has no verbs: rebuild with `--features verbs`")]
     NoVerbs(FabricAddress),
-    /// The nodes are not of one fabric.
-    #[error(
-        "{one} and {other} are of different fabrics: an endpoint takes either sockets or RDMA devices"
-    )]
+    /// The nodes need different backends.
+    #[error("{one} and {other} use different fabrics: name nodes of one fabric, sockets or RDMA")]
     Mixed {
         /// A node.
         one: FabricAddress,
         /// Another.
         other: FabricAddress,
     },
-    /// There is no node.
-    #[error("no memory node is named")]
+    /// No node was given.
+    #[error("no memory node given: name at least one")]
     NoNodes,
-    /// The device cannot be used as asked.
+    /// The device cannot be used with these settings.
     #[cfg(feature = "verbs")]
     #[error(transparent)]
     Verbs(#[from] verbs::VerbsError),
-    /// The way to a node cannot be found.
+    /// No route to a node.
     #[cfg(feature = "verbs")]
     #[error(transparent)]
     Connect(#[from] tcp::ConnectError),
 }
 
 impl FabricEndpoint {
-    /// An endpoint for nodes like these, its queue pairs not yet connected. To be called on the
-    /// thread that uses it, in an executor. Over RDMA-CM without a device's name, the route
-    /// to the first node chooses the device.
+    /// An endpoint for these nodes, its queue pairs not yet connected. Call it on the thread that
+    /// uses it, inside an executor. Over RDMA-CM without a device name, the route to the first node
+    /// selects the device.
     ///
     /// # Errors
     /// [`FabricError`].
-    #[allow(
-        clippy::unused_async,
-        reason = "a route is looked up where there are verbs"
-    )]
+    #[allow(clippy::unused_async, reason = "only verbs look up a route")]
     pub async fn open(
         nodes: &[FabricAddress],
         options: &FabricOptions,
@@ -118,7 +115,7 @@ impl FabricEndpoint {
         Err(FabricError::NoVerbs(first.clone()))
     }
 
-    /// Bytes that an endpoint takes beside its regions, and what a device's library keeps.
+    /// Memory that an endpoint needs besides its regions and the device library's own, in bytes.
     #[must_use]
     pub fn bytes_for(scheme: Scheme, queues: usize, depth: usize) -> u64 {
         match scheme {
@@ -128,7 +125,7 @@ impl FabricEndpoint {
         }
     }
 
-    /// Where connections for a queue pair are handed over; `None` where there are none to be made.
+    /// The slot that hands connections to a queue pair; `None` if the backend needs none.
     #[must_use]
     pub fn connection_slot(&self, queue: usize) -> Option<ConnectionSlot> {
         match self {
@@ -140,7 +137,7 @@ impl FabricEndpoint {
     }
 }
 
-/// How long a route is looked for.
+/// Time limit on the route lookup.
 #[cfg(feature = "verbs")]
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
 

@@ -1,41 +1,40 @@
-//! How a device is chosen and how its queue pairs behave: the settings of the verbs specification,
-//! with the defaults that the field's tools use.
+//! Settings of the verbs backend: the choice of device, and the attributes of its queue pairs.
+//!
+//! Names and ranges are those of the verbs specification; the defaults are those of common tools.
 
-/// Settings of the verbs backend. Everything is checked against the device's limits when it is
-/// opened.
+/// Settings of the verbs backend. They are checked against the device's limits when it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerbsOptions {
-    /// The device, `mlx5_0` for one. Without a name: the first with an active port; over RDMA-CM
-    /// the one that the route leads to.
+    /// The device, for example `mlx5_0`. Default: the first with an active port; over RDMA-CM, the
+    /// device of the route.
     pub device: Option<String>,
-    /// Its port, from 1; without a number the first that is active.
+    /// The port, from 1. Default: the first active one.
     pub port: Option<u8>,
-    /// The entry of the port's GID table; without an index the best: RoCE v2 over IPv4, RoCE v2,
+    /// The entry of the port's GID table. Default: the best: RoCE v2 over IPv4, then RoCE v2, then
     /// the first.
     pub gid_index: Option<u8>,
-    /// The path MTU in bytes: 256, 512, 1024, 2048 or 4096; without a value what the port has, and
-    /// at most what the peer has. Over RDMA-CM there can be none: it is the route's there, as are
-    /// port, GID and the three last fields.
+    /// The path MTU in bytes: 256, 512, 1024, 2048 or 4096. Default: the port's, and at most the
+    /// peer's. It must be unset over RDMA-CM: the route defines it there, as it does port, GID and
+    /// the last three fields.
     pub path_mtu: Option<u16>,
-    /// How long an acknowledgement is waited for: 4.096 us times two to this power, 1 to 31.
+    /// The acknowledgement timeout: 4.096 us times 2 to this power, 1 to 31.
     pub timeout: u8,
-    /// How often a request is sent again before the peer counts as lost, 0 to 7.
+    /// How often a request is retried before the peer counts as lost, 0 to 7.
     pub retry_count: u8,
-    /// How often a message is sent again to a peer that has no receive posted, 0 to 6; 7 is for
-    /// ever.
+    /// How often a message is retried if the peer has no receive posted, 0 to 6; 7 is unlimited.
     pub rnr_retry: u8,
-    /// The code of the pause that this side asks for when it has no receive posted (12 is 0.64 ms),
-    /// 0 to 31.
+    /// The code of the delay that the peer must wait if this side has no receive posted (12 is
+    /// 0.64 ms), 0 to 31.
     pub min_rnr_timer: u8,
-    /// READs and atomics that one queue pair has under way at once; the device may allow fewer.
+    /// READs and atomics that one queue pair may have in flight; the device may allow fewer.
     pub max_rd_atomic: u8,
-    /// Payload up to so many bytes is copied into the request, if the device takes as much.
+    /// Payloads up to this length are copied into the request, if the device allows it.
     pub inline_bytes: u32,
-    /// The service level of InfiniBand, 0 to 15.
+    /// The InfiniBand service level, 0 to 15.
     pub service_level: u8,
-    /// The traffic class of the IP header of RoCE v2.
+    /// The traffic class in the IP header of RoCE v2.
     pub traffic_class: u8,
-    /// The hop limit of the IP header of RoCE v2.
+    /// The hop limit in the IP header of RoCE v2.
     pub hop_limit: u8,
 }
 
@@ -59,20 +58,20 @@ impl Default for VerbsOptions {
     }
 }
 
-/// A setting that no device takes.
+/// A setting out of range.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field} is {value}: must be {bounds}")]
 pub struct VerbsOptionsError {
-    /// Which.
+    /// The setting's name.
     pub field: &'static str,
-    /// As given.
+    /// The value given.
     pub value: u64,
-    /// What it must be.
+    /// The valid values.
     pub bounds: &'static str,
 }
 
 impl VerbsOptions {
-    /// Checks what can be checked without a device.
+    /// Checks the ranges that do not depend on a device.
     ///
     /// # Errors
     /// [`VerbsOptionsError`] names the field, its value and the limit.
@@ -83,7 +82,7 @@ impl VerbsOptions {
                 "port",
                 self.port.map_or(1, u64::from),
                 self.port != Some(0),
-                "from 1 on",
+                "1 or more",
             ),
             (
                 "path_mtu",

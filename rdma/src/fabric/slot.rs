@@ -1,5 +1,7 @@
-//! Where whoever makes connections hands them to a queue pair of the same thread, whichever the
-//! backend.
+//! A connection slot: hands an established connection to a queue pair of the same thread.
+//!
+//! The code that connects offers a connection here; the queue pair takes it when it is renewed. The
+//! slot hides which backend the queue pair belongs to. Owns no connection after it was taken.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -11,12 +13,12 @@ use crate::tcp::{self, ConnectRequest};
 #[cfg(feature = "verbs")]
 use crate::verbs;
 
-/// One queue pair's place for connections.
+/// Hands established connections to one queue pair. Clones share the slot.
 #[derive(Clone, Debug)]
 pub enum ConnectionSlot {
-    /// Of a `tcp` endpoint.
+    /// The slot of a `tcp` queue pair.
     Tcp(Rc<tcp::ConnectionSlot>),
-    /// Of a `verbs` endpoint.
+    /// The slot of a `verbs` queue pair.
     #[cfg(feature = "verbs")]
     Verbs(Rc<verbs::ConnectionSlot>),
 }
@@ -32,19 +34,19 @@ macro_rules! either {
 }
 
 impl ConnectionSlot {
-    /// True while the queue pair has no connection, and none is offered.
+    /// True while the queue pair has no connection and none is offered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         either!(self, connection_slot => connection_slot.is_empty())
     }
 
-    /// Fails the queue pair, or forgets the connection that is offered, if the other side has gone:
-    /// nobody would notice before the next request. Cost: a system call or two.
+    /// Fails the queue pair, or drops the offered connection, if the peer has closed it. Without
+    /// this check the next request would be the first to notice. Cost: one or two system calls.
     pub fn check(&self) {
         either!(self, connection_slot => connection_slot.check());
     }
 
-    /// Has the queue pair failed at its next poll.
+    /// Makes the queue pair fail at its next poll.
     pub fn fail(&self) {
         either!(self, connection_slot => connection_slot.fail());
     }
@@ -53,10 +55,11 @@ impl ConnectionSlot {
         either!(self, connection_slot => connection_slot.set_connecting(connecting));
     }
 
-    /// Makes a connection and offers it: the queue pair takes it when it is renewed.
+    /// Establishes a connection and offers it: the queue pair takes it when it is renewed.
     ///
     /// # Errors
-    /// [`ManagerError::Connect`]; [`ManagerError::Scheme`] if the backend does not speak the
+    /// [`ManagerError::Connect`]; [`ManagerError::Scheme`] if the slot's backend does not support
+    /// the
     /// address's scheme.
     pub(crate) async fn connect(
         &self,

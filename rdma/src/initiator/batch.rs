@@ -1,13 +1,15 @@
-//! What one call has the fabric do: some requests of one kind.
+//! The requests of one call: a batch of READs, a WRITE, compare-and-swaps or an addition.
+//!
+//! A batch knows the length and operation of each request, fills its buffer and takes its result.
 
 use crate::work::{LocalSlice, RemoteSlice, Work};
 
 /// One READ of a batch.
 #[derive(Debug)]
 pub struct ReadInto<'a> {
-    /// Where from.
+    /// The source.
     pub remote: RemoteSlice,
-    /// Where to; its length is what is read.
+    /// The destination; its length is the number of bytes read.
     pub into: &'a mut [u8],
 }
 
@@ -16,13 +18,13 @@ pub struct ReadInto<'a> {
 pub struct CompareAndSwap {
     /// The far word, aligned to 8.
     pub remote: RemoteSlice,
-    /// What it must be.
+    /// The value that it must have.
     pub expected: u64,
-    /// What it becomes.
+    /// The value to store.
     pub desired: u64,
 }
 
-/// What one call has the fabric do.
+/// The requests of one call.
 pub(super) trait Batch {
     fn count(&self) -> usize;
     fn bytes(&self, index: usize) -> usize;

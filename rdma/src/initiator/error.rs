@@ -1,62 +1,66 @@
-//! What goes wrong with an initiator.
+//! Errors of an initiator.
+//!
+//! Each names the queue pair, the limit or the state that is in the way.
 
 use crate::fabric::{QueuePairState, RegisterError};
 use crate::region::RegionError;
 use crate::work::Status;
 
-/// Why a call failed. Of a batch, other parts may have been done.
+/// Why a call failed. Other requests of its batch may have been performed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InitiatorError {
     /// There is no such queue pair.
     #[error("no queue pair {queue}: there are {queues}")]
     NoQueue {
-        /// The index asked for.
+        /// The index given.
         queue: usize,
-        /// How many there are.
+        /// The number of queue pairs.
         queues: usize,
     },
-    /// One transfer is too long.
-    #[error("a transfer of {bytes} bytes: at most {limit}; split it, or raise `longest_bytes`")]
+    /// A transfer is too long.
+    #[error(
+        "a transfer of {bytes} bytes exceeds the limit of {limit}: split it or raise `longest_bytes`"
+    )]
     TooLong {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
-        /// The longest.
+        /// The longest transfer, in bytes.
         limit: u32,
     },
-    /// The queue pair takes no requests.
-    #[error("queue pair {queue} takes no requests ({state:?}); renew it once it is drained")]
+    /// The queue pair accepts no requests.
+    #[error("queue pair {queue} accepts no requests ({state:?}): renew it once it is drained")]
     Down {
-        /// Which one.
+        /// The queue pair.
         queue: usize,
         /// Its state.
         state: QueuePairState,
     },
-    /// The request was not done, or not known to be.
+    /// The request failed, or its outcome is unknown.
     #[error("a request on queue pair {queue} failed: {status}")]
     Failed {
-        /// Which queue pair.
+        /// The queue pair.
         queue: usize,
-        /// How it ended.
+        /// The completion's status.
         status: Status,
     },
-    /// The endpoint refuses such a request.
+    /// The endpoint refuses the request.
     #[error("queue pair {queue} refuses the request: {reason}")]
     Refused {
-        /// Which queue pair.
+        /// The queue pair.
         queue: usize,
-        /// What is wrong.
+        /// The reason.
         reason: &'static str,
     },
 }
 
-/// An initiator has no memory to work with.
+/// Why an initiator has no scratch memory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScratchError {
-    /// It cannot be had.
+    /// It cannot be mapped.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// The endpoint cannot use it.
+    /// The endpoint cannot register it.
     #[error(transparent)]
     Register(#[from] RegisterError),
 }

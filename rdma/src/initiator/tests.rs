@@ -106,14 +106,14 @@ fn a_call_that_is_dropped_keeps_its_buffer_until_the_fabric_is_done() {
         let mut call = pin!(initiator.read(0, place(&node, 0), &mut into));
         assert!(once(call.as_mut()).is_pending());
     }
-    // The buffer is still the fabric's: nobody else gets it.
+    // The fabric still owns the buffer: it is not allocated again.
     assert_eq!(buffers_in_use(&initiator), 128);
     {
         let mut call = pin!(initiator.write(0, place(&node, 0), &[1; 100]));
         assert!(once(call.as_mut()).is_pending());
         assert_eq!(buffers_in_use(&initiator), 256);
     }
-    // Time passes only for the fabric.
+    // Time passes for the fabric only.
     initiator.inner.borrow_mut().take_in(u64::MAX);
     assert_eq!(buffers_in_use(&initiator), 0);
     assert_eq!(initiator.inner.borrow().endpoint.outstanding(), 0);
@@ -159,7 +159,7 @@ fn mistakes_and_faults_are_named() {
         let down = initiator.write(0, place(&node, 0), &[1]).await;
         let state = QueuePairState::Drained;
         assert_eq!(down, Err(InitiatorError::Down { queue: 0, state }));
-        // The other queue pair goes on, and this one after it was renewed.
+        // The other queue pair continues, and this one after it was renewed.
         initiator.write(1, place(&node, 0), &[1]).await.unwrap();
         assert_eq!(initiator.renew(0), Some(QueuePairState::ReadyToSend));
         assert_eq!(initiator.renew(2), None);
@@ -203,7 +203,7 @@ fn a_batch_that_fails_in_the_middle_leaves_nothing_behind() {
     }
 }
 
-/// What a task of the test below does, with a byte of far memory of its own.
+/// A step of a task in the test below, which has a byte of far memory of its own.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Write(u8),
@@ -222,8 +222,8 @@ proptest! {
             let acts: Vec<Act> = acts.iter().filter(|(of, _)| *of == task).map(|(_, act)| *act).collect();
             let far = place(&node, task * 8);
             tasks.push(Box::pin(async move {
-                // A write that was dropped may still come, but only before later ones: one queue
-                // keeps its order.
+                // A dropped write may still be performed, but only before later ones: a queue keeps
+                // its order.
                 let mut may_be = vec![0];
                 for act in acts {
                     match act {
@@ -252,7 +252,7 @@ proptest! {
         while !tasks.is_empty() {
             tasks.retain(|_, task| once(task.as_mut()).is_pending());
         }
-        // What was dropped comes back by itself.
+        // Buffers of dropped calls are freed as completions are polled.
         block_on(poll_fn(|_| {
             initiator.renew(0);
             if initiator.inner.borrow().endpoint.outstanding() == 0 { Poll::Ready(()) } else { Poll::Pending }

@@ -1,9 +1,13 @@
-//! Clients whose queue pairs are connected by RDMA-CM: one thread that accepts, and ends what is
-//! over.
+//! Serves clients whose queue pairs are connected by RDMA-CM: one thread that accepts connections
+//! and ends them.
+//!
+//! Owns the connections' queue pairs. Sessions decide who may connect.
 //!
 //! ```text
-//! arrival (what for, with its proof) -> joined to its session -> its predecessor has ended -> queue pair, accepted
-//!                                                                       disconnected, or torn down by its session -> ended
+//! arrival (purpose, proof) -> joined to its session -> its predecessor has ended -> queue pair,
+//! accepted
+//!                                                  -> disconnected, or closed by its session ->
+//!                                                  ended
 //! ```
 
 use std::collections::HashMap;
@@ -27,22 +31,21 @@ use crate::node::metrics::Place;
 use crate::tcp::{Carrier, PROTOCOL_VERSION, Purpose, Refusal};
 use crate::verbs::{Access, CmArrival, CmConnection, CmEvent, CmListener, CmName};
 
-/// How long the thread sleeps where nothing happens.
+/// How long the thread sleeps without an event.
 const QUIET: Duration = Duration::from_millis(20);
-/// The same while somebody waits for its predecessor's end.
-const PACE: Duration = Duration::from_millis(1);
+/// The same while a connection waits for its predecessor's end.
+const PREDECESSOR_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Events taken in one turn.
-const EVENTS: u32 = 64;
+/// Limit on the events processed in one turn.
+const EVENTS_MAX: u32 = 64;
 
-/// Tears a connection down from any thread: the thread of RDMA-CM looks at it at least every
-/// [`QUIET`].
+/// Closes a connection from any thread. The RDMA-CM thread checks it at least every [`QUIET`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct CmCloser(Arc<AtomicBool>);
 
 impl CmCloser {
     pub(super) fn close(&self) {
-        // ORDERING: nothing else is handed over.
+        // ORDERING: relaxed; the flag publishes nothing else.
         self.0.store(true, Ordering::Relaxed);
     }
 
@@ -58,23 +61,23 @@ struct Waiting<'a> {
     ended: Ended<'a>,
 }
 
-struct Guest<'a> {
-    // Dropped in this order: the queue pair first, and only then its end is told.
+struct Connected<'a> {
+    // Drop order: the queue pair first, and only then its end is reported.
     _connection: CmConnection,
     closer: CmCloser,
     _ended: Ended<'a>,
     _place: Place<'a>,
 }
 
-struct Hall<'a> {
+struct Server<'a> {
     node: &'a Service,
     maintenance: &'a Thread,
     device: &'a NodeDevice,
     waiting: Vec<Waiting<'a>>,
-    guests: HashMap<CmName, Guest<'a>>,
+    connections: HashMap<CmName, Connected<'a>>,
 }
 
-impl<'a> Hall<'a> {
+impl<'a> Server<'a> {
     fn arrive(&mut self, arrival: CmArrival) {
         let peer = arrival.peer();
         match self.admit(&arrival) {
@@ -124,8 +127,8 @@ impl<'a> Hall<'a> {
         Ok((ticket, place))
     }
 
-    /// Lets in who need not wait any more.
-    fn usher(&mut self) {
+    /// Connects the arrivals that no longer have to wait.
+    fn connect_waiting(&mut self) {
         for one in std::mem::take(&mut self.waiting) {
             let admission = self.node.sessions().admission(one.ticket);
             match admission {
@@ -136,15 +139,15 @@ impl<'a> Hall<'a> {
                 }
                 Admission::Ready => {
                     let peer = one.arrival.peer();
-                    if let Err(error) = self.seat(one) {
-                        warn!(%peer, %error, "a queue pair could not be connected");
+                    if let Err(error) = self.connect(one) {
+                        warn!(%peer, %error, "cannot connect a queue pair");
                     }
                 }
             }
         }
     }
 
-    fn seat(&mut self, one: Waiting<'a>) -> io::Result<()> {
+    fn connect(&mut self, one: Waiting<'a>) -> io::Result<()> {
         let closer = CmCloser::default();
         self.node
             .sessions()
@@ -154,9 +157,9 @@ impl<'a> Hall<'a> {
         let connection = one
             .arrival
             .accept(queue_pair, context, Access::Remote, options)?;
-        self.guests.insert(
+        self.connections.insert(
             connection.name(),
-            Guest {
+            Connected {
                 _connection: connection,
                 closer,
                 _ended: one.ended,
@@ -178,32 +181,38 @@ pub(super) fn thread(
         let Some(device) = node.memory().device() else {
             return;
         };
-        let mut hall = Hall {
+        let mut server = Server {
             node: &node,
             maintenance: &maintenance,
             device,
             waiting: Vec::new(),
-            guests: HashMap::new(),
+            connections: HashMap::new(),
         };
         while !node.is_stopping() {
-            let pace = if hall.waiting.is_empty() { QUIET } else { PACE };
+            let pace = if server.waiting.is_empty() {
+                QUIET
+            } else {
+                PREDECESSOR_INTERVAL
+            };
             wait(listener.as_raw_fd(), pace);
-            // A bounded number: whoever floods it with requests must not hold up the rest.
-            for _ in 0..EVENTS {
+            // Bounded, so that a flood of requests does not delay the other work.
+            for _ in 0..EVENTS_MAX {
                 match listener.take() {
-                    Ok(Some(CmEvent::Arrival(arrival))) => hall.arrive(arrival),
-                    Ok(Some(CmEvent::Over(name))) => drop(hall.guests.remove(&name)),
+                    Ok(Some(CmEvent::Arrival(arrival))) => server.arrive(arrival),
+                    Ok(Some(CmEvent::Over(name))) => drop(server.connections.remove(&name)),
                     Ok(Some(CmEvent::Established(name))) => debug!(?name, "queue pair connected"),
                     Ok(None) => break,
                     Err(error) => {
-                        warn!(%error, "an event of RDMA-CM could not be read");
+                        warn!(%error, "cannot read an RDMA-CM event");
                         thread::sleep(QUIET);
                         break;
                     }
                 }
             }
-            hall.guests.retain(|_, guest| !guest.closer.is_closed());
-            hall.usher();
+            server
+                .connections
+                .retain(|_, connected| !connected.closer.is_closed());
+            server.connect_waiting();
         }
     };
     thread::Builder::new()
@@ -215,14 +224,14 @@ pub(super) fn thread(
         })
 }
 
-#[allow(unsafe_code)] // asks the kernel about a descriptor
+#[allow(unsafe_code)] // polls a descriptor
 fn wait(descriptor: i32, limit: Duration) {
-    let mut asked = libc::pollfd {
+    let mut poll = libc::pollfd {
         fd: descriptor,
         events: libc::POLLIN,
         revents: 0,
     };
     let limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
     // SAFETY: one descriptor, in a local variable.
-    unsafe { libc::poll(&raw mut asked, 1, limit) };
+    unsafe { libc::poll(&raw mut poll, 1, limit) };
 }

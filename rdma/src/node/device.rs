@@ -1,14 +1,14 @@
-//! A memory node's RDMA device: the regions that it registered there, and the queue pairs of its
-//! clients.
+//! A memory node's RDMA device: the regions registered with it, and the queue pairs of clients.
 //!
-//! The device performs what clients ask; this process only sets queue pairs up and ends them. So
-//! whatever this process itself changes in the table must be changed by the same device, unless
-//! that is coherent with the processors: see [`Loopback`].
+//! Owns the device's context and registrations. The device performs the clients' requests; this
+//! process only creates and destroys queue pairs. So every change that this process makes to the
+//! table must be made by the same device, unless the device's atomics are coherent with the
+//! processors': see [`Loopback`].
 //!
-//! - I1: a queue pair is made for a line that was admitted, and destroyed before the end of that
-//!   line is told: nothing lands later.
+//! - I1: a queue pair is created for an admitted line, and destroyed before that line's end is
+//!   reported: nothing lands later.
 
-#![allow(unsafe_code)] // hands an endpoint from thread to thread
+#![allow(unsafe_code)] // moves an endpoint between threads
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,14 +28,14 @@ use crate::work::{
     Completion, LocalKey, LocalSlice, RemoteKey, RemoteSlice, Status, Work, WorkId, WorkRequest,
 };
 
-/// Requests that a client's queue pair holds on this side: it never posts any.
+/// Depth of a client's queue pair on this side, which never posts a request.
 const DEPTH: u16 = 1;
-/// How long the device may take for a swap before its queue pairs are made anew.
+/// How long the device may take for a swap before its queue pairs are recreated.
 const SWAP_LIMIT: Duration = Duration::from_secs(5);
-/// How often a swap is tried.
-const TRIES: u32 = 3;
+/// Attempts per swap.
+const ATTEMPTS: u32 = 3;
 
-/// The device, with everything that is lent registered.
+/// The device, with all lent regions registered.
 #[derive(Debug)]
 pub(crate) struct NodeDevice {
     domain: Arc<Domain>,
@@ -73,7 +73,7 @@ impl NodeDevice {
         self.regions.iter().map(key).collect()
     }
 
-    /// A queue pair for a client.
+    /// Creates a queue pair for a client.
     ///
     /// # Errors
     /// [`VerbsError`].
@@ -91,8 +91,8 @@ impl NodeDevice {
     }
 }
 
-/// Swaps words of the table by the device: two queue pairs of this process, connected with each
-/// other.
+/// Swaps words of the table through the device, over two queue pairs of this process that are
+/// connected to each other.
 #[derive(Debug)]
 pub(super) struct Loopback {
     inner: Mutex<Inner>,
@@ -109,9 +109,9 @@ struct Inner {
     started: Instant,
 }
 
-// SAFETY: the endpoint's parts are shared only among themselves (no berth or adapter of it leaves
-// this), so all of them move together; libibverbs is safe to call from any thread, and the lock
-// keeps it to one at a time.
+// SAFETY: the endpoint's parts are shared only among themselves (no slot or adapter of it leaves
+// this), so all of them move together. libibverbs may be called from any thread, and the lock
+// admits one at a time.
 unsafe impl Send for Inner {}
 
 impl Loopback {
@@ -133,7 +133,7 @@ impl Loopback {
             Access::Remote,
         )?;
         let refused = |what: String| VerbsError::Refused {
-            what: "no memory for its own swaps",
+            what: "no memory for the node's own swaps",
             device: context.name().to_owned(),
             source: io::Error::other(what),
         };
@@ -173,12 +173,12 @@ impl DeviceSwap for Loopback {
     fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> Option<u64> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let old = inner.try_swap(offset, expected, desired);
-        // ORDERING: it is changed under the lock.
+        // ORDERING: relaxed; it is changed under the lock.
         let was_dead = self.dead.swap(old.is_none(), Ordering::Relaxed);
         if was_dead != old.is_none() {
             match old {
                 None => tracing::error!(
-                    "the device does not swap words of the table: nothing is claimed or freed"
+                    "the device cannot swap words of the table: no extent can be claimed or freed"
                 ),
                 Some(_) => tracing::info!("the device swaps words of the table again"),
             }
@@ -188,11 +188,12 @@ impl DeviceSwap for Loopback {
 }
 
 impl Inner {
-    /// A fault may leave it open whether a swap was done: the queue pairs are destroyed first, and
-    /// then the word tells. Ids are unique, and bits only hints, so somebody else's equal word does
-    /// no harm.
+    /// Performs a swap. A fault may leave its outcome unknown: then the queue pairs are destroyed
+    /// first, and the word is read. Ids are unique and bits are only hints, so an equal word
+    /// written
+    /// by another session does no harm.
     fn try_swap(&mut self, offset: u64, expected: u64, desired: u64) -> Option<u64> {
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             if let Some(old) = self.swap(offset, expected, desired) {
                 return Some(old);
             }
@@ -206,13 +207,14 @@ impl Inner {
         None
     }
 
-    /// The processors see what the device wrote: only its swaps are not atomic with theirs.
+    /// Reads a word. Processors see what the device wrote; only its swaps are not atomic with
+    /// theirs.
     fn load(&self, offset: u64) -> Option<u64> {
         let place = memory::pointer(&self.table, offset, 8)?;
-        // SAFETY: inside the region, which this keeps; words of a table are reached as atomics
-        // only.
+        // SAFETY: inside the region, which this keeps; words of a table are only accessed as
+        // atomics.
         let word = unsafe { memory::atomic_word(place) }?;
-        // ORDERING: acquire, with the release of whoever swapped the word.
+        // ORDERING: acquire; pairs with the release of the thread that swapped the word.
         Some(word.load(Ordering::Acquire))
     }
 
@@ -247,8 +249,8 @@ impl Inner {
         if seen[0].status != Status::Success {
             return None;
         }
-        // SAFETY: the region is that long and aligned, and the device has written the word and does
-        // no more with it.
+        // SAFETY: the region is that long and aligned. The device has written the word and does not
+        // access it any more.
         Some(unsafe { self.scratch.as_ptr().as_ptr().cast::<u64>().read_volatile() })
     }
 }

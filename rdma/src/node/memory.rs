@@ -1,14 +1,15 @@
-//! A memory node's memory: data regions that it lends, and the table of who holds what.
+//! A memory node's memory: the data regions that it lends, and the table of extents' owners.
 //!
-//! - I1: everything is mapped, touched and locked before a client can connect; nothing is mapped
-//!   after.
-//! - I2: the keys of the regions are random and distinct, so that a key of an earlier life fits
-//!   nothing. Over an RDMA device they are the device's: there only the proof that a queue pair is
-//!   joined with keeps strangers out.
-//! - I3: more than the machine has free is refused before any of it is touched.
+//! - I1: all memory is mapped, touched and locked before a client can connect. Nothing is mapped
+//!   later.
+//! - I2: the regions' keys are random and distinct, so that a key of an earlier incarnation matches
+//!   nothing. On an RDMA device the device chooses the keys: there only the proof in the connect
+//!   request keeps other processes out.
+//! - I3: a request for more than the machine has free is refused before any memory is touched.
 //!
-//! Limits: regions under 2 GiB, [`REGIONS_MAX`] of them. Source: proc(5) for what is free,
-//! cgroups(7) for the limit.
+//! Limits: regions under 2 GiB, [`REGIONS_MAX`] of them. Source: proc(5) for free memory,
+//! cgroups(7)
+//! for the limit.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,30 +29,30 @@ use crate::tcp::Exposed;
 use crate::verbs::{Context, VerbsError};
 use crate::work::RemoteKey;
 
-/// The most data regions a node has: its map has to fit one control message.
+/// Limit on a node's data regions: its map has to fit one control message.
 pub const REGIONS_MAX: usize = 2048;
 const REGION_BYTES_LIMIT: u64 = 2 << 30;
-/// Threads that map regions; each region is touched by many.
+/// Limit on the threads that map regions. Several threads prefault each region.
 const THREADS_MAX: usize = 4;
 
-/// What a node lends.
+/// Settings of the memory that a node lends.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryOptions {
-    /// All data regions together, in bytes: a multiple of the extent.
+    /// Length of all data regions together, in bytes: a multiple of the extent.
     pub memory_bytes: u64,
-    /// One of them, in bytes: a multiple of the extent, under 2 GiB. The last may be shorter.
+    /// Length of one region, in bytes: a multiple of the extent, under 2 GiB. The last may be
+    /// shorter.
     pub region_bytes: u64,
-    /// What is claimed and freed as one, in bytes: a power of two from 64 KiB to 1 GiB.
+    /// Length of an extent, in bytes: a power of two from 64 KiB to 1 GiB.
     pub extent_bytes: u64,
-    /// Ask for huge pages.
+    /// Request huge pages.
     pub huge_pages: bool,
-    /// Lock it in memory.
+    /// Whether to lock it in memory.
     pub lock: Lock,
 }
 
 impl MemoryOptions {
-    /// Where nothing else is said: regions of 1 GiB in extents of 1 MiB, huge pages and locked
-    /// where that can be had.
+    /// Defaults: regions of 1 GiB, extents of 1 MiB, huge pages and locked memory if available.
     #[must_use]
     pub fn new(memory_bytes: u64) -> Self {
         Self {
@@ -68,78 +69,80 @@ impl MemoryOptions {
     }
 }
 
-/// Why a node has no memory.
+/// Why a node's memory could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// A length does not fit the extents.
-    #[error("{what} is {bytes} bytes: must be a multiple of the extent of {extent_bytes}, not 0")]
+    /// A length is not a multiple of the extent.
+    #[error(
+        "{what} is {bytes} bytes: must be a multiple of the extent of {extent_bytes} bytes, not 0"
+    )]
     Uneven {
-        /// Which length.
+        /// The setting.
         what: &'static str,
         /// Its value.
         bytes: u64,
         /// Length of an extent.
         extent_bytes: u64,
     },
-    /// Regions are too long.
-    #[error("regions of {bytes} bytes: must be under {REGION_BYTES_LIMIT}")]
+    /// The regions are too long.
+    #[error("regions of {bytes} bytes: must be under {REGION_BYTES_LIMIT} bytes")]
     RegionBytes {
-        /// As asked.
+        /// The requested length.
         bytes: u64,
     },
-    /// There would be too many regions.
-    #[error("{regions} regions: at most {REGIONS_MAX}; make the regions longer or lend less")]
+    /// The regions are too many.
+    #[error("{regions} regions: at most {REGIONS_MAX}: make the regions longer or lend less")]
     Regions {
-        /// How many.
+        /// The number of regions.
         regions: u64,
     },
     /// It is not there.
     #[error("{asked_bytes} bytes are to be lent and {free_bytes} are available {}: lend less, or {}", end.place(), end.remedy())]
     TooMuch {
-        /// With the table.
+        /// The requested bytes, with the table.
         asked_bytes: u64,
         /// What is available.
         free_bytes: u64,
         /// The machine, or the control group whose limit says so.
         end: MemoryEnd,
     },
-    /// The lengths make no map of a node.
+    /// The lengths make no valid map.
     #[error(transparent)]
     Map(#[from] NodeMapError),
-    /// The table cannot be made.
+    /// The table cannot be created.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// A region cannot be had.
+    /// A region cannot be mapped.
     #[error("region {index} of {regions}: {source}")]
     Region {
-        /// Which, from 0; the table is the last.
+        /// The region's index, from 0; the table is the last.
         index: usize,
-        /// How many.
+        /// The number of regions.
         regions: usize,
-        /// Why.
+        /// The reason.
         source: RegionError,
     },
-    /// The kernel has no random numbers.
-    #[error("no random numbers: {0}")]
+    /// The kernel provides no random numbers.
+    #[error("cannot get random numbers from the kernel: {0}")]
     Random(io::Error),
-    /// The device does not take it.
+    /// The device cannot register it.
     #[cfg(feature = "verbs")]
     #[error(transparent)]
     Verbs(#[from] VerbsError),
 }
 
-/// One region is ready.
+/// Progress: one more region is ready.
 #[derive(Clone, Copy, Debug)]
 pub struct Registered {
-    /// How many are.
+    /// Regions ready so far.
     pub done: usize,
-    /// How many there will be.
+    /// All regions.
     pub regions: usize,
-    /// The length of this one, in bytes.
+    /// The length of this region, in bytes.
     pub bytes: u64,
-    /// Its pages.
+    /// The kind of this region's pages.
     pub pages: PageKind,
-    /// Whether it is locked.
+    /// Whether this region is locked.
     pub locked: bool,
 }
 
@@ -182,7 +185,7 @@ fn check(options: &MemoryOptions) -> Result<(), MemoryError> {
         return Err(MemoryError::Regions { regions: count });
     }
     let table_bytes = table_bytes(options);
-    // The same map with stand-in keys: its own checks tell what else is wrong with the lengths.
+    // The same map with placeholder keys: its own checks find the remaining errors.
     let descriptor = |key, bytes| RegionDescriptor {
         key: RemoteKey(key),
         address: 0,
@@ -228,7 +231,7 @@ fn lengths(options: &MemoryOptions) -> impl Iterator<Item = u64> {
     (0..options.regions()).map(move |index| region_bytes.min(memory_bytes - index * region_bytes))
 }
 
-/// Distinct keys that nobody can guess.
+/// Distinct keys that cannot be guessed.
 fn random_keys(count: usize) -> io::Result<Vec<RemoteKey>> {
     let mut seen = HashSet::with_capacity(count);
     let mut keys = Vec::with_capacity(count);
@@ -241,7 +244,7 @@ fn random_keys(count: usize) -> io::Result<Vec<RemoteKey>> {
     Ok(keys)
 }
 
-/// The data regions and, last, the table's.
+/// Maps the data regions and, last, the table's.
 fn map_all(
     options: &MemoryOptions,
     progress: &(dyn Fn(Registered) + Sync),
@@ -272,7 +275,7 @@ fn map_all(
                     pages: region.page_kind(),
                     locked: region.is_locked(),
                 }),
-                // One failure is enough: the others stop.
+                // One failure suffices: the others stop.
                 Err(_) => next.store(all.len(), Ordering::Relaxed),
             }
             *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(mapped);
@@ -281,7 +284,7 @@ fn map_all(
     thread::scope(|scope| {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         for _ in 1..all.len().min(cores).min(THREADS_MAX) {
-            // Where no thread can be had, the others do its share.
+            // If a thread cannot be started, the others do its share.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
@@ -301,13 +304,13 @@ fn map_all(
             None => missing = missing.or(Some(index)),
         }
     }
-    debug_assert_eq!(missing, None, "left out without a failure");
+    debug_assert_eq!(missing, None, "a region was skipped without a failure");
     Ok(regions)
 }
 
 impl NodeMemory {
-    /// Maps, touches and locks everything, several regions at a time; `progress` is called from
-    /// these threads. Cost: the kernel zeroes all of it, about a second for 4 GiB and core.
+    /// Maps, touches and locks all memory, several regions at a time. `progress` is called on the
+    /// threads that do so. Cost: the kernel zeroes all of it, about a second per 4 GiB and core.
     ///
     /// # Errors
     /// [`MemoryError`] names the limit, the value and the remedy.
@@ -320,10 +323,10 @@ impl NodeMemory {
         Self::of(options, keys, regions)
     }
 
-    /// The same, to be reached over an RDMA device.
+    /// The same, for access through an RDMA device.
     ///
     /// # Errors
-    /// [`MemoryError`]; [`MemoryError::Verbs`] for what the device does not take.
+    /// [`MemoryError`]; [`MemoryError::Verbs`] if the device refuses.
     #[cfg(feature = "verbs")]
     pub fn register_on(
         context: &Arc<Context>,
@@ -333,7 +336,7 @@ impl NodeMemory {
     ) -> Result<Self, MemoryError> {
         if !context.limits().atomics {
             let none = io::Error::other("claims need atomics: lend over tcp:// instead");
-            return Err(context.refused("it has no atomics", none).into());
+            return Err(context.refused("the device has no atomics", none).into());
         }
         let regions = map_all(options, progress)?;
         let device = NodeDevice::register(context, verbs, &regions)?;
@@ -351,7 +354,7 @@ impl NodeMemory {
         Ok(memory)
     }
 
-    /// Of the data regions and, last, the table's.
+    /// Assembles the memory from the data regions and, last, the table's.
     fn of(
         options: &MemoryOptions,
         keys: Vec<RemoteKey>,
@@ -362,7 +365,7 @@ impl NodeMemory {
         let bytes: Vec<u64> = lengths(options).chain([table_bytes]).collect();
         let describe = |index: usize| RegionDescriptor {
             key: keys[index],
-            // Clients count from a region's start: they learn nothing of this process's addresses.
+            // Clients count from a region's start, so they learn no addresses of this process.
             address: 0,
             bytes: bytes[index],
         };
@@ -385,7 +388,7 @@ impl NodeMemory {
         })
     }
 
-    /// The device that clients reach it by, if there is one.
+    /// The device that clients access it through, if there is one.
     #[cfg(feature = "verbs")]
     pub(crate) fn device(&self) -> Option<&NodeDevice> {
         self.device.as_ref()
@@ -397,19 +400,19 @@ impl NodeMemory {
         self.table.fail_from()
     }
 
-    /// What clients get to know of it.
+    /// The map that clients receive.
     #[must_use]
     pub fn map(&self) -> &NodeMap {
         &self.map
     }
 
-    /// What a memory connection reaches.
+    /// The memory that a memory connection can access.
     #[must_use]
     pub fn exposed(&self) -> &Exposed {
         &self.exposed
     }
 
-    /// Who holds what.
+    /// The table of extents' owners.
     #[must_use]
     pub fn table(&self) -> &Table {
         &self.table
@@ -440,19 +443,19 @@ mod tests {
 
     #[test]
     fn regions_are_registered_and_told() {
-        let told = Mutex::new(Vec::new());
+        let seen = Mutex::new(Vec::new());
         let memory = NodeMemory::register(&options(10 << 16, 4 << 16), &|one| {
-            told.lock().unwrap().push((one.done, one.bytes));
+            seen.lock().unwrap().push((one.done, one.bytes));
         })
         .unwrap();
         let lengths: Vec<_> = memory.map().regions.iter().map(|one| one.bytes).collect();
         assert_eq!(lengths, [4 << 16, 4 << 16, 2 << 16]);
         assert_eq!(memory.map().extents(), 10);
         assert_eq!(memory.table().free_count(), 10);
-        let mut told = told.into_inner().unwrap();
-        told.sort_unstable();
-        assert_eq!(told.len(), 4);
-        assert_eq!(told.iter().map(|one| one.0).max(), Some(4));
+        let mut seen = seen.into_inner().unwrap();
+        seen.sort_unstable();
+        assert_eq!(seen.len(), 4);
+        assert_eq!(seen.iter().map(|one| one.0).max(), Some(4));
         let again = NodeMemory::register(&options(1 << 16, 1 << 16), &|_| {}).unwrap();
         assert!(!memory.map().regions.contains(&again.map().regions[0]));
     }

@@ -1,4 +1,8 @@
-//! What a memory node counts. Relaxed counters: any thread adds, any thread reads.
+//! A memory node's counters, limits on connections, and reasons of refusals.
+//!
+//! - I1: counters are relaxed: any thread adds, any thread reads, and a counter publishes nothing
+//!   but
+//!   its own value.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::control::Refused;
 use crate::tcp::{Refusal, ServedMetrics};
 
-/// A count of what is there now, and has a limit.
+/// A number of places in use, bounded by a limit.
 #[derive(Debug, Default)]
 pub(crate) struct Places(AtomicU64);
 
 impl Places {
-    /// Takes a place; it is given back when the answer is dropped.
+    /// Takes a place; `None` if all are in use. Dropping the [`Place`] frees it.
     pub(crate) fn take(&self, limit: u64) -> Option<Place<'_>> {
         let taken = self
             .0
@@ -26,6 +30,7 @@ impl Places {
     }
 }
 
+/// A place in use.
 #[derive(Debug)]
 pub(crate) struct Place<'a>(&'a Places);
 
@@ -35,7 +40,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Why something was refused, for the figures.
+/// The reason of a refusal, as counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub(crate) enum Why {
@@ -96,21 +101,26 @@ impl From<Refusal> for Why {
     }
 }
 
+/// The counters of one memory node, shared by its threads.
 #[derive(Debug, Default)]
 pub(crate) struct ServerMetrics {
+    /// Control connections open now.
     pub(crate) controls: Places,
+    /// Memory connections open now.
     pub(crate) memories: Places,
+    /// One-sided requests performed over sockets.
     pub(crate) served: Arc<ServedMetrics>,
     pub(crate) sessions_opened: AtomicU64,
     pub(crate) sessions_expired: AtomicU64,
     pub(crate) chunks_allocated: AtomicU64,
     pub(crate) chunks_freed: AtomicU64,
     pub(crate) extents_reclaimed: AtomicU64,
-    /// A state, and not a count: of sessions that are kept after their lease.
+    /// A gauge: extents of sessions that are kept after their lease.
     pub(crate) extents_kept: AtomicU64,
-    /// Likewise: of sessions that are over, and could not be freed yet.
+    /// A gauge: extents of ended sessions that could not be freed yet.
     pub(crate) extents_stuck: AtomicU64,
     pub(crate) take_backs_failed: AtomicU64,
+    /// Refusals, by [`Why`].
     refusals: [AtomicU64; REASONS.len()],
 }
 

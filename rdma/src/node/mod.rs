@@ -1,16 +1,17 @@
-//! The memory node: a process that lends registered memory. This is the server; clients hold a
+//! The memory node: a process that lends registered memory. This is the server; a client holds a
 //! [`session`](crate::session).
 //!
-//! Clients reach the memory with one-sided requests alone. The node's own code registers it,
-//! decides who may connect, lends chunks, and takes back what dead sessions held.
+//! Clients access the memory by one-sided requests alone. The node's own code registers it, decides
+//! which clients may connect, grants chunks, and reclaims the extents of ended sessions.
 //!
 //! - [`memory`]: the regions and the table.
 //! - [`session`], [`sessions`]: leases and memory connections as a state machine without clock or
 //!   socket.
-//! - [`service`]: what the threads share and how requests are answered; [`metrics`]: what is
-//!   counted.
-//! - [`serve`]: connections, on executors; [`unauthenticated`]: those that have proved nothing yet;
-//!   [`start`]: starting and stopping.
+//! - [`service`]: the state that the threads share, and the answers to requests; [`metrics`]: its
+//!   counters.
+//! - [`serve`]: connections, on executors; [`unauthenticated`]: connections that have proved
+//!   nothing
+//!   yet; [`start`]: starting and stopping.
 //! - `device`: the regions and queue pairs of an RDMA device; `cm`: clients that connect by
 //!   RDMA-CM.
 

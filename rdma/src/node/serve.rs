@@ -1,16 +1,19 @@
-//! The memory node's service: threads with an executor each, and one that keeps maintenance.
+//! The memory node's threads: one executor each for connections, and one thread for maintenance.
 //!
 //! ```text
 //! executor 0..n:  accept -> connect request -> control: handshake, then requests of a session
-//!                                           -> memory:  join, wait for the predecessor's end, serve
-//! maintenance:          end leases -> when the last line has ended -> take back -> mend, now and then
+//!                                           -> memory:  join, wait for the predecessor's end,
+//!                                           serve
+//! maintenance:    end leases -> when the last line has ended -> reclaim -> mend, at intervals
 //! ```
 //!
-//! - I1: whoever has not proved itself has [`NodeOptions::handshake_limit`] to do so, and only so
-//!   many may be at it: the oldest of them makes room for the next, so that the silent keep nobody
-//!   out. Each executor has its share of places.
-//! - I2: a line's end is told only when nothing of its peer can be performed any more.
-//! - I3: what a session held is taken back by the maintenance alone, after the session is over.
+//! - I1: a peer that has not authenticated itself has [`NodeOptions::handshake_limit`] to do so,
+//!   and
+//!   their number is limited: the oldest is evicted for the next, so that silent peers lock no
+//!   other
+//!   peer out. Each executor has its share of places.
+//! - I2: a line's end is reported only when no request of its peer can be performed any more.
+//! - I3: only the maintenance thread reclaims a session's extents, after the session is over.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -38,31 +41,31 @@ use crate::node::unauthenticated::{Unauthenticated, UnauthenticatedPeer};
 use crate::tcp::{Accepted, Arrival, Incoming, MessageChannel, Purpose, Refusal, TcpAddress};
 use crate::wake_timer::WakeTimer;
 
-/// How often an executor looks whether it is to stop.
-const HEARTBEAT: Duration = Duration::from_millis(1);
-/// The same while nothing is asked: each look costs some CPU.
-const QUIET: Duration = Duration::from_millis(20);
-/// How often a line looks whether its predecessor has ended.
-const PREDECESSOR_PACE: Duration = Duration::from_millis(1);
-/// How long an executor waits for its connections when it stops.
-const FAREWELL: Duration = Duration::from_secs(2);
-/// How long no connection is accepted after one could not be.
+/// Interval at which an executor checks whether it must stop.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(1);
+/// The same while no request arrives: each check costs some processor time.
+const QUIET_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval at which a line checks whether its predecessor has ended.
+const PREDECESSOR_INTERVAL: Duration = Duration::from_millis(1);
+/// How long a stopping executor waits for its connections.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How often the maintenance looks for leases that ended.
+/// Interval at which the maintenance thread checks for ended leases.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(100);
-/// Connections that wait for an executor; others wait in the kernel.
-const LOBBY: usize = 64;
+/// Connections that wait for an executor; further ones wait in the kernel.
+const BACKLOG: usize = 64;
 
-/// Where connections wait for the executor that serves them.
-pub(super) type Lobby = async_channel::Receiver<Accepted>;
-/// The address, and the doors to all lobbies.
+/// The connections that wait for an executor.
+pub(super) type Backlog = async_channel::Receiver<Accepted>;
+/// The listening address, and the senders of all executors' backlogs.
 pub(super) type Accepting = (TcpAddress, Vec<async_channel::Sender<Accepted>>);
 
-pub(super) fn lobby() -> (async_channel::Sender<Accepted>, Lobby) {
-    async_channel::bounded(LOBBY)
+pub(super) fn backlog() -> (async_channel::Sender<Accepted>, Backlog) {
+    async_channel::bounded(BACKLOG)
 }
 
-/// Says that a line has ended, however its task does.
+/// Reports the end of a line when it is dropped, however the line's task ends.
 pub(super) struct Ended<'a> {
     pub(super) node: &'a Service,
     pub(super) maintenance: &'a Thread,
@@ -76,16 +79,16 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// One executor's view.
+/// What the tasks of one executor share.
 #[derive(Clone)]
-struct Visit {
+struct Worker {
     node: Arc<Service>,
     maintenance: Thread,
     unauthenticated: Rc<Unauthenticated>,
 }
 
-/// A connection that has proved what it may do, and the place that it takes.
-enum Guest<'a> {
+/// An authenticated connection, and the place that it takes.
+enum AuthenticatedPeer<'a> {
     Control(Place<'a>, Speaker, MessageChannel),
     Memory(Place<'a>, Ticket, Incoming),
 }
@@ -98,20 +101,20 @@ async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -
     or(work, late).await
 }
 
-impl Visit {
+impl Worker {
     async fn receive(self, arrival: Arrival) {
         let peer = arrival.peer();
         let pending = self.unauthenticated.admit();
         let late = async {
             pending.evicted().await;
             self.node.metrics().refused(Why::Evicted);
-            debug!(%peer, "it has proved nothing, and makes room for others");
+            debug!(%peer, "evicted an unauthenticated connection to make room");
             None
         };
-        let guest = or(self.probe(arrival, &pending), late).await;
+        let authenticated = or(self.probe(arrival, &pending), late).await;
         drop(pending);
-        match guest {
-            Some(Guest::Control(_place, speaker, channel)) => {
+        match authenticated {
+            Some(AuthenticatedPeer::Control(_place, speaker, channel)) => {
                 let span = info_span!(
                     "session",
                     session.id = speaker.session.get(),
@@ -125,7 +128,7 @@ impl Visit {
                 .instrument(span)
                 .await;
             }
-            Some(Guest::Memory(_place, ticket, incoming)) => {
+            Some(AuthenticatedPeer::Memory(_place, ticket, incoming)) => {
                 let ended = self.memory(incoming, ticket).await;
                 debug!(%peer, session = ticket.session.get(), ?ended, "memory connection ended");
             }
@@ -133,9 +136,13 @@ impl Visit {
         }
     }
 
-    /// Has a stranger prove itself. No guest is lost on the way: nothing is awaited between the
-    /// proof and the answer, or the stranger is judged before.
-    async fn probe(&self, arrival: Arrival, pending: &UnauthenticatedPeer) -> Option<Guest<'_>> {
+    /// Authenticates a peer. An evicted peer is never half-admitted: nothing is awaited between its
+    /// proof and the end of its probation.
+    async fn probe(
+        &self,
+        arrival: Arrival,
+        pending: &UnauthenticatedPeer,
+    ) -> Option<AuthenticatedPeer<'_>> {
         let peer = arrival.peer();
         let node = &*self.node;
         let options = node.options();
@@ -145,12 +152,12 @@ impl Visit {
                 let silent = error.kind() == io::ErrorKind::TimedOut;
                 let why = if silent { Why::Silent } else { Why::Request };
                 node.metrics().refused(why);
-                // Whoever runs the node must mend what these are told: another release, or no
-                // client at all.
+                // The operator must act on these: the client is of another release, or not a client
+                // at all.
                 if error.kind() == io::ErrorKind::InvalidData {
                     warn!(%peer, %error, "connection refused");
                 } else {
-                    debug!(%peer, %error, "no connect request");
+                    debug!(%peer, %error, "received no connect request");
                 }
                 return None;
             }
@@ -161,14 +168,14 @@ impl Visit {
                     let shaken = self.shake(incoming, pending);
                     match within(options.handshake_limit, shaken).await {
                         Ok(Some((speaker, channel))) => {
-                            return Some(Guest::Control(place, speaker, channel));
+                            return Some(AuthenticatedPeer::Control(place, speaker, channel));
                         }
                         Ok(None) => {}
                         Err(error) => {
                             if error.kind() == io::ErrorKind::TimedOut {
                                 node.metrics().refused(Why::Silent);
                             }
-                            debug!(%peer, %error, "no handshake");
+                            debug!(%peer, %error, "the handshake failed");
                         }
                     }
                     return None;
@@ -191,7 +198,9 @@ impl Visit {
                         };
                         let joined = node.sessions().join(&join, &proof, node.now_ns());
                         match joined {
-                            Ok(ticket) => return Some(Guest::Memory(place, ticket, incoming)),
+                            Ok(ticket) => {
+                                return Some(AuthenticatedPeer::Memory(place, ticket, incoming));
+                            }
                             Err(refusal) => refusal,
                         }
                     }
@@ -200,7 +209,7 @@ impl Visit {
             }
             Purpose::Memory { .. } | Purpose::Peer => Refusal::Purpose,
         };
-        pending.judged();
+        pending.decided();
         self.refuse(incoming, refusal).await;
         None
     }
@@ -212,7 +221,7 @@ impl Visit {
             incoming.reject(refusal).await;
             Ok(())
         };
-        // Whoever does not listen need not be told.
+        // A peer that does not read misses the refusal.
         let _ = within(self.node.options().handshake_limit, reject).await;
     }
 
@@ -240,7 +249,7 @@ impl Visit {
                 })
             }
         };
-        pending.judged();
+        pending.decided();
         match opened {
             Ok((speaker, welcome)) => {
                 channel.send(&welcome).await?;
@@ -258,7 +267,7 @@ impl Visit {
     async fn control(&self, speaker: Speaker, mut channel: MessageChannel) -> io::Result<()> {
         let options = self.node.options();
         loop {
-            // A client that is silent for so long has lost its session in any case.
+            // A client silent for that long has lost its session anyway.
             let limit = options.lease.saturating_add(options.handshake_limit);
             let message = match within(limit, channel.receive()).await {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -292,7 +301,7 @@ impl Visit {
 
     async fn memory(&self, incoming: Incoming, ticket: Ticket) -> io::Result<()> {
         let node = &*self.node;
-        // Dropped last, so that the end is told when nothing can be performed any more.
+        // Dropped last: the end is reported when nothing can be performed any more.
         let _ended = Ended {
             node,
             maintenance: &self.maintenance,
@@ -302,7 +311,7 @@ impl Visit {
             let admission = node.sessions().admission(ticket);
             match admission {
                 Admission::Ready => break,
-                Admission::Wait => Timer::new(PREDECESSOR_PACE).await,
+                Admission::Wait => Timer::new(PREDECESSOR_INTERVAL).await,
                 Admission::Refused(refusal) => {
                     self.refuse(incoming, refusal).await;
                     return Ok(());
@@ -322,7 +331,7 @@ impl Visit {
         queue.serve().await
     }
 
-    /// Sets a queue pair up, and keeps it for as long as the connection stays open.
+    /// Creates a queue pair and keeps it for as long as the connection stays open.
     #[cfg(feature = "verbs")]
     async fn queue_pair(
         &self,
@@ -335,7 +344,7 @@ impl Visit {
         self.node
             .sessions()
             .served(ticket, NodeLine::Socket(closer));
-        // Destroyed before the end of the line is told.
+        // Destroyed before the line's end is reported.
         let queue_pair = device.queue_pair()?;
         let access = crate::verbs::Access::Remote;
         let answer = crate::verbs::answer(&mut line, &queue_pair, access, options);
@@ -346,93 +355,113 @@ impl Visit {
     }
 }
 
-/// Accepts for all executors, and spreads what comes over them.
-async fn accept((address, doors): Accepting) {
+/// Accepts for all executors and distributes the connections in turn.
+async fn accept((address, senders): Accepting) {
     let acceptor = address.acceptor();
-    for door in doors.iter().cycle() {
+    for sender in senders.iter().cycle() {
         let accepted = loop {
             match acceptor.accept().await {
                 Ok(accepted) => break accepted,
                 Err(error) => {
-                    // Out of descriptors, for one: those that are open go on.
-                    warn!(%error, "a connection could not be accepted");
+                    // For example out of descriptors. Open connections go on.
+                    warn!(%error, "cannot accept a connection");
                     Timer::new(ACCEPT_PAUSE).await;
                 }
             }
         };
-        // An executor that has ended takes none any more.
-        let _ = door.send(accepted).await;
+        // Fails if that executor has ended.
+        let _ = sender.send(accepted).await;
     }
 }
 
-async fn welcome(lobby: Lobby, visit: Visit, end: Rc<Semaphore>, guests: Rc<Cell<usize>>) {
-    while let Ok(accepted) = lobby.recv().await {
+async fn serve_arrivals(
+    backlog: Backlog,
+    worker: Worker,
+    end: Rc<Semaphore>,
+    open: Rc<Cell<usize>>,
+) {
+    while let Ok(accepted) = backlog.recv().await {
         let arrival = match accepted.arrive() {
             Ok(arrival) => arrival,
             Err(error) => {
-                debug!(%error, "a connection was gone before it was taken in");
+                debug!(%error, "a connection was closed before it was served");
                 continue;
             }
         };
-        let (visit, end, here) = (visit.clone(), Rc::clone(&end), Rc::clone(&guests));
-        guests.set(guests.get() + 1);
+        let (worker, end, here) = (worker.clone(), Rc::clone(&end), Rc::clone(&open));
+        open.set(open.get() + 1);
         spawn(async move {
-            let _left = Left(here);
+            let _departure = Departure(here);
             let ended = async {
-                // Never given out: it ends when the semaphore is closed.
+                // No permit is ever added: this ends when the semaphore is closed.
                 let _ = end.acquire(1).await;
             };
-            or(visit.receive(arrival), ended).await;
+            or(worker.receive(arrival), ended).await;
         })
         .detach();
     }
 }
 
-/// Counts a guest out.
-struct Left(Rc<Cell<usize>>);
+/// Decrements the number of connections when it is dropped.
+struct Departure(Rc<Cell<usize>>);
 
-impl Drop for Left {
+impl Drop for Departure {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }
 }
 
-async fn live(lobby: Lobby, accepting: Option<Accepting>, visit: Visit, wake_timer: WakeTimer) {
-    let node = Arc::clone(&visit.node);
+async fn serve_until_stopped(
+    backlog: Backlog,
+    accepting: Option<Accepting>,
+    worker: Worker,
+    wake_timer: WakeTimer,
+) {
+    let node = Arc::clone(&worker.node);
     let end = Rc::new(Semaphore::new(0));
-    let guests = Rc::new(Cell::new(0));
+    let open = Rc::new(Cell::new(0));
     let accepting = accepting.map(|accepting| spawn(accept(accepting)));
-    let welcoming = spawn(welcome(lobby, visit, Rc::clone(&end), Rc::clone(&guests)));
+    let serving = spawn(serve_arrivals(
+        backlog,
+        worker,
+        Rc::clone(&end),
+        Rc::clone(&open),
+    ));
     let beating = spawn(wake_timer.beat::<()>());
     let mut before = node.metrics().served.sum();
     while !node.is_stopping() {
         let now = node.metrics().served.sum();
-        let pace = if now == before { QUIET } else { HEARTBEAT };
+        let pace = if now == before {
+            QUIET_INTERVAL
+        } else {
+            STOP_CHECK_INTERVAL
+        };
         before = now;
         Timer::new(pace).await;
     }
     if let Some(accepting) = accepting {
         accepting.cancel().await;
     }
-    welcoming.cancel().await;
+    serving.cancel().await;
     end.close();
     let since = Instant::now();
-    // At least once in any case: only then does the kernel hear that nothing waits for connections
-    // any more. Until it does, the ring keeps the address in use, for a moment even after the
-    // process.
+    // At least once in any case: the kernel learns only then that nothing waits for connections any
+    // more. Until it does, the ring keeps the address in use, even for a moment after the process
+    // has ended.
     loop {
-        Timer::new(HEARTBEAT).await;
-        if guests.get() == 0 || since.elapsed() >= FAREWELL {
+        Timer::new(STOP_CHECK_INTERVAL).await;
+        if open.get() == 0 || since.elapsed() >= STOP_LIMIT {
             break;
         }
     }
     beating.cancel().await;
 }
 
-/// Starts an executor; it says when it serves, or why it cannot. One of them accepts for all.
+/// Starts an executor's thread and waits until it serves or has failed. One executor accepts for
+/// all.
 pub(super) fn executor(
     index: usize,
-    lobby: Lobby,
+    backlog: Backlog,
     accepting: Option<Accepting>,
     node: &Arc<Service>,
     maintenance: &Thread,
@@ -444,7 +473,7 @@ pub(super) fn executor(
     let name = format!("memnode-{index}");
     let thread = thread::Builder::new().name(name.clone());
     let run = move || {
-        // Whoever waits has gone only if it panicked.
+        // The receiver is gone only if its thread panicked.
         let say = |outcome| drop(ready.send(outcome));
         match executor::build(&name, None) {
             Err(error) => say(Err(error.to_string())),
@@ -453,12 +482,12 @@ pub(super) fn executor(
                 let options = node.options();
                 let share = options.strangers_max.div_ceil(options.threads);
                 let unauthenticated = Unauthenticated::new(share);
-                let visit = Visit {
+                let worker = Worker {
                     node,
                     maintenance,
                     unauthenticated,
                 };
-                live(lobby, accepting, visit, wake_timer).await;
+                serve_until_stopped(backlog, accepting, worker, wake_timer).await;
             }),
         }
     };
@@ -468,11 +497,11 @@ pub(super) fn executor(
     match is_ready.recv() {
         Ok(Ok(())) => Ok(thread),
         Ok(Err(reason)) => Err(failed(reason)),
-        Err(_) => Err(failed("it panicked".to_owned())),
+        Err(_) => Err(failed("the thread panicked".to_owned())),
     }
 }
 
-/// Starts the thread that ends leases, takes back and mends.
+/// Starts the thread that ends leases, reclaims extents and mends the table.
 pub(super) fn start_maintenance(node: &Arc<Service>) -> Result<JoinHandle<()>, StartError> {
     let node = Arc::clone(node);
     let mend_pace = node.options().mend_pace;

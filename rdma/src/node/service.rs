@@ -1,12 +1,14 @@
-//! What a memory node's threads share, and how it answers requests: no socket, no task.
+//! The state that a memory node's threads share, and its answers to requests. Owns no socket and no
+//! task.
 //!
-//! - I1: the sessions are locked for a few steps only: never while anything is awaited, or the
-//!   table is searched.
-//! - I2: extents are claimed for a session only while it cannot be over, which a request that is
-//!   being performed sees to; what it held is taken back only when it is, and tried again for as
-//!   long as a device fails to.
+//! - I1: the sessions are locked for a few steps only: never across an await or a search of the
+//!   table.
+//! - I2: extents are claimed for a session only while the session cannot be over, which a request
+//!   in
+//!   progress ensures. They are reclaimed only when it is over, and retried for as long as a device
+//!   fails to free them.
 //!
-//! The one place of the node that reads a clock; sessions are handed the time.
+//! This is the only module of the node that reads a clock; sessions receive the time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -28,7 +30,7 @@ use crate::node::metrics::{ServerMetrics, add, get, set};
 use crate::pool::{ExtentRun, OwnerId, TakenBack};
 use crate::tcp::Carrier;
 
-/// What all threads of a node share.
+/// The state that all threads of a node share.
 #[derive(Debug)]
 pub(super) struct Service {
     options: NodeOptions,
@@ -39,16 +41,16 @@ pub(super) struct Service {
     stopping: AtomicBool,
 }
 
-/// What the thread that keeps maintenance remembers from one look to the next.
+/// The state of the maintenance thread between two rounds.
 #[derive(Debug, Default)]
 pub(super) struct MaintenanceState {
-    /// Sessions that are kept after their lease, and how many extents each holds.
+    /// Sessions that are kept after their lease, each with its number of extents.
     kept: HashMap<OwnerId, u32>,
-    /// Sessions that are over, and whose extents the device could not free yet.
+    /// Sessions that are over and whose extents the device could not free yet.
     stuck: Vec<Over>,
 }
 
-/// Says that a request was performed, however that went.
+/// Marks a request as performed when it is dropped, whatever its outcome.
 struct Done<'a> {
     node: &'a Service,
     speaker: Speaker,
@@ -84,7 +86,7 @@ impl Service {
         &self.options
     }
 
-    /// What carries one-sided requests that come by TCP.
+    /// The carrier of one-sided requests of clients that connect over TCP.
     pub(super) fn carrier(&self) -> Option<Carrier> {
         match self.options.scheme {
             Scheme::Tcp => Some(Carrier::Socket),
@@ -209,7 +211,7 @@ impl Service {
         }
         let (table, map) = (self.memory.table(), self.memory.map());
         let asked_bytes = u64::from(count) * extent_bytes;
-        // A chunk is one piece of memory: it may not reach over the end of a region.
+        // A chunk is one piece of memory: it must not cross the end of a region.
         let whole = |run| map.contiguous_bytes(run) == asked_bytes;
         let run = table
             .claim_fitting(speaker.session, count, whole)
@@ -250,7 +252,7 @@ impl Service {
         }
     }
 
-    /// Ends leases and takes back what those held who are over.
+    /// One round of maintenance: ends leases and reclaims the extents of sessions that are over.
     pub(super) fn maintain(&self, state: &mut MaintenanceState) {
         let (over, kept) = {
             let mut sessions = self.sessions();
@@ -272,7 +274,7 @@ impl Service {
                     name,
                     extents,
                     ?keep,
-                    "the lease has ended; the session is kept"
+                    "a session's lease has ended; the session and its extents are kept"
                 );
             }
         }
@@ -286,7 +288,7 @@ impl Service {
                     session,
                     name,
                     extents = extents.freed,
-                    "the session has ended"
+                    "a session has ended"
                 ),
                 End::Expired => {
                     add(&self.metrics.sessions_expired, 1);
@@ -294,7 +296,7 @@ impl Service {
                         session,
                         name,
                         extents = extents.freed,
-                        "the lease has ended; what the session held is free again"
+                        "a session's lease has ended; its extents are free again"
                     );
                 }
             }
@@ -311,11 +313,11 @@ impl Service {
         }
     }
 
-    /// Tries again to free what was stuck.
+    /// Retries to free stuck extents.
     pub(super) fn free_stuck(&self, state: &mut MaintenanceState) {
         let mut left = 0;
         state.stuck.retain(|one| {
-            // One failure is enough to know that the device does not work yet.
+            // One failure shows that the device still fails.
             if left == 0 {
                 let extents = self.take_back(one.session);
                 left += extents.left;
@@ -325,7 +327,7 @@ impl Service {
                         session,
                         name,
                         extents = extents.freed,
-                        "what was stuck is free again"
+                        "stuck extents are free again"
                     );
                 }
                 return extents.left > 0;
@@ -357,7 +359,7 @@ mod tests {
 
     const EXTENT: u64 = 64 << 10;
 
-    /// A node of 8 extents without threads, whose device fails from a swap on.
+    /// A node of 8 extents without threads, whose device fails from a given swap on.
     fn service() -> (Service, Arc<AtomicU32>) {
         let memory = MemoryOptions {
             region_bytes: 8 * EXTENT,

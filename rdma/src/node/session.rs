@@ -1,25 +1,27 @@
-//! One session: a client's stay at a memory node, with its key, its lease and its memory
-//! connections.
+//! One session: its key, its lease and its memory connections.
 //!
 //! ```text
-//! live --- bye, lease ends and it is not kept ---> ending --- last line has ended ---> over: its extents are taken back
-//!  | ^                                               ^
-//!  | '-- a request or a resumption                   | kept for long enough, or its client has closed its connection
-//!  '---- lease ends -------> kept -------------------'
+//! live --- bye, or the lease ends and it is not kept --> ending --- last line has ended ---> over:
+//! its extents are reclaimed
+//!  | ^                                                     ^
+//!  | '-- a request or a resumption                         | kept for long enough, or its client
+//!  has closed its connection
+//!  '---- lease ends -------> kept -------------------------'
 //! ```
 //!
 //! Leaving *live* closes all lines. A kept session holds its extents: a client that was only
-//! stopped (a debugger, a paused machine, a cut network) finds them when it comes back. A client
-//! whose process has ended has closed its control connection, so what it held is not kept from
-//! others for longer than a lease.
+//! stopped
+//! (a debugger, a paused machine, a cut network) finds them when it resumes. A client whose process
+//! has ended has closed its control connection: its extents are reclaimed when the lease ends.
 //!
-//! - I1: of the lines of one slot only the newest is ever served, and only once all older ones have
-//!   ended: no late write of an old one lands after the new one's.
-//! - I2: a session is over only when none of its lines lives, so that nothing of it can still reach
-//!   an extent that is taken back.
-//! - I3: the same holds while extents are being claimed for it.
-//! - I4: a slot takes each counter once, and only upwards.
-//! - I5: a line of a session is served only if the session was live without a break since the line
+//! - I1: only the newest line of a slot is ever served, and only once all older ones have ended: no
+//!   late WRITE of an old line lands after the new one's.
+//! - I2: a session is over only when none of its lines lives, so that no request of it can reach a
+//!   reclaimed extent.
+//! - I3: a session is not over while extents are being claimed for it.
+//! - I4: a slot accepts each counter once, in ascending order.
+//! - I5: a line is served only if its session has been live without interruption since the line
+//!   joined.
 //!   joined.
 
 use std::collections::{BTreeMap, HashMap};
@@ -27,17 +29,16 @@ use std::collections::{BTreeMap, HashMap};
 use crate::control::{Join, MemoryProof, SessionKey};
 use crate::tcp::{Closer, Refusal};
 
-/// A memory connection, as far as a session is concerned: something that can be torn down from any
-/// thread.
+/// A memory connection, as a session sees it: it can be closed from any thread.
 pub(crate) trait Line {
-    /// Tears it down; its end is told later.
+    /// Closes it. Its end is reported later.
     fn close(&self);
 }
 
 /// A memory connection of a node.
 #[derive(Clone, Debug)]
 pub(super) enum NodeLine {
-    /// A socket: it carries the requests, or helped to set up the queue pair that does.
+    /// A socket that carries the requests, or that set up the queue pair that does.
     Socket(Closer),
     /// A queue pair that RDMA-CM connected.
     #[cfg(feature = "verbs")]
@@ -54,22 +55,22 @@ impl Line for NodeLine {
     }
 }
 
-/// Slots of a session.
+/// Limit on the slots of a session.
 pub(crate) const SLOTS_MAX: u32 = 4096;
 
 /// Why a session ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// Its client said so.
+    /// The client ended it.
     Bye,
-    /// Its lease ran out.
+    /// The lease expired.
     Expired,
 }
 
 /// Whether a line may be served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
-    /// An older line of its slot lives still.
+    /// Not yet: an older line of its slot still lives.
     Wait,
     /// Now.
     Ready,
@@ -80,9 +81,9 @@ pub(crate) enum Admission {
 #[derive(Debug)]
 struct Living<L> {
     slot: u32,
-    /// Its session's lease has ended since it joined: it is never served any more.
+    /// The session's lease has ended since the line joined: the line is never served.
     stale: bool,
-    /// None until it is served.
+    /// `None` until the line is served.
     line: Option<L>,
 }
 
@@ -91,20 +92,20 @@ pub(crate) struct Session<L> {
     pub(crate) name: String,
     key: SessionKey,
     lease_end_ns: u64,
-    /// How long after its lease it is kept.
+    /// How long the session is kept after its lease.
     keep_ns: u64,
-    /// Its lease has ended, and it is kept.
+    /// Whether the lease has ended and the session is kept.
     lapsed: bool,
     end: Option<End>,
-    /// The control connection that speaks for it.
+    /// The control connection that the session accepts requests from.
     control: u64,
-    /// Its client has closed that.
+    /// Whether the client has closed that connection.
     left: bool,
-    /// Lines by ticket, which count up.
+    /// The lines by ticket, in ascending order.
     lines: BTreeMap<u64, Living<L>>,
-    /// The highest counter of each slot.
+    /// The highest counter accepted per slot.
     counters: HashMap<u32, u64>,
-    /// Requests that are being performed.
+    /// Requests in progress.
     requests: u32,
 }
 
@@ -125,7 +126,7 @@ impl<L: Line> Session<L> {
         }
     }
 
-    /// Ends its lease, and itself, if it is time.
+    /// Ends the lease, and the session, if they are due.
     fn age(&mut self, now_ns: u64) {
         if self.end.is_some() || now_ns < self.lease_end_ns {
             return;
@@ -139,24 +140,24 @@ impl<L: Line> Session<L> {
         }
     }
 
-    /// True while its lease goes on.
+    /// True until the lease ends.
     pub(crate) fn is_live(&mut self, now_ns: u64) -> bool {
         self.age(now_ns);
         self.end.is_none() && !self.lapsed
     }
 
-    /// True while its client can go on with it: it is live or kept.
+    /// True while its client can resume it: it is live or kept.
     pub(crate) fn is_there(&mut self, now_ns: u64) -> bool {
         self.age(now_ns);
         self.end.is_none()
     }
 
-    /// True while it is kept after its lease.
+    /// True while the session is kept after its lease.
     pub(crate) fn is_kept(&self) -> bool {
         self.lapsed && self.end.is_none()
     }
 
-    /// Why it ended, once nothing of it lives.
+    /// Why it ended, once no line or request of it remains.
     pub(crate) fn over(&self) -> Option<End> {
         let idle = self.lines.is_empty() && self.requests == 0;
         self.end.filter(|_| idle)
@@ -176,13 +177,13 @@ impl<L: Line> Session<L> {
         }
     }
 
-    /// Renews the lease of one that is there; true if it had ended.
+    /// Renews the lease of a live or kept session; true if the lease had ended.
     pub(crate) fn renew(&mut self, lease_end_ns: u64) -> bool {
         self.lease_end_ns = lease_end_ns;
         std::mem::take(&mut self.lapsed)
     }
 
-    /// Its client has closed a control connection.
+    /// The client has closed a control connection.
     pub(crate) fn leave(&mut self, control: u64) {
         self.left |= control == self.control;
     }
@@ -191,7 +192,7 @@ impl<L: Line> Session<L> {
         &self.key
     }
 
-    /// A new control connection speaks for it, and no older one.
+    /// Accepts requests from a new control connection, and no older one. Returns its number.
     pub(crate) fn take_over(&mut self) -> u64 {
         self.control += 1;
         self.left = false;
@@ -202,7 +203,7 @@ impl<L: Line> Session<L> {
         self.control == control
     }
 
-    /// A line of a live session comes: the older ones of its slot are torn down.
+    /// Adds a line to a live session and closes the older lines of its slot.
     pub(crate) fn join(
         &mut self,
         ticket: u64,
@@ -252,7 +253,7 @@ impl<L: Line> Session<L> {
         }
     }
 
-    /// The line is about to be served. One that may no longer be is torn down at once.
+    /// The line is about to be served. It is closed at once if it may not be served any more.
     pub(crate) fn served(&mut self, ticket: u64, line: L) {
         if self.admission(ticket) != Admission::Ready {
             line.close();
@@ -266,12 +267,12 @@ impl<L: Line> Session<L> {
         self.lines.remove(&ticket);
     }
 
-    /// A request begins to be performed.
+    /// A request is in progress.
     pub(crate) fn begin(&mut self) {
         self.requests += 1;
     }
 
-    /// It was performed.
+    /// A request was performed.
     pub(crate) fn done(&mut self) {
         self.requests -= 1;
     }

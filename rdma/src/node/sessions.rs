@@ -1,10 +1,12 @@
-//! All sessions of a memory node, as a plain state machine: no clock, no socket, no task. The time
-//! is handed in.
+//! All sessions of a memory node, as a state machine without clock, socket or task. The caller
+//! passes
+//! the time.
 //!
-//! - I1: an id is never used twice: its high half is random in each life of the node, its low half
-//!   counts up.
-//! - I2: each session that was opened is handed out by [`Sessions::over`] exactly once, after its
-//!   last line has ended and its last request was performed.
+//! - I1: an id is never used twice: its high half is random in each incarnation of the node, its
+//!   low
+//!   half counts up.
+//! - I2: [`Sessions::over`] returns each opened session exactly once, after its last line has ended
+//!   and its last request was performed.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,21 +17,21 @@ use crate::control::{Join, MemoryProof, SessionKey};
 use crate::pool::OwnerId;
 use crate::tcp::Refusal;
 
-/// A line of a session.
+/// Identifies a line of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ticket {
     pub(crate) session: OwnerId,
     number: u64,
 }
 
-/// A control connection that speaks for a session.
+/// Identifies a control connection of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Speaker {
     pub(crate) session: OwnerId,
     control: u64,
 }
 
-/// A session that is over: what it held can be taken back.
+/// A session that is over: its extents can be reclaimed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Over {
     pub(crate) session: OwnerId,
@@ -37,12 +39,12 @@ pub(crate) struct Over {
     pub(crate) end: End,
 }
 
-/// How long a session lives.
+/// The lifetime of sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// Without a request.
+    /// The lease: without a request, the session lives this long.
     pub(crate) lease_ns: u64,
-    /// How long it is kept after that.
+    /// How long it is kept after its lease.
     pub(crate) keep_ns: u64,
 }
 
@@ -52,7 +54,7 @@ pub(crate) struct Sessions<L> {
     terms: Terms,
     sessions_max: usize,
     opened: u32,
-    /// How often a client came back to a session whose lease had ended.
+    /// Times that a client resumed a session whose lease had ended.
     revived: u64,
     tickets: u64,
     sessions: HashMap<OwnerId, Session<L>>,
@@ -71,7 +73,7 @@ impl<L: Line> Sessions<L> {
         }
     }
 
-    /// A random number for a node's life.
+    /// A random incarnation for a starting node.
     pub(crate) fn random_incarnation() -> io::Result<u32> {
         getrandom::u32().map_err(io::Error::other)
     }
@@ -85,18 +87,18 @@ impl<L: Line> Sessions<L> {
         self.sessions.len()
     }
 
-    /// The sessions that are kept after their lease.
+    /// The sessions that are kept after their lease, with their clients' names.
     pub(crate) fn kept(&self) -> impl Iterator<Item = (OwnerId, &str)> {
         let kept = self.sessions.iter().filter(|(_, one)| one.is_kept());
         kept.map(|(&session, one)| (session, one.name.as_str()))
     }
 
-    /// How often a client came back to a kept session.
+    /// Times that a client resumed a kept session.
     pub(crate) fn revived(&self) -> u64 {
         self.revived
     }
 
-    /// Lines of all sessions, those that wait included.
+    /// Lines of all sessions, waiting ones included.
     pub(crate) fn lines(&self) -> usize {
         self.sessions.values().map(Session::lines).sum()
     }
@@ -115,7 +117,7 @@ impl<L: Line> Sessions<L> {
     /// Renews the lease of a session that is live or kept.
     fn renew(&mut self, session: OwnerId, now_ns: u64) -> Option<&mut Session<L>> {
         let lease_end_ns = now_ns.saturating_add(self.terms.lease_ns);
-        // Borrowed anew: the count is beside them.
+        // Borrowed again: the count lies beside the sessions.
         let revived = self.there(session, now_ns)?.renew(lease_end_ns);
         self.revived += u64::from(revived);
         self.sessions.get_mut(&session)
@@ -146,7 +148,7 @@ impl<L: Line> Sessions<L> {
         Ok(Speaker { session, control })
     }
 
-    /// The key that a client must prove to go on with a session.
+    /// The key whose knowledge a client must prove to resume a session.
     pub(crate) fn key(
         &mut self,
         session: OwnerId,
@@ -160,14 +162,15 @@ impl<L: Line> Sessions<L> {
             .ok_or(Refused::NoSession)
     }
 
-    /// Goes on with a session over another control connection, its key proved.
+    /// Resumes a session over another control connection; its key was proved.
     pub(crate) fn resume(&mut self, session: OwnerId, now_ns: u64) -> Result<Speaker, Refused> {
         let renewed = self.renew(session, now_ns).ok_or(Refused::NoSession)?;
         let control = renewed.take_over();
         Ok(Speaker { session, control })
     }
 
-    /// A request came: the lease is renewed, and the session is not over before [`Sessions::done`].
+    /// A request arrived: renews the lease, and keeps the session from being over until
+    /// [`Sessions::done`].
     pub(crate) fn request(&mut self, speaker: Speaker, now_ns: u64) -> Result<(), Refused> {
         let there = self
             .there(speaker.session, now_ns)
@@ -180,14 +183,14 @@ impl<L: Line> Sessions<L> {
         Ok(())
     }
 
-    /// A request that [`Sessions::request`] said yes to was performed.
+    /// A request that [`Sessions::request`] accepted was performed.
     pub(crate) fn done(&mut self, speaker: Speaker) {
         if let Some(session) = self.sessions.get_mut(&speaker.session) {
             session.done();
         }
     }
 
-    /// Ends a session. Without effect if another connection speaks for it now.
+    /// Ends a session. No effect if another connection has taken it over.
     pub(crate) fn bye(&mut self, speaker: Speaker) {
         if let Some(session) = self.sessions.get_mut(&speaker.session)
             && session.is_spoken_for_by(speaker.control)
@@ -196,15 +199,15 @@ impl<L: Line> Sessions<L> {
         }
     }
 
-    /// A client has closed a control connection. If that spoke for the session, it is not kept
-    /// after its lease: its process has ended, or would soon go on over another connection.
+    /// A client has closed a control connection. If the session still used it, it is not kept after
+    /// its lease: the client's process has ended, or will soon resume over another connection.
     pub(crate) fn left(&mut self, speaker: Speaker) {
         if let Some(session) = self.sessions.get_mut(&speaker.session) {
             session.leave(speaker.control);
         }
     }
 
-    /// A line asks to be served. What is answered with a ticket counts as living until
+    /// A line requests to be served. A line with a ticket counts as living until
     /// [`Sessions::ended`].
     pub(crate) fn join(
         &mut self,
@@ -220,7 +223,7 @@ impl<L: Line> Sessions<L> {
         Ok(Ticket { session, number })
     }
 
-    /// Whether it may be served now.
+    /// Whether the line may be served now.
     pub(crate) fn admission(&self, ticket: Ticket) -> Admission {
         self.sessions
             .get(&ticket.session)
@@ -229,7 +232,7 @@ impl<L: Line> Sessions<L> {
             })
     }
 
-    /// How to tear it down, from the moment it is served.
+    /// The line is served from now on; `line` closes it.
     pub(crate) fn served(&mut self, ticket: Ticket, line: L) {
         match self.sessions.get_mut(&ticket.session) {
             Some(session) => session.served(ticket.number, line),
@@ -237,14 +240,14 @@ impl<L: Line> Sessions<L> {
         }
     }
 
-    /// A line has ended; nothing of it is performed any more.
+    /// A line has ended: no request of it is performed any more.
     pub(crate) fn ended(&mut self, ticket: Ticket) {
         if let Some(session) = self.sessions.get_mut(&ticket.session) {
             session.ended(ticket.number);
         }
     }
 
-    /// Ends leases and sessions whose time has come, and takes out those that are over.
+    /// Ends leases and sessions that are due, and removes those that are over.
     pub(crate) fn over(&mut self, now_ns: u64) -> Vec<Over> {
         let mut over = Vec::new();
         self.sessions.retain(|&session, one| {
@@ -318,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_differ_and_carry_the_nodes_life() {
+    fn ids_differ_and_carry_the_incarnation() {
         let mut sessions = sessions();
         let ids: HashSet<_> = (0..4)
             .map(|_| {
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_join_is_proved_and_used_up() {
+    fn a_join_needs_a_fresh_proof() {
         let mut sessions = sessions();
         let speaker = sessions.open(String::new(), key(1), 0).unwrap();
         join(&mut sessions, speaker, 3, 7, 0).unwrap();
@@ -347,7 +350,7 @@ mod tests {
             let error = join(&mut sessions, speaker, 3, counter, 0).unwrap_err();
             assert_eq!(error, Refusal::Proof, "counter {counter} again");
         }
-        // Another slot has a count of its own.
+        // Another slot has its own counter.
         join(&mut sessions, speaker, 4, 6, 0).unwrap();
         let wrong = Join {
             session: speaker.session.get(),
@@ -359,7 +362,7 @@ mod tests {
             sessions.join(&wrong, &proof, 0).unwrap_err(),
             Refusal::Proof
         );
-        // A wrong proof uses nothing up.
+        // A wrong proof does not use up the counter.
         join(&mut sessions, speaker, 3, 8, 0).unwrap();
         let error = join(&mut sessions, speaker, 4096, 1, 0).unwrap_err();
         assert_eq!(error, Refusal::Busy);
@@ -418,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_session_has_no_lines_and_goes_on_where_it_was() {
+    fn a_kept_session_has_no_lines_and_can_be_resumed() {
         let mut sessions = keeping(50);
         let speaker = sessions.open("a".into(), key(1), 0).unwrap();
         let (served, waiting) = (Wire::default(), Wire::default());
@@ -432,8 +435,8 @@ mod tests {
         assert_eq!(sessions.admission(late), gone);
         let error = join(&mut sessions, speaker, 0, 3, LEASE_NS).unwrap_err();
         assert_eq!(error, Refusal::Session);
-        // It comes back: what was admitted before is not served all the same, and what comes waits
-        // for its end.
+        // It is resumed: a line admitted before is still not served, and a new one waits for its
+        // end.
         sessions.request(speaker, LEASE_NS + 49).unwrap();
         sessions.done(speaker);
         assert_eq!((sessions.kept().count(), sessions.revived()), (0, 1));
@@ -446,7 +449,7 @@ mod tests {
         assert_eq!(sessions.admission(new), Admission::Ready);
         sessions.ended(new);
         sessions.ended(late);
-        // Kept for long enough, it is over.
+        // After the time that it is kept, it is over.
         let end_ns = LEASE_NS + 49 + LEASE_NS + 50;
         assert_eq!(sessions.over(end_ns - 1), []);
         assert_eq!(sessions.over(end_ns).len(), 1);
@@ -461,12 +464,12 @@ mod tests {
         let old = sessions.open("resumed".into(), key(1), 0).unwrap();
         sessions.left(left);
         let new = sessions.resume(old.session, 0).unwrap();
-        // Of the connection that it no longer speaks over.
+        // The end of the connection that it no longer uses has no effect.
         sessions.left(old);
         let over = sessions.over(LEASE_NS);
         assert_eq!(over.len(), 1, "{over:?}");
         assert_eq!(over[0].session, left.session);
-        // Also if it is closed only later.
+        // The end of the one that it uses has, even later.
         sessions.left(new);
         assert_eq!(sessions.over(LEASE_NS).len(), 1);
     }
@@ -502,7 +505,7 @@ mod tests {
         prop::collection::vec(act, 1..120)
     }
 
-    /// A line as the world sees it.
+    /// A line as the test sees it.
     struct Seen {
         ticket: Ticket,
         slot: u32,
@@ -511,19 +514,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_taken_back_from_the_living_and_nothing_kept_by_the_dead(
+        fn extents_are_reclaimed_only_from_sessions_that_are_over(
             acts in acts(),
             keep_ns in prop_oneof![Just(0), 1..150u64],
         ) {
             let mut sessions = keeping(keep_ns);
             let (mut now_ns, mut counter) = (0, 0);
             let mut speakers: Vec<Speaker> = Vec::new();
-            // What a client may rely on: until when its session lives; after that it is kept,
-            // unless it said goodbye.
+            // What a client relies on: its session lives until then, and is kept afterwards unless
+            // the client ended it.
             let mut lease: HashMap<OwnerId, u64> = HashMap::new();
             let mut gone: HashSet<OwnerId> = HashSet::new();
             let mut lines: Vec<Seen> = Vec::new();
-            // Requests that are being performed.
+            // Requests in progress.
             let mut requests: Vec<Speaker> = Vec::new();
             let mut over: HashSet<OwnerId> = HashSet::new();
             for act in acts {
@@ -591,24 +594,23 @@ mod tests {
                         for one in ended {
                         prop_assert!(over.insert(one.session), "twice");
                         let kept = lease[&one.session] + keep_ns > now_ns;
-                        prop_assert!(!kept || gone.contains(&one.session), "it is to be kept");
+                        prop_assert!(!kept || gone.contains(&one.session), "it must be kept");
                         let alive = lines.iter().any(|line| line.ticket.session == one.session);
                         prop_assert!(!alive, "a line of it lives");
                         let busy = requests.iter().any(|speaker| speaker.session == one.session);
-                        prop_assert!(!busy, "a request of it is being performed");
+                        prop_assert!(!busy, "a request of it is in progress");
                         }
                     },
                     _ => {}
                 }
             }
-            // The clients fall silent: their lines are told to close, and when they have, all is
-            // taken back.
+            // The clients fall silent: their lines are closed, and then every session is over.
             now_ns += LEASE_NS + keep_ns;
             let early = sessions.over(now_ns);
             prop_assert!(early.iter().all(|one| !lines.iter().any(|line| line.ticket.session == one.session)));
             over.extend(early.into_iter().map(|one| one.session));
             for line in lines {
-                prop_assert!(line.served.is_none_or(|wire| wire.0.get()), "not told to close");
+                prop_assert!(line.served.is_none_or(|wire| wire.0.get()), "not closed");
                 sessions.ended(line.ticket);
             }
             for speaker in requests {

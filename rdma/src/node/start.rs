@@ -1,8 +1,10 @@
-//! Starting and stopping a memory node, from any thread.
+//! Starts and stops a memory node, from any thread.
 //!
-//! - I1: the address is taken first and the memory registered next; clients are served only when
-//!   both are there.
-//! - I2: a start that fails half-way stops what it began; a handle that is dropped stops the node.
+//! Owns the node's threads through [`NodeHandle`].
+//!
+//! - I1: the address is bound first and the memory registered next; clients are served only after
+//!   both.
+//! - I2: a start that fails half-way stops what it has started. Dropping the handle stops the node.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,45 +31,47 @@ use crate::verbs::{CmListener, Context, VerbsError};
 
 const THREADS_MAX: usize = 1024;
 
-/// What a memory node is to be like.
+/// Settings of a memory node.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on; port 0 means any free port.
     pub listen: SocketAddr,
-    /// How its memory is reached.
+    /// The transport by which clients access its memory.
     pub scheme: Scheme,
-    /// Device and queue pairs, where that is over an RDMA device.
+    /// Device and queue pair settings, if that is over an RDMA device.
     pub verbs: VerbsOptions,
-    /// What it lends.
+    /// The memory that it lends.
     pub memory: MemoryOptions,
-    /// What its clients must know; without one anybody who can connect may use its memory.
+    /// The token that clients must know. Without one, any client that can connect may use its
+    /// memory.
     pub token: Option<Token>,
-    /// How long a session lives without a request: from [`LEASE_MIN`] to [`LEASE_MAX`].
+    /// The lease: how long a session lives without a request; from [`LEASE_MIN`] to [`LEASE_MAX`].
     pub lease: Duration,
-    /// How long a session is kept after its lease, its extents with it, at most [`KEEP_MAX`]: a
-    /// client that was only stopped finds them when it comes back. Not kept is one whose client has
-    /// closed its control connection, as the kernel does when a process ends. 0 keeps none.
+    /// How long a session and its extents are kept after its lease, at most [`KEEP_MAX`], for a
+    /// client that was only stopped and resumes. A session whose client has closed its control
+    /// connection, as the kernel does when a process ends, is not kept. 0 keeps none.
     pub keep: Duration,
-    /// How often the table is mended where deaths left it wrong: long against a claim.
+    /// Interval at which the table is mended after clients died during a claim. It must be long
+    /// compared with a claim.
     pub mend_pace: Duration,
     /// Threads that serve connections.
     pub threads: usize,
-    /// Sessions at a time.
+    /// Limit on the open sessions.
     pub sessions_max: usize,
-    /// Control connections at a time, and as many memory connections again.
+    /// Limit on the control connections, and again on the memory connections.
     pub connections_max: u64,
-    /// Connections that have not yet proved anything, at a time; each thread has its share of them,
-    /// one at least. The oldest makes room for the next.
+    /// Limit on the unauthenticated connections. Each thread has its share, at least one. The
+    /// oldest
+    /// is evicted for the next.
     pub strangers_max: usize,
-    /// How long one of these may take at each step.
+    /// Time limit for each step of a handshake.
     pub handshake_limit: Duration,
 }
 
 impl NodeOptions {
-    /// Where nothing else is said: one thread, no token, a lease of 30 seconds, after which a
-    /// session is kept for 5 minutes: longer than a virtual machine is paused for, or somebody
-    /// looks at a process that is stopped, and no longer than memory of a host that has lost its
-    /// power should be idle.
+    /// Defaults: one thread, no token, a lease of 30 seconds, after which a session is kept for 5
+    /// minutes: longer than a virtual machine is usually paused or a stopped process is inspected,
+    /// and not longer than the memory of a host that lost power should lie idle.
     #[must_use]
     pub fn new(listen: SocketAddr, memory: MemoryOptions) -> Self {
         Self {
@@ -88,59 +92,59 @@ impl NodeOptions {
     }
 }
 
-/// Why a memory node does not start.
+/// Why a memory node did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A setting is out of bounds.
+    /// A setting is out of range.
     #[error("{what} is {value}: must be {bounds}")]
     Setting {
-        /// Which.
+        /// The setting.
         what: &'static str,
-        /// Its value.
+        /// The value given.
         value: String,
-        /// Its bounds.
+        /// The valid range.
         bounds: String,
     },
-    /// It cannot listen.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}: {source}{}", remedy(source))]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The system's error.
         source: io::Error,
     },
     /// This build has no verbs.
-    #[error("this build has no verbs: build it with `--features verbs`")]
+    #[error("this build has no verbs: rebuild with `--features verbs`")]
     NoVerbs,
-    /// The device cannot be used as asked.
+    /// The device cannot be used with these settings.
     #[cfg(feature = "verbs")]
     #[error(transparent)]
     Verbs(#[from] VerbsError),
-    /// There is no memory to lend.
+    /// The memory cannot be registered.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// A thread or its executor cannot be had.
+    /// A thread or its executor cannot be started.
     #[error(
         "cannot start thread {index}: {reason}; each needs io_uring (Linux 5.8) and 512 KiB of locked memory (`ulimit -l`)"
     )]
     Thread {
-        /// Which.
+        /// The thread's index.
         index: usize,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The kernel has no random numbers.
-    #[error("no random numbers: {0}")]
+    /// The kernel provides no random numbers.
+    #[error("cannot get random numbers from the kernel: {0}")]
     Random(io::Error),
 }
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "; is another memory node running? Stop it or listen on another port"
+            ": stop another memory node on this port or listen on another port"
         }
-        io::ErrorKind::AddrNotAvailable => "; give an address of this machine",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 are for root: take a higher one",
+        io::ErrorKind::AddrNotAvailable => ": give an address of this machine",
+        io::ErrorKind::PermissionDenied => ": ports below 1024 need root, use a higher port",
         _ => "",
     }
 }
@@ -150,7 +154,7 @@ fn remedy(error: &io::Error) -> &'static str {
 pub struct MemoryNode;
 
 impl MemoryNode {
-    /// Takes the address, registers the memory and serves. Answers when clients can connect.
+    /// Binds the address, registers the memory and serves. Returns when clients can connect.
     ///
     /// # Errors
     /// [`StartError`].
@@ -158,7 +162,7 @@ impl MemoryNode {
         Self::start_with(options, &|_| {})
     }
 
-    /// The same; `progress` is told of each region, from several threads.
+    /// The same; `progress` is called for each region, on several threads.
     ///
     /// # Errors
     /// [`StartError`].
@@ -234,17 +238,17 @@ impl MemoryNode {
         let node = Arc::new(Service::new(options, memory, sessions));
         let keeper = serve::start_maintenance(&node)?;
         let maintenance = keeper.thread().clone();
-        // From here on whatever fails stops what has begun.
+        // From here on, a failure stops what has been started.
         let mut handle = NodeHandle {
             node,
             address: bound,
             threads: vec![keeper],
         };
-        let (doors, lobbies): (Vec<_>, Vec<_>) = (0..threads).map(|_| serve::lobby()).unzip();
-        let mut accepting = Some((address, doors));
-        for (index, lobby) in lobbies.into_iter().enumerate() {
+        let (senders, backlogs): (Vec<_>, Vec<_>) = (0..threads).map(|_| serve::backlog()).unzip();
+        let mut accepting = Some((address, senders));
+        for (index, backlog) in backlogs.into_iter().enumerate() {
             let thread =
-                serve::executor(index, lobby, accepting.take(), &handle.node, &maintenance)?;
+                serve::executor(index, backlog, accepting.take(), &handle.node, &maintenance)?;
             handle.threads.push(thread);
         }
         #[cfg(feature = "verbs")]
@@ -252,12 +256,46 @@ impl MemoryNode {
             let thread = cm::thread(listener, &handle.node, &maintenance)?;
             handle.threads.push(thread);
         }
-        info!(address = %bound, threads, "memory node serves");
+        info!(address = %bound, threads, "the memory node is serving");
         Ok(handle)
     }
 }
 
-/// Listens by RDMA-CM where that is asked, at the port that was bound, and opens the device.
+/// Checks the settings that do not depend on the memory or a device.
+fn check_settings(options: &NodeOptions) -> Result<(), StartError> {
+    let setting = |what, value: String, bounds: String| StartError::Setting {
+        what,
+        value,
+        bounds,
+    };
+    if !(1..=THREADS_MAX).contains(&options.threads) {
+        let bounds = format!("1 to {THREADS_MAX}");
+        return Err(setting("threads", options.threads.to_string(), bounds));
+    }
+    if !(LEASE_MIN..=LEASE_MAX).contains(&options.lease) {
+        let bounds = format!("{LEASE_MIN:?} to {LEASE_MAX:?}");
+        return Err(setting("the lease", format!("{:?}", options.lease), bounds));
+    }
+    if options.keep > KEEP_MAX {
+        let bounds = format!("0s to {KEEP_MAX:?}");
+        return Err(setting(
+            "the time that sessions are kept",
+            format!("{:?}", options.keep),
+            bounds,
+        ));
+    }
+    if options.mend_pace < Duration::from_millis(1) {
+        let value = format!("{} ns", options.mend_pace.as_nanos());
+        return Err(setting(
+            "the interval of mending",
+            value,
+            "at least 1 ms".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Opens the device and, for RDMA-CM, listens at the port that was bound.
 #[cfg(feature = "verbs")]
 fn listen_by_verbs(
     options: &NodeOptions,
@@ -273,7 +311,7 @@ fn listen_by_verbs(
                 source: match source.raw_os_error() {
                     Some(libc::ENODEV) => io::Error::new(
                         io::ErrorKind::AddrNotAvailable,
-                        "no RDMA device has the address: `farcore fabric devices` lists those there are",
+                        "no RDMA device has this address: `farcore fabric devices` lists the devices",
                     ),
                     _ => source,
                 },
@@ -295,7 +333,7 @@ fn listen_by_verbs(
     Ok((listener, Some(context)))
 }
 
-/// A memory node that serves. It stops when this is dropped.
+/// A serving memory node. Dropping this stops it.
 #[derive(Debug)]
 pub struct NodeHandle {
     node: Arc<Service>,
@@ -304,7 +342,7 @@ pub struct NodeHandle {
 }
 
 impl NodeHandle {
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -316,13 +354,13 @@ impl NodeHandle {
         self.node.memory().is_locked()
     }
 
-    /// What reads its figures, on any thread, also after it has stopped.
+    /// A reader of its figures, for any thread, also after the node has stopped.
     #[must_use]
     pub fn metrics(&self) -> NodeMetrics {
         NodeMetrics(Arc::clone(&self.node))
     }
 
-    /// Ends listening and all connections, and waits for that.
+    /// Stops listening, ends all connections, and waits until they have ended.
     pub fn stop(mut self) {
         self.end();
     }
@@ -331,7 +369,7 @@ impl NodeHandle {
         self.node.stop();
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
-            // Its panic has been told by the hook; the others are to be waited for all the same.
+            // The panic hook has reported its panic. Wait for the other threads all the same.
             let _ = thread.join();
         }
     }
@@ -348,7 +386,7 @@ impl Drop for NodeHandle {
 pub struct NodeMetrics(Arc<Service>);
 
 impl NodeMetrics {
-    /// All of them at this moment. Cost: reads the bitmap of the table.
+    /// All figures at this moment. Cost: reads the bitmap of the table.
     #[must_use]
     pub fn statistics(&self) -> NodeStatistics {
         self.0.statistics()

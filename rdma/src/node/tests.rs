@@ -1,4 +1,5 @@
-//! A whole node with clients over real sockets of this machine.
+//! Tests of a whole node with clients over real sockets of this machine: sessions, memory
+//! connections, limits, and starting and stopping.
 
 use std::future::Future;
 use std::io::Read;
@@ -59,7 +60,7 @@ async fn session(node: &NodeHandle) -> NodeSession {
         .expect("the right token")
 }
 
-/// Waits for what must come, however long it takes.
+/// Waits for a state that must be reached, however long it takes.
 async fn until(node: &NodeHandle, wanted: impl Fn(&NodeStatistics) -> bool) {
     while !wanted(&node.metrics().statistics()) {
         Timer::new(Duration::from_millis(1)).await;
@@ -85,7 +86,7 @@ fn refusals(node: &NodeHandle) -> Vec<(&'static str, u64)> {
 }
 
 #[test]
-fn chunks_are_handed_out_and_come_back() {
+fn chunks_are_allocated_and_freed() {
     let node = MemoryNode::start(options()).unwrap();
     run(async {
         let (mut one, mut two) = (session(&node).await, session(&node).await);
@@ -122,7 +123,7 @@ fn chunks_are_handed_out_and_come_back() {
 
 #[test]
 fn a_chunk_lies_in_one_region() {
-    // Regions of 5, 5 and 1 extents: every third pair would reach over an end.
+    // Regions of 5, 5 and 1 extents: every third pair would cross an end.
     let mut odd = options();
     odd.memory.memory_bytes = 11 * EXTENT;
     let node = MemoryNode::start(odd).unwrap();
@@ -152,7 +153,7 @@ fn a_chunk_lies_in_one_region() {
 }
 
 #[test]
-fn a_wrong_token_hurts_nobody_else() {
+fn a_wrong_token_harms_no_other_client() {
     let node = MemoryNode::start(options()).unwrap();
     run(async {
         let mut good = session(&node).await;
@@ -172,14 +173,14 @@ fn a_wrong_token_hurts_nobody_else() {
         good.heartbeat().await.unwrap();
         assert_eq!(good.statistics().await.unwrap().sessions, 1);
     });
-    // Whether the one without a token was counted depends on how fast it went.
+    // Whether the client without a token was counted depends on timing.
     assert!(refusals(&node).contains(&("token", 1)));
     assert!(refusals(&node).contains(&("version", 1)));
     node.stop();
 }
 
 #[test]
-fn random_words_are_answered_or_dropped() {
+fn random_bytes_are_refused_or_disconnected() {
     let node = MemoryNode::start(options()).unwrap();
     run(async {
         let mut good = session(&node).await;
@@ -190,10 +191,10 @@ fn random_words_are_answered_or_dropped() {
             rude.send(&bytes).await.unwrap();
             let answer = rude.receive().await.unwrap();
             assert!(matches!(Reply::decode(&answer), Some(Reply::Refused(_))));
-            assert!(rude.receive().await.is_err(), "it goes on");
+            assert!(rude.receive().await.is_err(), "it was not disconnected");
         }
         good.heartbeat().await.unwrap();
-        // Within a session an unknown message is refused, and the session goes on.
+        // Within a session an unknown message is refused, and the session continues.
         let mut mine = channel(&node).await;
         let (hello, message) = handshake::ClientHello::new("raw", Opening::New).unwrap();
         mine.send(&message).await.unwrap();
@@ -212,7 +213,7 @@ fn random_words_are_answered_or_dropped() {
             let answer = mine.receive().await.unwrap();
             assert_eq!(Reply::decode(&answer), Some(wanted));
         }
-        assert!(mine.receive().await.is_err(), "it goes on");
+        assert!(mine.receive().await.is_err(), "it was not disconnected");
     });
     node.stop();
 }
@@ -234,7 +235,7 @@ async fn perform(endpoint: &mut TcpEndpoint, work: Work) -> Status {
 }
 
 #[test]
-fn memory_is_for_those_with_a_fresh_proof() {
+fn memory_needs_a_fresh_proof() {
     let node = MemoryNode::start(options()).unwrap();
     run(async {
         let mut owner = session(&node).await;
@@ -271,7 +272,7 @@ fn memory_is_for_those_with_a_fresh_proof() {
             remote: table,
         };
         assert_eq!(perform(&mut endpoint, read).await, Status::Success);
-        // The same words again, another's slot, another session, and none at all.
+        // The same request again, another slot, another session, and no session at all.
         let again = connect_queue(address, &request, LIMIT).await;
         assert_eq!(refusal(again), Refusal::Proof);
         let mut other = owner.memory_request(0);
@@ -292,7 +293,7 @@ fn memory_is_for_those_with_a_fresh_proof() {
         let peer = ConnectRequest::new(Purpose::Peer);
         let peer = connect_queue(address, &peer, LIMIT).await;
         assert_eq!(refusal(peer), Refusal::Purpose);
-        // What it does not lend.
+        // Memory that the node does not lend.
         let outside = Work::Read {
             local,
             remote: RemoteSlice {
@@ -308,7 +309,7 @@ fn memory_is_for_those_with_a_fresh_proof() {
 }
 
 #[test]
-fn a_newer_connection_takes_the_place_of_the_older() {
+fn a_newer_connection_replaces_the_older() {
     let node = MemoryNode::start(options()).unwrap();
     run(async {
         let owner = session(&node).await;
@@ -325,7 +326,7 @@ fn a_newer_connection_takes_the_place_of_the_older() {
         until(&node, |now| now.memory_connections == 1).await;
         let last = last.unwrap();
         assert!(!last.is_dead());
-        // Other slots are let be.
+        // Other slots are not affected.
         let request = owner.memory_request(4);
         let other = connect_queue(node.address(), &request, LIMIT)
             .await
@@ -338,7 +339,7 @@ fn a_newer_connection_takes_the_place_of_the_older() {
 }
 
 #[test]
-fn what_the_dead_held_is_free_again() {
+fn extents_of_a_dead_client_are_freed() {
     let node = MemoryNode::start(NodeOptions {
         lease: LEASE_MIN,
         keep: Duration::ZERO,
@@ -352,7 +353,7 @@ fn what_the_dead_held_is_free_again() {
         let connected = connect_queue(node.address(), &request, LIMIT)
             .await
             .unwrap();
-        // Its control connection and its memory connection stay open, and say nothing.
+        // Its connections stay open and silent.
         dead(&connected).await;
         until(&node, |now| now.extents_free == EXTENTS).await;
         let now = node.metrics().statistics();
@@ -370,7 +371,7 @@ fn what_the_dead_held_is_free_again() {
 }
 
 #[test]
-fn what_the_silent_held_is_kept_for_them() {
+fn extents_of_a_silent_client_are_kept() {
     let node = MemoryNode::start(NodeOptions {
         lease: LEASE_MIN,
         keep: Duration::from_secs(3600),
@@ -385,7 +386,7 @@ fn what_the_silent_held_is_kept_for_them() {
         let request = silent.memory_request(0);
         let connected = connect_queue(node.address(), &request, LIMIT).await;
         let connected = connected.unwrap();
-        // Its process has ended: that is not kept.
+        // A session whose client closed its connection is not kept.
         drop(closed);
         until(&node, |now| now.sessions_expired == 1).await;
         until(&node, |now| now.extents_kept == 3).await;
@@ -393,7 +394,7 @@ fn what_the_silent_held_is_kept_for_them() {
         let now = node.metrics().statistics();
         assert_eq!((now.sessions, now.sessions_kept), (1, 1));
         assert_eq!(now.extents_free, EXTENTS - 3);
-        // Nothing of it can be reached before it says that it is back.
+        // Its memory cannot be reached before it has resumed.
         let request = silent.memory_request(0);
         let early = connect_queue(node.address(), &request, LIMIT).await;
         assert_eq!(refusal(early), Refusal::Session);
@@ -432,7 +433,7 @@ fn a_session_goes_on_over_another_connection() {
 }
 
 #[test]
-fn the_silent_are_dropped_and_the_many_limited() {
+fn silent_peers_are_dropped_and_connections_limited() {
     let node = MemoryNode::start(NodeOptions {
         handshake_limit: Duration::from_millis(100),
         strangers_max: 2,
@@ -443,7 +444,10 @@ fn the_silent_are_dropped_and_the_many_limited() {
     run(async {
         let mut mine = session(&node).await;
         let mut silent = channel(&node).await;
-        assert!(silent.receive().await.is_err(), "it may stay silent");
+        assert!(
+            silent.receive().await.is_err(),
+            "a silent peer was not dropped"
+        );
         until(&node, |now| now.control_connections == 1).await;
         assert!(refusals(&node).contains(&("silent", 1)));
         let (two, three) = (session(&node).await, session(&node).await);
@@ -465,10 +469,10 @@ fn the_silent_are_dropped_and_the_many_limited() {
 }
 
 #[test]
-fn the_silent_keep_nobody_out() {
+fn silent_peers_lock_no_client_out() {
     let strangers_max = 16;
     let node = MemoryNode::start(NodeOptions {
-        // Only what makes room for others ends a silent connection.
+        // Only eviction ends a silent connection.
         handshake_limit: Duration::from_secs(1 << 20),
         strangers_max,
         threads: 1,
@@ -478,11 +482,11 @@ fn the_silent_keep_nobody_out() {
     run(async {
         let silent = || std::net::TcpStream::connect(node.address()).expect("it listens");
         let mut crowd: Vec<_> = (0..64).map(|_| silent()).collect();
-        // Some are silent only after they said what they are for.
+        // Some are silent only after their connect request.
         let mut shy = channel(&node).await;
         let mut mine = session(&node).await;
         for _ in 0..20 {
-            // Fewer than there are places at a time: whoever goes on at once is not the oldest.
+            // Fewer than the places: a client that proceeds at once is never the oldest.
             crowd.extend((0..strangers_max - 1).map(|_| silent()));
             let mut other = session(&node).await;
             let run = other.allocate_chunk(EXTENT).await.unwrap();
@@ -493,9 +497,12 @@ fn the_silent_keep_nobody_out() {
             other.free_chunk(run).await.unwrap();
             other.bye().await.unwrap();
         }
-        assert!(shy.receive().await.is_err(), "it may stay silent");
+        assert!(
+            shy.receive().await.is_err(),
+            "a silent peer was not evicted"
+        );
         mine.heartbeat().await.unwrap();
-        // No more are left than there are places for.
+        // No more than the places remain.
         let least = (crowd.len() + 1 - strangers_max) as u64;
         until(&node, |now| now.refusals >= least).await;
         let evicted = node.metrics().statistics().refusals;
@@ -532,7 +539,7 @@ fn a_node_that_stops_ends_its_connections() {
 }
 
 #[test]
-fn what_cannot_start_says_why() {
+fn a_failed_start_names_the_reason() {
     let node = MemoryNode::start(options()).unwrap();
     let error = |change: &dyn Fn(&mut NodeOptions)| {
         let mut wanted = options();
@@ -555,7 +562,7 @@ fn what_cannot_start_says_why() {
         (Duration::MAX, "must be 1s to 24h"),
     ] {
         let text = error(&|wanted| wanted.lease = lease);
-        assert!(text.contains(told), "{text}");
+        assert!(text.contains(expected), "{text}");
     }
     let text = error(&|wanted| wanted.memory.memory_bytes = 5);
     assert!(text.contains("the memory is 5 bytes"), "{text}");

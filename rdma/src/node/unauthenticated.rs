@@ -1,11 +1,11 @@
-//! Connections that have proved nothing yet, on one executor: only so many may be at it, and the
-//! oldest makes room.
+//! The unauthenticated connections of one executor: their number is limited, and the oldest is
+//! evicted for the next.
 //!
-//! Whoever keeps silent is the oldest soon; a client that goes on at once has proved itself long
-//! before. So silence keeps nobody out, however many keep it.
+//! A silent peer soon becomes the oldest, while a client that proceeds at once has authenticated
+//! itself long before. So silent peers, however many, lock no client out.
 //!
-//! - I1: at most `limit` places are taken, and at least one can be.
-//! - I2: who was judged, for good or ill, is never told to go any more.
+//! - I1: at most `limit` places are taken, and at least one is available.
+//! - I2: a peer whose probation has ended, by success or refusal, is not evicted any more.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,12 +13,11 @@ use std::rc::Rc;
 
 use crate::executor::Semaphore;
 
-/// One executor's places.
+/// The unauthenticated peers of one executor.
 #[derive(Debug)]
 pub(super) struct Unauthenticated {
     limit: usize,
-    /// By number, which counts up: the first is the oldest. What is closed tells its stranger to
-    /// go.
+    /// By number in ascending order: the first is the oldest. Closing a semaphore evicts its peer.
     places: RefCell<BTreeMap<u64, Rc<Semaphore>>>,
     next: Cell<u64>,
 }
@@ -32,7 +31,7 @@ impl Unauthenticated {
         })
     }
 
-    /// Takes a place, the oldest's if there is no other.
+    /// Admits a peer, evicting the oldest if all places are taken.
     pub(super) fn admit(self: &Rc<Self>) -> UnauthenticatedPeer {
         let mut places = self.places.borrow_mut();
         while places.len() >= self.limit
@@ -42,7 +41,7 @@ impl Unauthenticated {
         }
         let number = self.next.get();
         self.next.set(number + 1);
-        // Nobody takes from it: it is only closed.
+        // Never gets a permit: it is only closed.
         let end = Rc::new(Semaphore::new(0));
         places.insert(number, Rc::clone(&end));
         UnauthenticatedPeer {
@@ -53,7 +52,7 @@ impl Unauthenticated {
     }
 }
 
-/// A place among the strangers; it is given back when this is dropped.
+/// One peer that has not authenticated itself. Dropping this frees its place.
 #[derive(Debug)]
 pub(super) struct UnauthenticatedPeer {
     all: Rc<Unauthenticated>,
@@ -62,13 +61,13 @@ pub(super) struct UnauthenticatedPeer {
 }
 
 impl UnauthenticatedPeer {
-    /// It has proved itself, or was refused: it gives its place back, and is not told to go any
-    /// more.
-    pub(super) fn judged(&self) {
+    /// Ends the probation: the peer has authenticated itself or was refused. It frees its place and
+    /// is not evicted any more.
+    pub(super) fn decided(&self) {
         self.all.places.borrow_mut().remove(&self.number);
     }
 
-    /// Waits until it must make room.
+    /// Waits until the peer is evicted.
     pub(super) async fn evicted(&self) {
         let _ = self.end.acquire(1).await;
     }
@@ -76,7 +75,7 @@ impl UnauthenticatedPeer {
 
 impl Drop for UnauthenticatedPeer {
     fn drop(&mut self) {
-        self.judged();
+        self.decided();
     }
 }
 
@@ -88,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    fn must_go(peer: &UnauthenticatedPeer) -> bool {
+    fn is_evicted(peer: &UnauthenticatedPeer) -> bool {
         block_on(poll_once(pin!(peer.evicted()))).is_some()
     }
 
@@ -96,26 +95,26 @@ mod tests {
     fn the_oldest_makes_room() {
         let unauthenticated = Unauthenticated::new(2);
         let (one, two) = (unauthenticated.admit(), unauthenticated.admit());
-        assert!(!must_go(&one) && !must_go(&two));
+        assert!(!is_evicted(&one) && !is_evicted(&two));
         let three = unauthenticated.admit();
-        assert!(must_go(&one) && !must_go(&two) && !must_go(&three));
-        // Who has gone anyway leaves room.
+        assert!(is_evicted(&one) && !is_evicted(&two) && !is_evicted(&three));
+        // A peer that has gone leaves room.
         drop(two);
         let four = unauthenticated.admit();
-        assert!(!must_go(&three) && !must_go(&four));
+        assert!(!is_evicted(&three) && !is_evicted(&four));
         drop(one);
         assert_eq!(unauthenticated.places.borrow().len(), 2);
     }
 
     #[test]
-    fn who_was_judged_stays() {
+    fn a_peer_whose_probation_ended_is_not_evicted() {
         let unauthenticated = Unauthenticated::new(0);
         let client = unauthenticated.admit();
-        client.judged();
+        client.decided();
         let next = unauthenticated.admit();
-        assert!(!must_go(&client) && !must_go(&next));
+        assert!(!is_evicted(&client) && !is_evicted(&next));
         drop(client);
         unauthenticated.admit();
-        assert!(must_go(&next));
+        assert!(is_evicted(&next));
     }
 }

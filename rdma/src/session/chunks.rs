@@ -1,19 +1,21 @@
-//! Chunks from a session's control connection, for whoever cuts them up.
+//! Chunks allocated over a session's control connection, for the [`Chunks`](crate::Chunks) that
+//! divide them.
 //!
-//! Owns the session. Calls of one thread share it: requests go one after the other, each in a task
-//! of its own, so that a call that is dropped neither breaks the connection off in the middle of an
-//! answer nor loses what the node granted.
+//! Owns the session. All calls of one thread share it: requests run one after the other, each in
+//! its
+//! own task, so that dropping a call neither cuts the connection in the middle of an answer nor
+//! loses a granted chunk.
 //!
 //! ```text
-//! allocate -> spare? -> else a task: frees that failed, then the request -> spare -> whichever call comes first
+//! allocate -> spare? -> else a task: retry failed frees, then the request -> spare -> next call
 //! ```
 //!
-//! - I1: a chunk that was granted is spare until a call takes it.
-//! - I2: a free that failed is tried again before anything is allocated: done later it could hit a
-//!   chunk that the node granted anew.
+//! - I1: a granted chunk is spare until a call takes it.
+//! - I2: a failed free is retried before anything is allocated: later it could hit a chunk that the
+//!   node has granted again.
 //!
-//! Limit: what the node granted over a connection that broke before the answer stays claimed until
-//! the session ends.
+//! Limit: a chunk granted over a connection that broke before the answer stays claimed until the
+//! session ends.
 
 use std::cell::RefCell;
 use std::io;
@@ -27,7 +29,7 @@ use crate::pool::{Chunk, ChunkSource, ExtentRun, NodeMap, OwnerId};
 use crate::session::NodeSession;
 use crate::tcp::MessageChannel;
 
-/// A session as a source of chunks. Clones share it. To be used within an executor.
+/// A session as a source of chunks. Clones share it. Use it inside an executor.
 #[derive(Clone, Debug)]
 pub struct SessionChunks(Rc<Inner>);
 
@@ -36,15 +38,15 @@ struct Inner {
     queue: usize,
     owner: OwnerId,
     map: NodeMap,
-    /// One request at a time.
+    /// Lets one request run at a time.
     turn: Semaphore,
-    /// Away while a request is under way.
+    /// `None` while a request runs.
     session: RefCell<Option<NodeSession>>,
     spare: RefCell<Vec<Chunk>>,
     leaving: RefCell<Vec<ExtentRun>>,
 }
 
-/// What is asked of the node.
+/// A request to the node.
 enum Ask {
     Allocate(u64),
     Free,
@@ -60,7 +62,7 @@ fn gone() -> SessionError {
 impl Inner {
     async fn perform(&self, ask: Ask) -> Result<(), SessionError> {
         let turn = self.turn.acquire_permit(1).await;
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = turn.map_err(|_| gone())?;
         let mut session = self.session.borrow_mut().take().ok_or_else(gone)?;
         let done = match ask {
@@ -80,7 +82,7 @@ impl Inner {
                 return Ok(());
             };
             match session.free_chunk(run).await {
-                // An earlier try whose answer was lost.
+                // `NotOwned`: an earlier attempt succeeded and its answer was lost.
                 Ok(()) | Err(SessionError::Refused(Refused::NotOwned { .. })) => {}
                 Err(error) => return Err(error),
             }
@@ -91,7 +93,7 @@ impl Inner {
     async fn allocate(&self, session: &mut NodeSession, bytes: u64) -> Result<(), SessionError> {
         self.settle(session).await?;
         let run = session.allocate_chunk(bytes).await?;
-        let wanted = "a chunk of its own memory";
+        let wanted = "a chunk within its memory";
         let slice = self.map.slice(run.first(), 0);
         let chunk = Chunk {
             queue: self.queue,
@@ -111,7 +113,7 @@ impl Inner {
 }
 
 impl SessionChunks {
-    /// Chunks of a session whose memory is reached by `queue` of the initiator.
+    /// Chunks of a session whose memory is reached through `queue` of the initiator.
     #[must_use]
     pub fn new(session: NodeSession, queue: usize) -> Self {
         Self(Rc::new(Inner {
@@ -125,19 +127,19 @@ impl SessionChunks {
         }))
     }
 
-    /// What the session's chunks belong to.
+    /// The owner of the session's chunks.
     #[must_use]
     pub fn owner(&self) -> OwnerId {
         self.0.owner
     }
 
-    /// Chunks that were granted to calls that were dropped; the next calls take them.
+    /// Chunks granted to calls that were dropped; the next calls take them.
     #[must_use]
     pub fn spare_count(&self) -> usize {
         self.0.spare.borrow().len()
     }
 
-    /// Renews the lease; a third of it is a good pace. Cost: a round trip.
+    /// Renews the lease; call it at a third of the lease. Cost: a round trip.
     ///
     /// # Errors
     /// As [`NodeSession::heartbeat`].
@@ -145,7 +147,7 @@ impl SessionChunks {
         self.ask(Ask::Heartbeat).await
     }
 
-    /// Goes on over another control connection, after an error of the old one.
+    /// Resumes over another control connection, after an error of the old one.
     ///
     /// # Errors
     /// As [`NodeSession::resume`].
@@ -153,7 +155,7 @@ impl SessionChunks {
         self.ask(Ask::Resume(channel)).await
     }
 
-    /// Ends the session: the node takes all its chunks back.
+    /// Ends the session; the node frees all its chunks.
     ///
     /// # Errors
     /// As [`NodeSession::bye`].
@@ -171,15 +173,15 @@ impl SessionChunks {
 impl ChunkSource for SessionChunks {
     type Error = SessionError;
 
-    /// At least `bytes` in one region, aligned to them as far as the region begins at a multiple of
-    /// them in extents.
+    /// A chunk of at least `bytes` within one region. It is aligned to its length as far as the
+    /// region begins at a multiple of it in extents.
     async fn allocate(&self, bytes: u64) -> Result<Option<Chunk>, SessionError> {
         loop {
             if let Some(chunk) = self.0.take_spare(bytes) {
                 return Ok(Some(chunk));
             }
             match self.ask(Ask::Allocate(bytes)).await {
-                // Taken above, unless another call was faster: then once more.
+                // Taken by the next iteration, unless another call was faster.
                 Ok(()) => {}
                 Err(SessionError::Exhausted { .. }) => return Ok(None),
                 Err(error) => return Err(error),
@@ -188,11 +190,11 @@ impl ChunkSource for SessionChunks {
     }
 
     fn free(&self, chunk: Chunk) -> impl Future<Output = Result<(), SessionError>> {
-        // The mark is of `allocate`: two halves of 32 bits.
+        // `allocate` packed two halves of 32 bits into the mark.
         let half = |value: u64| u32::try_from(value & u64::from(u32::MAX)).unwrap_or(u32::MAX);
         let run = ExtentRun::new(half(chunk.mark >> 32), half(chunk.mark));
         self.0.leaving.borrow_mut().extend(run);
-        // Begun at once: also a call that is never polled gives the chunk back.
+        // Started at once: a call that is never polled frees the chunk too.
         self.ask(Ask::Free)
     }
 }

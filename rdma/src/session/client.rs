@@ -1,8 +1,10 @@
-//! A session at a memory node, as its client holds it.
+//! A session at a memory node: the client's end.
 //!
-//! - I1: requests go one at a time, each with its answer; after an error of the connection none is
-//!   taken until the session is resumed over a new one.
-//! - I2: passes for memory connections can be made on any thread, and no two are the same.
+//! Owns the control connection.
+//!
+//! - I1: requests run one at a time, each with its answer. After an error of the connection none is
+//!   accepted until the session is resumed over a new one.
+//! - I2: connect requests for memory connections can be made on any thread, and no two are equal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +16,8 @@ use crate::control::{ClientHello, SessionError, granted};
 use crate::pool::{ExtentRun, NodeMap, OwnerId};
 use crate::tcp::{Carrier, ConnectRequest, MessageChannel, Purpose};
 
-/// Makes connect requests for memory connections of one session. Clones share the count that keeps
+/// Makes connect requests for memory connections of one session. Clones share the counter that
+/// makes
 /// each unique.
 #[derive(Clone, Debug)]
 pub struct MemoryPass {
@@ -24,14 +27,14 @@ pub struct MemoryPass {
 }
 
 impl MemoryPass {
-    /// A request with a fresh proof: good for one connection. A new connection of a slot takes the
-    /// place of the old one, which the node tears down first.
+    /// A request with a fresh proof, valid for one connection. A new connection of a slot replaces
+    /// the old one, which the node closes first.
     #[must_use]
     pub fn request(&self, slot: u32) -> ConnectRequest {
         let join = Join {
             session: self.session.get(),
             slot,
-            // ORDERING: only the number counts.
+            // ORDERING: relaxed; only the number's uniqueness matters.
             counter: self.counter.fetch_add(1, Ordering::Relaxed),
         };
         ConnectRequest::new(Purpose::Memory {
@@ -44,7 +47,7 @@ impl MemoryPass {
     }
 }
 
-/// What a session's client has to know to reach the node's memory, on any thread.
+/// Everything that a thread needs to reach the session's memory.
 #[derive(Clone, Debug)]
 pub struct SessionFacts {
     pass: MemoryPass,
@@ -54,31 +57,31 @@ pub struct SessionFacts {
 }
 
 impl SessionFacts {
-    /// What the session's claims are made in the name of.
+    /// The owner of the session's claims.
     #[must_use]
     pub fn owner(&self) -> OwnerId {
         self.pass.session
     }
 
-    /// The node's life.
+    /// The node's incarnation.
     #[must_use]
     pub fn incarnation(&self) -> u32 {
         self.incarnation
     }
 
-    /// How long the session lives without a request.
+    /// The lease: how long the session lives without a request.
     #[must_use]
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// What the node lends; it has been validated.
+    /// The memory that the node lends, validated.
     #[must_use]
     pub fn map(&self) -> &NodeMap {
         &self.map
     }
 
-    /// A connect request with a fresh proof for a memory connection; good for one.
+    /// A connect request with a fresh proof, valid for one memory connection.
     #[must_use]
     pub fn memory_request(&self, slot: u32) -> ConnectRequest {
         self.pass.request(slot)
@@ -111,8 +114,9 @@ async fn shake(
 }
 
 impl NodeSession {
-    /// Opens a session; `name` is for the node's log. Both sides prove that they know the token.
-    /// The caller limits for how long. Cost: two round trips.
+    /// Opens a session; `name` appears in the node's log. Both sides prove that they know the
+    /// token.
+    /// Has no time limit of its own. Cost: two round trips.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -138,11 +142,11 @@ impl NodeSession {
         })
     }
 
-    /// Goes on with the session over another control connection. Memory connections and passes stay
-    /// good.
+    /// Resumes the session over another control connection. Memory connections and connect requests
+    /// stay valid.
     ///
     /// # Errors
-    /// [`SessionError::Expired`] if it is over: open a new one.
+    /// [`SessionError::Expired`] if the session has ended: open a new one.
     pub async fn resume(&mut self, mut channel: MessageChannel) -> Result<(), SessionError> {
         let opening = Opening::Resume {
             session: self.welcome.session,
@@ -157,31 +161,31 @@ impl NodeSession {
         Ok(())
     }
 
-    /// What the session's claims are made in the name of.
+    /// The owner of the session's claims.
     #[must_use]
     pub fn owner(&self) -> OwnerId {
         self.welcome.session
     }
 
-    /// The node's life.
+    /// The node's incarnation.
     #[must_use]
     pub fn incarnation(&self) -> u32 {
         self.welcome.incarnation
     }
 
-    /// What the node lends; it has been validated.
+    /// The memory that the node lends, validated.
     #[must_use]
     pub fn map(&self) -> &NodeMap {
         &self.welcome.map
     }
 
-    /// How long the session lives without a request. A third of it is a good pace for heartbeats.
+    /// The lease: how long the session lives without a request. Send heartbeats at a third of it.
     #[must_use]
     pub fn lease(&self) -> Duration {
         Duration::from_millis(self.welcome.lease_ms)
     }
 
-    /// All of this, for other threads.
+    /// The session's facts, for other threads.
     #[must_use]
     pub fn facts(&self) -> SessionFacts {
         SessionFacts {
@@ -192,19 +196,19 @@ impl NodeSession {
         }
     }
 
-    /// Whether the connection failed: resume.
+    /// Whether the connection failed: resume the session.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// What makes connect requests for its memory connections, on any thread.
+    /// Makes connect requests for memory connections on any thread.
     #[must_use]
     pub fn pass(&self) -> MemoryPass {
         self.pass.clone()
     }
 
-    /// A connect request with a fresh proof for a memory connection; good for one.
+    /// A connect request with a fresh proof, valid for one memory connection.
     #[must_use]
     pub fn memory_request(&self, slot: u32) -> ConnectRequest {
         self.pass.request(slot)
@@ -219,7 +223,7 @@ impl NodeSession {
             let what = "the connection failed: resume the session over a new one";
             return Err(std::io::Error::new(std::io::ErrorKind::NotConnected, what).into());
         }
-        // Also where the caller gives up half-way: answers would not fit their requests any more.
+        // Stays set if the caller drops this future: later answers would not match their requests.
         self.broken = true;
         self.channel.send(&request.encode()).await?;
         let reply = self.channel.receive().await?;
@@ -227,11 +231,11 @@ impl NodeSession {
         granted(&reply, wanted)
     }
 
-    /// Renews the lease. Cost: a round trip, as each of the following.
+    /// Renews the lease. Cost: a round trip, as for all following requests.
     ///
     /// # Errors
-    /// [`SessionError::Expired`] if the session is over; else the connection is, and the session
-    /// can be resumed.
+    /// [`SessionError::Expired`] if the session has ended. Otherwise the connection failed, and the
+    /// session can be resumed.
     pub async fn heartbeat(&mut self) -> Result<(), SessionError> {
         let wanted = "a renewed lease";
         match self.ask(&Request::Heartbeat, wanted).await? {
@@ -240,18 +244,16 @@ impl NodeSession {
         }
     }
 
-    /// Asks the node for adjacent extents, at least `bytes` in all
-    /// ([`CHUNK_BYTES_DEFAULT`](crate::node::CHUNK_BYTES_DEFAULT) where nothing speaks for another
-    /// length). They lie in one region.
+    /// Requests adjacent extents within one region, at least `bytes` in all
+    /// ([`CHUNK_BYTES_DEFAULT`](crate::node::CHUNK_BYTES_DEFAULT) is a good length).
     ///
     /// # Errors
-    /// [`SessionError::Exhausted`] where no run is that long.
+    /// [`SessionError::Exhausted`] if no free run is long enough.
     pub async fn allocate_chunk(&mut self, bytes: u64) -> Result<ExtentRun, SessionError> {
         let wanted = "a chunk";
         match self.ask(&Request::AllocateChunk { bytes }, wanted).await? {
             Reply::Chunk(chunk) => {
-                // What the node says is checked: in its memory, in one region, and no shorter than
-                // asked.
+                // Checks the node's answer: inside its memory, in one region, and long enough.
                 let whole = |run: &ExtentRun| {
                     let long = u64::from(run.count()) * self.map().extent_bytes;
                     long >= bytes && self.map().contiguous_bytes(*run) == long
@@ -263,12 +265,12 @@ impl NodeSession {
         }
     }
 
-    /// Gives a chunk back. Nothing may be under way on it.
+    /// Frees a chunk. No request on it may be in flight.
     ///
     /// # Errors
-    /// [`Refused::NotOwned`](crate::node::Refused::NotOwned) for what is not the session's.
+    /// [`Refused::NotOwned`](crate::node::Refused::NotOwned) if the session does not own it.
     pub async fn free_chunk(&mut self, run: ExtentRun) -> Result<(), SessionError> {
-        let wanted = "the end of a chunk";
+        let wanted = "a freed chunk";
         let request = Request::FreeChunk(Chunk::from(run));
         match self.ask(&request, wanted).await? {
             Reply::Freed => Ok(()),
@@ -288,7 +290,7 @@ impl NodeSession {
         }
     }
 
-    /// Ends the session: the node tears its memory connections down and frees what it holds.
+    /// Ends the session: the node closes its memory connections and frees its extents.
     ///
     /// # Errors
     /// [`SessionError`]; the session then ends with its lease.

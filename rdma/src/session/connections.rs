@@ -1,18 +1,19 @@
-//! One core's connections to one memory node: kept, and made anew after a fault.
+//! One core's connections to one memory node, and their reconnection after a fault.
 //!
 //! ```text
 //! no session -> session (control connection, lease) -> queue pairs joined to it
 //!      ^            | control connection lost: resume within the lease, with back-off
-//!      '--- lease over: all that the session held is lost; a new session holds nothing
+//!      '--- lease over: all data of the session is lost; a new session holds nothing
 //! ```
 //!
-//! The session is kept by the thread of [`Heartbeats`], which owns the control connection; this
-//! core owns, through their [`ConnectionSlot`]s, what the queue pairs are connected to. Control
-//! connection and queue pairs are sockets of their own: bulk transfers do not hold up a heartbeat.
-//! Requests in flight are the endpoint's affair.
+//! The thread of [`Heartbeats`] keeps the session and owns the control connection. The core owns
+//! the
+//! connections of its queue pairs, through their [`ConnectionSlot`]s. Control connection and queue
+//! pairs use separate sockets, so that bulk transfers do not delay a heartbeat. Requests in flight
+//! belong to the endpoint.
 //!
-//! - I1: a queue pair is offered only connections of the session that its extents were claimed in,
-//!   which is the newest that [`NodeConnections::tend`] has told of.
+//! - I1: a queue pair is offered only connections of the session in which its extents were claimed:
+//!   the newest that [`NodeConnections::tend`] has returned.
 //! - I2: heartbeats do not depend on whether or when this core calls anything.
 
 use std::io;
@@ -30,21 +31,21 @@ use crate::pool::{ExtentRun, OwnerId};
 use crate::session::SessionFacts;
 use crate::tcp::{ConnectError, Refusal, resolve};
 
-/// No try is cut shorter for a lease's sake.
+/// Lower bound on the limits that [`ConnectOptions::keep_within`] derives from a lease.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// How often whoever waits for a session to open looks.
-const LOOK: Duration = Duration::from_millis(2);
+/// Interval at which a caller of [`NodeConnections::open`] polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// How connections are made and kept.
+/// Settings for making and keeping connections.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// The secret that the node asks for.
+    /// The node's token, if it requires one.
     pub token: Option<Token>,
     /// A name for the node's log.
     pub client: String,
-    /// How long one try may take, and one message of the control protocol.
+    /// Time limit for one connection attempt, and for one message of the control protocol.
     pub limit: Duration,
-    /// The pause after the first failure; it doubles with each more.
+    /// The pause after the first failure. It doubles with each further one.
     pub pause_min: Duration,
     /// The longest pause.
     pub pause_max: Duration,
@@ -63,8 +64,8 @@ impl Default for ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Shortens what would hold up heartbeats for longer than a lease bears: a try, the pause after
-    /// it and the wait for the next heartbeat come to less than one.
+    /// Shortens limits so that an attempt, the pause after it and the wait for the next heartbeat
+    /// together take less than a lease.
     pub(crate) fn keep_within(&mut self, lease: Duration) {
         let part = (lease / 4).max(SHORTEST);
         self.limit = self.limit.min(part);
@@ -73,35 +74,35 @@ impl ConnectOptions {
     }
 }
 
-/// Why a node cannot be used now.
+/// Why a node cannot be used at the moment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {
-    /// The endpoint is of another fabric.
-    #[error("{0}: the endpoint does not speak this scheme")]
+    /// The endpoint belongs to another fabric.
+    #[error("{0}: the endpoint does not support this scheme")]
     Scheme(FabricAddress),
-    /// A connection could not be made.
+    /// A connection could not be established.
     #[error("{0}")]
     Connect(#[from] ConnectError),
-    /// The session could not be opened, or the node said no.
+    /// The session could not be opened, or the node refused.
     #[error("{address}: {source}")]
     Session {
         /// The node.
         address: FabricAddress,
-        /// What is wrong.
+        /// The reason.
         source: SessionError,
     },
-    /// Nobody answered in time on the control connection.
+    /// The node did not answer in time on the control connection.
     #[error("{address}: no answer within {} ms", limit.as_millis())]
     TimedOut {
         /// The node.
         address: FabricAddress,
-        /// How long was waited.
+        /// The time limit.
         limit: Duration,
     },
-    /// The address leads to a node that is already used under another one. It would be lost twice
-    /// when it is lost once.
-    #[error("{address} is the same memory node as {other}: name each once")]
+    /// The address leads to a node that is already in use under another address. Losing it would
+    /// count as losing two nodes.
+    #[error("{address} is the same memory node as {other}: name each node once")]
     Twin {
         /// The address.
         address: FabricAddress,
@@ -114,7 +115,7 @@ pub enum ManagerError {
 }
 
 impl ManagerError {
-    /// Whether trying again is of no use: somebody has to change the configuration of one side.
+    /// Whether retrying is useless until the configuration of one side changes.
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {
@@ -137,22 +138,23 @@ impl ManagerError {
     }
 }
 
-/// What has changed with a node.
+/// A change in the state of a node.
 #[derive(Debug)]
 pub enum Change {
-    /// The first session with it is open; it holds nothing yet. Only where
-    /// [`NodeConnections::open`] has not told so. Queue pairs are connected at the next
-    /// [`NodeConnections::tend`].
+    /// The first session is open and holds nothing yet. Not returned after
+    /// [`NodeConnections::open`]. Queue pairs are connected at the next [`NodeConnections::tend`].
     Opened,
-    /// It does not answer.
+    /// The node does not answer.
     Down(ManagerError),
-    /// It answers again, in the same session: all is as it was. Also told where a queue pair was
-    /// connected anew though the node never was down: whoever waits for it must hear of that.
+    /// The node answers again in the same session; its data is intact. Also returned if a queue
+    /// pair
+    /// was reconnected although the node was never seen down: callers that wait for that queue pair
+    /// must learn of it.
     Up,
-    /// It answers, in a new session: everything that the old one held is lost. Queue pairs are
-    /// connected at the next
-    /// [`NodeConnections::tend`]: until then nothing of the new session can be reached by an old
-    /// address.
+    /// The node answers in a new session: all data of the old one is lost. Queue pairs are
+    /// connected
+    /// at the next [`NodeConnections::tend`]: until then no old address reaches memory of the new
+    /// session.
     Renewed,
 }
 
@@ -162,14 +164,14 @@ pub struct NodeConnections {
     address: FabricAddress,
     options: ConnectOptions,
     kept: KeptSession,
-    /// The newest session that was told.
+    /// The newest session that was returned to the caller.
     session: Option<SessionFacts>,
-    /// The queue pairs to be kept connected; their places are their slots.
+    /// The queue pairs to keep connected. Their indexes are their slots.
     connection_slots: Vec<ConnectionSlot>,
     clock: Clock,
-    /// Whether the node was last said to be up.
+    /// Whether the node was last reported up.
     up: bool,
-    /// How often the node has refused to know the session since a connection was last made.
+    /// How often the node refused the session since a connection was last established.
     refusals: u32,
     pause: Duration,
     retry_ns: u64,
@@ -201,13 +203,13 @@ pub(crate) async fn within<T>(
 }
 
 pub(crate) async fn socket_address(address: &FabricAddress) -> Result<SocketAddr, ManagerError> {
-    // The control connection is TCP's, whatever carries the requests.
+    // The control connection is always TCP, whatever transport the requests use.
     Ok(resolve(address.host(), address.port()).await?)
 }
 
 impl NodeConnections {
-    /// Has a session opened and kept on a node, and tries again until this is dropped. What comes
-    /// of it is told by [`NodeConnections::tend`].
+    /// Starts opening a session at a node; retries until this is dropped.
+    /// [`NodeConnections::tend`] returns the outcome.
     #[must_use]
     pub fn begin(
         address: FabricAddress,
@@ -230,8 +232,8 @@ impl NodeConnections {
         }
     }
 
-    /// Opens a session on a node, or says why the first try failed. Its queue pairs are connected
-    /// by [`NodeConnections::connect`].
+    /// Opens a session at a node, or returns why the first attempt failed.
+    /// [`NodeConnections::connect`] connects its queue pairs.
     ///
     /// # Errors
     /// [`ManagerError`].
@@ -248,12 +250,12 @@ impl NodeConnections {
             if let Some(error) = opened.take_error() {
                 return Err(error);
             }
-            Timer::new(LOOK).await;
+            Timer::new(POLL_INTERVAL).await;
         }
     }
 
-    /// Whether the first session is open, for whoever waits for that; [`NodeConnections::tend`]
-    /// does not tell it then.
+    /// Whether the first session is open, for a caller that waits for it.
+    /// [`NodeConnections::tend`] then does not return [`Change::Opened`].
     pub fn is_open(&mut self) -> bool {
         if self.session.is_none()
             && let Some(session) = self.kept.update(None).session
@@ -264,7 +266,7 @@ impl NodeConnections {
         self.session.is_some()
     }
 
-    /// Why the newest try to reach the node failed; told once.
+    /// Takes the reason why the newest attempt to reach the node failed.
     pub fn take_error(&mut self) -> Option<ManagerError> {
         let stopped = || ManagerError::Stopped(self.address.clone());
         self.kept
@@ -272,7 +274,7 @@ impl NodeConnections {
             .or_else(|| self.kept.is_over().then(stopped))
     }
 
-    /// The newest session that was told; `None` before the first.
+    /// The newest session that was returned; `None` before the first.
     #[must_use]
     pub fn session(&self) -> Option<&SessionFacts> {
         self.session.as_ref()
@@ -282,26 +284,26 @@ impl NodeConnections {
         self.session.as_ref().map(SessionFacts::owner)
     }
 
-    /// Where the node is.
+    /// The node's address.
     #[must_use]
     pub fn address(&self) -> &FabricAddress {
         &self.address
     }
 
-    /// Has a queue pair kept connected from now on.
+    /// Keeps a queue pair connected from now on.
     pub fn keep(&mut self, connection_slot: ConnectionSlot) {
         self.connection_slots.push(connection_slot);
     }
 
-    /// Connects every queue pair that is not.
+    /// Connects every queue pair that is not connected.
     ///
     /// # Errors
-    /// [`ManagerError`] of the first that could not be.
+    /// The [`ManagerError`] of the first that could not be connected.
     pub async fn connect(&mut self) -> Result<(), ManagerError> {
         self.connect_missing().await.map(drop)
     }
 
-    /// Connects every queue pair that is not; true if there was one.
+    /// Connects every queue pair that is not connected; true if there was one.
     async fn connect_missing(&mut self) -> Result<bool, ManagerError> {
         let mut connected = false;
         for slot in 0..self.connection_slots.len() {
@@ -316,8 +318,8 @@ impl NodeConnections {
         Ok(connected)
     }
 
-    /// Connects a queue pair that is not kept: one for claiming extents, say. Slots of kept ones
-    /// are taken.
+    /// Connects a queue pair that is not kept, for example one for claiming extents. The slots of
+    /// kept queue pairs are in use.
     ///
     /// # Errors
     /// [`ManagerError`].
@@ -340,8 +342,8 @@ impl NodeConnections {
             .await
     }
 
-    /// Looks after everything once: what the session's thread tells, and queue pairs that lost
-    /// their connection. To be called every few ten milliseconds; returns what has changed.
+    /// Processes the session's status and reconnects queue pairs. Call it every few ten
+    /// milliseconds. Returns what has changed.
     pub async fn tend(&mut self) -> Option<Change> {
         let news = self.kept.update(self.owner());
         if let Some(session) = news.session {
@@ -384,7 +386,7 @@ impl NodeConnections {
     }
 
     fn not_connected(&mut self, now_ns: u64, error: ManagerError) -> Option<Change> {
-        // Cores that lost the same node come back one after the other.
+        // Spreads the retries of cores that lost the same node.
         let spread = now_ns % (nanoseconds(self.pause) / 4 + 1);
         self.retry_ns = self.clock.now_ns() + nanoseconds(self.pause) + spread;
         self.pause = (self.pause * 2).min(self.options.pause_max);
@@ -398,7 +400,7 @@ impl NodeConnections {
         if refused && let Some(owner) = self.owner() {
             self.kept.check(owner);
             self.refusals += 1;
-            // The session may be over, or about to be resumed: that is told soon.
+            // The session may be over or about to be resumed; its status will show that soon.
             if self.refusals == 1 {
                 return None;
             }
@@ -437,7 +439,7 @@ impl NodeConnections {
         self.named(self.kept.statistics().await)
     }
 
-    /// Ends the session: the node takes back at once all that it held.
+    /// Ends the session: the node frees its extents at once.
     pub async fn close(self) {
         self.kept.close().await;
     }
@@ -451,14 +453,14 @@ mod tests {
     use crate::tcp::{Exposed, TcpEndpoint};
 
     #[test]
-    fn a_try_that_hangs_does_not_cost_the_lease() {
+    fn an_attempt_that_hangs_does_not_cost_the_lease() {
         let lease = Duration::from_secs(30);
         let mut options = ConnectOptions {
             limit: Duration::from_secs(600),
             ..ConnectOptions::default()
         };
         options.keep_within(lease);
-        // A try, its pause with what is added to it, and a heartbeat that has just been missed.
+        // An attempt, its pause with its spread, and a heartbeat that was just missed.
         let longest = options.limit + options.pause_max * 5 / 4 + lease / 4;
         assert!(longest < lease, "{longest:?}");
         let before = ConnectOptions::default();
@@ -471,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_pair_that_is_connected_anew_is_told() {
+    fn a_reconnected_queue_pair_is_reported() {
         let memory = MemoryOptions {
             region_bytes: 1 << 20,
             extent_bytes: 64 << 10,
@@ -496,7 +498,7 @@ mod tests {
                 endpoint.renew(queue);
             }
             assert!(connections.tend().await.is_none());
-            // It breaks and comes back between two looks: the node was never seen down.
+            // It breaks and is reconnected between two calls: the node was never seen down.
             endpoint.connection_slot(1).fail();
             endpoint.renew(1);
             assert!(matches!(connections.tend().await, Some(Change::Up)));

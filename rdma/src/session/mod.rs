@@ -1,5 +1,8 @@
-//! A client's side of a memory node: its session, the chunks that it borrows, and the connections
+//! A client's side of a memory node: its session, the chunks that it allocates, and the connections
 //! of one core.
+//!
+//! Runs on the client's executor; the control connections of cores are kept by
+//! [`heartbeats`](crate::heartbeats).
 
 mod chunks;
 mod client;

@@ -1,4 +1,4 @@
-//! Every fault, and that each request still completes exactly once.
+//! Injected faults. Each request still completes exactly once.
 
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn a_transient_fault_fails_its_request_alone() {
 }
 
 #[test]
-fn a_sticky_fault_flushes_all_that_was_posted_rung_or_not() {
+fn a_sticky_fault_flushes_every_posted_request() {
     for latency_ns in [0, 100] {
         let mut bench = bench(failing(true, latency_ns));
         let read = bench.read();
@@ -59,7 +59,11 @@ fn a_sticky_fault_flushes_all_that_was_posted_rung_or_not() {
         }
         assert_eq!(bench.poll(0), flushed);
         assert_eq!(bench.poll(0), []);
-        assert_eq!(bench.endpoint.outstanding(), 1, "the other queue pair's");
+        assert_eq!(
+            bench.endpoint.outstanding(),
+            1,
+            "one of the other queue pair"
+        );
         let request = WorkRequest {
             id: WorkId(5),
             work: read,
@@ -145,7 +149,7 @@ proptest! {
         let link = LinkModel { latency_ns, jitter_ns, faults, ..LinkModel::default() };
         let mut bench = bench(link);
         let mut now_ns = 0;
-        // The id is the place in this list, of queue pair and whether success is told.
+        // The id is the index in this list of (queue pair, whether it is signalled).
         let mut sent: Vec<(usize, bool)> = Vec::new();
         let mut got: Vec<(u64, Status)> = Vec::new();
         for act in acts {
@@ -175,18 +179,18 @@ proptest! {
             got.extend(bench.poll(now_ns));
         }
         prop_assert_eq!(bench.endpoint.outstanding(), 0);
-        let mut told = vec![false; sent.len()];
+        let mut completed = vec![false; sent.len()];
         let mut newest = [None; 2];
         for (id, status) in got {
             let at = usize::try_from(id).unwrap();
             let (queue, signalled) = sent[at];
-            prop_assert!(!std::mem::replace(&mut told[at], true), "{} twice", id);
+            prop_assert!(!std::mem::replace(&mut completed[at], true), "{} twice", id);
             prop_assert!(signalled || status != Status::Success);
             prop_assert!(newest[queue] < Some(id), "{} out of order", id);
             newest[queue] = Some(id);
         }
-        for (id, (&(_, signalled), told)) in sent.iter().zip(told).enumerate() {
-            prop_assert!(told || !signalled, "{} never", id);
+        for (id, (&(_, signalled), completed)) in sent.iter().zip(completed).enumerate() {
+            prop_assert!(completed || !signalled, "{} never", id);
         }
     }
 }

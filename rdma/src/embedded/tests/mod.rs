@@ -52,7 +52,7 @@ impl Bench {
         }
     }
     fn word(&self, offset: usize) -> u64 {
-        // SAFETY: inside the local region, and nothing is in flight when tests look.
+        // SAFETY: inside the local region, and no request is in flight when tests read.
         unsafe {
             self.local
                 .as_ptr()
@@ -87,7 +87,7 @@ impl Bench {
             remote: self.far(0),
         }
     }
-    /// All that is complete by then, as id and status.
+    /// All completions due by then, as id and status.
     fn poll(&mut self, now_ns: u64) -> Vec<(u64, Status)> {
         let mut completions = [Completion::NONE; 64];
         let count = self.endpoint.poll(now_ns, &mut completions);
@@ -241,7 +241,7 @@ fn bounds_and_keys_are_checked() {
 }
 
 #[test]
-fn a_full_queue_hands_the_request_back_and_silence_frees_room() {
+fn a_full_queue_returns_the_request_and_unsignalled_successes_free_room() {
     let mut bench = bench(LinkModel::default());
     let work = Work::Read {
         local: bench.near(0, 8),
@@ -280,7 +280,7 @@ fn a_full_queue_hands_the_request_back_and_silence_frees_room() {
 }
 
 #[test]
-fn latency_and_bandwidth_take_their_time() {
+fn latency_and_bandwidth_delay_completions() {
     let link = LinkModel {
         latency_ns: 1_000,
         bandwidth_bytes_per_second: Some(1_000_000_000),
@@ -331,7 +331,7 @@ fn a_lost_node_fails_requests_until_it_is_back() {
 }
 
 #[test]
-fn what_can_never_work_is_handed_back() {
+fn invalid_requests_are_returned() {
     let mut bench = bench(LinkModel::default());
     let (near, far) = (bench.near(0, 8), bench.far(0));
     let unknown = LocalSlice {
@@ -404,7 +404,7 @@ fn a_node_region_may_be_local_too() {
     endpoint.post(0, request).unwrap();
     endpoint.ring_doorbell(0, 0);
     assert_eq!(endpoint.poll(0, &mut [Completion::NONE]), 1);
-    // SAFETY: nothing is under way.
+    // SAFETY: no request is in flight.
     let copy = unsafe { node.copy_for_inspection() };
     assert!(copy[8..72].iter().copied().eq(0..64));
 }
@@ -444,7 +444,7 @@ fn far_atomics_hold_between_threads() {
             });
         }
     });
-    // SAFETY: nothing is under way.
+    // SAFETY: no request is in flight.
     let copy = unsafe { node.copy_for_inspection() };
     assert_eq!(u64::from_le_bytes(copy[64..72].try_into().unwrap()), 40_000);
 }

@@ -1,4 +1,4 @@
-//! When and in which order requests complete.
+//! The times and order in which requests complete.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn queue_pairs_overtake_each_other_but_not_themselves() {
 }
 
 #[test]
-fn the_next_due_time_is_when_a_poll_finds_something() {
+fn a_poll_at_the_next_due_time_finds_a_completion() {
     let link = LinkModel {
         latency_ns: 1_000,
         ..LinkModel::default()
@@ -51,7 +51,7 @@ fn the_next_due_time_is_when_a_poll_finds_something() {
     assert_eq!(bench.endpoint.next_due_ns(), Some(1_050));
     assert_eq!(bench.poll(1_050), [(1, Status::Success)]);
     assert_eq!(bench.endpoint.next_due_ns(), None);
-    // The end of time is not an overflow.
+    // The largest time does not overflow.
     bench.post(0, 3, read);
     bench.endpoint.ring_doorbell(0, u64::MAX);
     assert_eq!(bench.poll(u64::MAX), [(3, Status::Success)]);
