@@ -1,13 +1,12 @@
-//! An allocator of far memory over either kind of pool, which takes back nothing that it did not
-//! give.
+//! An allocator of far memory over either kind of pool. It frees nothing that it did not allocate.
 //!
-//! Owns what it got from its backing, one entry for each live allocation. A [`RemoteAllocation`] is
-//! a plain, copyable ticket: allocator, entry and generation, so that a second free and a
-//! stranger's ticket are found out here, before any far word is touched.
+//! Owns the blocks from its backing, one entry per live allocation. A [`RemoteAllocation`] is a
+//! plain, copyable ticket (allocator, entry, generation), so that a double free and a ticket of
+//! another allocator are detected locally, before any far word is accessed.
 //!
-//! - I1: an entry's generation goes up when its allocation is freed; a ticket is good for one
+//! - I1: freeing an allocation increments its entry's generation; a ticket is valid for one
 //!   generation.
-//! - I2: no two allocators of a process have one number.
+//! - I2: no two allocators of a process have the same number.
 
 use std::alloc::Layout;
 use std::cell::RefCell;
@@ -19,26 +18,26 @@ use crate::work::RemoteSlice;
 
 static NEXT_ALLOCATOR: AtomicU64 = AtomicU64::new(1);
 
-/// Where a block of a backing lies.
+/// Where a block lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockPlace {
     /// The node's queue pair in the initiator.
     pub queue: usize,
     /// The first byte.
     pub slice: RemoteSlice,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
 }
 
 /// A pool that far memory is allocated from.
 pub trait Backing {
-    /// What it gives; it goes back once.
+    /// A block; it is freed once.
     type Block;
-    /// Why it failed.
+    /// The error of a failed request.
     type Error: std::error::Error;
-    /// A block of at least `bytes`; `None` if there is none.
+    /// Allocates a block of at least `bytes`; `None` if there is none.
     fn take(&self, bytes: u64) -> impl Future<Output = Result<Option<Self::Block>, Self::Error>>;
-    /// Takes a block back, from now on even if the future is dropped or fails.
+    /// Frees a block, even if the future is dropped or fails.
     fn give(&self, block: Self::Block) -> impl Future<Output = Result<(), Self::Error>>;
     /// Where a block lies.
     fn place(&self, block: &Self::Block) -> BlockPlace;
@@ -91,21 +90,21 @@ impl<S: ChunkSource> Backing for Chunks<S> {
     }
 }
 
-/// Why nothing was allocated or freed.
+/// Why an allocation or a free failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RemoteAllocatorError<E: std::error::Error> {
-    /// The pool has no such block.
+    /// The pool has no block of this length.
     #[error("no far memory for {bytes} bytes: free some, or add a memory node")]
     Exhausted {
-        /// What was asked for.
+        /// The requested bytes.
         bytes: u64,
     },
-    /// The pool cannot align a block so.
-    #[error("the pool's block begins at {offset}, which is no multiple of {align}")]
+    /// The pool cannot align a block that far.
+    #[error("the pool's block begins at {offset}, not a multiple of {align}")]
     Alignment {
-        /// Where it begins.
+        /// The block's offset.
         offset: u64,
-        /// What was asked for.
+        /// The requested alignment.
         align: u64,
     },
     /// The allocation was freed before.
@@ -113,19 +112,19 @@ pub enum RemoteAllocatorError<E: std::error::Error> {
         "allocation {slot} was freed before: this is generation {current}, the ticket has {generation}"
     )]
     DoubleFree {
-        /// Its entry.
+        /// The entry.
         slot: u32,
         /// The ticket's generation.
         generation: u32,
         /// The entry's generation now.
         current: u32,
     },
-    /// The allocation is another allocator's.
-    #[error("the allocation is of allocator {other}, this is {this}")]
+    /// The allocation belongs to another allocator.
+    #[error("the allocation belongs to allocator {other}, this is {this}")]
     Foreign {
-        /// Whose it is.
+        /// The allocation's allocator.
         other: u64,
-        /// This one.
+        /// This allocator.
         this: u64,
     },
     /// The pool failed.
@@ -133,7 +132,7 @@ pub enum RemoteAllocatorError<E: std::error::Error> {
     Pool(E),
 }
 
-/// A live allocation, or one that was: a ticket that may be copied, and is good for one free.
+/// The ticket of a live or former allocation. It may be copied and is valid for one free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteAllocation {
     allocator: u64,
@@ -157,7 +156,7 @@ impl RemoteAllocation {
         self.slice
     }
 
-    /// What was asked for, in bytes.
+    /// The requested length, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -188,7 +187,7 @@ impl<B: Backing> RemoteAllocator<B> {
     /// An allocator over a pool.
     pub fn new(backing: B) -> Self {
         Self {
-            // ORDERING: relaxed; only that no number comes twice matters.
+            // ORDERING: relaxed; only the number's uniqueness matters.
             id: NEXT_ALLOCATOR.fetch_add(1, Ordering::Relaxed),
             backing,
             slots: RefCell::new(Slots {
@@ -210,7 +209,7 @@ impl<B: Backing> RemoteAllocator<B> {
         slots.all.iter().filter(|slot| slot.block.is_some()).count()
     }
 
-    /// Far memory for a layout; it holds anything. Cost: that of the pool.
+    /// Allocates far memory for a layout; its contents are unspecified. Cost: the pool's.
     ///
     /// # Errors
     /// [`RemoteAllocatorError`] if there is none, or the pool failed.
@@ -219,7 +218,7 @@ impl<B: Backing> RemoteAllocator<B> {
         layout: Layout,
     ) -> Result<RemoteAllocation, RemoteAllocatorError<B::Error>> {
         let (bytes, align) = (layout.size() as u64, layout.align() as u64);
-        // A block of at least the alignment is aligned to it, in either pool.
+        // In either pool, a block of at least the alignment is aligned to it.
         let block = self.backing.take(bytes.max(align)).await;
         let block = block
             .map_err(RemoteAllocatorError::Pool)?
@@ -242,11 +241,12 @@ impl<B: Backing> RemoteAllocator<B> {
         })
     }
 
-    /// Gives an allocation back; no request may name it any more. Cost: that of the pool.
+    /// Frees an allocation. No request may name it any more. Cost: the pool's.
     ///
     /// # Errors
-    /// [`RemoteAllocatorError::DoubleFree`] and [`RemoteAllocatorError::Foreign`], with nothing
-    /// done. If the pool failed, the allocation is freed as far as this allocator goes.
+    /// [`RemoteAllocatorError::DoubleFree`] and [`RemoteAllocatorError::Foreign`], with no effect.
+    /// If
+    /// the pool failed, this allocator counts the allocation as freed.
     pub async fn deallocate(
         &self,
         allocation: RemoteAllocation,
@@ -283,14 +283,14 @@ impl<T> Slots<T> {
         (index, slot.generation)
     }
 
-    /// The block of a ticket; the entry's generation if the ticket is not good.
+    /// Removes the block of a ticket; the entry's generation if the ticket is not valid.
     fn take(&mut self, index: u32, generation: u32) -> Result<T, u32> {
         let slot = self.all.get_mut(index as usize).ok_or(0u32)?;
         if slot.generation != generation {
             return Err(slot.generation);
         }
         let block = slot.block.take().ok_or(slot.generation)?;
-        // An entry whose generations are used up is not used again.
+        // An entry whose generations are exhausted is not reused.
         if let Some(next) = slot.generation.checked_add(1) {
             slot.generation = next;
             self.free.push(index);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_freed_twice_or_for_a_stranger() {
+    fn double_frees_and_foreign_tickets_are_refused() {
         let source = Counter::new(2);
         let (first, second) = (
             RemoteAllocator::new(Chunks::new(&source, 4096)),
@@ -346,7 +346,7 @@ mod tests {
                 current,
             };
             assert_eq!(first.deallocate(allocation).await, Err(twice(1)));
-            // The entry is used again; the old ticket is not good for its new allocation.
+            // The entry is reused; the old ticket is not valid for its new allocation.
             let again = first.allocate(layout(100, 8)).await.unwrap();
             assert_eq!(first.deallocate(allocation).await, Err(twice(1)));
             assert_eq!(first.live(), 1);
@@ -390,7 +390,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tickets_are_good_once(acts in prop::collection::vec((any::<bool>(), 0usize..2000, 0u32..8, any::<prop::sample::Index>()), 1..200)) {
+        fn a_ticket_is_valid_once(acts in prop::collection::vec((any::<bool>(), 0usize..2000, 0u32..8, any::<prop::sample::Index>()), 1..200)) {
             let source = Counter::new(8);
             let allocator = RemoteAllocator::new(Chunks::new(&source, 4096));
             let mut tickets = Vec::new();

@@ -1,24 +1,25 @@
-//! A typed pointer into far memory: plain data only, never out of the bounds of its allocation.
+//! A typed pointer into far memory: plain data only, within the bounds of its allocation.
 //!
-//! Holds a queue pair, a place, and the bounds of the allocation that it came from; it owns
-//! nothing, so it may be copied, and does not know when the allocation is freed. Bounds, alignment
-//! and length are checked before anything is posted.
+//! Holds a queue pair, a place, and the bounds of its allocation. It owns nothing, so it may be
+//! copied, and does not notice when the allocation is freed. Bounds, alignment and length are
+//! checked before anything is posted.
 //!
-//! - I1: the bounds never change: not by an offset, an index or a cast.
-//! - I2: a pointer itself may lie anywhere, so that arithmetic can pass by the end; only an access
-//!   is checked.
+//! - I1: the bounds never change, whether by an offset, an index or a cast.
+//! - I2: a pointer may lie anywhere, so that arithmetic can pass the end; only accesses are
+//!   checked.
 //!
 //! ```compile_fail,E0277
 //! # use farcore_rdma::{RemoteAllocation, RemotePtr};
 //! # fn far(allocation: &RemoteAllocation) {
-//! let text = RemotePtr::<&str>::new(allocation); // an address of this process means nothing over there
+//! let text = RemotePtr::<&str>::new(allocation); // an address of this process is meaningless in
+//! far memory
 //! # }
 //! ```
 //!
 //! ```compile_fail,E0277
 //! # use farcore_rdma::{RemoteAllocation, RemotePtr};
 //! # fn far(allocation: &RemoteAllocation) {
-//! let flag = RemotePtr::<bool>::new(allocation); // not every byte over there is a bool
+//! let flag = RemotePtr::<bool>::new(allocation); // not every byte in far memory is a bool
 //! # }
 //! ```
 //!
@@ -41,43 +42,43 @@ use crate::initiator::{Initiator, InitiatorError, ReadInto};
 use crate::remote_allocator::RemoteAllocation;
 use crate::work::{RemoteKey, RemoteSlice};
 
-/// Why far memory was not reached.
+/// Why an access to far memory failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RemotePtrError {
     /// The access leaves the allocation.
-    #[error("{bytes} bytes at {offset} of an allocation of {limit}")]
+    #[error("{bytes} bytes at {offset} exceed an allocation of {limit} bytes")]
     OutOfBounds {
-        /// Where it begins, from the allocation's start.
+        /// The access's offset from the allocation's start.
         offset: i128,
-        /// Its length.
+        /// The access's length, in bytes.
         bytes: u64,
-        /// The allocation's length.
+        /// The allocation's length, in bytes.
         limit: u64,
     },
     /// The place is not aligned for the type.
     #[error("byte {offset} of the region is not aligned to {align}")]
     Unaligned {
-        /// Where it begins, from the region's start.
+        /// The place's offset from the region's start.
         offset: u64,
-        /// What the type needs.
+        /// The type's alignment.
         align: u64,
     },
-    /// Pointers and values do not pair up.
-    #[error("{pointers} pointers and {values} values: must be as many")]
+    /// The numbers of pointers and values differ.
+    #[error("{pointers} pointers and {values} values: the numbers must be equal")]
     Lengths {
-        /// How many pointers.
+        /// The number of pointers.
         pointers: usize,
-        /// How many values.
+        /// The number of values.
         values: usize,
     },
-    /// The pointers of one batch lie behind different queue pairs.
+    /// The pointers of one batch use different queue pairs.
     #[error(
-        "pointers behind queue pairs {first} and {other} in one batch: read each queue pair's by themselves"
+        "pointers of queue pairs {first} and {other} in one batch: read each queue pair's pointers separately"
     )]
     Queues {
-        /// That of the first.
+        /// The first pointer's queue pair.
         first: usize,
-        /// Another one.
+        /// Another pointer's.
         other: usize,
     },
     /// The fabric failed.
@@ -91,9 +92,9 @@ pub struct RemotePtr<T> {
     key: RemoteKey,
     /// The allocation's first byte, in its region.
     base: u64,
-    /// The allocation's length.
+    /// The allocation's length, in bytes.
     limit: u64,
-    /// From the allocation's start; 128 bits hold every sum of these.
+    /// The offset from the allocation's start; 128 bits hold every sum.
     offset: i128,
     points_to: PhantomData<fn() -> T>,
 }
@@ -136,7 +137,7 @@ impl<T: Pod> RemotePtr<T> {
         Self::at(allocation.queue(), allocation.slice(), allocation.bytes())
     }
 
-    /// Points to the start of a piece of far memory that the caller has by other means.
+    /// Points to the start of a piece of far memory that the caller obtained otherwise.
     #[must_use]
     pub fn at(queue: usize, slice: RemoteSlice, bytes: u64) -> Self {
         Self {
@@ -162,7 +163,7 @@ impl<T: Pod> RemotePtr<T> {
         }
     }
 
-    /// Some bytes further, or back.
+    /// The pointer moved by some bytes, forwards or backwards.
     #[must_use]
     pub fn byte_offset(self, bytes: i64) -> Self {
         Self {
@@ -171,7 +172,7 @@ impl<T: Pod> RemotePtr<T> {
         }
     }
 
-    /// Some values further, or back.
+    /// The pointer moved by some values, forwards or backwards.
     #[must_use]
     pub fn offset(self, count: i64) -> Self {
         // A type is far shorter than 2^63 bytes, so the product fits.
@@ -182,7 +183,7 @@ impl<T: Pod> RemotePtr<T> {
         }
     }
 
-    /// The value of this index, as in an array that begins here.
+    /// The pointer to the value at an index, as in an array that begins here.
     #[must_use]
     pub fn index(self, index: usize) -> Self {
         let bytes = (index as i128).saturating_mul(Self::BYTES as i128);
@@ -192,7 +193,7 @@ impl<T: Pod> RemotePtr<T> {
         }
     }
 
-    /// Whole values from here to the end of the allocation.
+    /// The number of whole values from here to the end of the allocation.
     #[must_use]
     pub fn remaining(self) -> usize {
         let bytes = (i128::from(self.limit) - self.offset).max(0);
@@ -202,7 +203,7 @@ impl<T: Pod> RemotePtr<T> {
         }
     }
 
-    /// The queue pair that it is reached by.
+    /// The queue pair of its node.
     #[must_use]
     pub fn queue(self) -> usize {
         self.queue
@@ -235,7 +236,7 @@ impl<T: Pod> RemotePtr<T> {
         self.slice(count, align_of::<T>())
     }
 
-    /// The value. Cost: one round trip.
+    /// Reads the value. Cost: one round trip.
     ///
     /// # Errors
     /// [`RemotePtrError`].
@@ -246,11 +247,10 @@ impl<T: Pod> RemotePtr<T> {
         Ok(value)
     }
 
-    /// As many values as `values` has, from here on. Cost: one round trip. It is not atomic: parts
-    /// may be older.
+    /// Reads `values.len()` values from here. Cost: one round trip. Not atomic: parts may be older.
     ///
     /// # Errors
-    /// [`RemotePtrError`]; it is too long for one transfer if [`InitiatorError::TooLong`] says so.
+    /// [`RemotePtrError`]; [`InitiatorError::TooLong`] if it exceeds one transfer.
     pub async fn read_slice<E: Endpoint>(
         self,
         initiator: &Initiator<E>,
@@ -264,11 +264,12 @@ impl<T: Pod> RemotePtr<T> {
         Ok(initiator.read(self.queue, slice, into).await?)
     }
 
-    /// The values of many pointers behind one queue pair. Cost: one doorbell and round trip, as far
-    /// as the queue holds them.
+    /// Reads the values of many pointers of one queue pair. Cost: one doorbell and one round trip,
+    /// if
+    /// the queue has room for all.
     ///
     /// # Errors
-    /// [`RemotePtrError`], with nothing posted unless it is [`RemotePtrError::Fabric`].
+    /// [`RemotePtrError`]. Nothing was posted, unless it is [`RemotePtrError::Fabric`].
     pub async fn read_many<E: Endpoint>(
         initiator: &Initiator<E>,
         pointers: &[Self],
@@ -319,11 +320,11 @@ impl<T: Pod> RemotePtr<T> {
             .await
     }
 
-    /// Stores values from here on. Cost: one round trip. It is not atomic: others may see parts of
+    /// Stores values from here. Cost: one round trip. Not atomic: other clients may see parts of
     /// it.
     ///
     /// # Errors
-    /// [`RemotePtrError`], as of [`RemotePtr::read_slice`].
+    /// [`RemotePtrError`], as for [`RemotePtr::read_slice`].
     pub async fn write_slice<E: Endpoint>(
         self,
         initiator: &Initiator<E>,
@@ -340,7 +341,7 @@ impl<T: Pod> RemotePtr<T> {
 
 /// Atomics, on 64-bit words.
 impl RemotePtr<u64> {
-    /// Stores `desired` if the word is `expected`; answers what it was. Cost: one round trip.
+    /// Stores `desired` if the word equals `expected`. Returns the old value. Cost: one round trip.
     ///
     /// # Errors
     /// [`RemotePtrError`].
@@ -350,14 +351,14 @@ impl RemotePtr<u64> {
         expected: u64,
         desired: u64,
     ) -> Result<u64, RemotePtrError> {
-        // Eight everywhere, whatever a host's own alignment of u64 is.
+        // 8 everywhere, whatever the host's alignment of u64 is.
         let slice = self.slice(1, 8)?;
         Ok(initiator
             .compare_and_swap(self.queue, slice, expected, desired)
             .await?)
     }
 
-    /// Adds to the word, wrapping; answers what it was. Cost: one round trip.
+    /// Adds to the word, wrapping. Returns the old value. Cost: one round trip.
     ///
     /// # Errors
     /// [`RemotePtrError`].
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back() {
+    fn written_values_are_read() {
         let (_node, initiator) = far();
         block_on(async {
             let points = pointer::<Point>(64, 160);
@@ -452,9 +453,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_nothing_is_posted() {
+    fn errors_are_named_and_nothing_is_posted() {
         let (_node, initiator) = far();
-        // Not one request may be posted.
+        // No request may be posted.
         initiator.with_endpoint(|endpoint| endpoint.life = Some(0));
         let words = pointer::<u64>(64, 20);
         block_on(async {
@@ -467,7 +468,10 @@ mod tests {
                     limit: 20
                 }
             );
-            assert_eq!(error.to_string(), "8 bytes at 16 of an allocation of 20");
+            assert_eq!(
+                error.to_string(),
+                "8 bytes at 16 exceed an allocation of 20 bytes"
+            );
             let error = words.offset(-1).write(&initiator, &1).await.unwrap_err();
             assert_eq!(
                 error,
@@ -556,10 +560,10 @@ mod tests {
             let inside = place >= i128::from(base) && end <= i128::from(base + limit);
             let done = block_on(far.write_slice(&initiator, &vec![u32::MAX; count]));
             prop_assert_eq!(done.is_ok(), inside && place % 4 == 0, "{:?}", done);
-            // Only those bytes were written.
+            // Only these bytes were written.
             let data = usize::try_from(node.map.table.bytes).unwrap();
             #[allow(unsafe_code)]
-            // SAFETY: no request is under way.
+            // SAFETY: no request is in flight.
             let copy = unsafe { node.node.copy_for_inspection() };
             for (byte, value) in (0i128..).zip(&copy[data..data + 1024]) {
                 let written = done.is_ok() && (place..end).contains(&byte);

@@ -1,5 +1,6 @@
-//! What tests of several rooms share: a memory node with a table, and an endpoint that can die or
-//! lie.
+//! Helpers shared by unit tests of several modules: a memory node with a table, and an endpoint
+//! that
+//! can die or return wrong results.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::work::{Completion, LocalKey, LocalSlice, RemoteKey, Work, WorkRequest
 
 pub(crate) const EXTENT_BYTES: u64 = 64 << 10;
 
-/// Polls a future until it is done: whatever waits here wakes itself.
+/// Polls a future to completion; everything that waits here wakes itself.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -32,8 +33,8 @@ pub(crate) fn owner(id: u64) -> OwnerId {
     OwnerId::new(id).expect("not 0")
 }
 
-/// An embedded node that lends regions of some extents each. All lie in its one region, behind the
-/// table; a [`TestEndpoint`] tells them apart by key: 1 is the table, then the data.
+/// An embedded node that lends regions of some extents each. All of them lie in one region, behind
+/// the table. A [`TestEndpoint`] distinguishes them by key: 1 is the table, then the data regions.
 #[derive(Debug, Clone)]
 pub(crate) struct TestNode {
     pub(crate) table: Arc<Table>,
@@ -84,9 +85,9 @@ pub(crate) struct TestEndpoint {
     inner: EmbeddedEndpoint,
     nodes: Vec<TestNode>,
     scratch: Vec<Arc<Region>>,
-    /// Requests until it takes no more, as if its process had died.
+    /// Requests until it accepts no more, as if its process had died.
     pub(crate) life: Option<u32>,
-    /// Whether every swap of an owner word is made to look as if it had found what it expected.
+    /// Whether every swap of an owner word reports that it found the expected value.
     pub(crate) lies: bool,
     lied: Vec<(LocalSlice, u64)>,
     rung: u32,
@@ -106,7 +107,7 @@ impl TestEndpoint {
         }
     }
 
-    /// A request in terms of the embedded node's one region.
+    /// Translates a request to the embedded node's one region.
     fn translated(&self, queue: usize, request: WorkRequest) -> Option<WorkRequest> {
         let TestNode { map, node, .. } = &self.nodes[queue];
         let mut request = request;
@@ -169,18 +170,18 @@ impl Endpoint for TestEndpoint {
 
     fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
         self.inner.ring_doorbell(queue, now_ns);
-        // So that other threads come in between any two steps, also on few cores.
-        // Now and then long enough for whole sweeps.
+        // Let other threads run between any two steps, even on few cores, and now and then long
+        // enough for whole sweeps.
         self.rung = self.rung.wrapping_add(1);
         for _ in 0..if self.rung.is_multiple_of(16) { 40 } else { 1 } {
             std::thread::yield_now();
         }
-        // Without latency the answers are there now.
+        // Without latency the answers have arrived.
         for (local, expected) in self.lied.drain(..) {
             let region = &self.scratch[local.key.0 as usize];
             let place = memory::pointer(region, local.offset, 8).expect("posted before");
-            // SAFETY: inside the scratch region, of a request that is done and that nobody has
-            // looked at yet.
+            // SAFETY: inside the scratch region, of a request that is done and whose result has not
+            // been read yet.
             #[allow(unsafe_code)]
             unsafe {
                 place.cast::<u64>().write(expected);

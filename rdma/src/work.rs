@@ -1,19 +1,22 @@
 //! Work requests and completions, in the terms of the verbs specification.
+//!
+//! Plain data, shared by all backends. A work request names registered memory by key and offset,
+//! never by pointer.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The caller's mark on a work request, handed back in its completion.
+/// The caller's mark on a work request, returned in its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct WorkId(pub u64);
 
-/// Names a local registered region (an lkey). Not to be mixed up with a [`RemoteKey`]: the types
-/// forbid it.
+/// The key of a local registered region (an lkey). A type of its own, so that it cannot be confused
+/// with a [`RemoteKey`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LocalKey(pub u32);
 
-/// Names a remote registered region (an rkey).
+/// The key of a remote registered region (an rkey).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct RemoteKey(pub u32);
 
@@ -22,7 +25,7 @@ pub struct RemoteKey(pub u32);
 pub struct LocalSlice {
     /// The region.
     pub key: LocalKey,
-    /// First byte, from the region's start.
+    /// Offset of the first byte from the region's start.
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u32,
@@ -33,54 +36,54 @@ pub struct LocalSlice {
 pub struct RemoteSlice {
     /// The region.
     pub key: RemoteKey,
-    /// First byte, from the region's start.
+    /// Offset of the first byte from the region's start.
     pub offset: u64,
 }
 
-/// What is to be done. Atomics work on 8 bytes, aligned to 8, and leave the old value in `local`.
+/// The operation. Atomics work on 8 bytes, aligned to 8, and leave the old value in `local`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// Far memory to local memory.
     Read {
-        /// Where to.
+        /// The destination.
         local: LocalSlice,
-        /// Where from.
+        /// The source.
         remote: RemoteSlice,
     },
     /// Local memory to far memory.
     Write {
-        /// Where from.
+        /// The source.
         local: LocalSlice,
-        /// Where to.
+        /// The destination.
         remote: RemoteSlice,
     },
-    /// A write that also takes a receive of the peer and hands it a word.
+    /// A WRITE that also consumes a receive of the peer and delivers a word to it.
     WriteImmediate {
-        /// Where from.
+        /// The source.
         local: LocalSlice,
-        /// Where to.
+        /// The destination.
         remote: RemoteSlice,
         /// The word.
         immediate: u32,
     },
-    /// Stores `desired` if the far word is `expected`.
+    /// Stores `desired` if the far word equals `expected`.
     CompareAndSwap {
-        /// Where the old value goes.
+        /// The destination of the old value.
         local: LocalSlice,
         /// The far word.
         remote: RemoteSlice,
-        /// What it must be.
+        /// The expected value.
         expected: u64,
-        /// What it becomes.
+        /// The value to store.
         desired: u64,
     },
     /// Adds to the far word.
     FetchAdd {
-        /// Where the old value goes.
+        /// The destination of the old value.
         local: LocalSlice,
         /// The far word.
         remote: RemoteSlice,
-        /// What is added, wrapping.
+        /// The addend; the sum wraps.
         addend: u64,
     },
     /// A message to the peer.
@@ -88,15 +91,15 @@ pub enum Work {
         /// The message.
         local: LocalSlice,
     },
-    /// Room for a message of the peer.
+    /// A buffer for a message of the peer.
     Receive {
-        /// The room.
+        /// The buffer.
         local: LocalSlice,
     },
 }
 
 impl Work {
-    /// The local side.
+    /// The local buffer.
     #[must_use]
     pub fn local(&self) -> LocalSlice {
         match *self {
@@ -110,7 +113,7 @@ impl Work {
         }
     }
 
-    /// The far side of a one-sided request.
+    /// The far place of a one-sided request.
     #[must_use]
     pub fn remote(&self) -> Option<RemoteSlice> {
         match *self {
@@ -127,18 +130,18 @@ impl Work {
 /// One entry of a send queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WorkRequest {
-    /// Handed back in the completion.
+    /// Returned in the completion.
     pub id: WorkId,
-    /// What is to be done.
+    /// The operation.
     pub work: Work,
-    /// Whether success makes a completion; failure always does.
+    /// Whether success produces a completion; failure always does.
     pub signalled: bool,
 }
 
-/// How a work request ended.
+/// The outcome of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// Done.
+    /// Success.
     Success,
     /// The local buffer is too short for the message.
     LocalLength,
@@ -148,39 +151,39 @@ pub enum Status {
     LocalQueuePair,
     /// The local end-to-end context could not perform the request.
     LocalEndToEndContext,
-    /// The local buffer does not allow what an incoming message asks.
+    /// The local buffer does not permit the access of an incoming message.
     LocalAccess,
     /// A memory window could not be bound.
     MemoryWindowBind,
-    /// The far side's answer made no sense.
+    /// The remote side's answer was invalid.
     BadResponse,
-    /// The far side found the request itself invalid: a message too long for its receive, for one.
+    /// The remote side found the request invalid, for example a message longer than its receive.
     RemoteInvalidRequest,
-    /// The far side does not allow the access: wrong rkey or out of bounds.
+    /// The remote side does not permit the access: wrong rkey or out of bounds.
     RemoteAccess,
-    /// The far side could not do it: an atomic that is not aligned, for one.
+    /// The remote side could not perform it, for example an unaligned atomic.
     RemoteOperation,
-    /// The far side did not answer.
+    /// The remote side did not answer.
     RetryExceeded,
-    /// The far side had no receive posted for too long.
+    /// The remote side had no receive posted for too long.
     ReceiverNotReady,
-    /// A reliable datagram domain does not match, on this side.
+    /// A reliable datagram domain does not match, on the local side.
     LocalDomain,
-    /// The same, on the far side.
+    /// The same, on the remote side.
     RemoteInvalidDomain,
-    /// The far side gave the request up.
+    /// The remote side aborted the request.
     RemoteAborted,
     /// The end-to-end context is unknown, or in a wrong state.
     InvalidEndToEndContext,
-    /// The device cannot go on.
+    /// The device has failed.
     Fatal,
-    /// The far side did not respond in time.
+    /// The remote side did not respond in time.
     ResponseTimeout,
-    /// Something that has no status of its own.
+    /// An error without a status of its own.
     General,
-    /// The queue pair was in error before the request was begun.
+    /// The queue pair was in error before the request was started.
     Flushed,
-    /// A status that this version does not know.
+    /// A status unknown to this version.
     Unknown(u32),
 }
 
@@ -200,13 +203,15 @@ impl fmt::Display for Status {
             Self::RemoteOperation => f.write_str("remote operation error"),
             Self::RetryExceeded => f.write_str("retries exceeded: the memory node does not answer"),
             Self::ReceiverNotReady => {
-                f.write_str("retries exceeded: the far side has no receive posted")
+                f.write_str("retries exceeded: the remote side has no receive posted")
             }
             Self::LocalDomain => f.write_str("local reliable datagram domain violation"),
             Self::RemoteInvalidDomain => f.write_str("remote invalid reliable datagram request"),
             Self::RemoteAborted => f.write_str("remote aborted"),
-            Self::InvalidEndToEndContext => f.write_str("invalid end-to-end context, or its state"),
-            Self::Fatal => f.write_str("fatal error of the device"),
+            Self::InvalidEndToEndContext => {
+                f.write_str("invalid end-to-end context number or state")
+            }
+            Self::Fatal => f.write_str("fatal device error"),
             Self::ResponseTimeout => f.write_str("response timeout"),
             Self::General => f.write_str("general error"),
             Self::Flushed => f.write_str("flushed: the queue pair is in error"),
@@ -220,16 +225,16 @@ impl fmt::Display for Status {
 pub struct Completion {
     /// The request's mark.
     pub id: WorkId,
-    /// How it ended.
+    /// The outcome.
     pub status: Status,
-    /// Bytes moved; 0 if it failed.
+    /// Bytes transferred; 0 if it failed.
     pub bytes: u32,
-    /// The word of a write with immediate, at the receiver.
+    /// The immediate word of a WRITE, at the receiver.
     pub immediate: Option<u32>,
 }
 
 impl Completion {
-    /// A placeholder, to fill an array that is to be polled into.
+    /// A placeholder, to fill an array to poll into.
     pub const NONE: Self = Self {
         id: WorkId(0),
         status: Status::Unknown(0),

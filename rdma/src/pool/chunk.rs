@@ -1,8 +1,7 @@
-//! The client's side of the pool by request: chunks of a node, cut up here with no further
-//! requests.
+//! The client's side of the pool by request: chunks of a node, divided locally into pieces.
 //!
-//! Owns the chunks that its source gave it. Each is a buddy tree over pieces of 64 B: a node of the
-//! tree holds the order of the longest free piece below it, plus one, and 0 if there is none.
+//! Owns the chunks that its source granted. Each is a buddy tree over pieces of 64 B: a node of the
+//! tree holds the order of the longest free piece below it, plus one; 0 if there is none.
 //!
 //! ```text
 //!   tree[1]            the whole chunk          order 14 (1 MiB)
@@ -12,12 +11,12 @@
 //! ```
 //!
 //! - I1: a piece starts at a multiple of its length, which is a power of two; pieces never overlap.
-//! - I2: a chunk without pieces goes back to the source, but for one that is kept.
-//! - I3: what is asked of the source and not yet here is nobody's; a call that is dropped meanwhile
-//!   leaves its chunk to the source, which must see to it.
+//! - I2: a chunk without pieces returns to the source, except one that is kept.
+//! - I3: a chunk requested from the source belongs to the source until it arrives. If the call is
+//!   dropped meanwhile, the source must keep or free the chunk.
 //!
-//! Cost: a step for each order to allocate or free, and three bytes of local memory for each 64 B
-//! of a chunk.
+//! Cost: one step per order to allocate or free, and three bytes of local memory for each 64 B of a
+//! chunk.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -29,36 +28,36 @@ const PIECE_BITS: u32 = 6;
 const PIECE_BYTES: u64 = 1 << PIECE_BITS;
 const CHUNK_BYTES_MIN: u64 = 4 << 10;
 const CHUNK_BYTES_MAX: u64 = 1 << 30;
-/// The length of a chunk, unless it is set.
+/// The default length of a chunk, in bytes.
 pub const CHUNK_BYTES: u64 = 1 << 20;
 
-/// A run of far memory that a node handed out.
+/// A run of far memory that a node granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunk {
     /// The node's queue pair in the initiator.
     pub queue: usize,
     /// The first byte.
     pub slice: RemoteSlice,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
-    /// The source's own mark.
+    /// A value for the source's own use.
     pub mark: u64,
 }
 
-/// Where chunks come from: a node's control connection, for one.
+/// A source of chunks, for example a node's control connection.
 pub trait ChunkSource {
-    /// Why it failed.
+    /// The error of a failed request.
     type Error: std::error::Error;
-    /// A chunk of at least `bytes`, aligned to that if `bytes` is a power of two; `None` if there
-    /// is no more.
+    /// A chunk of at least `bytes`, aligned to `bytes` if that is a power of two; `None` if the
+    /// source is exhausted.
     fn allocate(&self, bytes: u64) -> impl Future<Output = Result<Option<Chunk>, Self::Error>>;
-    /// Takes a chunk back. If it fails the source sees to it by itself.
+    /// Frees a chunk. If it fails, the source retries on its own.
     fn free(&self, chunk: Chunk) -> impl Future<Output = Result<(), Self::Error>>;
 }
 
-/// A piece of a chunk. It goes back through [`Chunks::free`].
+/// A piece of a chunk. [`Chunks::free`] frees it.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a piece that is dropped is lost until all of its owner's memory is taken back"]
+#[must_use = "a dropped piece leaks until its owner's memory is reclaimed"]
 pub struct Piece {
     chunk: usize,
     leaf: usize,
@@ -80,43 +79,45 @@ impl Piece {
         self.slice
     }
 
-    /// Its length: what was asked for, rounded up to a power of two of at least 64.
+    /// The length in bytes: the requested one, rounded up to a power of two of at least 64.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
-/// Why there is no piece.
+/// Why a piece could not be allocated or freed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ChunksError<E: std::error::Error> {
-    /// Longer than a chunk.
-    #[error("{bytes} bytes: a chunk has {limit}; claim extents, or set longer chunks")]
+    /// The length exceeds a chunk's.
+    #[error(
+        "{bytes} bytes exceed the chunk length of {limit}: claim extents, or set longer chunks"
+    )]
     TooLong {
-        /// What was asked for.
+        /// The requested bytes.
         bytes: u64,
         /// The length of a chunk.
         limit: u64,
     },
-    /// The source gave a chunk that is too short.
-    #[error("the node gave a chunk of {bytes} bytes when asked for {wanted}")]
+    /// The source granted a chunk that is too short.
+    #[error("the node granted a chunk of {bytes} bytes, {wanted} were requested")]
     ShortChunk {
-        /// Its length.
+        /// The chunk's length.
         bytes: u64,
-        /// What was asked for.
+        /// The requested bytes.
         wanted: u64,
     },
     /// The source failed.
-    #[error("the node gave no chunk: {0}")]
+    #[error("the node granted no chunk: {0}")]
     Source(E),
 }
 
 #[derive(Debug)]
 struct Buddy {
     chunk: Chunk,
-    /// As drawn above.
+    /// As drawn in the module's header.
     tree: Vec<u8>,
-    /// Which leaves begin a piece that is handed out, as order plus one.
+    /// For each leaf that begins a piece in use: the piece's order plus one.
     given: Vec<u8>,
     pieces: usize,
 }
@@ -140,7 +141,7 @@ impl Buddy {
         self.tree[1]
     }
 
-    /// Takes a piece; `order` is one more than its order. Answers its first leaf.
+    /// Allocates a piece; `order` is one more than its order. Returns its first leaf.
     fn take(&mut self, order: u8) -> Option<usize> {
         if self.tree[1] < order {
             return None;
@@ -148,7 +149,7 @@ impl Buddy {
         let top = self.given.len().ilog2() + 1;
         let mut index = 1;
         for _ in u32::from(order)..top {
-            // The tighter half, so that long pieces stay whole.
+            // Prefer the half that fits more tightly, so that long pieces stay whole.
             let (left, right) = (self.tree[2 * index], self.tree[2 * index + 1]);
             let go_right = left < order || (right >= order && right < left);
             index = 2 * index + usize::from(go_right);
@@ -161,7 +162,7 @@ impl Buddy {
         Some(leaf)
     }
 
-    /// Gives a piece back; false if none begins there.
+    /// Frees a piece; false if none begins there.
     fn give(&mut self, leaf: usize) -> bool {
         let Some(order) = self.given.get(leaf).copied().filter(|&order| order > 0) else {
             return false;
@@ -174,7 +175,7 @@ impl Buddy {
         true
     }
 
-    /// Brings the nodes above up to date.
+    /// Updates the nodes above.
     fn settle(&mut self, mut index: usize) {
         let top = self.given.len().ilog2() + 1;
         while index > 1 {
@@ -193,13 +194,13 @@ struct Inner {
     vacant: Vec<usize>,
     /// Chunks by their longest free piece.
     by_longest: BTreeSet<(u8, usize)>,
-    /// Chunks without pieces, of the above.
+    /// The number of these chunks without pieces.
     empty: usize,
-    /// Chunks on their way back to the source.
+    /// Chunks that are being returned to the source.
     leaving: Vec<Chunk>,
 }
 
-/// Far memory by request, cut up locally.
+/// Far memory allocated in chunks and divided locally.
 #[derive(Debug)]
 pub struct Chunks<S> {
     source: S,
@@ -208,8 +209,8 @@ pub struct Chunks<S> {
 }
 
 impl<S: ChunkSource> Chunks<S> {
-    /// Far memory in chunks of `chunk_bytes`, brought to a power of two from 4 KiB to 1 GiB; see
-    /// [`CHUNK_BYTES`].
+    /// Far memory in chunks of `chunk_bytes`, rounded to a power of two from 4 KiB to 1 GiB; the
+    /// usual length is [`CHUNK_BYTES`].
     pub fn new(source: S, chunk_bytes: u64) -> Self {
         let bytes = chunk_bytes.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
         Self {
@@ -225,18 +226,18 @@ impl<S: ChunkSource> Chunks<S> {
         PIECE_BYTES << self.orders
     }
 
-    /// Chunks that are held, with pieces or without.
+    /// Chunks held, with or without pieces.
     #[must_use]
     pub fn chunk_count(&self) -> usize {
         let inner = self.inner.borrow();
         inner.chunks.len() - inner.vacant.len()
     }
 
-    /// A piece of at least `bytes`; `None` if the source has no more. Cost: no round trip, unless a
-    /// chunk is asked for.
+    /// Allocates a piece of at least `bytes`; `None` if the source is exhausted. Cost: no round
+    /// trip, unless a chunk is requested.
     ///
     /// # Errors
-    /// [`ChunksError`] if it is longer than a chunk, or the source failed.
+    /// [`ChunksError`] if `bytes` exceeds a chunk, or the source failed.
     pub async fn allocate(&self, bytes: u64) -> Result<Option<Piece>, ChunksError<S::Error>> {
         let limit = self.chunk_bytes();
         if bytes > limit {
@@ -268,12 +269,12 @@ impl<S: ChunkSource> Chunks<S> {
         Ok(inner.take(order))
     }
 
-    /// Takes a piece back, at once, even if the answer is never waited for. Cost: no round trip,
-    /// unless a chunk goes back.
+    /// Frees a piece, at once, even if the future is never polled. Cost: no round trip, unless a
+    /// chunk returns to the source.
     ///
     /// # Errors
-    /// [`ChunksError::Source`] if the source did not take the chunk. The piece is free all the
-    /// same.
+    /// [`ChunksError::Source`] if the source failed to free the chunk. The piece is free
+    /// nevertheless.
     pub fn free(
         &self,
         piece: Piece,
@@ -306,7 +307,7 @@ impl Inner {
         self.empty += 1;
     }
 
-    /// A piece of the chunk that it fits most tightly.
+    /// Allocates a piece from the chunk that fits most tightly.
     fn take(&mut self, order: u8) -> Option<Piece> {
         let &(longest, index) = self.by_longest.range((order, 0)..).next()?;
         let buddy = self.chunks[index].as_mut()?;
@@ -327,7 +328,7 @@ impl Inner {
         })
     }
 
-    /// Takes a piece back; answers its chunk if that is empty now and not the first such.
+    /// Frees a piece. Returns its chunk if it is now empty and another empty one is kept.
     fn give(&mut self, piece: &Piece) -> Option<Chunk> {
         let index = piece.chunk;
         let buddy = self.chunks.get_mut(index)?.as_mut()?;
@@ -357,7 +358,7 @@ pub(crate) mod tests {
     use crate::testing::block_on;
     use crate::work::RemoteKey;
 
-    /// Deals out `left` chunks, one behind the other.
+    /// Grants `left` chunks, one behind the other.
     #[derive(Debug)]
     pub(crate) struct Counter {
         pub(crate) left: Cell<u64>,
@@ -407,7 +408,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_chunk_holds_what_it_should_and_no_more() {
+    fn a_chunk_holds_exactly_its_length() {
         let source = Counter::new(1);
         let chunks = Chunks::new(&source, CHUNK_BYTES);
         for bytes in [0, 64, 65, 1 << 19, CHUNK_BYTES] {
@@ -421,7 +422,7 @@ pub(crate) mod tests {
                 block_on(chunks.free(piece)).unwrap();
             }
         }
-        // The last empty one is kept.
+        // The last empty chunk is kept.
         assert_eq!((chunks.chunk_count(), source.left.get()), (1, 0));
         let error = block_on(chunks.allocate(CHUNK_BYTES + 1)).unwrap_err();
         let (bytes, limit) = (CHUNK_BYTES + 1, CHUNK_BYTES);
@@ -434,14 +435,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_free_that_is_not_waited_for_loses_nothing() {
+    fn a_free_that_is_not_awaited_loses_nothing() {
         let source = Counter::new(2);
         let chunks = Chunks::new(&source, 4096);
         let take = || block_on(chunks.allocate(4096)).unwrap();
         let (first, second) = (take().unwrap(), take().unwrap());
         drop(chunks.free(first));
         drop(chunks.free(second));
-        // One is kept, one was on its way back.
+        // One is kept, one was being returned.
         let (first, _second) = (take().unwrap(), take().unwrap());
         assert_eq!((take(), source.left.get()), (None, 0));
         block_on(chunks.free(first)).unwrap();
@@ -486,8 +487,9 @@ pub(crate) mod tests {
                             held.push(piece);
                         }
                         None => {
-                            // No chunk has a whole piece free: by an oracle over the space between
-                            // pieces.
+                            // No chunk has a free piece of this length, checked by an oracle over
+                            // the
+                            // space between pieces.
                             let length = bytes.max(64).next_power_of_two();
                             let free = |start: u64| held.iter().all(|other| {
                                 start + length <= other.slice().offset || other.slice().offset + other.bytes() <= start

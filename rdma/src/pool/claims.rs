@@ -1,18 +1,21 @@
-//! The client's side of the pool by claims: extents of several nodes, with no CPU of theirs.
+//! The client's side of the pool by claims: extents of several nodes, without any CPU of theirs.
 //!
-//! Owns a copy of each node's bitmap, which is only a hint, and the bits of what this client holds
-//! or is about to. A claim begins at a random place of a node that is picked at random by the free
-//! space seen, and takes two round trips if nobody else wanted the same word.
+//! Owns a copy of each node's bitmap, which is only a hint, and the bits of the extents that this
+//! client holds or attempts. A claim begins at a random place of a node chosen at random by its
+//! free
+//! space as last seen. It takes two round trips if no other client wants the same word.
 //!
-//! - I1: no two calls of one client ever try, hold or free the same extent: `mine` has a bit for
-//!   each. So what is in doubt can be freed by the owner's id without hitting what another call
-//!   holds.
-//! - I2: a claim or free that failed or was dropped half-way leaves its run in doubt; the next
-//!   claim on the node, or [`Claims::settle`], frees of it what is the owner's. A queue pair keeps
-//!   its order, so what was posted before is done by then.
+//! - I1: no two calls of one client ever attempt, hold or free the same extent: `mine` has a bit
+//!   for
+//!   each. So a doubtful run can be freed by the owner's id without hitting an extent that another
+//!   call holds.
+//! - I2: a claim or free that failed or was dropped half-way leaves its run in doubt. The next
+//!   claim
+//!   on the node, or [`Claims::settle`], frees the extents of it that the owner holds. A queue pair
+//!   keeps its order, so requests posted earlier are done by then.
 //!
-//! A connection that is renewed must not let late requests of the old one through: the node tears
-//! the old one down first.
+//! A renewed connection must not let late requests of the old one through: the node closes the old
+//! one first.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,17 +28,17 @@ use crate::initiator::{CompareAndSwap, Initiator, InitiatorError, ReadInto};
 use crate::link::Random;
 use crate::work::RemoteSlice;
 
-/// Conflicts that one claim goes through on one node before it looks elsewhere.
-const TRIES_MAX: u32 = 256;
+/// Conflicts that one claim tolerates on one node before it tries another.
+const CONFLICTS_MAX: u32 = 256;
 
 /// A node to claim from.
 #[derive(Clone, Debug)]
 pub struct PoolNode {
-    /// Its queue pair in the initiator.
+    /// The node's queue pair in the initiator.
     pub queue: usize,
     /// This client's id at the node.
     pub owner: OwnerId,
-    /// What it lends.
+    /// The node's description of its memory.
     pub map: NodeMap,
 }
 
@@ -45,23 +48,23 @@ pub enum ClaimsError {
     /// The fabric failed.
     #[error(transparent)]
     Fabric(#[from] InitiatorError),
-    /// The run is not this client's: its lease has run out, and the node took it back.
+    /// The run is not this client's any more: its lease has ended and the node reclaimed it.
     #[error(transparent)]
     NotOwned(#[from] NotOwned),
-    /// The claim is of another pool.
-    #[error("no node {node}: there are {nodes}")]
+    /// The claim belongs to another pool.
+    #[error("no node {node}: the pool has {nodes}")]
     NoNode {
-        /// Its node.
+        /// The claim's node.
         node: usize,
-        /// How many there are here.
+        /// The number of nodes in this pool.
         nodes: usize,
     },
 }
 
-/// Adjacent extents of one region of one node. It goes back through [`Claims::free`]; one that is
-/// dropped stays claimed until the owner's lease ends.
+/// Adjacent extents of one region of one node. [`Claims::free`] frees it; a dropped one stays
+/// claimed until the owner's lease ends.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a claim that is dropped stays claimed until the owner's lease ends"]
+#[must_use = "a dropped claim stays claimed until the owner's lease ends"]
 pub struct Claim {
     node: usize,
     run: ExtentRun,
@@ -71,7 +74,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Which of the pool's nodes.
+    /// The node's index in the pool.
     #[must_use]
     pub fn node(&self) -> usize {
         self.node
@@ -95,13 +98,13 @@ impl Claim {
         self.slice
     }
 
-    /// Length of it all.
+    /// The length of the whole run, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Keeps the first `count` extents, at least one, and answers the others, if there are any.
+    /// Keeps the first `count` extents, at least one, and returns the rest, if any.
     pub fn split_off(&mut self, count: u32) -> Option<Claim> {
         let count = count.max(1);
         let rest = self.run.count().checked_sub(count)?;
@@ -123,11 +126,11 @@ impl Claim {
     }
 }
 
-/// What a client knows of a node's bitmap.
+/// A client's view of a node's bitmap.
 #[derive(Debug)]
 struct Seen {
     words: Vec<u64>,
-    /// What this client holds, tries or doubts.
+    /// Extents that this client holds, attempts or doubts.
     mine: Vec<u64>,
     extents: u32,
     free: u32,
@@ -144,7 +147,7 @@ impl Seen {
                 .collect(),
             mine: vec![0; words as usize],
             extents,
-            // Until it is read it is as good as any.
+            // Until its bitmap is read, a node counts as all free.
             free: extents,
             read: false,
             doubts: Vec::new(),
@@ -162,7 +165,7 @@ impl Seen {
         self.words[run.word() as usize]
     }
 
-    /// A run that looks free and lies in one region.
+    /// A run within one region that looks free.
     fn find(&self, map: &NodeMap, count: u32, random: &mut Random) -> Option<ExtentRun> {
         let words = u32::try_from(self.words.len()).ok()?;
         let start = u32::try_from(random.below(u64::from(words))).ok()?;
@@ -191,7 +194,7 @@ struct Node {
     seen: RefCell<Seen>,
 }
 
-/// A run that a call is at. Unless the call comes to an end, it is in doubt.
+/// A run that a call works on. It is in doubt unless the call completes.
 struct Attempt<'a> {
     seen: &'a RefCell<Seen>,
     run: ExtentRun,
@@ -208,7 +211,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The end: whether the run is held from now on, and the bitmap word.
+    /// Completes: `held` says whether the client holds the run from now on, `word` is the bitmap
+    /// word.
     fn end(mut self, held: bool, word: u64) {
         self.open = false;
         let mut seen = self.seen.borrow_mut();
@@ -237,10 +241,11 @@ pub struct Claims<E> {
 }
 
 impl<E: Endpoint> Claims<E> {
-    /// A pool of some nodes. `seed` spreads clients; each should have its own.
+    /// A pool of some nodes. `seed` spreads clients over the nodes; each client should have its
+    /// own.
     ///
     /// # Errors
-    /// [`NodeMapError`] if a node's map does not hold together.
+    /// [`NodeMapError`] if a node's map is invalid.
     pub fn new(
         initiator: Rc<Initiator<E>>,
         nodes: Vec<PoolNode>,
@@ -261,18 +266,20 @@ impl<E: Endpoint> Claims<E> {
         })
     }
 
-    /// The initiator that its claims are reached by.
+    /// The initiator that accesses the claims.
     #[must_use]
     pub fn initiator(&self) -> &Rc<Initiator<E>> {
         &self.initiator
     }
 
-    /// Claims `count` adjacent extents (1 to 64), which lie in one region; `None` if no node has
-    /// them, or other clients were faster a few hundred times in a row. Cost: two round trips, and
-    /// one more where the bitmap is to be read.
+    /// Claims `count` adjacent extents (1 to 64) within one region. `None` if no node has them
+    /// free,
+    /// or other clients were faster a few hundred times in a row. Cost: two round trips, plus one
+    /// if
+    /// the bitmap must be read.
     ///
     /// # Errors
-    /// [`ClaimsError::Fabric`] if some node could not be asked and the others had nothing.
+    /// [`ClaimsError::Fabric`] if some node could not be reached and the others had none free.
     pub async fn claim(&self, count: u32) -> Result<Option<Claim>, ClaimsError> {
         let mut failed = None;
         for node in self.order() {
@@ -285,13 +292,13 @@ impl<E: Endpoint> Claims<E> {
         failed.map_or(Ok(None), |error| Err(error.into()))
     }
 
-    /// Gives a claim back. Cost: two round trips.
+    /// Frees a claim. Cost: two round trips.
     ///
     /// # Errors
-    /// [`ClaimsError`]. After a fault of the fabric the claim is given back at a later claim, or by
-    /// [`Claims::settle`]; so it is if the call is dropped.
+    /// [`ClaimsError`]. After a fault of the fabric, or if the call is dropped, a later claim or
+    /// [`Claims::settle`] frees it.
     pub fn free(&self, claim: Claim) -> impl Future<Output = Result<(), ClaimsError>> {
-        // Begun at once: also a call that is never polled leaves the run in doubt, not lost.
+        // Started at once: a call that is never polled leaves the run in doubt, not lost.
         let begun = self.begin_free(&claim);
         async move {
             let (node, attempt) = begun?;
@@ -325,23 +332,23 @@ impl<E: Endpoint> Claims<E> {
         self.nodes.iter().map(bytes).min().unwrap_or(u64::MAX)
     }
 
-    /// Tries of claims so far in which another client was faster.
+    /// Claim attempts so far in which another client was faster.
     #[must_use]
     pub fn conflicts(&self) -> u64 {
         self.conflicts.get()
     }
 
-    /// Extents that looked free when their nodes were last asked. Cost: no round trip.
+    /// Extents that looked free when their nodes' bitmaps were last read. Cost: no round trip.
     #[must_use]
     pub fn free_count(&self) -> u64 {
         let free = |node: &Node| u64::from(node.seen.borrow().free);
         self.nodes.iter().map(free).sum()
     }
 
-    /// Frees what calls that failed or were dropped left behind. Cost: nothing if there is none.
+    /// Frees the runs left in doubt by failed or dropped calls. Cost: nothing if there are none.
     ///
     /// # Errors
-    /// [`ClaimsError::Fabric`], the last one; the other nodes are settled.
+    /// The last [`ClaimsError::Fabric`]; the other nodes are settled.
     pub async fn settle(&self) -> Result<(), ClaimsError> {
         let mut done = Ok(());
         for node in &self.nodes {
@@ -352,10 +359,10 @@ impl<E: Endpoint> Claims<E> {
         done
     }
 
-    /// Reads all nodes' bitmaps afresh. Cost: a round trip for each node.
+    /// Reads all nodes' bitmaps again. Cost: a round trip per node.
     ///
     /// # Errors
-    /// [`ClaimsError::Fabric`], the last one; the other nodes are read.
+    /// The last [`ClaimsError::Fabric`]; the other nodes' bitmaps are read.
     pub async fn refresh(&self) -> Result<(), ClaimsError> {
         let mut done = Ok(());
         for node in &self.nodes {
@@ -366,7 +373,8 @@ impl<E: Endpoint> Claims<E> {
         done
     }
 
-    /// The nodes, the first picked at random by free space, so that clients who saw the same do not
+    /// The nodes, the first chosen at random by free space, so that clients with the same view do
+    /// not
     /// all go to one.
     fn order(&self) -> Vec<usize> {
         let free: Vec<u64> = self
@@ -396,7 +404,7 @@ impl<E: Endpoint> Claims<E> {
             self.read_bitmap(node).await?;
             fresh = true;
         }
-        for _ in 0..TRIES_MAX {
+        for _ in 0..CONFLICTS_MAX {
             let found = {
                 let seen = node.seen.borrow();
                 let run = seen.find(&node.at.map, count, &mut self.random.borrow_mut());
@@ -436,7 +444,7 @@ impl<E: Endpoint> Claims<E> {
         })
     }
 
-    /// Frees what calls that failed or were dropped left behind.
+    /// Frees the runs left in doubt by failed or dropped calls.
     async fn settle_doubts(&self, node: &Node) -> Result<(), InitiatorError> {
         loop {
             let Some(run) = node.seen.borrow_mut().doubts.pop() else {
@@ -481,7 +489,7 @@ impl<E: Endpoint> Claims<E> {
     }
 }
 
-/// A node's table from afar.
+/// A node's table, accessed over the fabric.
 struct FarWords<'a, E> {
     initiator: &'a Initiator<E>,
     node: &'a PoolNode,

@@ -1,8 +1,8 @@
-//! Many threads that claim, free and die at random on several nodes, while the nodes sweep.
+//! Many threads claim, free and die at random on several nodes, while the nodes sweep.
 //!
-//! Every extent that is claimed is stamped with the owner's id and looked at again before it is
-//! freed, so that a second owner is noticed; in the end every owner word and every bit must tell
-//! what the threads hold.
+//! Every claimed extent is stamped with the owner's id and checked before it is freed, so that a
+//! second owner is noticed. In the end every owner word and every bit must match what the threads
+//! hold.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::work::RemoteSlice;
 
 const THREADS: u64 = 8;
 
-/// Everything that a crowd shares.
+/// The state that all threads share.
 struct Crowd {
     nodes: Vec<TestNode>,
     lives: AtomicU64,
@@ -24,7 +24,7 @@ struct Crowd {
     seed: u64,
 }
 
-/// Why a life ended before its time.
+/// Why a client's life ended early.
 enum End {
     Died,
     Wrong(String),
@@ -59,7 +59,7 @@ impl Crowd {
         }
     }
 
-    /// One client from its birth on, under an id of its own; answers what it holds in the end.
+    /// One client's life, under an id of its own. Returns the claims that it holds in the end.
     async fn live(&self, id: u64, random: &mut Random, may_die: bool) -> Result<Vec<Claim>, End> {
         let at = self.nodes.iter().enumerate().map(|(queue, node)| PoolNode {
             queue,
@@ -114,7 +114,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// One thread: some lives that may end early, each taken back by the nodes, and one that lasts.
+    /// One thread: some lives that may end early, each reclaimed by the nodes, and one that lasts.
     fn thread(&self, index: u64) -> Result<(u64, Vec<Claim>), String> {
         let mut random = Random::new(self.seed ^ index.wrapping_mul(0x9E37_79B9));
         for turn in 0..12 {
@@ -206,6 +206,6 @@ fn nothing_is_owned_twice_or_lost_in_a_crowd() {
 
 #[test]
 fn a_claim_that_ignores_the_owner_word_is_noticed() {
-    // One run nearly always does; that depends on how the threads fall.
+    // A single run nearly always suffices, depending on how the threads are scheduled.
     assert!((0..100).any(|seed| Crowd::new(seed, true).run().is_err()));
 }

@@ -1,8 +1,8 @@
 //! Every order in which the steps of claim, free, take-back and mend can fall on one bitmap word.
 //!
 //! The scripts below run the protocol itself over a model of the words, one atomic step at a time.
-//! The search goes through all schedules; two that led to the same words and told every script the
-//! same are one.
+//! The search visits all schedules; two schedules that led to the same words and gave every script
+//! the same results count as one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -21,9 +21,9 @@ const EXTENTS: usize = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     None,
-    /// A claim takes an owner word without a look at it.
+    /// A claim takes an owner word without reading it.
     OwnerIgnored,
-    /// A sweep never finds that a bit stood without an owner before.
+    /// A sweep never finds that a bit had no owner at the previous sweep.
     NothingStale,
 }
 
@@ -33,16 +33,16 @@ struct World {
     valid: u64,
     bitmap: Cell<u64>,
     owners: [Cell<u64>; EXTENTS],
-    /// Who was told that an extent is its own.
+    /// The script that believes to hold each extent.
     holders: [Cell<u64>; EXTENTS],
     /// What the last sweep saw.
     ownerless: Cell<u64>,
-    /// The script that may take a step, until it has.
+    /// The script that may take one step.
     turn: Cell<Option<usize>>,
-    /// The script whose connections were torn down.
+    /// The script whose connections were closed.
     dead: Cell<Option<usize>>,
-    /// What each script was told.
-    told: RefCell<Vec<Vec<u64>>>,
+    /// The results that each script received.
+    results: RefCell<Vec<Vec<u64>>>,
     wrong: RefCell<Option<String>>,
 }
 
@@ -58,7 +58,7 @@ impl World {
         self.wrong.borrow_mut().get_or_insert(what);
     }
 
-    /// Whoever was told that it owns an extent stands in its owner word.
+    /// A script that believes to hold an extent must be in its owner word.
     fn check(&self) {
         for (extent, holder) in self.holders.iter().enumerate() {
             let owner = self.owners[extent].get();
@@ -72,15 +72,15 @@ impl World {
         let mut key = vec![self.bitmap.get(), self.ownerless.get()];
         key.push(self.dead.get().map_or(0, |dead| dead as u64 + 1));
         key.extend(self.owners.iter().chain(&self.holders).map(Cell::get));
-        for told in self.told.borrow().iter() {
-            key.push(told.len() as u64);
-            key.extend(told);
+        for results in self.results.borrow().iter() {
+            key.push(results.len() as u64);
+            key.extend(results);
         }
         key
     }
 }
 
-/// A script's way to the words.
+/// A script's access to the words.
 #[derive(Clone, Debug)]
 struct Gate {
     world: Rc<World>,
@@ -88,7 +88,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Waits for the turn to take one step.
+    /// Waits until the script may take one step.
     async fn step(&self) {
         poll_fn(|_| {
             if self.world.turn.get() == Some(self.script) {
@@ -100,8 +100,8 @@ impl Gate {
         .await;
     }
 
-    fn tell(&self, value: u64) -> u64 {
-        self.world.told.borrow_mut()[self.script].push(value);
+    fn record(&self, value: u64) -> u64 {
+        self.world.results.borrow_mut()[self.script].push(value);
         value
     }
 }
@@ -111,7 +111,7 @@ impl Words for Gate {
 
     async fn load(&self, place: Place) -> Result<u64, Infallible> {
         self.step().await;
-        Ok(self.tell(self.world.cell(place).get()))
+        Ok(self.record(self.world.cell(place).get()))
     }
 
     async fn swap(&self, swaps: &[Swap], old: &mut [u64]) -> Result<(), Infallible> {
@@ -126,7 +126,7 @@ impl Words for Gate {
             if found == swap.expected {
                 cell.set(swap.desired);
             }
-            *old = self.tell(found);
+            *old = self.record(found);
         }
         Ok(())
     }
@@ -138,7 +138,7 @@ fn id_of(script: usize) -> OwnerId {
     owner(script as u64 + 1)
 }
 
-/// Claims a run as the first that is free, twice if it must; holds it; frees it.
+/// Claims the first free run, retrying once if needed; holds it; frees it.
 async fn claim_and_free(gate: Gate, count: u32) {
     let (world, id) = (Rc::clone(&gate.world), id_of(gate.script));
     let Ok(mut seen) = gate.load(Place::Bitmap(0)).await;
@@ -159,7 +159,7 @@ async fn claim_and_free(gate: Gate, count: u32) {
                     }
                 }
                 gate.step().await;
-                gate.tell(0);
+                gate.record(0);
                 for extent in run.extents() {
                     world.holders[extent as usize].set(0);
                 }
@@ -207,12 +207,12 @@ async fn mend(world: &World, words: &impl Words<Error = Infallible>) {
     world.ownerless.set(ownerless);
 }
 
-/// Tears down the first script's connections, wherever it is, and takes back what it held.
+/// Closes the first script's connections, wherever it is, and reclaims its extents.
 fn reap_first(gate: Gate) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async move {
         let world = Rc::clone(&gate.world);
         gate.step().await;
-        gate.tell(0);
+        gate.record(0);
         world.dead.set(Some(0));
         for holder in &world.holders {
             if holder.get() == id_of(0).get() {
@@ -223,13 +223,13 @@ fn reap_first(gate: Gate) -> Pin<Box<dyn Future<Output = ()>>> {
     })
 }
 
-/// Tears down the first script's connections, wherever it is, keeps what it held, and goes on in
-/// its name: what it was told that it holds it holds still, and what was in doubt it frees.
+/// Closes the first script's connections, wherever it is, keeps its extents, and continues in its
+/// name: it still holds the extents that it was granted, and frees those in doubt.
 fn revive_first(gate: Gate) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async move {
         let world = Rc::clone(&gate.world);
         gate.step().await;
-        gate.tell(0);
+        gate.record(0);
         world.dead.set(Some(0));
         for extent in (0..).take_while(|extent| world.valid >> extent & 1 == 1) {
             if world.holders[extent as usize].get() == id_of(0).get() {
@@ -246,12 +246,12 @@ fn free_unmarked(gate: Gate) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async move {
         let world = Rc::clone(&gate.world);
         gate.step().await;
-        gate.tell(0);
+        gate.record(0);
         world.holders[1].set(0);
         let run = ExtentRun::new(1, 1).expect("one extent");
         let Ok(freed) = protocol::free(&gate, id_of(gate.script), run, 0).await;
         if freed.released != run.mask() {
-            world.complain("its own was not freed".to_owned());
+            world.complain("the owner's extent was not freed".to_owned());
         }
     })
 }
@@ -260,13 +260,13 @@ fn free_unmarked(gate: Gate) -> Pin<Box<dyn Future<Output = ()>>> {
 struct Scenario {
     extents: u32,
     scripts: Vec<Script>,
-    /// Bits that a sweep before saw without an owner, so that the next one is as eager as can be.
+    /// Bits that a previous sweep saw without an owner, so that the next one clears them at once.
     ownerless: u64,
-    /// The script that holds extent 1 from the beginning, its bit clear.
+    /// The script that holds extent 1 from the beginning, with its bit clear.
     unmarked: Option<usize>,
 }
 
-/// Words without gates, for what comes after.
+/// The words without scheduling, for the checks at the end.
 struct Still<'a>(&'a World);
 
 impl Words for Still<'_> {
@@ -287,7 +287,7 @@ impl Words for Still<'_> {
     }
 }
 
-/// Runs one schedule; answers the world and which scripts can go on.
+/// Runs one schedule. Returns the world and the scripts that can continue.
 fn replay(scenario: &Scenario, fault: Fault, schedule: &[usize]) -> (Rc<World>, Vec<usize>) {
     let world = Rc::new(World {
         fault,
@@ -298,7 +298,7 @@ fn replay(scenario: &Scenario, fault: Fault, schedule: &[usize]) -> (Rc<World>, 
         ownerless: Cell::new(scenario.ownerless),
         turn: Cell::new(None),
         dead: Cell::new(None),
-        told: RefCell::new(vec![Vec::new(); scenario.scripts.len()]),
+        results: RefCell::new(vec![Vec::new(); scenario.scripts.len()]),
         wrong: RefCell::new(None),
     });
     if let Some(script) = scenario.unmarked {
@@ -335,8 +335,7 @@ fn replay(scenario: &Scenario, fault: Fault, schedule: &[usize]) -> (Rc<World>, 
     (world, enabled)
 }
 
-/// Goes through all schedules; answers how many different states there were, or the first that is
-/// wrong.
+/// Visits all schedules. Returns the number of distinct states, or the first violation.
 fn explore(scenario: &Scenario, fault: Fault) -> Result<usize, String> {
     let mut seen = HashSet::new();
     let mut open = vec![Vec::new()];

@@ -1,4 +1,4 @@
-//! What a memory node says of itself: its data regions, cut into extents, and its table.
+//! A memory node's description of itself: its data regions, divided into extents, and its table.
 //!
 //! The table lies in a registered region of its own, 64-bit words, little-endian, bit 0 least
 //! significant:
@@ -6,21 +6,22 @@
 //! ```text
 //!   0                 8 * bitmap_words            8 * (bitmap_words + extents)
 //!   | bitmap word 0 | 1 | ... | owner word 0 | owner word 1 | ... |
-//!     bit b of word w: extent 64 * w + b            0: nobody's, else the id of its owner
+//!     bit b of word w: extent 64 * w + b            0: free, else the id of its owner
 //!     0: looks free, 1: claimed
 //! ```
 //!
-//! Bits past the last extent are 1. Extents are numbered through the data regions in their order:
+//! Bits past the last extent are 1. Extents are numbered through the data regions in order:
 //!
 //! ```text
 //!   region 0: | extent 0 | 1 | 2 |   region 1: | extent 3 | 4 |
 //! ```
 //!
-//! - I1: an extent lies in one region, a run of extents in one bitmap word: what is free on both
-//!   sides of a word's end is two runs. Any other is found, wherever it begins.
-//! - I2: a map that passed [`NodeMap::validate`] makes no sum here overflow.
+//! - I1: an extent lies in one region, and a run of extents in one bitmap word: a free stretch
+//!   across
+//!   the end of a word counts as two runs. Every other free run is found, wherever it begins.
+//! - I2: no sum here overflows for a map that passed [`NodeMap::validate`].
 //!
-//! Limits: extents of 64 KiB to 1 GiB, 2^24 of them and 4096 regions a node.
+//! Limits: extents of 64 KiB to 1 GiB, 2^24 extents and 4096 regions per node.
 
 use std::collections::HashSet;
 use std::num::NonZeroU64;
@@ -37,22 +38,22 @@ const EXTENT_BYTES_MAX: u64 = 1 << 30;
 pub(crate) const EXTENTS_MAX: u64 = 1 << 24;
 const REGIONS_MAX: usize = 4096;
 
-// The number of an extent fits 32 bits.
+// An extent's number fits 32 bits.
 const _: () = assert!(EXTENTS_MAX <= u32::MAX as u64);
 
-/// Who claims extents. A node never gives one id out twice, or a late free could hit a namesake's
-/// extent.
+/// The owner of extents. A node never issues an id twice, or a late free could hit an extent of a
+/// later owner with the same id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct OwnerId(NonZeroU64);
 
 impl OwnerId {
-    /// An owner; `None` for 0, which in an owner word means nobody.
+    /// An owner; `None` for 0, which means free in an owner word.
     #[must_use]
     pub fn new(id: u64) -> Option<Self> {
         NonZeroU64::new(id).map(Self)
     }
 
-    /// As it stands in an owner word.
+    /// The value in an owner word.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0.get()
@@ -70,43 +71,43 @@ impl ExtentRun {
     /// The longest run.
     pub const COUNT_MAX: u32 = WORD_BITS;
 
-    /// A run; `None` if it is empty or leaves its bitmap word.
+    /// A run; `None` if it is empty or crosses the end of its bitmap word.
     #[must_use]
     pub fn new(first: u32, count: u32) -> Option<Self> {
         let fits = count >= 1 && count <= WORD_BITS - first % WORD_BITS;
         fits.then_some(Self { first, count })
     }
 
-    /// The number of its first extent on its node.
+    /// The number of the first extent on its node.
     #[must_use]
     pub fn first(self) -> u32 {
         self.first
     }
 
-    /// How many extents.
+    /// The number of extents.
     #[must_use]
     pub fn count(self) -> u32 {
         self.count
     }
 
-    /// Their numbers.
+    /// The extents' numbers.
     pub fn extents(self) -> impl Iterator<Item = u32> {
         (0..self.count).map(move |step| self.first + step)
     }
 
-    /// The bitmap word that it lies in.
+    /// The bitmap word that the run lies in.
     pub(crate) fn word(self) -> u32 {
         self.first / WORD_BITS
     }
 
-    /// Its bits in that word.
+    /// The run's bits in that word.
     pub(crate) fn mask(self) -> u64 {
         (u64::MAX >> (WORD_BITS - self.count)) << (self.first % WORD_BITS)
     }
 
-    /// Where in a bitmap word runs of a length may begin, one answer after the other: aligned to
-    /// the length rounded up to a power of two, so that they do not cut up what is free; and only
-    /// if there is no such run, anywhere.
+    /// Where in a bitmap word runs of `count` extents may begin, in order of preference: first
+    /// aligned to the length rounded up to a power of two, so that they do not fragment free space;
+    /// and, only if no such run is free, anywhere.
     pub(crate) fn starts(count: u32) -> impl Iterator<Item = u64> {
         let aligned = match count.max(1).checked_next_power_of_two() {
             Some(align @ 1..WORD_BITS) => u64::MAX / ((1 << align) - 1),
@@ -116,8 +117,8 @@ impl ExtentRun {
         std::iter::once(aligned).chain(rest)
     }
 
-    /// A free run of a bitmap word that begins at a bit of `starts`: of several, the first at or
-    /// after bit `from`, around the end.
+    /// A free run of a bitmap word that begins at a bit of `starts`: the first one at or after bit
+    /// `from`, wrapping around.
     pub(crate) fn find(
         word: u32,
         value: u64,
@@ -128,7 +129,7 @@ impl ExtentRun {
         if count == 0 || count > WORD_BITS {
             return None;
         }
-        // Bit b stays if b and the `have - 1` bits above it are free.
+        // A bit stays set in `free` if it and the `have - 1` bits above it are free.
         let (mut free, mut have) = (!value, 1);
         while have < count {
             let step = have.min(count - have);
@@ -148,84 +149,84 @@ impl ExtentRun {
 /// A registered region of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RegionDescriptor {
-    /// Names it.
+    /// The region's key.
     pub key: RemoteKey,
-    /// Where it begins in the node's address space, for backends that speak in such addresses. A
-    /// [`RemoteSlice`] counts from the region's start all the same.
+    /// The region's start in the node's address space, for backends that use such addresses. A
+    /// [`RemoteSlice`] counts from the region's start nevertheless.
     pub address: u64,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
 }
 
-/// What a node lends. It comes over the network: [`NodeMap::validate`] it before any use.
+/// The memory that a node lends. It arrives over the network: call [`NodeMap::validate`] first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeMap {
-    /// Length of an extent.
+    /// Length of an extent, in bytes.
     pub extent_bytes: u64,
-    /// Where the bitmap and the owner words lie.
+    /// The region of the bitmap and the owner words.
     pub table: RegionDescriptor,
     /// The data regions.
     pub regions: Vec<RegionDescriptor>,
 }
 
-/// What is wrong with a node's map.
+/// Why a node's map is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NodeMapError {
-    /// The length of an extent is not one.
+    /// The length of an extent is invalid.
     #[error(
-        "extents of {bytes} bytes: must be a power of two from {EXTENT_BYTES_MIN} to {EXTENT_BYTES_MAX}; set another extent size at the memory node"
+        "extents of {bytes} bytes: must be a power of two from {EXTENT_BYTES_MIN} to {EXTENT_BYTES_MAX}: set another extent size at the memory node"
     )]
     ExtentBytes {
-        /// As the map has it.
+        /// The map's value.
         bytes: u64,
     },
-    /// No region, or too many.
-    #[error("{count} data regions: must be 1 to {REGIONS_MAX}; make the regions longer")]
+    /// There is no region, or there are too many.
+    #[error("{count} data regions: must be 1 to {REGIONS_MAX}: make the regions longer")]
     Regions {
-        /// As the map has it.
+        /// The number of regions.
         count: usize,
     },
-    /// A region cannot be cut into extents.
+    /// A region's length is not a multiple of the extent.
     #[error(
         "data region {index} has {bytes} bytes: must be a multiple of {extent_bytes}, and not 0"
     )]
     RegionBytes {
-        /// Which one.
+        /// The region's index.
         index: usize,
-        /// Its length.
+        /// The region's length, in bytes.
         bytes: u64,
-        /// Length of an extent.
+        /// Length of an extent, in bytes.
         extent_bytes: u64,
     },
-    /// A region ends after the end of all addresses.
-    #[error("a region of {bytes} bytes at address {address} has no end in 64 bits")]
+    /// A region exceeds the address space.
+    #[error("a region of {bytes} bytes at address {address} exceeds 64-bit addresses")]
     Address {
-        /// Where it begins.
+        /// The region's address.
         address: u64,
-        /// Its length.
+        /// The region's length, in bytes.
         bytes: u64,
     },
-    /// More extents than a node may have.
-    #[error("{count} or more extents: at most {EXTENTS_MAX}; make the extents longer")]
+    /// There are too many extents.
+    #[error("{count} or more extents: at most {EXTENTS_MAX}: make the extents longer")]
     Extents {
-        /// What was counted until it was too much.
+        /// The count at which the limit was exceeded.
         count: u64,
     },
-    /// The table does not hold its words.
+    /// The table is too short.
     #[error("the table has {bytes} bytes: {needed} are needed for the extents")]
     TableBytes {
-        /// As the map has it.
+        /// The table's length, in bytes.
         bytes: u64,
-        /// What the extents need.
+        /// The length needed, in bytes.
         needed: u64,
     },
     /// The table's words are not aligned.
     #[error("the table begins at address {address}: must be a multiple of 8")]
     TableAddress {
-        /// As the map has it.
+        /// The table's address.
         address: u64,
     },
-    /// Two regions have one key.
+    /// Two regions have the same key.
     #[error("two regions have the key {}", key.0)]
     SameKey {
         /// The key.
@@ -233,17 +234,17 @@ pub enum NodeMapError {
     },
 }
 
-/// Bitmap words for some extents.
+/// The number of bitmap words for some extents.
 pub(crate) fn bitmap_words_for(extents: u32) -> u32 {
     extents.div_ceil(WORD_BITS)
 }
 
-/// Bytes of a table for some extents.
+/// The bytes of a table for some extents.
 pub(crate) fn table_bytes_for(extents: u32) -> u64 {
     (u64::from(bitmap_words_for(extents)) + u64::from(extents)) * WORD_BYTES
 }
 
-/// Bits of a bitmap word that stand for an extent.
+/// The bits of a bitmap word that belong to an extent.
 pub(crate) fn valid_mask(extents: u32, word: u32) -> u64 {
     match extents.saturating_sub(word.saturating_mul(WORD_BITS)) {
         0 => 0,
@@ -253,7 +254,7 @@ pub(crate) fn valid_mask(extents: u32, word: u32) -> u64 {
 }
 
 impl NodeMap {
-    /// Checks everything that the other functions rely on.
+    /// Checks everything that the other functions rely on. Call it before any of them.
     ///
     /// # Errors
     /// [`NodeMapError`] names the value and the limit.
@@ -313,7 +314,7 @@ impl NodeMap {
         Ok(())
     }
 
-    /// How many extents there are. Cost: a step for each region.
+    /// The number of extents. Cost: one step per region.
     #[must_use]
     pub fn extents(&self) -> u32 {
         let count: u64 = self
@@ -324,13 +325,13 @@ impl NodeMap {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// How many bitmap words there are.
+    /// The number of bitmap words.
     #[must_use]
     pub fn bitmap_words(&self) -> u32 {
         bitmap_words_for(self.extents())
     }
 
-    /// Where a bitmap word lies; those after it follow.
+    /// The place of a bitmap word; later words follow it.
     #[must_use]
     pub fn bitmap_slice(&self, word: u32) -> RemoteSlice {
         RemoteSlice {
@@ -339,7 +340,7 @@ impl NodeMap {
         }
     }
 
-    /// Where an extent's owner word lies.
+    /// The place of an extent's owner word.
     #[must_use]
     pub fn owner_slice(&self, extent: u32) -> RemoteSlice {
         RemoteSlice {
@@ -348,8 +349,8 @@ impl NodeMap {
         }
     }
 
-    /// A byte of an extent; `None` if there is no such extent or it is shorter. Cost: a step for
-    /// each region.
+    /// The place of a byte of an extent; `None` if there is no such extent or it is shorter. Cost:
+    /// one step per region.
     #[must_use]
     pub fn slice(&self, extent: u32, offset: u64) -> Option<RemoteSlice> {
         if offset >= self.extent_bytes {
@@ -368,8 +369,8 @@ impl NodeMap {
         None
     }
 
-    /// How many bytes of a run lie together in one region, from its start on: all, unless a region
-    /// ends within it.
+    /// The number of bytes of a run that lie together in one region, from its start: all, unless a
+    /// region ends within it.
     #[must_use]
     pub fn contiguous_bytes(&self, run: ExtentRun) -> u64 {
         let Some(first) = self.slice(run.first(), 0) else {
@@ -435,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_lies_is_refused_by_name() {
+    fn an_invalid_map_is_refused_by_name() {
         let good = map(&[3, 1]);
         let wrong = |change: &dyn Fn(&mut NodeMap)| {
             let mut map = good.clone();

@@ -1,19 +1,19 @@
-//! The far-memory pool: extents of many memory nodes, claimed and given back.
+//! The far-memory pool: extents of many memory nodes, claimed and freed by clients.
 //!
-//! A node lends its data regions cut into *extents* of one size, numbered through all its regions,
-//! and one small region more that says who has which: the *table*. Who claims an extent writes its
-//! id into the extent's owner word with one compare-and-swap; no CPU of the node takes part. The
-//! node's own side of the table hands out chunks by request, takes back what a dead owner held, and
-//! mends what a death in mid-claim left behind.
+//! A node lends its data regions, divided into *extents* of one size and numbered through all its
+//! regions, and one small extra region, the *table*, which records each extent's owner. A client
+//! claims an extent by writing its id into the extent's owner word with one compare-and-swap; no
+//! CPU
+//! of the node takes part. The node's own side of the table grants chunks on request, reclaims the
+//! extents of dead owners, and mends the bits that a death in the middle of a claim left wrong.
 //!
-//! - [`map`]: what a node says of itself, and where each word and extent lies.
-//! - [`protocol`]: the steps of claim, free, take-back and mend, written once for both sides.
+//! - [`map`]: a node's description of itself, and where each word and extent lies.
+//! - [`protocol`]: the steps of claim, free, take-back and mend, shared by both sides.
 //! - [`table`]: the node's side.
 //! - [`claims`]: the client's side by claims.
 //! - [`chunk`]: the client's side by request.
 //!
-//! Who may touch what: owner words and bitmap words are changed by compare-and-swap only, on both
-//! sides.
+//! Access: both sides change owner words and bitmap words by compare-and-swap only.
 
 mod chunk;
 mod claims;
@@ -35,5 +35,5 @@ pub(crate) use self::protocol::TakenBack;
 pub(crate) use self::table::DeviceSwap;
 pub use self::table::{Audit, NotOwned, Table, TableError};
 
-// Words in far memory are little-endian, and the node's atomics work on them as they lie.
+// Words in far memory are little-endian, and the node's atomics operate on them in place.
 const _: () = assert!(cfg!(target_endian = "little"));

@@ -1,48 +1,55 @@
-//! The steps by which extents change hands, written once: clients take them over the fabric, the
-//! node on its own memory, and the tests one at a time, in every order.
+//! The steps by which extents change owners. Clients run them over the fabric, the node on its own
+//! memory, and the tests one step at a time, in every order.
 //!
-//! An extent belongs to whoever's id its owner word holds. The bitmap only narrows the search; it
-//! may be wrong for a while.
+//! An extent belongs to the client whose id its owner word holds. The bitmap only narrows the
+//! search; it may be wrong for a while.
 //!
 //! ```text
 //!   claim       bitmap word: seen -> seen | run    then each owner word: 0 -> id
 //!   free        each owner word: id -> 0           then bitmap word: clear the bits
-//!   take back   as free, for all words that hold the id of an owner that is gone
-//!   mend        bitmap word: set bits of owned extents, clear bits that stood without an owner for two sweeps
+//!   take back   as free, for all words that hold the id of an owner that is over
+//!   mend        bitmap word: set bits of owned extents, clear bits that stood without an owner for
+//!   two sweeps
 //! ```
 //!
 //! - I1: an owner word changes only 0 -> id (claim) and id -> 0 (by the owner, or by take back once
-//!   the owner's connections are torn down). So no extent has two owners, whatever happens to the
-//!   bitmap. The owner word of a session that is kept after its lease stays as it is: nobody can
-//!   tell whether its client comes back.
-//! - I2: a bit is cleared by whoever made its owner word 0, after that; by a mend; never by anybody
-//!   else.
+//!   the owner's connections are closed). So no extent has two owners, whatever happens to the
+//!   bitmap. The owner word of a session that is kept after its lease stays as it is: its client
+//!   may
+//!   still resume.
+//! - I2: a bit is cleared only by the side that set its owner word to 0, after that, or by a mend.
 //!
-//! Why a wrong bit does no harm, and does not stay:
-//! - *Bit set, no owner.* A claim or free in the making, or its owner died between the two steps,
-//!   or a mend set the bit just as the owner freed. Nobody claims the extent, so nothing breaks.
-//!   The second sweep that sees it clears it.
-//! - *A mend clears the bit of a claim in the making* (it was slower than a whole sweep interval,
-//!   or another claim's bit was seen at the sweep before). The owner word still decides: if the
-//!   slow claim settles first, it owns an extent without a bit; if somebody else does, who sees the
-//!   bit clear, the slow claim finds the word taken and goes elsewhere.
-//! - *Owner, but bit clear.* From the line above, or a slow free cleared the bit after a mend had
-//!   cleared it and another claim had set it again. Others mark the bit, find the owner word taken
-//!   and leave the bit set, which is right; or a sweep sets it. The owner's own free works as ever.
+//! Why a wrong bit does no harm, and does not stay wrong:
+//! - *Bit set, no owner.* A claim or free is in progress, or its owner died between the two steps,
+//!   or
+//!   a mend set the bit just as the owner freed. No client claims the extent, so nothing breaks.
+//!   The
+//!   second sweep that sees it clears it.
+//! - *A mend clears the bit of a claim in progress* (the claim was slower than a whole sweep
+//!   interval, or another claim's bit was seen at the previous sweep). The owner word still
+//!   decides:
+//!   if the slow claim completes first, it owns an extent without a bit; if another client that saw
+//!   the clear bit does, the slow claim finds the word taken and goes elsewhere.
+//! - *Owner, but bit clear.* From the previous case, or a slow free cleared the bit after a mend
+//!   had
+//!   cleared it and another claim had set it again. Other clients set the bit, find the owner word
+//!   taken and leave the bit set, which is right; or a sweep sets it. The owner's own free works as
+//!   usual.
 //! - *A claim leaves a bit set where it found an owner*, but the owner frees meanwhile: the owner
-//!   word was not yet 0 when the claim looked, and the claim had set the bit before, so the free
+//!   word was not yet 0 when the claim read it, and the claim had set the bit before, so the free
 //!   clears it after.
-//! - The mend's swap of the bitmap word fails if any bit of it changed since its look at the owner
-//!   words, and it looks again, a bounded number of times: a busy word puts a repair off but cannot
-//!   make it wrong.
+//! - The mend's swap of the bitmap word fails if any bit of it changed since it read the owner
+//!   words.
+//!   It then retries a bounded number of times: a busy word delays a repair but cannot make it
+//!   wrong.
 //!
-//! So once nothing is under way, two sweeps after the last take-back every bit is set exactly if
+//! So once nothing is in progress, two sweeps after the last take-back every bit is set exactly if
 //! its extent is owned.
 
 use super::map::{ExtentRun, OwnerId, WORD_BITS};
 
-/// Tries to change a bitmap word before a clear or a repair is left to later sweeps.
-const TRIES_MAX: u32 = 256;
+/// Attempts to change a bitmap word before a clear or a repair is left to later sweeps.
+const ATTEMPTS_MAX: u32 = 256;
 
 /// A word of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -67,30 +74,30 @@ impl Swap {
     };
 }
 
-/// How the words of one table are reached.
+/// Access to the words of one table.
 pub(crate) trait Words {
     type Error;
-    /// The word there.
+    /// Reads a word.
     async fn load(&self, place: Place) -> Result<u64, Self::Error>;
-    /// Performs all swaps, each by itself, in any order; fills in the old words. `old` is as long
-    /// as `swaps`.
+    /// Performs all swaps, each atomic alone, in any order. `old` receives the old words and is as
+    /// long as `swaps`.
     async fn swap(&self, swaps: &[Swap], old: &mut [u64]) -> Result<(), Self::Error>;
 }
 
-/// How a try to claim a run ended.
+/// The outcome of an attempt to claim a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tried {
-    /// All of it is the owner's. The word is about what the bitmap holds now.
+    /// The owner holds the whole run. The word is roughly the bitmap's current one.
     Claimed(u64),
-    /// The bitmap word was not as seen: here it is. Nothing was changed.
+    /// The bitmap word differed from the one seen; this is the current one. Nothing was changed.
     Conflict(u64),
-    /// Some extent has an owner in spite of its clear bit. What was settled is given back. The word
-    /// is as above.
+    /// Some extent has an owner although its bit was clear. The extents already claimed were freed.
+    /// The word is as for `Claimed`.
     Refused(u64),
 }
 
-/// Tries to claim a run whose bitmap word was last seen as `seen`, with the run's bits clear. Cost:
-/// two round trips.
+/// Attempts to claim a run whose bitmap word was last seen as `seen`, with the run's bits clear.
+/// Cost: two round trips.
 pub(crate) async fn claim<W: Words>(
     words: &W,
     owner: OwnerId,
@@ -111,17 +118,17 @@ pub(crate) async fn claim<W: Words>(
     Ok(Tried::Refused(left))
 }
 
-/// What a free did.
+/// The outcome of a free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Freed {
-    /// Bits of the extents that were the owner's.
+    /// Bits of the extents that belonged to the owner.
     pub(crate) released: u64,
-    /// About what the bitmap word holds now.
+    /// Roughly the bitmap's current word.
     pub(crate) word: u64,
 }
 
-/// Frees what of a run is the owner's; `seen` is a guess at its bitmap word. Cost: two round trips,
-/// if the guess is good.
+/// Frees the extents of a run that belong to the owner. `seen` is a guess at the bitmap word. Cost:
+/// two round trips if the guess is right.
 pub(crate) async fn free<W: Words>(
     words: &W,
     owner: OwnerId,
@@ -133,17 +140,17 @@ pub(crate) async fn free<W: Words>(
     Ok(Freed { released, word })
 }
 
-/// What a take back did.
+/// The outcome of a take-back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct TakenBack {
-    /// Extents that were freed.
+    /// Extents freed.
     pub(crate) freed: u32,
-    /// Extents that still hold the owner's id, because their words could not be swapped.
+    /// Extents that still hold the owner's id because their words could not be swapped.
     pub(crate) left: u32,
 }
 
-/// Frees all extents of a bitmap word that hold `owner`'s id. Nobody else changes such a word, so
-/// one that is left was not swapped where it should have been: by a device that failed.
+/// Frees all extents of a bitmap word that hold `owner`'s id. No other side changes such an owner
+/// word, so one that is left was not swapped by a device that failed.
 pub(crate) async fn take_back<W: Words>(
     words: &W,
     owner: OwnerId,
@@ -168,8 +175,8 @@ pub(crate) async fn take_back<W: Words>(
     })
 }
 
-/// Repairs one bitmap word. Takes the bits that the sweep before saw without an owner, and answers
-/// those seen now.
+/// Repairs one bitmap word. Receives the bits that the previous sweep saw without an owner, and
+/// returns those seen now.
 pub(crate) async fn mend<W: Words>(
     words: &W,
     word: u32,
@@ -178,7 +185,7 @@ pub(crate) async fn mend<W: Words>(
 ) -> Result<u64, W::Error> {
     let mut seen = words.load(Place::Bitmap(word)).await?;
     let mut ownerless = 0;
-    for _ in 0..TRIES_MAX {
+    for _ in 0..ATTEMPTS_MAX {
         let mut owned = 0;
         for bit in bits(valid) {
             if words.load(Place::Owner(word * WORD_BITS + bit)).await? != 0 {
@@ -200,7 +207,7 @@ pub(crate) async fn mend<W: Words>(
     Ok(ownerless)
 }
 
-/// The bits that are set in a word, from the lowest.
+/// The set bits of a word, from the lowest.
 pub(crate) fn bits(mut word: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let bit = (word != 0).then(|| word.trailing_zeros())?;
@@ -225,8 +232,9 @@ async fn swap_one<W: Words>(
     Ok(old[0])
 }
 
-/// Swaps the owner words of `mask` in a run's bitmap word; answers the bits of those that were as
-/// expected.
+/// Swaps the owner words of `mask` in a run's bitmap word. Returns the bits of the words that had
+/// the
+/// expected value.
 async fn swap_owners<W: Words>(
     words: &W,
     run: ExtentRun,
@@ -253,14 +261,14 @@ async fn swap_owners<W: Words>(
     Ok(done)
 }
 
-/// Clears bits of a bitmap word that was last seen as `seen`; answers about what it holds now.
+/// Clears bits of a bitmap word that was last seen as `seen`. Returns roughly its current value.
 async fn clear<W: Words>(words: &W, word: u32, mask: u64, mut seen: u64) -> Result<u64, W::Error> {
     if mask == 0 {
         return Ok(seen);
     }
-    for _ in 0..TRIES_MAX {
+    for _ in 0..ATTEMPTS_MAX {
         let cleared = seen & !mask;
-        // Also if the bits look clear: `seen` may be a guess.
+        // Even if the bits look clear: `seen` may be a guess.
         let old = swap_one(words, Place::Bitmap(word), seen, cleared).await?;
         if old == seen {
             return Ok(cleared);

@@ -1,12 +1,13 @@
-//! The node's side of its table: the same words that clients swap from afar, reached as atomics of
+//! The node's side of its table: the words that clients swap over the fabric, accessed as atomics
+//! of
 //! local memory.
 //!
-//! Owns the region of the table (drawn in `map`); any number of the node's threads share it, while
-//! clients' atomics work on the same words. The steps and why they are right stand in `protocol`.
+//! Owns the region of the table, drawn in `map`. Any number of the node's threads share it, while
+//! clients' atomics operate on the same words. `protocol` explains the steps and their correctness.
 //!
-//! The atomics of a device are atomic with this machine's processors only where it says so (global
-//! atomicity); the node's own software is. Elsewhere this side's swaps are done by the device as
-//! well; its loads need not be.
+//! A device's atomics are atomic with this machine's processors only if the device reports global
+//! atomicity; the node's own software always is. Without it, the device performs this side's swaps
+//! too; loads need no device.
 
 #![allow(unsafe_code)] // makes references to words of the region
 
@@ -21,83 +22,84 @@ use super::protocol::{self, Place, Swap, TakenBack, Tried, Words};
 use crate::memory;
 use crate::region::Region;
 
-/// Why a table could not be made.
+/// Why a table could not be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TableError {
     /// The region is too short.
-    #[error("a table region of {bytes} bytes: {needed} are needed for {extents} extents")]
+    #[error("a table region of {bytes} bytes is too short: {extents} extents need {needed}")]
     TooShort {
         /// The region's length.
         bytes: u64,
-        /// What is needed.
+        /// The length needed, in bytes.
         needed: u64,
-        /// For how many extents.
+        /// The number of extents.
         extents: u32,
     },
-    /// No extents, or too many.
+    /// The number of extents is out of range.
     #[error("{extents} extents: must be 1 to {}", map::EXTENTS_MAX)]
     Extents {
-        /// How many.
+        /// The number of extents.
         extents: u32,
     },
 }
 
-/// A free of what is not the owner's. What of the run was its own is freed.
+/// A free of extents that the owner does not hold. The run's extents that it holds are freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{count} extents of the {} from {} on are not owned by {}", run.count(), run.first(), owner.get())]
 pub struct NotOwned {
-    /// Who wanted to free.
+    /// The client that freed.
     pub owner: OwnerId,
-    /// What it wanted to free.
+    /// The run that it freed.
     pub run: ExtentRun,
-    /// How many of these are not its own.
+    /// The number of extents that it does not hold.
     pub count: u32,
 }
 
-/// What a look at all words found. Exact only while nothing is under way.
+/// The result of comparing owner words and bits. Exact only while no claim or free is in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Audit {
     /// Extents with an owner.
     pub owned: u32,
     /// Extents without one.
     pub free: u32,
-    /// Of the owned, those whose bit is clear.
+    /// Owned extents whose bit is clear.
     pub owners_without_bit: u32,
-    /// Of the free, those whose bit is set.
+    /// Free extents whose bit is set.
     pub bits_without_owner: u32,
 }
 
-/// Swaps words of a table where clients' atomics are performed: by the device.
+/// Swaps words of a table through the device that performs the clients' atomics.
 pub(crate) trait DeviceSwap: Send + Sync + std::fmt::Debug {
-    /// Swaps the word at an offset of the table's region if it is `expected`; answers what it was,
-    /// or `None` if the device failed and the word is as it was.
+    /// Swaps the word at an offset of the table's region if it is `expected`. Returns the old
+    /// value,
+    /// or `None` if the device failed and the word is unchanged.
     fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> Option<u64>;
 }
 
-/// The table of a node, as its own threads see it.
+/// A node's table, as its own threads access it.
 #[derive(Debug)]
 pub struct Table {
     region: Arc<Region>,
-    /// Where the processors' atomics are not atomic with the device's.
+    /// Set if the processors' atomics are not atomic with the device's.
     device: Option<Box<dyn DeviceSwap>>,
     extents: u32,
-    /// The bitmap word that the next claim tries first, so that claims walk through the table.
+    /// The bitmap word that the next claim tries first, so that claims advance through the table.
     cursor: AtomicU32,
     /// For each bitmap word, the bits that the last sweep saw without an owner.
     ownerless: Mutex<Box<[u64]>>,
 }
 
 impl Table {
-    /// Bytes that a table takes.
+    /// The bytes of a table for some extents.
     #[must_use]
     pub fn bytes_for(extents: u32) -> u64 {
         map::table_bytes_for(extents)
     }
 
-    /// A table in which nobody owns anything. No client may know the region yet.
+    /// A table in which every extent is free. No client may know the region yet.
     ///
     /// # Errors
-    /// [`TableError`] if the region is too short, or there cannot be so many extents.
+    /// [`TableError`] if the region is too short or the number of extents is out of range.
     pub fn new(region: Arc<Region>, extents: u32) -> Result<Self, TableError> {
         if extents == 0 || u64::from(extents) > map::EXTENTS_MAX {
             return Err(TableError::Extents { extents });
@@ -128,26 +130,28 @@ impl Table {
         Ok(table)
     }
 
-    /// Has the table's words swapped by the device from now on. Nobody may share it yet.
+    /// Makes the device swap the table's words from now on. Call it before the table is shared.
     #[cfg(any(test, feature = "verbs"))]
     pub(crate) fn swap_by(&mut self, device: Box<dyn DeviceSwap>) {
         self.device = Some(device);
     }
 
-    /// How many extents there are.
+    /// The number of extents.
     #[must_use]
     pub fn extents(&self) -> u32 {
         self.extents
     }
 
-    /// Claims `count` adjacent extents; `None` if there is no such run within a bitmap word. The
-    /// run may reach over the end of a data region: see [`Table::claim_fitting`]. Cost: two atomics
-    /// an extent and a step for each word without room.
+    /// Claims `count` adjacent extents; `None` if no bitmap word has such a run. The run may cross
+    /// the
+    /// end of a data region: see [`Table::claim_fitting`]. Cost: two atomics per extent and one
+    /// step
+    /// per word without room.
     pub fn claim(&self, owner: OwnerId, count: u32) -> Option<ExtentRun> {
         self.claim_fitting(owner, count, |_| true)
     }
 
-    /// The same, with only runs that `fits` says yes to.
+    /// The same, restricted to runs that `fits` accepts.
     pub fn claim_fitting(
         &self,
         owner: OwnerId,
@@ -155,14 +159,13 @@ impl Table {
         fits: impl Fn(ExtentRun) -> bool,
     ) -> Option<ExtentRun> {
         let words = map::bitmap_words_for(self.extents);
-        // ORDERING: relaxed; it is only a hint where to begin.
+        // ORDERING: relaxed; the cursor is only a hint.
         let start = self.cursor.load(Ordering::Relaxed) % words;
         for starts in ExtentRun::starts(count) {
             for step in 0..words {
                 let word = (start + step) % words;
                 let mut seen = self.get(Place::Bitmap(word));
-                // What is not to be tried again: each turn is a step forward, ours or somebody
-                // else's.
+                // Starts not to be tried again. Each turn is progress, of this claim or of another.
                 let (mut starts, mut passed) = (starts, 0);
                 while let Some(run) = ExtentRun::find(word, seen | passed, starts, count, 0) {
                     if !fits(run) {
@@ -189,7 +192,7 @@ impl Table {
     /// Frees a run.
     ///
     /// # Errors
-    /// [`NotOwned`] if some of it is not the owner's; the rest is freed.
+    /// [`NotOwned`] if the owner does not hold some of it; the rest is freed.
     pub fn free(&self, owner: OwnerId, run: ExtentRun) -> Result<(), NotOwned> {
         let not_owned = |count| NotOwned { owner, run, count };
         let mask = run.mask();
@@ -206,20 +209,20 @@ impl Table {
         }
     }
 
-    /// Frees all that an owner holds whose connections are torn down; answers how many extents that
-    /// was. What the owner marked but did not settle is left to [`Table::mend`]. Cost: reads all
-    /// owner words.
+    /// Frees all extents of an owner whose connections are closed. Returns their number. Bits that
+    /// the owner set without completing a claim are left to [`Table::mend`]. Cost: reads all owner
+    /// words.
     pub fn take_back(&self, owner: OwnerId) -> u32 {
         self.try_take_back(owner).freed
     }
 
-    /// The same; also tells what could not be freed because the device failed. That is to be tried
-    /// again.
+    /// The same; also returns the number of extents that could not be freed because the device
+    /// failed. Retry those.
     pub(crate) fn try_take_back(&self, owner: OwnerId) -> TakenBack {
         let mut sum = TakenBack::default();
         for word in 0..map::bitmap_words_for(self.extents) {
             let valid = map::valid_mask(self.extents, word);
-            // A device that has failed would have every further word wait for its time limit.
+            // A failed device would make every further word wait for its time limit.
             if sum.left > 0 {
                 sum.left += self.owned_in(owner, word, valid);
                 continue;
@@ -231,9 +234,9 @@ impl Table {
         sum
     }
 
-    /// A sweep: repairs the bitmap where deaths in the middle of a claim or free left it wrong. To
-    /// be run now and then, an interval apart that is long against a claim. Two sweeps repair
-    /// everything that is at rest. Cost: reads all words.
+    /// A sweep: repairs bits that a death in the middle of a claim or free left wrong. Run it at an
+    /// interval that is long compared with a claim. Two sweeps repair everything that is at rest.
+    /// Cost: reads all words.
     pub fn mend(&self) {
         let mut ownerless = self
             .ownerless
@@ -245,7 +248,7 @@ impl Table {
         }
     }
 
-    /// Extents that look free. Cost: reads the bitmap.
+    /// The number of extents that look free. Cost: reads the bitmap.
     #[must_use]
     pub fn free_count(&self) -> u32 {
         self.each_word(|word, valid| (valid & !self.get(Place::Bitmap(word))).count_ones())
@@ -260,7 +263,7 @@ impl Table {
             .collect()
     }
 
-    /// How many extents an owner holds. Cost: reads all owner words.
+    /// The number of extents that an owner holds. Cost: reads all owner words.
     pub(crate) fn owned_count(&self, owner: OwnerId) -> u32 {
         self.each_word(|word, valid| self.owned_in(owner, word, valid))
             .sum()
@@ -272,7 +275,7 @@ impl Table {
         u32::try_from(count).unwrap_or(WORD_BITS)
     }
 
-    /// Counts what agrees and what does not. Cost: reads all words.
+    /// Compares owner words and bits. Cost: reads all words.
     #[must_use]
     pub fn audit(&self) -> Audit {
         let mut audit = Audit::default();
@@ -289,8 +292,8 @@ impl Table {
         audit
     }
 
-    /// Has the words swapped by a device that fails from the swap with the answered number on:
-    /// none, at first.
+    /// Makes a device swap the words that fails from the returned number of swaps on: never, at
+    /// first.
     #[cfg(test)]
     pub(crate) fn fail_from(&mut self) -> Arc<AtomicU32> {
         let from = Arc::new(AtomicU32::new(u32::MAX));
@@ -302,7 +305,7 @@ impl Table {
         from
     }
 
-    /// Writes an owner word without its bit, as no step does.
+    /// Writes an owner word without its bit, as no step of the protocol does.
     #[cfg(test)]
     pub(crate) fn plant(&self, extent: u32, owner: u64) {
         self.store(Place::Owner(extent), owner);
@@ -331,19 +334,20 @@ impl Table {
     fn word(&self, place: Place) -> &AtomicU64 {
         let place = memory::pointer(&self.region, self.offset(place), 8);
         // SAFETY: the range was just checked against the region, which lives as long as `self`;
-        // words of a table are reached as atomics only.
+        // words
+        // of a table are only accessed as atomics.
         let word = place.and_then(|place| unsafe { memory::atomic_word(place) });
-        word.expect("the region was measured when the table was made")
+        word.expect("the region's length was checked when the table was created")
     }
 
     fn get(&self, place: Place) -> u64 {
-        // ORDERING: acquire, with the release of whoever swapped the word: what an owner did before
-        // it freed is done.
+        // ORDERING: acquire; pairs with the release of the side that swapped the word: the owner's
+        // accesses before its free are done.
         self.word(place).load(Ordering::Acquire)
     }
 
     fn store(&self, place: Place, value: u64) {
-        // ORDERING: release; nobody reads before the table is handed on.
+        // ORDERING: release; no thread reads before the table is published.
         self.word(place).store(value, Ordering::Release);
     }
 }
@@ -364,8 +368,9 @@ impl Words for &Table {
                     .then(|| device.compare_and_swap(offset, swap.expected, swap.desired))
                     .flatten();
                 failed |= swapped.is_none();
-                // A word that is not what was expected, and that no claim takes for free: nothing
-                // is claimed or freed.
+                // A value that differs from the expected one and that no claim takes for free, so
+                // that
+                // nothing is claimed or freed.
                 *old = swapped.unwrap_or(if swap.expected == u64::MAX {
                     0
                 } else {
@@ -373,7 +378,7 @@ impl Words for &Table {
                 });
                 continue;
             }
-            // ORDERING: acquire and release, each with the other side's swap of the word.
+            // ORDERING: acquire and release; each pairs with the other side's swap of the word.
             *old = self
                 .word(swap.place)
                 .compare_exchange(
@@ -467,8 +472,8 @@ mod tests {
                 return None;
             }
             let place = memory::pointer(&self.region, offset, 8)?;
-            // SAFETY: inside the region, which this keeps; words of a table are reached as atomics
-            // only.
+            // SAFETY: inside the region, which this keeps; words of a table are only accessed as
+            // atomics.
             let word = unsafe { memory::atomic_word(place) }?;
             let swapped =
                 word.compare_exchange(expected, desired, Ordering::AcqRel, Ordering::Acquire);
@@ -477,12 +482,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failing_device_left_owned_is_taken_back_later() {
+    fn extents_left_owned_by_a_failing_device_are_reclaimed_later() {
         let mut table = table(130);
         let from = table.fail_from();
         while table.claim(owner(1), 1).is_some() {}
         clean(&table, 130);
-        // Two swaps for each claim were done. The next two are the last ones.
+        // Two swaps per claim are done. The next two are the last ones.
         from.store(2 * 130 + 2, Ordering::Relaxed);
         assert_eq!(
             table.try_take_back(owner(1)),
@@ -492,7 +497,7 @@ mod tests {
             }
         );
         assert_eq!(table.owned_by(owner(1)).len(), 128);
-        assert_eq!(table.claim(owner(2), 1), None, "it fails still");
+        assert_eq!(table.claim(owner(2), 1), None, "the device still fails");
         from.store(u32::MAX, Ordering::Relaxed);
         assert_eq!(
             table.try_take_back(owner(1)),
@@ -526,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_do_not_fit_are_passed_over() {
+    fn runs_that_do_not_fit_are_skipped() {
         let table = table(8);
         let fits = |run: ExtentRun| run.first() != 0 && run.first() != 4;
         let run = table.claim_fitting(owner(1), 2, fits).unwrap();
@@ -536,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_frees_what_is_not_its_own() {
+    fn only_the_owner_can_free() {
         let table = table(70);
         let run = table.claim(owner(1), 4).unwrap();
         assert_eq!(table.free(owner(2), run).unwrap_err().count, 4);
@@ -555,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_clears_a_bit_only_at_the_second_look() {
+    fn only_the_second_sweep_clears_a_bit() {
         let table = table(70);
         table.store(Place::Bitmap(0), 0b101);
         table.store(Place::Owner(2), 7);
@@ -573,7 +578,7 @@ mod tests {
         let table = table(8);
         table.store(Place::Owner(1), 7);
         assert_eq!(table.claim(owner(1), 4).unwrap().first(), 4);
-        // The bit of the stale one stays set, its neighbours are given back.
+        // The bit of the stale extent stays set, its neighbours are freed.
         assert_eq!(table.get(Place::Bitmap(0)) & 0xFF, 0b1111_0010);
         clean(&table, 5);
     }
@@ -631,7 +636,7 @@ mod tests {
                             held.extend(table.claim(owner(id), 1 + round % 7));
                         } else if !held.is_empty() {
                             let run = held.swap_remove(round as usize % held.len());
-                            table.free(owner(id), run).expect("its own");
+                            table.free(owner(id), run).expect("owned by this thread");
                         }
                         if round % 64 == 0 {
                             table.mend();
@@ -643,7 +648,7 @@ mod tests {
                         assert_eq!(table.take_back(owner(id)), mine);
                     } else {
                         for run in held {
-                            table.free(owner(id), run).expect("its own");
+                            table.free(owner(id), run).expect("owned by this thread");
                         }
                     }
                 });

@@ -1,4 +1,8 @@
-//! The side that connects.
+//! The connecting side: resolves names, connects, and sends the connect request.
+//!
+//! Owns nothing after it returned: a connection goes to a [`MessageChannel`] or, as [`Connected`],
+//! to
+//! an endpoint.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -10,25 +14,25 @@ use super::message::MessageChannel;
 use super::socket::Socket;
 use super::wire::{self, CONNECT_REPLY_BYTES, ConnectRequest, Purpose, Refusal};
 
-/// A connection that was accepted, to be adopted by an endpoint.
+/// An established connection, to be adopted by an endpoint.
 #[derive(Debug)]
 pub struct Connected(pub(super) Socket);
 
 impl Connected {
-    /// True if the other side has gone, as far as is known without waiting.
+    /// True if the peer has closed it, as far as is known without waiting.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.0.is_dead()
     }
 
-    /// For what both sides say before they are a queue pair, or instead of being one.
+    /// For bytes exchanged before both sides are a queue pair, or instead of it.
     #[cfg(feature = "verbs")]
     pub(crate) async fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         self.0.read_exact(bytes).await
     }
 
-    /// Waits until either side closes it. Whoever says something more has broken the protocol: that
-    /// is an end as well.
+    /// Waits until either side closes it. A peer that sends anything more violates the protocol,
+    /// which ends it too.
     #[cfg(feature = "verbs")]
     pub(crate) async fn ended(&mut self) {
         let _ = self.0.read_exact(&mut [0]).await;
@@ -40,45 +44,45 @@ impl Connected {
     }
 }
 
-/// Why a connection could not be made.
+/// Why a connection could not be established.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The name has no address.
+    /// The name cannot be resolved.
     #[error("{address}: {source}")]
     Resolve {
-        /// What was to be resolved.
+        /// The host and port.
         address: String,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
-    /// The network or the other side's kernel refused, or the connection broke.
+    /// The network or the peer's kernel refused, or the connection broke.
     #[error("{address}: {source}")]
     Io {
-        /// Where to.
+        /// The peer's address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Nobody answered in time.
+    /// The peer did not answer in time.
     #[error("{address}: no answer within {} ms", limit.as_millis())]
     TimedOut {
-        /// Where to.
+        /// The peer's address.
         address: SocketAddr,
-        /// How long was waited.
+        /// The time limit.
         limit: Duration,
     },
-    /// The other side refused, and said why.
+    /// The peer refused and gave a reason.
     #[error("{address}: {refusal}")]
     Refused {
-        /// Where to.
+        /// The peer's address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
 }
 
-/// Finds the address of `host:port` without holding up the executor.
+/// Resolves `host:port` without blocking the executor.
 ///
 /// # Errors
 /// [`ConnectError::Resolve`].
@@ -146,7 +150,7 @@ pub async fn connect_control(
     ))
 }
 
-/// Connects a queue pair: for one-sided requests on a memory node, or with an equal.
+/// Connects a queue pair: for one-sided requests at a memory node, or with an equal peer.
 ///
 /// # Errors
 /// [`ConnectError`].

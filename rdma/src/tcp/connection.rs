@@ -1,18 +1,21 @@
-//! One connection of the `tcp` backend, without its socket: requests out, answers in, and the same
-//! for the peer's.
+//! One connection of the `tcp` backend, without its socket: sends requests and receives answers,
+//! and
+//! serves the peer's requests.
+//!
+//! Owns the queues and the buffers; the owner of the socket moves the bytes.
 //!
 //! ```text
 //! post -> posted -> ring -> in flight + output      answers  -> completions
 //!                                    peer's requests -> exposed regions, receives -> output (answers), completions
 //! ```
 //!
-//! - I1: every request that was posted completes once: by its answer, or when the connection fails.
+//! - I1: every posted request completes once: by its answer, or when the connection fails.
 //! - I2: nothing is performed for a peer after one of its requests was refused.
 //! - I3: a local buffer is written only while its request is in flight.
-//! - I4: bytes of the peer are untrusted: whatever is not as drawn in `wire` is an error, never a
+//! - I4: the peer's bytes are untrusted: anything that deviates from `wire` is an error, never a
 //!   panic.
 
-#![allow(unsafe_code)] // payload goes straight to and from registered memory
+#![allow(unsafe_code)] // payload is copied directly to and from registered memory
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -25,9 +28,9 @@ use super::wire::{
 use crate::fabric::PostError;
 use crate::work::{Completion, Status, Work, WorkRequest};
 
-/// Bytes taken from the socket at once.
+/// Bytes received from the socket at once.
 const INPUT_BYTES: usize = 64 << 10;
-/// Payload that is still to come is received in place from this length on.
+/// The shortest remaining payload that is received in place.
 const DIRECT_BYTES: usize = 8 << 10;
 /// Pieces of output above which the peer's requests wait.
 const PIECES_MAX: usize = 8 << 10;
@@ -36,16 +39,16 @@ const PIECES_MAX: usize = 8 << 10;
 struct InFlight {
     request: WorkRequest,
     near: *mut u8,
-    /// Where its bytes end in all that this side ever puts out.
+    /// The position of its last byte in the stream of all output.
     end: u64,
 }
 
-/// What to do when a payload has come.
+/// The action when a payload is complete.
 #[derive(Clone, Copy, Debug)]
 enum Then {
-    /// Acknowledge a write.
+    /// Acknowledge a WRITE.
     Written,
-    /// The same, and hand a word to the oldest receive.
+    /// The same, and deliver a word to the oldest receive.
     WrittenImmediate(u32),
     /// Complete the oldest receive.
     Received,
@@ -61,20 +64,20 @@ struct Payload {
     then: Then,
 }
 
-/// What a connection has done for its peer.
+/// What a connection has performed for its peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// READs.
     pub reads: u64,
-    /// Their bytes.
+    /// Bytes read.
     pub read_bytes: u64,
     /// WRITEs, with and without immediate.
     pub writes: u64,
-    /// Their bytes.
+    /// Bytes written.
     pub write_bytes: u64,
     /// Compare-and-swaps and additions.
     pub atomics: u64,
-    /// Requests that were refused.
+    /// Requests refused.
     pub refused: u64,
 }
 
@@ -83,27 +86,27 @@ pub(super) struct Connection {
     depth: usize,
     posted: VecDeque<InFlight>,
     in_flight: VecDeque<InFlight>,
-    /// The sequence number of the oldest in flight.
+    /// The sequence number of the oldest request in flight.
     oldest: u32,
-    /// The sequence number of the next to be in flight.
+    /// The sequence number of the next request sent.
     next: u32,
     receives: VecDeque<InFlight>,
     exposed: Exposed,
     input: Vec<u8>,
-    /// The part of `input` that has come and is not yet understood.
+    /// The start of the part of `input` that is not yet decoded.
     start: usize,
     end: usize,
     payload: Option<Payload>,
     /// The sequence number that the peer's next request must have.
     expected: u32,
-    /// The peer's newest request that is done and not yet acknowledged.
+    /// The peer's newest request that is performed and not yet acknowledged.
     unacknowledged: Option<u32>,
     refused: bool,
-    /// The peer refused a request of this side.
+    /// Whether the peer refused a request of this side.
     denied: bool,
     pub(super) output: Output,
     completions: VecDeque<(Side, Completion)>,
-    /// Those of `completions` that are of receives.
+    /// The number of receives among `completions`.
     received: usize,
     served: Served,
 }
@@ -125,8 +128,9 @@ fn completion(request: &WorkRequest, status: Status, bytes: u32) -> Completion {
 }
 
 impl Connection {
-    /// A connection that holds `depth` requests and as many receives; without any, messages are
-    /// refused rather than kept waiting for a receive.
+    /// A connection with room for `depth` requests and as many receives. With a depth of 0,
+    /// messages
+    /// are refused rather than kept waiting for a receive.
     pub(super) fn new(depth: usize, exposed: Exposed) -> Self {
         Self {
             depth,
@@ -151,15 +155,15 @@ impl Connection {
         }
     }
 
-    /// Bytes that one takes: what has come, the headers of what is to be sent, and its queues.
-    /// Payload leaves from where it lies, but for short pieces, of which few are under way.
+    /// Memory that a connection takes, in bytes: input, headers of output, and queues. Payload is
+    /// sent
+    /// from its place, except short pieces, of which few are in flight.
     pub(super) const fn bytes_for(depth: usize) -> usize {
         let entry = 3 * size_of::<InFlight>() + 2 * size_of::<(Side, Completion)>();
         INPUT_BYTES + COPY_BYTES_MAX + depth * (entry + HEADER_BYTES)
     }
 
-    /// Requests of the send queue that were posted and whose completion, if they make one, has not
-    /// been taken.
+    /// Posted requests of the send queue whose completion, if they produce one, has not been taken.
     pub(super) fn outstanding(&self) -> usize {
         self.posted.len() + self.in_flight.len() + self.completions.len() - self.received
     }
@@ -173,7 +177,7 @@ impl Connection {
         !self.in_flight.is_empty()
     }
 
-    /// Whether anything of the peer is awaited.
+    /// Whether this side waits for anything from the peer.
     pub(super) fn awaits(&self) -> bool {
         !self.in_flight.is_empty() || !self.receives.is_empty()
     }
@@ -188,7 +192,7 @@ impl Connection {
         !self.completions.is_empty()
     }
 
-    /// What was done for the peer since the last call.
+    /// What was performed for the peer since the last call.
     pub(super) fn take_served(&mut self) -> Served {
         std::mem::take(&mut self.served)
     }
@@ -205,7 +209,7 @@ impl Connection {
             return invalid("an atomic needs a local buffer of 8 bytes");
         }
         if local.bytes > TRANSFER_BYTES_MAX {
-            return invalid("a transfer has at most 16 MiB");
+            return invalid("a transfer is limited to 16 MiB");
         }
         let receive = matches!(request.work, Work::Receive { .. });
         let full = if receive {
@@ -229,7 +233,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Moves what was posted to the output; answers how many requests.
+    /// Moves posted requests to the output. Returns their number.
     pub(super) fn ring(&mut self) -> usize {
         let count = self.posted.len();
         while let Some(mut entry) = self.posted.pop_front() {
@@ -260,7 +264,8 @@ impl Connection {
             self.output.put(&header.encode());
             if opcode.has_payload() {
                 // SAFETY: the range was checked against its region, which the endpoint keeps until
-                // the connection is gone, and the poster leaves it alone until the completion.
+                // the
+                // connection is gone, and the poster leaves it alone until the completion.
                 unsafe { self.output.put_memory(entry.near, local.bytes as usize) };
             }
             entry.end = self.output.put_bytes();
@@ -269,7 +274,7 @@ impl Connection {
         count
     }
 
-    /// Where the next bytes of the socket go, and whether that is a payload's own place.
+    /// The destination of the next received bytes, and whether it is a payload's final place.
     pub(super) fn spare(&mut self) -> (*mut u8, usize, bool) {
         if let Some(payload) = &self.payload
             && self.start == self.end
@@ -287,7 +292,7 @@ impl Connection {
         (spare.as_mut_ptr(), spare.len(), false)
     }
 
-    /// The same as a slice of the buffer, for whoever reads through one.
+    /// The same as a slice of the buffer, for callers that read through one.
     pub(super) fn spare_buffer(&mut self) -> &mut [u8] {
         let (_, _, direct) = self.spare();
         if direct {
@@ -296,12 +301,12 @@ impl Connection {
         &mut self.input[self.end..]
     }
 
-    /// Counts in bytes that came into the buffer.
+    /// Records bytes received into the buffer.
     pub(super) fn filled(&mut self, bytes: usize) {
         self.end += bytes;
     }
 
-    /// Counts in bytes that came into a payload's own place.
+    /// Records bytes received into a payload's final place.
     pub(super) fn filled_direct(&mut self, bytes: usize) {
         if let Some(payload) = &mut self.payload {
             payload.target = payload.target.wrapping_add(bytes);
@@ -309,17 +314,18 @@ impl Connection {
         }
     }
 
-    /// Understands all that has come.
+    /// Decodes and performs everything received.
     ///
     /// # Errors
-    /// [`WireError`]: the peer is not to be trusted; fail the connection.
+    /// [`WireError`]: the peer violates the protocol; fail the connection.
     pub(super) fn process(&mut self) -> Result<(), WireError> {
         loop {
             if let Some(payload) = &mut self.payload {
                 let bytes = payload.left.min(self.end - self.start);
                 let source = self.input[self.start..].as_ptr();
                 // SAFETY: the target was checked against its region or is the buffer of a request
-                // in flight, with `left` bytes to go; the source is part of the input.
+                // in
+                // flight, with `left` bytes to go; the source is part of the input.
                 unsafe { ptr::copy_nonoverlapping(source, payload.target, bytes) };
                 self.start += bytes;
                 payload.target = payload.target.wrapping_add(bytes);
@@ -351,14 +357,16 @@ impl Connection {
         Ok(())
     }
 
-    /// True once all that was refused is told, and the connection is to end. Where the peer refused
-    /// there is nothing to tell, and nothing may be sent any more: the buffers of what it refused
-    /// are their owner's again.
+    /// True once a refusal by this side is sent, or the peer has refused: the connection must end.
+    /// If
+    /// the peer refused, nothing may be sent any more: the buffers of the refused requests belong
+    /// to
+    /// their posters again.
     pub(super) fn is_over(&self) -> bool {
         self.denied || self.refused && self.output.is_empty()
     }
 
-    /// Acts on a header; false if it must wait for a receive.
+    /// Processes a header; false if it must wait for a receive.
     fn begin(&mut self, header: &Header) -> Result<bool, WireError> {
         match header.opcode {
             Opcode::Acknowledge | Opcode::Refuse | Opcode::ReadAnswer | Opcode::AtomicAnswer => {
@@ -466,7 +474,7 @@ impl Connection {
         });
     }
 
-    /// A payload has come to its end.
+    /// A payload is complete.
     fn arrived(&mut self, payload: &Payload) {
         let header = &payload.header;
         match payload.then {
@@ -493,13 +501,13 @@ impl Connection {
         }
     }
 
-    /// Takes an answer of the peer.
+    /// Processes an answer of the peer.
     fn answered(&mut self, header: &Header) -> Result<(), WireError> {
         let behind = header.sequence.wrapping_sub(self.oldest) as usize;
         if behind >= self.in_flight.len() {
             return Err(WireError::Sequence(header.sequence));
         }
-        // All before it succeeded, and needed no answer of their own.
+        // All earlier requests succeeded and needed no answer of their own.
         for _ in 0..behind {
             self.acknowledge_oldest()?;
         }
@@ -529,11 +537,11 @@ impl Connection {
         Ok(())
     }
 
-    /// The oldest in flight succeeded, if it is one that an acknowledgement answers.
+    /// Completes the oldest request in flight, if an acknowledgement answers its kind.
     fn acknowledge_oldest(&mut self) -> Result<(), WireError> {
         let sent = self.output.sent_bytes();
         match self.in_flight.front() {
-            // Nobody has what was not sent yet: its buffer must not be given back.
+            // A request that was not fully sent cannot be done: its buffer must not be released.
             Some(entry)
                 if entry.end <= sent
                     && matches!(
@@ -564,12 +572,13 @@ impl Connection {
         }
     }
 
-    /// True once the peer or this side refused a request: the connection is to be failed.
+    /// True once the peer or this side has refused a request: the connection must be failed.
     pub(super) fn is_refused(&self) -> bool {
         self.refused || self.denied
     }
 
-    /// Ends everything: the oldest in flight with `status`, all others flushed.
+    /// Fails the connection: the oldest request in flight completes with `status`, all others are
+    /// flushed.
     pub(super) fn fail(&mut self, status: Status) {
         let mut status = status;
         self.payload = None;

@@ -1,12 +1,14 @@
-//! One thread's end of the `tcp` fabric: queue pairs over sockets, polled.
+//! One thread's endpoint of the `tcp` fabric: queue pairs over sockets, polled.
+//!
+//! Owns the sockets of its queue pairs. They are handed over through a [`ConnectionSlot`].
 //!
 //! ```text
 //! init -> offer (a connection) -> ready to send -> error (socket closed) -> drained -> renew, offer -> ready to send
 //! ```
 //!
-//! - I1: a socket is closed as soon as its queue pair is in error: the peer performs nothing of it
-//!   later than that.
-//! - I2: a peer that is asked and does not answer within the time-out counts as lost.
+//! - I1: a socket is closed as soon as its queue pair is in error: the peer performs none of its
+//!   requests later.
+//! - I2: a peer that owes an answer and does not send it within the time limit counts as lost.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -21,48 +23,49 @@ use crate::memory;
 use crate::region::Region;
 use crate::work::{Completion, LocalKey, Status, WorkRequest};
 
-/// Polls in a row without a byte after which the thread offers its core: whoever is to answer may
+/// Consecutive polls without a byte after which the thread yields its core: the peer's thread may
 /// need it.
 const EMPTY_POLLS_MAX: u32 = 4;
-/// Requests that are sent at once, though others are on their way: few system calls, and few wakes
-/// at the other side.
-const TOGETHER: usize = 8;
-/// How long fewer wait for company, in nanoseconds. Without others on their way none waits.
-const TOGETHER_NS: u64 = 15_000;
-/// System calls to one socket in one poll.
+/// Requests that are sent at once while others are in flight, which saves system calls here and
+/// wakeups at the peer.
+const BATCH_MIN: usize = 8;
+/// How long fewer requests wait for more, in nanoseconds. Without others in flight none waits.
+const BATCH_WAIT_NS: u64 = 15_000;
+/// Limit on the system calls per socket and poll.
 const RECEIVES: usize = 4;
 
-/// Where whoever makes connections hands them to a queue pair of the same thread.
+/// Hands established connections to a queue pair of the same thread.
 #[derive(Debug, Default)]
 pub struct ConnectionSlot {
     offered: RefCell<Option<Connected>>,
-    /// The socket of the queue pair that has one.
+    /// The socket of the queue pair, if it has one.
     socket: RefCell<Weak<Socket>>,
     connecting: Cell<bool>,
-    /// Set to have the queue pair failed.
+    /// Set to make the queue pair fail.
     broken: Cell<bool>,
 }
 
 impl ConnectionSlot {
-    /// Hands a connection over; the queue pair takes it when it is renewed.
+    /// Offers a connection; the queue pair takes it when it is renewed.
     pub fn offer(&self, connection: Connected) {
         self.connecting.set(false);
         *self.offered.borrow_mut() = Some(connection);
     }
 
-    /// Notes whether somebody is connecting.
+    /// Records whether a connection is being established.
     pub fn set_connecting(&self, connecting: bool) {
         self.connecting.set(connecting);
     }
 
-    /// True while the queue pair has no connection, and none is offered.
+    /// True while the queue pair has no connection and none is offered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.socket.borrow().strong_count() == 0 && self.offered.borrow().is_none()
     }
 
-    /// Fails the queue pair, or forgets the connection that is offered, if the other side has gone:
-    /// nobody would notice before the next request. Cost: a system call.
+    /// Fails the queue pair, or drops the offered connection, if the peer has closed it. Without
+    /// this
+    /// check the next request would be the first to notice. Cost: a system call.
     pub fn check(&self) {
         let dead = match self.socket.borrow().upgrade() {
             Some(socket) => socket.is_dead(),
@@ -77,7 +80,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// Has the queue pair failed at its next poll, or at once when it is asked to post.
+    /// Makes the queue pair fail at its next poll or post.
     pub fn fail(&self) {
         self.offered.borrow_mut().take();
         self.broken.set(self.socket.borrow().strong_count() > 0);
@@ -90,9 +93,9 @@ struct Queue {
     connection: Connection,
     connection_slot: Rc<ConnectionSlot>,
     failed: bool,
-    /// Since when an answer is awaited without one having come.
+    /// Since when an answer is owed and none has arrived.
     silent_since_ns: Option<u64>,
-    /// Requests that wait for company, and since when.
+    /// Requests that wait to be sent together, and since when.
     unsent: usize,
     unsent_since_ns: u64,
 }
@@ -104,7 +107,7 @@ impl Queue {
         self.connection.fail(status);
     }
 
-    /// True while the queue pair takes requests.
+    /// True while the queue pair accepts requests.
     fn is_up(&self) -> bool {
         self.socket.is_some() && !self.connection_slot.broken.get()
     }
@@ -123,7 +126,7 @@ impl Queue {
             self.unsent_since_ns = now_ns;
         }
         self.unsent += rung;
-        if alone || self.unsent >= TOGETHER {
+        if alone || self.unsent >= BATCH_MIN {
             self.send();
         }
     }
@@ -138,12 +141,12 @@ impl Queue {
         }
     }
 
-    /// True if anything came.
+    /// True if anything was received.
     fn poll(&mut self, now_ns: u64, limit_ns: u64) -> bool {
         if self.connection_slot.broken.take() && self.socket.is_some() {
             self.fail(Status::RetryExceeded);
         }
-        if self.unsent > 0 && now_ns.saturating_sub(self.unsent_since_ns) >= TOGETHER_NS {
+        if self.unsent > 0 && now_ns.saturating_sub(self.unsent_since_ns) >= BATCH_WAIT_NS {
             self.send();
         }
         let mut answered = false;
@@ -153,20 +156,21 @@ impl Queue {
             };
             let received = socket.receive(&mut self.connection);
             let understood = self.connection.process();
-            // What waits for company keeps waiting, and with it, as briefly, answers to an equal's
-            // requests.
+            // Requests that wait to be sent together keep waiting; answers to an equal peer's
+            // requests
+            // wait with them, as briefly.
             let sent = if self.unsent > 0 || self.connection.is_over() {
                 Ok(false)
             } else {
                 self.connection.output.send(socket.raw())
             };
             if let Err(error) = understood {
-                tracing::warn!(%error, "a peer broke the protocol: its connection is closed");
+                tracing::warn!(%error, "a peer violated the protocol: closing its connection");
                 self.fail(Status::RetryExceeded);
                 return true;
             }
             if self.connection.is_refused() {
-                // What this side refused is still told, if the socket takes it in time.
+                // A refusal by this side is still sent, if the socket accepts it in time.
                 let since = *self.silent_since_ns.get_or_insert(now_ns);
                 let late = now_ns.saturating_sub(since) > limit_ns;
                 if self.connection.is_over() || sent.is_err() || late {
@@ -199,7 +203,7 @@ impl Queue {
     }
 }
 
-/// One thread's end of the `tcp` fabric.
+/// One thread's endpoint of the `tcp` fabric.
 #[derive(Debug)]
 pub struct TcpEndpoint {
     queues: Vec<Queue>,
@@ -213,8 +217,8 @@ pub struct TcpEndpoint {
 }
 
 impl TcpEndpoint {
-    /// An endpoint with some queue pairs, not yet connected, of `depth` requests each. A peer that
-    /// does not answer for `limit_ns` is lost. Peers reach `exposed`.
+    /// An endpoint with `queues` unconnected queue pairs, each `depth` requests deep. A peer that
+    /// owes an answer for `limit_ns` is lost. Peers may access `exposed`.
     #[must_use]
     pub fn new(queues: usize, depth: usize, limit_ns: u64, exposed: Exposed) -> Self {
         let queue = |_| Queue {
@@ -237,13 +241,13 @@ impl TcpEndpoint {
         }
     }
 
-    /// Bytes that an endpoint takes beside its regions.
+    /// Memory that an endpoint takes besides its regions, in bytes.
     #[must_use]
     pub fn bytes_for(queues: usize, depth: usize) -> u64 {
         (queues * Connection::bytes_for(depth)) as u64
     }
 
-    /// Where connections for a queue pair are handed over.
+    /// The slot that hands connections to a queue pair.
     #[must_use]
     pub fn connection_slot(&self, queue: usize) -> Rc<ConnectionSlot> {
         Rc::clone(&self.queues[queue].connection_slot)
@@ -302,7 +306,7 @@ impl Endpoint for TcpEndpoint {
 
     fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
         let limit_ns = self.limit_ns;
-        // Whoever exposes memory must look whether its peers ask for some.
+        // An endpoint that exposes memory must check for its peers' requests.
         let serves = !self.exposed.is_empty();
         let (early, late) = self.queues.split_at_mut(self.first);
         let (mut count, mut came) = (0, false);

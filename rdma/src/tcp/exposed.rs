@@ -1,4 +1,6 @@
-//! The regions that a connection's peer may reach, and what it does to them.
+//! The regions that a connection's peer may access, and the atomics performed on them.
+//!
+//! Keeps the regions alive. Every access is checked against its region's bounds and key.
 
 #![allow(unsafe_code)] // words of regions as atomics
 
@@ -9,12 +11,12 @@ use crate::memory::{atomic_word, pointer};
 use crate::region::Region;
 use crate::work::{RemoteKey, Status};
 
-/// Regions by rkey. Cheap to clone; every connection holds one, which keeps the regions.
+/// Regions by rkey. Cheap to clone; every connection holds a clone, which keeps the regions alive.
 #[derive(Clone, Debug, Default)]
 pub struct Exposed(Arc<[(RemoteKey, Arc<Region>)]>);
 
 impl Exposed {
-    /// Exposes regions to whoever knows their keys.
+    /// Exposes regions to peers that know their keys.
     #[must_use]
     pub fn new(mut regions: Vec<(RemoteKey, Arc<Region>)>) -> Self {
         regions.sort_by_key(|(key, _)| key.0);
@@ -25,7 +27,7 @@ impl Exposed {
         self.0.is_empty()
     }
 
-    /// A range of a region, or why the peer may not reach it.
+    /// A range of a region, or why the peer may not access it.
     pub(super) fn range(&self, key: RemoteKey, offset: u64, bytes: u32) -> Result<*mut u8, Status> {
         let place = self.0.binary_search_by_key(&key.0, |(key, _)| key.0);
         let region = place.ok().and_then(|place| self.0.get(place));
@@ -33,8 +35,8 @@ impl Exposed {
         pointer(region, offset, bytes).ok_or(Status::RemoteAccess)
     }
 
-    /// Applies an atomic to a word and answers its old value. Atomic among all connections and the
-    /// process itself.
+    /// Applies an atomic to a word and returns its old value. Atomic among all connections and this
+    /// process.
     pub(super) fn atomic(
         &self,
         key: RemoteKey,
@@ -53,7 +55,7 @@ impl Exposed {
     }
 }
 
-/// What an atomic does.
+/// The operation of an atomic.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
     Swap { expected: u64, desired: u64 },

@@ -1,4 +1,6 @@
-//! The side that is connected to: accepts connections, and serves one-sided requests on them.
+//! The listening side: accepts connections, reads connect requests, and serves one-sided requests.
+//!
+//! Owns the listening socket and each served connection. The caller decides whom to accept.
 
 #![allow(unsafe_code)] // hands a listening descriptor to the executor
 
@@ -18,7 +20,7 @@ use super::wire::{
     self, CONNECT_REQUEST_BYTES, ConnectRequest, PROTOCOL_VERSION, Purpose, Refusal,
 };
 
-/// Rounds of a busy connection before others of its thread get on.
+/// Rounds of a busy connection before it yields to others of its thread.
 const ROUNDS: u32 = 16;
 
 /// A listening address, bound on any thread.
@@ -26,28 +28,29 @@ const ROUNDS: u32 = 16;
 pub struct TcpAddress(std::net::TcpListener);
 
 impl TcpAddress {
-    /// Binds. The port is this process's alone: one that is in use is an error, and 0 takes a free
-    /// one.
+    /// Binds an address. The port is exclusive to this process: a port in use is an error, and 0
+    /// means
+    /// any free port.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The system's error.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         std::net::TcpListener::bind(address).map(Self)
     }
 
-    /// What was bound.
+    /// The bound address.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The system's error.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }
 
-    /// Its one acceptor, for the calling executor.
+    /// Its only acceptor, for the calling executor.
     #[must_use]
     pub fn acceptor(self) -> TcpAcceptor {
         let socket = self.0.into_raw_fd();
-        // SAFETY: a listening socket that nobody else owns.
+        // SAFETY: a listening socket that nothing else owns.
         TcpAcceptor(unsafe { TcpListener::from_raw_fd(socket) })
     }
 }
@@ -59,16 +62,16 @@ impl TcpAddress {
 pub struct TcpAcceptor(TcpListener);
 
 impl TcpAcceptor {
-    /// The next connection, of which nothing is known yet.
+    /// Waits for the next connection, whose request has not been read.
     ///
     /// # Errors
-    /// What the kernel says; others may still come.
+    /// The system's error; later connections may still be accepted.
     pub async fn accept(&self) -> io::Result<Accepted> {
         Ok(Accepted(self.0.shared_accept().await?))
     }
 }
 
-/// A connection on its way to the executor that serves it.
+/// An accepted connection, to be moved to the executor that serves it.
 #[derive(Debug)]
 pub struct Accepted(AcceptedTcpStream);
 
@@ -76,7 +79,7 @@ impl Accepted {
     /// Binds the connection to the calling executor.
     ///
     /// # Errors
-    /// What the kernel says: the peer has gone already, for one.
+    /// The system's error, for example because the peer has gone already.
     pub fn arrive(self) -> io::Result<Arrival> {
         let stream = self.0.bind_to_executor();
         let peer = stream.peer_addr()?;
@@ -87,7 +90,7 @@ impl Accepted {
     }
 }
 
-/// A connection that has said nothing yet.
+/// A connection that has sent nothing yet.
 #[derive(Debug)]
 pub struct Arrival {
     socket: Socket,
@@ -95,17 +98,17 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// Who it is.
+    /// The peer's address.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Waits for the connect request; the caller limits for how long. A client of another version
-    /// is told so here.
+    /// Waits for the connect request; has no time limit of its own. Refuses a client of another
+    /// version.
     ///
     /// # Errors
-    /// What the kernel says, or that these were not the bytes of a client.
+    /// The system's error, or that the bytes are not a connect request.
     pub async fn request(mut self) -> io::Result<Incoming> {
         let mut bytes = [0; CONNECT_REQUEST_BYTES];
         self.socket.read_exact(&mut bytes).await?;
@@ -128,7 +131,7 @@ impl Arrival {
     }
 }
 
-/// A connection that has said what it is for.
+/// A connection whose request was read.
 #[derive(Debug)]
 pub struct Incoming {
     socket: Socket,
@@ -137,21 +140,21 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Who it is.
+    /// The peer's address.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// What it is for.
+    /// The request.
     #[must_use]
     pub fn request(&self) -> &ConnectRequest {
         &self.request
     }
 
-    /// Refuses it, and tells why.
+    /// Refuses the connection and sends the reason.
     pub async fn reject(mut self, refusal: Refusal) {
-        // Whoever has gone away need not be told.
+        // A peer that has gone misses the reason.
         let _ = self
             .socket
             .write_all(&wire::encode_reply(Some(refusal)))
@@ -163,18 +166,18 @@ impl Incoming {
         Ok(self.socket)
     }
 
-    /// Takes it as a channel of messages.
+    /// Accepts it as a channel of messages.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The system's error.
     pub async fn accept_control(self) -> io::Result<MessageChannel> {
         Ok(MessageChannel::new(self.accept().await?))
     }
 
-    /// Takes it as a queue pair whose peer reaches `exposed`.
+    /// Accepts it as a queue pair whose peer may access `exposed`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The system's error.
     pub async fn accept_memory(
         self,
         exposed: Exposed,
@@ -189,30 +192,32 @@ impl Incoming {
         })
     }
 
-    /// Takes it as the line beside a queue pair, with what ends it from any thread.
+    /// Accepts it as the line beside a queue pair. Also returns a [`Closer`] for it.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The system's error.
     #[cfg(feature = "verbs")]
     pub(crate) async fn accept_line(self) -> io::Result<(super::Connected, Closer)> {
         let closer = self.socket.closer()?;
         Ok((super::Connected(self.accept().await?), closer))
     }
 
-    /// Takes it as an equal, to be adopted by an endpoint.
+    /// Accepts it as an equal peer, to be adopted by an endpoint.
     ///
     /// # Errors
-    /// What the kernel says; [`Purpose::Peer`] is what it must be for.
+    /// The system's error, or that its purpose is not [`Purpose::Peer`].
     pub async fn accept_peer(self) -> io::Result<super::Connected> {
         if self.request.purpose != Purpose::Peer {
             self.reject(Refusal::Purpose).await;
-            return Err(io::Error::other("it did not come as a peer"));
+            return Err(io::Error::other(
+                "the connection was not requested for a peer",
+            ));
         }
         Ok(super::Connected(self.accept().await?))
     }
 }
 
-/// What was done for peers, over any number of queue pairs. Relaxed counters: any thread reads
+/// Requests performed for peers, over any number of queue pairs. Relaxed counters: any thread reads
 /// them.
 #[derive(Debug, Default)]
 pub struct ServedMetrics {
@@ -254,7 +259,7 @@ impl ServedMetrics {
     }
 }
 
-/// A queue pair whose peer's one-sided requests are performed here.
+/// A queue pair whose peer's one-sided requests are performed by this process.
 #[derive(Debug)]
 pub struct ServedQueue {
     socket: Socket,
@@ -264,17 +269,17 @@ pub struct ServedQueue {
 }
 
 impl ServedQueue {
-    /// Ends it from any thread.
+    /// Closes it from any thread.
     #[must_use]
     pub fn closer(&self) -> Closer {
         self.closer.clone()
     }
 
-    /// Performs what the peer asks until either side ends it. Nothing of the peer's is performed
-    /// after this returned.
+    /// Performs the peer's requests until either side ends it. Nothing is performed after this
+    /// returned.
     ///
     /// # Errors
-    /// What ended it, if that was neither the peer's plain close nor [`Closer::close`].
+    /// Why it ended, unless the peer closed it cleanly or [`Closer::close`] did.
     pub async fn serve(mut self) -> io::Result<()> {
         let mut rounds = 0u32;
         loop {
@@ -293,7 +298,7 @@ impl ServedQueue {
             if self.connection.is_over() {
                 return Ok(());
             }
-            // A long payload goes straight to its place, as far as it has come.
+            // A long payload is received in place, as far as it has arrived.
             let direct = self.connection.spare().2;
             if !direct || self.socket.receive(&mut self.connection)? == Received::Nothing {
                 match self.socket.fill(&mut self.connection).await {

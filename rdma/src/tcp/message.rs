@@ -1,7 +1,7 @@
-//! A channel of messages: what the control protocol runs over.
+//! A channel of messages, the transport of the control protocol.
 //!
-//! Each message is its length as a 32-bit little-endian word and so many bytes, at most
-//! [`MESSAGE_BYTES_MAX`].
+//! Each message is its length as a 32-bit little-endian word, then that many bytes, at most
+//! [`MESSAGE_BYTES_MAX`]. Owns the socket.
 
 use std::io;
 
@@ -10,8 +10,7 @@ use super::socket::Socket;
 /// The longest message, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// Sends and receives messages in order. Dropping a call that is under way leaves the channel
-/// unusable.
+/// Sends and receives messages in order. Dropping a call in progress leaves the channel unusable.
 #[derive(Debug)]
 pub struct MessageChannel {
     socket: Socket,
@@ -25,7 +24,7 @@ impl MessageChannel {
     /// Sends a message.
     ///
     /// # Errors
-    /// What the kernel says; a message that is too long.
+    /// The system's error, or that the message is too long.
     pub async fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let length = u32::try_from(message.len()).ok();
         let Some(length) = length.filter(|_| message.len() <= MESSAGE_BYTES_MAX) else {
@@ -44,7 +43,7 @@ impl MessageChannel {
     /// Waits for the next message.
     ///
     /// # Errors
-    /// What the kernel says, the end of the stream included; a length beyond the limit.
+    /// The system's error, the end of the stream, or a length beyond the limit.
     pub async fn receive(&mut self) -> io::Result<Vec<u8>> {
         let mut length = [0; 4];
         self.socket.read_exact(&mut length).await?;

@@ -1,8 +1,8 @@
 //! The `tcp` backend: one-sided requests over sockets, for hosts without RDMA.
 //!
 //! Both ends of a connection are the same state machine ([`connection`]), which knows no socket: a
-//! shard's endpoint moves its bytes by polling, a memory node by awaiting. Frames are drawn in
-//! [`wire`]. Connections are made by [`connect`] and [`listener`] on an executor, and handed to an
+//! shard's endpoint moves its bytes by polling, a memory node by awaiting. [`wire`] defines the
+//! frames. [`connect`] and [`listener`] establish connections on an executor and hand them to an
 //! endpoint through a [`ConnectionSlot`].
 
 mod connect;

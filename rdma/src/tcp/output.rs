@@ -1,8 +1,10 @@
-//! What a connection has to send: small things copied, long ones by reference to registered memory.
+//! The output of a connection: short data is copied, long data referenced in registered memory.
 //!
-//! I1: bytes leave in the order they were put. I2: memory that was put stays registered, by its
-//! owner's promise, until the connection is gone or has sent it; sending copies it into the kernel,
-//! so nothing outlives a call.
+//! Owns the copied bytes and the list of references.
+//!
+//! - I1: bytes are sent in the order in which they were put.
+//! - I2: memory that was put stays registered, by its owner's promise, until it is sent or the
+//!   connection is gone. Sending copies it into the kernel, so no reference outlives a call.
 
 #![allow(unsafe_code)] // gathers from raw memory
 
@@ -10,14 +12,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Payload up to this length is copied behind its header: cheaper than a piece of its own.
+/// The longest payload that is copied behind its header, which is cheaper than a piece of its own.
 pub(super) const COPY_BYTES_MAX: usize = 1 << 10;
-/// Pieces of one system call.
+/// Limit on the pieces of one system call.
 const PIECES: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 enum Segment {
-    /// So many bytes of the buffer.
+    /// This many bytes of the buffer.
     Buffered(usize),
     Memory(*const u8, usize),
 }
@@ -25,11 +27,11 @@ enum Segment {
 #[derive(Debug, Default)]
 pub(super) struct Output {
     buffer: Vec<u8>,
-    /// Bytes of the buffer that are sent.
+    /// Bytes of the buffer that were sent.
     sent: usize,
     segments: VecDeque<Segment>,
     bytes: usize,
-    /// Bytes that have left, ever.
+    /// Bytes sent since the connection began.
     gone: u64,
 }
 
@@ -38,17 +40,17 @@ impl Output {
         self.bytes == 0
     }
 
-    /// Bytes that were ever put here.
+    /// Bytes put since the connection began.
     pub(super) fn put_bytes(&self) -> u64 {
         self.gone + self.bytes as u64
     }
 
-    /// Those of them that have left.
+    /// Bytes sent since the connection began.
     pub(super) fn sent_bytes(&self) -> u64 {
         self.gone
     }
 
-    /// Pieces that wait; it bounds what a peer that does not read can make this side hold.
+    /// Pieces that wait to be sent; bounds what a peer that does not read can make this side hold.
     pub(super) fn pieces(&self) -> usize {
         self.segments.len() + self.buffer.len() / COPY_BYTES_MAX
     }
@@ -78,10 +80,10 @@ impl Output {
         }
     }
 
-    /// Sends what the socket takes now; true if it took everything.
+    /// Sends what the socket accepts now; true if it accepted everything.
     ///
     /// # Errors
-    /// What the socket says, but for "would block".
+    /// The socket's error, except "would block".
     pub(super) fn send(&mut self, socket: RawFd) -> io::Result<bool> {
         while self.bytes > 0 {
             let mut pieces = [libc::iovec {
@@ -125,7 +127,7 @@ impl Output {
         Ok(true)
     }
 
-    /// The next bytes in one piece, for whoever waits until the socket takes some.
+    /// Copies the next bytes into one piece, for a caller that awaits the socket.
     pub(super) fn first(&self, copy: &mut [u8]) -> usize {
         match self.segments.front() {
             None => 0,
@@ -137,14 +139,15 @@ impl Output {
             Some(&Segment::Memory(start, bytes)) => {
                 let bytes = bytes.min(copy.len());
                 // SAFETY: memory that stays readable (I2); others may write to it meanwhile, as to
-                // all far memory.
+                // all
+                // far memory.
                 unsafe { std::ptr::copy(start, copy.as_mut_ptr(), bytes) };
                 bytes
             }
         }
     }
 
-    /// Forgets bytes that were sent.
+    /// Removes bytes that were sent.
     pub(super) fn advance(&mut self, mut sent: usize) {
         self.bytes -= sent;
         self.gone += sent as u64;

@@ -3,8 +3,9 @@
 //! A shard polls in the middle of its work and cannot await, so it moves bytes by plain non-blocking
 //! calls on the executor's socket. A task that has nothing else to do awaits the same socket.
 //!
-//! [`Closer`] ends a connection from any thread: I1: after its task has ended, nothing more is
-//! performed for the peer.
+//! - I1: after [`Closer::close`] and the end of the task that serves the connection, nothing more
+//!   is
+//!   performed for the peer.
 
 #![allow(unsafe_code)] // receives into raw memory
 
@@ -18,7 +19,7 @@ use futures_lite::{AsyncReadExt, AsyncWriteExt};
 
 use super::connection::Connection;
 
-/// What came of receiving.
+/// The outcome of a receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Received {
     Nothing,
@@ -33,7 +34,7 @@ pub(super) struct Socket {
 fn closed() -> io::Error {
     io::Error::new(
         io::ErrorKind::UnexpectedEof,
-        "the other side closed the connection",
+        "the peer closed the connection",
     )
 }
 
@@ -47,16 +48,16 @@ impl Socket {
         self.stream.as_raw_fd()
     }
 
-    /// Takes what has come, without waiting.
+    /// Receives available bytes without waiting.
     ///
     /// # Errors
-    /// What the socket says; an end of the stream is one.
+    /// The socket's error; the end of the stream is one.
     pub(super) fn receive(&self, connection: &mut Connection) -> io::Result<Received> {
         let (target, bytes, direct) = connection.spare();
         if bytes == 0 {
             return Ok(Received::Nothing);
         }
-        // SAFETY: the connection handed out a place that it may write to, with so many bytes.
+        // SAFETY: the connection provided a place for this many bytes that it may write to.
         let received = unsafe { libc::recv(self.raw(), target.cast(), bytes, libc::MSG_DONTWAIT) };
         match usize::try_from(received) {
             Ok(0) => Err(closed()),
@@ -78,8 +79,7 @@ impl Socket {
         }
     }
 
-    /// True if the other side has closed or broken the connection, as far as is known without
-    /// waiting.
+    /// True if the peer has closed or broken the connection, as far as is known without waiting.
     pub(super) fn is_dead(&self) -> bool {
         let mut byte = 0u8;
         // SAFETY: peeks one byte into a local variable.
@@ -108,7 +108,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits until the socket takes some of the output.
+    /// Waits until the socket accepts some of the output.
     pub(super) async fn drain(&mut self, connection: &mut Connection) -> io::Result<()> {
         let mut piece = [0; 16 << 10];
         let bytes = connection.output.first(&mut piece);
@@ -141,21 +141,21 @@ struct Line {
     socket: OwnedFd,
 }
 
-/// Ends a connection from any thread: nothing more is performed for its peer once the task that
+/// Closes a connection from any thread: nothing more is performed for its peer once the task that
 /// serves it has ended.
 #[derive(Clone, Debug)]
 pub struct Closer(Arc<Line>);
 
 impl Closer {
-    /// Ends the connection. May be called again.
+    /// Closes the connection. May be called again.
     pub fn close(&self) {
         // ORDERING: pairs with the Acquire in `is_closed`.
         self.0.revoked.store(true, Ordering::Release);
-        // SAFETY: shuts down a socket that this owns; whoever waits on it is woken.
+        // SAFETY: shuts down a socket that this owns; a task that waits on it is woken.
         unsafe { libc::shutdown(self.0.socket.as_fd().as_raw_fd(), libc::SHUT_RDWR) };
     }
 
-    /// True once it was closed here.
+    /// True once [`Closer::close`] was called.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.revoked.load(Ordering::Acquire)

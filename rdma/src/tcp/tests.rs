@@ -1,7 +1,7 @@
-//! Two connections back to back, without sockets: bytes in any pieces, cuts at any place, and bytes
-//! that mean nothing.
+//! Two connections back to back, without sockets: bytes in any pieces, cuts at any place, and
+//! meaningless bytes.
 
-#![allow(unsafe_code)] // tests look into the regions
+#![allow(unsafe_code)] // tests read and write the regions
 
 use std::sync::Arc;
 
@@ -34,13 +34,13 @@ fn at(region: &Region, offset: usize) -> *mut u8 {
     region.as_ptr().as_ptr().wrapping_add(offset)
 }
 
-/// Moves up to `limit` bytes of the output of one end into the other; false if there were none.
+/// Moves up to `limit` bytes of one end's output into the other end; false if there were none.
 fn carry(from: &mut Connection, to: &mut Connection, limit: usize) -> bool {
     let mut piece = vec![0; limit.max(1)];
     let bytes = from.output.first(&mut piece);
     let (target, room, direct) = to.spare();
     let bytes = bytes.min(room);
-    // SAFETY: the connection handed out a place for so many bytes.
+    // SAFETY: the connection provided a place for this many bytes.
     unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), target, bytes) };
     if direct {
         to.filled_direct(bytes);
@@ -105,7 +105,7 @@ fn work(act: &Act) -> Work {
             expected: 0,
             desired: 7,
         },
-        // Rarely something that is refused.
+        // Rarely a request that is refused.
         _ if act.place < 3 => Work::Read {
             local: word,
             remote: RemoteSlice {
@@ -177,7 +177,7 @@ proptest! {
         prop_assert_eq!(near.outstanding(), 0);
         let mut next = 0;
         for completion in &got {
-            // In order, each once; those between were silent successes.
+            // In order, each once; those in between were unsignalled successes.
             let place = sent[next..].iter().position(|request| request.id == completion.id);
             prop_assert!(place.is_some(), "{:?} is unknown, twice or out of order", completion);
             let place = next + place.unwrap();
@@ -258,7 +258,7 @@ fn tell(connection: &mut Connection, header: &Header) {
 }
 
 #[test]
-fn what_was_not_sent_cannot_be_acknowledged() {
+fn an_unsent_request_cannot_be_acknowledged() {
     let local = region();
     let mut near = Connection::new(DEPTH, Exposed::default());
     near.post(write(100_000), at(&local, 0)).unwrap();
@@ -270,7 +270,7 @@ fn what_was_not_sent_cannot_be_acknowledged() {
 }
 
 #[test]
-fn a_refusal_ends_it_before_the_rest_of_its_payload_is_sent() {
+fn a_refusal_ends_the_connection_before_the_rest_of_its_payload_is_sent() {
     let local = region();
     let mut near = Connection::new(DEPTH, Exposed::default());
     near.post(write(100_000), at(&local, 0)).unwrap();

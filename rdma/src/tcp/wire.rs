@@ -1,7 +1,7 @@
 //! The wire format of the `tcp` backend: connect request and reply, and the frames of a queue pair.
 //!
 //! ```text
-//! connect request (56 bytes, which is also what RDMA-CM carries for a client)
+//! connect request (56 bytes, which RDMA-CM carries too)
 //!   0 magic:8 | 8 version:u16 | 10 purpose:u8 | 11 zero:5 | 16 session:u64 | 24 slot:u32 | 28 zero:4 | 32 counter:u64 | 40 proof:16
 //! connect reply (24 bytes)
 //!   0 magic:8 | 8 version:u16 | 10 refusal:u16 (0 is accepted) | 12 zero:12
@@ -10,9 +10,11 @@
 //! ```
 //!
 //! Little-endian throughout. Requests of one direction are numbered from 0, wrapping. An answer
-//! tells the fate of its own request and that all earlier ones succeeded, as acknowledgements of
-//! reliable connections do; after a refusal the refuser performs nothing more. Anything that is not
-//! as drawn ends the connection.
+//! gives
+//! the outcome of its own request and acknowledges all earlier ones, as in reliable connections.
+//! After a refusal the refusing side performs nothing more. Any deviation ends the connection.
+//!
+//! This module encodes and decodes; it owns no socket.
 
 use crate::work::{RemoteKey, Status};
 
@@ -25,48 +27,48 @@ pub(crate) const HEADER_BYTES: usize = 40;
 pub const TRANSFER_BYTES_MAX: u32 = 16 << 20;
 const MAGIC: [u8; 8] = *b"FARCORE\x01";
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// Messages of the control protocol.
     Control,
-    /// One-sided requests on a memory node's regions, in the name of a session.
+    /// One-sided requests on a memory node's regions, on behalf of a session.
     Memory {
         /// The session.
         session: u64,
-        /// Which of the session's queue pairs this is; a new one takes the place of the old.
+        /// The session's slot for this queue pair; a new connection replaces the old one.
         slot: u32,
         /// Counts up with each connection of the session.
         counter: u64,
-        /// Shows that whoever connects holds the session's key.
+        /// Proves that the client holds the session's key.
         proof: [u8; 16],
-        /// What carries the requests.
+        /// The carrier of the requests.
         carrier: Carrier,
     },
-    /// A queue pair whose two ends are equals.
+    /// A queue pair with an equal peer.
     Peer,
 }
 
-/// What carries one-sided requests.
+/// The carrier of one-sided requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carrier {
     /// The connection itself.
     Socket,
-    /// A queue pair of an RDMA device, which the connection helps to set up.
+    /// A queue pair of an RDMA device, which is set up over the connection.
     QueuePair,
 }
 
-/// The first thing that a client says.
+/// The first message of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectRequest {
-    /// The wire format that the client speaks.
+    /// The wire format's version that the client speaks.
     pub version: u16,
-    /// What for.
+    /// The connection's purpose.
     pub purpose: Purpose,
 }
 
 impl ConnectRequest {
-    /// The same, to be carried by a queue pair.
+    /// The same request, carried by a queue pair.
     #[cfg(feature = "verbs")]
     pub(crate) fn by_queue_pair(mut self) -> Self {
         if let Purpose::Memory { carrier, .. } = &mut self.purpose {
@@ -75,7 +77,7 @@ impl ConnectRequest {
         self
     }
 
-    /// A request in this version.
+    /// A request of this version.
     #[must_use]
     pub fn new(purpose: Purpose) -> Self {
         Self {
@@ -85,32 +87,32 @@ impl ConnectRequest {
     }
 }
 
-/// Why a connection was not taken.
+/// Why a node refused a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The two sides speak different versions of the wire format.
     #[error(
-        "it speaks version {0} of the wire format, and this side version {PROTOCOL_VERSION}: run the same release on both"
+        "the node speaks version {0} of the wire format and this side version {PROTOCOL_VERSION}: run the same release on both"
     )]
     Version(u16),
-    /// The node serves as many connections as it may.
-    #[error("it serves as many connections as it may: raise its limit or close some")]
+    /// The node serves its maximum of connections.
+    #[error("the node serves its maximum of connections: raise its limit or close some")]
     Busy,
-    /// There is no such session, or its lease has ended.
-    #[error("it knows no such session: its lease has ended, or the node was started anew")]
+    /// The session does not exist, or its lease has ended.
+    #[error("the node does not know the session: its lease has ended, or the node was restarted")]
     Session,
     /// The proof is wrong or was used before.
-    #[error("it did not accept the proof of the session")]
+    #[error("the node rejected the session's proof")]
     Proof,
-    /// It is about to stop.
-    #[error("it is stopping")]
+    /// The node is stopping.
+    #[error("the node is stopping")]
     Stopping,
-    /// It does not serve that purpose.
-    #[error("it does not serve such connections")]
+    /// The node does not serve this purpose.
+    #[error("the node does not serve connections of this kind")]
     Purpose,
     /// A reason that this version does not know.
-    #[error("it refused for a reason unknown here ({0})")]
+    #[error("the node refused for an unknown reason ({0})")]
     Unknown(u16),
 }
 
@@ -140,22 +142,22 @@ impl Refusal {
     }
 }
 
-/// What is wrong with bytes that came over the wire.
+/// Why received bytes are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WireError {
-    /// The first bytes are not ours.
-    #[error("the other side does not speak Farcore's wire format")]
+    /// The magic number is wrong.
+    #[error("the peer does not speak Farcore's wire format")]
     Magic,
-    /// A connection's purpose is unknown.
+    /// The purpose is unknown.
     #[error("unknown purpose {0}")]
     Purpose(u8),
-    /// An opcode is unknown.
+    /// The opcode is unknown.
     #[error("unknown opcode {0}")]
     Opcode(u8),
-    /// A length is beyond the limit, or not what was asked.
+    /// A length exceeds the limit, or differs from the requested one.
     #[error("a length of {0} bytes is not allowed here")]
     Length(u32),
-    /// An answer to nothing that was asked.
+    /// An answer to no request.
     #[error("an answer numbered {0} to no request")]
     Sequence(u32),
 }
@@ -194,8 +196,8 @@ pub(crate) fn encode_request(request: &ConnectRequest) -> [u8; CONNECT_REQUEST_B
 }
 
 /// # Errors
-/// [`WireError::Magic`], [`WireError::Purpose`]. A strange version is no error here: whoever
-/// answers says so.
+/// [`WireError::Magic`], [`WireError::Purpose`]. Another version is no error here: the side that
+/// answers reports it.
 pub(crate) fn decode_request(
     bytes: &[u8; CONNECT_REQUEST_BYTES],
 ) -> Result<ConnectRequest, WireError> {
@@ -217,7 +219,7 @@ pub(crate) fn decode_request(
             proof: part(bytes, 40),
         },
         3 => Purpose::Peer,
-        // Another version may have other purposes: the version is what is to be told.
+        // Another version may have other purposes; its version is what must be reported.
         _ if version != PROTOCOL_VERSION => Purpose::Control,
         other => return Err(WireError::Purpose(other)),
     };
@@ -233,7 +235,7 @@ pub(crate) fn encode_reply(refusal: Option<Refusal>) -> [u8; CONNECT_REPLY_BYTES
 }
 
 /// # Errors
-/// [`WireError::Magic`] if the other side is something else.
+/// [`WireError::Magic`] if the peer speaks another protocol.
 pub(crate) fn decode_reply(
     bytes: &[u8; CONNECT_REPLY_BYTES],
 ) -> Result<Option<Refusal>, WireError> {
@@ -245,7 +247,7 @@ pub(crate) fn decode_reply(
     Ok((code != 0).then(|| Refusal::of(code, version)))
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Opcode {
@@ -257,7 +259,7 @@ pub(crate) enum Opcode {
     Send = 6,
     /// This request and all before it are done.
     Acknowledge = 64,
-    /// What a READ read.
+    /// The data of a READ.
     ReadAnswer = 65,
     /// The old value of an atomic, in `first`.
     AtomicAnswer = 66,
@@ -352,7 +354,7 @@ impl Header {
     }
 }
 
-/// How a failure is told over the wire.
+/// A failure's code on the wire.
 pub(crate) fn status_code(status: Status) -> u8 {
     match status {
         Status::RemoteAccess => 1,
@@ -362,11 +364,11 @@ pub(crate) fn status_code(status: Status) -> u8 {
     }
 }
 
-/// The failure at the side that asked.
+/// A received failure, as the requesting side sees it.
 pub(crate) fn status_of(code: u8) -> Status {
     match code {
         1 => Status::RemoteAccess,
-        // What was too long for the receiver is an invalid request to the sender.
+        // A message too long for its receiver is an invalid request to the sender.
         2 | 3 => Status::RemoteOperation,
         code => Status::Unknown(u32::from(code)),
     }
@@ -401,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_says_why() {
+    fn a_refusal_carries_its_reason() {
         assert_eq!(decode_reply(&encode_reply(None)), Ok(None));
         for refusal in [
             Refusal::Version(PROTOCOL_VERSION),

@@ -28,7 +28,7 @@ fn clean(node: &TestNode, owned: u32) {
 }
 
 #[test]
-fn every_extent_can_be_claimed_once_and_comes_back() {
+fn every_extent_can_be_claimed_once_and_freed() {
     let nodes = [TestNode::new(&[70, 3], 0), TestNode::new(&[5], 0)];
     let claims = claims(&nodes, 1);
     block_on(async {
@@ -86,7 +86,7 @@ fn a_run_is_found_wherever_it_lies() {
 }
 
 #[test]
-fn a_claim_goes_back_in_parts() {
+fn a_claim_can_be_freed_in_parts() {
     let nodes = [TestNode::new(&[2, 8], 0)];
     let claims = claims(&nodes, 1);
     block_on(async {
@@ -103,7 +103,7 @@ fn a_claim_goes_back_in_parts() {
         );
         claims.free(rest).await.unwrap();
         clean(&nodes[0], 3);
-        // It keeps one at least.
+        // It keeps at least one extent.
         let rest = claim.split_off(0).unwrap();
         assert_eq!((claim.run().count(), rest.run().count()), (1, 2));
         claims.free(rest).await.unwrap();
@@ -113,13 +113,13 @@ fn a_claim_goes_back_in_parts() {
 }
 
 #[test]
-fn others_claims_are_seen_by_conflict_and_by_reading() {
+fn other_clients_claims_are_noticed() {
     let nodes = [TestNode::new(&[64], 0)];
     let (first, second) = (claims(&nodes, 1), claims(&nodes, 2));
     block_on(async {
         let held = first.claim(1).await.unwrap().unwrap();
         let all = second.claim(32).await.unwrap().unwrap();
-        // The first one's view is old; it finds out by the word that its swap returns.
+        // The first client's view is stale; the word that its swap returns corrects it.
         let _next = first.claim(1).await.unwrap().unwrap();
         assert_eq!(first.free_count(), 30);
         second.free(all).await.unwrap();
@@ -151,7 +151,7 @@ fn a_lost_node_does_not_stop_the_others() {
 }
 
 #[test]
-fn what_the_node_took_back_cannot_be_freed() {
+fn a_reclaimed_run_cannot_be_freed() {
     let nodes = [TestNode::new(&[8], 0)];
     let (mine, other) = (claims(&nodes, 1), claims(&nodes, 2));
     block_on(async {
@@ -166,7 +166,7 @@ fn what_the_node_took_back_cannot_be_freed() {
     clean(&nodes[0], 8);
 }
 
-/// Dies after every number of requests in the middle of a claim or free.
+/// The client dies after each possible number of requests in the middle of a claim or free.
 #[test]
 fn a_client_may_die_at_every_step() {
     for count in [1, 3] {
@@ -204,19 +204,19 @@ fn a_client_may_die_at_every_step() {
                     }
                     steps += 1;
                 }
-                // The stale owner leaves no run of three, which takes one look to know.
+                // The stale owner leaves no run of three, which takes one request to learn.
                 assert!(steps >= 2 || (freeing && stale && count == 3));
             }
         }
     }
 }
 
-/// What a schedule of calls side by side does next.
+/// A step of a schedule of concurrent calls.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Claim(u32),
     Free,
-    /// Polls one of the calls under way so often.
+    /// Polls one of the calls in flight this many times.
     Poll(prop::sample::Index, u32),
     Drop(prop::sample::Index),
 }
@@ -235,11 +235,12 @@ type Call<'a> = Pin<Box<dyn Future<Output = Result<Option<Claim>, ClaimsError>> 
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
-    /// Calls side by side, dropped anywhere: what they left is freed by later ones, and nothing
-    /// that is held.
+    /// Concurrent calls, dropped anywhere: later calls free the runs that they left, and no run
+    /// that
+    /// is held.
     #[test]
     fn dropped_calls_lose_nothing(acts in prop::collection::vec(act(), 1..200)) {
-        // So few that calls often want the same.
+        // So few extents that calls often want the same.
         let nodes = [TestNode::new(&[4], 3000), TestNode::new(&[1], 3000)];
         let claims = &claims(&nodes, 1);
         let mut context = Context::from_waker(Waker::noop());
@@ -256,7 +257,7 @@ proptest! {
                     let which = which.index(calls.len());
                     for _ in 0..times {
                         if let Poll::Ready(done) = calls[which].as_mut().poll(&mut context) {
-                            held.extend(done.expect("no faults, and its own"));
+                            held.extend(done.expect("no faults, and it owns the run"));
                             drop(calls.swap_remove(which));
                             break;
                         }
