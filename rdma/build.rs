@@ -1,5 +1,7 @@
-//! Says what the feature `verbs` is built with, where that is missing, before the bindings are
-//! tried.
+//! Checks that the packages of the feature `verbs` are installed, before the bindings are built.
+//!
+//! Runs `pkg-config` and searches the usual folders of libclang. Without the feature it does
+//! nothing.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,12 +9,12 @@ use std::process::Command;
 const PACKAGES: &str = "libibverbs-dev librdmacm-dev libclang-dev pkg-config";
 
 fn has_library(name: &str) -> bool {
-    let asked = Command::new("pkg-config").args(["--exists", name]).status();
-    asked.is_ok_and(|status| status.success())
+    let found = Command::new("pkg-config").args(["--exists", name]).status();
+    found.is_ok_and(|status| status.success())
 }
 
-/// The places where Debian and its like put it. Elsewhere `LIBCLANG_PATH` says where, for the
-/// bindings as well.
+/// Searches the folders of Debian and similar systems. `LIBCLANG_PATH`, which the bindings read
+/// too, names any other.
 fn has_libclang() -> bool {
     if std::env::var_os("LIBCLANG_PATH").is_some() {
         return true;

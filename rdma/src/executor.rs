@@ -4,7 +4,8 @@
 //! modules an executor, tasks, timers, a semaphore and sockets under plain names. It owns nothing
 //! that outlives a run.
 //!
-//! - I1: every future that uses these types runs on an executor of its thread; they panic elsewhere.
+//! - I1: every future that uses these types runs on an executor of its thread. They panic
+//!   elsewhere.
 
 use std::io;
 

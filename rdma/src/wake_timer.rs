@@ -3,7 +3,7 @@
 //! An executor can put its thread to sleep although a task is ready, if it is preempted before the
 //! first task. Its own timers do not help: on a loaded machine all of them may have fired
 //! just before, and the tasks that would arm the next ones are among those that wait. So one thread
-//! of the process, independent of every executor, wakes a task of each executor at a fixed interval.
+//! of the process, independent of every executor, wakes a task of each one at a fixed interval.
 //!
 //! Owns that thread and the registry of wake timers.
 //!

@@ -1,5 +1,7 @@
 //! Far memory on a memory node, over sockets of this machine: chunks by request, the allocator and
 //! typed pointers.
+//!
+//! Each test starts a node in this process.
 
 use std::alloc::Layout;
 use std::future::Future;
@@ -58,7 +60,7 @@ async fn initiator(node: &NodeHandle, session: &NodeSession) -> Initiator<TcpEnd
     initiator
 }
 
-/// Waits for what must come, however long it takes.
+/// Waits for a condition that must become true, however long it takes.
 async fn until(what: impl Fn() -> bool) {
     while !what() {
         Timer::new(Duration::from_millis(1)).await;
@@ -66,7 +68,7 @@ async fn until(what: impl Fn() -> bool) {
 }
 
 #[test]
-fn typed_pointers_reach_what_was_allocated() {
+fn typed_pointers_access_allocations() {
     let node = node();
     run(async {
         let session = session(&node).await;
@@ -138,7 +140,7 @@ fn calls_that_are_dropped_lose_no_chunk() {
     run(async {
         let source = SessionChunks::new(session(&node).await, 0);
         let chunk = 4 * EXTENT;
-        // Each gets as far as asking, and is dropped before the answer.
+        // Each call sends its request, and is dropped before the answer.
         let (mut calls, mut chunks) = (Vec::new(), Vec::new());
         for _ in 0..4 {
             let mut call = Box::pin(source.allocate(chunk));
@@ -179,7 +181,7 @@ fn a_control_connection_that_is_lost_loses_no_free() {
         first.free_chunk(run).await.unwrap();
         let source = SessionChunks::new(first, 0);
         let chunk = source.allocate(EXTENT).await.unwrap().unwrap();
-        // A request that is broken off in its middle is what a lost connection looks like.
+        // A request cut off in its middle looks like a lost connection.
         let channel = connect_control(node.address(), LIMIT).await.unwrap();
         drop(source.free(chunk));
         source.resume(channel).await.unwrap();

@@ -1,6 +1,7 @@
-//! What the path of a request over an RDMA device costs beside the device: no allocation, and no
-//! system call but the doorbell's, which on Soft-RoCE is one. Needs a device and strace: the lab
-//! has both.
+//! The cost of a request over an RDMA device besides the device's own: no allocation, and no system
+//! call but the doorbell's, which is one on Soft-RoCE.
+//!
+//! Needs an RDMA device and strace; the lab has both.
 
 #![cfg(feature = "verbs")]
 #![allow(unsafe_code, reason = "counts allocations")]
@@ -20,14 +21,14 @@ const ROLE: &str = "FARCORE_PATH_ROLE";
 const READS: u64 = 100_000;
 const BATCH: u64 = 32;
 const BYTES: u32 = 64;
-/// System calls that are made nowhere else mark the begin and the end.
+/// A system call made nowhere else; it marks the begin and the end of the measurement.
 const MARK: &str = "getpgid";
 
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: hands everything on to the system's allocator.
+// SAFETY: forwards everything to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -49,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn mark() {
-    // SAFETY: asks for this process's group.
+    // SAFETY: reads this process's group.
     unsafe { libc::getpgid(0) };
 }
 
@@ -63,7 +64,7 @@ fn region() -> Arc<Region> {
     Arc::new(Region::map(&options).expect("memory"))
 }
 
-/// Reads in batches, one doorbell each; answers how many doorbells there were.
+/// Reads in batches with one doorbell each. Returns the number of doorbells.
 fn read_all(endpoint: &mut VerbsEndpoint, reads: u64, read: impl Fn(u64) -> Work) -> u64 {
     let mut seen = [Completion::NONE; 32];
     let (mut done, mut doorbells) = (0, 0);
@@ -92,7 +93,7 @@ fn read_all(endpoint: &mut VerbsEndpoint, reads: u64, read: impl Fn(u64) -> Work
     doorbells
 }
 
-/// The process that is watched.
+/// The traced process.
 #[test]
 fn role_reader() {
     if std::env::var(ROLE).is_err() {
@@ -121,7 +122,7 @@ fn role_reader() {
             offset: number * 4096,
         },
     };
-    // The device's library allocates at its first use, if ever.
+    // The device's library allocates at its first use, if at all.
     read_all(&mut endpoint, 10 * BATCH, read);
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     mark();

@@ -1,7 +1,7 @@
 //! Keeps sessions at memory nodes alive, however long the cores compute.
 //!
-//! Owns the control connections of all cores of an engine, on an executor of its own thread, so that
-//! a core that computes for longer than a lease does not delay a heartbeat. A core reaches its
+//! Owns the control connections of all cores of an engine, on the executor of a separate thread, so
+//! that a core that computes for longer than a lease does not delay a heartbeat. A core reaches its
 //! session through a [`KeptSession`]: it reads the session's status and sends commands.
 //!
 //! ```text
@@ -13,8 +13,8 @@
 //! - I1: one task owns a control connection, so its requests run one at a time.
 //! - I2: a task ends when its handle is dropped or closed, or when the thread is stopped. It then
 //!   ends its session if it can.
-//! - I3: an idle thread has one entry in [`thread::IDLE`] and accepts work only after that entry was
-//!   removed.
+//! - I3: an idle thread has one entry in [`thread::IDLE`], and accepts work only after that entry
+//!   was removed.
 //! - I4: a session at a node that another handle of the same [`Siblings`] already uses is ended at
 //!   once and never published.
 //!

@@ -172,8 +172,8 @@ impl SessionTask {
         }
     }
 
-    /// Renews the lease: by a heartbeat, else by resuming, else by opening a new session. Returns the
-    /// lease.
+    /// Renews the lease: by a heartbeat, else by resuming, else by opening a new session. Returns
+    /// the lease.
     async fn renew(&mut self) -> Result<Duration, ManagerError> {
         if self.answers
             && let Some(session) = &mut self.session

@@ -56,8 +56,8 @@ impl TcpAddress {
 }
 
 /// Accepts connections on one executor, which may pass them to others. There is one per listening
-/// socket: the executor makes the socket blocking again after each accept, which would block another
-/// acceptor that polls at that moment.
+/// socket: the executor makes the socket blocking again after each accept, which would block
+/// another acceptor that polls at that moment.
 #[derive(Debug)]
 pub struct TcpAcceptor(TcpListener);
 

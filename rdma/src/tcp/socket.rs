@@ -1,7 +1,8 @@
 //! A connected socket. The executor connects it and awaits it; sends and receives do not block.
 //!
-//! A shard polls in the middle of its work and cannot await, so it moves bytes by plain non-blocking
-//! calls on the executor's socket. A task that has nothing else to do awaits the same socket.
+//! A shard polls in the middle of its work and cannot await, so it moves bytes by plain
+//! non-blocking calls on the executor's socket. A task that has nothing else to do awaits the same
+//! socket.
 //!
 //! - I1: after [`Closer::close`] and the end of the task that serves the connection, nothing more
 //!   is

@@ -1,5 +1,6 @@
-//! One of a queue pair's two queues: what was posted and has not completed, in order, and what is
-//! to be rung for.
+//! One of a queue pair's two queues: requests that have not completed, in order, and those that
+//! wait
+//! for the doorbell.
 //!
 //! ```text
 //! oldest          rung           next        counted from 0 for ever; slot = number % depth
@@ -7,9 +8,9 @@
 //!   |  device      |  not yet rung |
 //! ```
 //!
-//! - I1: the last request of each doorbell is signalled to this room, whether its poster wants to
-//!   know or not: so everything completes without another request.
-//! - I2: nothing is allocated after it was made.
+//! - I1: the last request of each doorbell is signalled to this module, whether or not its poster
+//!   wants a completion, so that everything completes without another request.
+//! - I2: nothing is allocated after construction.
 
 #![allow(unsafe_code)] // links raw requests
 
@@ -19,7 +20,7 @@ use super::ffi;
 use super::mark::NUMBER_MASK;
 use crate::work::WorkId;
 
-/// What is kept of a request until it completes.
+/// The part of a request that is kept until it completes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) id: WorkId,
@@ -27,7 +28,7 @@ pub(super) struct Entry {
     pub(super) signalled: bool,
 }
 
-/// A raw request of either kind, which names its buffer and its successor.
+/// A raw request of either kind, linked to its buffer and its successor.
 pub(super) trait Link: Sized {
     fn link(&mut self, place: *mut ffi::ibv_sge, next: *mut Self);
 }
@@ -48,17 +49,17 @@ impl Link for ffi::ibv_recv_wr {
     }
 }
 
-/// How much of a chain the device took.
+/// How much of a chain the device accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rung {
     All,
-    /// What came before a request that it refused.
+    /// The requests before one that it refused.
     Some,
-    /// It does not say.
+    /// Unknown.
     Doubtful,
 }
 
-/// One of the two queues: entries in order, with the raw requests that are built in place.
+/// One of the two queues: entries in order, and the raw requests, built in place.
 pub(super) struct Chain<W> {
     pub(super) entries: Box<[Entry]>,
     pub(super) requests: Box<[MaybeUninit<W>]>,
@@ -110,7 +111,7 @@ impl<W> Chain<W> {
         entry
     }
 
-    /// Chains a request that was built elsewhere; it must have room.
+    /// Chains a request; there must be room.
     pub(super) fn push(&mut self, entry: Entry, piece: Piece, request: W) {
         let slot = self.slot(self.next);
         self.entries[slot] = entry;
@@ -123,8 +124,8 @@ impl<W> Chain<W> {
         self.next += 1;
     }
 
-    /// Shows the device what was chained since the last time, as one list of requests that ends
-    /// with null.
+    /// Passes the requests chained since the last call to the device, as one list that ends with
+    /// null.
     pub(super) fn ring(&mut self, post: impl FnOnce(*mut W) -> Result<(), *mut W>) -> Rung
     where
         W: Link,
@@ -137,7 +138,7 @@ impl<W> Chain<W> {
                 std::ptr::null_mut()
             };
             let place = &raw mut self.places[slot];
-            // SAFETY: every slot of the range was filled in when it was chained.
+            // SAFETY: every slot of the range was initialised when it was chained.
             unsafe { self.requests[slot].assume_init_mut() }.link(place, next);
         }
         let first = self.slot(self.rung);
@@ -156,7 +157,7 @@ impl<W> Chain<W> {
         }
     }
 
-    /// The number whose low bits these are, if such a request is with the device.
+    /// The full number with these low bits, if such a request is with the device.
     pub(super) fn widen(&self, number: u64) -> Option<u64> {
         let ahead = number.wrapping_sub(self.oldest) & NUMBER_MASK;
         let full = self.oldest + ahead;
@@ -164,10 +165,10 @@ impl<W> Chain<W> {
     }
 }
 
-/// What a raw request is built from.
+/// The buffer of a raw request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
-    /// Where in the region, or in memory if it goes inline.
+    /// The offset in the region, or the address in memory if it is sent inline.
     pub(super) address: u64,
     pub(super) bytes: u32,
     pub(super) lkey: u32,
@@ -178,7 +179,7 @@ pub(super) struct Piece {
 mod tests {
     use super::*;
 
-    /// What a device is shown, as numbers.
+    /// The requests passed to a device, as (id, signalled).
     fn shown(mut request: *mut ffi::ibv_send_wr) -> Vec<(u64, bool)> {
         let mut seen = Vec::new();
         // SAFETY: the chain was just linked and ends with null.
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_goes_round_and_its_last_request_is_signalled() {
+    fn a_chain_wraps_and_its_last_request_is_signalled() {
         let mut chain = Chain::new(4);
         let push = |chain: &mut Chain<ffi::ibv_send_wr>, number: u64| {
             let piece = Piece {
@@ -225,7 +226,7 @@ mod tests {
             push(&mut chain, number);
         }
         assert_eq!(chain.room(), 0);
-        // The device takes two of four, and says which it did not.
+        // The device accepts two of four and reports the first that it refused.
         let rung = chain.ring(|first| {
             assert_eq!(
                 shown(first),

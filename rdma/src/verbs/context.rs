@@ -1,16 +1,17 @@
-//! An opened device and what belongs to it: protection domains, memory regions, completion queues.
+//! An opened device and its objects: protection domains, memory regions, completion queues.
 //!
 //! ```text
 //! Context <- Domain <- MemoryRegion (-> Region), QueuePair
 //!         <- CompletionQueue <- QueuePair            (arrows: "is kept alive by"; dropped from the right)
 //! ```
 //!
-//! - I1: nothing is released while something that names it lives: each holds what it was made of.
+//! - I1: no object is released while another that names it lives: each holds the objects it was
+//!   created from.
 //! - I2: memory is unregistered before it is unmapped: a [`MemoryRegion`] owns its [`Region`].
 //!
-//! Memory is registered from address 0 on: places in requests are offsets, and peers learn nothing
-//! of this process's addresses. Source: the manual pages of `ibv_open_device` and those that it
-//! leads to; libibverbs is safe to call from any thread.
+//! Memory is registered from address 0 on: places in requests are offsets, and peers learn no
+//! addresses of this process. Source: the manual page of `ibv_open_device` and those that it refers
+//! to; libibverbs may be called from any thread.
 
 #![allow(unsafe_code)] // calls libibverbs
 
@@ -28,56 +29,56 @@ use crate::devices::{self, GidEntry};
 use crate::fabric::VerbsOptions;
 use crate::region::Region;
 
-/// What a device allows.
+/// A device's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceLimits {
-    /// Requests that a queue of a queue pair holds.
+    /// Requests per queue of a queue pair.
     pub queue_depth: u32,
-    /// Completions that a completion queue holds.
+    /// Completions per completion queue.
     pub completions: u32,
-    /// READs and atomics that a queue pair has under way at once.
+    /// READs and atomics that a queue pair may have in flight.
     pub initiator_depth: u8,
-    /// Those of a peer that it serves at once.
+    /// READs and atomics of a peer that a queue pair serves at once.
     pub responder_resources: u8,
-    /// Bytes of one memory region.
+    /// Bytes per memory region.
     pub region_bytes: u64,
     /// Whether the device's atomics are atomic with this machine's processors.
     pub global_atomics: bool,
-    /// Whether it has atomics.
+    /// Whether the device supports atomics.
     pub atomics: bool,
 }
 
-/// The port that is used, and how it is addressed.
+/// The port in use, and its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// From 1.
+    /// The port's number, from 1.
     pub number: u8,
-    /// Its local identifier; 0 on RoCE.
+    /// The local identifier; 0 on RoCE.
     pub lid: u16,
-    /// Bytes of the largest packet, as the specification's code.
+    /// The MTU, as the specification's code.
     pub mtu_code: u8,
-    /// The entry of its GID table.
+    /// The index in the GID table.
     pub gid_index: u8,
-    /// That entry.
+    /// The GID at that index.
     pub gid: [u8; 16],
     /// True on Ethernet: packets need a global route.
     pub ethernet: bool,
 }
 
-/// Something that happened to a device.
+/// An event of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceEvent {
     /// A port carries traffic again.
     PortUp(u8),
     /// A port carries no traffic.
     PortDown(u8),
-    /// A queue pair can do nothing more; by number.
+    /// A queue pair, given by number, has failed.
     QueuePairFatal(u32),
-    /// A completion queue can do nothing more.
+    /// A completion queue has failed.
     CompletionQueueFatal,
-    /// The device can do nothing more.
+    /// The device has failed.
     DeviceFatal,
-    /// Something else, by the specification's number.
+    /// Another event, by the specification's number.
     Other(u32),
 }
 
@@ -90,8 +91,7 @@ pub struct Context {
     port: Port,
 }
 
-// SAFETY: libibverbs is safe to call from any thread, and nothing here is changed after it was
-// made.
+// SAFETY: libibverbs may be called from any thread, and no field changes after construction.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
@@ -104,24 +104,24 @@ fn count(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
 
-/// An error number that a verb answered.
+/// The error of a failed verb.
 pub(super) fn refusal(code: i32) -> io::Error {
     match code {
-        // Some answer -1 and leave the number in `errno`.
+        // Some verbs return -1 and set `errno`.
         ..=0 => io::Error::last_os_error(),
         code => io::Error::from_raw_os_error(code),
     }
 }
 
 impl Context {
-    /// Opens the device and the port that the options name, or the best there are.
+    /// Opens the device and port that the options name, or the best available.
     ///
     /// # Errors
     /// [`VerbsError`] names what is missing.
     pub fn open(options: &VerbsOptions) -> Result<Arc<Self>, VerbsError> {
         options.validate()?;
         let mut found = 0;
-        // SAFETY: fills in the count and answers a list that ends with null, or null.
+        // SAFETY: sets the count and returns a list that ends with null, or null.
         let list = unsafe { ffi::__ibv_get_device_list(&raw mut found) };
         if list.is_null() {
             return Err(VerbsError::NoDevice {
@@ -132,7 +132,7 @@ impl Context {
         let mut names = Vec::new();
         let mut opened = None;
         for index in 0..usize::try_from(found).unwrap_or(0) {
-            // SAFETY: the list has so many entries; a device's name is a string that ends with 0.
+            // SAFETY: the list has that many entries; a device's name is a string that ends with 0.
             let (device, name) = unsafe {
                 let device = *list.add(index);
                 (device, CStr::from_ptr(ffi::ibv_get_device_name(device)))
@@ -148,7 +148,7 @@ impl Context {
                 None => active(),
             };
             if wanted && opened.is_none() {
-                // SAFETY: an entry of the list, which is not yet freed.
+                // SAFETY: an entry of the list, which has not been freed.
                 opened = NonNull::new(unsafe { ffi::ibv_open_device(device) })
                     .map(|raw| (raw, name.clone()))
                     .or_else(|| Some((NonNull::dangling(), String::new())));
@@ -156,7 +156,7 @@ impl Context {
             names.push(name);
         }
         let refused = io::Error::last_os_error();
-        // SAFETY: the list as it was handed out; an opened device outlives it.
+        // SAFETY: the list as it was returned; an opened device outlives it.
         unsafe { ffi::ibv_free_device_list(list) };
         let found = if names.is_empty() {
             "none".to_owned()
@@ -172,14 +172,14 @@ impl Context {
             }
             Some((_, name)) if name.is_empty() => {
                 return Err(VerbsError::Refused {
-                    what: "it cannot be opened",
+                    what: "cannot open the device",
                     device: found,
                     source: refused,
                 });
             }
             Some(opened) => opened,
         };
-        // From here on dropping closes the device.
+        // From here on, dropping closes the device.
         let mut context = Self {
             raw,
             name,
@@ -207,19 +207,19 @@ impl Context {
         Ok(Arc::new(context))
     }
 
-    /// Its name.
+    /// The device's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it allows.
+    /// The device's limits.
     #[must_use]
     pub fn limits(&self) -> &DeviceLimits {
         &self.limits
     }
 
-    /// The port that is used.
+    /// The port in use.
     #[must_use]
     pub fn port(&self) -> &Port {
         &self.port
@@ -239,12 +239,12 @@ impl Context {
 
     fn query_limits(&self) -> Result<DeviceLimits, VerbsError> {
         let mut facts = MaybeUninit::<ffi::ibv_device_attr>::zeroed();
-        // SAFETY: fills in a structure of plain numbers.
+        // SAFETY: fills a struct of plain numbers.
         let code = unsafe { ffi::ibv_query_device(self.raw(), facts.as_mut_ptr()) };
         if code != 0 {
-            return Err(self.refused("its limits cannot be read", refusal(code)));
+            return Err(self.refused("cannot read the device's limits", refusal(code)));
         }
-        // SAFETY: plain numbers, all of them set, by the zeroing at least.
+        // SAFETY: plain numbers, all of them initialised, at least by the zeroing.
         let facts = unsafe { facts.assume_init() };
         let cap = facts.atomic_cap;
         Ok(DeviceLimits {
@@ -268,12 +268,12 @@ impl Context {
             (port.number, &port.gids)
         });
         let mut facts = MaybeUninit::<ffi::ibv_port_attr>::zeroed();
-        // SAFETY: fills in a structure of plain numbers.
+        // SAFETY: fills a struct of plain numbers.
         let code = unsafe { ffi::___ibv_query_port(self.raw(), number, facts.as_mut_ptr()) };
         if code != 0 {
-            return Err(self.refused("its port cannot be read", refusal(code)));
+            return Err(self.refused("cannot read the port", refusal(code)));
         }
-        // SAFETY: plain numbers, all of them set, by the zeroing at least.
+        // SAFETY: plain numbers, all of them initialised, at least by the zeroing.
         let facts = unsafe { facts.assume_init() };
         if facts.state != ffi::ibv_port_state::IBV_PORT_ACTIVE {
             return Err(VerbsError::Port {
@@ -315,7 +315,7 @@ impl Context {
 
     fn set_events_nonblocking(&self) -> Result<(), VerbsError> {
         let descriptor = self.event_descriptor();
-        // SAFETY: changes a flag of a descriptor that is open.
+        // SAFETY: changes a flag of an open descriptor.
         let done = unsafe {
             let flags = libc::fcntl(descriptor, libc::F_GETFL);
             flags >= 0 && libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
@@ -323,20 +323,23 @@ impl Context {
         if done {
             return Ok(());
         }
-        Err(self.refused("its events cannot be watched", io::Error::last_os_error()))
+        Err(self.refused(
+            "cannot watch the device's events",
+            io::Error::last_os_error(),
+        ))
     }
 
-    /// The oldest event that nobody has taken. Cost: a system call.
+    /// Takes the oldest event. Cost: a system call.
     pub fn take_event(&self) -> Option<DeviceEvent> {
         let mut event = MaybeUninit::<ffi::ibv_async_event>::zeroed();
-        // SAFETY: fills in an event, or answers that there is none.
+        // SAFETY: fills an event, or reports that there is none.
         if unsafe { ffi::ibv_get_async_event(self.raw(), event.as_mut_ptr()) } != 0 {
             return None;
         }
         use ffi::ibv_event_type as kind;
-        // SAFETY: the event was filled in; its type says which member of the union is set, and the
-        // queue pair it names exists until the event is acknowledged. The type is read as a number:
-        // a later kernel may know more.
+        // SAFETY: the event was filled in. Its type says which member of the union is set, and the
+        // queue pair that it names exists until the event is acknowledged. The type is read as a
+        // number: a later kernel may know more types.
         let seen = unsafe {
             let place = event.as_ptr();
             let number = ptr::read((&raw const (*place).event_type).cast::<u32>());
@@ -355,7 +358,7 @@ impl Context {
                 number => DeviceEvent::Other(number),
             }
         };
-        // SAFETY: the event just taken, once.
+        // SAFETY: acknowledges the event just taken, once.
         unsafe { ffi::ibv_ack_async_event(event.as_mut_ptr()) };
         Some(seen)
     }
@@ -363,12 +366,12 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: opened by this, and everything made of it has gone (I1).
+        // SAFETY: opened by this, and all objects created from it are gone (I1).
         unsafe { ffi::ibv_close_device(self.raw()) };
     }
 }
 
-/// A protection domain: what its queue pairs may reach.
+/// A protection domain: the memory that its queue pairs may access.
 #[derive(Debug)]
 pub struct Domain {
     raw: NonNull<ffi::ibv_pd>,
@@ -385,15 +388,19 @@ impl Named for Arc<Domain> {
 }
 
 impl Domain {
-    /// A new one.
+    /// Creates a domain.
     ///
     /// # Errors
     /// [`VerbsError::Refused`].
     pub fn new(context: &Arc<Context>) -> Result<Arc<Self>, VerbsError> {
         // SAFETY: the context is open.
         let raw = NonNull::new(unsafe { ffi::ibv_alloc_pd(context.raw()) });
-        let raw =
-            raw.ok_or_else(|| context.refused("no protection domain", io::Error::last_os_error()))?;
+        let raw = raw.ok_or_else(|| {
+            context.refused(
+                "cannot create a protection domain",
+                io::Error::last_os_error(),
+            )
+        })?;
         Ok(Arc::new(Self {
             raw,
             context: Arc::clone(context),
@@ -413,17 +420,17 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: made by this, and everything made of it has gone (I1).
+        // SAFETY: created by this, and all objects created from it are gone (I1).
         unsafe { ffi::ibv_dealloc_pd(self.raw()) };
     }
 }
 
-/// Who may do what with a region.
+/// Who may access a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// This side's own requests.
     Local,
-    /// Peers as well: READ, WRITE and atomics.
+    /// Peers too: READ, WRITE and atomics.
     Remote,
 }
 
@@ -487,14 +494,14 @@ impl MemoryRegion {
         })
     }
 
-    /// What names it in this side's requests.
+    /// The key in this side's requests.
     #[must_use]
     pub fn lkey(&self) -> u32 {
         // SAFETY: the registration is alive.
         unsafe { self.raw.as_ref().lkey }
     }
 
-    /// What names it in a peer's requests.
+    /// The key in a peer's requests.
     #[must_use]
     pub fn rkey(&self) -> u32 {
         // SAFETY: the registration is alive.
@@ -510,13 +517,14 @@ impl MemoryRegion {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        // SAFETY: registered by this; queue pairs that could name it have gone, or the device
-        // refuses what names it.
+        // SAFETY: registered by this; queue pairs that could name it are gone, or the device
+        // refuses
+        // requests that name it.
         unsafe { ffi::ibv_dereg_mr(self.raw.as_ptr()) };
     }
 }
 
-/// Where requests complete.
+/// The queue that requests complete in.
 #[derive(Debug)]
 pub struct CompletionQueue {
     raw: NonNull<ffi::ibv_cq>,
@@ -533,7 +541,7 @@ impl Named for Arc<CompletionQueue> {
 }
 
 impl CompletionQueue {
-    /// A queue for so many completions.
+    /// A queue for `entries` completions.
     ///
     /// # Errors
     /// [`VerbsError::Limit`], [`VerbsError::Refused`].
@@ -557,8 +565,12 @@ impl CompletionQueue {
                 0,
             )
         };
-        let raw = NonNull::new(raw)
-            .ok_or_else(|| context.refused("no completion queue", io::Error::last_os_error()))?;
+        let raw = NonNull::new(raw).ok_or_else(|| {
+            context.refused(
+                "cannot create a completion queue",
+                io::Error::last_os_error(),
+            )
+        })?;
         Ok(Arc::new(Self {
             raw,
             _context: Arc::clone(context),
@@ -569,23 +581,23 @@ impl CompletionQueue {
         self.raw.as_ptr()
     }
 
-    /// Takes completions into `room`; `None` if the queue is broken. Cost: no system call.
+    /// Polls completions into `room`; `None` if the queue is broken. Cost: no system call.
     pub(super) fn poll<'a>(
         &self,
         room: &'a mut [MaybeUninit<ffi::ibv_wc>],
     ) -> Option<&'a [ffi::ibv_wc]> {
         let most = i32::try_from(room.len()).unwrap_or(i32::MAX);
-        // SAFETY: fills in at most as many as there is room for.
+        // SAFETY: fills at most as many as there is room for.
         let taken = unsafe { ffi::ibv_poll_cq(self.raw(), most, room.as_mut_ptr().cast()) };
         let taken = room.get(..usize::try_from(taken).ok()?)?;
-        // SAFETY: so many were filled in.
+        // SAFETY: that many were filled in.
         Some(unsafe { &*(ptr::from_ref(taken) as *const [ffi::ibv_wc]) })
     }
 }
 
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
-        // SAFETY: made by this, and the queue pairs that used it have gone (I1).
+        // SAFETY: created by this, and the queue pairs that used it are gone (I1).
         unsafe { ffi::ibv_destroy_cq(self.raw()) };
     }
 }

@@ -1,11 +1,12 @@
-//! One thread's end of the `verbs` fabric: a protection domain, one completion queue, and queue
+//! One thread's endpoint of the `verbs` fabric: a protection domain, one completion queue, and
+//! queue
 //! pairs of reliable connections.
 //!
-//! - I1: a region that was registered stays so for as long as the endpoint lives, and its queue
-//!   pairs are dropped first: a buffer cannot be freed while a request names it.
-//! - I2: between two polls nothing is allocated, locked or asked of the kernel by this code; what
-//!   the device's own library does at a doorbell (a store on a card, a system call on Soft-RoCE) is
-//!   done once a chain.
+//! - I1: a registered region stays registered as long as the endpoint lives, and the queue pairs
+//!   are
+//!   dropped first: a buffer cannot be freed while a request names it.
+//! - I2: between two polls this code makes no allocation, lock or system call. The device's own
+//!   library acts once per chain, at the doorbell: a store on a card, a system call on Soft-RoCE.
 
 use std::mem::MaybeUninit;
 use std::rc::Rc;
@@ -28,14 +29,14 @@ use crate::region::Region;
 use crate::verbs::slot::{Adapter, Connected, ConnectionSlot, Line};
 use crate::work::{Completion, LocalKey, RemoteKey, RemoteSlice, Status, Work, WorkRequest};
 
-/// Completions taken from the device at once.
+/// Completions polled from the device at once.
 const BATCH: usize = 32;
 
-/// A region with its token beside it: a request looks at this alone.
+/// A region beside its token; a request reads nothing else.
 #[derive(Debug)]
 struct Registered {
     token: RegionToken,
-    /// Its first byte, for payload that goes inline.
+    /// The region's first byte, for inline payload.
     start: u64,
     region: MemoryRegion,
 }
@@ -45,7 +46,7 @@ impl Named for Registered {
 }
 
 /// All verbs objects of an endpoint, by handle. They are dropped in this order: queue pairs first,
-/// and after that the device touches no memory of the endpoint.
+/// and after that the device accesses no memory of the endpoint.
 #[derive(Debug, Default)]
 struct Objects {
     queue_pairs: Table<QueuePair>,
@@ -54,7 +55,7 @@ struct Objects {
     domains: Table<Arc<Domain>>,
 }
 
-/// One thread's end of the `verbs` fabric.
+/// One thread's endpoint of the `verbs` fabric.
 #[derive(Debug)]
 pub struct VerbsEndpoint {
     objects: Objects,
@@ -64,13 +65,13 @@ pub struct VerbsEndpoint {
     completion_queue: CompletionQueueToken,
     completions: Box<[MaybeUninit<ffi::ibv_wc>; BATCH]>,
     limit_ns: u64,
-    /// The queue pair whose leftovers are completed first.
+    /// The queue pair whose remaining requests are completed first.
     first: usize,
 }
 
 impl VerbsEndpoint {
-    /// Opens the device, with queue pairs that are not yet connected; `access` says whether peers
-    /// may reach the memory that is registered here.
+    /// Opens the device, with unconnected queue pairs. `access` says whether peers may access the
+    /// memory registered here.
     ///
     /// # Errors
     /// [`VerbsError`] names what is missing, or the limit and the value.
@@ -79,7 +80,7 @@ impl VerbsEndpoint {
         Self::on(&context, options, access)
     }
 
-    /// The same on a device that is open.
+    /// The same on an open device.
     ///
     /// # Errors
     /// As [`VerbsEndpoint::open`].
@@ -147,13 +148,13 @@ impl VerbsEndpoint {
         })
     }
 
-    /// Bytes that an endpoint takes beside its regions and what the device's library keeps.
+    /// Memory that an endpoint takes besides its regions and the device library's own, in bytes.
     #[must_use]
     pub fn bytes_for(queues: usize, depth: usize) -> u64 {
         (queues * Queue::bytes_for(depth)) as u64
     }
 
-    /// Where connections for a queue pair are handed over.
+    /// The slot that hands connections to a queue pair.
     #[must_use]
     pub fn connection_slot(&self, queue: usize) -> Rc<ConnectionSlot> {
         Rc::clone(&self.queues[queue].connection_slot)
@@ -165,7 +166,7 @@ impl VerbsEndpoint {
         self.adapter.context()
     }
 
-    /// Connects two of its queue pairs with each other, for requests to this process's own memory.
+    /// Connects two of its queue pairs to each other, for requests to this process's own memory.
     ///
     /// # Errors
     /// [`VerbsError`].
@@ -185,8 +186,8 @@ impl VerbsEndpoint {
         Ok(())
     }
 
-    /// The same again after a fault. When this returns the old ones are destroyed: nothing of them
-    /// happens later.
+    /// The same again after a fault. When this returns, the old queue pairs are destroyed: none of
+    /// their requests is performed later.
     ///
     /// # Errors
     /// [`VerbsError`].
@@ -199,7 +200,7 @@ impl VerbsEndpoint {
         self.connect_loopback(one, other)
     }
 
-    /// What names a registered region in peers' requests.
+    /// The key of a registered region in peers' requests.
     #[must_use]
     pub fn remote_key(&self, key: LocalKey) -> Option<RemoteKey> {
         let registered = self.objects.regions.get(Handle::from_bits(key.0))?;
@@ -212,7 +213,7 @@ impl VerbsEndpoint {
         self.domain
     }
 
-    /// Where all of its requests complete.
+    /// The queue that all its requests complete in.
     #[must_use]
     pub fn completion_queue(&self) -> CompletionQueueToken {
         self.completion_queue
@@ -231,7 +232,7 @@ impl VerbsEndpoint {
     }
 }
 
-/// Takes the first object into a new table.
+/// Inserts the first object into a new table.
 fn first<T: Named>(table: &mut Table<T>, object: T) -> Handle {
     let Ok(handle) = table.insert(object) else {
         unreachable!("an empty table has room");
@@ -294,6 +295,7 @@ impl Endpoint for VerbsEndpoint {
         self.queues.len()
     }
 
+    // Longer than 70 lines: one match over the operations, on the hot path.
     fn post(&mut self, queue: usize, request: WorkRequest) -> Result<(), PostError> {
         let queue = &mut self.queues[queue];
         if !queue.is_up() {
@@ -410,9 +412,7 @@ impl Endpoint for VerbsEndpoint {
                 .completion_queue
                 .poll(&mut self.completions[..wanted])
             else {
-                tracing::error!(
-                    "the completion queue cannot be polled: its queue pairs are given up"
-                );
+                tracing::error!("cannot poll the completion queue: giving up its queue pairs");
                 for queue in &mut self.queues {
                     queue.give_up(pairs);
                 }
@@ -430,7 +430,7 @@ impl Endpoint for VerbsEndpoint {
                     completions[count] = completion;
                     count += 1;
                 }
-                // One of a queue pair that was given up says nothing of its successor.
+                // A completion of a queue pair that was given up says nothing about its successor.
                 let is_its = queue.token().is_some_and(|token| token.number == wc.qp_num);
                 if status != Status::Success && is_its {
                     queue.fail(pairs);

@@ -1,23 +1,25 @@
-//! What can go wrong before a request is posted.
+//! Errors of the verbs backend before a request is posted: devices, ports, limits, registration.
+//!
+//! Each names the device, the value, the limit and, if there is one, the remedy.
 
 use std::io;
 use std::net::SocketAddr;
 
 use crate::fabric::VerbsOptionsError;
 
-/// Why verbs cannot be used as asked.
+/// Why verbs cannot be used with these settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerbsError {
-    /// A setting is out of bounds.
+    /// A setting is out of range.
     #[error(transparent)]
     Options(#[from] VerbsOptionsError),
-    /// There is no such device, or none at all.
+    /// The device does not exist, or there is none.
     #[error("no RDMA device{}: this machine has {found}; is its driver loaded, and the user-space provider (ibverbs-providers) installed?", asked.as_ref().map_or_else(String::new, |name| format!(" `{name}`")))]
     NoDevice {
-        /// The one that was asked for.
+        /// The requested device.
         asked: Option<String>,
-        /// Those there are.
+        /// The devices found.
         found: String,
     },
     /// No port of the device carries traffic.
@@ -39,54 +41,54 @@ pub enum VerbsError {
         device: String,
         /// The port.
         port: u8,
-        /// The entry that was asked for.
+        /// The requested entry.
         index: Option<u8>,
     },
-    /// The device cannot do so much.
-    #[error("{what} is {asked}: device {device} has {limit}")]
+    /// A value exceeds the device's limit.
+    #[error("{what} is {asked}: the limit of device {device} is {limit}")]
     Limit {
-        /// What.
+        /// The setting.
         what: &'static str,
-        /// As asked.
+        /// The requested value.
         asked: u64,
-        /// What the device allows.
+        /// The device's limit.
         limit: u64,
         /// The device.
         device: String,
     },
     /// Memory could not be registered.
-    #[error("{bytes} bytes could not be registered with {device}: {source}{}", if source.kind() == io::ErrorKind::OutOfMemory { "; raise the limit of locked memory (ulimit -l) or register less" } else { "" })]
+    #[error("cannot register {bytes} bytes with device {device}: {source}{}", if source.kind() == io::ErrorKind::OutOfMemory { "; raise the limit of locked memory (ulimit -l) or register less" } else { "" })]
     Register {
-        /// How much.
+        /// The bytes.
         bytes: u64,
         /// The device.
         device: String,
-        /// What the kernel said.
+        /// The system's error.
         source: io::Error,
     },
     /// The kernel or the device refused.
     #[error("device {device}: {what}: {source}")]
     Refused {
-        /// What was to be done.
+        /// What failed.
         what: &'static str,
         /// The device.
         device: String,
-        /// What the kernel said.
+        /// The system's error.
         source: io::Error,
     },
-    /// An address is reached over another device than the one that was opened.
+    /// An address is reached through another device than the open one.
     #[error(
-        "{address} is reached over device {reached}, and {opened} is open: choose the device by name, or another address"
+        "{address} is reached through device {reached}, but {opened} is open: set the device's name or use another address"
     )]
     Route {
         /// The address.
         address: SocketAddr,
-        /// The device there.
+        /// The device that reaches it.
         reached: String,
-        /// The device that is open.
+        /// The open device.
         opened: String,
     },
-    /// The other side's queue-pair facts make no sense.
-    #[error("the other side's queue-pair facts are wrong: {0}")]
+    /// The peer's queue pair facts are invalid.
+    #[error("the peer's queue pair facts are invalid: {0}")]
     Facts(&'static str),
 }

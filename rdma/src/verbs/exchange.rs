@@ -1,16 +1,16 @@
-//! Connecting by hand: both sides tell each other their queue pairs' facts over a TCP connection,
-//! which stays open.
+//! Connects queue pairs by an exchange: both sides send their queue pairs' facts over a TCP
+//! connection, which stays open. Owns no queue pair.
 //!
 //! ```text
 //! client                                  server
-//!   connect request (what for)      ->
-//!                                   <-    taken, or refused with a reason
-//!   its facts                       ->    makes a queue pair, ready to send
+//!   connect request (purpose)       ->
+//!                                   <-    accepted, or refused with a reason
+//!   its facts                       ->    creates a queue pair, ready to send
 //!   ready to send                   <-    its facts
 //!   ready                           ->    from here on both send
 //! ```
 //!
-//! The end of the TCP connection is the end of the queue pair, for both.
+//! The end of the TCP connection ends the queue pair on both sides.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ use crate::verbs::slot::{Adapter, Connected, Line};
 const READY: [u8; 1] = [0x52];
 
 /// # Errors
-/// What the connection says; [`VerbsError`] as an error of input and output.
+/// The connection's error; [`VerbsError`] as an I/O error.
 async fn introduce(
     line: &mut tcp::Connected,
     queue_pair: &QueuePair,
@@ -51,7 +51,7 @@ async fn read_facts(line: &mut tcp::Connected) -> io::Result<QueuePairFacts> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Connects a queue pair for an endpoint's berth.
+/// Connects a queue pair for an endpoint's connection slot.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -64,8 +64,9 @@ pub async fn connect(
     let failed = |source| ConnectError::Io { address, source };
     let work = async {
         let mut line = tcp::connect_queue(address, request, limit).await?;
-        // Dropped before the line if this is given up: the other side hears of the end when there
-        // is nothing left.
+        // Dropped before the line if this is cancelled: the peer sees the end only when no queue
+        // pair
+        // is left.
         let queue_pair = adapter
             .queue_pair()
             .map_err(|error| failed(io::Error::other(error)))?;
@@ -84,10 +85,10 @@ pub async fn connect(
     futures_lite::future::or(work, late).await
 }
 
-/// The other side of [`connect`], on a connection that was taken: makes `queue_pair` ready to send.
+/// The other side of [`connect`], on an accepted connection: makes `queue_pair` ready to send.
 ///
 /// # Errors
-/// What the connection says; facts that make no sense.
+/// The connection's error, or that the facts are invalid.
 pub(crate) async fn answer(
     line: &mut tcp::Connected,
     queue_pair: &QueuePair,
@@ -102,13 +103,13 @@ pub(crate) async fn answer(
     let mut ready = [0; 1];
     line.read_exact(&mut ready).await?;
     if ready != READY {
-        let what = VerbsError::Facts("it did not say that it is ready");
+        let what = VerbsError::Facts("it did not report ready");
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
     Ok(())
 }
 
-/// Takes a connection of an equal, for an endpoint's berth.
+/// Accepts an equal peer's connection for an endpoint's connection slot.
 ///
 /// # Errors
 /// As [`tcp::Incoming::accept_peer`], and as [`connect`].

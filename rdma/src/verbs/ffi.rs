@@ -1,4 +1,4 @@
-//! The one place that names `rdma_sys`.
+//! The only module that names `rdma_sys`: the bindings that this backend uses.
 
 pub(super) use rdma_sys::{
     ___ibv_query_port, __ibv_get_device_list, atomic_t, ibv_access_flags, ibv_ack_async_event,

@@ -1,5 +1,5 @@
-//! Compact names of verbs objects: a table hands out a 32-bit handle, and a token packs it with
-//! what a request needs.
+//! Compact names of verbs objects: a table issues a 32-bit handle, and a token packs it with the
+//! facts that a request needs.
 //!
 //! ```text
 //! handle   31    28 27          16 15           0
@@ -11,12 +11,12 @@
 //! ```
 //!
 //! - I1: a handle names one object for ever: the version of a place counts up when its object is
-//!   removed, and a place whose versions are used up is not used again.
+//!   removed, and a place whose versions are exhausted is not reused.
 
 use std::fmt;
 use std::marker::PhantomData;
 
-/// What a handle names.
+/// The kind of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -34,7 +34,7 @@ const INDEX_BITS: u32 = 16;
 const VERSION_BITS: u32 = 12;
 const KIND_SHIFT: u32 = INDEX_BITS + VERSION_BITS;
 const VERSION_MAX: u16 = (1 << VERSION_BITS) - 1;
-/// The most objects of one kind at a time.
+/// Limit on the objects of one kind.
 pub const OBJECTS_MAX: usize = 1 << INDEX_BITS;
 const _: () = assert!(KIND_SHIFT + 4 == u32::BITS);
 
@@ -50,19 +50,19 @@ impl Handle {
         Self((kind as u32) << KIND_SHIFT | u32::from(version) << INDEX_BITS | index)
     }
 
-    /// From a word that was a handle's.
+    /// The handle with these bits.
     #[must_use]
     pub fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// As a word.
+    /// The handle's bits.
     #[must_use]
     pub fn bits(self) -> u32 {
         self.0
     }
 
-    /// What it names; `None` for a word that is no handle.
+    /// The object's kind; `None` if the bits are not a handle.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
         match self.0 >> KIND_SHIFT {
@@ -94,7 +94,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// What kind of handle a table hands out for a type.
+/// The kind of handle that a table issues for a type.
 pub trait Named {
     /// The kind.
     const KIND: Kind;
@@ -106,7 +106,7 @@ struct Place<T> {
     object: Option<T>,
 }
 
-/// Objects by handle. Cost of a look: one cache line of the table.
+/// Objects by handle. A lookup touches one cache line of the table.
 #[derive(Debug)]
 pub struct Table<T> {
     places: Vec<Place<T>>,
@@ -125,7 +125,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Named> Table<T> {
-    /// Takes an object in. A full table hands it back.
+    /// Inserts an object. A full table returns it.
     ///
     /// # Errors
     /// The object, if there are [`OBJECTS_MAX`] already.
@@ -146,7 +146,7 @@ impl<T: Named> Table<T> {
         Ok(Handle::new(T::KIND, place.version, index))
     }
 
-    /// The object that a handle names, if it is still there.
+    /// The object that a handle names, if it still exists.
     #[must_use]
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&T> {
@@ -157,14 +157,14 @@ impl<T: Named> Table<T> {
         place.object.as_ref()
     }
 
-    /// The same, to be changed.
+    /// The same, mutably.
     #[must_use]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         self.get(handle)?;
         self.places[handle.index()].object.as_mut()
     }
 
-    /// Takes an object out; its handle names nothing from then on.
+    /// Removes an object; its handle names nothing from then on.
     pub fn remove(&mut self, handle: Handle) -> Option<T> {
         self.get(handle)?;
         let index = handle.index();
@@ -177,14 +177,14 @@ impl<T: Named> Table<T> {
         object
     }
 
-    /// Objects there are.
+    /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         let taken = |place: &&Place<T>| place.object.is_some();
         self.places.iter().filter(taken).count()
     }
 
-    /// True if there is none.
+    /// True if the table is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -203,33 +203,33 @@ pub struct DomainToken {
 pub struct CompletionQueueToken {
     /// The queue.
     pub handle: Handle,
-    /// Completions that it holds.
+    /// The completions that it holds.
     pub entries: u32,
 }
 
-/// All that a request needs of a memory region.
+/// The facts of a memory region that a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegionToken {
     /// The region.
     pub handle: Handle,
-    /// What names it to the device in this side's requests.
+    /// The key in this side's requests.
     pub lkey: u32,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
 }
 
-/// All that a request needs of a queue pair.
+/// The facts of a queue pair that a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueuePairToken {
     /// The queue pair.
     pub handle: Handle,
-    /// Its number on the wire.
+    /// The number on the wire.
     pub number: u32,
-    /// Requests that it holds.
+    /// The requests that it holds.
     pub depth: u16,
-    /// Payload that it takes inline, in bytes.
+    /// The longest inline payload, in bytes.
     pub inline_bytes: u16,
-    /// Where its requests complete.
+    /// The queue that its requests complete in.
     pub completion_queue: Handle,
 }
 
@@ -278,7 +278,7 @@ mod tests {
         }
 
         #[test]
-        fn no_word_is_a_danger(bits in any::<u32>()) {
+        fn arbitrary_bits_are_harmless(bits in any::<u32>()) {
             let mut table = Table::default();
             let good = table.insert(Thing(1)).expect("room");
             let strange = Handle::from_bits(bits);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_used_up_is_left() {
+    fn an_exhausted_place_is_not_reused() {
         let mut table = Table::default();
         let mut seen = std::collections::HashSet::new();
         for turn in 0..=u32::from(VERSION_MAX) + 1 {

@@ -1,4 +1,6 @@
-//! The mark that a device hands back with a completion: which request of which queue it is.
+//! The mark that a device returns in a completion: the queue pair, its queue and the request.
+//!
+//! Packs all three into the 64 bits of a work id.
 
 /// Which of a queue pair's two queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,7 +15,7 @@ pub(super) struct Mark(u64);
 
 const NUMBER_BITS: u32 = 48;
 pub(super) const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
-/// Queue pairs that an endpoint can have.
+/// Limit on the queue pairs of an endpoint.
 pub(super) const QUEUES_MAX: usize = 1 << 15;
 
 impl Mark {

@@ -7,8 +7,9 @@
 //! VerbsEndpoint (one thread): regions, queues -> chains -> doorbell; completion queue -> completions
 //! ```
 //!
-//! What a thread posts with is its own; what is made once (device, domain, regions) may be shared.
-//! Nothing else in this crate names `rdma_sys`.
+//! A thread posts with objects of its own; the device, domain and regions may be shared. `ffi` is
+//! the
+//! only module of this crate that names `rdma_sys`.
 
 mod chain;
 mod context;

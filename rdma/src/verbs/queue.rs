@@ -1,9 +1,10 @@
-//! One queue pair of an endpoint: its two chains, what becomes of their requests, and when they are
+//! One queue pair of an endpoint: its two chains, the completion of their requests, and when they
+//! are
 //! given up.
 //!
-//! - I1: a completion of number n completes all before n: they succeeded in silence.
-//! - I2: what the device did not take completes here, after all that it took.
-//! - I3: nothing is allocated after it was made.
+//! - I1: a completion of number n completes all requests before n: they were unsignalled successes.
+//! - I2: requests that the device did not accept complete here, after all that it accepted.
+//! - I3: nothing is allocated after construction.
 
 #![allow(unsafe_code)] // builds raw requests
 
@@ -20,22 +21,22 @@ use crate::work::{Completion, Status, WorkId};
 
 pub(super) struct Queue {
     pub(super) connection_slot: Rc<ConnectionSlot>,
-    /// The queue pair in use, and what tells that its other side has gone.
+    /// The queue pair in use, and the line that reports the peer's end.
     connection: Option<(QueuePairToken, Rc<Line>)>,
     sends: Chain<ffi::ibv_send_wr>,
     receives: Chain<ffi::ibv_recv_wr>,
     index: usize,
-    /// Set at the first fault; from then on nothing is taken until it is renewed.
+    /// Set at the first fault. From then on nothing is accepted until it is renewed.
     pub(super) failed: bool,
-    /// The device has given up the queue pair: what is left is completed here.
+    /// The device has given up the queue pair: remaining requests complete here.
     gone: bool,
-    /// The other side was silent for too long: the oldest request is to be told so, and the others
-    /// are flushed.
+    /// The peer was silent for too long: the oldest request completes with that status, and the
+    /// others are flushed.
     lost: bool,
-    /// The newest request that the far side answers with data: what changes far memory must not
+    /// The newest request that the peer answers with data. Requests that change far memory must not
     /// overtake it.
     last_read: Option<u64>,
-    /// Since when nothing has completed although something is with the device.
+    /// Since when nothing has completed although requests are with the device.
     silent_since_ns: Option<u64>,
 }
 
@@ -66,7 +67,7 @@ impl Queue {
         }
     }
 
-    /// Bytes of what it keeps, for so many requests and as many receives.
+    /// The queue's memory in bytes, for `depth` requests and as many receives.
     pub(super) fn bytes_for(depth: usize) -> usize {
         let entry = size_of::<Entry>() + size_of::<ffi::ibv_sge>();
         depth * (2 * entry + size_of::<ffi::ibv_send_wr>() + size_of::<ffi::ibv_recv_wr>())
@@ -98,12 +99,12 @@ impl Queue {
         self.sends.outstanding()
     }
 
-    /// Everything has completed, receives included.
+    /// True once everything has completed, receives included.
     pub(super) fn is_empty(&self) -> bool {
         self.sends.outstanding() == 0 && self.receives.outstanding() == 0
     }
 
-    /// Adopts a connection. Only after all that the last one held has completed.
+    /// Adopts a connection, after all requests of the last one have completed.
     pub(super) fn adopt(&mut self, token: QueuePairToken, line: Rc<Line>) {
         debug_assert!(self.is_empty() && self.connection.is_none());
         self.connection = Some((token, line));
@@ -113,7 +114,7 @@ impl Queue {
         self.silent_since_ns = None;
     }
 
-    /// Chains a request; it must have room.
+    /// Chains a request; there must be room.
     pub(super) fn push(
         &mut self,
         id: WorkId,
@@ -121,7 +122,7 @@ impl Queue {
         piece: Piece,
         fill: impl FnOnce(&mut ffi::ibv_send_wr),
     ) {
-        // SAFETY: numbers, pointers and unions of numbers, for which zero is a value.
+        // SAFETY: numbers, pointers and unions of numbers, for which zero is a valid value.
         let mut request: ffi::ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
         let chain = &mut self.sends;
         request.wr_id = Mark::new(Side::Send, self.index, chain.next).bits();
@@ -148,7 +149,7 @@ impl Queue {
         chain.push(entry, piece, request);
     }
 
-    /// Chains a receive; it must have room.
+    /// Chains a receive; there must be room.
     pub(super) fn push_receive(&mut self, id: WorkId, piece: Piece) {
         let chain = &mut self.receives;
         let request = ffi::ibv_recv_wr {
@@ -165,8 +166,8 @@ impl Queue {
         chain.push(entry, piece, request);
     }
 
-    /// Hands both chains to the device, each with one doorbell. What is chained on a failed queue
-    /// pair completes as flushed.
+    /// Passes both chains to the device, each with one doorbell. Requests chained on a failed queue
+    /// pair complete as flushed.
     pub(super) fn ring(&mut self, pairs: &mut Table<QueuePair>, now_ns: u64) {
         let pair = self.token().and_then(|token| pairs.get(token.handle));
         let Some(queue_pair) = pair.filter(|_| !self.failed) else {
@@ -176,8 +177,7 @@ impl Queue {
         if self.receives.rung < self.receives.next {
             outcomes[0] = self.receives.ring(|first| {
                 // SAFETY: the chain was just linked and ends with null; the endpoint keeps the
-                // buffers' regions, and whoever posted leaves the buffers alone until they
-                // complete.
+                // buffers' regions, and the poster leaves the buffers alone until they complete.
                 unsafe { queue_pair.post_receive(first) }
             });
         }
@@ -192,23 +192,24 @@ impl Queue {
         }
         tracing::warn!(
             queue = self.index,
-            "the device did not take a request: its queue pair is ended"
+            "the device refused a request: ending its queue pair"
         );
         if outcomes.contains(&Rung::Doubtful) {
-            // Nobody says what was taken: it is destroyed before its requests complete.
+            // It is unknown what was accepted: the queue pair is destroyed before its requests
+            // complete.
             self.give_up(pairs);
         } else {
             self.fail(pairs);
         }
     }
 
-    /// Ends the queue pair: what the device holds is flushed by it.
+    /// Ends the queue pair: the device flushes its requests.
     pub(super) fn fail(&mut self, pairs: &mut Table<QueuePair>) {
         if self.failed {
             return;
         }
         self.failed = true;
-        // What is flushed has the whole time to come back.
+        // The time limit starts again for the flushed requests.
         self.silent_since_ns = None;
         let pair = self.token().and_then(|token| pairs.get(token.handle));
         if pair.is_none_or(|pair| pair.fail().is_err()) {
@@ -216,23 +217,24 @@ impl Queue {
         }
     }
 
-    /// The device tells nothing more of this queue pair: all of it completes here.
+    /// The device reports nothing more of this queue pair: all its requests complete here.
     pub(super) fn give_up(&mut self, pairs: &mut Table<QueuePair>) {
         self.failed = true;
         self.gone = true;
         self.release(pairs);
     }
 
-    /// Drops the queue pair: after this the device touches no buffer of it. Its line ends as well,
-    /// so whoever looks sees that the berth is empty.
+    /// Drops the queue pair: after this the device accesses no buffer of it. Its line ends too, so
+    /// the connection slot is empty.
     pub(super) fn release(&mut self, pairs: &mut Table<QueuePair>) {
         if let Some((token, _)) = self.connection.take() {
             drop(pairs.remove(token.handle));
         }
     }
 
-    /// Takes a completion of the device, and answers it if its poster wants to know. Those of a
-    /// queue pair that was given up may still come: they complete nothing.
+    /// Processes a completion of the device, and returns it if its poster wants one. Completions of
+    /// a
+    /// queue pair that was given up may still arrive: they complete nothing.
     pub(super) fn complete(
         &mut self,
         mark: Mark,
@@ -240,17 +242,17 @@ impl Queue {
         status: Status,
         now_ns: u64,
     ) -> Option<Completion> {
-        let told = match mark.side() {
+        let completion = match mark.side() {
             Side::Send => {
                 let number = self.sends.widen(mark.number())?;
                 while self.sends.oldest < number {
-                    // I1. None of these is awaited, or the device would have told it.
+                    // I1. None of these is signalled, or the device would have reported it.
                     let silent = self.sends.take_oldest();
                     debug_assert!(!silent.signalled);
                 }
                 let entry = self.sends.take_oldest();
                 let fine = status == Status::Success;
-                let status = self.told(status);
+                let status = self.reported(status);
                 (!fine || entry.signalled).then_some(Completion {
                     id: entry.id,
                     status,
@@ -276,10 +278,10 @@ impl Queue {
             }
         };
         self.silent_since_ns = (self.sends.oldest < self.sends.rung).then_some(now_ns);
-        told
+        completion
     }
 
-    /// The next of those that the device will never tell of, if that is certain.
+    /// The next completion that the device will never report, if that is certain.
     pub(super) fn flush_next(&mut self) -> Option<Completion> {
         if !self.failed {
             return None;
@@ -288,7 +290,7 @@ impl Queue {
         let id = if self.sends.oldest < self.sends.next
             && (self.gone || self.sends.oldest >= self.sends.rung)
         {
-            status = self.told(status);
+            status = self.reported(status);
             self.sends.take_oldest().id
         } else if self.receives.oldest < self.receives.next
             && (self.gone || self.receives.oldest >= self.receives.rung)
@@ -307,7 +309,7 @@ impl Queue {
         })
     }
 
-    /// Ends it if it was asked to, or if nothing has come for too long.
+    /// Ends the queue pair if requested, or if nothing has completed for too long.
     pub(super) fn look_after(&mut self, pairs: &mut Table<QueuePair>, now_ns: u64, limit_ns: u64) {
         if self.connection_slot.take_broken() {
             self.fail(pairs);
@@ -319,7 +321,7 @@ impl Queue {
             && now_ns.saturating_sub(since) > limit_ns
         {
             if self.failed {
-                // Not even flushed requests come back.
+                // Not even flushed requests complete.
                 self.give_up(pairs);
             } else {
                 self.lost = true;
@@ -329,8 +331,8 @@ impl Queue {
         }
     }
 
-    /// How a request ended, as its poster is to hear it.
-    fn told(&mut self, status: Status) -> Status {
+    /// A request's status, as reported to its poster.
+    fn reported(&mut self, status: Status) -> Status {
         if status == Status::Flushed && std::mem::take(&mut self.lost) {
             Status::RetryExceeded
         } else {
@@ -339,7 +341,7 @@ impl Queue {
     }
 }
 
-/// The far side answers it with data.
+/// Whether the peer answers the operation with data.
 fn is_read(opcode: ffi::ibv_wr_opcode::Type) -> bool {
     use ffi::ibv_wr_opcode as opcodes;
     matches!(
@@ -350,8 +352,8 @@ fn is_read(opcode: ffi::ibv_wr_opcode::Type) -> bool {
     )
 }
 
-/// Only a READ may be done while earlier ones are under way: a lost answer is read again, and must
-/// not be what came after the request.
+/// Only a READ may be performed while earlier ones are in flight: a lost answer is read again, and
+/// must not show a later change.
 fn may_overtake_reads(opcode: ffi::ibv_wr_opcode::Type) -> bool {
     opcode == ffi::ibv_wr_opcode::IBV_WR_RDMA_READ
 }

@@ -1,11 +1,11 @@
-//! A reliable connection's end: made, moved from state to state, posted to.
+//! A queue pair of a reliable connection: created, moved from state to state, posted to.
 //!
 //! ```text
 //! reset -> init -> ready to receive -> ready to send -> error
 //! ```
 //!
-//! Both ways to connect end here: by facts that were exchanged, and by attributes that RDMA-CM
-//! hands out. Source: the manual pages of `ibv_create_qp`, `ibv_modify_qp`, `ibv_post_send`.
+//! Owns the queue pair. Both ways to connect end here: by exchanged facts, and by attributes from
+//! RDMA-CM. Source: the manual pages of `ibv_create_qp`, `ibv_modify_qp`, `ibv_post_send`.
 
 #![allow(unsafe_code)] // calls libibverbs
 
@@ -20,7 +20,7 @@ use super::ffi;
 use super::handle::{Kind, Named};
 use crate::fabric::VerbsOptions;
 
-/// What one side tells the other, so that both can connect by hand.
+/// The facts that both sides exchange to connect their queue pairs.
 ///
 /// ```text
 ///  0        4        8       12   14    15     16        32       40
@@ -32,13 +32,13 @@ pub struct QueuePairFacts {
     pub number: u32,
     /// The first packet sequence number that it sends: 24 bits.
     pub psn: u32,
-    /// Its port's local identifier.
+    /// The port's local identifier.
     pub lid: u16,
-    /// The largest path MTU it takes, as the specification's code, 1 (256 bytes) to 5 (4096).
+    /// The largest path MTU, as the specification's code, 1 (256 bytes) to 5 (4096).
     pub mtu_code: u8,
-    /// READs and atomics of the other side that it serves at once.
+    /// READs and atomics of the peer that it serves at once.
     pub responder_resources: u8,
-    /// Its port's GID.
+    /// The port's GID.
     pub gid: [u8; 16],
 }
 
@@ -46,10 +46,10 @@ const MAGIC: [u8; 4] = *b"FQP1";
 const BITS_24: u32 = (1 << 24) - 1;
 
 impl QueuePairFacts {
-    /// Bytes of the message.
+    /// Length of the message, in bytes.
     pub const BYTES: usize = 40;
 
-    /// The message.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -64,7 +64,7 @@ impl QueuePairFacts {
     }
 
     /// # Errors
-    /// [`VerbsError::Facts`] says what is wrong.
+    /// [`VerbsError::Facts`] names what is invalid.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Result<Self, VerbsError> {
         let word = |at: usize| {
             let mut part = [0; 4];
@@ -83,7 +83,7 @@ impl QueuePairFacts {
         };
         if bytes[..4] != MAGIC {
             return Err(VerbsError::Facts(
-                "no queue-pair facts: is the other side a memory node of this scheme?",
+                "not queue pair facts: check that the peer is a memory node of this scheme",
             ));
         }
         if facts.number > BITS_24 || facts.psn > BITS_24 {
@@ -107,7 +107,7 @@ fn mtu_code(bytes: u16) -> u8 {
     }
 }
 
-/// A queue pair and what it cannot be without.
+/// A queue pair, with the objects that it depends on.
 #[derive(Debug)]
 pub struct QueuePair {
     raw: NonNull<ffi::ibv_qp>,
@@ -118,7 +118,7 @@ pub struct QueuePair {
     _completion_queue: Arc<CompletionQueue>,
 }
 
-// SAFETY: libibverbs is safe to call from any thread; posting needs `unsafe`, and says so.
+// SAFETY: libibverbs may be called from any thread; posting is `unsafe` and states its contract.
 unsafe impl Send for QueuePair {}
 // SAFETY: as above.
 unsafe impl Sync for QueuePair {}
@@ -128,12 +128,12 @@ impl Named for QueuePair {
 }
 
 fn zeroed_attributes() -> ffi::ibv_qp_attr {
-    // SAFETY: plain numbers, for which zero is a value.
+    // SAFETY: plain numbers, for which zero is a valid value.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
 impl QueuePair {
-    /// A new one, in the state reset. `depth` requests and as many receives.
+    /// Creates a queue pair in state reset, for `depth` requests and as many receives.
     ///
     /// # Errors
     /// [`VerbsError::Limit`], [`VerbsError::Refused`].
@@ -153,9 +153,10 @@ impl QueuePair {
                 device: context.name().to_owned(),
             });
         }
-        let psn = getrandom::u32()
-            .map_err(|error| context.refused("no random numbers", io::Error::other(error)))?;
-        // SAFETY: plain numbers and pointers, for which zero is a value.
+        let psn = getrandom::u32().map_err(|error| {
+            context.refused("cannot get random numbers", io::Error::other(error))
+        })?;
+        // SAFETY: plain numbers and pointers, for which zero is a valid value.
         let mut wanted: ffi::ibv_qp_init_attr = unsafe { MaybeUninit::zeroed().assume_init() };
         wanted.send_cq = completion_queue.raw();
         wanted.recv_cq = completion_queue.raw();
@@ -165,16 +166,17 @@ impl QueuePair {
         wanted.cap.max_send_sge = 1;
         wanted.cap.max_recv_sge = 1;
         wanted.cap.max_inline_data = options.inline_bytes;
-        // SAFETY: domain and completion queue are alive; the structure is complete.
+        // SAFETY: domain and completion queue are alive; the struct is complete.
         let mut raw = unsafe { ffi::ibv_create_qp(domain.raw(), &raw mut wanted) };
         if raw.is_null() && options.inline_bytes > 0 {
-            // The device takes less inline than was asked, or none.
+            // The device accepts less inline payload than requested, or none.
             wanted.cap.max_inline_data = 0;
             // SAFETY: as above.
             raw = unsafe { ffi::ibv_create_qp(domain.raw(), &raw mut wanted) };
         }
-        let raw = NonNull::new(raw)
-            .ok_or_else(|| context.refused("no queue pair", io::Error::last_os_error()))?;
+        let raw = NonNull::new(raw).ok_or_else(|| {
+            context.refused("cannot create a queue pair", io::Error::last_os_error())
+        })?;
         Ok(Self {
             raw,
             psn: psn & BITS_24,
@@ -185,26 +187,26 @@ impl QueuePair {
         })
     }
 
-    /// Its number on the wire.
+    /// The number on the wire.
     #[must_use]
     pub fn number(&self) -> u32 {
         // SAFETY: the queue pair is alive.
         unsafe { self.raw.as_ref().qp_num }
     }
 
-    /// Payload that it takes inline, in bytes.
+    /// The longest inline payload, in bytes.
     #[must_use]
     pub fn inline_bytes(&self) -> u32 {
         self.inline_bytes
     }
 
-    /// Requests that it holds.
+    /// The requests that it holds.
     #[must_use]
     pub fn depth(&self) -> u16 {
         self.depth
     }
 
-    /// What the other side needs to know.
+    /// The facts that the peer needs.
     #[must_use]
     pub fn facts(&self, options: &VerbsOptions) -> QueuePairFacts {
         let context = self.domain.context();
@@ -223,7 +225,7 @@ impl QueuePair {
         }
     }
 
-    /// READs and atomics that this side has under way at once.
+    /// READs and atomics that this side may have in flight.
     #[must_use]
     pub fn initiator_depth(&self, options: &VerbsOptions) -> u8 {
         options
@@ -245,8 +247,9 @@ impl QueuePair {
         Err(self.domain.context().refused(what, refusal(code)))
     }
 
-    /// Connects it to the other side's, whose facts these are: reset, init, ready to receive, ready
-    /// to send.
+    /// Connects to the queue pair with the given facts: reset, init, ready to receive, ready to
+    /// send.
+    // Longer than 70 lines: one flat list of the attributes of each state.
     ///
     /// # Errors
     /// [`VerbsError::Refused`] names the step.
@@ -267,7 +270,7 @@ impl QueuePair {
         attributes.port_num = port.number;
         attributes.qp_access_flags = self.access_flags(access);
         self.modify(
-            "a queue pair cannot be initialised",
+            "cannot initialise a queue pair",
             &mut attributes,
             bits(&[
                 mask::IBV_QP_STATE,
@@ -293,7 +296,7 @@ impl QueuePair {
             attributes.ah_attr.grh.traffic_class = options.traffic_class;
         }
         self.modify(
-            "a queue pair cannot be made ready to receive",
+            "cannot make a queue pair ready to receive",
             &mut attributes,
             bits(&[
                 mask::IBV_QP_STATE,
@@ -312,7 +315,7 @@ impl QueuePair {
         attributes.sq_psn = self.psn;
         attributes.max_rd_atomic = self.initiator_depth(options).min(peer.responder_resources);
         self.modify(
-            "a queue pair cannot be made ready to send",
+            "cannot make a queue pair ready to send",
             &mut attributes,
             bits(&[
                 mask::IBV_QP_STATE,
@@ -343,8 +346,8 @@ impl QueuePair {
         }
     }
 
-    /// Moves it as RDMA-CM says: `fill` fills in the attributes of a state and answers which it
-    /// set.
+    /// Moves it by RDMA-CM's attributes: `fill` sets the attributes of a state and returns their
+    /// mask.
     ///
     /// # Errors
     /// [`VerbsError::Refused`] names the step.
@@ -388,7 +391,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Ends it: what is under way is flushed, and peers reach nothing through it any more.
+    /// Ends it: requests in flight are flushed, and peers access nothing through it any more.
     ///
     /// # Errors
     /// [`VerbsError::Refused`]; then only dropping it ends it.
@@ -396,11 +399,11 @@ impl QueuePair {
         let mut attributes = zeroed_attributes();
         attributes.qp_state = ffi::ibv_qp_state::IBV_QPS_ERR;
         let mask = ffi::ibv_qp_attr_mask::IBV_QP_STATE.0.cast_signed();
-        self.modify("a queue pair cannot be ended", &mut attributes, mask)
+        self.modify("cannot end a queue pair", &mut attributes, mask)
     }
 
-    /// Posts a chain of requests with one doorbell. On failure answers the first that was not
-    /// taken.
+    /// Posts a chain of requests with one doorbell. On failure returns the first request that was
+    /// not accepted.
     ///
     /// # Safety
     /// The chain ends with null; every buffer that it names stays registered and untouched until
@@ -417,7 +420,7 @@ impl QueuePair {
         }
     }
 
-    /// Posts a chain of receives. On failure answers the first that was not taken.
+    /// Posts a chain of receives. On failure returns the first that was not accepted.
     ///
     /// # Safety
     /// As for [`QueuePair::post_send`].
@@ -437,12 +440,13 @@ impl QueuePair {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         let number = self.number();
-        // From here on peers reach nothing through it, whatever the next call says. One that was
-        // never connected cannot fail.
+        // From here on peers access nothing through it, whatever the next call returns. A queue
+        // pair
+        // that was never connected cannot fail.
         let _ = self.fail();
-        // SAFETY: made by this; after the call the device does nothing more for it.
+        // SAFETY: created by this; after the call the device does nothing more for it.
         if unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) } != 0 {
-            tracing::error!(number, "a queue pair cannot be destroyed");
+            tracing::error!(number, "cannot destroy a queue pair");
         }
     }
 }
@@ -466,9 +470,9 @@ impl QueuePairStep {
 
     fn failure(self) -> &'static str {
         match self {
-            Self::Init => "a queue pair cannot be initialised",
-            Self::ReadyToReceive => "a queue pair cannot be made ready to receive",
-            Self::ReadyToSend => "a queue pair cannot be made ready to send",
+            Self::Init => "cannot initialise a queue pair",
+            Self::ReadyToReceive => "cannot make a queue pair ready to receive",
+            Self::ReadyToSend => "cannot make a queue pair ready to send",
         }
     }
 }
@@ -481,7 +485,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn facts_come_over_as_they_were(number in 0..=BITS_24, psn in 0..=BITS_24, lid: u16, mtu_code in 1..=5u8, responder_resources: u8, gid: [u8; 16]) {
+        fn facts_survive_encoding(number in 0..=BITS_24, psn in 0..=BITS_24, lid: u16, mtu_code in 1..=5u8, responder_resources: u8, gid: [u8; 16]) {
             let facts = QueuePairFacts { number, psn, lid, mtu_code, responder_resources, gid };
             prop_assert_eq!(QueuePairFacts::decode(&facts.encode()).expect("good facts"), facts);
         }

@@ -1,4 +1,8 @@
-//! Where whoever makes connections hands them to a queue pair of the same thread.
+//! Connection slots and adapters: what the code that connects shares with a thread's endpoint.
+//!
+//! An [`Adapter`] creates queue pairs; a [`ConnectionSlot`] hands an established one to the
+//! endpoint.
+//! A [`Line`] reports the peer's end. Single-threaded: all of them stay on the endpoint's thread.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -11,7 +15,7 @@ use crate::verbs::error::VerbsError;
 use crate::verbs::queue_pair::QueuePair;
 use crate::verbs::rdma_cm::{AcceptedLine, CmLine};
 
-/// What one thread's queue pairs are made of.
+/// The objects from which one thread's queue pairs are created.
 #[derive(Debug)]
 pub struct Adapter {
     pub(super) domain: Arc<Domain>,
@@ -49,8 +53,8 @@ impl Adapter {
 
     pub(super) fn queue_pair(&self) -> Result<QueuePair, VerbsError> {
         if self.dead.get() {
-            let gone = std::io::Error::other("it has failed: open the endpoint anew");
-            return Err(self.context().refused("no queue pair", gone));
+            let gone = std::io::Error::other("the device has failed: reopen the endpoint");
+            return Err(self.context().refused("cannot create a queue pair", gone));
         }
         QueuePair::new(
             &self.domain,
@@ -60,7 +64,7 @@ impl Adapter {
         )
     }
 
-    /// Takes and reports what happened to the device.
+    /// Takes and logs the device's events.
     fn look(&self) {
         while let Some(event) = self.context().take_event() {
             let device = self.context().name();
@@ -81,14 +85,14 @@ impl Adapter {
     }
 }
 
-/// What tells that the other side of a queue pair has gone.
+/// Reports whether a queue pair's peer has gone.
 #[derive(Debug)]
 pub(super) enum Line {
-    /// The connection over which the facts were exchanged stays open.
+    /// The connection over which the facts were exchanged; it stays open.
     Socket(tcp::Connected),
-    /// RDMA-CM says when the other side disconnects.
+    /// RDMA-CM reports when the peer disconnects.
     Cm(CmLine),
-    /// The listener that accepted it gets to know; the connection lasts as long as this.
+    /// The listener that accepted it receives its events; the connection lasts as long as this.
     Accepted(#[allow(dead_code, reason = "it is held")] AcceptedLine),
     /// Both ends are in this process.
     Loopback,
@@ -104,19 +108,19 @@ impl Line {
     }
 }
 
-/// A queue pair that is ready to send, to be adopted by the endpoint that it was made for.
+/// A queue pair that is ready to send, to be adopted by the endpoint it was created for.
 #[derive(Debug)]
 pub struct Connected {
     pub(super) queue_pair: QueuePair,
     pub(super) line: Rc<Line>,
 }
 
-/// Where connections for one queue pair are handed over.
+/// Hands established connections to one queue pair.
 #[derive(Debug)]
 pub struct ConnectionSlot {
     adapter: Rc<Adapter>,
     offered: RefCell<Option<Connected>>,
-    /// Of the queue pair that is in use.
+    /// The line of the queue pair in use.
     line: RefCell<Weak<Line>>,
     number: Cell<u32>,
     connecting: Cell<bool>,
@@ -135,19 +139,19 @@ impl ConnectionSlot {
         }
     }
 
-    /// What its queue pairs are made of.
+    /// The adapter that creates its queue pairs.
     #[must_use]
     pub fn adapter(&self) -> &Rc<Adapter> {
         &self.adapter
     }
 
-    /// Hands a connection over; the queue pair takes it when it is renewed.
+    /// Offers a connection; the queue pair takes it when it is renewed.
     pub fn offer(&self, connection: Connected) {
         self.connecting.set(false);
         *self.offered.borrow_mut() = Some(connection);
     }
 
-    /// Notes whether somebody is connecting.
+    /// Records whether a connection is being established.
     pub fn set_connecting(&self, connecting: bool) {
         self.connecting.set(connecting);
     }
@@ -156,14 +160,14 @@ impl ConnectionSlot {
         self.connecting.get()
     }
 
-    /// True while the queue pair has no connection, and none is offered.
+    /// True while the queue pair has no connection and none is offered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.line.borrow().strong_count() == 0 && self.offered.borrow().is_none()
     }
 
-    /// Fails the queue pair, or forgets the connection that is offered, if the other side or the
-    /// device has gone. Cost: two system calls.
+    /// Fails the queue pair, or drops the offered connection, if the peer or the device has gone.
+    /// Cost: two system calls.
     pub fn check(&self) {
         self.adapter.look();
         let line = self.line.borrow().upgrade();
@@ -186,7 +190,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// Has the queue pair failed at its next poll.
+    /// Makes the queue pair fail at its next poll.
     pub fn fail(&self) {
         self.offered.borrow_mut().take();
         self.broken.set(self.line.borrow().strong_count() > 0);
@@ -204,7 +208,7 @@ impl ConnectionSlot {
         let connected = self.offered.borrow_mut().take()?;
         *self.line.borrow_mut() = Rc::downgrade(&connected.line);
         let number = connected.queue_pair.number();
-        // What is noted of that number is an earlier one's.
+        // A failure recorded for this number belongs to an earlier queue pair.
         self.adapter
             .fatal
             .borrow_mut()

@@ -1,9 +1,9 @@
-//! What the device says of a completion, in this crate's words.
+//! Maps a device's completion status to [`Status`].
 
 use super::ffi;
 use crate::work::Status;
 
-/// The status of a work completion. A number that nobody knows is kept.
+/// The status of a work completion. An unknown number is kept.
 pub(super) fn status_of(code: ffi::ibv_wc_status::Type) -> Status {
     use ffi::ibv_wc_status as wc;
     match code {
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_has_a_name_and_a_strange_one_is_kept() {
+    fn every_status_has_a_name_and_an_unknown_one_is_kept() {
         // The numbers of the specification, 0 (success) to 21 (general error).
         let known: Vec<Status> = (0..=21).map(status_of).collect();
         assert!(

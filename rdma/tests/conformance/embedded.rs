@@ -1,4 +1,6 @@
-//! The `embedded` backend's fixture, with and without latency.
+//! The fixture of the `embedded` backend, with and without latency.
+//!
+//! Owns two endpoints of this process and the nodes between them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
-//! What a backend brings to the suite, and the short forms that the cases are written in.
+//! The interface of a backend's fixture, and the helpers that the cases use.
+//!
+//! A [`Bench`] owns a fixture, the regions of both ends and the time, which each poll advances.
 
 use std::sync::Arc;
 
@@ -8,9 +10,9 @@ use farcore_rdma::{
 };
 
 pub(crate) const REGION_BYTES: usize = 4 << 20;
-/// Requests that a queue pair holds.
+/// The depth of a queue pair.
 pub(crate) const DEPTH: usize = 16;
-/// Polls after which something counts as not happening.
+/// Polls after which an event counts as absent.
 const PATIENCE: u32 = 200_000;
 
 /// Two connected endpoints.
@@ -18,11 +20,11 @@ pub(crate) trait Fixture {
     type End: Endpoint;
     fn near(&mut self) -> &mut Self::End;
     fn far(&mut self) -> &mut Self::End;
-    /// What names the far region for the near end.
+    /// The far region's key for the near end.
     fn key(&self) -> RemoteKey;
-    /// The far side answers no more.
+    /// Makes the far side stop answering.
     fn kill(&mut self);
-    /// The far side answers again, and every queue pair that failed is connected anew.
+    /// Makes the far side answer again, and reconnects every failed queue pair.
     async fn revive(&mut self);
 }
 
@@ -118,7 +120,7 @@ impl<F: Fixture> Bench<F> {
         self.fixture.near().ring_doorbell(queue, now_ns);
     }
 
-    /// One poll of both ends: what completed at the near one, and at the far one.
+    /// Polls both ends once. Returns the completions of the near end and of the far end.
     pub(crate) fn poll(&mut self) -> (Vec<Completion>, Vec<Completion>) {
         self.now_ns += 1_000;
         let now_ns = self.now_ns;
@@ -133,7 +135,7 @@ impl<F: Fixture> Bench<F> {
         (near, completions[..count].to_vec())
     }
 
-    /// Polls until so many have completed at each end.
+    /// Polls until the given numbers of requests have completed at each end.
     pub(crate) fn wait(&mut self, near: usize, far: usize) -> (Vec<Completion>, Vec<Completion>) {
         let (mut nears, mut fars) = (Vec::new(), Vec::new());
         for _ in 0..PATIENCE {
@@ -148,7 +150,7 @@ impl<F: Fixture> Bench<F> {
         (nears, fars)
     }
 
-    /// Polls for a while, and nothing completes.
+    /// Polls for a while and checks that nothing completes.
     pub(crate) fn wait_in_vain(&mut self) {
         for _ in 0..1_000 {
             let (near, far) = self.poll();
@@ -156,7 +158,7 @@ impl<F: Fixture> Bench<F> {
         }
     }
 
-    /// One request to its end.
+    /// Runs one request to completion.
     pub(crate) fn run(&mut self, work: Work) -> Status {
         self.post(0, 77, work);
         self.ring(0);
@@ -167,7 +169,7 @@ impl<F: Fixture> Bench<F> {
 
     pub(crate) fn set(&self, region: &Region, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= region.len());
-        // SAFETY: inside the region, and nothing that names the range is in flight.
+        // SAFETY: inside the region, and no request that names the range is in flight.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 bytes.as_ptr(),

@@ -1,6 +1,7 @@
-//! The `tcp` backend's other fixture: a far side that performs one-sided requests by itself, on a
-//! thread of its own, as a memory node does. It takes no messages, so the cases that need a second
-//! endpoint are left out.
+//! The second fixture of the `tcp` backend: a far side that performs one-sided requests on a thread
+//! of
+//! its own, as a memory node does. It accepts no messages, so cases that need a second endpoint are
+//! left out.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -17,16 +18,16 @@ use farcore_rdma::{Endpoint, QueuePairState, Region, RemoteKey};
 use crate::fixture::{Bench, DEPTH, Fixture, REGION_BYTES, region};
 
 const KEY: RemoteKey = RemoteKey(0x9ABC_DEF0);
-/// In the bench's time, which a poll moves on by a microsecond; the far side is on another thread.
+/// In the bench's time, which a poll advances by a microsecond; the far side is on another thread.
 const SILENCE_NS: u64 = 60_000_000_000;
 
 struct Served {
     near: TcpEndpoint,
-    /// Stands where other fixtures have a second endpoint; it is connected to nobody.
-    nobody: TcpEndpoint,
+    /// Takes the place of a second endpoint; it is not connected.
+    unconnected: TcpEndpoint,
     address: SocketAddr,
     closers: Arc<Mutex<Vec<Closer>>>,
-    /// Connections made since the far side last died.
+    /// Connections established since the far side last died.
     connected: usize,
     _server: Server,
 }
@@ -36,11 +37,11 @@ struct Server(Option<JoinHandle<()>>, SocketAddr);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whoever connects and says that it is an equal ends the loop.
+        // A connection that sends no valid connect request ends the loop.
         let end = || -> std::io::Result<()> {
             use std::io::Write;
             let mut last = std::net::TcpStream::connect(self.1)?;
-            last.write_all(b"the end, which is no connect request and as long as one, at least.")
+            last.write_all(b"the end, which is not a connect request but at least as long as one")
         };
         if end().is_ok()
             && let Some(thread) = self.0.take()
@@ -89,7 +90,7 @@ impl Fixture for Served {
     }
 
     fn far(&mut self) -> &mut TcpEndpoint {
-        &mut self.nobody
+        &mut self.unconnected
     }
 
     fn key(&self) -> RemoteKey {
@@ -97,8 +98,7 @@ impl Fixture for Served {
     }
 
     fn kill(&mut self) {
-        // The other thread lists a connection a little after this one has heard that it is
-        // accepted.
+        // The other thread lists a connection a little after this one has seen that it is accepted.
         loop {
             let mut closers = self.closers.lock().expect("the list");
             if closers.len() == self.connected {
@@ -140,7 +140,7 @@ async fn bench() -> Bench<Served> {
     let server = serve(&remote, &closers);
     let mut fixture = Served {
         near: TcpEndpoint::new(2, DEPTH, SILENCE_NS, Exposed::default()),
-        nobody: TcpEndpoint::new(2, DEPTH, SILENCE_NS, Exposed::default()),
+        unconnected: TcpEndpoint::new(2, DEPTH, SILENCE_NS, Exposed::default()),
         address: server.1,
         closers,
         connected: 0,
@@ -158,20 +158,20 @@ macro_rules! beside_a_thread {
 
 mod one_sided {
     crate::conformance!(beside_a_thread:
-        what_is_written_is_read
-        atomics_answer_the_old_value
+        written_bytes_are_read
+        atomics_return_the_old_value
         requests_of_a_queue_pair_keep_their_order
-        only_what_is_signalled_completes
-        a_full_queue_hands_the_request_back
+        only_signalled_requests_produce_completions
+        a_full_queue_returns_the_request
         a_wrong_key_is_refused
         out_of_bounds_is_refused
         local_bounds_are_checked_before_anything_is_sent
         an_unaligned_atomic_is_refused
         long_transfers_arrive_whole
-        nothing_at_all_can_be_transferred
+        zero_bytes_can_be_transferred
         a_node_that_dies_fails_what_is_in_flight_once
-        a_node_that_is_back_serves_again
+        a_restored_node_serves_again
         one_queue_pair_in_error_leaves_the_other_alone
-        a_message_that_nobody_takes_is_refused
+        a_message_without_a_receiver_is_refused
     );
 }

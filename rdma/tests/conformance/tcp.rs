@@ -1,4 +1,6 @@
-//! The `tcp` backend's fixture: two endpoints over sockets of this machine.
+//! The fixture of the `tcp` backend: two endpoints over sockets of this machine.
+//!
+//! Also tests that a silent peer is lost after the time limit.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use farcore_rdma::{Completion, Endpoint, QueuePairState, RemoteKey, Status, Work
 use crate::fixture::{Bench, DEPTH, Fixture, REGION_BYTES, region};
 
 const KEY: RemoteKey = RemoteKey(0x1234_5678);
-/// In the bench's time, which a poll moves on by a microsecond.
+/// In the bench's time, which a poll advances by a microsecond.
 const SILENCE_NS: u64 = 50_000_000;
 
 struct Tcp {
@@ -91,14 +93,14 @@ async fn bench() -> Bench<Tcp> {
     Bench::new(fixture, remote)
 }
 
-macro_rules! on_glommio {
+macro_rules! on_executors {
     ($case:expr) => {
         farcore_rdma::run_local(async { $case(super::bench().await).await }).expect("an executor")
     };
 }
 
 mod sockets {
-    crate::conformance!(on_glommio);
+    crate::conformance!(on_executors);
 }
 
 #[test]
@@ -111,12 +113,12 @@ fn a_peer_that_is_silent_is_lost() {
         bench.post(0, 1, read);
         bench.post(0, 2, read);
         bench.ring(0);
-        // The far end is not polled, so nobody answers.
+        // The far end is not polled, so it does not answer.
         let mut completions = [Completion::NONE; 4];
         assert_eq!(bench.fixture.near.poll(SILENCE_NS, &mut completions), 0);
         assert_eq!(bench.fixture.near.poll(SILENCE_NS + 1, &mut completions), 2);
-        let told = [completions[0].status, completions[1].status];
-        assert_eq!(told, [Status::RetryExceeded, Status::Flushed]);
+        let statuses = [completions[0].status, completions[1].status];
+        assert_eq!(statuses, [Status::RetryExceeded, Status::Flushed]);
         assert_eq!(bench.fixture.near.state(0), QueuePairState::Drained);
     }
     farcore_rdma::run_local(async { case(bench().await).await }).expect("an executor");

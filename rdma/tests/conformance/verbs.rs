@@ -1,5 +1,7 @@
-//! Reliable connections of an RDMA device, connected by an exchange over TCP, and by RDMA-CM. Needs
-//! a device: the lab has one.
+//! The fixture of the `verbs` backend: reliable connections of an RDMA device, established by an
+//! exchange over TCP, and by RDMA-CM.
+//!
+//! Needs an RDMA device; the lab has one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use farcore_rdma::{
 use super::fixture::{Bench, DEPTH, Fixture, REGION_BYTES, region};
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// In the bench's time, which a poll moves on by a microsecond.
+/// In the bench's time, which a poll advances by a microsecond.
 const SILENCE_NS: u64 = 100_000_000;
 
 #[derive(Debug)]
@@ -36,8 +38,9 @@ struct Verbs {
 fn options() -> VerbsOptions {
     VerbsOptions {
         // A dead peer is noticed after a quarter of a second. Not sooner: an answer that is slow on
-        // an emulated machine would be asked for again, and Soft-RoCE then completes READs and
-        // atomics whose answer it has not stored.
+        // an
+        // emulated machine would be requested again, and Soft-RoCE then completes READs and atomics
+        // whose answer it has not stored.
         retry_count: 3,
         ..VerbsOptions::default()
     }
@@ -53,7 +56,7 @@ fn endpoint(context: &Arc<Context>, access: Access) -> VerbsEndpoint {
     VerbsEndpoint::on(context, &options, access).expect("an endpoint")
 }
 
-/// An address of the device's interface: RDMA-CM knows devices by those.
+/// An address of the device's interface, by which RDMA-CM identifies devices.
 fn device_address(device: &str) -> IpAddr {
     let devices = rdma_devices();
     let facts = devices

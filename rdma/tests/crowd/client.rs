@@ -1,4 +1,6 @@
-//! A client: claims, stamps and frees at random until it is told to leave.
+//! A client process: claims, stamps and frees at random until it is ordered to leave.
+//!
+//! A stamp is the owner's session id in the extent's first word; a wrong stamp is a second owner.
 
 use std::sync::mpsc;
 
@@ -7,10 +9,10 @@ use farcore_rdma::{Claim, Claims, ClaimsError, FabricEndpoint, NodeMap, RemoteSl
 use crate::EXTENT;
 use crate::role::{news, random};
 
-/// Extents that one client holds at most, so that the crowd wants about all there are.
+/// Limit on the extents that one client holds, chosen so that the crowd wants about all of them.
 const HELD_MAX: u64 = 28;
 
-/// How a client's life ends before its time.
+/// Why a client's life ended early.
 pub(crate) enum End {
     Lost(String),
     Wrong(String),
@@ -20,7 +22,7 @@ impl From<ClaimsError> for End {
     fn from(error: ClaimsError) -> Self {
         match error {
             ClaimsError::Fabric(_) => Self::Lost(error.to_string()),
-            // Nothing is taken back from the living.
+            // No extent of a live session is reclaimed.
             other => Self::Wrong(other.to_string()),
         }
     }
@@ -74,7 +76,7 @@ impl Client {
         };
         let own = self.owners[claim.node()];
         for slice in stamps(&claim) {
-            // 0, or what one that was killed left.
+            // 0, or the stamp of a client that was killed.
             let mut seen = self.word(claim.queue(), slice).await?;
             loop {
                 let old = self.swap(claim.queue(), slice, seen, own).await?;
@@ -105,7 +107,7 @@ impl Client {
         Ok(self.claims.free(claim).await?)
     }
 
-    /// The planted fault: frees an extent whoever owns it.
+    /// The planted fault: frees an extent regardless of its owner.
     pub(crate) async fn steal(&self) -> Result<(), End> {
         let node = usize::try_from(random(self.maps.len() as u64)).unwrap_or(0);
         let map = &self.maps[node];
@@ -126,13 +128,13 @@ impl Client {
         orders: &mpsc::Receiver<String>,
         steals: bool,
     ) -> Result<(), End> {
-        let (mut told, mut rounds) = (0, 0u64);
+        let (mut reported, mut rounds) = (0, 0u64);
         while orders.try_recv().is_err() {
             rounds += 1;
             if rounds.is_multiple_of(32) {
                 let conflicts = self.claims.conflicts();
-                news(&format!("did 32 {}", conflicts - told));
-                told = conflicts;
+                news(&format!("did 32 {}", conflicts - reported));
+                reported = conflicts;
             }
             let held: u64 = self
                 .held
@@ -145,7 +147,7 @@ impl Client {
                 0..3 if held < HELD_MAX => self.claim(count).await?,
                 _ => self.free().await?,
             }
-            // Heartbeats and reconnects get their turn.
+            // Lets heartbeats and reconnects run.
             glommio::executor().yield_if_needed().await;
         }
         while !self.held.is_empty() {

@@ -1,12 +1,13 @@
-//! Many client processes that claim, free and are killed at random on several memory node
-//! processes.
+//! Many client processes claim, free and are killed at random on several memory node processes.
 //!
-//! The test starts itself again for each role. Every extent that is claimed is stamped with its
-//! owner's session, and must still bear that stamp when it is freed. In the end the tables are read
-//! from afar, and everything must be free.
+//! The test starts itself again for each role. Every claimed extent is stamped with its owner's
+//! session, and must still bear that stamp when it is freed. In the end the tables are read over
+//! the
+//! fabric, and everything must be free.
 //!
-//! Orders go down a child's standard input, and its end means that the parent is gone; news comes
-//! up its standard output.
+//! Orders arrive on a child's standard input, whose end means that the parent is gone. News leave
+//! on
+//! its standard output.
 
 #![allow(unsafe_code)] // stops and continues a child by its process id
 
@@ -34,20 +35,20 @@ use crate::role::{addresses, news, orders, role, run};
 use crate::tally::{crowd, leave};
 
 const SECONDS: &str = "FARCORE_CROWD_SECONDS";
-/// Where each node listens; the port is 0.
+/// The address that each node listens on; the port is 0.
 const LISTEN: &str = "FARCORE_CROWD_LISTEN";
 
 const NODE_COUNT: usize = 3;
 const EXTENT: u64 = 64 << 10;
 const EXTENTS: u64 = 64;
 const LEASE: Duration = Duration::from_secs(2);
-/// A limit for what must come to an end.
+/// Time limit for everything that must end.
 const LIMIT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(20);
 
 /// The exit status of a client whose session ended before it did.
 const LOST: i32 = 3;
-/// That of one that found an extent owned twice.
+/// The exit status of a client that found an extent with two owners.
 const WRONG: i32 = 4;
 
 #[test]
@@ -151,14 +152,14 @@ fn role_client() {
     std::process::exit(status);
 }
 
-/// These tests want the machine to themselves.
+/// Serializes the tests, which need the machine to themselves.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[test]
-fn a_crowd_of_processes_owns_nothing_twice_and_loses_nothing() {
+fn no_extent_has_two_owners_or_is_lost() {
     let _alone = alone();
     let seconds = std::env::var(SECONDS)
         .ok()
@@ -171,7 +172,7 @@ fn a_crowd_of_processes_owns_nothing_twice_and_loses_nothing() {
     let reclaimed = run(look_after_all(&addresses)).unwrap();
     let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
     println!(
-        "{} operations, {} conflicts, {} kills, {} leases lost, {reclaimed} extents taken back",
+        "{} operations, {} conflicts, {} kills, {} leases lost, {reclaimed} extents reclaimed",
         get(&tally.operations),
         get(&tally.conflicts),
         get(&tally.kills),
@@ -183,12 +184,12 @@ fn a_crowd_of_processes_owns_nothing_twice_and_loses_nothing() {
 }
 
 #[test]
-fn a_client_that_frees_what_it_does_not_own_is_noticed() {
+fn a_client_that_frees_foreign_extents_is_noticed() {
     let _alone = alone();
     let (_nodes, addresses) = start_nodes();
-    // Nearly always within three seconds; that depends on how the processes fall.
+    // Nearly always within three seconds, depending on how the processes are scheduled.
     let (tally, _clients) = crowd(&addresses, LIMIT, 1);
-    // A client's own words, not that it ended; those may come a little later.
+    // The client's own report, not only its exit; the report may arrive a little later.
     let noticed = || {
         let wrong = tally.wrong.lock().unwrap();
         wrong.iter().any(|what| !what.starts_with("client "))
@@ -213,7 +214,7 @@ fn role_sleeper() {
         let bytes = vec![0xAA; 64 << 10];
         let (queue, slice) = (claim.queue(), claim.slice());
         let initiator = Rc::clone(member.claims.initiator());
-        // One has landed, and others are always under way.
+        // One WRITE has landed, and others are always in flight.
         initiator.write(queue, slice, &bytes).await.unwrap();
         let writers: Vec<_> = (0..4)
             .map(|_| {
@@ -237,7 +238,7 @@ fn role_sleeper() {
         let node = &mut member.connections[0];
         let change = loop {
             match node.tend().await {
-                // For a moment it may look so.
+                // It may look so for a moment.
                 None | Some(Change::Down(_)) => Timer::new(TICK).await,
                 Some(change) => break change,
             };
@@ -250,28 +251,29 @@ fn role_sleeper() {
 
 fn signal(process: &Process, signal: libc::c_int) {
     let id = libc::pid_t::try_from(process.child.id()).expect("an id");
-    // SAFETY: a plain call; the child is ours and not yet waited for, so the id is still its own.
+    // SAFETY: a plain call; the child is ours and has not been waited for, so the id is still its
+    // own.
     let sent = unsafe { libc::kill(id, signal) };
     assert_eq!(sent, 0);
 }
 
 #[test]
-fn what_a_stopped_client_writes_late_does_not_land() {
+fn late_writes_of_a_stopped_client_do_not_land() {
     let _alone = alone();
     let (_nodes, addresses) = start_nodes();
     let first = addresses.split(',').next().unwrap().to_owned();
-    let (send, heard) = mpsc::channel();
+    let (send, reported) = mpsc::channel();
     let mut sleeper = Process::start("sleeper", &first, move |what| {
         let _ = send.send(what.to_owned());
     });
-    assert_eq!(heard.recv_timeout(LIMIT).unwrap(), "holds 0");
+    assert_eq!(reported.recv_timeout(LIMIT).unwrap(), "holds 0");
     signal(&sleeper, libc::SIGSTOP);
     run(async {
         let mut member = Member::open(&[first.parse().unwrap()]).await.unwrap();
         let since = Instant::now();
-        // All of it can be had only once the lease of the stopped one has ended.
+        // Every extent is available only once the stopped client's lease has ended.
         while left_over(&mut member, 0).await.1.is_some() {
-            assert!(since.elapsed() < LIMIT, "the lease does not end");
+            assert!(since.elapsed() < LIMIT, "the lease did not end");
             Timer::new(TICK).await;
         }
         member.claims.refresh().await.unwrap();
@@ -287,7 +289,7 @@ fn what_a_stopped_client_writes_late_does_not_land() {
         }
         signal(&sleeper, libc::SIGCONT);
         let status = loop {
-            assert!(since.elapsed() < 2 * LIMIT, "it does not end");
+            assert!(since.elapsed() < 2 * LIMIT, "it did not end");
             member.connections[0].tend().await;
             match sleeper.child.try_wait().unwrap() {
                 Some(status) => break status,
@@ -298,15 +300,16 @@ fn what_a_stopped_client_writes_late_does_not_land() {
         for claim in &claims {
             let mut seen = vec![0; 64 << 10];
             initiator.read(0, claim.slice(), &mut seen).await.unwrap();
-            assert!(seen == ours, "{claim:?} was written by the dead");
+            assert!(seen == ours, "{claim:?} was written by the stopped client");
         }
     });
-    let told: Vec<String> = heard.iter().collect();
+    let reports: Vec<String> = reported.iter().collect();
     assert_eq!(
-        told.iter()
+        reports
+            .iter()
             .filter(|what| what.starts_with("failed"))
             .count(),
         4
     );
-    assert_eq!(told.last().map(String::as_str), Some("renewed"));
+    assert_eq!(reports.last().map(String::as_str), Some("renewed"));
 }

@@ -1,4 +1,6 @@
-//! A process's sessions with all nodes, and what it finds there.
+//! A process's sessions with all nodes, and its view of their tables.
+//!
+//! Clients use it to claim; the parent uses it to check that everything is free in the end.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -75,7 +77,7 @@ impl Member {
     }
 }
 
-/// What of a node is not free, read from afar; none if all is.
+/// The parts of a node's table that are not free, read over the fabric; `None` if all are free.
 pub(crate) async fn left_over(
     member: &mut Member,
     node: usize,
@@ -120,8 +122,9 @@ pub(crate) async fn left_over(
     (metrics, (!left.is_empty()).then(|| left.join(", ")))
 }
 
-/// Waits until all nodes are free, and claims them whole; answers how many extents were taken back
-/// from the dead.
+/// Waits until all nodes are free and claims them whole. Returns the number of extents reclaimed
+/// from
+/// dead clients.
 pub(crate) async fn look_after_all(nodes: &str) -> Result<u64, String> {
     let addresses: Vec<FabricAddress> = nodes
         .split(',')
@@ -168,7 +171,7 @@ pub(crate) async fn look_after_all(nodes: &str) -> Result<u64, String> {
     }
     let wanted = EXTENTS * NODE_COUNT as u64;
     if got != wanted {
-        return Err(format!("{got} of {wanted} extents could be claimed"));
+        return Err(format!("only {got} of {wanted} extents could be claimed"));
     }
     Ok(reclaimed)
 }

@@ -1,4 +1,4 @@
-//! A role in a process of its own.
+//! A child process that plays a role. Owns its pipes and kills it on drop.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -18,7 +18,7 @@ impl Process {
     pub(crate) fn start(
         role: &str,
         nodes: &str,
-        mut hear: impl FnMut(&str) + Send + 'static,
+        mut on_report: impl FnMut(&str) + Send + 'static,
     ) -> Self {
         let test = if role == "thief" { "client" } else { role };
         let mut child = Command::new(std::env::current_exe().expect("this program"))
@@ -34,7 +34,7 @@ impl Process {
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if let Some(what) = line.strip_prefix(NEWS) {
-                    hear(what);
+                    on_report(what);
                 }
             }
         });
@@ -42,12 +42,12 @@ impl Process {
     }
 
     pub(crate) fn order(&mut self) {
-        // One that has just died hears nothing.
+        // Fails if the child has just died.
         let _ = self.orders.write_all(b"leave\n");
     }
 
     pub(crate) fn kill(&mut self) {
-        // One that has just ended needs none.
+        // Fails if the child has just ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -60,13 +60,13 @@ impl Drop for Process {
 }
 
 pub(crate) fn start_nodes() -> (Vec<Process>, String) {
-    let (send, heard) = mpsc::channel();
+    let (send, reported) = mpsc::channel();
     let start = |_| {
         let send = send.clone();
         Process::start("node", "", move |what| drop(send.send(what.to_owned())))
     };
     let nodes: Vec<_> = (0..NODE_COUNT).map(start).collect();
-    let hear = |_| heard.recv_timeout(LIMIT).expect("a node's address");
-    let addresses: Vec<String> = (0..NODE_COUNT).map(hear).collect();
+    let on_report = |_| reported.recv_timeout(LIMIT).expect("a node's address");
+    let addresses: Vec<String> = (0..NODE_COUNT).map(on_report).collect();
     (nodes, addresses.join(","))
 }

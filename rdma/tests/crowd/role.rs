@@ -1,5 +1,5 @@
-//! What every role shares: its name and its nodes by the environment, orders that come in and news
-//! that go out.
+//! Helpers of every role: the role's name and nodes from the environment, orders that arrive and
+//! reports that leave.
 
 use std::sync::mpsc;
 use std::thread;
@@ -8,7 +8,7 @@ use farcore_rdma::FabricAddress;
 
 pub(crate) const ROLE: &str = "FARCORE_CROWD_ROLE";
 pub(crate) const NODES: &str = "FARCORE_CROWD_NODES";
-/// Begins each line of news.
+/// The prefix of each report.
 pub(crate) const NEWS: &str = "@crowd ";
 
 pub(crate) fn random(below: u64) -> u64 {
@@ -33,7 +33,7 @@ pub(crate) fn orders() -> mpsc::Receiver<String> {
     thread::spawn(move || {
         for line in std::io::stdin().lines() {
             let Ok(line) = line else { break };
-            // Whoever is on its way out listens no more.
+            // Fails if the process is about to end.
             let _ = send.send(line);
         }
         std::process::exit(1);

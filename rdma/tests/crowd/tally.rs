@@ -1,4 +1,6 @@
-//! A crowd of clients, and what is heard of them.
+//! A crowd of clients, and the tally of their reports.
+//!
+//! Owns the client processes while the crowd runs, and counts operations, conflicts and errors.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +24,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn hear(&self, what: &str) {
+    pub(crate) fn on_report(&self, what: &str) {
         let (kind, rest) = what.split_once(' ').unwrap_or((what, ""));
         let mut numbers = rest.split(' ').map(str::parse);
         match (kind, numbers.next(), numbers.next()) {
@@ -34,7 +36,7 @@ impl Tally {
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }
             ("wrong", ..) => self.complain(rest.to_owned()),
-            // The last line of one that was killed.
+            // The incomplete last line of a client that was killed.
             _ => {}
         }
     }
@@ -48,14 +50,14 @@ impl Tally {
     }
 }
 
-/// Eight clients, of which one is killed about every second, until the time is over or something is
-/// wrong.
+/// Runs eight clients, of which about one a second is killed, until the time is over or an error is
+/// reported.
 pub(crate) fn crowd(nodes: &str, time: Duration, thieves: usize) -> (Arc<Tally>, Vec<Process>) {
     let tally = Arc::new(Tally::default());
     let start = |index: usize| {
         let tally = Arc::clone(&tally);
         let role = if index < thieves { "thief" } else { "client" };
-        Process::start(role, nodes, move |what| tally.hear(what))
+        Process::start(role, nodes, move |what| tally.on_report(what))
     };
     let mut clients: Vec<_> = (0..CLIENTS).map(start).collect();
     let (begun, mut killed) = (Instant::now(), Instant::now());
@@ -63,7 +65,8 @@ pub(crate) fn crowd(nodes: &str, time: Duration, thieves: usize) -> (Arc<Tally>,
         thread::sleep(TICK);
         for (index, client) in clients.iter_mut().enumerate() {
             if let Some(status) = client.child.try_wait().expect("a child of ours") {
-                // Its news say why; only the loss of a lease, with its own news, is no fault.
+                // Its reports give the reason. Only the loss of a lease, which it reports, is no
+                // error.
                 if status.code() != Some(LOST) {
                     tally.complain(format!("client {index} ended with {status}"));
                 }
@@ -81,7 +84,7 @@ pub(crate) fn crowd(nodes: &str, time: Duration, thieves: usize) -> (Arc<Tally>,
     (tally, clients)
 }
 
-/// All of them free what they hold and go.
+/// All clients free their extents and leave.
 pub(crate) fn leave(tally: &Tally, clients: Vec<Process>) {
     let since = Instant::now();
     for (index, mut client) in clients.into_iter().enumerate() {
@@ -94,7 +97,7 @@ pub(crate) fn leave(tally: &Tally, clients: Vec<Process>) {
                     break;
                 }
                 None if since.elapsed() > LIMIT => {
-                    tally.complain(format!("client {index} does not leave"));
+                    tally.complain(format!("client {index} did not leave"));
                     break;
                 }
                 None => thread::sleep(TICK),

@@ -1,16 +1,16 @@
-//! Socket addresses in the kernel's form.
+//! Converts socket addresses to and from the kernel's structs.
 
 #![allow(unsafe_code)] // reads and writes the kernel's structs
 
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A socket address as the kernel takes it.
+/// A socket address as a kernel struct.
 pub(super) struct RawAddress(libc::sockaddr_storage);
 
 impl RawAddress {
     pub(super) fn new(address: SocketAddr) -> Self {
-        // SAFETY: plain numbers, for which zero is a value.
+        // SAFETY: plain numbers, for which zero is a valid value.
         let mut raw: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
         let place = (&raw mut raw).cast::<u8>();
         match address {

@@ -1,4 +1,6 @@
-//! The side that connects.
+//! The connecting side: resolves address and route, connects, and notices the peer's end.
+//!
+//! Owns the identifier and event channel of a connection. Invariants: see the parent module.
 
 #![allow(unsafe_code)] // calls librdmacm
 
@@ -14,16 +16,16 @@ use crate::executor::Timer;
 use super::address::RawAddress;
 use super::events::{Channel, Event};
 use super::identifier::{Identifier, check, parameters};
-use super::{PACE, PRIVATE_BYTES};
+use super::{POLL_INTERVAL, PRIVATE_BYTES};
 use crate::tcp::{ConnectError, ConnectRequest, Refusal, wire};
 use crate::verbs::ffi;
 use crate::verbs::queue_pair::QueuePairStep;
 use crate::verbs::slot::{Adapter, Connected, Line};
 
-/// Tells when the other side has gone.
+/// Reports when the peer has gone.
 #[derive(Debug)]
 pub(in crate::verbs) struct CmLine {
-    // Dropped in this order (I2).
+    // Drop order: I2.
     id: Identifier,
     channel: Rc<Channel>,
     dead: Cell<bool>,
@@ -48,16 +50,16 @@ impl CmLine {
 
 impl Drop for CmLine {
     fn drop(&mut self) {
-        // SAFETY: the identifier is alive; the other side is told.
+        // SAFETY: the identifier is alive; this notifies the peer.
         unsafe { ffi::rdma_disconnect(self.id.raw()) };
     }
 }
 
-/// Waits for one kind of event; others of a connection that is being made end it.
+/// Waits for one kind of event; an error event of the connection ends the wait.
 async fn wait_for(channel: &Channel, wanted: u32) -> io::Result<Event> {
     loop {
         let Some(event) = channel.take()? else {
-            Timer::new(PACE).await;
+            Timer::new(POLL_INTERVAL).await;
             continue;
         };
         if event.kind() == wanted {
@@ -65,13 +67,13 @@ async fn wait_for(channel: &Channel, wanted: u32) -> io::Result<Event> {
         }
         use ffi::rdma_cm_event_type as kind;
         let what = match event.kind() {
-            kind::RDMA_CM_EVENT_ADDR_ERROR => "no RDMA device leads to the address",
+            kind::RDMA_CM_EVENT_ADDR_ERROR => "no RDMA device reaches the address",
             kind::RDMA_CM_EVENT_ROUTE_ERROR => "there is no route to the address",
-            kind::RDMA_CM_EVENT_UNREACHABLE => "nobody answers at the address",
+            kind::RDMA_CM_EVENT_UNREACHABLE => "no answer from the address",
             kind::RDMA_CM_EVENT_REJECTED => {
                 return Err(rejection(&event));
             }
-            _ => "the connection could not be made",
+            _ => "cannot establish the connection",
         };
         let status = event.status();
         return Err(io::Error::new(
@@ -90,12 +92,12 @@ fn rejection(event: &Event) -> io::Error {
         Ok(Some(refusal)) => io::Error::new(io::ErrorKind::ConnectionRefused, Rejected(refusal)),
         _ => io::Error::new(
             io::ErrorKind::ConnectionRefused,
-            "nobody listens there by RDMA-CM",
+            "no RDMA-CM listener at the address",
         ),
     }
 }
 
-/// The device that the route to an address leads over.
+/// The device that the route to an address uses.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -105,7 +107,7 @@ pub async fn device_for(address: SocketAddr, limit: Duration) -> Result<String, 
         let id = Identifier::new(&channel)?;
         resolve(&channel, &id, address, limit).await?;
         id.device()
-            .ok_or_else(|| io::Error::other("no RDMA device leads to the address"))
+            .ok_or_else(|| io::Error::other("no RDMA device reaches the address"))
     };
     bounded(address, limit, work).await
 }
@@ -148,7 +150,7 @@ async fn bounded<T>(
     .await
 }
 
-/// Connects a queue pair for an endpoint's berth.
+/// Connects a queue pair for an endpoint's connection slot.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -170,7 +172,7 @@ async fn begin(
     use ffi::rdma_cm_event_type as kind;
     let options = &adapter.options;
     if options.path_mtu.is_some() {
-        let what = "path_mtu: RDMA-CM takes the route's; set none, or use rdma+tcp://";
+        let what = "path_mtu: RDMA-CM uses the route's MTU: leave it unset or use rdma+tcp://";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let channel = Rc::new(Channel::new()?);
@@ -197,7 +199,7 @@ async fn begin(
     check(unsafe { ffi::rdma_connect(id.raw(), &raw mut wanted) })?;
     wait_for(&channel, kind::RDMA_CM_EVENT_CONNECT_RESPONSE).await?;
     follow(&[QueuePairStep::ReadyToReceive, QueuePairStep::ReadyToSend])?;
-    // SAFETY: the identifier is alive and got a response.
+    // SAFETY: the identifier is alive and has received a response.
     check(unsafe { ffi::rdma_establish(id.raw()) })?;
     Ok(Connected {
         queue_pair,

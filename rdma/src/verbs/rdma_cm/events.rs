@@ -1,4 +1,6 @@
-//! Events of RDMA-CM, read without waiting.
+//! RDMA-CM events and their channel, read without waiting.
+//!
+//! Owns the channel; an event is acknowledged when it is dropped (I1 of the parent module).
 
 #![allow(unsafe_code)] // calls librdmacm
 
@@ -8,22 +10,22 @@ use std::ptr::{self, NonNull};
 
 use crate::verbs::ffi;
 
-/// A channel of events, read without waiting.
+/// An event channel, read without waiting.
 #[derive(Debug)]
 pub(super) struct Channel(NonNull<ffi::rdma_event_channel>);
 
-// SAFETY: librdmacm is safe to call from any thread.
+// SAFETY: librdmacm may be called from any thread.
 unsafe impl Send for Channel {}
 // SAFETY: as above.
 unsafe impl Sync for Channel {}
 
 impl Channel {
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: answers a channel or null.
+        // SAFETY: returns a channel or null.
         let raw = NonNull::new(unsafe { ffi::rdma_create_event_channel() });
         let channel = Self(raw.ok_or_else(io::Error::last_os_error)?);
         let descriptor = channel.as_raw_fd();
-        // SAFETY: changes a flag of a descriptor that is open.
+        // SAFETY: changes a flag of an open descriptor.
         unsafe {
             let flags = libc::fcntl(descriptor, libc::F_GETFL);
             if flags < 0 || libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) < 0 {
@@ -35,7 +37,7 @@ impl Channel {
 
     pub(super) fn take(&self) -> io::Result<Option<Event>> {
         let mut event = ptr::null_mut();
-        // SAFETY: fills in an event, or answers that there is none.
+        // SAFETY: returns an event, or reports that there is none.
         match unsafe { ffi::rdma_get_cm_event(self.0.as_ptr(), &raw mut event) } {
             0 => Ok(NonNull::new(event).map(Event)),
             _ => match io::Error::last_os_error() {
@@ -59,7 +61,7 @@ impl AsRawFd for Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: made by this, and its identifiers have gone (I2).
+        // SAFETY: created by this, and its identifiers are gone (I2).
         unsafe { ffi::rdma_destroy_event_channel(self.0.as_ptr()) };
     }
 }
@@ -84,11 +86,11 @@ impl Event {
         unsafe { self.0.as_ref().id }
     }
 
-    /// The other side's private data, padded with zeros to what is asked for.
+    /// The peer's private data, cut or padded with zeros to `N` bytes.
     pub(super) fn private_data<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
         // SAFETY: this event's kind carries the parameters of a connection; the data is as long as
-        // it says.
+        // they say.
         unsafe {
             let parameters = &self.0.as_ref().param.conn;
             let length = usize::from(parameters.private_data_len).min(N);

@@ -1,4 +1,6 @@
-//! Identifiers of RDMA-CM.
+//! RDMA-CM identifiers: one end of a connection each.
+//!
+//! Owns the identifier and destroys it on drop, after its events were acknowledged (I1).
 
 #![allow(unsafe_code)] // calls librdmacm
 
@@ -23,11 +25,11 @@ pub(super) fn check(code: i32) -> io::Result<()> {
     }
 }
 
-/// An identifier: one end of a connection, or of none yet.
+/// An identifier: one end of a connection, established or not.
 #[derive(Debug)]
 pub(super) struct Identifier(NonNull<ffi::rdma_cm_id>);
 
-// SAFETY: librdmacm is safe to call from any thread.
+// SAFETY: librdmacm may be called from any thread.
 unsafe impl Send for Identifier {}
 // SAFETY: as above.
 unsafe impl Sync for Identifier {}
@@ -53,24 +55,24 @@ impl Identifier {
         self.0.as_ptr()
     }
 
-    /// Takes over an identifier that came with an event.
+    /// Takes ownership of an identifier that came with an event.
     pub(super) fn of_event(raw: NonNull<ffi::rdma_cm_id>) -> Self {
         Self(raw)
     }
 
-    /// The address that its peer has.
+    /// The peer's address.
     pub(super) fn peer_address(&self) -> SocketAddr {
         // SAFETY: the identifier is alive; its route holds complete addresses.
         unsafe { address_at((&raw const self.0.as_ref().route.addr.dst_addr_union).cast()) }
     }
 
-    /// The address that it is bound to.
+    /// The local address.
     pub(super) fn own_address(&self) -> SocketAddr {
         // SAFETY: as for a peer's.
         unsafe { address_at((&raw const self.0.as_ref().route.addr.src_addr_union).cast()) }
     }
 
-    /// The device that its route leads over.
+    /// The device that its route uses.
     pub(super) fn device(&self) -> Option<String> {
         // SAFETY: the identifier is alive; a resolved one names an open device.
         unsafe {
@@ -100,25 +102,25 @@ impl Identifier {
     }
 
     pub(super) fn fill(&self, attributes: &mut ffi::ibv_qp_attr, mask: &mut i32) -> io::Result<()> {
-        // SAFETY: the identifier is alive; fills in plain numbers.
+        // SAFETY: the identifier is alive; this fills plain numbers.
         check(unsafe { ffi::rdma_init_qp_attr(self.raw(), attributes, mask) })
     }
 }
 
 impl Drop for Identifier {
     fn drop(&mut self) {
-        // SAFETY: made by librdmacm for this; no event of it is held (I1).
+        // SAFETY: created by librdmacm for this; no event of it is held (I1).
         unsafe { ffi::rdma_destroy_id(self.raw()) };
     }
 }
 
-/// What a connection is asked for with.
+/// The parameters of a connect request or an accept.
 pub(super) fn parameters(
     queue_pair: &QueuePair,
     options: &VerbsOptions,
     private_data: &[u8],
 ) -> ffi::rdma_conn_param {
-    // SAFETY: plain numbers and a pointer, for which zero is a value.
+    // SAFETY: plain numbers and a pointer, for which zero is a valid value.
     let mut wanted: ffi::rdma_conn_param = unsafe { MaybeUninit::zeroed().assume_init() };
     wanted.private_data = private_data.as_ptr().cast();
     wanted.private_data_len = u8::try_from(private_data.len()).unwrap_or(u8::MAX);

@@ -1,4 +1,7 @@
-//! The side that listens.
+//! The listening side: accepts or rejects connect requests.
+//!
+//! Owns the listening identifier and its event channel, which also delivers the events of accepted
+//! connections. Invariants: see the parent module.
 
 #![allow(unsafe_code)] // calls librdmacm
 
@@ -14,7 +17,7 @@ use crate::executor::Timer;
 use super::address::RawAddress;
 use super::events::Channel;
 use super::identifier::{Identifier, check, parameters};
-use super::{PACE, PRIVATE_BYTES};
+use super::{POLL_INTERVAL, PRIVATE_BYTES};
 use crate::fabric::VerbsOptions;
 use crate::tcp::{ConnectRequest, Refusal, wire};
 use crate::verbs::context::{Access, Context};
@@ -22,37 +25,37 @@ use crate::verbs::ffi;
 use crate::verbs::queue_pair::{QueuePair, QueuePairStep};
 use crate::verbs::slot::{Adapter, Connected, Line};
 
-/// Connections that wait to be taken.
+/// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 64;
 
 /// A listening address of RDMA-CM.
 #[derive(Debug)]
 pub struct CmListener {
-    // Dropped in this order (I2).
+    // Drop order: I2.
     id: Identifier,
     channel: Arc<Channel>,
 }
 
-/// What happened at a listening address.
+/// An event of a listener.
 #[derive(Debug)]
 pub enum CmEvent {
-    /// Somebody wants to connect.
+    /// A client requests a connection.
     Arrival(CmArrival),
-    /// A connection that was accepted can be used.
+    /// An accepted connection is established.
     Established(CmName),
-    /// A connection is over, or came to nothing.
+    /// A connection has ended, or was not established.
     Over(CmName),
 }
 
-/// Tells the connections of one listener apart.
+/// Identifies a connection of one listener.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CmName(usize);
 
 impl CmListener {
-    /// Listens. The port is this process's alone.
+    /// Listens. The port is exclusive to this process.
     ///
     /// # Errors
-    /// What the kernel says; no RDMA device has the address.
+    /// The system's error, or that no RDMA device has the address.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let channel = Arc::new(Channel::new()?);
         let id = Identifier::new(&channel)?;
@@ -64,13 +67,13 @@ impl CmListener {
         Ok(Self { id, channel })
     }
 
-    /// The device whose address it is; `None` if it listens on all.
+    /// The device of the listening address; `None` if it listens on all.
     #[must_use]
     pub fn device(&self) -> Option<String> {
         self.id.device()
     }
 
-    /// What was bound.
+    /// The bound address.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.id.own_address()
@@ -79,7 +82,7 @@ impl CmListener {
     /// The next event, if there is one.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The system's error.
     pub fn take(&self) -> io::Result<Option<CmEvent>> {
         use ffi::rdma_cm_event_type as kind;
         loop {
@@ -123,13 +126,13 @@ impl CmListener {
     /// Waits for the next event, on an executor.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The system's error.
     pub async fn next(&self) -> io::Result<CmEvent> {
         loop {
             match self.take()? {
                 Some(event) => return Ok(event),
                 None => {
-                    Timer::new(PACE).await;
+                    Timer::new(POLL_INTERVAL).await;
                 }
             }
         }
@@ -137,16 +140,16 @@ impl CmListener {
 }
 
 impl AsRawFd for CmListener {
-    /// Readable when there is an event.
+    /// Readable when an event is available.
     fn as_raw_fd(&self) -> RawFd {
         self.channel.as_raw_fd()
     }
 }
 
-/// Somebody who wants to connect.
+/// A connect request.
 #[derive(Debug)]
 pub struct CmArrival {
-    // Dropped in this order (I2).
+    // Drop order: I2.
     id: Identifier,
     channel: Arc<Channel>,
     peer: SocketAddr,
@@ -154,34 +157,34 @@ pub struct CmArrival {
 }
 
 impl CmArrival {
-    /// Who it is.
+    /// The peer's address.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// What it is for.
+    /// The decoded request.
     ///
     /// # Errors
-    /// That these were not the bytes of a client.
+    /// That the bytes are not a connect request.
     pub fn request(&self) -> io::Result<ConnectRequest> {
         wire::decode_request(&self.bytes)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    /// Refuses it, and tells why.
+    /// Refuses the connection and sends the reason.
     pub fn reject(self, refusal: Refusal) {
         let bytes = wire::encode_reply(Some(refusal));
         let length = u8::try_from(bytes.len()).unwrap_or(0);
-        // SAFETY: identifier and bytes are alive. Whoever has gone away need not be told.
+        // SAFETY: identifier and bytes are alive. A peer that has gone misses the reason.
         let _ = unsafe { ffi::rdma_reject(self.id.raw(), bytes.as_ptr().cast(), length) };
     }
 
-    /// Accepts it with a queue pair, which is ready to send when this returns; the client is when
-    /// it says so.
+    /// Accepts it with a queue pair, which is ready to send when this returns. The client is ready
+    /// when it reports so.
     ///
     /// # Errors
-    /// What the kernel says; that it came over another device.
+    /// The system's error, or that the request arrived over another device.
     pub fn accept(
         self,
         queue_pair: QueuePair,
@@ -214,7 +217,7 @@ impl CmArrival {
         })
     }
 
-    /// Accepts it as an equal, for an endpoint's berth.
+    /// Accepts an equal peer for an endpoint's connection slot.
     ///
     /// # Errors
     /// As [`CmArrival::accept`].
@@ -236,33 +239,32 @@ impl CmArrival {
     }
 }
 
-/// The line of an equal that was accepted: its events are the listener's.
+/// The line of an accepted equal peer, whose events the listener receives.
 #[derive(Debug)]
 pub(in crate::verbs) struct AcceptedLine {
-    // Dropped in this order (I2).
+    // Drop order: I2.
     id: Identifier,
     _channel: Arc<Channel>,
 }
 
 impl Drop for AcceptedLine {
     fn drop(&mut self) {
-        // SAFETY: the identifier is alive; the other side is told.
+        // SAFETY: the identifier is alive; this notifies the peer.
         unsafe { ffi::rdma_disconnect(self.id.raw()) };
     }
 }
 
-/// A connection that was accepted. It ends when this is dropped: after that its peer reaches
-/// nothing.
+/// An accepted connection. Dropping this ends it: after that its peer accesses nothing.
 #[derive(Debug)]
 pub struct CmConnection {
-    // Dropped in this order: the queue pair first, then (I2).
+    // Drop order: the queue pair first, then I2.
     queue_pair: QueuePair,
     id: Identifier,
     _channel: Arc<Channel>,
 }
 
 impl CmConnection {
-    /// Its name among the events of its listener.
+    /// Its name in its listener's events.
     #[must_use]
     pub fn name(&self) -> CmName {
         CmName(self.id.raw() as usize)

@@ -1,24 +1,25 @@
-//! Connecting by RDMA-CM: names are IP addresses and ports, and the connect request travels as
-//! private data.
+//! Connects queue pairs by RDMA-CM: peers are named by IP address and port, and the connect request
+//! travels as private data.
 //!
 //! ```text
 //! client                                        server (a listening identifier, one event channel)
 //!   resolve address, resolve route
-//!   make a queue pair, initialise it
-//!   connect (private data: what for)      ->    connect request
+//!   create a queue pair, initialise it
+//!   connect (private data: purpose)       ->    connect request
 //!                                               queue pair ready to send
-//!   connect response (taken, or why not)  <-    accept, or reject
+//!   connect response (accepted or why not) <-   accept, or reject
 //!   queue pair ready to send
 //!   establish                             ->    established
 //! ```
 //!
-//! Queue pairs are made and moved by `queue_pair`, with the attributes that RDMA-CM hands out, so
-//! that both ways to connect share protection domain, completion queue and regions.
+//! `queue_pair` creates and moves queue pairs, with the attributes from RDMA-CM, so that both ways
+//! to
+//! connect share protection domain, completion queue and regions.
 //!
 //! - I1: an event is acknowledged before the identifier it names is destroyed.
 //! - I2: an identifier is destroyed before its event channel.
 //!
-//! Source: the manual pages of `rdma_cm` and those that it leads to. Private data of a request: 56
+//! Source: the manual page of `rdma_cm` and those that it refers to. Private data of a request: 56
 //! bytes over IP.
 
 mod address;
@@ -35,7 +36,7 @@ pub use self::listener::{CmArrival, CmConnection, CmEvent, CmListener, CmName};
 pub(super) use self::connect::CmLine;
 pub(super) use self::listener::AcceptedLine;
 
-/// How often an event is looked for.
-const PACE: Duration = Duration::from_millis(1);
-/// What a connect request has room for.
+/// Interval at which events are polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// Private data in a connect request, in bytes.
 const PRIVATE_BYTES: usize = 56;

@@ -1,4 +1,4 @@
-//! Nodes that die, and queue pairs in error.
+//! Cases about nodes that die, and queue pairs in error.
 
 use farcore_rdma::{Endpoint, PostError, QueuePairState, Status, Work};
 
@@ -37,7 +37,7 @@ pub(crate) async fn a_node_that_dies_fails_what_is_in_flight_once<F: Fixture>(mu
     }
 }
 
-pub(crate) async fn a_node_that_is_back_serves_again<F: Fixture>(mut bench: Bench<F>) {
+pub(crate) async fn a_restored_node_serves_again<F: Fixture>(mut bench: Bench<F>) {
     let (local, remote) = (bench.local.clone(), bench.remote.clone());
     for round in 0..5u64 {
         bench.set(&local, 0, &(round + 1).to_le_bytes());
@@ -67,7 +67,7 @@ pub(crate) async fn a_node_that_is_back_serves_again<F: Fixture>(mut bench: Benc
         assert_eq!(
             seen,
             (round + 1, round + 1),
-            "what was lost was not performed"
+            "a lost request was not performed"
         );
     }
 }

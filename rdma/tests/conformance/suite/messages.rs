@@ -1,11 +1,11 @@
-//! Messages, and words that come with a write.
+//! Cases about messages, and about the immediate word of a WRITE.
 
 use farcore_rdma::{Endpoint, QueuePairState, Status, Work, WorkId};
 
 use super::pattern;
 use crate::fixture::{Bench, Fixture};
 
-pub(crate) async fn a_write_with_immediate_hands_over_its_word<F: Fixture>(mut bench: Bench<F>) {
+pub(crate) async fn a_write_with_immediate_delivers_its_word<F: Fixture>(mut bench: Bench<F>) {
     let (local, remote) = (bench.local.clone(), bench.remote.clone());
     bench.set(&local, 0, &pattern(5_000, 9));
     let room = bench.peers(1 << 20, 0);
@@ -69,7 +69,7 @@ pub(crate) async fn messages_arrive_in_order<F: Fixture>(mut bench: Bench<F>) {
             pattern(bytes, place as u8)
         );
     }
-    // And the other way, on the other queue pair.
+    // The other direction, on the other queue pair.
     let receive = Work::Receive {
         local: bench.local(1 << 20, 100),
     };
@@ -93,7 +93,7 @@ pub(crate) async fn a_message_waits_for_its_receive<F: Fixture>(mut bench: Bench
         local: bench.local(0, 8),
     };
     bench.post(0, 1, work);
-    // What is behind it waits as well.
+    // Requests behind it wait too.
     let read = Work::Read {
         local: bench.local(64, 8),
         remote: bench.at(0),
@@ -126,15 +126,15 @@ pub(crate) async fn a_message_that_is_too_long_fails_at_both_ends<F: Fixture>(mu
     assert_eq!((near[0].id, far[0].id), (WorkId(2), WorkId(1)));
     let refused = [Status::RemoteOperation, Status::RemoteInvalidRequest];
     assert!(refused.contains(&near[0].status), "{near:?}");
-    // Soft-RoCE says the latter.
+    // Soft-RoCE reports the latter.
     let too_long = [Status::LocalLength, Status::LocalQueuePair];
     assert!(too_long.contains(&far[0].status), "{far:?}");
     assert_eq!(bench.get(&remote, 0, 32), [7; 32], "nothing was written");
     assert_eq!(bench.fixture.near().state(0), QueuePairState::Drained);
 }
 
-/// Of a far side that takes no messages.
-pub(crate) async fn a_message_that_nobody_takes_is_refused<F: Fixture>(mut bench: Bench<F>) {
+/// For a far side that accepts no messages.
+pub(crate) async fn a_message_without_a_receiver_is_refused<F: Fixture>(mut bench: Bench<F>) {
     let (local, remote) = (bench.local(0, 8), bench.at(0));
     let word = Work::WriteImmediate {
         local,

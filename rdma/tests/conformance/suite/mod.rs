@@ -1,4 +1,4 @@
-//! The cases, by what they are about.
+//! The cases of the suite, by subject.
 
 mod faults;
 mod messages;

@@ -1,4 +1,4 @@
-//! The order of a queue pair, its completions, and its room.
+//! Cases about a queue pair's order, completions and room.
 
 use farcore_rdma::{Endpoint, PostError, Status, Work, WorkId, WorkRequest};
 
@@ -7,7 +7,8 @@ use crate::fixture::{Bench, DEPTH, Fixture};
 pub(crate) async fn requests_of_a_queue_pair_keep_their_order<F: Fixture>(mut bench: Bench<F>) {
     let (local, remote) = (bench.local.clone(), bench.remote.clone());
     for round in 0..50u64 {
-        // Write a word, add to it, swap it, read it, write over it: each sees the one before.
+        // Write a word, add to it, swap it, read it, overwrite it: each operation sees the
+        // previous.
         let first = round * 1000;
         bench.set(&local, 0, &first.to_le_bytes());
         bench.set(&local, 8, &(first + 7).to_le_bytes());
@@ -53,7 +54,7 @@ pub(crate) async fn requests_of_a_queue_pair_keep_their_order<F: Fixture>(mut be
     }
 }
 
-pub(crate) async fn only_what_is_signalled_completes<F: Fixture>(mut bench: Bench<F>) {
+pub(crate) async fn only_signalled_requests_produce_completions<F: Fixture>(mut bench: Bench<F>) {
     for round in 0..20u64 {
         for id in 0..DEPTH as u64 {
             let (near, far) = (bench.local(8 * id, 8), bench.at(8 * id));
@@ -88,13 +89,13 @@ pub(crate) async fn only_what_is_signalled_completes<F: Fixture>(mut bench: Benc
         assert_eq!(
             bench.fixture.near().room(0),
             DEPTH,
-            "silence frees its place"
+            "an unsignalled success frees its place"
         );
         assert_eq!(bench.fixture.near().outstanding(), 0);
     }
 }
 
-pub(crate) async fn a_full_queue_hands_the_request_back<F: Fixture>(mut bench: Bench<F>) {
+pub(crate) async fn a_full_queue_returns_the_request<F: Fixture>(mut bench: Bench<F>) {
     let work = Work::Read {
         local: bench.local(0, 8),
         remote: bench.at(0),
@@ -105,7 +106,7 @@ pub(crate) async fn a_full_queue_hands_the_request_back<F: Fixture>(mut bench: B
     assert_eq!(bench.fixture.near().room(0), 0);
     let more = Bench::<F>::request(99, work);
     assert_eq!(bench.try_post(0, 99, work), Err(PostError::Full(more)));
-    // The other queue pair has room of its own.
+    // The other queue pair has its own room.
     bench.post(1, 50, work);
     bench.wait_in_vain();
     bench.ring(0);
@@ -120,7 +121,7 @@ pub(crate) async fn a_full_queue_hands_the_request_back<F: Fixture>(mut bench: B
     bench.post(0, 100, work);
 }
 
-pub(crate) async fn a_full_receive_queue_hands_the_request_back<F: Fixture>(mut bench: Bench<F>) {
+pub(crate) async fn a_full_receive_queue_returns_the_request<F: Fixture>(mut bench: Bench<F>) {
     let work = Work::Receive {
         local: bench.local(0, 8),
     };

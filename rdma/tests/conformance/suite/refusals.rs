@@ -1,4 +1,4 @@
-//! What is refused: keys, bounds, alignment.
+//! Cases about refused requests: keys, bounds, alignment.
 
 use farcore_rdma::{
     Endpoint, LocalSlice, PostError, QueuePairState, RemoteKey, RemoteSlice, Status, Work,
@@ -106,7 +106,7 @@ pub(crate) async fn an_unaligned_atomic_is_refused<F: Fixture>(bench: Bench<F>) 
         let (local, remote) = (bench.local(0, 8), bench.at(12));
         atomics(local, remote).to_vec()
     };
-    // Soft-RoCE does not even answer, or ends the queue pair first.
+    // Soft-RoCE does not answer at all, or ends the queue pair first.
     let statuses = [
         Status::RemoteOperation,
         Status::RemoteInvalidRequest,

@@ -1,11 +1,11 @@
-//! Reads, writes and atomics.
+//! Cases about READs, WRITEs and atomics.
 
 use farcore_rdma::{Status, Work};
 
 use super::{END, pattern};
 use crate::fixture::{Bench, Fixture};
 
-pub(crate) async fn what_is_written_is_read<F: Fixture>(mut bench: Bench<F>) {
+pub(crate) async fn written_bytes_are_read<F: Fixture>(mut bench: Bench<F>) {
     let (local, remote) = (bench.local.clone(), bench.remote.clone());
     for (round, bytes) in [1, 7, 64, 100, 1024, 1025, 65_536].into_iter().enumerate() {
         let sent = pattern(bytes as usize, round as u8);
@@ -31,7 +31,7 @@ pub(crate) async fn what_is_written_is_read<F: Fixture>(mut bench: Bench<F>) {
     }
 }
 
-pub(crate) async fn atomics_answer_the_old_value<F: Fixture>(mut bench: Bench<F>) {
+pub(crate) async fn atomics_return_the_old_value<F: Fixture>(mut bench: Bench<F>) {
     let (local, remote) = (bench.local.clone(), bench.remote.clone());
     // The local buffer need not be aligned.
     let (near, far) = (bench.local(5, 8), bench.at(8));
@@ -61,7 +61,7 @@ pub(crate) async fn atomics_answer_the_old_value<F: Fixture>(mut bench: Bench<F>
 
 pub(crate) async fn long_transfers_arrive_whole<F: Fixture>(mut bench: Bench<F>) {
     let (local, remote) = (bench.local.clone(), bench.remote.clone());
-    // Three long WRITEs and READs at once, with a short one between.
+    // Three long WRITEs and READs at once, with a short one in between.
     let sent = pattern(3 << 20, 1);
     bench.set(&local, 0, &sent);
     for part in 0..3u64 {
@@ -97,7 +97,7 @@ pub(crate) async fn long_transfers_arrive_whole<F: Fixture>(mut bench: Bench<F>)
     assert!(bench.get(&local, 0, 3 << 20) == sent);
 }
 
-pub(crate) async fn nothing_at_all_can_be_transferred<F: Fixture>(mut bench: Bench<F>) {
+pub(crate) async fn zero_bytes_can_be_transferred<F: Fixture>(mut bench: Bench<F>) {
     let (local, remote) = (bench.local(0, 0), bench.at(END));
     for work in [Work::Read { local, remote }, Work::Write { local, remote }] {
         assert_eq!(bench.run(work), Status::Success);
