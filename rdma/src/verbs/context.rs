@@ -113,6 +113,65 @@ pub(super) fn refusal(code: i32) -> io::Error {
     }
 }
 
+/// Opens the device that the options name, or the first with an active port. Returns its name too.
+fn open_device(options: &VerbsOptions) -> Result<(NonNull<ffi::ibv_context>, String), VerbsError> {
+    let mut found = 0;
+    // SAFETY: sets the count and returns a list that ends with null, or null.
+    let list = unsafe { ffi::__ibv_get_device_list(&raw mut found) };
+    if list.is_null() {
+        return Err(VerbsError::NoDevice {
+            asked: options.device.clone(),
+            found: "none".to_owned(),
+        });
+    }
+    let mut names = Vec::new();
+    let mut opened = None;
+    for index in 0..usize::try_from(found).unwrap_or(0) {
+        // SAFETY: the list has that many entries; a device's name is a string that ends with 0.
+        let (device, name) = unsafe {
+            let device = *list.add(index);
+            (device, CStr::from_ptr(ffi::ibv_get_device_name(device)))
+        };
+        let name = name.to_string_lossy().into_owned();
+        let active = || {
+            devices::ports(&name)
+                .iter()
+                .any(devices::PortFacts::is_active)
+        };
+        let wanted = match &options.device {
+            Some(asked) => *asked == name,
+            None => active(),
+        };
+        if wanted && opened.is_none() {
+            // SAFETY: an entry of the list, which has not been freed.
+            opened = NonNull::new(unsafe { ffi::ibv_open_device(device) })
+                .map(|raw| (raw, name.clone()))
+                .or_else(|| Some((NonNull::dangling(), String::new())));
+        }
+        names.push(name);
+    }
+    let refused = io::Error::last_os_error();
+    // SAFETY: the list as it was returned; an opened device outlives it.
+    unsafe { ffi::ibv_free_device_list(list) };
+    let found = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    };
+    match opened {
+        None => Err(VerbsError::NoDevice {
+            asked: options.device.clone(),
+            found,
+        }),
+        Some((_, name)) if name.is_empty() => Err(VerbsError::Refused {
+            what: "cannot open the device",
+            device: found,
+            source: refused,
+        }),
+        Some(opened) => Ok(opened),
+    }
+}
+
 impl Context {
     /// Opens the device and port that the options name, or the best available.
     ///
@@ -120,65 +179,7 @@ impl Context {
     /// [`VerbsError`] names what is missing.
     pub fn open(options: &VerbsOptions) -> Result<Arc<Self>, VerbsError> {
         options.validate()?;
-        let mut found = 0;
-        // SAFETY: sets the count and returns a list that ends with null, or null.
-        let list = unsafe { ffi::__ibv_get_device_list(&raw mut found) };
-        if list.is_null() {
-            return Err(VerbsError::NoDevice {
-                asked: options.device.clone(),
-                found: "none".to_owned(),
-            });
-        }
-        let mut names = Vec::new();
-        let mut opened = None;
-        for index in 0..usize::try_from(found).unwrap_or(0) {
-            // SAFETY: the list has that many entries; a device's name is a string that ends with 0.
-            let (device, name) = unsafe {
-                let device = *list.add(index);
-                (device, CStr::from_ptr(ffi::ibv_get_device_name(device)))
-            };
-            let name = name.to_string_lossy().into_owned();
-            let active = || {
-                devices::ports(&name)
-                    .iter()
-                    .any(devices::PortFacts::is_active)
-            };
-            let wanted = match &options.device {
-                Some(asked) => *asked == name,
-                None => active(),
-            };
-            if wanted && opened.is_none() {
-                // SAFETY: an entry of the list, which has not been freed.
-                opened = NonNull::new(unsafe { ffi::ibv_open_device(device) })
-                    .map(|raw| (raw, name.clone()))
-                    .or_else(|| Some((NonNull::dangling(), String::new())));
-            }
-            names.push(name);
-        }
-        let refused = io::Error::last_os_error();
-        // SAFETY: the list as it was returned; an opened device outlives it.
-        unsafe { ffi::ibv_free_device_list(list) };
-        let found = if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(", ")
-        };
-        let (raw, name) = match opened {
-            None => {
-                return Err(VerbsError::NoDevice {
-                    asked: options.device.clone(),
-                    found,
-                });
-            }
-            Some((_, name)) if name.is_empty() => {
-                return Err(VerbsError::Refused {
-                    what: "cannot open the device",
-                    device: found,
-                    source: refused,
-                });
-            }
-            Some(opened) => opened,
-        };
+        let (raw, name) = open_device(options)?;
         // From here on, dropping closes the device.
         let mut context = Self {
             raw,

@@ -249,10 +249,10 @@ impl QueuePair {
 
     /// Connects to the queue pair with the given facts: reset, init, ready to receive, ready to
     /// send.
-    // Longer than 70 lines: one flat list of the attributes of each state.
     ///
     /// # Errors
     /// [`VerbsError::Refused`] names the step.
+    // Longer than 70 lines: one flat list of the attributes of each state.
     pub fn connect(
         &self,
         access: Access,

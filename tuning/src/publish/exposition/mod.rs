@@ -159,11 +159,8 @@ fn encode_cores(encoder: &mut DescriptorEncoder<'_>, cores: &[CoreReport]) -> fm
     Ok(())
 }
 
-fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "The engine's version and process.";
-    let mut info = encoder.encode_descriptor("engine", help, None, MetricType::Info)?;
-    let process = report.process.to_string();
-    info.encode_info(&[("version", report.version.as_str()), ("process", &process)])?;
+/// The figures of the engine as a whole.
+fn encode_gauges(report: &Report, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     for (name, help, value, timed) in [
         (
             "uptime_seconds",
@@ -205,6 +202,15 @@ fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         gauge(family, value, timed)?;
     }
+    Ok(())
+}
+
+fn encode(report: &Report, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "The engine's version and process.";
+    let mut info = encoder.encode_descriptor("engine", help, None, MetricType::Info)?;
+    let process = report.process.to_string();
+    info.encode_info(&[("version", report.version.as_str()), ("process", &process)])?;
+    encode_gauges(report, &mut encoder)?;
     encode_cores(&mut encoder, &report.cores)?;
 
     let help = "Latency of requests, sampled: of a core to its own shard (local) or to another one (cross), without those \
