@@ -1,4 +1,7 @@
-//! A call: one operation of a handle, waited for or awaited, and what it returns.
+//! A call: one operation of a handle, and what it returns.
+//!
+//! A [`Call`] borrows its handle. It sends its request at the first poll and can block or be
+//! awaited. [`FromAnswer`] turns answers into results, for handles and core clients alike.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -41,11 +44,11 @@ impl Deref for Value<'_> {
 pub enum CasOutcome {
     /// Stored under this version.
     Stored(Version),
-    /// The key has this version (`0`: it is absent), and nothing changed.
+    /// The key has this version (`0` if it is absent), and nothing changed.
     Mismatch(Version),
 }
 
-/// What a call returns, made of its answer. The same for handles and core clients.
+/// What a call returns, built from its answer; for handles and core clients.
 pub(crate) trait FromAnswer<'a>: Sized {
     fn from_answer(answer: OwnedAnswer, scratch: &'a mut Vec<u8>) -> Result<Self>;
 }
@@ -96,8 +99,8 @@ impl<'a> FromAnswer<'a> for CasOutcome {
     }
 }
 
-/// One call: [`Call::wait`] for it, or await it on any runtime. Nothing is sent before the first
-/// poll.
+/// One call: block with [`Call::wait`], or await it on any runtime. Nothing is sent before the
+/// first poll.
 #[must_use = "a call does nothing until it is waited for or awaited"]
 #[derive(Debug)]
 pub struct Call<'a, 'k, T> {
@@ -122,10 +125,10 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
         }
     }
 
-    /// Blocks until the answer is there: spins briefly, then parks the thread.
+    /// Blocks until the answer has arrived: spins briefly, then parks the thread.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the operation.
     pub fn wait(mut self) -> Result<T> {
         for look in 0..SPINS {
             if let Poll::Ready(result) = self.step() {
@@ -134,7 +137,7 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
             if look < IDLE_LOOKS {
                 std::hint::spin_loop();
             } else if !serve_current_core() {
-                // The shard may need this very core.
+                // The shard may need this core.
                 thread::yield_now();
             }
         }
@@ -155,7 +158,7 @@ impl<'a, 'k, T: FromAnswer<'a>> Call<'a, 'k, T> {
         let stopped = handle.shared.is_stopped();
         handle.pump_keeping();
         if let Some((_, answer)) = handle.answers.pop() {
-            // The answer may borrow the handle for as long as the call did.
+            // The answer may borrow the handle as long as the call did.
             if let Some(handle) = self.handle.take() {
                 return Poll::Ready(T::from_answer(answer, &mut handle.scratch));
             }
@@ -183,7 +186,7 @@ impl<'a, T: FromAnswer<'a>> Future for Call<'a, '_, T> {
             lanes.client_waker.waker.register(context.waker());
             lanes.client_waker.wait();
         }
-        // An answer may have come before the shard could see the flag.
+        // Poll again: an answer may have arrived before the shard could see the flag.
         call.step()
     }
 }

@@ -1,4 +1,7 @@
-//! A client on a core: what a job started by `run_on_core` is given.
+//! A core client: what a job started by `run_on_core` receives.
+//!
+//! It never leaves its core. It has two client numbers, allocated at first use: one for submitted
+//! requests and one for awaited calls, so that neither receives the other's answers.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,29 +21,29 @@ use crate::reactor::{CoreReactor, NO_CLIENT, yield_now};
 /// Submitted requests that one client may have in flight.
 const IN_FLIGHT_MAX: usize = 1024;
 
-/// A client on a core. Its own shard is a plain call away, the others a lane. It stays on its core.
+/// A client on a core. It calls its own shard directly and reaches the others over lanes. It stays
+/// on its core.
 ///
-/// Dropped, it waits for nothing: what it has submitted is carried out, and the answers are thrown
-/// away.
+/// Dropping it does not wait: submitted requests are carried out, and their answers are discarded.
 #[derive(Debug)]
 pub struct Core {
     reactor: Rc<RefCell<CoreReactor>>,
-    /// The client number of submitted requests, from the first one on.
+    /// The client number of submitted requests; allocated at the first one.
     client: u16,
     in_flight: usize,
-    /// How many of them there may be: none while there is no client number.
+    /// Submitted requests that may be in flight: none without a client number.
     in_flight_max: usize,
     /// The client number of awaited calls, so that neither kind sees the other's answers.
     caller: u16,
-    /// The number of the latest call: a late answer to one that was dropped is not taken for this
-    /// one's.
+    /// The number of the latest call, so that a late answer to a dropped call is not taken for its
+    /// answer.
     call: u32,
     calls_in_flight: usize,
     /// The value of the latest call.
     scratch: Vec<u8>,
     value_bytes_max: usize,
     tap: Option<RequestTap>,
-    /// Turns that the core had made when this client yielded last.
+    /// The core's turns when this client yielded last.
     turns_seen: Cell<u64>,
     ticket: Arc<JobTicket>,
 }
@@ -67,10 +70,10 @@ impl Core {
         }
     }
 
-    /// Takes a request, copied; its answer comes with `token` through [`Core::poll`]. The next
-    /// poll, or the core's own next turn, sends it to the shard of its key, or serves those for the
-    /// own shard as a batch, so that their cache misses overlap. Cost: a hash of the key and a copy
-    /// of key and value; where the core sleeps, also that its service is woken.
+    /// Copies a request; its answer comes with `token` through [`Core::poll`]. The next poll, or
+    /// the core's own next turn, sends it to the shard of its key. Requests to the own shard are
+    /// served as a batch, so that their cache misses overlap. Cost: a hash of the key and a copy of
+    /// key and value; if the core sleeps, also a wakeup of its service.
     ///
     /// # Errors
     /// [`Refused::Full`] when there is no room before the next poll, or when 4095 other jobs of
@@ -83,7 +86,7 @@ impl Core {
     ) -> std::result::Result<(), Refused> {
         let parts = RequestParts::from(operation);
         check(&parts, self.value_bytes_max)?;
-        // Taken apart, so that whoever inlines this passes them as they are.
+        // Passed one by one, so that an inlining caller passes them as they are.
         let RequestParts {
             kind,
             key,
@@ -121,8 +124,8 @@ impl Core {
         true
     }
 
-    /// Asks for the client number of submitted requests; false if there is one already, and so too
-    /// much in flight, or none left.
+    /// Allocates the client number of submitted requests. False if there is one already, so too
+    /// much is in flight, or if none is left.
     #[cold]
     fn begin(&mut self) -> bool {
         if self.client != NO_CLIENT {
@@ -136,7 +139,7 @@ impl Core {
         true
     }
 
-    /// Asks for the client number of calls, until there is one.
+    /// Allocates the client number of calls; waits while none is left.
     #[cold]
     async fn begin_calls(&mut self) {
         while self.caller == NO_CLIENT {
@@ -155,17 +158,15 @@ impl Core {
         }
     }
 
-    /// Has every request from now on recorded, until the recorder finishes or another is named.
-    /// Cost of a recorded request: a copy of its key and a reading of the clock; of others: one
-    /// branch.
+    /// Records every request from now on, until the recorder finishes or another is set. Cost of a
+    /// recorded request: a copy of its key and a clock reading; of others: one branch.
     pub fn record(&mut self, recorder: &Recorder) {
         self.tap = Some(recorder.tap());
     }
 
-    /// Serves this core's shard for one round and visits the answers that have come; answers how
-    /// many. Values of the own shard are visited where they lie. The visitor must not call back
-    /// into this core, and if it panics, the process aborts: the shard is in the middle of its
-    /// work.
+    /// Runs one turn of this core and visits the answers that have arrived. Returns how many.
+    /// Values of the own shard are visited in place. The visitor must not call this client. If it
+    /// panics, the process aborts, because the shard is in the middle of its work.
     #[inline]
     pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
         let count = self.reactor.borrow_mut().poll_for(self.client, &mut visit);
@@ -179,15 +180,15 @@ impl Core {
         self.in_flight
     }
 
-    /// Processor events of this core's thread since the engine was opened; `None` in it for what
+    /// Processor events of this core's thread since the engine was opened; `None` for those that
     /// the machine does not count. Cost: a few system calls.
     #[must_use]
     pub fn hardware(&self) -> HardwareSnapshot {
         self.reactor.borrow().hardware()
     }
 
-    /// Lets other jobs of the core run, and serves its shard if no client has polled since the last
-    /// time. Cost: a poll that finds nothing, at least, if nobody did.
+    /// Lets other jobs of the core run. Runs a turn first if no client has polled since the last
+    /// call. Cost: at most an empty poll.
     pub async fn yield_now(&self) {
         let turns = {
             let mut reactor = self.reactor.borrow_mut();
@@ -200,7 +201,7 @@ impl Core {
         yield_now().await;
     }
 
-    /// One operation to its end.
+    /// Runs one operation to its end.
     async fn call<'a, T: FromAnswer<'a>>(&'a mut self, operation: Operation<'_>) -> Result<T> {
         let parts = RequestParts::from(operation);
         check(&parts, self.value_bytes_max)?;
@@ -225,13 +226,13 @@ impl Core {
         }
     }
 
-    /// The token of an operation of the latest call, by its place there.
+    /// The token of an operation of the latest call, by its place in the call.
     fn token(&self, place: u32) -> u64 {
         u64::from(self.call) << 32 | u64::from(place)
     }
 
-    /// Takes the answers to calls, and visits those of the latest call with their places. The
-    /// others are of calls that were dropped.
+    /// Receives the answers to calls and visits those of the latest call with their places. The
+    /// others belong to dropped calls and are discarded.
     fn poll_calls(&mut self, visit: &mut impl FnMut(usize, Answer<'_>)) {
         let call = self.call;
         let mut reactor = self.reactor.borrow_mut();
@@ -244,12 +245,11 @@ impl Core {
     }
 
     /// Runs many operations at once and visits each answer with its place. They may be served in
-    /// any order, but those on one key keep theirs. The visitor is under the rules of
-    /// [`Core::poll`]. Dropping the call is safe: what was sent is carried out.
+    /// any order, but operations on one key keep theirs. The visitor must keep the rules of
+    /// [`Core::poll`]. Dropping the call is safe: requests that were sent are carried out.
     ///
     /// # Errors
-    /// A caller's mistake stops it before the operation it is in; the ones before that are carried
-    /// out.
+    /// A caller's mistake stops it at that operation; the operations before it are carried out.
     pub async fn many<'b>(
         &mut self,
         operations: impl IntoIterator<Item = Operation<'b>>,
@@ -352,9 +352,9 @@ impl Core {
     /// Removes a key; false if it was absent.
     ///
     /// # Errors
-    /// Those of [`Error`](crate::Error). [`Error::Unavailable`](crate::Error::Unavailable) for a key whose record was lost, and
-    /// [`Error::Damaged`](crate::Error::Damaged), say that it is not known whether the key was there; it is absent from
-    /// then on.
+    /// Those of [`Error`](crate::Error). [`Error::Unavailable`](crate::Error::Unavailable) for a
+    /// key whose record was lost, and [`Error::Damaged`](crate::Error::Damaged), mean that it is
+    /// unknown whether the key existed; it is absent from then on.
     pub async fn delete(&mut self, key: &[u8]) -> Result<bool> {
         self.call(Operation::Delete { key }).await
     }

@@ -1,8 +1,10 @@
 //! A handle: one thread's way into the engine.
 //!
-//! Three forms: a call that is waited for or awaited, many at once, and submit/poll for those who
-//! keep a window of requests in flight. A call that is dropped is forgotten: its late answer is
-//! thrown away by its number.
+//! Three forms: a call that blocks or is awaited, many operations at once, and submit and poll for
+//! a window of requests in flight. A dropped call is forgotten; its late answer is recognized by
+//! its number and discarded.
+//!
+//! A handle owns one lane to each shard, and returns them for the next handle when it is dropped.
 
 #![allow(unsafe_code)] // the requests that a stopped shard left are taken back
 
@@ -28,17 +30,17 @@ use crate::reactor::{is_core, serve_current_core};
 const SUBMITTED: u16 = 0;
 /// The client number of calls.
 pub(super) const CALLED: u16 = 1;
-/// Looks at the lanes before a blocking call parks its thread.
+/// Polls of the lanes before a blocking call parks its thread.
 pub(super) const SPINS: u32 = 500;
-/// Looks without news after which a loop offers its core to other threads.
+/// Polls without an answer after which a loop offers its core to other threads.
 pub(super) const IDLE_LOOKS: u32 = 64;
 
 /// Why a submission was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// No room now: poll, then try again.
+    /// No room now: poll, then retry.
     Full,
-    /// It can never be taken.
+    /// The request is invalid; a retry fails as well.
     Error(Error),
 }
 
@@ -48,7 +50,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// Checks the limits that every client must keep.
+/// Checks the limits of keys and values.
 #[inline]
 pub(crate) fn check(parts: &RequestParts<'_>, value_bytes_max: usize) -> Result<()> {
     let key_fits = parts.key.len().wrapping_sub(1) < KEY_BYTES_MAX;
@@ -75,14 +77,14 @@ fn refusal(parts: &RequestParts<'_>, value_bytes_max: usize) -> Error {
 
 /// One thread's way into the engine. Send, but not shared; all calls take `&mut self`.
 ///
-/// Dropped, it waits until all that it sent was answered. In a job it does not: its place is free
-/// for another handle when that has happened. What a job waits for here keeps the other jobs of its
-/// core waiting; its shard is served meanwhile.
+/// Dropping it waits until every request is answered. On a core it does not wait, and its lanes
+/// become free for another handle when the answers have arrived. A job that blocks on a handle
+/// keeps the other jobs of its core waiting; the core's shard is served meanwhile.
 #[derive(Debug)]
 pub struct Handle {
     pub(super) shared: Arc<Shared>,
     pub(super) lanes: Option<HandleLanes>,
-    /// Requests sent and not yet answered, forgotten calls included.
+    /// Requests sent and not yet answered, dropped calls included.
     outstanding: usize,
     submitted: usize,
     call: u64,
@@ -145,14 +147,13 @@ impl Handle {
         Ok(())
     }
 
-    /// Has every request from now on recorded, until the recorder finishes or another is named.
-    /// Cost of a recorded request: a copy of its key and a reading of the clock; of others: one
-    /// branch.
+    /// Records every request from now on, until the recorder finishes or another is set. Cost of a
+    /// recorded request: a copy of its key and a clock reading; of others: one branch.
     pub fn record(&mut self, recorder: &Recorder) {
         self.tap = Some(recorder.tap());
     }
 
-    /// Publishes what was sent and takes answers: those to submitted requests go to `visit`.
+    /// Publishes requests and receives answers; `visit` receives those to submitted requests.
     fn pump(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
         let Self {
             lanes,
@@ -186,7 +187,7 @@ impl Handle {
             }
         };
         for (lane, core_shared) in lanes.lanes.iter_mut().zip(&shared.cores_shared) {
-            // Asked before the last look: what a shard answered before it stopped is there.
+            // Read before the answers: those that a shard sent before it stopped are then there.
             let stopped = closing && core_shared.closed.load(Ordering::Acquire);
             if lane.requests.publish() > 0 {
                 core_shared.command_port.wakeup.ring(lanes.number);
@@ -194,7 +195,7 @@ impl Handle {
             lane.answers.refresh();
             lane.answers.receive(&mut receive);
             if stopped {
-                // SAFETY: the shard says that it has stopped.
+                // SAFETY: the shard has set `closed`, so it has stopped.
                 unsafe { lane.abandon(&mut receive) };
             }
         }
@@ -215,7 +216,7 @@ impl Handle {
         Call::new(self, Operation::Get { key })
     }
 
-    /// Stores a value and answers its version.
+    /// Stores a value and returns its version.
     ///
     /// # Errors
     /// Those of [`Error`]: lengths, [`Error::FarFull`], the fabric, [`Error::Closed`]. What was
@@ -228,8 +229,8 @@ impl Handle {
     ///
     /// # Errors
     /// Those of [`Error`]. [`Error::Unavailable`] for a key whose record was lost, and
-    /// [`Error::Damaged`], say that it is not known whether the key was there; it is absent from
-    /// then on.
+    /// [`Error::Damaged`], mean that it is unknown whether the key existed; it is absent from then
+    /// on.
     pub fn delete<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, bool> {
         Call::new(self, Operation::Delete { key })
     }
@@ -254,12 +255,11 @@ impl Handle {
         )
     }
 
-    /// Runs many operations at once and visits each answer with its place; blocks. They may be
-    /// served in any order, but those on one key keep theirs.
+    /// Runs many operations at once, visits each answer with its place, and blocks until all are
+    /// answered. They may be served in any order, but operations on one key keep theirs.
     ///
     /// # Errors
-    /// A caller's mistake stops it before the operation it is in; the ones before that are carried
-    /// out.
+    /// A caller's mistake stops it at that operation; the operations before it are carried out.
     pub fn many<'b>(
         &mut self,
         operations: impl IntoIterator<Item = Operation<'b>>,
@@ -300,7 +300,7 @@ impl Handle {
             } else {
                 0
             };
-            // In a job, what it waits for may be this core's to do.
+            // In a job, this core may have to serve what the job waits for.
             if idle_looks > IDLE_LOOKS && !serve_current_core() {
                 thread::yield_now();
             }
@@ -360,7 +360,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Visits the answers that have come; answers how many.
+    /// Visits the answers that have arrived; returns how many.
     pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
         let mut count = 0;
         while let Some((token, kept)) = self.kept.pop_front() {
@@ -388,8 +388,8 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The lanes go to the next handle once nothing is on them. A core does not wait for that:
-        // it may be the one that is to answer.
+        // The lanes go to the next handle once they are empty. A core does not wait for that: it
+        // may be the core that must answer.
         let mut looks = 0;
         while self.outstanding > 0 && !is_core() {
             let stopped = self.shared.is_stopped();

@@ -1,4 +1,7 @@
-//! What handles share with the engine: the lanes of each handle, and those that no handle uses.
+//! What handles share with the engine: the lanes of each handle, and the free ones.
+//!
+//! Lanes are made when the engine opens and reused. Lanes of a handle that was dropped on a core
+//! drain until all answers have arrived, and are free then.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,41 +15,40 @@ use crate::message::hash::Hasher128;
 use crate::reactor::CoreShared;
 use crate::transport::lane::{ClientWaker, LaneClient};
 
-/// The lanes of one handle, with the doors to ring at and the lane's number there.
+/// The lanes of one handle, one to each shard, with the lane's number at the shards.
 #[derive(Debug)]
 pub(crate) struct HandleLanes {
     pub(crate) lanes: Vec<LaneClient>,
     pub(crate) client_waker: Arc<ClientWaker>,
     pub(crate) number: u8,
-    /// How long its requests took, in nanoseconds.
+    /// The latency of its requests, in nanoseconds.
     pub(crate) latency: Arc<Histogram>,
 }
 
-/// What handles, jobs and the engine have in common.
+/// What handles, jobs and the engine share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) cores_shared: Vec<Arc<CoreShared>>,
     pub(crate) hasher: Hasher128,
     pub(crate) sizes: Sizes,
     pub(crate) lifecycle: Arc<Lifecycle>,
-    /// Lanes that no handle uses. Several threads take and give back: made for a multi-producer
-    /// queue.
+    /// Lanes that no handle uses. Several threads take and return them.
     pub(crate) free_handles: ArrayQueue<HandleLanes>,
-    /// Lanes of handles that were dropped on a core, and that are still to be answered.
+    /// Lanes of handles that were dropped on a core, with answers still to come.
     pub(crate) leaving: SegQueue<DrainingLanes>,
     pub(crate) handles_max: usize,
     pub(crate) clock: Clock,
 }
 
 impl Shared {
-    /// True once no shard answers any more.
+    /// True once every shard has stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         let mut cores_shared = self.cores_shared.iter();
         self.lifecycle.is_closing()
             && cores_shared.all(|core_shared| core_shared.closed.load(Ordering::Acquire))
     }
 
-    /// Lanes for another handle.
+    /// Free lanes for a new handle, drained ones included.
     pub(crate) fn take_lanes(&self) -> Option<HandleLanes> {
         let mut lanes = self.free_handles.pop();
         for _ in 0..self.leaving.len() {
@@ -62,7 +64,7 @@ impl Shared {
     }
 }
 
-/// Lanes of a handle that was dropped on a core, with requests that were not answered by then.
+/// Lanes of a handle that was dropped on a core before all its requests were answered.
 #[derive(Debug)]
 pub(crate) struct DrainingLanes {
     pub(super) lanes: HandleLanes,
@@ -70,7 +72,7 @@ pub(crate) struct DrainingLanes {
 }
 
 impl DrainingLanes {
-    /// Throws away the answers that have come; the lanes, when all have.
+    /// Discards the answers that have arrived. The lanes, once all have.
     pub(crate) fn settle(mut self, shared: &Shared) -> std::result::Result<HandleLanes, Self> {
         for (lane, core_shared) in self.lanes.lanes.iter_mut().zip(&shared.cores_shared) {
             if lane.requests.publish() > 0 {

@@ -1,4 +1,11 @@
-//! The ends that callers hold: handles of threads, and the clients of jobs on cores.
+//! The ends that callers hold: handles of threads, and core clients of jobs.
+//!
+//! Both offer the same operations. A `handle` reaches every shard over lanes; a `core` client calls
+//! its own shard directly and reaches the others over lanes. `call` has what both return, `lanes`
+//! what handles share with the engine.
+//!
+//! A request is answered exactly once. An answer to a call that was dropped is recognized by its
+//! token and discarded.
 
 pub(crate) mod call;
 pub(crate) mod core;

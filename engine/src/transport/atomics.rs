@@ -1,4 +1,6 @@
-//! The atomics of queues, rings and bells, which the model checker swaps for its own.
+//! The atomics of queues, rings and wakeups. Under loom they are the model checker's own.
+//!
+//! All of `transport` takes its atomics and cells from here, never from `std`.
 
 #[cfg(farcore_loom)]
 pub(crate) use loom::sync::{
@@ -11,7 +13,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// Tells the model checker that what a cell stands for is looked at or changed.
+/// Reports a read or a write of the memory that a cell stands for to the model checker.
 #[cfg(farcore_loom)]
 pub(crate) fn touch(cell: &loom::cell::UnsafeCell<()>, write: bool) {
     if write {

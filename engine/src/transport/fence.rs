@@ -1,17 +1,17 @@
-//! A fence between a store and a load that follows it, which costs one of its two sides nothing.
+//! An asymmetric fence between a store and the load that follows it: only the rare side pays.
 //!
-//! Whoever shows news and then looks whether its reader sleeps, and the reader that says that it
-//! sleeps and then looks for news, need a fence in between, or each may miss what the other said.
-//! News is shown millions of times a second, sleep is rare: so the sleeper has the kernel put the
-//! fence into every thread of the process (`membarrier`, Linux 4.14), for some microseconds and an
-//! interrupt of each that runs, and the others only keep the compiler from swapping the two. Where
-//! the kernel does not, both fence.
+//! A producer publishes, then checks whether the consumer sleeps. A consumer sets its sleep flag,
+//! then checks for messages. Each needs a fence between its store and its load, or both miss the
+//! other. Messages are published millions of times a second and sleep is rare. So the sleeper has
+//! the kernel fence every thread of the process (`membarrier`, Linux 4.14), which costs some
+//! microseconds and an interrupt for each running thread; the producer only keeps the compiler from
+//! swapping the two. Without kernel support both sides fence.
 
 use crate::transport::atomics::{Ordering, fence};
 
 #[cfg(farcore_loom)]
 mod kernel {
-    //! The model checker knows no kernel: both sides fence.
+    //! The model checker has no kernel: both sides fence.
 
     pub(super) fn register() -> bool {
         false
@@ -26,7 +26,7 @@ mod kernel {
 mod kernel {
     use rustix::thread::{MembarrierCommand, membarrier};
 
-    /// Tells the kernel that this process will ask for such fences; false if it has none.
+    /// Registers the process for these fences with the kernel; false if it does not support them.
     pub(super) fn register() -> bool {
         membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
     }
@@ -36,10 +36,10 @@ mod kernel {
     }
 }
 
-/// Such a fence.
+/// A fence with a cheap side for producers and an expensive one for sleepers.
 #[derive(Debug)]
 pub(crate) struct Fence {
-    /// The kernel fences where one is asked for.
+    /// The kernel executes the fence; else both sides do.
     by_kernel: bool,
 }
 
@@ -52,7 +52,7 @@ impl Default for Fence {
 }
 
 impl Fence {
-    /// The side that shows news and then looks for a sleeper.
+    /// For the side that publishes, then checks for a sleeper.
     #[inline]
     pub(crate) fn light(&self) {
         if self.by_kernel {
@@ -62,8 +62,8 @@ impl Fence {
         }
     }
 
-    /// The side that says that it sleeps and then looks for news; false if the fence could not be
-    /// had: then it must not sleep.
+    /// For the side that sets its sleep flag, then checks for messages. False if the fence could
+    /// not be executed: then the caller must not sleep.
     #[must_use]
     pub(crate) fn heavy(&self) -> bool {
         fence(Ordering::SeqCst);

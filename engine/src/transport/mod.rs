@@ -1,4 +1,12 @@
-//! How requests and answers go from one thread to another: queues, rings, lanes and wakeups.
+//! Moves requests and answers between threads: queues, rings, lanes and wakeups.
+//!
+//! A request goes into a client's queue (`queue`), an answer into the shard's ring (`ring`). A
+//! `lane` is one of each, between one client and one shard. A `wakeup` says which lanes have
+//! requests and whether the shard sleeps; `fence` orders its last check.
+//!
+//! Every structure has one producer and one consumer. No operation here takes a lock or allocates,
+//! except for values that are too long for a lane. The module names no clock, no executor and no
+//! fabric.
 
 pub(crate) mod atomics;
 pub(crate) mod fence;

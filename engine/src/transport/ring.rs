@@ -1,17 +1,17 @@
-//! A ring of messages from one thread to one other.
+//! A ring of messages between one producer thread and one consumer thread.
 //!
 //! ```text
 //! | length:4 | meta:4 | payload ... padded to 16 |
 //! ```
 //!
-//! A message is contiguous: one that begins near the end of the ring goes on past it, in the
-//! *apron*, which is as long as the longest message. The bytes at the ring's start that it stands
-//! for stay unused meanwhile.
+//! A message is contiguous. One that begins near the end of the ring continues past it into the
+//! *apron*, which is as long as the longest message. The bytes at the start of the ring that it
+//! displaces stay unused meanwhile.
 //!
-//! - I1: `head <= tail <= head + capacity`, both count bytes and never wrap back.
-//! - I2: bytes from `head` to the `tail` that was shown belong to the consumer, all others to the
+//! - I1: `head <= tail <= head + capacity`. Both count bytes and never wrap.
+//! - I2: bytes from `head` to the published `tail` belong to the consumer, all others to the
 //!   producer.
-//! - I3: `tail + reserved <= head + capacity`: a message that room was set aside for always fits.
+//! - I3: `tail + reserved <= head + capacity`: a message with reserved room always fits.
 //!
 //! ORDERING: the producer's Release store of `tail` pairs with the consumer's Acquire load; the
 //! consumer's Release store of `head` pairs with the producer's Acquire load. Each side publishes
@@ -28,14 +28,14 @@ use crate::transport::atomics::{Arc, AtomicUsize, Ordering};
 
 const GRAIN: usize = 16;
 const HEADER: usize = 8;
-/// Bytes that a consumer asks for ahead of where it reads.
+/// Bytes that a consumer prefetches ahead of where it reads.
 const AHEAD: usize = 1024;
-/// Messages whose lines a producer takes ahead of where it writes, never fewer than half as many.
-/// What it takes earlier the consumer's processor takes back, which reads on past the end of what
-/// it was shown. Source: measured between two cores; near each other 24 are as good, far apart 8
-/// are.
+/// Messages whose lines a producer prefetches for write; never fewer than half as many. Lines that
+/// are prefetched earlier are lost again, because the consumer's processor prefetches past the
+/// published end. Source: measured between two cores; 24 are as good for close cores, 8 for distant
+/// ones.
 pub(crate) const PREFETCH_AHEAD: usize = 12;
-/// Bytes of them, at most.
+/// Bytes that a producer prefetches for write, at most.
 pub(crate) const PREFETCH_BYTES_MAX: usize = 4096;
 
 /// A counter on cache lines of its own (two, because lines are fetched in pairs).
@@ -50,8 +50,8 @@ impl CacheAligned {
     }
 }
 
-/// How far one thread has written a queue and a ring that one other reads, side by side: whoever
-/// polls both looks at one line.
+/// The tails of a queue and of a ring that one thread writes and one other reads. They share a
+/// line, so that the reader polls both with one load.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct RingTails([AtomicUsize; 2]);
@@ -62,7 +62,7 @@ impl RingTails {
     }
 }
 
-/// One of two tails.
+/// One of the two tails.
 #[derive(Clone, Debug)]
 pub(crate) struct Tail {
     tails: Arc<RingTails>,
@@ -83,7 +83,7 @@ impl Tail {
     }
 }
 
-/// A piece of a ring, aligned so that of messages that are all half a line long none lies in two.
+/// A piece of a ring, aligned so that no message of half a line spans two lines.
 #[repr(align(64))]
 pub(crate) struct Line(#[expect(dead_code, reason = "reached by pointers")] [u8; LINE_BYTES]);
 
@@ -131,7 +131,7 @@ impl Span {
     }
 }
 
-/// What a message with this payload takes of the ring.
+/// Bytes that a message with this payload occupies in the ring.
 #[inline]
 fn message_bytes(payload: usize) -> usize {
     (HEADER + payload + GRAIN - 1) & !(GRAIN - 1)
@@ -177,7 +177,7 @@ pub(crate) fn ring(bytes: usize, longest: usize) -> (Producer, Consumer) {
     ring_with(bytes, longest, &RingTails::new(), 0)
 }
 
-/// The same with one of two tails that are used by no other ring.
+/// The same, with a tail of a [`RingTails`] that no other ring uses.
 pub(crate) fn ring_with(
     bytes: usize,
     longest: usize,
@@ -224,7 +224,7 @@ pub(crate) fn ring_with(
     )
 }
 
-/// The half that puts messages in.
+/// The half that writes messages.
 #[derive(Debug)]
 pub(crate) struct Producer {
     shared: Arc<Shared>,
@@ -232,16 +232,15 @@ pub(crate) struct Producer {
     span: Span,
     tail: usize,
     published: usize,
-    /// Messages since then.
+    /// Messages written since the last publish.
     unshown: usize,
-    /// Up to where lines were taken.
+    /// Up to where lines were prefetched for write.
     owned: usize,
     /// Bytes of the longest payload.
     longest: usize,
-    /// Bytes set aside for messages to come.
+    /// Bytes reserved for later messages.
     reserved: usize,
-    /// Up to where the ring may be written, as far as was seen of the consumer, without what is set
-    /// aside.
+    /// Up to where the ring may be written by the last known head, less the reserved bytes.
     limit: Cell<usize>,
 }
 
@@ -268,8 +267,8 @@ impl Producer {
         self.tail + bytes <= self.limit.get()
     }
 
-    /// Sets room aside for a message of at most this many bytes; false if there is none. Other
-    /// messages do not get it.
+    /// Reserves room for a message of at most this many bytes; false if there is none. Other
+    /// messages do not use it.
     pub(crate) fn reserve(&mut self, payload: usize) -> bool {
         let fits = self.fits(payload);
         if fits {
@@ -280,26 +279,23 @@ impl Producer {
         fits
     }
 
-    /// Gives back what [`Producer::reserve`] set aside for a message of this many bytes: it has
-    /// room now.
+    /// Releases what [`Producer::reserve`] reserved for a message of this many bytes. The message
+    /// has room now.
     pub(crate) fn unreserve(&mut self, payload: usize) {
         let bytes = message_bytes(payload);
-        assert!(
-            bytes <= self.reserved,
-            "more is given back than was set aside"
-        );
+        assert!(bytes <= self.reserved, "more is released than was reserved");
         self.reserved -= bytes;
         self.limit.set(self.limit.get() + bytes);
     }
 
-    /// Gives back all that is set aside.
+    /// Releases all reserved room.
     pub(crate) fn unreserve_all(&mut self) {
         self.limit
             .set(self.limit.get() + std::mem::take(&mut self.reserved));
     }
 
-    /// Puts a message in and answers where its payload goes, or nothing if there is no room. The
-    /// consumer sees it after [`Producer::publish`], by when it is written.
+    /// Appends a message and returns where its payload goes; `None` if there is no room. The caller
+    /// writes the payload before [`Producer::publish`], which makes the message visible.
     #[must_use = "the payload is written there"]
     #[inline(always)]
     pub(crate) fn push(&mut self, meta: u32, payload: usize) -> Option<&mut [u8]> {
@@ -310,9 +306,9 @@ impl Producer {
         self.shared.watch(self.tail, bytes, true);
         let start = self.span.pointer(self.tail);
         debug_assert!(self.shared.holds(self.tail, bytes));
-        // SAFETY: by I2 these bytes are the producer's; no message is longer than the apron that
-        // follows the ring. Those in the ring at one time begin less than a capacity apart, so that
-        // no two of them have a byte of the apron in common.
+        // SAFETY: by I2 these bytes are the producer's. No message is longer than the apron that
+        // follows the ring. Messages in the ring at one time begin less than a capacity apart, so
+        // that no two of them share a byte of the apron.
         let place = unsafe {
             #[expect(clippy::cast_possible_truncation, reason = "less than the ring")]
             start.cast::<[u32; 2]>().write([payload as u32, meta]);
@@ -327,8 +323,8 @@ impl Producer {
         Some(place)
     }
 
-    /// Takes the lines that will be written next away from the consumer's cache, which read them
-    /// last; several at once, so that most messages need not look.
+    /// Prefetches for write the lines that come next; the consumer's cache holds them. Several at
+    /// once, so that most messages need no check.
     #[inline(never)]
     fn prefetch_for_write(&mut self, bytes: usize) {
         let end = (self.tail + bytes).min(self.limit.get());
@@ -340,7 +336,7 @@ impl Producer {
         self.owned = owned;
     }
 
-    /// Shows the consumer what was put in; true if that was anything.
+    /// Makes the messages visible to the consumer; true if there were any.
     #[inline]
     pub(crate) fn publish(&mut self) -> bool {
         if self.published == self.tail {
@@ -349,8 +345,8 @@ impl Producer {
         self.shown.get().store(self.tail, Ordering::Release);
         self.published = self.tail;
         if self.unshown >= PREFETCH_AHEAD / 2 {
-            // The consumer will read up to there, and its processor on past it: what was taken
-            // ahead is taken once more.
+            // The consumer reads up to here and its processor prefetches further, which invalidates
+            // the lines prefetched for write. They are prefetched again.
             self.owned = self.tail;
         }
         self.unshown = 0;
@@ -361,23 +357,23 @@ impl Producer {
 /// A message as it lies in the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
-    /// What the producer said of it.
+    /// The producer's metadata.
     pub(crate) meta: u32,
     pub(crate) payload: &'a [u8],
-    /// The cursor after it.
+    /// The cursor after the message.
     pub(crate) after: usize,
 }
 
-/// The half that takes messages out.
+/// The half that reads messages.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     shared: Arc<Shared>,
     shown: Tail,
     span: Span,
     head: usize,
-    /// What was last seen of the producer.
+    /// The last tail seen.
     tail: usize,
-    /// Up to where lines were asked for.
+    /// Up to where lines were prefetched.
     ahead: usize,
 }
 
@@ -385,8 +381,8 @@ pub(crate) struct Consumer {
 unsafe impl Send for Consumer {}
 
 impl Consumer {
-    /// Asks for the lines that follow: they lie in the producer's cache, and one after the other
-    /// would cost a trip each. Several at once, so that most messages need not look.
+    /// Prefetches the lines that follow. They are in the producer's cache, and missing them one by
+    /// one would cost a trip each. Several at once, so that most messages need no check.
     #[inline]
     fn prefetch(&mut self, cursor: usize) {
         if cursor + AHEAD / 2 > self.ahead {
@@ -404,21 +400,22 @@ impl Consumer {
         self.head
     }
 
-    /// Looks how far the producer has come, and asks for the first lines of what is new: they lie
-    /// in another core's cache, and come while something else is done.
+    /// Reads how far the producer has written, and prefetches the first new lines. They arrive from
+    /// the other core's cache while the caller does something else.
     #[inline]
     pub(crate) fn refresh(&mut self) {
         let tail = self.shown.get().load(Ordering::Acquire);
         if tail != self.tail {
-            // The line that the last message ended in was written again since it was asked for.
+            // The line that the last message ended in was written again after its prefetch.
             self.ahead = self.ahead.min(self.tail & !(LINE_BYTES - 1));
             self.tail = tail;
             self.prefetch(self.head);
         }
     }
 
-    /// The message at a cursor, of those that a glance has seen: looking again after each batch
-    /// would cost a trip to the producer's cache, for whatever came meanwhile.
+    /// The message at a cursor, if the last [`Consumer::refresh`] saw it. Reading the tail after
+    /// each batch would cost a trip to the producer's cache for the few messages that came
+    /// meanwhile.
     #[inline]
     pub(crate) fn peek(&mut self, cursor: usize) -> Option<Message<'_>> {
         if cursor == self.tail {
@@ -440,7 +437,7 @@ impl Consumer {
         })
     }
 
-    /// Gives everything before a cursor back to the producer.
+    /// Returns everything before a cursor to the producer.
     #[inline]
     pub(crate) fn release(&mut self, cursor: usize) {
         if cursor != self.head {
@@ -489,7 +486,7 @@ mod tests {
                         }
                     }
                     5 => {
-                        // Whatever came between, what was set aside has room.
+                        // Reserved room stays, whatever was pushed in between.
                         if let Some(most) = reserved.pop() {
                             producer.unreserve(most);
                             next = next.wrapping_add(1);
@@ -521,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_taken_ahead_and_once_more_after_a_showing_of_some() {
+    fn lines_are_prefetched_ahead_and_again_after_some_are_published() {
         let (mut producer, mut consumer) = ring(4096, 60);
         let bytes = message_bytes(24);
         for count in (0..10).cycle().take(1000) {
@@ -536,7 +533,7 @@ mod tests {
             assert_eq!(producer.publish(), count > 0);
             let again = count >= PREFETCH_AHEAD / 2;
             let expected = if again { producer.tail } else { owned };
-            assert_eq!(producer.owned, expected, "{count} were shown");
+            assert_eq!(producer.owned, expected, "{count} were published");
             consumer.refresh();
             let mut cursor = consumer.cursor();
             while let Some(message) = consumer.peek(cursor) {
@@ -593,7 +590,8 @@ mod tests {
 mod model {
     use super::*;
 
-    /// Messages of these lengths over a ring of so many bytes, while another thread takes them.
+    /// Sends messages of these lengths over a ring of this capacity while another thread reads
+    /// them.
     fn never_shares_a_byte(capacity: usize, payloads: &'static [usize]) {
         loom::model(move || {
             let longest = payloads.iter().copied().max().unwrap();
@@ -640,8 +638,8 @@ mod model {
 
     #[test]
     fn a_message_past_the_end_shares_no_byte() {
-        // 16, 32, 32 and 16 bytes over 64: the third goes past the end, and the fourth may be
-        // written while it is read.
+        // 16, 32, 32 and 16 bytes in a ring of 64: the third continues past the end, and the fourth
+        // may be written while the third is read.
         never_shares_a_byte(64, &[8, 24, 24, 8]);
     }
 }

@@ -1,20 +1,20 @@
-//! How a shard hears of news, and is woken.
+//! A shard's wakeup: which lanes have requests, and whether the shard sleeps.
 //!
-//! - Threads that are no cores *ring*: a bit for each of their lanes, so that a shard need not poll
+//! - Client threads that are no cores *mark* their lane in a bitmap, so that a shard need not poll
 //!   lanes that are mostly idle.
-//! - The lanes of other cores are polled while the shard is awake; their clients only *rouse* it,
-//!   which costs them a load.
+//! - Lanes of other cores are polled while the shard is awake. Their clients only check whether it
+//!   sleeps, which costs a load.
 //!
-//! I1: whoever falls asleep looks for both kinds of news after it has said so; whoever has news
-//! looks for a sleeper after it has shown them. I2: a lane is looked at after its mark was taken:
-//! what comes later is marked again.
+//! - I1: a shard sets its sleep flag before it checks for marks and messages. A producer publishes
+//!   before it checks the sleep flag.
+//! - I2: a lane's mark is cleared before the lane is read, so that later requests mark it again.
 
 use atomic_waker::AtomicWaker;
 
 use crate::transport::atomics::{AtomicBool, AtomicU64, Ordering};
 use crate::transport::fence::Fence;
 
-/// A bit for each lane with news, and whether the shard sleeps.
+/// A bit for each lane with requests, and whether the shard sleeps.
 #[derive(Debug, Default)]
 pub(crate) struct Wakeup {
     sleep: Sleep,
@@ -22,7 +22,7 @@ pub(crate) struct Wakeup {
     pub(crate) waker: AtomicWaker,
 }
 
-/// Whether a shard sleeps: on cache lines of its own, for all other cores read it all the time.
+/// Whether a shard sleeps. On cache lines of its own, because all other cores read it all the time.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Sleep {
@@ -31,7 +31,7 @@ struct Sleep {
 }
 
 impl Wakeup {
-    /// A lane has news.
+    /// Marks a lane that has requests and wakes the shard if it sleeps.
     #[inline]
     pub(crate) fn ring(&self, lane: u8) {
         // ORDERING: SeqCst on both words: either the shard sees the mark before it sleeps, or this
@@ -42,8 +42,7 @@ impl Wakeup {
         }
     }
 
-    /// Wakes the shard if it sleeps and so may not have seen what was shown just now in a lane that
-    /// it polls.
+    /// Wakes the shard if it sleeps, after publishing in a lane that it polls.
     #[inline]
     pub(crate) fn rouse(&self) {
         if self.is_asleep() {
@@ -51,20 +50,21 @@ impl Wakeup {
         }
     }
 
-    /// Has the service look, whether or not it sleeps.
+    /// Wakes the service task, whether or not the shard sleeps.
     pub(crate) fn wake_service(&self) {
         self.waker.wake();
     }
 
     #[inline]
     fn is_asleep(&self) -> bool {
-        // ORDERING: this fence and the one in `fall_asleep`: either this sees the sleeper, or it
-        // sees the news. Acquire: whoever sees it sees its waker.
+        // ORDERING: this fence pairs with the one in `fall_asleep`: either this thread sees the
+        // sleep flag, or the shard sees the message. Acquire: a thread that sees the flag sees the
+        // waker.
         self.sleep.fence.light();
         self.sleep.asleep.load(Ordering::Acquire)
     }
 
-    /// Takes the marks of 64 lanes.
+    /// Takes and clears the marks of 64 lanes.
     #[inline]
     pub(crate) fn take(&self, word: usize) -> u64 {
         if self.dirty[word].load(Ordering::Relaxed) == 0 {
@@ -73,8 +73,8 @@ impl Wakeup {
         self.dirty[word].swap(0, Ordering::SeqCst)
     }
 
-    /// Says that the shard is about to sleep, and has `news` look for some where nobody rings;
-    /// false if there are any, a lane is marked, or nobody could be told: then it must not sleep.
+    /// Sets the sleep flag, then has `news` check the lanes that are not marked. False if `news`
+    /// finds messages, a lane is marked, or the fence failed: then the shard must not sleep.
     pub(crate) fn fall_asleep(&self, news: impl FnOnce() -> bool) -> bool {
         self.sleep.asleep.store(true, Ordering::SeqCst);
         self.sleep.fence.heavy()
@@ -85,7 +85,7 @@ impl Wakeup {
             && !news()
     }
 
-    /// Says that the shard is awake.
+    /// Clears the sleep flag.
     pub(crate) fn wake_up(&self) {
         self.sleep.asleep.store(false, Ordering::SeqCst);
     }
@@ -123,7 +123,7 @@ mod tests {
         );
         assert!(!wakeup.fall_asleep(|| false), "a lane is marked");
         assert_eq!(wakeup.take(0), 1 << 3);
-        assert!(!wakeup.fall_asleep(|| true), "there is news");
+        assert!(!wakeup.fall_asleep(|| true), "a polled lane has messages");
         assert!(wakeup.fall_asleep(|| false));
         assert_eq!(
             (woken(&Wakeup::rouse), woken(&|wakeup| wakeup.ring(3))),
@@ -146,8 +146,8 @@ mod model {
     use crate::transport::atomics::Arc;
     use crate::transport::queue::{RequestConsumer, queue};
 
-    /// One thread shows a request and tells of it, while another looks. What came of both, and the
-    /// bell after that.
+    /// One thread publishes a request and wakes the shard while another looks. Returns the outcome
+    /// of both, and the wakeup afterwards.
     fn meet<T: 'static, L>(
         tell: fn(&Wakeup) -> T,
         look: fn(&Wakeup, &mut RequestConsumer) -> L,
@@ -169,7 +169,7 @@ mod model {
     }
 
     #[test]
-    fn whoever_takes_a_mark_sees_its_news() {
+    fn a_thread_that_takes_a_mark_sees_the_request() {
         loom::model(|| {
             let look = |wakeup: &Wakeup, consumer: &mut RequestConsumer| {
                 let taken = wakeup.take(0) != 0;
@@ -183,7 +183,7 @@ mod model {
     }
 
     #[test]
-    fn news_is_seen_or_the_sleeper_is() {
+    fn the_sleeper_sees_the_request_or_is_woken() {
         loom::model(|| {
             let look = |wakeup: &Wakeup, consumer: &mut RequestConsumer| {
                 wakeup.fall_asleep(|| consumer.has_news())

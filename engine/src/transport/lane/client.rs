@@ -1,4 +1,8 @@
-//! The client's end of a lane.
+//! The client's end of a lane: the producer of its requests and the consumer of its answers.
+//!
+//! It belongs to the client's thread. Answers are visited where they lie in the ring; the room of
+//! each returns to the shard after its visit, also when the visitor panics, so no answer is visited
+//! twice.
 
 #![allow(unsafe_code)] // answers are visited where they lie
 
@@ -12,7 +16,7 @@ use crate::transport::lane::Shared;
 use crate::transport::queue::RequestProducer;
 use crate::transport::ring::Consumer;
 
-/// The client's end.
+/// The client's end of a lane.
 #[derive(Debug)]
 pub(crate) struct LaneClient {
     pub(crate) requests: RequestProducer,
@@ -20,10 +24,10 @@ pub(crate) struct LaneClient {
 }
 
 impl LaneClient {
-    /// Answers with [`Error::Closed`] every request that the shard did not take before it stopped.
+    /// Answers every request that the shard did not serve before it stopped with [`Error::Closed`].
     ///
     /// # Safety
-    /// The shard has stopped, and that has been seen.
+    /// The shard has stopped, and the caller has synchronized with that.
     pub(crate) unsafe fn abandon(&mut self, mut visit: impl FnMut(Origin, u64, Answer<'_>)) {
         // SAFETY: by this function's contract.
         unsafe {
@@ -33,7 +37,7 @@ impl LaneClient {
     }
 }
 
-/// Where the answers of a shard come in.
+/// Consumes the answers of a shard.
 #[derive(Debug)]
 pub(crate) struct AnswerConsumer {
     ring: Consumer,
@@ -45,33 +49,34 @@ impl AnswerConsumer {
         Self { ring, shared }
     }
 
-    /// Asks for answers that have come: they are here when [`AnswerConsumer::receive`] takes them.
+    /// Reads how far the shard has answered, and prefetches the first answers for
+    /// [`AnswerConsumer::receive`].
     #[inline]
     pub(crate) fn refresh(&mut self) {
         self.ring.refresh();
     }
 
-    /// Visits the answers that [`AnswerConsumer::refresh`] has seen: whom for, token, answer.
-    /// Answers how many.
+    /// Visits the answers that the last [`AnswerConsumer::refresh`] saw, with origin and token.
+    /// Returns how many.
     #[inline]
     pub(crate) fn receive(&mut self, mut visit: impl FnMut(Origin, u64, Answer<'_>)) -> usize {
         let mut count = 0;
         let Self { shared, ring } = self;
-        // What the answer that is visited borrows, where that does not lie in the ring.
+        // What the visited answer borrows, if that is not in the ring.
         let mut held = None;
         let mut has_looked = false;
         let mut taken = Taken {
             cursor: ring.cursor(),
             ring,
         };
-        // One visit for all, so that it is inlined and nothing that it needs has to lie in memory.
+        // One call of `visit`, so that it is inlined and its captures need no memory.
         loop {
             let (origin, token, answer) = if let Some(message) = taken.ring.peek(taken.cursor) {
                 let payload: *const [u8] = message.payload;
                 let (meta, after) = (AnswerMeta(message.meta), message.after);
-                // SAFETY: the message is released only when `taken` goes, after it was visited.
+                // SAFETY: the message is released only when `taken` is dropped, after the visit.
                 let (token, rest) = split_word(unsafe { &*payload });
-                // Before the visit, which may panic: no answer comes twice.
+                // Before the visit, which may panic: no answer is visited twice.
                 taken.cursor = after;
                 let decoded = if meta.is_oversize() {
                     None
@@ -86,7 +91,7 @@ impl AnswerConsumer {
             } else if !shared.has_late() {
                 break;
             } else if !has_looked {
-                // What lies in the ring is older, and was shown before those.
+                // Answers in the ring are older, and were published before those.
                 has_looked = true;
                 taken.ring.refresh();
                 continue;
@@ -103,7 +108,7 @@ impl AnswerConsumer {
 }
 
 impl Shared {
-    /// The next answer whose value, or error, travels beside the ring.
+    /// The answer whose value or error travels beside the ring.
     #[cold]
     fn take_beside<'a>(
         &self,
@@ -119,15 +124,14 @@ impl Shared {
         })
     }
 
-    /// True if some answers found no room in the ring, because they came while the shard was
-    /// closing.
+    /// True if answers came beside the ring because the shard was closing.
     #[inline]
     fn has_late(&self) -> bool {
         // ORDERING: Acquire pairs with the Release in `AnswerProducer::answer_late`.
         self.overflowed.load(Ordering::Acquire)
     }
 
-    /// The next of those: whom it is for, its token, and itself.
+    /// The next of those answers, with its origin and token.
     #[cold]
     fn pop_late<'a>(
         &self,
@@ -138,7 +142,8 @@ impl Shared {
     }
 }
 
-/// Gives back the messages that were visited, also when a visitor panics: none is seen twice.
+/// Releases the visited messages when dropped, also when a visitor panics: no answer is visited
+/// twice.
 struct Taken<'a> {
     ring: &'a mut Consumer,
     cursor: usize,

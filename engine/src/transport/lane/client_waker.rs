@@ -1,10 +1,13 @@
-//! Where a client outside the cores waits for answers.
+//! Wakes a client thread outside the cores when answers arrive.
+//!
+//! The client sets a flag before its last check for answers; the shard publishes answers before it
+//! checks the flag. A fence on both sides makes at least one of them see the other.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use atomic_waker::AtomicWaker;
 
-/// Where a client waits for answers.
+/// The flag and the waker of one waiting client.
 #[derive(Debug, Default)]
 pub(crate) struct ClientWaker {
     waiting: AtomicBool,
@@ -12,7 +15,7 @@ pub(crate) struct ClientWaker {
 }
 
 impl ClientWaker {
-    /// The client is about to sleep: it looks once more after this, then sleeps.
+    /// Sets the flag. The client checks for answers once more after this, then sleeps.
     pub(crate) fn wait(&self) {
         // ORDERING: SeqCst, with the fence in `notify`: either the shard sees the flag or the
         // client sees the answer.
@@ -20,7 +23,7 @@ impl ClientWaker {
         fence(Ordering::SeqCst);
     }
 
-    /// Something was published for the client.
+    /// Wakes the client if it waits, after answers were published for it.
     #[inline]
     pub(crate) fn notify(&self) {
         fence(Ordering::SeqCst);

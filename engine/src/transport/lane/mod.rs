@@ -1,18 +1,18 @@
-//! A lane: the queue of requests from one client to one shard, and the ring of its answers back.
+//! A lane: the queue of requests from one client to one shard, and the ring of its answers.
 //!
-//! A request lies in the queue until it was served. Whom it is for, its token and the client's
-//! marks go over with it and come back:
+//! A request lies in the queue until it is served. Its origin, its token and the client's flags are
+//! sent with it and returned with the answer:
 //!
 //! ```text
-//! answer:   | length:4 | origin:16 kind:8 0:8 | token:8 | version:8, if there is one | value |
+//! answer:   | length:4 | origin:16 kind:8 0:8 | token:8 | version:8, if any | value |
 //! ```
 //!
-//! So an answer without a version is 16 bytes, and one without a value 32: four and two to a cache
+//! An answer without a version takes 16 bytes, and one without a value 32: four and two to a cache
 //! line.
 //!
-//! A value longer than an eighth of one direction travels beside it: a request's one at a time,
-//! answers' as many as fit the limit of bytes, which one value alone may exceed. What a lane holds
-//! stays valid when its client goes away.
+//! A value longer than an eighth of one direction travels beside the lane: a request's one at a
+//! time, answers' up to a limit in bytes, which a single value may exceed. What a lane holds stays
+//! valid when its client goes away.
 
 mod client;
 mod client_waker;
@@ -41,23 +41,22 @@ pub(crate) use self::server::{AnswerProducer, LaneServer};
 /// Lanes that one shard can have.
 pub(crate) const LANES_MAX: usize = 255;
 
-/// What both ends of a lane reach.
+/// What both ends of a lane share.
 #[derive(Debug)]
 struct Shared {
     /// The values of answers that are too long for the ring.
     oversize: Oversize,
-    /// The errors of failed answers, in their order: no more than the ring has room for.
+    /// The errors of failed answers, in order; no more than the ring has answers.
     errors: SegQueue<Error>,
-    /// Answers that found no room while the shard was closing: then nobody is made to wait for a
-    /// client that does not look.
+    /// Answers of a closing shard, which does not wait for a client that does not poll.
     overflow: SegQueue<(Origin, u64, OwnedAnswer)>,
-    /// There are such.
+    /// True if `overflow` has held an answer.
     overflowed: AtomicBool,
-    /// Where the client waits, unless it polls for ever, as a core does.
+    /// Where the client waits; `None` for a core, which polls.
     client_waker: Option<Arc<ClientWaker>>,
 }
 
-/// The longest value that travels in a ring.
+/// The longest value that travels in the ring.
 pub(crate) fn inline_max(ring_bytes: usize) -> usize {
     ring_bytes / 8
 }
@@ -67,15 +66,15 @@ fn payload_max(ring_bytes: usize) -> usize {
     2 * size_of::<u64>() + inline_max(ring_bytes)
 }
 
-/// Bytes of a lane with this many each way.
+/// Bytes of a lane with this many in each direction.
 pub(crate) fn lane_bytes(each_way: usize) -> usize {
     // A ring and its apron: the longest message with its header, in whole lines.
     let ring = each_way + payload_max(each_way) + LINE_BYTES;
     queue_bytes(each_way) + ring
 }
 
-/// The two ends of a lane of a thread that is no core. Answers' values that are too long for the
-/// ring may take `oversize_bytes`.
+/// The two ends of a lane for a thread that is no core. Values of answers that are too long for the
+/// ring take at most `oversize_bytes`.
 pub(crate) fn lane(
     each_way: usize,
     oversize_bytes: usize,
@@ -91,8 +90,8 @@ pub(crate) fn lane(
     )
 }
 
-/// The lanes between two cores, there and back. Each core polls for requests and for answers of the
-/// other: how far both have come lies in one line.
+/// The lanes between two cores, one each way. Each core polls for requests and for answers of the
+/// other, so both tails share a line.
 pub(crate) fn lanes(each_way: usize, oversize_bytes: usize) -> [(LaneClient, LaneServer); 2] {
     let written = [RingTails::new(), RingTails::new()];
     [(0, 1), (1, 0)].map(|(from, to)| {

@@ -1,10 +1,10 @@
-//! Values that are too long for a lane's ring: they travel beside it, in the order of their
+//! Values that are too long for a lane's ring. They travel beside it, in the order of their
 //! messages.
 //!
-//! - I1: the producer adds a value before it publishes the message that announces it; the consumer
-//!   takes it when it takes that message. So the queue holds the values of the messages in the
-//!   ring, in their order.
-//! - I2: the bytes held never exceed the limit, unless one value alone does.
+//! - I1: the producer adds a value before it publishes the message that announces it, and the
+//!   consumer pops it when it reads that message. So the queue holds the values of the messages in
+//!   the ring, in their order.
+//! - I2: the bytes held never exceed the limit, except for a single value.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -29,23 +29,22 @@ impl Oversize {
         }
     }
 
-    /// True if a value of this many bytes has room beside `reserved` bytes that are promised to
-    /// others. The producer's.
+    /// True if a value of this many bytes has room beside `reserved` bytes. For the producer.
     pub(super) fn has_room(&self, bytes: usize, reserved: usize) -> bool {
-        // ORDERING: pairs with the Release in `take`; only the producer makes it more.
+        // ORDERING: pairs with the Release in `take`; only the producer increases it.
         let taken = self.held.load(Ordering::Acquire) + reserved;
         taken == 0 || taken + bytes <= self.bytes_max
     }
 
-    /// Adds a value. The producer's.
+    /// Adds a value. For the producer.
     pub(super) fn push(&self, value: Vec<u8>) {
-        // ORDERING: the ring's publication, which comes after, shows the value; the count is for
-        // the producer itself.
+        // ORDERING: publishing the ring's message, which comes later, makes the value visible; the
+        // count is for the producer alone.
         self.held.fetch_add(value.len(), Ordering::Relaxed);
         self.values.push(value);
     }
 
-    /// Takes the value of the message that the consumer is handling.
+    /// Pops the value of the message that the consumer is handling.
     pub(super) fn take(&self) -> Vec<u8> {
         let value = self.values.pop().unwrap_or_default();
         // ORDERING: pairs with the Acquire in `has_room`.
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_holds_but_for_one_value_alone() {
+    fn the_limit_holds_except_for_a_single_value() {
         let oversize = Oversize::new(100);
         assert!(oversize.has_room(400, 0), "nothing else is there");
         assert!(oversize.has_room(60, 40) && !oversize.has_room(61, 40));

@@ -1,4 +1,8 @@
-//! The shard's end of a lane.
+//! The shard's end of a lane: the consumer of requests and the producer of answers.
+//!
+//! It belongs to the shard's thread. Room for an answer can be reserved before the request is
+//! carried out: in the ring, or beside it for a long value. A closing shard has room for every
+//! answer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,21 +15,21 @@ use crate::transport::lane::Shared;
 use crate::transport::queue::RequestConsumer;
 use crate::transport::ring::Producer;
 
-/// The shard's end.
+/// The shard's end of a lane.
 #[derive(Debug)]
 pub(crate) struct LaneServer {
     pub(crate) requests: RequestConsumer,
     pub(crate) answers: AnswerProducer,
 }
 
-/// Where a shard's answers go out.
+/// Produces the answers of a shard.
 #[derive(Debug)]
 pub(crate) struct AnswerProducer {
     ring: Producer,
     shared: Arc<Shared>,
     inline_max: usize,
     closing: bool,
-    /// Bytes of values beside the ring that room is set aside for.
+    /// Bytes reserved for values beside the ring.
     oversize_reserved: usize,
 }
 
@@ -40,7 +44,7 @@ impl AnswerProducer {
         }
     }
 
-    /// From now on there is room for every answer: beside the ring, which is shown as it is.
+    /// From now on every answer has room: it is queued beside the ring, which stays as published.
     pub(crate) fn close(&mut self) {
         if !self.closing {
             self.ring.publish();
@@ -50,13 +54,13 @@ impl AnswerProducer {
         }
     }
 
-    /// Sets room aside for one answer with a value of at most this many bytes; false if there is
-    /// none. Other answers do not get it: after [`AnswerProducer::unreserve`] that answer has room.
+    /// Reserves room for one answer with a value of at most this many bytes; false if there is
+    /// none. Other answers do not use it. After [`AnswerProducer::unreserve`] that answer has room.
     pub(crate) fn reserve(&mut self, value_bytes: usize) -> bool {
         if self.closing {
             return true;
         }
-        // A shorter value than this may turn out to lie in the ring.
+        // A shorter value may turn out to fit the ring.
         let inline = value_bytes.min(self.inline_max);
         let beside = if value_bytes > inline { value_bytes } else { 0 };
         let free =
@@ -67,7 +71,7 @@ impl AnswerProducer {
         free
     }
 
-    /// Gives back what [`AnswerProducer::reserve`] set aside for a value of this many bytes.
+    /// Releases what [`AnswerProducer::reserve`] reserved for a value of this many bytes.
     pub(crate) fn unreserve(&mut self, value_bytes: usize) {
         if self.closing {
             return;
@@ -94,20 +98,20 @@ impl AnswerProducer {
         self.ring.fits(2 * WORD + value_bytes) || self.closing
     }
 
-    /// Puts an answer in.
+    /// Appends an answer.
     ///
     /// # Panics
-    /// If there is no room: a shard asks [`AnswerProducer::has_room`] before it acts, for an answer
-    /// that finds none would be lost.
+    /// If there is no room. A shard checks [`AnswerProducer::has_room`] before it acts, because an
+    /// answer without room would be lost.
     #[inline(always)]
     pub(crate) fn answer(&mut self, origin: Origin, token: u64, answer: Answer<'_>) {
         let has_room = self.try_answer(origin, token, answer);
         assert!(has_room, "room for an answer was promised");
     }
 
-    /// Puts an answer in; false if there is no room.
+    /// Appends an answer; false if there is no room.
     ///
-    /// Inlined where the kind of the answer is known, so that only its part is left.
+    /// Inlined where the answer's kind is known, so that only the code for that kind remains.
     #[inline(always)]
     pub(crate) fn try_answer(&mut self, origin: Origin, token: u64, answer: Answer<'_>) -> bool {
         if self.closing {
@@ -125,24 +129,24 @@ impl AnswerProducer {
         pushed
     }
 
-    /// Puts what an answer that is in the ring failed with beside it, before both are shown.
+    /// Queues the error of a failed answer beside the ring, before the answer is published.
     #[cold]
     fn keep_error(&self, error: &Error) {
         self.shared.errors.push(error.clone());
     }
 
-    /// Where the ring may be full for ever.
+    /// Answers beside the ring, which may stay full because the client does not poll.
     #[cold]
     fn answer_late(&mut self, origin: Origin, token: u64, answer: Answer<'_>) -> bool {
         self.shared
             .overflow
             .push((origin, token, OwnedAnswer::of(&answer)));
-        // ORDERING: Release pairs with the Acquire in `Shared::take_late`.
+        // ORDERING: Release pairs with the Acquire in `Shared::has_late`.
         self.shared.overflowed.store(true, Ordering::Release);
         true
     }
 
-    /// A value that is too long for the ring travels beside it.
+    /// Sends a value that is too long for the ring beside it.
     #[cold]
     fn answer_long(
         &mut self,
@@ -157,7 +161,7 @@ impl AnswerProducer {
         let value = value.to_vec();
         let pushed = self.push(meta.oversize(), token, version, &[]);
         if pushed {
-            // The client is shown both at once: nothing may fail in between.
+            // Message and value are published together: nothing may fail in between.
             self.shared.oversize.push(value);
         }
         pushed
@@ -185,7 +189,7 @@ impl AnswerProducer {
         true
     }
 
-    /// Shows the client its answers.
+    /// Makes the answers visible to the client and wakes it.
     #[inline]
     pub(crate) fn publish(&mut self) {
         self.ring.publish();
@@ -197,7 +201,7 @@ impl AnswerProducer {
 
 impl Drop for AnswerProducer {
     fn drop(&mut self) {
-        // Nothing more comes: whoever waits for it must look.
+        // No more answers come: wake the client so that it sees that.
         if let Some(client_waker) = &self.shared.client_waker {
             client_waker.notify();
         }

@@ -1,4 +1,4 @@
-//! What goes over a lane comes out as it went in.
+//! A lane delivers requests and answers unchanged, in order, and keeps to its limits.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ const EACH_WAY: usize = 8192;
 #[derive(Clone, Debug)]
 enum Act {
     Send(u8, u8, usize, usize),
-    /// Answers the waiting request of this place, and a value of this length for a get.
+    /// Answers a waiting request, chosen by the index; a get with a value of this length.
     Answer(prop::sample::Index, usize, bool),
     Receive,
-    /// From now on answers find room beside the ring.
+    /// Closes the shard's end: from now on answers find room beside the ring.
     Close,
 }
 
@@ -35,7 +35,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What an answer should be, in a form that owns it.
+/// The expected answer, in an owned form.
 fn shown(answer: &Answer<'_>) -> String {
     format!("{answer:?}")
 }
@@ -49,7 +49,7 @@ fn send(client: &mut LaneClient, token: u64, operation: Operation<'_>) -> bool {
         .push(IndexHash(token * 7), token, origin, &parts)
 }
 
-/// What has come to the shard: hash, token, whom for, what is asked.
+/// What the shard received: hash, token, origin, operation.
 fn taken(client: &mut LaneClient, server: &mut LaneServer) -> Vec<(u64, u64, Origin, String)> {
     client.requests.publish();
     server.requests.refresh();
@@ -76,7 +76,7 @@ fn taken(client: &mut LaneClient, server: &mut LaneServer) -> Vec<(u64, u64, Ori
     taken
 }
 
-/// Takes what was answered.
+/// Receives the answers.
 fn receive(
     client: &mut LaneClient,
     server: &mut LaneServer,
@@ -91,7 +91,7 @@ proptest! {
     #[test]
     fn answers_find_their_requests(acts in prop::collection::vec(act(), 1..300)) {
         let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
-        // At the shard, and what each client is to see, by token.
+        // The requests at the shard, and the answers that each client expects, by token.
         let (mut waiting, mut expected) = (Vec::<(Origin, u64)>::new(), HashMap::new());
         let mut sent = HashMap::new();
         for (token, act) in (1u64..).zip(acts) {
@@ -106,7 +106,7 @@ proptest! {
                     };
                     let origin = Origin::new(u16::from(fill), RequestFlags::timed(fill % 2 == 0));
                     let parts = RequestParts::from(operation);
-                    // There is always room: all were taken.
+                    // There is always room: every request was served.
                     prop_assert!(client.requests.push(IndexHash(token * 7), token, origin, &parts));
                     sent.insert(token, (token * 7, token, origin, format!("{parts:?}")));
                     expected.insert(token, (origin, String::new()));
@@ -132,7 +132,7 @@ proptest! {
                     };
                     let has_room = server.answers.has_room(answer.value().len());
                     let answered = server.answers.try_answer(origin, token, answer);
-                    // Room for an answer without a version is asked for as if it had one.
+                    // Room is reserved as for an answer with a version, even if it has none.
                     let has_version = matches!(answer, Answer::Value { .. } | Answer::Stored { .. } | Answer::Mismatch { .. });
                     prop_assert!(answered == has_room || (answered && !has_version));
                     if answered {
@@ -154,7 +154,7 @@ proptest! {
                 }
             }
         }
-        // Whatever was not answered is left.
+        // Count the unanswered requests.
         let mut left = 0;
         receive(&mut client, &mut server, |_, token, _| {
             left += usize::from(expected.remove(&token).is_some());
@@ -194,7 +194,7 @@ fn the_longest_message_of_every_kind_has_room() {
             assert_eq!(seen, 1);
             assert!(
                 server.answers.has_room(value_bytes),
-                "what it took was given back"
+                "its room was released"
             );
         }
     }
@@ -234,7 +234,7 @@ fn an_answer_that_is_refused_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_visitor_that_panics_is_shown_no_answer_twice() {
+fn a_visitor_that_panics_sees_no_answer_twice() {
     let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
     let (short, long) = (vec![1; 100], vec![2; inline_max(EACH_WAY) + 1]);
     let error = Error::Closed;
@@ -287,14 +287,14 @@ fn late_answers_come_after_those_in_the_ring() {
         assert!(server.answers.try_answer(origin, token, Answer::Absent));
     }
     let mut seen = Vec::new();
-    // Its last look was before any of them.
+    // Its last refresh was before any of them.
     client.answers.receive(|_, token, _| seen.push(token));
     assert_eq!(seen, [0, 1, 2, 3]);
 }
 
 #[test]
-#[allow(unsafe_code)] // the shard's end is dropped before what it left is taken back
-fn what_a_stopped_shard_left_is_handed_back() {
+#[allow(unsafe_code)] // the shard's end is dropped before its requests are abandoned
+fn requests_that_a_stopped_shard_left_are_answered_as_closed() {
     let (mut client, server) = lane(EACH_WAY, EACH_WAY, None);
     for token in 5..8 {
         assert!(send(&mut client, token, Operation::Get { key: b"key" }));
@@ -302,7 +302,7 @@ fn what_a_stopped_shard_left_is_handed_back() {
     client.requests.publish();
     drop(server);
     let mut seen = Vec::new();
-    // SAFETY: there is no shard any more.
+    // SAFETY: the shard is gone.
     unsafe {
         client.abandon(|origin, token, answer| {
             assert_eq!(answer, Answer::Failed(&Error::Closed));
@@ -313,13 +313,13 @@ fn what_a_stopped_shard_left_is_handed_back() {
 }
 
 #[test]
-fn room_that_is_set_aside_is_for_that_answer_alone() {
+fn reserved_room_is_for_that_answer_alone() {
     let long = inline_max(EACH_WAY) + 1;
     for reserved in [0, 100, inline_max(EACH_WAY), long] {
         let (mut client, mut server) = lane(EACH_WAY, 2 * long, None);
         let origin = Origin::new(3, RequestFlags::NONE);
         assert!(server.answers.reserve(reserved));
-        // Others fill what is left, beside the ring as well.
+        // Other answers fill the rest, also beside the ring.
         let mut others = 0;
         for bytes in [long, inline_max(EACH_WAY), 0] {
             let value = vec![1; bytes];
@@ -350,7 +350,7 @@ fn room_that_is_set_aside_is_for_that_answer_alone() {
 }
 
 #[test]
-fn closing_gives_back_what_is_set_aside() {
+fn closing_releases_reserved_room() {
     let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
     let origin = Origin::new(3, RequestFlags::NONE);
     assert!(server.answers.reserve(10) && server.answers.reserve(inline_max(EACH_WAY) + 1));

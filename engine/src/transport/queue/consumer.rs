@@ -1,4 +1,8 @@
-//! The half that takes requests out.
+//! The consumer's half of a request queue.
+//!
+//! It belongs to the shard's thread and serves requests where they lie. It owns the entries from
+//! `head` to the published `tail` and the parts that they refer to (I2 of the queue);
+//! [`RequestConsumer::release`] returns them to the producer.
 
 use std::slice;
 
@@ -10,29 +14,29 @@ use crate::transport::atomics::{Arc, Ordering};
 use crate::transport::queue::{ENTRY, Shared};
 use crate::transport::ring::Tail;
 
-/// Entries that are asked for when they are learnt of.
+/// Entries that are prefetched when a refresh finds them.
 const AHEAD: usize = 32;
 
-/// The half that takes requests out.
+/// The half that reads requests.
 #[derive(Debug)]
 pub(crate) struct RequestConsumer {
     entries: *mut Request<'static>,
-    /// One less than there are entries.
+    /// One less than the number of entries.
     mask: usize,
     head: usize,
-    /// What was last seen of the outbox.
+    /// The last tail seen.
     tail: usize,
-    /// Up to where they were looked at ahead.
+    /// Up to where [`RequestConsumer::ahead`] has returned entries.
     ahead: usize,
     shown: Tail,
     shared: Arc<Shared>,
 }
 
-// SAFETY: as for the outbox.
+// SAFETY: as for the producer.
 unsafe impl Send for RequestConsumer {}
 
 impl RequestConsumer {
-    /// Of a queue of so many entries that nothing was taken from yet.
+    /// The consumer of a queue of this many entries from which nothing was read yet.
     pub(super) fn new(shared: Arc<Shared>, shown: Tail, entries: usize) -> Self {
         Self {
             entries: shared.entries(),
@@ -45,7 +49,7 @@ impl RequestConsumer {
         }
     }
 
-    /// Goes on from there.
+    /// Continues from this head and tail.
     #[inline]
     pub(super) fn resume(&mut self, head: usize, tail: usize) {
         (self.head, self.tail, self.ahead) = (head, tail, head);
@@ -60,8 +64,8 @@ impl RequestConsumer {
         Arc::ptr_eq(&self.shared, shared)
     }
 
-    /// Looks how far the outbox has come, and asks for the first lines of what is new: they lie in
-    /// another core's cache, and come while something else is done.
+    /// Reads how far the producer has written, and prefetches the first new lines. They arrive from
+    /// the other core's cache while the caller does something else.
     #[inline]
     pub(crate) fn refresh(&mut self) {
         let tail = self.shown.get().load(Ordering::Acquire);
@@ -73,36 +77,36 @@ impl RequestConsumer {
         }
     }
 
-    /// [`RequestConsumer::refresh`], and true if there are any.
+    /// [`RequestConsumer::refresh`]; true if requests wait.
     #[inline]
     pub(crate) fn has_news(&mut self) -> bool {
         self.refresh();
         self.has_waiting()
     }
 
-    /// True if a glance has seen requests that were not taken.
+    /// True if the last refresh saw requests that were not released.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         self.head != self.tail
     }
 
-    /// Requests that wait, as far as was seen.
+    /// Requests that wait, as of the last refresh.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.tail - self.head
     }
 
-    /// The first of those that a glance has seen, so many at most: fewer where the circle ends.
-    /// Looking again after each batch would cost a trip to the outbox's cache, for whatever came
-    /// meanwhile.
+    /// The first waiting requests that the last refresh saw, at most `most`; fewer where the
+    /// entries wrap. Reading the tail after each batch would cost a trip to the producer's cache
+    /// for the few requests that came meanwhile.
     #[inline]
     pub(crate) fn waiting(&self, most: usize) -> &[Request<'_>] {
         self.between(self.head, self.end_of(most))
     }
 
-    /// Of the first so many that wait, those that were not shown here before: a look at what will
-    /// be served soon. Each is shown once, even if it is not taken afterwards. Fewer where the
-    /// circle ends.
+    /// Of the first `most` waiting requests, those not returned here before: for prefetching what
+    /// they need. Each is returned once, even if it is not released afterwards. Fewer where the
+    /// entries wrap.
     #[inline]
     pub(crate) fn ahead(&mut self, most: usize) -> &[Request<'_>] {
         let from = self.ahead.max(self.head);
@@ -110,21 +114,21 @@ impl RequestConsumer {
         self.between(from, self.ahead)
     }
 
-    /// Where the first so many that wait end, or the circle does behind the first of them.
+    /// The end of the first `most` waiting requests, or where the entries wrap before that.
     #[inline]
     fn end_of(&self, most: usize) -> usize {
         let circle_end = (self.head | self.mask) + 1;
         (self.head + self.count().min(most)).min(circle_end)
     }
 
-    /// Requests that wait, all in one piece.
+    /// Waiting requests, contiguous.
     #[inline]
     fn between(&self, from: usize, end: usize) -> &[Request<'_>] {
         debug_assert!(self.head <= from && from <= end && end <= self.tail);
         let place = from & self.mask;
         debug_assert!(place + (end - from) <= self.mask + 1);
-        // SAFETY: by I2 everything before `tail` is written and the intake's, and only `release`
-        // gives it back.
+        // SAFETY: by I2 everything before `tail` is written and belongs to the consumer, and only
+        // `release` returns it.
         let waiting = unsafe { slice::from_raw_parts(self.entries.add(place), end - from) };
         if cfg!(farcore_loom) {
             for (at, request) in (place..).zip(waiting) {
@@ -135,7 +139,7 @@ impl RequestConsumer {
         waiting
     }
 
-    /// Gives the first so many back to the outbox.
+    /// Returns the first `count` entries to the producer.
     #[inline]
     pub(crate) fn release(&mut self, count: usize) {
         if count > 0 {

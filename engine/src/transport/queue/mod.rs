@@ -1,23 +1,22 @@
-//! A queue of requests from one thread to one shard. They lie where they were put until they are
-//! served.
+//! A queue of requests from one thread to one shard. Requests lie in place until they are served.
 //!
 //! ```text
-//! entries: | request:32 | request:32 | ...    a circle of them, two to a cache line
-//! room:    | parts | parts | ... | apron      a circle of bytes that they refer to: keys, values, expected versions
+//! entries: | request:32 | request:32 | ...    in a ring, two to a cache line
+//! room:    | parts | parts | ... | apron      a ring of bytes that they refer to: keys, values, expected versions
 //! ```
 //!
-//! The parts of a request lie one behind the other. Those that begin near the end of the room go on
-//! past it, in the *apron*, which is as long as the longest. A value that is too long for the room
-//! lies beside it, one at a time.
+//! The parts of a request are contiguous. Those that begin near the end of the room continue past
+//! it into the *apron*, which is as long as the longest parts. A request whose value is too long
+//! for the room lies beside it, one at a time.
 //!
-//! - I1: `head <= tail <= head + capacity`; both count requests and never wrap back.
-//! - I2: entries from `head` to the `tail` that was shown, and what they refer to, belong to the
-//!   intake, all others to the outbox.
-//! - I3: `room_limit` holds only while there are free entries: in a full circle what it follows
-//!   from was written over.
+//! - I1: `head <= tail <= head + capacity`. Both count requests and never wrap.
+//! - I2: entries from `head` to the published `tail`, and what they refer to, belong to the
+//!   consumer, all others to the producer.
+//! - I3: `room_limit` holds only while there are free entries. When all entries are in use, the
+//!   value it is derived from was overwritten.
 //!
-//! ORDERING: as in a ring: the outbox's Release store of `tail` pairs with the intake's Acquire
-//! load, the intake's Release store of `head` with the outbox's Acquire load.
+//! ORDERING: as in a ring. The producer's Release store of `tail` pairs with the consumer's Acquire
+//! load, the consumer's Release store of `head` with the producer's Acquire load.
 
 #![allow(unsafe_code)] // both halves reach into the same memory, disjointly
 
@@ -42,11 +41,11 @@ pub(crate) use self::producer::RequestProducer;
 
 /// Bytes of an entry.
 const ENTRY: usize = size_of::<Request<'static>>();
-/// Bytes of what the longest request borrows beside its value.
+/// Bytes of the longest parts of a request without its value.
 const BESIDE_VALUE: usize = size_of::<Version>() + KEY_BYTES_MAX;
 
-/// Requests that can wait. Source: measured between two cores; 2048 gain nothing, and with 16 384
-/// deletes are slower.
+/// Requests that can wait in a queue. Source: measured between two cores; 2048 gain nothing, and
+/// with 16 384 deletes are slower.
 const ENTRIES_MAX: usize = 1024;
 
 /// How large a queue is.
@@ -59,7 +58,7 @@ struct Size {
 }
 
 impl Size {
-    /// Half of the bytes for each, if entries need that.
+    /// Half of the bytes for the room, at most as many for entries.
     fn of(bytes: usize) -> Self {
         let half = bytes.next_power_of_two() / 2;
         Self {
@@ -78,15 +77,15 @@ impl Size {
     }
 }
 
-/// Of a core to its own shard, which takes a batch from it each turn.
+/// The queue of a core to its own shard, which serves a batch from it each turn.
 const OWN_LANE: Size = Size {
     entries: 256,
     room: 128 << 10,
 };
-/// The longest value that lies in its room.
+/// The longest value that lies in that queue's room.
 pub(crate) const OWN_INLINE_MAX: usize = OWN_LANE.inline_max();
 
-/// Bytes that a queue of this many takes with its apron and all else.
+/// Bytes that a queue of this size takes with its apron and headers.
 pub(crate) fn queue_bytes(bytes: usize) -> usize {
     let size = Size::of(bytes);
     size.room_lines() * LINE_BYTES + size.entries * (ENTRY + size_of::<usize>())
@@ -105,8 +104,8 @@ struct Shared {
     room: Box<[UnsafeCell<Line>]>,
     /// The parts of the one request that is too long for the room.
     long: UnsafeCell<Vec<u8>>,
-    /// Under the model checker, a cell for each entry and one for each byte of the room, the last
-    /// of them for what lies beside it: it notices two threads in one place.
+    /// Under the model checker, a cell for each entry and one for each byte of the room; the last
+    /// is for the request beside it. It detects two threads in one place.
     #[cfg(farcore_loom)]
     watched: [Box<[loom::cell::UnsafeCell<()>]>; 2],
 }
@@ -126,7 +125,7 @@ impl Shared {
         NonNull::from(&*self.room).cast()
     }
 
-    /// An entry and what it refers to in the room are looked at or changed.
+    /// Reports a read or a write of an entry and of its parts in the room.
     #[cfg(farcore_loom)]
     fn watch(&self, entry: usize, start: *const u8, bytes: usize, write: bool) {
         let [entries, room] = &self.watched;
@@ -161,14 +160,14 @@ pub(crate) fn queue(bytes: usize) -> (RequestProducer, RequestConsumer) {
     queue_with(bytes, &RingTails::new(), 0)
 }
 
-/// A queue for one thread alone, of a core to its own shard.
+/// A queue of a core to its own shard: one thread has both halves.
 pub(crate) fn own_queue() -> (RequestProducer, RequestConsumer) {
     let (mut producer, consumer) = queue_of(OWN_LANE, &RingTails::new(), 0);
     producer.own_all();
     (producer, consumer)
 }
 
-/// The same with one of two tails that are used by nothing else.
+/// The same, with a tail of a [`RingTails`] that nothing else uses.
 pub(crate) fn queue_with(
     bytes: usize,
     tails: &Arc<RingTails>,
@@ -182,7 +181,7 @@ fn queue_of(
     tails: &Arc<RingTails>,
     place: usize,
 ) -> (RequestProducer, RequestConsumer) {
-    // Else a long key would be refused for ever. The model checker needs less.
+    // Else a long key would never have room. The model checker needs less.
     assert!(
         cfg!(farcore_loom) || BESIDE_VALUE + size.inline_max() <= size.room,
         "{size:?} is too short for the longest key"

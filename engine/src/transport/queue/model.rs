@@ -3,8 +3,8 @@ use crate::message::operation::{OperationKind, RequestParts};
 use crate::message::request::Origin;
 use crate::transport::queue::*;
 
-/// Requests with keys and values of so many bytes over a queue of two entries and 64 bytes of room,
-/// while another thread takes them.
+/// Sends requests with keys and values of these lengths over a queue of two entries and 64 bytes of
+/// room while another thread serves them.
 fn never_shares_a_byte(requests: &'static [(usize, usize)]) {
     loom::model(move || {
         let (mut producer, mut consumer) = queue(4 * ENTRY);
@@ -58,12 +58,12 @@ fn a_queue_of_two_requests_never_shares_an_entry() {
 
 #[test]
 fn a_request_past_the_end_shares_no_byte() {
-    // 40, 32 and 24 bytes of 64: the second goes past the end, and the third may be written while
-    // it is read.
+    // 40, 32 and 24 bytes of 64: the second continues past the end, and the third may be written
+    // while the second is read.
     never_shares_a_byte(&[(24, 16), (16, 16), (8, 16)]);
 }
 
 #[test]
-fn a_long_value_is_not_given_back_while_it_is_read() {
+fn a_long_value_is_not_freed_while_it_is_read() {
     never_shares_a_byte(&[(4, 17), (4, 17), (4, 4)]);
 }

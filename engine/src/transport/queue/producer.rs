@@ -1,4 +1,8 @@
-//! The half that puts requests in.
+//! The producer's half of a request queue.
+//!
+//! It belongs to the client's thread. It copies each request into the queue and owns all entries
+//! and room that are not published (I2 of the queue). It learns what the consumer has released only
+//! when its own figures say that the queue is full.
 
 use std::ptr::{self, NonNull};
 
@@ -12,32 +16,32 @@ use crate::transport::atomics::{Arc, Ordering};
 use crate::transport::queue::{ENTRY, RequestConsumer, Shared, Size};
 use crate::transport::ring::{PREFETCH_AHEAD, PREFETCH_BYTES_MAX, Tail};
 
-/// The half that puts requests in.
+/// The half that writes requests.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct RequestProducer {
     entries: *mut Request<'static>,
     room: NonNull<u8>,
-    /// One less than there are entries.
+    /// One less than the number of entries.
     mask: usize,
     pub(super) tail: usize,
-    /// Up to where entries may be written, as far as was seen of the intake.
+    /// Up to where entries may be written, by the last head seen.
     pub(super) limit: usize,
-    /// Up to where they were taken; `usize::MAX` if both halves are one thread's.
+    /// Up to where entries were prefetched for write; `usize::MAX` if one thread has both halves.
     pub(super) owned: usize,
     /// One less than the room's bytes.
     room_mask: usize,
     pub(super) room_tail: usize,
     /// Up to where the room may be written.
     pub(super) room_limit: usize,
-    /// Up to where it was taken.
+    /// Up to where the room was prefetched for write.
     pub(super) room_owned: usize,
     /// Bytes of the longest value that lies in the room.
     inline_max: usize,
     published: usize,
-    /// Where the room in use ended when an entry was put in.
+    /// By entry, where the room in use ended after it was written.
     ends: Box<[usize]>,
-    /// The entry of the request that lies beside the room, if that may not be served yet.
+    /// The entry of the request that lies beside the room, until it is known to be served.
     long: Option<usize>,
     shown: Tail,
     pub(super) shared: Arc<Shared>,
@@ -48,7 +52,7 @@ pub(crate) struct RequestProducer {
 unsafe impl Send for RequestProducer {}
 
 impl RequestProducer {
-    /// Of a queue that nothing was put in yet.
+    /// The producer of an empty queue.
     pub(super) fn new(shared: Arc<Shared>, shown: Tail, size: Size) -> Self {
         Self {
             entries: shared.entries(),
@@ -70,18 +74,18 @@ impl RequestProducer {
         }
     }
 
-    /// Nobody takes its lines away: the intake is the same thread's.
+    /// Both halves are on one thread; skip the prefetch for write.
     pub(super) fn own_all(&mut self) {
         self.owned = usize::MAX;
     }
 
-    /// True if both halves are one thread's.
+    /// True if one thread has both halves.
     #[inline]
     fn is_alone(&self) -> bool {
         self.owned == usize::MAX
     }
 
-    /// Puts a request in, copied; false if there is no room. The intake sees it after
+    /// Copies a request into the queue; false if there is no room. The consumer sees it after
     /// [`RequestProducer::publish`].
     #[inline(always)]
     pub(crate) fn push(
@@ -105,9 +109,9 @@ impl RequestProducer {
         };
         let place = self.tail & self.mask;
         self.shared.watch(place, start.as_ptr(), bytes, true);
-        // SAFETY: by I2 entry and bytes are the outbox's. There are as many as all parts take: in
-        // the room, and its apron is as long as the longest of those; or beside it. They stay as
-        // they are until the intake is done with the entry.
+        // SAFETY: by I2 entry and bytes are the producer's. The bytes are as many as all parts
+        // take: in the room, whose apron is as long as the longest of those, or beside it. They
+        // stay unchanged until the consumer is done with the entry.
         unsafe {
             let request = Request::copied(start, hash, token, origin, parts);
             self.entries.add(place).write(request);
@@ -128,8 +132,8 @@ impl RequestProducer {
         unsafe { self.room.add(self.room_tail & self.room_mask) }
     }
 
-    /// Looks how far the intake has come. Answers where so many bytes have room, and how many of
-    /// them are the room's.
+    /// Refreshes the head, then returns where this many bytes have room, and how many of them are
+    /// in the room. `None` if the queue is full.
     #[cold]
     #[inline(never)]
     fn look_for_room(&mut self, bytes: usize, value_bytes: usize) -> Option<(NonNull<u8>, usize)> {
@@ -146,18 +150,19 @@ impl RequestProducer {
             return None;
         }
         self.long = Some(self.tail);
-        // SAFETY: no entry that the intake has yet to serve refers to it.
+        // SAFETY: no unserved entry refers to it.
         let long = unsafe { &mut *self.shared.long.get() };
         *long = vec![0; bytes];
         Some((NonNull::from(&mut **long).cast(), 0))
     }
 
-    /// Looks how far the intake has come.
+    /// Reads how far the consumer has served, and frees the value beside the room if its request is
+    /// served. Returns the head.
     fn look(&mut self) -> usize {
         let head = self.shared.head.get().load(Ordering::Acquire);
         self.limit = head + self.mask + 1;
         self.room_limit = match head.checked_sub(1) {
-            // By I3 nothing is known.
+            // By I3 the end of the used room is unknown.
             _ if self.tail == self.limit => self.room_tail,
             Some(last) => self.ends[last & self.mask] + self.room_mask + 1,
             None => self.room_mask + 1,
@@ -171,8 +176,8 @@ impl RequestProducer {
         head
     }
 
-    /// Takes the lines that will be written next away from the shard's cache, which read them last;
-    /// several at once, so that most requests need not look.
+    /// Prefetches for write the lines that come next; the consumer's cache holds them. Several at
+    /// once, so that most requests need no check.
     #[inline(never)]
     fn prefetch_for_write(&mut self) {
         let end = (self.tail + PREFETCH_AHEAD).min(self.limit);
@@ -182,7 +187,7 @@ impl RequestProducer {
             owned += LINE_BYTES / ENTRY;
         }
         self.owned = owned;
-        // The next requests will take as much as the last ones have.
+        // Assume that the next requests are as long as the last ones.
         let before = self.ends[self.tail.wrapping_sub(PREFETCH_AHEAD / 2 + 1) & self.mask];
         let ahead = 2 * self.room_tail.saturating_sub(before);
         let end = (self.room_tail + ahead.min(PREFETCH_BYTES_MAX)).min(self.room_limit);
@@ -194,7 +199,7 @@ impl RequestProducer {
         self.room_owned = owned;
     }
 
-    /// Shows the intake what was put in; answers how many requests that is.
+    /// Makes the requests visible to the consumer; returns how many.
     #[inline]
     pub(crate) fn publish(&mut self) -> usize {
         let count = self.tail - self.published;
@@ -202,18 +207,19 @@ impl RequestProducer {
             self.shown.get().store(self.tail, Ordering::Release);
             self.published = self.tail;
             if count >= PREFETCH_AHEAD / 2 && !self.is_alone() {
-                // The intake will read up to there, and its processor on past it: what was taken
-                // ahead is taken once more.
+                // The consumer reads up to here and its processor prefetches further, which
+                // invalidates the lines prefetched for write. They are prefetched again.
                 (self.owned, self.room_owned) = (self.tail, self.room_tail);
             }
         } else if self.long.is_some() {
-            // What a long value took is given back.
+            // Free the memory of a long value that was served.
             self.look();
         }
         count
     }
 
-    /// Both halves begin anew where nothing waits, so that they use the same lines over and over.
+    /// Restarts both halves at the first entry if no request waits, so that they reuse the same
+    /// cache lines.
     ///
     /// # Panics
     /// If they are not of one queue.
@@ -233,16 +239,16 @@ impl RequestProducer {
         self.shared.head.get().store(0, Ordering::Relaxed);
     }
 
-    /// True if the intake was shown everything.
+    /// True if everything is published.
     #[inline]
     pub(crate) fn is_published(&self) -> bool {
         self.tail == self.published
     }
 
-    /// Visits the requests that the intake never took, and drops them.
+    /// Visits the requests that the consumer never served, and drops them.
     ///
     /// # Safety
-    /// The intake's thread has stopped, and that has been seen.
+    /// The consumer's thread has stopped, and the caller has synchronized with that.
     pub(crate) unsafe fn take_back(&mut self, mut visit: impl FnMut(Origin, u64)) {
         self.publish();
         let (shared, shown) = (Arc::clone(&self.shared), self.shown.clone());

@@ -16,9 +16,9 @@ enum Act {
     Push(u8, usize, usize),
     Publish,
     Glance,
-    /// Of so many that will be taken, those that were not shown ahead.
+    /// Those of the next this many requests that `ahead` did not return before.
     Ahead(usize),
-    /// So many are taken, at most.
+    /// Serves at most this many requests.
     Take(usize),
     Rewind,
 }
@@ -35,7 +35,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What was asked, owned.
+/// The content of a request, owned.
 type Asked = (u64, u64, Origin, OperationKind, Vec<u8>, Vec<u8>, Version);
 
 fn seen(request: &Request<'_>) -> Asked {
@@ -62,7 +62,7 @@ fn push(producer: &mut RequestProducer, asked: &Asked) -> bool {
 }
 
 #[test]
-fn lines_are_taken_ahead_and_once_more_after_a_showing_of_some() {
+fn lines_are_prefetched_ahead_and_again_after_some_are_published() {
     const VALUE: usize = 100;
     let asked = (
         0,
@@ -85,10 +85,10 @@ fn lines_are_taken_ahead_and_once_more_after_a_showing_of_some() {
             assert!(ahead <= PREFETCH_AHEAD + 1, "{ahead} entries");
             let ahead = producer.room_owned.saturating_sub(producer.room_tail);
             let room = producer.room_limit - producer.room_tail;
-            // Entries are taken to the end of a line, so that one request more may pass until the
-            // next time.
+            // Entries are prefetched to the end of a line, so that one more request may pass until
+            // the next prefetch.
             let least = (PREFETCH_AHEAD / 2 - 1) * (16 + VALUE);
-            // The first have no six before them.
+            // The first requests have no six before them.
             assert!(
                 producer.tail < PREFETCH_AHEAD || ahead >= room.min(least),
                 "{ahead} bytes"
@@ -109,7 +109,7 @@ fn lines_are_taken_ahead_and_once_more_after_a_showing_of_some() {
         assert_eq!(
             (producer.owned, producer.room_owned),
             expected,
-            "{count} were shown"
+            "{count} were published"
         );
         consumer.refresh();
         consumer.release(count);
@@ -117,7 +117,7 @@ fn lines_are_taken_ahead_and_once_more_after_a_showing_of_some() {
 }
 
 #[test]
-fn nothing_is_taken_from_oneself() {
+fn a_queue_of_one_thread_is_not_prefetched_for_write() {
     let asked = (
         0,
         0,
@@ -145,10 +145,10 @@ proptest! {
     fn requests_come_out_as_they_went_in(own: bool, first in 0usize..300, acts in prop::collection::vec(act(), 1..400)) {
         let (mut producer, mut consumer) = if own { own_queue() } else { queue(BYTES) };
         let (mut model, mut shown) = (VecDeque::<Asked>::new(), 0);
-        // Of those that wait, how many were shown ahead.
+        // Of the waiting requests, how many `ahead` has returned.
         let mut ahead = 0usize;
         let size = if own { OWN_LANE } else { Size::of(BYTES) };
-        // From anywhere in the circle.
+        // Start anywhere in the ring of entries.
         for _ in 0..first {
             let asked = (0, 0, Origin::default(), OperationKind::Get, vec![1], vec![], 0);
             prop_assert!(push(&mut producer, &asked));
@@ -169,7 +169,7 @@ proptest! {
                     let has_room = model.len() < size.entries
                         && if long(&asked) { !model.iter().any(long) } else { used + key_bytes + value_bytes + 8 <= size.room };
                     let pushed = push(&mut producer, &asked);
-                    // Of a swap alone eight bytes more are used.
+                    // A swap alone uses eight bytes more.
                     prop_assert!(pushed || !has_room);
                     if pushed {
                         prop_assert!(model.len() < size.entries);
@@ -204,7 +204,7 @@ proptest! {
                     }
                 }
                 Act::Rewind => {
-                    // A core's own queue alone is of one thread.
+                    // Only a core's own queue is of one thread.
                     if own {
                         producer.rewind(&mut consumer);
                     }
@@ -216,14 +216,14 @@ proptest! {
             prop_assert_eq!(producer.is_published(), shown == model.len());
         }
         let mut left = Vec::new();
-        // SAFETY: both halves are this thread's, and the intake is not used any more.
+        // SAFETY: this thread has both halves, and the consumer is not used any more.
         unsafe { producer.take_back(|origin, token| left.push((origin, token))) };
         prop_assert_eq!(left, model.iter().map(|asked| (asked.2, asked.1)).collect::<Vec<_>>());
     }
 }
 
 #[test]
-fn a_full_circle_takes_one_for_each_that_is_taken() {
+fn a_full_queue_accepts_one_request_for_each_that_is_served() {
     for long_at in [None, Some(5), Some(127)] {
         let (mut producer, mut consumer) = queue(BYTES);
         let entries = Size::of(BYTES).entries as u64;
@@ -245,7 +245,7 @@ fn a_full_circle_takes_one_for_each_that_is_taken() {
         }
         for number in entries..4 * entries {
             assert!(!push(&mut producer, &asked(number)), "it is full");
-            // Once to show it, once to look.
+            // One call to publish, one to refresh.
             producer.publish();
             producer.publish();
             assert!(!push(&mut producer, &asked(number)), "it is still full");
@@ -258,7 +258,7 @@ fn a_full_circle_takes_one_for_each_that_is_taken() {
 }
 
 #[test]
-fn a_long_value_is_given_back_once_it_was_served() {
+fn a_long_value_is_freed_once_it_was_served() {
     let (mut producer, mut consumer) = queue(BYTES);
     let long = vec![7; 1 << 16];
     let asked: Asked = (
