@@ -1,4 +1,7 @@
-//! Waiting on the calling thread.
+//! Blocks the calling thread on a future.
+//!
+//! A core that blocks serves its shard meanwhile, because the future may wait for that shard. Any
+//! other thread spins, then parks.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,7 +12,7 @@ use std::time::Duration;
 
 use super::current::serve_current_core;
 
-/// A parked thread checks again after this long, whatever happens.
+/// A parked thread checks again after this long, even if it was not woken.
 const PARK_MAX: Duration = Duration::from_millis(50);
 
 struct Unpark(Thread);
@@ -20,7 +23,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future on this thread. A core serves its shard meanwhile.
+/// Runs a future to its end on this thread. A core serves its shard meanwhile.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);

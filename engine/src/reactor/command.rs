@@ -1,28 +1,32 @@
-//! What other threads ask of a shard as a whole, and the door they ask at.
+//! Commands: work for a whole shard (compact, flush, forget lost), and the port where other threads
+//! leave them.
+//!
+//! A command is a pair of counters: requests made and requests done. Any thread requests; only the
+//! core finishes. The port also holds the shard's wakeup.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::shard::Shortfall;
 use crate::transport::wakeup::Wakeup;
 
-/// Work that other threads ask of a shard as a whole: a request counter and one of those done.
+/// A command to a whole shard: a counter of requests and a counter of those done.
 #[derive(Debug, Default)]
 pub(crate) struct Command {
     asked: AtomicU64,
     done: AtomicU64,
-    /// What kept the latest one from being done in full: 0, or a [`Shortfall`].
+    /// Why the latest one was not done in full: 0, or a [`Shortfall`].
     shortfall: AtomicU8,
 }
 
 impl Command {
-    /// Asks; answers the ticket to wait for.
+    /// Requests the command; returns the ticket to wait for.
     pub(crate) fn ask(&self) -> u64 {
         self.asked.fetch_add(1, Ordering::AcqRel) + 1
     }
     pub(crate) fn is_done(&self, ticket: u64) -> bool {
         self.done.load(Ordering::Acquire) >= ticket
     }
-    /// What kept it from being done in full; asked after [`Command::is_done`].
+    /// Why it was not done in full; valid after [`Command::is_done`] returned true.
     pub(crate) fn shortfall(&self) -> Option<Shortfall> {
         match self.shortfall.load(Ordering::Acquire) {
             0 => None,
@@ -40,7 +44,7 @@ impl Command {
     }
 }
 
-/// What a core shares with the threads around it.
+/// Where other threads leave commands for a core, and its wakeup.
 #[derive(Debug, Default)]
 pub(crate) struct CommandPort {
     pub(crate) wakeup: Wakeup,
@@ -54,12 +58,12 @@ pub(crate) struct CommandPort {
 impl CommandPort {
     /// Lost keys that the shard has forgotten so far.
     pub(crate) fn keys_forgotten(&self) -> u64 {
-        // ORDERING: read after `is_done` has seen the order done, whose Acquire shows it.
+        // ORDERING: read after `is_done` returned true, whose Acquire makes it visible.
         self.keys_forgotten.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_keys_forgotten(&self, keys: u64) {
-        // ORDERING: shown by the Release of `finish`.
+        // ORDERING: made visible by the Release of `finish`.
         self.keys_forgotten.store(keys, Ordering::Relaxed);
     }
 }

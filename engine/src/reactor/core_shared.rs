@@ -1,4 +1,5 @@
-//! What other threads share with one core.
+//! What a core shares with other threads: its command port, the jobs to start, and whether it has
+//! stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,15 +10,15 @@ use super::command::CommandPort;
 use super::job::{Job, catch_panic};
 use crate::lifecycle::Lifecycle;
 
-/// What other threads share with one core's runtime.
+/// What a core shares with other threads.
 #[derive(Debug)]
 pub(crate) struct CoreShared {
     pub(crate) command_port: Arc<CommandPort>,
-    /// Jobs that are to be started. Without a limit: who starts one may be the thread that takes
+    /// Jobs to be started. Unbounded, because the thread that adds one may be the core that starts
     /// them.
     pub(crate) jobs: SegQueue<Job>,
     pub(crate) lifecycle: Arc<Lifecycle>,
-    /// The shard has stopped, and will touch no lane again.
+    /// The shard has stopped and will touch no lane again.
     pub(crate) closed: AtomicBool,
 }
 
@@ -31,10 +32,11 @@ impl CoreShared {
         }
     }
 
-    /// Says that the shard has stopped. The lanes' ends, dropped after that, wake who waits.
+    /// Notes that the shard has stopped. The lanes' ends are dropped after this and wake their
+    /// clients.
     pub(super) fn stop(&self) {
         self.closed.store(true, Ordering::Release);
-        // Jobs that never ran: their tasks end.
+        // Jobs that never ran: end their tasks.
         while let Some(job) = self.jobs.pop() {
             let _ = catch_panic(|| drop(job));
         }

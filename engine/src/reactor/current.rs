@@ -1,4 +1,7 @@
-//! Which engine the calling thread serves, if it is a core.
+//! The engine and the reactor that the calling thread serves, in a thread-local.
+//!
+//! Set while a core's service runs. Handles and blocking calls use it to find out that they run on
+//! a core, and to serve its shard while they wait.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,7 +10,7 @@ use std::sync::Arc;
 use super::CoreReactor;
 use crate::lifecycle::Lifecycle;
 
-/// The engine and the reactor that the calling thread serves.
+/// The engine and the reactor of the calling thread.
 struct CurrentCore {
     lifecycle: Arc<Lifecycle>,
     reactor: Rc<RefCell<CoreReactor>>,
@@ -17,7 +20,7 @@ thread_local! {
     static CURRENT_CORE: RefCell<Option<CurrentCore>> = const { RefCell::new(None) };
 }
 
-/// Says which engine the calling thread serves, until it is dropped.
+/// Registers the calling thread as a core until dropped.
 pub(super) struct CurrentCoreGuard;
 
 impl CurrentCoreGuard {
@@ -37,7 +40,7 @@ impl Drop for CurrentCoreGuard {
     }
 }
 
-/// True if the calling thread is a core of some engine.
+/// True if the calling thread is a core of any engine.
 pub(crate) fn is_core() -> bool {
     CURRENT_CORE.with_borrow(Option::is_some)
 }
@@ -50,8 +53,8 @@ pub(crate) fn is_core_of(lifecycle: &Arc<Lifecycle>) -> bool {
     })
 }
 
-/// Serves the calling thread's shard for one turn, if the thread is a core: a caller that waits
-/// there may wait for that shard. False if it is none, or in the middle of a turn.
+/// Runs one turn if the calling thread is a core; a caller that waits there may wait for that
+/// core's shard. False if the thread is no core, or is in the middle of a turn.
 pub(crate) fn serve_current_core() -> bool {
     let reactor =
         CURRENT_CORE.with_borrow(|here| here.as_ref().map(|here| Rc::clone(&here.reactor)));

@@ -31,7 +31,8 @@ impl fmt::Debug for Job {
 }
 
 impl Job {
-    /// A job, and the task that waits for its result. `client` makes what the job is given.
+    /// A job, and the task that waits for its result. `client` makes the job's argument on the
+    /// core.
     pub(crate) fn new<T, F, C>(
         ticket: JobTicket,
         client: impl FnOnce(Rc<RefCell<CoreReactor>>, Arc<JobTicket>) -> C + Send + 'static,
@@ -67,8 +68,8 @@ impl Job {
     }
 }
 
-/// Does something whose panic must not end the core, the panic of what a panic leaves included. The
-/// text of the first.
+/// Runs a closure whose panic must not end the core, including a panic while the payload is
+/// dropped. Returns the text of the first panic.
 pub(crate) fn catch_panic(what: impl FnOnce()) -> std::result::Result<(), String> {
     let Err(panic) = catch_unwind(AssertUnwindSafe(what)) else {
         return Ok(());
@@ -76,17 +77,17 @@ pub(crate) fn catch_panic(what: impl FnOnce()) -> std::result::Result<(), String
     Err(text_of(panic))
 }
 
-/// The text of a panic, which is dropped.
+/// The text of a panic's payload, which is dropped.
 pub(crate) fn text_of(panic: Box<dyn Any + Send>) -> String {
     let text = what_was_said(&*panic).to_owned();
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        // That one may do the same again: it stays.
+        // Dropping the second payload may panic again: leak it.
         let _ = Box::leak(panic);
     }
     text
 }
 
-/// Runs a job to its end. A panic of the job, of its future, or of what that drops, is its result.
+/// Runs a job to its end. A panic of the job, of its future, or of their drops is its result.
 async fn run_caught<T, F: Future<Output = T>>(job: impl FnOnce() -> F) -> std::thread::Result<T> {
     let mut future = catch_unwind(AssertUnwindSafe(|| Box::pin(job())))?;
     let result =
@@ -118,19 +119,19 @@ struct TaskCell<T> {
     done: AtomicBool,
 }
 
-/// Tells whoever waits, when the job is over in any way.
+/// Completes the task when the job ends in any way.
 struct Finish<T>(Arc<TaskCell<T>>);
 
 impl<T> Drop for Finish<T> {
     fn drop(&mut self) {
-        // ORDERING: pairs with the Acquire in `Task::poll`: the result is there before the flag.
+        // ORDERING: pairs with the Acquire in `Task::poll`: the result is written before the flag.
         self.0.done.store(true, Ordering::Release);
-        // A waker is the caller's code.
+        // A waker is the caller's code and may panic.
         let _ = catch_panic(|| self.0.waker.wake());
     }
 }
 
-/// A job under way on a core. Await it, or [`Task::join`] it. Dropping it leaves the job running.
+/// A job that runs on a core. Await it or call [`Task::join`]. Dropping it does not stop the job.
 #[must_use]
 pub struct Task<T> {
     cell: Arc<TaskCell<T>>,
@@ -145,8 +146,8 @@ impl<T> std::fmt::Debug for Task<T> {
 }
 
 impl<T> Task<T> {
-    /// Blocks until the job is over. Not for a job on the same core, which must await it: the other
-    /// one never gets to run.
+    /// Blocks until the job ends. A job on the same core must be awaited instead: while this call
+    /// blocks, the other job cannot run.
     ///
     /// # Errors
     /// [`Error::JobPanicked`], or [`Error::Closed`] if it never ran.

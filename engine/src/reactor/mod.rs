@@ -1,9 +1,13 @@
-//! A core's house: its shard, the lanes that end and begin there, and the clients that live there.
+//! The reactor: all that one core owns and runs.
 //!
-//! Single-threaded. One `turn` sends what clients here ask of other shards, collects the answers of
-//! those, serves the lanes with news and shows the answers, serves what clients here ask of the own
-//! one, and advances it. Whoever runs on the core calls it: the service task, or a client that
-//! polls.
+//! It owns the core's shard, the lanes that end there, the lanes to other shards and the replies to
+//! clients on the core. Only the core's thread touches it; other threads reach it through
+//! `CoreShared`, the lanes and the command port.
+//!
+//! Work is done in *turns*. A turn sends the requests of clients here, receives answers from other
+//! shards, serves the lanes with requests, serves the core's own requests and advances the shard.
+//! The service task calls it, or a client on this core that polls. A turn never blocks and must not
+//! be left by a panic.
 
 mod block_on;
 mod command;
@@ -43,7 +47,7 @@ pub(crate) use self::replies::NO_CLIENT;
 pub(crate) use self::service::{start, yield_now};
 pub(crate) use self::watchdog::Watchdog;
 
-/// Tells the time, in nanoseconds since any fixed moment. A simulation passes its own.
+/// Reads the time, in nanoseconds since any fixed moment. Simulations pass their own.
 pub(crate) trait Time {
     fn now_ns(&self) -> u64;
 }
@@ -58,12 +62,12 @@ impl Time for Clock {
 /// The reactor of an engine's core.
 pub(crate) type CoreReactor = Reactor<FabricEndpoint, Clock>;
 
-/// Turns after which the clock is read, whether or not anything waits for the fabric, and orders
-/// are looked for.
+/// Turns after which the clock is read and commands are checked, whether or not anything waits for
+/// the fabric.
 const TURNS_A_READING: u64 = 8;
-/// Requests of lanes after which a turn asks for no other lane's before it serves the first: with
-/// two buckets and a key each they take 192 KiB, a fifth of a second-level cache of 1 MiB; the rest
-/// of it is left to records and answers. Others are asked for as their lanes come.
+/// Lane requests whose buckets and keys a turn prefetches before it serves the first lane. With two
+/// buckets and a key each they take 192 KiB, a fifth of a second-level cache of 1 MiB, and leave
+/// the rest to records and answers. Further requests are prefetched when their lane is served.
 const ASKED_A_TURN: usize = 1024;
 
 /// Pops the lowest set lane from the bitmap.
@@ -75,8 +79,8 @@ fn pop_lane(marked: &mut [u64; 4]) -> Option<usize> {
     Some(lane)
 }
 
-/// The set lanes of a bitmap, each once: from `first` on, then those below it. No lane is always
-/// served before another.
+/// The set lanes of a bitmap, each once: from `first` upwards, then those below it. So no lane is
+/// always served before another.
 #[derive(Clone, Copy, Debug)]
 struct Rotation {
     from_first: [u64; 4],
@@ -108,34 +112,34 @@ impl Rotation {
     }
 }
 
-/// Another shard: where its answers come in, and where its bell hangs.
+/// Another shard: the answers that come from it, and its command port.
 #[derive(Debug)]
 struct Neighbour {
     answers: AnswerConsumer,
     command_port: Arc<CommandPort>,
 }
 
-/// What a reactor is made of.
+/// The parts of a reactor.
 #[derive(Debug)]
 pub(crate) struct ReactorOptions<E: Endpoint, T> {
     pub(crate) shard: Shard<E>,
-    /// The shard's number.
+    /// This shard's number.
     pub(crate) own: u16,
-    /// How many shards there are.
+    /// The number of shards.
     pub(crate) shards: u16,
     pub(crate) hasher: Hasher128,
     pub(crate) command_port: Arc<CommandPort>,
-    /// The ends of the lanes to this shard, by lane.
+    /// The shard's ends of its lanes, by lane.
     pub(crate) servers: Vec<Option<LaneServer>>,
-    /// The lanes to the other shards, by shard.
+    /// The lanes to the other shards, by shard, with their command ports.
     pub(crate) lanes: Vec<Option<(LaneClient, Arc<CommandPort>)>>,
     pub(crate) metrics: Arc<CoreMetrics>,
     pub(crate) time: T,
-    /// Times requests of this core's clients.
+    /// Samples the latency of requests of this core's clients.
     pub(crate) sampler: Sampler,
 }
 
-/// All that one core owns.
+/// All that one core owns and runs.
 #[derive(Debug)]
 pub(crate) struct Reactor<E: Endpoint, T> {
     shard: Shard<E>,
@@ -147,22 +151,22 @@ pub(crate) struct Reactor<E: Endpoint, T> {
     far_events: Option<mpsc::Receiver<FarEvent>>,
     command_port: Arc<CommandPort>,
     replies: Replies,
-    /// What clients here ask, by shard. The own one's way is like the others', so that which of
-    /// them it is takes no branch.
+    /// Producers of requests, by shard. The core's own shard has one like the others, so that
+    /// choosing one takes no branch.
     producers: Vec<RequestProducer>,
-    /// Where what they ask of the own one comes in.
+    /// Consumes the requests to the core's own shard.
     own_requests: RequestConsumer,
     /// The other shards, by number.
     neighbours: Vec<Option<Neighbour>>,
-    /// Requests that are taken from a lane, or from the core's own queue, in one visit, at most.
+    /// Requests served in one batch from a lane or from the core's own queue, at most.
     batch: usize,
-    /// Words of marks that there are lanes for.
+    /// Words of the wakeup's bitmap in which lanes exist.
     words: usize,
     /// Lanes with requests that were not served yet, a bit each.
     marked: [u64; 4],
-    /// The lane that the next turn begins with, or the next that has requests.
+    /// The lane at which the next turn begins.
     first_lane: u8,
-    /// By lane, one more than the bytes of the value whose answer found no room; 0 where none waits
+    /// By lane, one more than the bytes of the value whose answer found no room; 0 if none waits
     /// for room.
     without_room: Box<[usize]>,
     compacting: u64,
@@ -171,9 +175,9 @@ pub(crate) struct Reactor<E: Endpoint, T> {
     served_ns: u64,
     turns: u64,
     metrics: Arc<CoreMetrics>,
-    /// Turns up to the last reading of the clock.
+    /// Turns at the last reading of the clock.
     turns_counted: u64,
-    /// A turn since then did something.
+    /// A turn since then did some work.
     was_busy: bool,
     /// The core sleeps, or is about to.
     is_parked: bool,
@@ -218,7 +222,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         assert_eq!(
             producers.len(),
             usize::from(shards),
-            "there is a lane to each other shard"
+            "each other shard has a lane"
         );
         let served_ns = time.now_ns();
         Self {
@@ -251,12 +255,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         }
     }
 
-    /// Receives what keepers send from now on.
+    /// Receives the events of keepers from now on.
     pub(crate) fn receive_far_events(&mut self, events: mpsc::Receiver<FarEvent>) {
         self.far_events = Some(events);
     }
 
-    /// Acts on what keepers have sent.
+    /// Processes the events that keepers have sent.
     fn process_far_events(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self
@@ -281,7 +285,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
                     0
                 }
             };
-            // A keeper that stopped meanwhile needs no reply.
+            // A keeper that has stopped needs no reply.
             let _ = event.reply.send(count);
         }
         any
@@ -296,7 +300,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.metrics.hardware()
     }
 
-    /// When the clock was read last, which an idle turn does.
+    /// The time of the last clock reading. An idle turn reads the clock.
     pub(crate) fn read_ns(&self) -> u64 {
         self.served_ns
     }
@@ -305,7 +309,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         &mut self.replies
     }
 
-    /// True if there is nothing to do until somebody has news.
+    /// True if there is nothing to do until another thread sends something.
     pub(crate) fn is_quiet(&self) -> bool {
         self.producers.iter().all(RequestProducer::is_published)
             && !self.own_requests.has_waiting()
@@ -319,10 +323,10 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             && self.command_port.forget.is_done(self.forgetting)
     }
 
-    /// Takes a request of a client on this core; false if it must poll first.
+    /// Submits a request of a client on this core; false if the client must poll first.
     #[inline(always)]
     pub(crate) fn submit(&mut self, client: u16, token: u64, parts: &RequestParts<'_>) -> bool {
-        // The service has to take it if the client does not poll.
+        // If the client does not poll, the service serves it.
         if self.is_parked {
             self.wake_for_client();
         }
@@ -330,7 +334,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         let shard = hash.shard(self.shards);
         let timed = self.replies.sampler.starts();
         let origin = Origin::new(client, RequestFlags::timed(timed));
-        // A house that stands alone knows whose the request is before the hash is there.
+        // A single shard needs no hash to choose the shard.
         let place = if self.shards == 1 {
             self.shard.prefetch(hash.index);
             0
@@ -342,21 +346,22 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         taken || self.refuse(timed)
     }
 
-    /// A request was not taken.
+    /// Notes that a request was refused.
     #[cold]
     fn refuse(&mut self, timed: bool) -> bool {
         self.replies.sampler.refused(timed);
         false
     }
 
-    /// One round of everything; answers for `polling` go to `visit`. True if anything was done.
+    /// Runs one round of everything; `visit` receives the answers for client `polling`. True if any
+    /// work was done.
     pub(crate) fn turn(&mut self, polling: u16, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         if self.is_parked {
             self.wake_for_client();
         }
-        // What others ask is served before the own requests, for they wait for a trip across as
-        // well. The buckets that it needs come while answers are taken; a visitor that takes its
-        // time over those holds others up by it.
+        // Requests of other cores are served before the core's own, because they also wait for a
+        // crossing. Their prefetched buckets arrive while answers are collected; a visitor that is
+        // slow there delays other clients.
         self.refresh();
         self.send();
         let alone = self.shards == 1;
@@ -379,8 +384,8 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.replies.publish();
         if self.own_requests.has_waiting() && self.serve_own(polling, visit) {
             busy = true;
-            // Meanwhile answers may have come, and whoever polls has room for more requests with
-            // them.
+            // Answers may have arrived meanwhile; with them the polling client gets room for more
+            // requests.
             if !alone {
                 self.refresh_answers();
                 self.collect(polling, visit);
@@ -393,8 +398,8 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             busy |= self.run_commands();
         }
         self.was_busy |= busy;
-        // Reading the clock costs as much as serving a request does: only what waits for the fabric
-        // needs each.
+        // Reading the clock costs as much as serving a request. Only work on the fabric needs it
+        // every turn.
         if due || self.shard.waits_for_fabric() {
             self.read_clock();
         }
@@ -404,20 +409,21 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.replies.publish();
         self.was_busy |= busy;
         if !busy {
-            // An idle turn has the time, and ends a busy stretch where it ended.
+            // An idle turn can afford a reading; it ends the busy time where the work ended.
             self.read_clock();
         }
         busy
     }
 
-    /// One turn for no client.
+    /// Runs one turn for no client.
     pub(crate) fn turn_alone(&mut self) {
         let mut unfinished = Unfinished(true);
         self.turn(NO_CLIENT, &mut |_, _| {});
         unfinished.0 = false;
     }
 
-    /// One turn for a client: visits what has come for it. Returns how many answers.
+    /// Runs one turn for a client and visits its answers, those kept for it first. Returns how
+    /// many.
     #[inline]
     pub(crate) fn poll_for(
         &mut self,
@@ -438,7 +444,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         count
     }
 
-    /// True if another core has sent requests that were not taken. Asked before the core sleeps.
+    /// True if another core has sent requests that were not served. Checked before the core sleeps.
     pub(crate) fn has_news(&mut self) -> bool {
         let cores = usize::from(self.shards);
         let mut servers = self.replies.servers.iter_mut().take(cores).flatten();
@@ -452,11 +458,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         }
     }
 
-    /// Asks for what others have sent, all of it at once, and marks the lanes that have requests.
+    /// Reads how far all other cores have written, which prefetches their first lines, and marks
+    /// the lanes that have requests.
     #[inline]
     fn refresh(&mut self) {
         self.refresh_answers();
-        // Those of other cores come first, and are few: polling them costs less than a mark that
+        // Lanes of other cores are the first and are few. Polling them costs less than marks that
         // both sides write.
         let cores = usize::from(self.shards);
         for (lane, server) in self.replies.servers.iter_mut().take(cores).enumerate() {
@@ -467,7 +474,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             }
         }
         for (word, mark) in self.marked.iter_mut().enumerate().take(self.words) {
-            // Taken before the lanes are looked at (I2 of the bell).
+            // Take the marks before the lanes are read (I2 of the wakeup).
             let mut left = self.command_port.wakeup.take(word);
             *mark |= left;
             while left != 0 {
@@ -480,8 +487,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         }
     }
 
-    /// Reads the clock, and counts the time since the last reading as busy if any turn since then
-    /// was.
+    /// Reads the clock. Counts the time since the last reading as busy if a turn since then was.
     #[inline]
     fn read_clock(&mut self) {
         let now_ns = self.time.now_ns();
@@ -502,13 +508,13 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.was_busy = false;
     }
 
-    /// Brings all figures up to date.
+    /// Publishes all metrics.
     pub(crate) fn publish(&mut self) {
         self.read_clock();
         self.shard.publish_gauges();
     }
 
-    /// The core is about to sleep.
+    /// Notes that the core is about to sleep.
     pub(crate) fn park(&mut self) {
         self.publish();
         self.metrics.counters.parks.add(1);
@@ -520,7 +526,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.is_parked
     }
 
-    /// The core has slept; for the first who says so.
+    /// Notes that the core has slept. Only the first call after [`Reactor::park`] has an effect.
     pub(crate) fn wake(&mut self) {
         if !std::mem::take(&mut self.is_parked) {
             return;
@@ -532,13 +538,13 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.metrics.counters.wakes.add(1);
         self.served_ns = now_ns;
         self.shard.note_time(now_ns);
-        // What waits for time to pass is looked at again.
+        // Background work that waits for time to pass is examined again.
         self.shard.request_background();
     }
 
-    /// A client submits or polls while the service sleeps. That has to take over when the client
-    /// stops; and until it is said that the core is awake, all the others would wake it each time
-    /// they have news.
+    /// A client submits or polls while the service sleeps. The service must take over when the
+    /// client stops. Until the wakeup says that the core is awake, every other thread would wake it
+    /// at each publish.
     #[cold]
     fn wake_for_client(&mut self) {
         self.wake();
@@ -546,7 +552,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.command_port.wakeup.wake_service();
     }
 
-    /// Shows each shard what clients on this core ask of it.
+    /// Publishes the requests of clients on this core to their shards.
     #[inline]
     fn send(&mut self) {
         for (producer, neighbour) in self.producers.iter_mut().zip(&self.neighbours) {
@@ -561,7 +567,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.own_requests.refresh();
     }
 
-    /// Serves what clients on this core ask of its shard.
+    /// Serves the requests of clients on this core to its own shard.
     fn serve_own(&mut self, polling: u16, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         let mut replies = OwnSink(TurnSink::new(&mut self.replies, polling, visit));
         let requests = self.own_requests.waiting(self.batch);
@@ -574,8 +580,8 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         served > 0
     }
 
-    /// Asks for the buckets and the keys of those requests of one lane that will be served next,
-    /// and for which nobody asked before; answers how many they are.
+    /// Prefetches the buckets and keys of the requests of one lane that are served next and were
+    /// not prefetched before. Returns how many.
     #[inline]
     fn ask(&mut self, lane: usize) -> usize {
         let Some(Some(LaneServer { requests, .. })) = self.replies.servers.get_mut(lane) else {
@@ -589,7 +595,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         ahead.len()
     }
 
-    /// Serves requests of one lane, where they lie.
+    /// Serves a batch of requests of one lane, in place.
     fn serve_lane(&mut self, lane: usize) -> bool {
         self.ask(lane);
         let Some(LaneServer { requests, answers }) =
@@ -599,8 +605,8 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         };
         if self.without_room[lane] > 0 {
             if !answers.has_room(self.without_room[lane] - 1) {
-                // Not offered again before its answer has room: finding the record anew costs
-                // others more than this look.
+                // Not served again before its answer has room: finding the record anew would cost
+                // other clients more than this check.
                 self.marked[lane / 64] |= 1 << (lane % 64);
                 return false;
             }
@@ -633,12 +639,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         served > 0
     }
 
-    /// Carries out what was asked of the shard as a whole.
+    /// Processes far events, and starts and finishes commands.
     fn run_commands(&mut self) -> bool {
         let mut busy = self.process_far_events();
         let command_port = &self.command_port;
-        // One at a time: what is asked meanwhile begins when the one before is done, and does not
-        // put that off.
+        // One of a kind at a time. A command that is requested meanwhile starts when the one before
+        // is done, and does not delay it.
         if !command_port.compact.is_done(self.compacting) {
             if let Some(outcome) = self.shard.compaction_done() {
                 self.shard.publish_gauges();
@@ -676,7 +682,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         busy
     }
 
-    /// Takes the answers of other shards.
+    /// Receives the answers of other shards.
     #[inline]
     fn collect(&mut self, polling: u16, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         let Self {
@@ -684,12 +690,13 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             replies,
             ..
         } = self;
-        // What answers are mostly for: nothing but a visit is due.
+        // Most answers are for the polling client and untimed: they are visited without further
+        // checks.
         let polled = Origin::new(polling, RequestFlags::NONE);
         let mut busy = false;
         for Neighbour { answers, .. } in neighbours.iter_mut().flatten() {
             let received = answers.receive(|origin, token, answer| {
-                // One visit, so that it is inlined.
+                // One call of `visit`, so that it is inlined.
                 if origin == polled || replies.is_for(polling, origin, false, token, answer) {
                     visit(token, answer);
                 }
@@ -700,7 +707,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     }
 }
 
-/// A turn that must not be left by a panic.
+/// Aborts the process if a panic leaves a turn.
 struct Unfinished(bool);
 
 impl Drop for Unfinished {
@@ -717,7 +724,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rotation_has_each_lane_once_and_begins_where_it_is_told() {
+    fn a_rotation_has_each_lane_once_and_begins_at_the_first() {
         let marked = [1 << 3 | 1 << 63, 0, 1 << 5, 1 << 63];
         for (first, expected) in [
             (0, [3, 63, 133, 255]),

@@ -1,12 +1,12 @@
-//! When a core's service takes a turn, naps, offers the core or parks: a state machine without clock
-//! or executor.
+//! Decides when a core's service takes a turn, naps, offers the core or parks: a state machine
+//! without clock or executor.
 //!
 //! ```text
 //! before a turn: another client has polled -> nap (that client serves the shard)
 //! after a turn:  busy -> yield; idle -> yield, until the shard is quiet for `spin_ns` -> park
 //! ```
 //!
-//! - I1: a core parks only if its shard is quiet and nothing was done for `spin_ns`.
+//! - I1: a core parks only if its shard is quiet and no work was done for `spin_ns`.
 //! - I2: a closing core ends only after an idle turn that began when no job was left.
 
 /// Idle turns after which the core is offered to other threads.
@@ -15,11 +15,12 @@ const IDLE_TURNS: u32 = 16;
 /// What the service does before a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Before {
-    /// A client has polled since: it serves the shard, and is left the core for a while.
+    /// A client has polled since the last turn: it serves the shard, and the service leaves it the
+    /// core for a while.
     Nap,
     /// Takes a turn.
     Turn,
-    /// A client took a turn, and something else was done as well.
+    /// A client took a turn, and the service did other work.
     Busy,
 }
 
@@ -28,21 +29,22 @@ pub(super) enum Before {
 pub(super) enum After {
     /// Lets the other tasks of the core run.
     Yield,
-    /// Offers the core to other threads, then yields: what this shard waits for may need the core.
+    /// Offers the core to other threads, then yields: a thread that this shard waits for may need
+    /// it.
     Offer,
-    /// Parks until there is news.
+    /// Parks until the core is woken.
     Park,
     /// The engine is closed.
     End,
 }
 
-/// What a turn has shown.
+/// What the service observed in a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TurnRecord {
     /// Turns of the core so far.
     pub(super) turns: u64,
     pub(super) busy: bool,
-    /// The shard has nothing under way.
+    /// The shard has nothing in progress.
     pub(super) quiet: bool,
     pub(super) now_ns: u64,
     pub(super) closing: bool,
@@ -60,7 +62,7 @@ pub(super) struct ParkPolicy {
 }
 
 impl ParkPolicy {
-    /// A core that spins for `spin_ns` before it parks.
+    /// The policy of a core that spins for `spin_ns` before it parks.
     pub(super) fn new(spin_ns: u64) -> Self {
         Self {
             spin_ns,
@@ -70,7 +72,7 @@ impl ParkPolicy {
         }
     }
 
-    /// What to do first; `busy` if jobs were started.
+    /// Decides what to do first; `busy` if jobs were started.
     pub(super) fn before(&mut self, turns: u64, busy: bool, closing: bool) -> Before {
         if turns == self.turns {
             return Before::Turn;
@@ -79,13 +81,13 @@ impl ParkPolicy {
         if busy || closing {
             return Before::Busy;
         }
-        // The task queues share the core evenly: were the service always ready, the client that
-        // polls would wait as long as it works.
+        // Task queues share the core evenly. If the service were always ready, the polling client
+        // would wait as long as the service works.
         self.idle_since_ns = None;
         Before::Nap
     }
 
-    /// What to do next.
+    /// Decides what to do next.
     pub(super) fn after(&mut self, seen: TurnRecord) -> After {
         self.turns = seen.turns;
         if seen.busy {
@@ -100,7 +102,7 @@ impl ParkPolicy {
             (true, true, _) => After::End,
             (true, false, false) => After::Park,
             _ if self.idle_turns.is_multiple_of(IDLE_TURNS) => After::Offer,
-            // Closing: jobs of some core are still to end, and no wakeup says when they do.
+            // Closing: other cores still run jobs, and no wakeup announces their end.
             _ => After::Yield,
         }
     }
@@ -135,12 +137,12 @@ mod tests {
         assert_eq!(idle(&mut policy, 1, 1000), After::Yield);
         assert_eq!(idle(&mut policy, 2, 1099), After::Yield);
         assert_eq!(idle(&mut policy, 3, 1100), After::Park);
-        // A turn after waking: only work begins the time anew.
+        // The turn after a wakeup: only work restarts the spin time.
         assert_eq!(idle(&mut policy, 4, 5000), After::Park);
     }
 
     #[test]
-    fn work_begins_the_idle_time_anew() {
+    fn work_restarts_the_idle_time() {
         let mut policy = ParkPolicy::new(100);
         assert_eq!(idle(&mut policy, 1, 0), After::Yield);
         let busy = TurnRecord {
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_with_something_under_way_never_parks_and_offers_the_core() {
+    fn a_shard_with_work_in_progress_never_parks_and_offers_the_core() {
         let mut policy = ParkPolicy::new(0);
         let mut offers = 0;
         for turn in 1..=64 {
@@ -179,7 +181,7 @@ mod tests {
         let mut policy = ParkPolicy::new(0);
         assert_eq!(policy.before(5, false, false), Before::Nap);
         assert_eq!(policy.before(5, false, false), Before::Turn);
-        // Not while jobs start or the engine closes.
+        // No nap while jobs start or the engine closes.
         assert_eq!(policy.before(9, true, false), Before::Busy);
         assert_eq!(policy.before(12, false, true), Before::Busy);
     }

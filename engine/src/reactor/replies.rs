@@ -1,4 +1,11 @@
-//! A core's exits: where the answers of its shard leave.
+//! A core's replies: the ways by which the answers of its shard reach their clients.
+//!
+//! [`Replies`] owns the shard's ends of its lanes and an inbox for each client on the core. An
+//! answer goes to its lane, to the visitor of the client that is polling, or to the inbox of a
+//! client that is not. The sinks are views of it for a turn, for the core's own requests and for
+//! one lane.
+//!
+//! - I1: a client number is reused only when all answers to its last client have arrived.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,21 +19,21 @@ use crate::message::request::{AnswerSink, Origin, ReplyTo, RequestFlags};
 use crate::observe::metrics::CoreMetrics;
 use crate::transport::lane::{AnswerProducer, LaneServer};
 
-/// The lane number of clients on the shard's own core.
+/// The lane number of clients on the core itself.
 pub(crate) const OWN_LANE: u8 = 255;
 const _: () = assert!(OWN_LANE as usize + 1 == LANE_NUMBERS);
-/// The number of no client.
+/// A number that no client has.
 pub(crate) const NO_CLIENT: u16 = Origin::CLIENT_MAX;
 
-/// What is kept for a client number.
+/// What is kept for each client number.
 #[derive(Debug)]
 enum Inbox {
     /// No client has it.
     Free,
     /// Answers that came while their client was not polling.
     Open(VecDeque<(u64, OwnedAnswer)>),
-    /// The client has gone, and nobody reads the answers that are still to come. Its job counts
-    /// until they have.
+    /// The client is gone and its remaining answers are discarded. Its job counts until they have
+    /// arrived.
     DrainingLanes {
         outstanding: usize,
         _ticket: Arc<JobTicket>,
@@ -40,13 +47,13 @@ pub(crate) struct Replies {
     pub(crate) servers: Vec<Option<LaneServer>>,
     /// By client number.
     inboxes: Vec<Inbox>,
-    /// Numbers that clients have given back.
+    /// Numbers of clients that are gone.
     free_numbers: Vec<u16>,
-    /// Lanes with something to be published.
+    /// Lanes with answers to publish.
     touched: [u64; 4],
-    /// There are any.
+    /// True if any lane has some.
     is_touched: bool,
-    /// Times requests of this core's clients.
+    /// Samples the latency of requests of this core's clients.
     pub(crate) sampler: Sampler,
     metrics: Arc<CoreMetrics>,
 }
@@ -68,7 +75,8 @@ impl Replies {
         }
     }
 
-    /// The request that is timed was answered. What waited for far memory is in that histogram.
+    /// Records the latency of a timed request. Requests that waited for far memory are in another
+    /// histogram.
     #[cold]
     pub(crate) fn note_latency(&mut self, mark: RequestFlags, own: bool) {
         if let Some(took_ns) = self.sampler.answered()
@@ -79,7 +87,7 @@ impl Replies {
         }
     }
 
-    /// A number for a new client on this core; `None` when there are too many.
+    /// Allocates a number for a new client on this core; `None` if all are taken.
     pub(crate) fn add_client(&mut self) -> Option<u16> {
         let client = match self.free_numbers.pop() {
             Some(client) => client,
@@ -94,8 +102,8 @@ impl Replies {
         Some(client)
     }
 
-    /// A client has gone that has not visited the answers to `unvisited` requests. Its number is
-    /// given to another when the last of them has come.
+    /// Removes a client that leaves the answers to `unvisited` requests. Its number is free when
+    /// the last of them has arrived.
     pub(crate) fn remove_client(&mut self, client: u16, unvisited: usize, ticket: &Arc<JobTicket>) {
         let Some(inbox) = self.inboxes.get_mut(usize::from(client)) else {
             return;
@@ -120,21 +128,21 @@ impl Replies {
         self.free_numbers.push(client);
     }
 
-    /// From now on no answer waits for its client to make room.
+    /// From now on no answer waits for room at its lane.
     pub(crate) fn close(&mut self) {
         for server in self.servers.iter_mut().flatten() {
             server.answers.close();
         }
     }
 
-    /// A lane has something to be published.
+    /// Notes that a lane has answers to publish.
     #[inline]
     pub(crate) fn touch(&mut self, lane: usize) {
         self.touched[lane / 64] |= 1 << (lane % 64);
         self.is_touched = true;
     }
 
-    /// Shows clients what was answered.
+    /// Makes the answers visible to the clients of all touched lanes.
     #[inline]
     pub(crate) fn publish(&mut self) {
         if !std::mem::take(&mut self.is_touched) {
@@ -152,10 +160,10 @@ impl Replies {
         }
     }
 
-    /// Sends an answer where it goes, or says that it is the polling client's to visit.
+    /// Sends an answer to its lane or inbox; true if the polling client must visit it instead.
     ///
-    /// By value, as below: an answer whose address is taken lies in memory and is copied once more
-    /// for its visit, before what was stored can be forwarded.
+    /// The answer is passed by value, as below. One whose address is taken is stored to memory and
+    /// copied again for its visit, before the stores can be forwarded.
     #[inline(never)]
     pub(crate) fn route(
         &mut self,
@@ -175,8 +183,8 @@ impl Replies {
         false
     }
 
-    /// True if an answer to a client on this core is the polling one's, which visits it; it is kept
-    /// if not.
+    /// True if an answer to a client on this core is for the polling client, which visits it. Else
+    /// it is kept.
     #[inline(never)]
     pub(crate) fn is_for(
         &mut self,
@@ -211,7 +219,7 @@ impl Replies {
         }
     }
 
-    /// Hands a client what came for it while it was not polling.
+    /// Pops an answer that was kept for a client.
     pub(crate) fn take_kept(&mut self, client: u16) -> Option<(u64, OwnedAnswer)> {
         match self.inboxes.get_mut(usize::from(client))? {
             Inbox::Open(answers) => answers.pop_front(),
@@ -220,11 +228,12 @@ impl Replies {
     }
 }
 
-/// The exits during a turn, with the client that is polling.
+/// The replies during a turn, with the client that is polling.
 pub(crate) struct TurnSink<'a, V> {
     replies: &'a mut Replies,
     polling: u16,
-    /// What answers to it are mostly for: nothing but a visit is due.
+    /// The reply-to of the polling client's untimed answers: they are visited without further
+    /// checks.
     own: ReplyTo,
     visit: &'a mut V,
 }
@@ -270,15 +279,15 @@ impl<V: FnMut(u64, Answer<'_>)> AnswerSink for TurnSink<'_, V> {
 
     #[inline(always)]
     fn answer(&mut self, id: ReplyTo, token: u64, answer: Answer<'_>) {
-        // One visit, so that it is inlined.
+        // One call of `visit`, so that it is inlined.
         if id == self.own || self.replies.route(self.polling, id, token, answer) {
             (self.visit)(token, answer);
         }
     }
 }
 
-/// The exits while requests of this core's own clients are served: most answers are the polling
-/// one's.
+/// The replies while requests of this core's own clients are served: most answers are the polling
+/// client's.
 pub(crate) struct OwnSink<'a, V>(pub(crate) TurnSink<'a, V>);
 
 impl<V: FnMut(u64, Answer<'_>)> AnswerSink for OwnSink<'_, V> {
@@ -307,7 +316,7 @@ impl<V: FnMut(u64, Answer<'_>)> AnswerSink for OwnSink<'_, V> {
     }
 }
 
-/// The exit of one lane, for requests that came over it and are answered at once.
+/// The replies of one lane, for requests of that lane that are answered at once.
 pub(crate) struct LaneSink<'a>(pub(crate) &'a mut AnswerProducer);
 
 impl AnswerSink for LaneSink<'_> {

@@ -1,4 +1,8 @@
-//! The service of a core: the task that takes its shard's turns, starts its jobs and parks it.
+//! The service of a core: the task that runs its shard's turns, starts its jobs and parks it.
+//!
+//! It owns the reactor's lifetime: it builds it on the core, serves until the engine is closed and
+//! everything is answered, and stops it. It also runs the keepers of the core's memory nodes. When
+//! to nap, spin or park is decided in `park`.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn, ready};
@@ -22,7 +26,7 @@ use crate::executor::{self, Queues, Stop, TaskHandle, Termination};
 use crate::far_memory::{Keeper, far_events};
 use crate::limits::no_thread;
 
-/// Behind every sleep stands this timer.
+/// The longest sleep of a core; it then checks for work even if it was not woken.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
 /// How long the service leaves the shard to a client that polls before it checks again; longer
 /// while that client is never idle.
@@ -41,8 +45,8 @@ pub(crate) async fn yield_now() {
     .await;
 }
 
-/// Serves a shard on a core's executor. `build` makes the reactor on the core itself; `opened` receives
-/// the outcome. The returned value ends when the core is done with it.
+/// Serves a shard on a core's executor. `build` makes the reactor on the core; `opened` receives
+/// the outcome. The returned value ends when the core is done.
 pub(crate) fn start<B>(
     core: usize,
     core_shared: Arc<CoreShared>,
@@ -80,7 +84,7 @@ where
                         queues,
                     )
                     .await;
-                    // No caller waits for the rest.
+                    // Stop first: no client waits for what follows.
                     core_shared.stop();
                     drop((on_core, reactor));
                     or(service.close(), wake_timer.beat()).await;
@@ -102,7 +106,8 @@ struct Keepers {
 }
 
 impl Keepers {
-    /// In the service's own queue: a job that polls all the time leaves other queues no turn.
+    /// Spawned in the service's own queue: a job that polls all the time leaves other queues no
+    /// turn.
     fn start(
         keepers: Vec<Keeper>,
         reactor: &RefCell<CoreReactor>,
@@ -122,7 +127,7 @@ impl Keepers {
         Self { stop, tasks }
     }
 
-    /// Has them give back what their sessions held, and waits for that.
+    /// Has the keepers return what their sessions hold, and waits for them.
     async fn close(self) {
         self.stop.signal();
         for task in self.tasks {
@@ -131,7 +136,7 @@ impl Keepers {
     }
 }
 
-/// Serves until the engine closes and everything is answered.
+/// Serves until the engine is closed and everything is answered.
 async fn live(
     reactor: Rc<RefCell<CoreReactor>>,
     core_shared: &Arc<CoreShared>,
@@ -160,7 +165,8 @@ async fn serve(
 ) {
     let mut policy = ParkPolicy::new(spin_ns);
     loop {
-        // Read before the turn: what was sent before closing is in that turn, or in a later one.
+        // Read before the turn: requests sent before closing are served in this turn or a later
+        // one.
         let over = core_shared.lifecycle.is_over();
         let closing = core_shared.lifecycle.is_closing();
         if closing {
@@ -171,7 +177,7 @@ async fn serve(
         let mut busy = started;
         match policy.before(turns, started, closing) {
             Before::Nap => {
-                // What was busy ends here.
+                // Publish the busy time that ends here.
                 reactor.borrow_mut().publish();
                 nap(&core_shared).await;
                 continue;
@@ -203,12 +209,12 @@ async fn serve(
                 reactor.borrow_mut().wake();
             }
         }
-        // After a sleep as well: jobs come first, for it may be that there was no sleep.
+        // Yield even after a sleep: jobs come first, and there may have been no sleep.
         yield_now().await;
     }
 }
 
-/// Starts the jobs that wait; true if there were any.
+/// Starts the queued jobs; true if there were any.
 fn start_jobs(
     reactor: &Rc<RefCell<CoreReactor>>,
     core_shared: &CoreShared,
@@ -222,7 +228,7 @@ fn start_jobs(
     any
 }
 
-/// Waits a little, or until there is a job to start.
+/// Waits for a moment, or until there is a job to start.
 async fn nap(core_shared: &CoreShared) {
     let mut timer = pin!(executor::sleep(NAP));
     poll_fn(|context| {
@@ -239,7 +245,7 @@ async fn nap(core_shared: &CoreShared) {
     .await;
 }
 
-/// Sleeps until somebody has news, or the timer behind every sleep ends.
+/// Sleeps until the core is woken or the timer ends.
 async fn sleep(core_shared: &CoreShared, reactor: &RefCell<CoreReactor>) {
     let wakeup = &core_shared.command_port.wakeup;
     let mut timer = pin!(executor::sleep(SLEEP_MAX));
@@ -250,7 +256,7 @@ async fn sleep(core_shared: &CoreShared, reactor: &RefCell<CoreReactor>) {
                 || !core_shared.jobs.is_empty()
                 || core_shared.lifecycle.is_closing()
         };
-        // The fence interrupts all cores that run: not if it is known to be in vain.
+        // The fence interrupts all running cores: skip it if work is known to be there.
         let sleeps = reactor.borrow().is_parked() && !news() && wakeup.fall_asleep(news);
         if !sleeps || timer.as_mut().poll(context).is_ready() {
             wakeup.wake_up();

@@ -1,9 +1,9 @@
-//! The watchdog: sees a core that serves nothing although it was woken.
+//! The watchdog: detects a core that serves nothing although it was woken.
 //!
 //! The process's pulse wakes a task of each core's executor ten times a second. A core whose task
-//! does not run, and that makes no turns either, is held up: by a job that blocks, or by a machine
-//! that gives it no time. A job that polls makes turns, and so serves its shard, without leaving
-//! the executor any time.
+//! does not run, and that makes no turns either, is stalled: a job blocks it, or the machine gives
+//! it no time. A job that polls makes turns, and so serves its shard, without giving the executor
+//! any time.
 
 use std::sync::{Arc, Weak};
 
@@ -11,17 +11,17 @@ use farcore_rdma::WAKE_TIMER_PACE;
 
 use crate::observe::metrics::CoreMetrics;
 
-/// Paces without a turn after which a core is stalled: a second.
+/// Paces without a turn after which a core counts as stalled: one second.
 const PACES_MAX: u64 = 10;
 
-/// What is seen of one core. The pulse's thread is the only one that looks.
+/// What is known of one core. Only the pulse's thread uses it.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     core: usize,
-    /// Not kept alive: a closed engine's counters hold descriptors, and the pulse forgets it only
-    /// at its next pace.
+    /// Weak: a closed engine's counters hold descriptors, and the pulse drops the watchdog only at
+    /// its next pace.
     metrics: Weak<CoreMetrics>,
-    /// Turns that the core had made, and the paces since that number changed.
+    /// The core's turns, and the paces since that number changed.
     turns: u64,
     paces: u64,
 }
@@ -36,7 +36,7 @@ impl Watchdog {
         }
     }
 
-    /// A pace has passed, and the core's task has not been polled for so many.
+    /// Processes one pace; the core's task has not been polled for `unanswered` paces.
     pub(crate) fn look(&mut self, unanswered: u64) {
         let Some(metrics) = self.metrics.upgrade() else {
             return;
@@ -78,7 +78,7 @@ mod tests {
             let counters = &metrics.counters;
             (counters.stalls.get(), counters.stalled.get())
         };
-        // It sleeps, and answers.
+        // It sleeps, and responds.
         (0..100).for_each(|_| watchdog.look(0));
         // A job polls.
         for unanswered in 1..100 {
@@ -86,7 +86,7 @@ mod tests {
             watchdog.look(unanswered);
         }
         assert_eq!(seen(), (0, 0));
-        // A job blocks, for a little less than a second, then for longer.
+        // A job blocks for a little less than a second, then for longer.
         (100..109).for_each(|unanswered| watchdog.look(unanswered));
         assert_eq!(seen(), (0, 0));
         (109..150).for_each(|unanswered| watchdog.look(unanswered));
