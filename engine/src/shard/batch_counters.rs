@@ -1,5 +1,7 @@
-//! Batch-local counters, published once a batch: publishing them costs as much as counting one
-//! request in the shared counters.
+//! Counters of one batch, kept in a local value and published once a batch.
+//!
+//! Publishing costs as much as counting one request in the shared counters, which other threads
+//! read.
 
 use farcore_tuning::{Counter, ShardCounters};
 
@@ -15,7 +17,7 @@ pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter 
     }
 }
 
-/// Outcomes of requests since they were published.
+/// Outcomes of requests since the last publish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BatchCounters {
     pub(super) gets: u64,
@@ -29,7 +31,7 @@ pub(super) struct BatchCounters {
 }
 
 impl BatchCounters {
-    /// Adds them to the shard's counters.
+    /// Adds the counts to the shard's counters.
     #[inline]
     pub(super) fn publish(self, counters: &ShardCounters) {
         counters.gets.add(self.gets);

@@ -1,5 +1,10 @@
-//! Finding the record that a request means: among the slots of its hash, in frames, in what was
-//! read ahead, or with what an earlier READ has shown.
+//! Finds the record that a request means: among the slots of its hash, in frames, in chunks that
+//! were read ahead, or by the evidence of an earlier READ.
+//!
+//! Look-ahead finds a *hint* for each later request of a batch and prefetches its record. A hint is
+//! checked again when its request is served, because requests before it may have moved pages and
+//! slots. What is not local becomes a `Step`: the far record to fetch, or the chunk to wait for.
+//! Nothing here changes a record or a slot.
 
 use farcore_rdma::{Endpoint, prefetch, prefetch_burst};
 
@@ -16,16 +21,16 @@ use crate::shard::far::read_ahead::{Located, Place};
 use crate::shard::local::page_table::Framed;
 use crate::shard::serve::Step;
 
-/// Units of a record that are asked for ahead, at most: the processor fetches the rest of a long
-/// one by itself.
+/// Units of a record that are prefetched, at most: the processor's own prefetcher brings the rest
+/// of a long record.
 const UNITS_AHEAD: u32 = 12;
-/// The same of a record that is to be deleted: its header and its key.
+/// The same for a record to be deleted: only header and key are needed.
 const UNITS_AHEAD_OF_DELETE: u32 = 2;
-/// Cache lines that they lie in, at most.
+/// Cache lines that these units span, at most.
 const LINES_AHEAD: usize = UNITS_AHEAD as usize * UNIT_BYTES / LINE_BYTES + 1;
 
-/// From a record's first byte to the last that is asked for ahead, by class, for those who need the
-/// value and for those who do not.
+/// Offset of the last prefetched byte of a record, by class: for requests that need the value, and
+/// for those that do not.
 static BYTES_AHEAD: [[u8; SizeClass::COUNT]; 2] =
     [bytes_ahead(UNITS_AHEAD), bytes_ahead(UNITS_AHEAD_OF_DELETE)];
 
@@ -47,27 +52,27 @@ const fn bytes_ahead(most: u32) -> [u8; SizeClass::COUNT] {
     bytes
 }
 
-/// What looking ahead has found, while the record's cache lines were asked for.
+/// What look-ahead found for a request.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::shard) enum Hint {
-    /// Nobody has looked.
+    /// No look-ahead was done.
     None,
     /// No slot may stand for the key.
     Absent,
-    /// None in its home or the next bucket may, but some may lie past its home: the third was asked
-    /// for.
+    /// No slot in the home bucket or the next may stand for the key, but one may lie further; the
+    /// third bucket is prefetched.
     Further,
-    /// The first slot that may, and where its record is.
+    /// The first slot that may stand for the key, and where its record is.
     Slot(Position, Slot, Framed),
 }
 
-/// What a hint comes to when its request is served.
+/// What a hint says when its request is served.
 pub(in crate::shard) enum HintOutcome {
-    /// Nothing certain.
+    /// Nothing: all slots must be examined.
     Unknown,
-    /// There is no such key.
+    /// The key is absent.
     Absent,
-    /// The record of the key.
+    /// The key's record.
     Local(LocalHint),
 }
 
@@ -82,7 +87,7 @@ pub(in crate::shard) struct LocalHint {
 }
 
 impl LocalHint {
-    /// The slot, where it leads to, and the header of the record.
+    /// The slot, its position, where its record is, and the record's header.
     #[inline]
     pub(in crate::shard) fn place(&self) -> (Position, Slot, Framed, RecordHeader) {
         (self.position, self.slot, self.framed, self.record.header())
@@ -104,21 +109,21 @@ impl LocalHint {
     }
 }
 
-/// What is known about the far records that a request may mean.
+/// What READs have shown about the far records that a request may mean.
 #[derive(Clone, Copy, Default)]
 pub(in crate::shard) struct Evidence<'a> {
-    /// The one that holds the request's key.
+    /// The record that holds the request's key.
     pub(in crate::shard) confirmed: Option<Confirmed<'a>>,
-    /// Those that do not.
+    /// Addresses of records of other keys.
     pub(in crate::shard) cleared: &'a [Address],
-    /// Those that were not what was written, twice.
+    /// Addresses whose bytes twice were not what was written.
     pub(in crate::shard) damaged: &'a [Address],
-    /// One of those cleared took over a slot that stands for lost records as well.
+    /// A cleared record took over a slot that also stands for lost records.
     pub(in crate::shard) hides_lost: bool,
 }
 
 impl Evidence<'_> {
-    /// Nothing was read yet.
+    /// No READ yet.
     pub(in crate::shard) const NONE: Self = Self {
         confirmed: None,
         cleared: &[],
@@ -127,11 +132,11 @@ impl Evidence<'_> {
     };
 }
 
-/// The keys inserted while one batch is served, as far as their hashes tell: a key that was absent
-/// when the batch was looked ahead is absent still unless it is one of them.
+/// The keys inserted while a batch is served, as far as their hashes show. A key that look-ahead
+/// found absent is still absent unless it is one of them.
 ///
-/// A bit for each of 512 values of some of a hash's bits: a batch of 64 has one in seventeen looked
-/// at again for nothing.
+/// A bit for each of 512 values of some hash bits. With a batch of 64, one absent key in seventeen
+/// is examined again in vain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::shard) struct NewKeys([u64; 8]);
 
@@ -156,11 +161,11 @@ impl NewKeys {
     }
 }
 
-/// What a batch that is being served was looked ahead with.
+/// State of the look-ahead of the batch that is being served.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::shard) struct LookAheadState {
     pub(in crate::shard) inserted: NewKeys,
-    /// How often pages had come or gone when it began.
+    /// The count of page moves when the batch began.
     pub(in crate::shard) moves: u64,
 }
 
@@ -169,11 +174,11 @@ pub(in crate::shard) struct LookAheadState {
 pub(in crate::shard) struct Confirmed<'a> {
     pub(in crate::shard) address: Address,
     pub(in crate::shard) header: RecordHeader,
-    /// The whole record, checked, if it was all read.
+    /// The whole record, verified; `None` if only its head was read.
     pub(in crate::shard) record: Option<&'a [u8]>,
-    /// Bytes of the record that the request needed.
+    /// Bytes of the record that the request needs.
     pub(in crate::shard) wanted_bytes: usize,
-    /// It had been read ahead.
+    /// It was found in a chunk of a stream.
     pub(in crate::shard) streamed: bool,
 }
 
@@ -190,16 +195,16 @@ pub(in crate::shard) enum Found<'a> {
         position: Position,
         slot: Slot,
     },
-    /// The key may have been lost: a slot stands for it, or a record of another key took that over.
+    /// The key may be lost: a slot stands for it, or a record of another key took that slot over.
     Lost {
-        /// Where a record lies that may be the key's and cannot be read.
+        /// Address of a record that may be the key's and cannot be read.
         damaged: Option<Address>,
     },
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Finds the first slot that may stand for a request's key, and asks for what the request needs
-    /// of its record; adds the buckets it looked at.
+    /// Finds the first slot that may stand for a request's key, and prefetches what the request
+    /// needs of its record. Adds the buckets it examined to `probes`.
     #[inline(always)]
     pub(in crate::shard) fn look_ahead<const BURST: bool>(
         &self,
@@ -213,8 +218,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Looks once more for a request whose first two buckets did not tell, now that the third has
-    /// come. What is found holds as what the first look finds does.
+    /// Looks again for a request whose first two buckets did not decide, now that the third has
+    /// arrived. The result is as good as that of the first look.
     #[inline]
     pub(in crate::shard) fn look_further(
         &self,
@@ -234,8 +239,8 @@ impl<E: Endpoint> Shard<E> {
         };
     }
 
-    /// Asks for what a request needs of the record that a slot leads to, in a burst with others or
-    /// by itself.
+    /// Prefetches what a request needs of the record that a slot leads to, in a burst with others
+    /// or alone.
     #[inline(always)]
     fn ask_for<const BURST: bool>(
         &self,
@@ -249,8 +254,8 @@ impl<E: Endpoint> Shard<E> {
             // A delete needs header and key only.
             let ahead = &BYTES_AHEAD[usize::from(request.kind() == OperationKind::Delete)];
             let last = pointer.wrapping_add(usize::from(ahead[slot.class().place()]));
-            // Without a branch on the length, which nothing can predict: a line asked for twice
-            // costs nothing.
+            // No branch on the length, which is unpredictable: prefetching a line twice costs
+            // nothing.
             for line in 0..LINES_AHEAD {
                 let line = pointer.wrapping_add(line * LINE_BYTES).min(last);
                 if BURST {
@@ -263,7 +268,7 @@ impl<E: Endpoint> Shard<E> {
         Hint::Slot(position, slot, framed)
     }
 
-    /// The record of a key where looking ahead has found it, if it is still there.
+    /// The key's record by its hint, if that still holds.
     #[inline(always)]
     pub(in crate::shard) fn hinted(&self, request: &Request<'_>, hint: &Hint) -> HintOutcome {
         match *hint {
@@ -278,8 +283,8 @@ impl<E: Endpoint> Shard<E> {
                 if framed.is_far() {
                     return HintOutcome::Unknown;
                 }
-                // SAFETY: a slot's address names a whole record in its page's frame, and that is
-                // where the frame is now.
+                // SAFETY: a slot's address names a whole record in its page's frame, and `framed`
+                // is that frame's current place.
                 let local = unsafe { LocalHint::new(position, slot, framed) };
                 if equal(local.record.key(), request.key()) {
                     HintOutcome::Local(local)
@@ -291,7 +296,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Looks at every slot that may stand for a key.
+    /// Examines every slot that may stand for a key.
     fn find<'a>(&self, hash: IndexHash, key: &[u8], evidence: &Evidence<'a>) -> Found<'a> {
         let mut found = Found::Absent;
         let (mut may_be_lost, mut damaged) = (evidence.hides_lost, None);
@@ -340,9 +345,9 @@ impl<E: Endpoint> Shard<E> {
         matches!(self.find(hash, key, &Evidence::NONE), Found::Local(_))
     }
 
-    /// The far record that a hint names, if it is to be read without a look at other buckets. Slots
-    /// there that stand for the same hash are looked at only if this record turns out to be
-    /// another's, or cannot be read.
+    /// The far record that a hint names, if it may be read before other buckets are examined. Other
+    /// slots of the hash are examined only if this record turns out to be another key's, or cannot
+    /// be read.
     #[inline]
     fn far_at_once(&self, request: &Request<'_>, hint: &Hint) -> Option<(Position, Slot)> {
         let Hint::Slot(position, slot, _) = *hint else {
@@ -357,7 +362,7 @@ impl<E: Endpoint> Shard<E> {
         unread.then_some((position, slot))
     }
 
-    /// Counts what a request needed of far memory.
+    /// Counts the bytes that a request needed from far memory.
     #[inline]
     pub(in crate::shard) fn note_served(&self, far: &Confirmed<'_>) {
         self.metrics
@@ -370,18 +375,19 @@ impl<E: Endpoint> Shard<E> {
             .add(u64::from(far.streamed));
     }
 
-    /// Finds the record, taking what a stream has read ahead as evidence.
+    /// Finds the record; a record that a stream has read ahead counts as evidence.
     pub(in crate::shard) fn find_or_step<'a>(
         &mut self,
         request: &Request<'_>,
         hint: &Hint,
         evidence: &Evidence<'a>,
     ) -> Result<Found<'a>, Step> {
-        // What is far is returned directly: handed on through an option it would be copied out of
-        // parts just stored.
+        // A far record is returned directly: passed through an option it would be copied out of
+        // parts that were just stored.
         let key = request.key();
         if let Some(far) = evidence.confirmed {
-            // All that changes this key's slot waits behind the request, or has moved the record.
+            // Whatever changes this key's slot is queued behind the request, or has moved the
+            // record.
             if let Some(position) = self.index.find_address(request.hash, far.address) {
                 return Ok(Found::Confirmed {
                     position,
@@ -416,8 +422,8 @@ impl<E: Endpoint> Shard<E> {
         let place = Place { page, unit, units };
         match self.locate(place) {
             Located::Ready { id, offset, bytes } => {
-                // SAFETY: the chunk is ready, reading on spares its buffer, and nothing else is
-                // read before this request is answered.
+                // SAFETY: the chunk is ready, reading ahead spares its buffer, and nothing else is
+                // read into it before this request is answered.
                 let read = unsafe { self.landed(offset, bytes) };
                 self.stream_touched(id, place);
                 // SAFETY: the same; one record is confirmed at a time.

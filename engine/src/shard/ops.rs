@@ -1,4 +1,8 @@
-//! Changing records: puts, compare-and-swaps and deletes.
+//! Puts, compare-and-swaps and deletes.
+//!
+//! A change is made in place if the record's page is mutable and the value fits. Otherwise a new
+//! record is appended and the slot is redirected; the old record is counted dead in its page. Room
+//! is reserved before anything changes, so a refused operation leaves no trace.
 
 use farcore_rdma::Endpoint;
 
@@ -19,7 +23,7 @@ use crate::shard::lookup::{Evidence, Found, Hint, HintOutcome, LocalHint};
 use crate::shard::serve::Step;
 
 impl<E: Endpoint> Shard<E> {
-    /// Stores a value; as a compare-and-swap if a version is expected.
+    /// Stores a value; with an expected version, as a compare-and-swap.
     #[inline]
     pub(in crate::shard) fn put(
         &mut self,
@@ -149,7 +153,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Stores a value over a local record: in place where that may be changed and is long enough.
+    /// Stores a value over a local record: in place if the record is mutable and long enough.
     #[inline]
     fn put_over(
         &mut self,
@@ -183,7 +187,7 @@ impl<E: Endpoint> Shard<E> {
         Ok(version)
     }
 
-    /// Appends a new record for a key whose slot is known, and lets the old record die.
+    /// Appends a new record for a key whose slot is known, and retires the old one.
     fn replace(
         &mut self,
         hash: IndexHash,
@@ -206,8 +210,8 @@ impl<E: Endpoint> Shard<E> {
         Ok(version)
     }
 
-    /// Stores a value for a key that may be lost. Whether a record that cannot be read was the
-    /// key's is not known: it is given up.
+    /// Stores a value for a key that may be lost. A record that cannot be read may have been the
+    /// key's: it is given up.
     #[cold]
     fn put_over_lost(
         &mut self,
@@ -217,7 +221,7 @@ impl<E: Endpoint> Shard<E> {
         value: &[u8],
     ) -> Result<Version, NoRoom> {
         let units = record::units_for(key.len(), value.len()) + self.tag_units;
-        // What is refused changes nothing.
+        // Reserve first: a refused put changes nothing.
         self.reserve(TailKind::Log, units)?;
         self.give_up_damaged(hash, damaged);
         match self.lost_slot(hash) {
@@ -226,8 +230,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Appends a record for a key that may be lost, in the place of the lost slot that stands for
-    /// it. The slot may have been another key's, and the record's mark says so.
+    /// Appends a record for a key that may be lost, and lets it take over the lost slot that stands
+    /// for the key. The slot may stand for other keys too; the record's loss mark says so.
     #[cold]
     fn take_over(
         &mut self,
@@ -268,7 +272,7 @@ impl<E: Endpoint> Shard<E> {
         Ok(version)
     }
 
-    /// Counts the record of a slot, which is there, dead.
+    /// Retires the record of a slot, which has a frame.
     #[inline]
     fn retire_slot(&mut self, slot: Slot, framed: Framed, units: u32) {
         let address = slot.address();
@@ -276,14 +280,14 @@ impl<E: Endpoint> Shard<E> {
         if !framed.is_mutable() {
             return self.retire_immutable(address, framed, bytes);
         }
-        // No copy, and no victim.
+        // In a mutable page: no cached copy, and no victim.
         if self.local.retire_mutable(address.page(self.shape), bytes) {
             self.free_if_dead(address.page(self.shape));
         }
         self.compactor.note_dead(bytes);
     }
 
-    /// The same where the record may not be changed: its home dies with it if it is a cached copy.
+    /// The same for an immutable record. If it is a cached copy, its home dies with it.
     #[inline(never)]
     fn retire_immutable(&mut self, address: Address, framed: Framed, bytes: u64) {
         if framed.is_cached() {
@@ -358,8 +362,8 @@ impl<E: Endpoint> Shard<E> {
         Step::Done
     }
 
-    /// Deletes a key that may be lost. Whether it was there is not known, and the answer says so;
-    /// but from now on it is absent.
+    /// Deletes a key that may be lost. The answer says that it is unknown whether the key existed;
+    /// from now on it is absent.
     #[cold]
     fn delete_lost(
         &mut self,

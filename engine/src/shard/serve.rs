@@ -1,5 +1,9 @@
-//! Serving requests in batches: looking ahead, and gets. Each step finds the record and answers, or
-//! says what must be fetched first.
+//! Serves requests in batches: look-ahead, dispatch and gets.
+//!
+//! Each request is looked ahead some requests before it is served, so its cache misses overlap with
+//! the work between. `execute` runs one operation. It answers, or returns a [`Step`]: what must be
+//! fetched or awaited first, or why nothing could be done. A step other than `Done` has changed
+//! nothing.
 
 use std::mem::MaybeUninit;
 
@@ -19,39 +23,39 @@ use crate::shard::lookup::{
 };
 use crate::shard::pending::park::Source;
 
-/// Requests that are looked ahead of the one that is served. Source: measured; with 8 deletes are
+/// Requests of look-ahead before the one that is served. Source: measured; with 8 deletes are
 /// slower, and 16 are no better.
 const LOOK_AHEAD: usize = 12;
 
-/// Places for what was found so, in turn.
+/// Places for hints, reused in turn.
 const HINTS: usize = 16;
 
 const _: () = assert!(LOOK_AHEAD < HINTS);
 
-/// As many are looked at once more whose first two buckets did not tell.
+/// Requests of the second look-ahead, for hints that two buckets did not decide.
 const LOOK_FURTHER: usize = LOOK_AHEAD / 2;
 
-/// What became of a request.
+/// How one try of a request ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// Answered.
     Done,
-    /// Nothing was changed; it must be offered again later.
+    /// Nothing was changed; retry later.
     Blocked,
     /// The far record at this address must be read first.
     Fetch { address: Address, class: SizeClass },
-    /// A chunk that is on its way holds the far record.
+    /// The far record lies in a chunk that is on its way.
     Await {
         address: Address,
         class: SizeClass,
         chunk: ChunkId,
     },
-    /// Nothing was changed: an answer with a value of this many bytes has no room at the lane.
+    /// Nothing was changed: the lane has no room for an answer with a value of this many bytes.
     NoRoom { value_bytes: usize },
 }
 
 impl Step {
-    /// The record of a slot must be read first.
+    /// The step that reads a slot's record.
     pub(super) fn fetch(slot: Slot) -> Self {
         Self::Fetch {
             address: slot.address(),
@@ -61,10 +65,10 @@ impl Step {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Serves requests of one lane in order; their buckets were asked for. A core offers one batch
-    /// at a time; more are served as several. Returns how many were consumed (answered or parked).
-    /// Fewer than given means back-pressure: the rest is to be offered again later. All answers
-    /// that come of it are this lane's.
+    /// Serves requests of one lane in order; their buckets are prefetched. Takes a core's batch; a
+    /// longer slice is served as several. Returns how many were consumed (answered or parked).
+    /// Fewer than given means back-pressure: the caller offers the rest again later. All answers go
+    /// to this lane.
     pub(crate) fn serve(
         &mut self,
         lane: ReplyTo,
@@ -98,7 +102,7 @@ impl<E: Endpoint> Shard<E> {
                 }
                 if let Some(coming) = batch.get(place + LOOK_FURTHER) {
                     let hint = &mut hints[(place + LOOK_FURTHER) % HINTS];
-                    // SAFETY: it was written `LOOK_AHEAD` requests ahead, which is before this.
+                    // SAFETY: it was written `LOOK_AHEAD` requests ahead of this one, so before.
                     self.look_further(coming, unsafe { hint.assume_init_mut() }, &mut probes);
                 }
                 // SAFETY: it was written above, now or `LOOK_AHEAD` requests ago.
@@ -120,7 +124,7 @@ impl<E: Endpoint> Shard<E> {
         consumed
     }
 
-    /// Tells what requests came to since the last time.
+    /// Publishes the batch counters.
     pub(super) fn publish_batch_counters(&mut self) {
         let batch_counters = std::mem::take(&mut self.batch_counters);
         self.cache
@@ -128,7 +132,7 @@ impl<E: Endpoint> Shard<E> {
         batch_counters.publish(&self.metrics.counters);
     }
 
-    /// Counts a batch that was served, and the key of one request in so many.
+    /// Counts a served batch, and samples keys for the hot keys.
     #[inline]
     fn note_batch(&mut self, batch: &[Request<'_>]) {
         if !COUNTED || batch.is_empty() {
@@ -141,19 +145,19 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Asks for the index buckets of a request that will be served soon.
+    /// Prefetches the index buckets of a request that will be served soon.
     #[inline]
     pub(crate) fn prefetch(&self, hash: IndexHash) {
         self.index.prefetch(hash);
     }
 
-    /// The same for one of many requests at once.
+    /// The same for one of many requests in a burst.
     #[inline]
     pub(crate) fn prefetch_burst(&self, hash: IndexHash) {
         self.index.prefetch_burst(hash);
     }
 
-    /// The same if `own`, which is no branch.
+    /// The same if `own`, without a branch.
     #[inline]
     pub(crate) fn prefetch_if(&self, own: bool, hash: IndexHash) {
         self.index.prefetch_if(own, hash);
@@ -189,7 +193,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// An answer has no room at its lane; false, for its caller.
+    /// Notes that an answer has no room at its lane. Returns false, for the caller to return.
     #[cold]
     pub(super) fn note_short(&mut self, value_bytes: usize) -> bool {
         self.short = Some(value_bytes);
@@ -197,14 +201,14 @@ impl<E: Endpoint> Shard<E> {
         false
     }
 
-    /// The value, in bytes, whose answer found no room at its lane, if that ended the last
+    /// Bytes of the value whose answer found no room at its lane, if that ended the last
     /// [`Shard::serve`].
     #[inline]
     pub(crate) fn take_short(&mut self) -> Option<usize> {
         self.short.take()
     }
 
-    /// Runs an operation as far as it goes.
+    /// Runs an operation until it is answered or must wait.
     #[inline]
     pub(super) fn execute(
         &mut self,

@@ -1,7 +1,10 @@
-//! Flushing: copying a sealed page to its extent, in pieces, checksums and ciphertext on the way.
+//! Flush: writes a sealed page to its extent in pieces; checksums or ciphertext are made on the
+//! way.
 //!
-//! One page at a time, several WRITEs under way. With a cipher, pieces go through landing buffers
-//! and the frame keeps its plaintext; without one, the fabric reads the frame itself.
+//! One page at a time, with several WRITEs in flight. With a cipher, pieces go through landing
+//! buffers and the frame keeps its plaintext; without one, the fabric reads the frame. The page is
+//! immutable and pinned meanwhile. A flush that fails leaves the page sealed, to be flushed again
+//! under a new sequence number.
 
 use farcore_rdma::{Endpoint, Landing, LocalSlice, Status};
 
@@ -17,7 +20,7 @@ use crate::shard::far::extents::NodeId;
 use crate::shard::local::arena::Frame;
 use crate::shard::local::open_pages::TailKind;
 
-/// WRITEs of one flush under way at once.
+/// WRITEs of one flush in flight at once.
 const WRITES_MAX: usize = 16;
 /// A piece without a cipher, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
@@ -26,7 +29,7 @@ const CIPHER_PIECE_BYTES: usize = 8 << 10;
 /// Pieces prepared in one slice.
 const PIECES_A_SLICE: usize = 2;
 
-/// Why something that was asked of a shard as a whole could not be done.
+/// Why a command could not be done in full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shortfall {
     /// Far memory holds no free extent.
@@ -38,18 +41,18 @@ pub(crate) enum Shortfall {
 #[derive(Debug)]
 struct Flush {
     page: u32,
-    /// Bytes of the page that go to far memory.
+    /// Bytes of the page to be written.
     bytes: usize,
-    /// Bytes prepared and posted.
+    /// Bytes posted.
     posted: usize,
     /// Directory entries whose record has its checksum.
     checked: u32,
-    /// The same where records are sealed: how far the page is.
+    /// The same for sealed records: how far the page is sealed.
     sealed: SealProgress,
     failed: bool,
 }
 
-/// The flush under way.
+/// State of the flush in progress.
 #[derive(Debug)]
 pub(in crate::shard) struct Flusher {
     flush: Option<Flush>,
@@ -57,12 +60,12 @@ pub(in crate::shard) struct Flusher {
     outstanding: [bool; WRITES_MAX],
     piece_bytes: usize,
     shortfall: Option<Shortfall>,
-    /// Set by `flush()` until every page that was sealed then is in far memory.
+    /// Set by `start_flush` until every page that was sealed then is in far memory.
     pub(in crate::shard) flush_all: bool,
     /// The last of those pages, by their order of sealing.
     flush_until: u64,
-    /// Compaction moves records meanwhile: what they go to is flushed as well, once it is done with
-    /// its page.
+    /// Compaction was moving records when the flush was requested. The pages they move to are
+    /// flushed as well, once it is done with its victim.
     pub(in crate::shard) moves: bool,
 }
 
@@ -88,7 +91,7 @@ impl Flusher {
         self.flush.is_none()
     }
 
-    /// The page of the flush under way.
+    /// The page that is being flushed.
     pub(in crate::shard) fn page(&self) -> Option<u32> {
         self.flush.as_ref().map(|flush| flush.page)
     }
@@ -99,8 +102,8 @@ impl Flusher {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Seals what is open and flushes all that is sealed now; [`Shard::flush_done`] tells when.
-    /// What is stored meanwhile does not put it off.
+    /// Seals the open pages and flushes all pages that are sealed now, but none that are sealed
+    /// later. [`Shard::flush_done`] reports the end.
     pub(crate) fn start_flush(&mut self) {
         self.seal_tail(TailKind::Log);
         self.seal_tail(TailKind::Cold);
@@ -112,14 +115,14 @@ impl<E: Endpoint> Shard<E> {
         self.background_due = true;
     }
 
-    /// What came of [`Shard::start_flush`], once it has done what it can.
+    /// The outcome of [`Shard::start_flush`]; `None` while it is in progress.
     pub(crate) fn flush_done(&self) -> Option<Result<(), Shortfall>> {
         let done = !self.flusher.flush_all;
         done.then(|| self.flusher.shortfall.map_or(Ok(()), Err))
     }
 
-    /// True once every page that [`Shard::start_flush`] meant is in far memory, or has nothing
-    /// alive.
+    /// True once every page that [`Shard::start_flush`] covers is in far memory, or has no live
+    /// record.
     fn is_flushed(&mut self) -> bool {
         if self.flusher.moves {
             if self.compactor.victim_page().is_some() {
@@ -134,7 +137,7 @@ impl<E: Endpoint> Shard<E> {
         !local.any(|page| self.local.pages.get(page).sealed_at <= until)
     }
 
-    /// Goes on with what [`Shard::start_flush`] began.
+    /// Continues what [`Shard::start_flush`] began.
     pub(in crate::shard) fn flush_on(&mut self) {
         let is_flushing = self.start_next_flush() || !self.flusher.is_idle();
         if self.is_flushed() {
@@ -146,7 +149,7 @@ impl<E: Endpoint> Shard<E> {
         } else if self.far.extents.free_count() == 0 {
             self.give_up_flush(Shortfall::FarFull);
         }
-        // Else all that is left is pinned for a moment.
+        // Else the remaining pages are pinned for a moment.
     }
 
     fn give_up_flush(&mut self, shortfall: Shortfall) {
@@ -156,7 +159,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Starts to flush the oldest sealed page that may go; false if there is none.
+    /// Starts to flush the oldest sealed page that has no pins; false if there is none.
     pub(in crate::shard) fn start_next_flush(&mut self) -> bool {
         if !self.flusher.is_idle() {
             return true;
@@ -192,7 +195,7 @@ impl<E: Endpoint> Shard<E> {
         true
     }
 
-    /// Prepares and posts a few pieces of the flush under way. True if it did any.
+    /// Prepares and posts some pieces of the flush in progress. True if there were any.
     pub(in crate::shard) fn continue_flush(&mut self) -> bool {
         let mut busy = false;
         for _ in 0..PIECES_A_SLICE {
@@ -256,7 +259,7 @@ impl<E: Endpoint> Shard<E> {
         if let Some(landing) = landing {
             self.far.buffers.flush.free(landing);
         }
-        // Down also where the node took the extent back: the page goes elsewhere.
+        // `Down` also if the node took the extent back: the page goes to another extent.
         if posted == Posted::Down
             && let Some(flush) = &mut self.flusher.flush
         {
@@ -265,8 +268,8 @@ impl<E: Endpoint> Shard<E> {
         false
     }
 
-    /// What is written of a piece: ciphertext in a landing buffer, or the frame itself. With it, how
-    /// far the page is sealed then.
+    /// What is written of a piece: ciphertext in a landing buffer, or the frame itself; and for
+    /// sealed records, how far the page is sealed after it.
     fn prepare_piece(
         &mut self,
         number: u32,
@@ -289,8 +292,8 @@ impl<E: Endpoint> Shard<E> {
         (self.local.arena.landing_slice(offset, bytes), sealed)
     }
 
-    /// Writes the ciphertext of a piece of the page that is being flushed, which begins at `start`;
-    /// how far it is sealed then.
+    /// Writes the ciphertext of the piece at `start` of the page that is being flushed. Returns how
+    /// far the page is sealed after it.
     fn encipher(
         &self,
         number: u32,
@@ -352,7 +355,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Takes the completion of one piece.
+    /// Handles the completion of one piece.
     pub(in crate::shard) fn flush_written(&mut self, slot: u32, status: Status) {
         let slot = slot as usize;
         self.flusher.outstanding[slot] = false;
@@ -380,12 +383,12 @@ impl<E: Endpoint> Shard<E> {
         let Some(flush) = self.flusher.flush.take() else {
             return;
         };
-        // WRITEs that succeeded are no use where the node took the extent back before the last was
-        // heard of.
+        // Successful WRITEs do not count if the node took the extent back before the last
+        // completion.
         let failed = flush.failed || self.is_lost(flush.page);
         if failed {
-            // The page is as good as before: dirty, local, to be flushed under a new sequence
-            // number, elsewhere if another node answers.
+            // The page is as before: sealed and local. It is flushed again under a new sequence
+            // number, to another node if one answers.
             if let Some(extent) = self.local.flush_failed(flush.page) {
                 self.far.release_extent(extent);
             }

@@ -1,10 +1,12 @@
-//! Lost records: what is known of a record that no node holds any more, and how that ends.
+//! Lost records: what is known of records that no node holds any more, and how that ends.
 //!
-//! A record is lost when its node loses its memory, and given up when what was read of it, twice,
-//! is not what was written.
+//! A record is lost when its node loses its memory. It is given up when what was read of it was
+//! not, twice, what was written.
 //!
-//! When a node loses its memory, the keys of its records are not known: only their slots are, which
-//! say root, tag and home bucket. So a *lost slot* stands for every key of the same bits that has
+//! When a node loses its memory, the keys of its records are unknown. Only their slots are known,
+//! which give root, tag and home bucket. So a *lost slot* stands for every key of the same bits
+//! that has no record of its own. Such a key is answered [`Error::Unavailable`] and never `Absent`,
+//! until one of these happens:
 //! no record of its own. Such a key is answered [`Error::Unavailable`] and never `Absent`, until
 //! one of these happens:
 //!
@@ -21,16 +23,15 @@
 //! fingerprint:             hash bits from 22 on, as many as fit (18 with pages of 64 KiB, 23 with 2 MiB); 0 excepts no key
 //! ```
 //!
-//! - L1: lost slots of this generation lead to its lost page, those of the one before to the other,
-//!   and there are none older.
-//! - L2: a key that was lost is never answered `Absent` before it is written, deleted or forgotten,
-//!   except that a deleted key of the same root, tag, home and fingerprint excepts it as well: one
-//!   pair of keys in 2^40.
-//! - L3: what is known may be too much, never too little: a key that was never stored may be
-//!   answered `Unavailable`.
+//! - L1: lost slots of this generation lead to its lost page, those of the previous one to the
+//!   other lost page. Older ones do not exist.
+//! - L2: a lost key is never answered `Absent` before it is written, deleted or forgotten, with one
+//!   exception: a deleted key of the same root, tag, home and fingerprint excepts it too. That is
+//!   one pair of keys in 2^40.
+//! - L3: errors are on the safe side: a key that was never stored may be answered `Unavailable`.
 //!
-//! A slot notes one fingerprint. If several keys of the same bits are deleted, the last one counts,
-//! and the others are answered `Unavailable` again.
+//! A slot notes one fingerprint. If several keys of the same bits are deleted, only the last is
+//! noted, and the others are answered `Unavailable` again.
 
 use std::sync::Arc;
 
@@ -46,23 +47,23 @@ use crate::message::hash::IndexHash;
 use crate::shard::Shard;
 use crate::shard::far::placement::LOST;
 
-/// Segments of the index that are looked through in one slice.
+/// Segments of the index that one slice sweeps.
 const SEGMENTS_A_SLICE: usize = 2;
-/// The lowest bit of a fingerprint in the hash: those below are tag and home, or serve neither.
+/// The lowest bit of a fingerprint in the hash; lower bits are tag and home, or unused.
 const FINGERPRINT_SHIFT: u32 = 22;
 
 /// What a shard knows of lost records.
 #[derive(Debug)]
 pub(in crate::shard) struct Lost {
-    /// The names of nodes that have lost what they held.
+    /// Names of the nodes that have lost their memory.
     nodes: Arc<str>,
-    /// The present generation, from 1.
+    /// The current generation, from 1.
     generation: u16,
     /// Lost slots of this generation.
     slots: u64,
     /// There are lost slots of this generation, or records that took one over.
     any: bool,
-    /// The next segment whose lost slots of the generation before are to be removed.
+    /// The next segment to sweep for lost slots of the previous generation.
     sweep: Option<usize>,
     /// Keys forgotten so far.
     forgotten: u64,
@@ -93,18 +94,18 @@ impl Lost {
         self.any
     }
 
-    /// The names of nodes that have lost what they held.
+    /// Names of the nodes that have lost their memory.
     pub(in crate::shard) fn nodes(&self) -> &Arc<str> {
         &self.nodes
     }
 
-    /// True if the record took over a slot that stands for other keys as well.
+    /// True if the record took over a slot that also stands for other keys.
     #[inline]
     pub(in crate::shard) fn is_marked(&self, header: RecordHeader) -> bool {
         self.any && header.loss_mark() == self.generation
     }
 
-    /// The mark of records that take a lost slot over.
+    /// The loss mark of records that take a lost slot over.
     pub(in crate::shard) fn mark(&self) -> u16 {
         self.generation
     }
@@ -119,7 +120,7 @@ impl Lost {
         self.slots = self.slots.saturating_sub(1);
     }
 
-    /// Notes the name of a node that has lost something.
+    /// Notes the name of a node that has lost its memory.
     pub(in crate::shard) fn note_node(&mut self, name: &Arc<str>) {
         if self.nodes.split(", ").any(|known| known == &**name) {
             return;
@@ -139,7 +140,7 @@ fn fingerprint(hash: IndexHash, shape: PageShape) -> u64 {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// What a lost slot holds of this generation: the fingerprint of the key that it does not stand
+    /// What a lost slot of this generation holds: the fingerprint of the key that it does not stand
     /// for, or 0.
     pub(in crate::shard) fn lost_place(&self, excepted: u64) -> (SizeClass, Address) {
         let shape = self.shape;
@@ -153,7 +154,7 @@ impl<E: Endpoint> Shard<E> {
         (class, Address::new(shape, page, unit))
     }
 
-    /// True if a slot that leads to a page for lost records stands for the keys of a hash.
+    /// True if a slot that leads to a lost page stands for the keys of a hash.
     pub(in crate::shard) fn stands_for(&self, slot: Slot, hash: IndexHash) -> bool {
         let (shape, address) = (self.shape, slot.address());
         let excepted = u64::from(address.unit(shape)) | slot.class().raw() << shape.unit_bits();
@@ -161,8 +162,7 @@ impl<E: Endpoint> Shard<E> {
             && excepted != fingerprint(hash, shape)
     }
 
-    /// Has lost slots not stand for a key that was just deleted; answers how many there are of its
-    /// bits.
+    /// Excepts a deleted key from the lost slots of its bits; returns how many there are.
     #[cold]
     pub(in crate::shard) fn except_from_lost(&mut self, hash: IndexHash) -> usize {
         let excepted = self.lost_place(fingerprint(hash, self.shape));
@@ -172,8 +172,8 @@ impl<E: Endpoint> Shard<E> {
             .replace_each(hash, |slot| is_lost(slot).then_some(excepted))
     }
 
-    /// Removes the slot of a key that is deleted while others may be lost; if it took a lost slot
-    /// over, it becomes one again.
+    /// Removes the slot of a key that is deleted while other keys may be lost. If its record took a
+    /// lost slot over, the slot becomes lost again.
     #[cold]
     #[inline(never)]
     pub(in crate::shard) fn remove_beside_lost(
@@ -192,8 +192,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// What a request is told whose key may be lost; `damaged` is where a record lies that may be
-    /// the key's and cannot be read.
+    /// The error for a key that may be lost; `damaged` is the address of a record that may be the
+    /// key's and cannot be read.
     pub(in crate::shard) fn lost_error(&self, damaged: Option<Address>) -> Error {
         match damaged {
             Some(address) => Error::Damaged {
@@ -208,7 +208,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Gives a far record up that was not what was written, twice: its slot becomes a lost one.
+    /// Gives up a far record whose bytes twice were not what was written: its slot becomes lost.
     #[cold]
     pub(in crate::shard) fn give_up(&mut self, position: Position, slot: Slot) {
         let address = slot.address();
@@ -221,8 +221,8 @@ impl<E: Endpoint> Shard<E> {
         self.index.replace(position, class, place);
         self.lost.note_slots(1);
         self.metrics.counters.records_damaged.add(1);
-        // How long it was stood in its header, if it was too long for a class: as much as it was at
-        // least.
+        // The length of a record too long for a class was in its header, which is unreadable:
+        // assume the least.
         let units = slot.class().units().unwrap_or(CLASS_UNITS_MAX + 1);
         if slot.class().units().is_none() {
             self.local.note_long_given_up(number);
@@ -230,11 +230,11 @@ impl<E: Endpoint> Shard<E> {
         self.retire(address, u64::from(units) * UNIT_BYTES as u64);
     }
 
-    /// Gives up the far records at some addresses that may be a key's.
+    /// Gives up the far records at addresses that may be a key's.
     #[cold]
     pub(in crate::shard) fn give_up_damaged(&mut self, hash: IndexHash, damaged: &[Address]) {
         for &address in damaged {
-            // One that is local by now is another, in a page that took the same number.
+            // A record that is local now is another one, in a page that reuses the number.
             if self.framed_of(address).is_far()
                 && let Some(position) = self.index.find_address(hash, address)
             {
@@ -251,19 +251,19 @@ impl<E: Endpoint> Shard<E> {
         found.map(|(position, _)| position)
     }
 
-    /// True if a key is of the slot that leads to an address. Another key there means that the
-    /// record is not what was written.
+    /// True if a key belongs to the slot that leads to an address. A key of another slot there
+    /// means that the record is not what was written.
     pub(in crate::shard) fn is_of_slot(&self, key: &[u8], address: Address) -> bool {
         let hash = self.key_hasher.hash(key);
         self.index.find_address(hash, address).is_some()
     }
 
-    /// Has what was lost count as absent from now on. Its slots are removed in slices;
-    /// [`Shard::forgetting_done`] tells when.
+    /// Counts lost keys as absent from now on. Their slots are removed in slices;
+    /// [`Shard::forgetting_done`] reports the end.
     pub(crate) fn start_forgetting(&mut self) {
         debug_assert!(
             self.lost.sweep.is_none(),
-            "two generations are forgotten one after the other"
+            "one generation is forgotten at a time"
         );
         let lost = &mut self.lost;
         if !std::mem::take(&mut lost.any) {
@@ -272,7 +272,7 @@ impl<E: Endpoint> Shard<E> {
         tracing::info!(
             shard = self.id,
             keys = lost.slots,
-            "lost keys are forgotten"
+            "forgetting lost keys: they are absent from now on"
         );
         lost.forgotten += std::mem::take(&mut lost.slots);
         lost.generation = lost.generation % LOSS_MARK_MAX + 1;
@@ -280,7 +280,7 @@ impl<E: Endpoint> Shard<E> {
         self.background_due = true;
     }
 
-    /// True unless slots are still to be removed after [`Shard::start_forgetting`].
+    /// True once all slots are removed after [`Shard::start_forgetting`].
     pub(crate) fn forgetting_done(&self) -> bool {
         self.lost.sweep.is_none()
     }

@@ -1,4 +1,6 @@
-//! What a shard does between requests: flushing, compaction, and forgetting lost keys.
+//! What a shard does between requests: flush, compaction and forgetting lost keys.
+//!
+//! Each runs in bounded slices, between requests, with landing buffers of its own.
 
 pub(in crate::shard) mod compaction;
 pub(in crate::shard) mod flush;

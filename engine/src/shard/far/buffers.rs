@@ -1,26 +1,25 @@
-//! The buffers that a shard's transfers use, divided by purpose, in registered memory.
-//!
+//! The landing buffers of a shard's transfers, divided by purpose, in registered memory.
 //! ```text
 //! | reads | messages | flush | compaction |     each: 8 KiB slabs, then an area for longer runs
 //! ```
 //!
-//! - I1: a READ's buffer is held until its requests are answered or wait for local memory; a
-//!   message until its request is answered. Room for answers is set aside before a request is
-//!   parked, so a client that does not poll holds no READ's buffer, and a message only where its
-//!   value turned out longer than that room.
-//! - I2: no purpose takes another's buffers: parked requests cannot keep their own READs from
-//!   landing, and what clients ask for cannot keep pages from being flushed or compacted.
+//! - I1: a READ's buffer is held until its requests are answered or wait for local memory, a
+//!   message until its request is answered. Room for answers is reserved before a request is
+//!   parked. So a client that does not poll holds no READ's buffer, and a message only if its value
+//!   turned out longer than that room.
+//! - I2: no purpose takes another's buffers. Parked requests cannot keep their own READs from
+//!   landing, and requests cannot keep pages from being flushed or compacted.
 //! - I3: the large area of messages holds the longest message, that of reads two of the longest
-//!   records and that of compaction the longest record beside the longest directory.
+//!   records, and that of compaction the longest record beside the longest directory.
 
 use farcore_rdma::{LandingOptions, LandingPool};
 
-/// Longest buffer that comes out of a slab, in bytes.
+/// The longest buffer that is allocated from slabs, in bytes.
 pub(in crate::shard) const SMALL_BYTES_MAX: u32 = 8 << 10;
-/// Least and most bytes of slabs for READs.
+/// The least and the most bytes of slabs for READs.
 const READ_SLABS_MIN: usize = 128 << 10;
 const READ_SLABS_MAX: usize = 4 << 20;
-/// Most bytes of slabs that flushes, and compaction, can use at once: 16 transfers.
+/// The most bytes of slabs that flush, or compaction, can use at once: 16 transfers.
 const BACKGROUND_SLABS_MAX: usize = 16 * SMALL_BYTES_MAX as usize;
 
 /// Bytes of one pool.
@@ -56,7 +55,7 @@ pub(in crate::shard) struct BufferLayout {
 }
 
 impl BufferLayout {
-    /// As suits so much local memory.
+    /// The layout for this much local memory.
     pub(in crate::shard) fn of(local_bytes: usize, page_bytes: usize) -> Self {
         let slabs = (local_bytes / 64)
             .next_power_of_two()
@@ -69,7 +68,7 @@ impl BufferLayout {
             },
             messages: Area {
                 slabs: slabs / 4,
-                // A value is half a page at most, and comes with its key.
+                // A value is half a page at most, and its key is read with it.
                 large: page_bytes / 2 + SMALL_BYTES_MAX as usize,
             },
             flush: Area {
@@ -83,8 +82,8 @@ impl BufferLayout {
         }
     }
 
-    /// The same where pages are flushed from their frames: nothing is copied on the way, and READs
-    /// get that memory.
+    /// The layout for pages that are flushed from their frames: nothing is copied on the way, and
+    /// READs get that memory.
     pub(in crate::shard) fn without_flush(mut self) -> Self {
         self.reads.slabs += self.flush.slabs;
         self.flush.slabs = 0;
@@ -103,7 +102,7 @@ impl BufferLayout {
     }
 }
 
-/// The pools.
+/// The pools, one for each purpose.
 #[derive(Debug)]
 pub(in crate::shard) struct Buffers {
     /// Where the READs of requests land.
@@ -117,7 +116,7 @@ pub(in crate::shard) struct Buffers {
 }
 
 impl Buffers {
-    /// The pools, from the first byte of the region on.
+    /// The pools, from the first byte of the region.
     pub(in crate::shard) fn new(layout: &BufferLayout) -> Self {
         let mut base = 0;
         Self {
@@ -128,7 +127,7 @@ impl Buffers {
         }
     }
 
-    /// Bytes handed out of all pools.
+    /// Bytes allocated from all pools.
     pub(in crate::shard) fn in_use_bytes(&self) -> u64 {
         let Self {
             reads,
@@ -141,7 +140,7 @@ impl Buffers {
     }
 }
 
-/// True if a buffer of this many bytes comes out of the large area.
+/// True if a buffer of this many bytes is allocated from the large area.
 pub(in crate::shard) fn is_long(bytes: u32) -> bool {
     bytes > SMALL_BYTES_MAX
 }

@@ -1,18 +1,17 @@
-//! The far extents of one shard: which places of which memory nodes it may write its pages to.
+//! The far extents of one shard: the places in memory nodes that it may write its pages to.
 //!
-//! Owned by the shard, with no other writer, so plain words do. Extents may be added while the
-//! engine runs.
+//! The shard is the only writer, so plain words suffice. Extents may be added while the engine
+//! runs.
 //!
 //! ```text
 //! Extent:  | node:6 | place:26 |            bit 31 .. 0
 //! place:   | key:16 | offset:48 |           bit 63 .. 0; `key` counts the remote keys of the node, all ones is lost
-//! links:   the free extents of a node as a list, oldest first: whatever is late on the fabric has time to pass
+//! links:   the free extents of a node as a list, oldest first, so that late work requests have time to end
 //! ```
-//!
-//! - I1: an extent is either in the list of its own node, or held by one page, or vacant: its place
-//!   was lost.
-//! - I2: nothing is allocated after construction, but for a node's new remote keys.
-//! - I3: a place that was lost is never named to the fabric again.
+//! - I1: an extent is in the free list of its node, or held by one page, or vacant because its
+//!   place was lost.
+//! - I2: nothing allocates after construction, except for a node's new remote keys.
+//! - I3: a lost place is never named to the fabric again.
 //!
 //! Limits: 64 nodes, 2^26 extents a shard, 2^16 - 1 remote keys a node, offsets below 2^48.
 
@@ -28,7 +27,7 @@ pub(crate) const QUEUES_PER_NODE: usize = 2;
 
 const PLACE_BITS: u32 = 26;
 const OFFSET_BITS: u32 = 48;
-/// The key of a place that its node has taken back.
+/// The remote key of a place that its node took back.
 const LOST: u64 = 0xFFFF;
 /// The end of a list.
 const END: u32 = u32::MAX;
@@ -50,13 +49,13 @@ impl NodeId {
         Self(u8::try_from(position).unwrap_or(u8::MAX))
     }
 
-    /// The queue pair that READs go to.
+    /// The queue pair for READs.
     #[inline]
     pub(crate) fn reads(self) -> Queue {
         Queue(self.0 * 2)
     }
 
-    /// The queue pair that bulk WRITEs go to.
+    /// The queue pair for bulk WRITEs.
     #[inline]
     pub(crate) fn writes(self) -> Queue {
         Queue(self.0 * 2 + 1)
@@ -85,12 +84,12 @@ impl Queue {
         usize::from(self.0)
     }
 
-    /// The node that it leads to.
+    /// The node that it connects to.
     pub(crate) fn node(self) -> NodeId {
         NodeId(self.0 / 2)
     }
 
-    /// Its bit in a word that has one for each queue pair.
+    /// Its bit in a bitmap of queue pairs.
     #[inline]
     pub(crate) fn bit(self) -> u128 {
         1 << self.0
@@ -118,7 +117,7 @@ impl Extent {
         (self.0 & ((1 << PLACE_BITS) - 1)) as usize
     }
 
-    /// The same place as if it were another node's: a mistake that tests plant.
+    /// The same place on another node: a fault that tests inject.
     #[cfg(test)]
     pub(crate) fn misplaced(self, node: NodeId) -> Self {
         Self::new(node, self.0 & ((1 << PLACE_BITS) - 1))
@@ -157,7 +156,7 @@ pub(crate) struct Extents {
     nodes: Vec<Node>,
     places: Vec<u64>,
     links: Vec<u32>,
-    /// Lost places that no page holds, as a list.
+    /// Vacant extents, whose places were lost, as a list.
     vacant: u32,
     vacant_count: usize,
     has_lost: bool,
@@ -167,8 +166,8 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// No extents yet, of nodes with these names, in the endpoint's order; there will be
-    /// `count_max` at most.
+    /// An empty table for nodes with these names, in the endpoint's order, and at most `count_max`
+    /// extents.
     pub(crate) fn new(
         names: impl IntoIterator<Item = Arc<str>>,
         page_bytes: u32,
@@ -204,13 +203,13 @@ impl Extents {
     /// Adds a page-sized piece of a node's memory.
     ///
     /// # Errors
-    /// [`AddError`] says which limit is in the way.
+    /// [`AddError`] says which limit was reached.
     pub(crate) fn add(&mut self, node: NodeId, piece: RemoteSlice) -> Result<(), AddError> {
         if self.places.len() == self.count_max && self.vacant == END {
             return Err(AddError::Full);
         }
         let keys = &mut self.nodes[node.position()].keys;
-        // Pieces of one region come one after the other.
+        // Pieces of one region are added one after the other.
         let known = keys.iter().rposition(|&key| key == piece.key);
         let key = known.unwrap_or(keys.len()) as u64;
         if key >= LOST || piece.offset >> OFFSET_BITS != 0 {
@@ -226,7 +225,7 @@ impl Extents {
         Ok(())
     }
 
-    /// A place for a new extent, as if it were held.
+    /// An index for a new extent, as if it were held.
     fn vacate_or_grow(&mut self, word: u64) -> Result<u32, AddError> {
         if self.vacant == END {
             let place = u32::try_from(self.places.len()).map_err(|_| AddError::Full)?;
@@ -246,7 +245,7 @@ impl Extents {
         self.count_max - self.places.len() + self.vacant_count
     }
 
-    /// Notes that the node has taken an extent back that a page holds.
+    /// Notes that the node took back an extent that a page holds.
     pub(crate) fn lose(&mut self, extent: Extent) {
         let place = extent.place();
         debug_assert_eq!(
@@ -260,7 +259,7 @@ impl Extents {
         }
     }
 
-    /// Notes that a node has taken back all its free extents. Those that pages hold are told by
+    /// Notes that a node took back all its free extents. Those that pages hold are reported with
     /// [`Extents::lose`].
     pub(crate) fn lose_free(&mut self, node: NodeId) {
         while let Some(extent) = self.claim(node) {
@@ -270,19 +269,19 @@ impl Extents {
         self.nodes[node.position()].keys.clear();
     }
 
-    /// True once any node has taken anything back.
+    /// True once any node has taken back an extent.
     #[inline]
     pub(crate) fn has_lost(&self) -> bool {
         self.has_lost
     }
 
-    /// True if the node has taken the extent back.
+    /// True if the node took the extent back.
     #[inline]
     pub(crate) fn is_lost(&self, extent: Extent) -> bool {
         self.places[extent.place()] >> OFFSET_BITS == LOST
     }
 
-    /// Takes the extent of a node that has been free the longest.
+    /// Claims the extent of a node that has been free the longest.
     pub(crate) fn claim(&mut self, node: NodeId) -> Option<Extent> {
         let list = &mut self.nodes[node.position()];
         if list.head == END {
@@ -298,7 +297,7 @@ impl Extents {
         Some(Extent::new(node, place))
     }
 
-    /// Gives an extent back that no work request names any more.
+    /// Releases an extent that no work request names any more.
     pub(crate) fn release(&mut self, extent: Extent) {
         let place = extent.place();
         debug_assert_eq!(self.links[place], HELD, "an extent was released twice");
@@ -342,7 +341,7 @@ impl Extents {
         &self.nodes[node.position()].name
     }
 
-    /// Extents of a node that nobody holds.
+    /// Free extents of a node.
     pub(crate) fn free_on(&self, node: NodeId) -> usize {
         self.nodes[node.position()].free
     }
@@ -352,12 +351,12 @@ impl Extents {
         self.nodes[node.position()].count
     }
 
-    /// Extents that nobody holds.
+    /// Free extents.
     pub(crate) fn free_count(&self) -> usize {
         self.free
     }
 
-    /// Extents that there can ever be.
+    /// The limit of extents.
     pub(crate) fn count_max(&self) -> usize {
         self.count_max
     }
@@ -392,8 +391,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain set of what is held: nothing is handed out twice, nothing is lost, all
-        /// keep their place.
+        /// Against a plain set of held extents: no extent is claimed twice, none is lost, each
+        /// keeps its place.
         #[test]
         fn extents_are_held_once(steps in prop::collection::vec((0u8..4, 0usize..3, 0usize..64), 1..300)) {
             let mut extents = extents(3, 60);
@@ -417,7 +416,7 @@ mod tests {
                         if let Some(extent) = claimed {
                             prop_assert_eq!(extent.node(), id);
                             let place = extents.remote(extent, 0).unwrap();
-                            prop_assert!(seen.insert((node, place.offset)), "handed out twice");
+                            prop_assert!(seen.insert((node, place.offset)), "claimed twice");
                             prop_assert_eq!(extents.remote(extent, 77), Some(piece(place.key.0, place.offset + 77)));
                             held.push((extent, place));
                         }
@@ -444,12 +443,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_named_is_refused() {
+    fn an_extent_that_cannot_be_named_is_refused() {
         let mut extents = extents(1, 1 << 17);
         let node = NodeId::new(0);
         let refused = extents.add(node, piece(0, 1 << OFFSET_BITS));
         assert_eq!(refused, Err(AddError::OutOfReach));
-        // One that was refused left nothing behind.
+        // A refused extent leaves no trace.
         assert_eq!((extents.claim(node), extents.total_bytes()), (None, 0));
         for key in 0..(1 << 16) - 1 {
             extents.nodes[0].keys.push(RemoteKey(key));
@@ -461,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_was_free_longest_comes_first() {
+    fn the_extent_that_was_free_longest_is_claimed_first() {
         let mut extents = extents(1, 3);
         let node = NodeId::new(0);
         for place in 0..3u64 {

@@ -1,13 +1,13 @@
-//! How the memory nodes do: which of a shard's queue pairs fail, and when background work tries
-//! them again.
+//! The health of memory nodes: which queue pairs of a shard fail, and when background work retries
+//! them.
 //!
-//! Requests always try: their client learns at once what came of it. Flushes and compaction, which
-//! nobody waits for, leave a queue pair alone for a while after it failed, and count a node as
+//! Requests always try, so their client learns the outcome at once. Flush and compaction, for which
+//! no client waits, leave a queue pair alone for a while after a failure, and count a node as
 //! silent that fails again and again.
 //!
 //! - I1: a bit of `troubled` is set exactly while its queue pair has failed since it last
 //!   succeeded.
-//! - I2: a bit of `doubtful` is set exactly while the last that was heard of its node, on either
+//! - I2: a bit of `doubtful` is set exactly while the last known outcome at its node, on either
 //!   queue pair, is a failure.
 
 use crate::shard::far::extents::{NODES_MAX, NodeId, QUEUES_PER_NODE, Queue};
@@ -19,12 +19,12 @@ pub(in crate::shard) const RETRY_NS: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Trouble {
-    /// In a row.
+    /// Failures in a row.
     failures: u32,
     retry_ns: u64,
 }
 
-/// What a shard has met on its queue pairs.
+/// The health of a shard's queue pairs.
 #[derive(Debug)]
 pub(in crate::shard) struct Health {
     queues: Vec<Trouble>,
@@ -36,7 +36,7 @@ pub(in crate::shard) struct Health {
 const _: () = assert!(NODES_MAX <= u64::BITS as usize);
 
 impl Health {
-    /// Nothing has failed yet.
+    /// No failure so far.
     pub(in crate::shard) fn new(nodes: usize) -> Self {
         Self {
             queues: vec![Trouble::default(); nodes * QUEUES_PER_NODE],
@@ -45,20 +45,20 @@ impl Health {
         }
     }
 
-    /// True while no queue pair is troubled: then successes need not be noted.
+    /// True while no queue pair is troubled: successes then need not be noted.
     #[inline]
     pub(in crate::shard) fn is_good(&self) -> bool {
         self.troubled == 0
     }
 
-    /// A request was done.
+    /// Notes that a work request succeeded.
     pub(in crate::shard) fn succeeded(&mut self, queue: Queue) {
         self.queues[queue.index()] = Trouble::default();
         self.troubled &= !queue.bit();
         self.doubtful &= !(1 << queue.node().position());
     }
 
-    /// A request failed. Those flushed behind it are no failures of their own.
+    /// Notes that a work request failed. Requests flushed behind it are not counted.
     pub(in crate::shard) fn failed(&mut self, queue: Queue, flushed: bool, now_ns: u64) {
         let trouble = &mut self.queues[queue.index()];
         if !flushed || trouble.failures == 0 {
@@ -69,7 +69,7 @@ impl Health {
         self.doubtful |= 1 << queue.node().position();
     }
 
-    /// The queue pair takes nothing and cannot be brought back now.
+    /// Notes that a queue pair is down and cannot be renewed now.
     pub(in crate::shard) fn is_down(&mut self, queue: Queue, now_ns: u64) {
         let trouble = &mut self.queues[queue.index()];
         trouble.failures = trouble.failures.max(FAILURES_MAX);
@@ -78,7 +78,7 @@ impl Health {
         self.doubtful |= 1 << queue.node().position();
     }
 
-    /// True while it is not known whether a node still has what it holds.
+    /// True while it is unknown whether a node still holds its extents.
     pub(in crate::shard) fn is_doubtful(&self, node: NodeId) -> bool {
         self.doubtful & 1 << node.position() != 0
     }
@@ -98,7 +98,7 @@ impl Health {
         !self.is_silent(queue) || self.is_rested(queue, now_ns)
     }
 
-    /// Lets background work try everything again at once, because somebody asks.
+    /// Lets background work retry everything at once, because a caller requested it.
     pub(in crate::shard) fn try_again(&mut self, queue: impl Fn(NodeId) -> Queue) {
         for node in (0..self.queues.len() / QUEUES_PER_NODE).map(NodeId::new) {
             self.queues[queue(node).index()].retry_ns = 0;
@@ -117,7 +117,7 @@ mod tests {
         for failure in 0..FAILURES_MAX {
             assert!(!health.is_silent(bad) && health.may_try(bad, 5));
             health.failed(bad, false, 5);
-            // What is flushed behind it does not count.
+            // Requests flushed behind it do not count.
             health.failed(bad, true, 5);
             assert!(!health.is_rested(bad, 5), "{failure}");
         }
@@ -128,7 +128,7 @@ mod tests {
         assert!(health.may_try(bad, 5) && health.is_silent(bad));
         assert!(!health.is_good());
         assert!(health.is_doubtful(bad.node()) && !health.is_doubtful(good.node()));
-        // Either queue pair tells that a node is there.
+        // A success on either queue pair shows that the node answers.
         health.succeeded(bad.node().reads());
         assert!(!health.is_doubtful(bad.node()) && health.is_silent(bad));
         health.succeeded(bad);

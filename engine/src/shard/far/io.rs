@@ -1,4 +1,8 @@
-//! Fetching: posting work requests, the READ of each flight, and taking completions.
+//! Posts the READs of flights and probes, and dispatches completions by purpose.
+//!
+//! A flight whose READ finds no buffer or no room in the queue waits in order. Completions arrive
+//! from the [`FarStore`](super::FarStore) with the tag of their work request, and go to flights,
+//! chunks, flush or compaction.
 
 use farcore_rdma::{Completion, Endpoint, Status};
 
@@ -29,7 +33,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// As [`Shard::landed`], to be written.
+    /// As [`Shard::landed`], mutable.
     ///
     /// # Safety
     /// As [`Shard::landed`], and nothing else refers to the range.
@@ -46,7 +50,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// True if a READ of a page could be posted now, or would fail at once.
+    /// True if a READ of a page can be posted now, or would fail at once.
     #[inline]
     pub(in crate::shard) fn has_read_room(&self, page: u32) -> bool {
         let node = self.node_of(page);
@@ -70,7 +74,7 @@ impl<E: Endpoint> Shard<E> {
         self.far.read(extent, start, local, purpose, self.now_ns)
     }
 
-    /// Plans the READ that a flight's first request needs, and posts it if it can.
+    /// Plans the READ of a flight's first request, and posts it if possible.
     pub(in crate::shard) fn fetch(
         &mut self,
         flight: u32,
@@ -82,13 +86,13 @@ impl<E: Endpoint> Shard<E> {
             Some(first) => (first.shape.kind(), first.shape.key_bytes()),
             None => return,
         };
-        // Where records carry tags, a header and a key without theirs prove nothing.
+        // Where records carry tags, a header and a key without the tag prove nothing.
         let whole = whole || kind.reads_whole_record() || self.authenticates();
         let head_units = units_for(key_bytes, 0);
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         let units_left = self.local.pages.get(page).units.saturating_sub(unit);
         let entry = self.flights.get(flight);
-        // A record too long for a class says its length in its header, which an earlier READ has
+        // The length of a record too long for a class is in its header, which an earlier READ has
         // brought.
         let known = class
             .units()
@@ -119,7 +123,7 @@ impl<E: Endpoint> Shard<E> {
         self.post_in_order(flight, address, bytes);
     }
 
-    /// Posts the READ of a flight, behind those that wait for a buffer as long.
+    /// Posts the READ of a flight, after those that wait for a buffer of the same kind.
     pub(in crate::shard) fn post_flight(&mut self, flight: u32) {
         let entry = self.flights.get(flight);
         let (address, bytes) = (entry.address, entry.bytes);
@@ -134,7 +138,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Posts the READ of a flight whose turn it is; false if there is no buffer for it.
+    /// Posts the READ of the flight whose turn it is; false if no buffer is free.
     pub(in crate::shard) fn post_buffered(&mut self, flight: u32) -> bool {
         let entry = self.flights.get(flight);
         let (address, bytes) = (entry.address, entry.bytes);
@@ -184,7 +188,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Takes the completion of a probe; the store has noted it.
+    /// Handles the completion of a probe; the store has noted its status.
     fn probe_landed(&mut self, status: Status) {
         if let Some(landing) = self.far.probing.take() {
             self.far.buffers.compaction.free(landing);
@@ -195,7 +199,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Takes completions and dispatches them by purpose.
+    /// Polls completions and dispatches them by purpose.
     pub(in crate::shard) fn poll_fabric(&mut self, answers: &mut impl AnswerSink) -> bool {
         let mut completions = [const { Completion::NONE }; COMPLETIONS];
         let count = self.far.poll(self.now_ns, &mut completions);

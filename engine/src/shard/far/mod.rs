@@ -1,10 +1,11 @@
-//! A shard's far memory: its endpoint, which extents it holds on which node, and the READs and WRITEs
+//! A shard's far memory: its endpoint, the extents it holds on each node, and the READs and WRITEs
 //! to them.
 //!
-//! [`FarStore`] owns far I/O: no other room posts or polls. Completions come back as values with the
-//! tag of their work request, and the shard dispatches them.
+//! [`FarStore`] owns far I/O: no other part of the shard posts or polls. It returns completions as
+//! values with the tag of their work request, and the shard dispatches them.
 //!
-//! - I1: a tag names the queue pair, so a failure is attributed without asking who used it.
+//! - I1: a tag names the queue pair, so a failure is attributed without knowing what it was posted
+//!   for.
 //! - I2: an extent is free, or held by one page.
 
 pub(in crate::shard) mod buffers;
@@ -30,14 +31,14 @@ use crate::cipher::PageCipher;
 use crate::error::Error;
 use crate::observe::metrics::CoreMetrics;
 
-/// Completions taken from the fabric at once.
+/// Completions polled at once.
 const COMPLETIONS: usize = 64;
 
 /// The outcome of posting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::shard) enum Posted {
     Yes,
-    /// The queue is full: try again later.
+    /// The queue is full; retry later.
     Full,
     /// The queue pair is down and cannot be renewed now.
     Down,
@@ -47,7 +48,7 @@ pub(in crate::shard) enum Posted {
 #[derive(Debug)]
 pub(in crate::shard) struct FarStore<E> {
     pub(in crate::shard) endpoint: E,
-    /// Queue pairs with requests whose doorbell was not rung yet.
+    /// Queue pairs that were posted to since their last doorbell.
     unrung: u128,
     /// Work requests posted and not completed.
     pub(in crate::shard) under_way: usize,
@@ -55,7 +56,7 @@ pub(in crate::shard) struct FarStore<E> {
     pub(in crate::shard) health: Health,
     pub(in crate::shard) cipher: Option<PageCipher>,
     pub(in crate::shard) buffers: Buffers,
-    /// Where the READ of a probe lands.
+    /// The landing buffer of the probe in flight.
     probing: Option<Landing>,
     metrics: Arc<CoreMetrics>,
 }
@@ -93,13 +94,13 @@ impl<E: Endpoint> FarStore<E> {
         }
     }
 
-    /// True if a queue pair takes another request.
+    /// True if a queue pair accepts another request.
     #[inline]
     pub(in crate::shard) fn has_room(&self, queue: Queue) -> bool {
         self.endpoint.room(queue.index()) > 0
     }
 
-    /// Posts a READ of an extent, from a byte on, into `local`. Its completion carries `purpose`.
+    /// Posts a READ of an extent, from `start` on, into `local`. Its completion carries `purpose`.
     #[inline]
     pub(in crate::shard) fn read(
         &mut self,
@@ -131,7 +132,7 @@ impl<E: Endpoint> FarStore<E> {
         posted
     }
 
-    /// Posts a WRITE of `local` to an extent, from a byte on. Its completion carries `purpose`.
+    /// Posts a WRITE of `local` to an extent, from `start` on. Its completion carries `purpose`.
     /// [`Posted::Down`] also if the node took the extent back.
     pub(in crate::shard) fn write(
         &mut self,
@@ -163,7 +164,7 @@ impl<E: Endpoint> FarStore<E> {
         posted
     }
 
-    /// Takes completions; returns how many. What they say of the health of nodes is noted.
+    /// Polls completions and notes what they say about the health of nodes. Returns how many.
     pub(in crate::shard) fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
         let count = self.endpoint.poll(now_ns, completions);
         if count == 0 {
@@ -180,7 +181,7 @@ impl<E: Endpoint> FarStore<E> {
         count
     }
 
-    /// Notes how a node did: every failure, and every success while any node is troubled.
+    /// Notes a node's health: every failure, and every success while any node is troubled.
     #[cold]
     fn note_health(&mut self, queue: Queue, status: Status, now_ns: u64) {
         if status == Status::Success {
@@ -215,8 +216,7 @@ impl<E: Endpoint> FarStore<E> {
     #[cold]
     fn post_renewed(&mut self, queue: Queue, request: WorkRequest, now_ns: u64) -> Posted {
         if self.endpoint.outstanding_on(queue.index()) > 0 {
-            // What is under way comes back flushed at the next polls; then the queue pair can be
-            // renewed.
+            // Posted requests return flushed at the next polls; then the queue pair can be renewed.
             return Posted::Full;
         }
         self.endpoint.renew(queue.index());
@@ -230,8 +230,8 @@ impl<E: Endpoint> FarStore<E> {
         }
     }
 
-    /// Takes an extent of the node that answers and has the most free ones. One that failed lately
-    /// comes after the others, one that fails again and again not before its time.
+    /// Claims an extent of the node that answers and has the most free ones. A node that failed
+    /// lately is last; one that fails again and again is skipped until its retry time.
     pub(in crate::shard) fn claim_extent(&mut self, now_ns: u64) -> Option<Extent> {
         let mut best = None;
         for node in self.extents.nodes() {
@@ -251,7 +251,7 @@ impl<E: Endpoint> FarStore<E> {
         extent
     }
 
-    /// Gives back an extent that no work request names any more.
+    /// Releases an extent that no work request names any more.
     pub(in crate::shard) fn release_extent(&mut self, extent: Extent) {
         self.extents.release(extent);
         self.publish_bytes();
@@ -268,19 +268,19 @@ impl<E: Endpoint> FarStore<E> {
             .set(self.extents.total_bytes());
     }
 
-    /// True if a queue pair takes requests now; one that was drained, or never connected, is
+    /// True if a queue pair accepts requests now. One that was drained, or never connected, is
     /// renewed first.
     fn is_up(&mut self, queue: Queue, now_ns: u64) -> bool {
         let state = self.endpoint.state(queue.index());
-        // One in error that holds nothing more is not polled any more, and would never be drained
-        // otherwise.
+        // A queue pair in error with nothing outstanding is not polled any more, and would never be
+        // drained.
         if state != QueuePairState::ReadyToSend && self.endpoint.outstanding_on(queue.index()) == 0
         {
             self.endpoint.renew(queue.index());
         }
         match self.endpoint.state(queue.index()) {
             QueuePairState::ReadyToSend => true,
-            // What it holds has not all come back yet.
+            // Not all of its requests have returned.
             QueuePairState::Error => false,
             _ => {
                 self.health.is_down(queue, now_ns);
@@ -289,8 +289,8 @@ impl<E: Endpoint> FarStore<E> {
         }
     }
 
-    /// True while no node takes anything: none that has a free extent does, or, if none has, none
-    /// can be read.
+    /// True while no node accepts pages: no node with a free extent does, or, if no node has one,
+    /// none can be read.
     pub(in crate::shard) fn is_silent(&self) -> bool {
         if self.health.is_good() {
             return false;
@@ -304,13 +304,13 @@ impl<E: Endpoint> FarStore<E> {
             })
     }
 
-    /// True while nothing can be read from any node.
+    /// True while no node can be read.
     pub(in crate::shard) fn is_unreadable(&self) -> bool {
         let mut nodes = self.extents.nodes();
         !self.health.is_good() && nodes.all(|node| self.health.is_silent(node.reads()))
     }
 
-    /// Free extents of the nodes that take something, in percent of theirs.
+    /// Free extents of the nodes that accept pages, in percent of their extents.
     pub(in crate::shard) fn free_percent(&self) -> usize {
         let taking = |node: &NodeId| !self.health.is_silent(node.writes());
         let (mut free, mut count) = (0, 0);
@@ -321,7 +321,7 @@ impl<E: Endpoint> FarStore<E> {
         free * 100 / count.max(1)
     }
 
-    /// What a put is told when local memory is full and no node takes anything.
+    /// The error of a put when local memory is full and no node accepts pages.
     pub(in crate::shard) fn all_unavailable(&self) -> Error {
         let silent = |node: &NodeId| {
             self.health.is_silent(node.writes()) || self.health.is_silent(node.reads())

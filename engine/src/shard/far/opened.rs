@@ -1,16 +1,16 @@
-//! Proof: what makes bytes from far memory fit to be used.
+//! Opening: makes bytes from far memory trustworthy before they are used.
 //!
 //! | encryption     | when it arrives                         | when it is used                               |
 //! |----------------|-----------------------------------------|-----------------------------------------------|
 //! | none           |                                         | a record's checksum                           |
 //! | secrecy only   | decrypted                               | a record's checksum                           |
-//! | authenticated  | a record or a directory READ for itself | a record of a chunk or a run: opened, once it |
+//! | authenticated  | a record or a directory that is READ alone | a record of a chunk or a run: opened, once it |
 //! |                | is opened: its tag, then decrypted      | is asked for; until then it stays ciphertext  |
 //!
-//! - I1: where tags are used, no byte of a record or directory decides anything before its tag was
-//!   found right, but for how much of its page is read next.
-//! - I2: the sequence number that a tag is checked with is the local page table's. So what lay in
-//!   the same place before fails.
+//! - I1: where tags are used, no byte of a record or directory decides anything before its tag is
+//!   verified, except how much of its page is read next.
+//! - I2: a tag is verified with the sequence number of the local page table. So older contents of
+//!   the same place fail.
 
 use farcore_rdma::Endpoint;
 
@@ -21,11 +21,11 @@ use crate::log::record::RecordView;
 use crate::log::record::sealed_bytes;
 use crate::shard::{Shard, UNIT_BYTES};
 
-/// Bytes of the longest record that a chunk is looked for.
+/// Bytes of the longest record that is served from a chunk.
 const OPENED_BYTES: usize = CLASS_UNITS_MAX as usize * UNIT_BYTES;
 
-/// Where a record of a chunk is opened to: the chunk stays ciphertext, so the next look at the same
-/// record finds it as it was.
+/// The buffer into which a record of a chunk is opened. The chunk stays ciphertext, so the record
+/// can be opened again.
 #[derive(Debug)]
 pub(in crate::shard) struct OpenedRecords(Box<[u8]>);
 
@@ -35,7 +35,7 @@ impl OpenedRecords {
         Self(vec![0; Self::bytes_for(authenticated.is_some())].into())
     }
 
-    /// Bytes that it takes.
+    /// Bytes of the buffer.
     pub(in crate::shard) fn bytes_for(authenticated: bool) -> usize {
         if authenticated { OPENED_BYTES } else { 0 }
     }
@@ -53,7 +53,7 @@ impl<E: Endpoint> Shard<E> {
         page::far_directory_bytes(records, self.authenticates())
     }
 
-    /// Decrypts what was read from a page, where it carries no tags.
+    /// Decrypts bytes read from a page whose records carry no tags.
     pub(in crate::shard) fn decrypt(&mut self, page: u32, unit: u32, offset: u64, bytes: u32) {
         if let Some(PageCipher::SecrecyOnly(cipher)) = &self.far.cipher {
             let sequence = self.local.pages.get(page).sequence;
@@ -66,8 +66,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Makes what a flight's READ brought readable, where all of the record was read or its head.
-    /// True if its tag proves it.
+    /// Makes the bytes of a flight's READ readable: a whole record or its head. True if its tag
+    /// proves the record.
     pub(in crate::shard) fn open_landed(
         &mut self,
         (page, unit): (u32, u32),
@@ -97,7 +97,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Makes a directory that was read readable; false if it is not what was written.
+    /// Makes a directory readable; false if it is not what was written.
     pub(in crate::shard) fn open_directory(&mut self, page: u32, offset: u64, bytes: u32) -> bool {
         let entry = self.local.pages.get(page);
         let (sequence, unit) = (entry.sequence, entry.units);
@@ -111,10 +111,10 @@ impl<E: Endpoint> Shard<E> {
         cipher.is_some_and(|cipher| cipher.open_directory(sequence, unit, data))
     }
 
-    /// The record at the start of what lies in a chunk, if it is what was written.
+    /// The record at the start of some bytes of a chunk, if it is what was written.
     ///
     /// # Safety
-    /// `read` is valid, and no other record is opened so, for as long as the view is used.
+    /// `read` is valid and no other record is opened this way while the view is used.
     pub(in crate::shard) unsafe fn record_ahead<'a>(
         &mut self,
         (page, unit): (u32, u32),
@@ -132,14 +132,14 @@ impl<E: Endpoint> Shard<E> {
         let target = self.opened.0.get_mut(..read.len())?;
         let both = cipher::InOutBuf::new(read, &mut *target).ok()?;
         let bytes = cipher.open_record(sequence, unit, both, sealed_bytes)?;
-        // SAFETY: `bytes` of it were just written; by this function's contract they stay so while
-        // the view is used, and the buffer itself is the shard's for good.
+        // SAFETY: `bytes` of it were just written. By this function's contract they stay unchanged
+        // while the view is used, and the buffer lives as long as the shard.
         let opened = unsafe { std::slice::from_raw_parts(target.as_ptr(), bytes) };
         RecordView::parse(opened)
     }
 
-    /// Opens in place the record of a run that begins so many bytes into it; false if it is not
-    /// what was written. `opened` says that it was opened before.
+    /// Opens in place the record that begins `skip` bytes into a run; false if it is not what was
+    /// written. `opened` says that it was opened before.
     pub(in crate::shard) fn prove_in_run(
         &mut self,
         (page, unit): (u32, u32),

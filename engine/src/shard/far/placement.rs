@@ -1,5 +1,5 @@
-//! Far memory as a shard sees it: where a page's extent lies, which node takes the next one, and
-//! what to say of a node that does not answer.
+//! Far memory as a shard sees it: adding extents, losing nodes, and the errors of pages that cannot
+//! be read.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl<E: Endpoint> Shard<E> {
     /// Adds a page-sized piece of a node's memory.
     ///
     /// # Errors
-    /// [`AddError`] says which limit is in the way.
+    /// [`AddError`] says which limit was reached.
     pub(crate) fn add_extent(&mut self, node: NodeId, piece: RemoteSlice) -> Result<(), AddError> {
         let added = self.far.extents.add(node, piece);
         self.exhausted &= added.is_err();
@@ -31,16 +31,16 @@ impl<E: Endpoint> Shard<E> {
         self.far.extents.room()
     }
 
-    /// Far memory changed: what was given up is tried again.
+    /// Far memory has changed: retries what was given up.
     pub(crate) fn node_is_back(&mut self) {
         self.far.health.try_again(NodeId::writes);
         self.far.health.try_again(NodeId::reads);
         self.exhausted = false;
     }
 
-    /// A node has taken back everything that it lent. Pages that are local as well are to be
-    /// flushed again; the others' records are unavailable until they are written again. Cost: the
-    /// whole index is read, once for such a loss.
+    /// Handles a node that took back everything it lent. Pages that are also local are flushed
+    /// again; records of the others are unavailable until they are written again. Cost: one pass
+    /// over the whole index.
     pub(crate) fn lose_node(&mut self, node: NodeId) {
         self.far.extents.lose_free(node);
         let pages = self.local.pages.iter();
@@ -59,7 +59,7 @@ impl<E: Endpoint> Shard<E> {
                     unavailable += live_bytes;
                     gone[number as usize] = true;
                 }
-                // It fails at its next piece or completion, and is done again elsewhere.
+                // It fails at its next piece or completion, and is flushed again elsewhere.
                 ExtentLost::Flushing => {}
             }
         }
@@ -67,7 +67,7 @@ impl<E: Endpoint> Shard<E> {
         self.lost.note_slots(slots);
         for number in numbers.into_iter().filter(|&number| gone[number as usize]) {
             self.local.lose_records(number);
-            // One that is pinned is freed when it is unpinned.
+            // A pinned page is freed when it is unpinned.
             self.free_if_dead(number);
         }
         self.exhausted = false;
@@ -83,8 +83,8 @@ impl<E: Endpoint> Shard<E> {
         self.lost.note_node(&name);
     }
 
-    /// Points every slot that leads to pages which are gone to the lost page, and every cached
-    /// copy's home; answers how many slots. A record that has a copy is not lost.
+    /// Points every slot and every cached copy's home that leads to a page in `gone` to the lost
+    /// page. Returns how many slots. A record with a cached copy is not lost.
     pub(in crate::shard) fn send_to_lost_page(&mut self, gone: &[bool]) -> u64 {
         let shape = self.shape;
         let place = self.lost_place(0);
@@ -108,7 +108,7 @@ impl<E: Endpoint> Shard<E> {
         slots
     }
 
-    /// True if a page's node has taken its extent back, or it stands for lost records.
+    /// True if a page's node took its extent back, or the page stands for lost records.
     #[inline]
     pub(in crate::shard) fn is_lost(&self, page: u32) -> bool {
         if self.local.pages.is_lost_page(page) {
@@ -127,7 +127,7 @@ impl<E: Endpoint> Shard<E> {
         self.local.pages.get(page).extent.map(Extent::node)
     }
 
-    /// What a request is told whose READ of a page ended like this.
+    /// The error of a request whose READ of a page ended with this status.
     pub(in crate::shard) fn read_error(&self, page: u32, status: Status) -> Error {
         let reason = match status {
             Status::RetryExceeded => "a request was not answered in time",
@@ -141,7 +141,7 @@ impl<E: Endpoint> Shard<E> {
         self.unavailable(page, reason)
     }
 
-    /// What a request is told whose page cannot be read now.
+    /// The error of a request whose page cannot be read now.
     pub(in crate::shard) fn unavailable(&self, page: u32, reason: &'static str) -> Error {
         if self.local.pages.is_lost_page(page) {
             return self.lost_error(None);

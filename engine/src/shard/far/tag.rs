@@ -1,4 +1,4 @@
-//! The tag of a work request: what it was posted for, and the queue pair it went to.
+//! The tag of a work request: what it was posted for, and its queue pair.
 //!
 //! ```text
 //! bit 63     48 47    40 39     32 31      0
@@ -15,13 +15,13 @@ use super::read_ahead::ChunkId;
 pub(in crate::shard) enum Purpose {
     /// The READ of a flight.
     Flight(u32),
-    /// A chunk that is read ahead.
+    /// A chunk of read-ahead.
     Chunk(ChunkId),
-    /// A piece of the page that is flushed.
+    /// A piece of the page that is being flushed.
     Flush(u32),
     /// A READ of compaction.
     Compaction(u32),
-    /// A READ that finds out whether a node answers.
+    /// A READ that checks whether a node answers.
     Probe,
 }
 

@@ -1,15 +1,15 @@
-//! Hashes that more than one key has: those whose READ brought another key's record, or nothing.
+//! Remembers hashes that more than one key has: a READ for them returned another key's record, or
+//! none.
 //!
-//! A far record that a hint names is read without a look at the slots behind it. Were that not
-//! remembered, a local record behind another key's would cost a READ each time it is asked for.
+//! A far record that a hint names is read before other slots are examined. Without this memory, a
+//! key whose local record lies behind another key's far slot would cost a READ at every get.
 
 use crate::message::hash::IndexHash;
 
-/// Places; about one key in 20,000 is such a one, and of those the ones that are asked for often
-/// are to stay.
+/// Places. About one key in 20,000 collides; those that are requested often should stay.
 const PLACES: usize = 256;
 
-/// The latest of them, one a place.
+/// The latest colliding hash of each place.
 #[derive(Debug)]
 pub(in crate::shard) struct Collisions([u64; PLACES]);
 
@@ -29,7 +29,7 @@ impl Collisions {
         self.0[Self::place(hash)] = hash.0;
     }
 
-    /// True if the hash was noted, and no other has its place since.
+    /// True if the hash was noted and none has replaced it.
     #[inline]
     pub(in crate::shard) fn hold(&self, hash: IndexHash) -> bool {
         self.0[Self::place(hash)] == hash.0

@@ -1,23 +1,23 @@
-//! Requests that wait for the fabric.
+//! Flights: the requests that wait for the fabric.
 //!
-//! A *flight* is one READ and the requests that wait for it, in order: all that came for a hash
-//! after the first one. So operations on one key keep their order, and concurrent gets of one far
-//! record share one READ.
+//! A *flight* is one READ and all requests for the same hash that came after the first, in order.
+//! So operations on one key keep their order, and concurrent gets of one far record share one READ.
+//! This file owns the flights and parked requests of a shard and decides which lane may start one;
+//! it posts nothing.
 //!
-//! Flights are shared evenly: a lane may have `flights / lanes that want some` requests parked, 64
-//! at most. A lane that has none and is refused for want of something starves: until it has one, no
-//! other lane gets any of that.
+//! Flights are shared evenly: a lane may have `flights / active lanes` requests parked, 64 at most.
+//! A lane with nothing parked that is refused for a shortage starves: until it gets one, no other
+//! lane gets that resource.
 //!
-//! - I1: at most one flight exists for a hash, and every parked request is in exactly one.
+//! - I1: a hash has at most one flight, and every parked request is in exactly one.
 //! - I2: a flight pins the page of `address` from the moment its READ is posted until the flight
 //!   ends or moves on.
-//! - I3: nothing here allocates after construction, but for what a false tag match or damage has
-//!   shown.
-//! - I4: `active` counts the lanes that have something parked or were refused at their last visit.
-//! - I5: every parked request has room for its answer set aside at its lane. So whether its client
-//!   polls or not, it is answered, and its flight ends, as soon as far memory answers. The
-//!   exception is a value that turned out longer, because a record of another key was read first:
-//!   its flight holds neither buffer nor pin until the lane has room for it.
+//! - I3: nothing allocates after construction, except for findings of false tag matches and damage.
+//! - I4: `active` counts the lanes that have requests parked or were refused at their last visit.
+//! - I5: every parked request has room for its answer reserved at its lane. So it is answered, and
+//!   its flight ends, as soon as far memory answers, whether its client polls or not. One
+//!   exception: a value that turned out longer because a record of another key was read first. Its
+//!   flight holds neither buffer nor pin until the lane has room.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -34,7 +34,7 @@ use crate::shard::far::read_ahead::ChunkId;
 
 const NONE: u32 = u32::MAX;
 
-/// Passes an index hash through: it is uniform already.
+/// A hasher that passes index hashes through: they are uniform already.
 #[derive(Debug, Default)]
 pub(crate) struct PassThrough(u64);
 
@@ -52,22 +52,22 @@ impl Hasher for PassThrough {
     }
 }
 
-/// One parked request: its parts lie in a landing buffer until it is answered.
+/// A parked request. Its parts lie in a landing buffer until it is answered.
 #[derive(Debug)]
 pub(crate) struct Parked {
     pub(crate) lane: ReplyTo,
     pub(crate) token: u64,
     pub(crate) shape: RequestShape,
     pub(crate) message: Landing,
-    /// Room is set aside at its lane for an answer with a value of this many bytes.
+    /// Room is reserved at its lane for an answer with a value of this many bytes.
     reserved: u32,
-    /// The value turned out longer: its bytes, once it was seen.
+    /// Bytes of the value, if it turned out longer than the reserved room.
     needs: Option<NonZeroU32>,
     next: u32,
 }
 
 impl Parked {
-    /// A request whose parts were copied to `message`; its lane is told that it waits.
+    /// A request whose parts were copied to `message`.
     pub(crate) fn new(
         lane: ReplyTo,
         request: &Request<'_>,
@@ -85,26 +85,26 @@ impl Parked {
         }
     }
 
-    /// Bytes of the value that room for its answer is set aside for.
+    /// Bytes of the value for which room is reserved.
     #[inline]
     pub(crate) fn reserved(&self) -> usize {
         self.reserved as usize
     }
 
-    /// Bytes of its value, if that turned out longer.
+    /// Bytes of the value, if it turned out longer than the reserved room.
     #[inline]
     pub(crate) fn needs(&self) -> Option<usize> {
         self.needs.map(|bytes| bytes.get() as usize)
     }
 
-    /// Notes what room is set aside now, and the bytes of a value that needs more.
+    /// Notes the room reserved now, and the bytes of a value that needs more.
     pub(crate) fn note_reserved(&mut self, bytes: usize, needs: Option<usize>) {
         self.reserved = short(bytes);
         self.needs = needs.and_then(|bytes| NonZeroU32::new(short(bytes)));
     }
 }
 
-/// The bytes of a value in half a word: none is longer.
+/// A value's bytes in 32 bits; no value is longer.
 fn short(bytes: usize) -> u32 {
     debug_assert!(u32::try_from(bytes).is_ok());
     u32::try_from(bytes).unwrap_or(u32::MAX)
@@ -116,36 +116,36 @@ pub(crate) enum FlightState {
     /// Not in use.
     #[default]
     Free,
-    /// The READ could not be posted yet: it has no buffer, or its queue pair was full.
+    /// The READ is not posted: it has no buffer, or its queue pair was full.
     Unposted,
     /// The READ is on its way into this buffer.
     Posted(Landing),
-    /// A stream's chunk is on its way.
+    /// It waits for a stream's chunk.
     OnChunk(ChunkId),
-    /// The bytes are here; requests are being answered.
+    /// The bytes have arrived; requests are being answered.
     Landed(Landing),
-    /// No bytes are held: the first request is to be tried (again).
+    /// It holds no bytes: its first request is to be tried, or retried.
     Retry,
-    /// The READ failed: every request is to be told.
+    /// The READ failed: every request gets this error.
     Failed(Error),
 }
 
-/// What READs have shown about the far records that one request may mean, where that is not the
-/// record of its key.
+/// What READs have shown about the far records that a request may mean, other than its key's
+/// record.
 #[derive(Debug, Default)]
 pub(crate) struct ReadFindings {
-    /// Addresses that do not hold its key.
+    /// Addresses of records of other keys.
     pub(crate) cleared: Vec<Address>,
-    /// Addresses where what was read was twice not what was written.
+    /// Addresses whose bytes twice were not what was written.
     pub(crate) damaged: Vec<Address>,
-    /// One of those cleared took over a slot that stands for lost records as well.
+    /// A cleared record took over a slot that also stands for lost records.
     pub(crate) hides_lost: bool,
 }
 
-/// Why a request cannot be parked, where the next to get it can be kept.
+/// What a request could not be parked for. The next free one can be kept for a starving lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shortage {
-    /// Its lane has its share, or no flight or place is free.
+    /// Its lane has its share, or no flight or parking place is free.
     Parking = 0,
     /// No buffer is free for a copy of 8 KiB at most.
     ShortMessage = 1,
@@ -157,7 +157,7 @@ impl Shortage {
     const COUNT: usize = 3;
 }
 
-/// One READ and those who wait for it.
+/// One READ and the requests that wait for it.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) hash: IndexHash,
@@ -165,29 +165,29 @@ pub(crate) struct Flight {
     /// Bytes of the READ.
     pub(crate) bytes: u32,
     pub(crate) state: FlightState,
-    /// The record's length in units as its header said it, where no size class does.
+    /// The record's length in units from its header, if it has no size class.
     pub(crate) exact: u32,
-    /// True once the whole record, not just header and key, was asked for.
+    /// True once the whole record, not just header and key, is being read.
     pub(crate) whole: bool,
-    /// True once what has landed was checked.
+    /// True once the landed bytes are verified.
     pub(crate) verified: bool,
-    /// The longest value that a get of it may be answered, in bytes, as far as is known.
+    /// The longest value that an answer to its get can have, in bytes, as far as known.
     pub(crate) answer_bytes: usize,
-    /// What was read was not what was written, and the same is read once more.
+    /// The bytes read were not what was written; the READ is repeated once.
     pub(crate) reads_again: bool,
-    /// What READs have shown beside records of the key that they were for.
+    /// Findings: what READs have shown about other records.
     shown: Option<Box<ReadFindings>>,
-    /// The parked request that it was shown for.
+    /// The parked request that the findings are for.
     shown_for: u32,
     pub(crate) pinned: Option<u32>,
-    /// When it was started, on the shard's clock.
+    /// Start time on the shard's clock.
     pub(crate) started_ns: u64,
     head: u32,
     tail: u32,
 }
 
 impl Flight {
-    /// What READs have shown for the first request, to be added to.
+    /// The findings for the first request, to add to.
     pub(crate) fn shown_mut(&mut self) -> &mut ReadFindings {
         if std::mem::replace(&mut self.shown_for, self.head) != self.head {
             self.shown = None;
@@ -195,15 +195,15 @@ impl Flight {
         self.shown.get_or_insert_default()
     }
 
-    /// What READs have shown, if it was for the first request: what was found for one says nothing
-    /// of another.
+    /// Takes the findings if they are for the first request; findings for one request say nothing
+    /// about another.
     #[inline]
     pub(crate) fn take_shown(&mut self) -> Option<Box<ReadFindings>> {
         self.shown.as_ref()?;
         self.shown.take().filter(|_| self.shown_for == self.head)
     }
 
-    /// Puts back what [`Flight::take_shown`] took.
+    /// Puts back what [`Flight::take_shown`] returned.
     #[inline]
     pub(crate) fn put_shown(&mut self, shown: Option<Box<ReadFindings>>) {
         self.shown = shown;
@@ -217,19 +217,18 @@ pub(crate) struct Flights {
     free_flights: Vec<u32>,
     parked: Vec<Option<Parked>>,
     free_parked: Vec<u32>,
-    /// Parked requests of each lane.
+    /// Number of parked requests, by lane.
     of_lane: Vec<u32>,
     /// Lanes that were refused at their last visit, a bit each.
     refused: [u64; LANE_NUMBERS / 64],
-    /// By what is scarce, a lane that is refused while it has nothing parked.
+    /// By shortage, the lane that starves: refused while it has nothing parked.
     starving: [Option<usize>; Shortage::COUNT],
-    /// Requests of each lane whose answer needs more room than was set aside, and how many there
-    /// are.
+    /// By lane, requests whose answer needs more room than reserved.
     needing: Vec<u32>,
     needing_count: u32,
     /// Lanes that have something parked or were refused.
     active: u32,
-    /// What one lane may have parked.
+    /// Requests that one lane may have parked.
     share: u32,
     by_hash: HashMap<u64, u32, BuildHasherDefault<PassThrough>>,
 }
@@ -273,7 +272,7 @@ impl Flights {
         }
     }
 
-    /// The flight that requests for a hash must queue behind.
+    /// The flight of a hash, behind which its requests must queue.
     #[inline]
     pub(crate) fn of_hash(&self, hash: IndexHash) -> Option<u32> {
         if self.by_hash.is_empty() {
@@ -282,7 +281,7 @@ impl Flights {
         self.by_hash.get(&hash.0).copied()
     }
 
-    /// Flights under way.
+    /// Flights in progress.
     pub(crate) fn count(&self) -> usize {
         self.flights.len() - self.free_flights.len()
     }
@@ -292,7 +291,7 @@ impl Flights {
         self.parked.len() - self.free_parked.len()
     }
 
-    /// What one of some lanes may have parked.
+    /// Requests that each of `lanes` lanes may have parked.
     fn share_of(flights: u32, lanes: u32) -> u32 {
         (flights / lanes.max(1)).clamp(1, (flights / 4).max(1))
     }
@@ -318,13 +317,13 @@ impl Flights {
         self.of_lane[lane] > 0 || self.is_refused(lane)
     }
 
-    /// A lane that had nothing parked has something now.
+    /// Notes that a lane with nothing parked has parked a request.
     fn first_parked(&mut self, lane: usize) {
         self.count_active(self.is_refused(lane), true);
         self.feed(lane);
     }
 
-    /// A lane starves no longer.
+    /// Ends a lane's starving.
     fn feed(&mut self, lane: usize) {
         for starving in &mut self.starving {
             if *starving == Some(lane) {
@@ -333,20 +332,20 @@ impl Flights {
         }
     }
 
-    /// True if no other lane starves for something.
+    /// True if no other lane starves for this resource.
     #[inline]
     pub(crate) fn may_take(&self, scarce: Shortage, lane: ReplyTo) -> bool {
         self.starving[scarce as usize].is_none_or(|starving| starving == lane.number())
     }
 
-    /// True if a request of the lane waits for more room than was set aside for its answer: until
-    /// it has it, the lane is not served, or what is newer would take that room.
+    /// True if a request of the lane waits for more room than was reserved for its answer. Until it
+    /// gets it, the lane is not served, or newer answers would take that room.
     #[inline]
     pub(crate) fn needs_room(&self, lane: ReplyTo) -> bool {
         self.needing_count > 0 && self.needing[lane.number()] > 0
     }
 
-    /// The first request of a flight needs more room, or does no longer.
+    /// Notes whether the first request of a flight needs more room than reserved.
     pub(crate) fn count_needing(&mut self, lane: ReplyTo, before: bool, after: bool) {
         let (more, less) = (u32::from(after), u32::from(before));
         let count = &mut self.needing[lane.number()];
@@ -354,7 +353,7 @@ impl Flights {
         self.needing_count = self.needing_count + more - less;
     }
 
-    /// Notes that a lane's request could not be parked, and for want of what.
+    /// Notes that a lane's request could not be parked, and the shortage.
     #[cold]
     pub(crate) fn refuse(&mut self, lane: ReplyTo, scarce: Option<Shortage>) {
         let lane = lane.number();
@@ -368,7 +367,7 @@ impl Flights {
         }
     }
 
-    /// A lane is visited: whether it is refused shows anew.
+    /// Begins a visit of a lane, which clears its refusal.
     #[inline]
     pub(crate) fn visit(&mut self, lane: ReplyTo) {
         if self.refused[lane.number() / 64] != 0 {
@@ -384,13 +383,13 @@ impl Flights {
         self.feed(lane);
     }
 
-    /// True if one more request can be parked in a flight of its own.
+    /// True if a request can be parked in a new flight.
     #[inline]
     pub(crate) fn has_room(&self, lane: ReplyTo) -> bool {
         !self.free_flights.is_empty() && self.has_parking(lane)
     }
 
-    /// True if one more request can queue behind a flight.
+    /// True if a request can be queued behind an existing flight.
     #[inline]
     pub(crate) fn has_parking(&self, lane: ReplyTo) -> bool {
         !self.free_parked.is_empty()
@@ -404,7 +403,7 @@ impl Flights {
         &mut self.flights[flight as usize]
     }
 
-    /// Starts a flight for a hash; [`Flights::has_room`] was asked before.
+    /// Starts a flight for a hash; the caller has checked [`Flights::has_room`].
     #[inline]
     pub(crate) fn start(&mut self, hash: IndexHash, now_ns: u64) -> Option<u32> {
         let id = self.free_flights.pop()?;
@@ -426,7 +425,7 @@ impl Flights {
         Some(id)
     }
 
-    /// Queues a request behind a flight; hands it back when there is no room.
+    /// Queues a request behind a flight; returns it if there is no room.
     #[inline]
     pub(crate) fn park(&mut self, flight: u32, parked: Parked) -> Result<(), Parked> {
         let Some(id) = self.free_parked.pop() else {
@@ -460,13 +459,13 @@ impl Flights {
         }
     }
 
-    /// The same, to be changed.
+    /// The first request of a flight, mutable.
     pub(crate) fn first_mut(&mut self, flight: u32) -> Option<&mut Parked> {
         let head = self.flights[flight as usize].head;
         self.parked.get_mut(head as usize)?.as_mut()
     }
 
-    /// Requests that wait in a flight.
+    /// Number of requests in a flight.
     #[inline]
     pub(crate) fn waiting(&self, flight: u32) -> usize {
         let Flight { head, tail, .. } = self.flights[flight as usize];
@@ -481,7 +480,7 @@ impl Flights {
         count
     }
 
-    /// Puts the first request of a flight behind the others.
+    /// Moves the first request of a flight behind the others.
     pub(crate) fn rotate(&mut self, flight: u32) {
         let flight = &mut self.flights[flight as usize];
         let (first, last) = (flight.head, flight.tail);
@@ -497,7 +496,7 @@ impl Flights {
         flight.tail = first;
     }
 
-    /// Takes the first request out of a flight.
+    /// Removes the first request of a flight.
     #[inline]
     pub(crate) fn pop(&mut self, flight: u32) -> Option<Parked> {
         let head = self.flights[flight as usize].head;
@@ -507,7 +506,7 @@ impl Flights {
         let parked = self.parked[head as usize].take()?;
         debug_assert!(
             parked.needs.is_none(),
-            "it was answered without the room that it needed"
+            "a request was answered without the room that it needs"
         );
         let lane = parked.lane.number();
         self.of_lane[lane] -= 1;
@@ -524,7 +523,7 @@ impl Flights {
         Some(parked)
     }
 
-    /// Ends a flight that nobody waits for any more.
+    /// Ends a flight that holds no request any more.
     #[inline]
     pub(crate) fn end(&mut self, id: u32) {
         let flight = &mut self.flights[id as usize];
@@ -534,7 +533,7 @@ impl Flights {
         self.free_flights.push(id);
     }
 
-    /// Every flight that waits for a chunk.
+    /// A flight that waits for a chunk.
     pub(crate) fn on_chunk(&self, chunk: ChunkId) -> Option<u32> {
         (0u32..)
             .zip(&self.flights)
@@ -574,7 +573,7 @@ mod tests {
             }
         }
 
-        /// A visit of a lane that wants one more flight; its number, or nothing if it is refused.
+        /// Visits a lane that needs one more flight; its number, or `None` if it is refused.
         fn visit(&mut self, lane: u8) -> Option<u32> {
             let lane = ReplyTo::new(lane);
             self.flights.visit(lane);
@@ -611,16 +610,16 @@ mod tests {
     }
 
     #[test]
-    fn flights_are_shared_evenly_among_the_lanes_that_want_some() {
+    fn flights_are_shared_evenly_among_the_active_lanes() {
         let mut waiting = NodesWait::new();
-        // One alone may have a quarter.
+        // A single active lane may have a quarter.
         let alone = waiting.flood(1);
         assert_eq!(alone.len(), FLIGHTS as usize / 4);
         let mut held = vec![alone];
         for lane in 2..9 {
             held.push(waiting.flood(lane));
         }
-        // Eight want some: as flights end, each comes to have two.
+        // Eight lanes are active: as flights end, each comes to have two.
         for _ in 0..10 {
             for (lane, flights) in (1..).zip(&mut held) {
                 if flights.len() > 2 {
@@ -631,7 +630,7 @@ mod tests {
         }
         let counts: Vec<usize> = held.iter().map(Vec::len).collect();
         assert_eq!(counts, [2; 8]);
-        // Those that leave make room for the others.
+        // Lanes that become inactive make room for the others.
         for flight in held.drain(2..).flatten() {
             waiting.end(flight);
         }
@@ -643,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_without_a_flight_gets_the_next_that_ends() {
+    fn a_lane_without_a_flight_gets_the_next_free_one() {
         let mut waiting = NodesWait::new();
         // As many lanes as flights, each of which has one, and one lane more.
         for lane in 1..=16 {
@@ -653,18 +652,18 @@ mod tests {
         assert_eq!(held.len(), FLIGHTS as usize);
         assert_eq!(waiting.visit(20), None);
         waiting.end(held[0]);
-        // Whose flight has ended comes first, and wants another.
+        // The lane whose flight has ended is visited first and needs another.
         assert_eq!(waiting.visit(1), None);
         assert!(waiting.visit(20).is_some());
         assert_eq!(waiting.flights.starving, [None; Shortage::COUNT]);
     }
 
     #[test]
-    fn a_lane_that_wants_none_any_more_holds_up_nobody() {
+    fn a_lane_that_needs_no_flight_any_more_delays_no_other() {
         let mut waiting = NodesWait::new();
         let mut held: Vec<_> = (1..5).flat_map(|lane| waiting.flood(lane)).collect();
         assert_eq!(waiting.visit(9), None);
-        // Its request was answered without: it is visited, and refused no more.
+        // Its request was answered without a flight: it is visited, and no longer refused.
         waiting.flights.visit(ReplyTo::new(9));
         waiting.end(held.pop().unwrap());
         assert!((1..5).any(|lane| waiting.visit(lane).is_some()));

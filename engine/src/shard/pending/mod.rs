@@ -1,4 +1,8 @@
 //! Requests that wait for far memory.
+//!
+//! `flight` has the flights and who may start one; `park` drives them; `collisions` remembers
+//! hashes that more than one key has. Every parked request is in exactly one flight and is answered
+//! when that flight ends.
 
 pub(in crate::shard) mod collisions;
 pub(in crate::shard) mod flight;

@@ -1,4 +1,6 @@
-//! A run of a page's units that is read ahead, and the buffer that it is read into.
+//! A chunk: a run of a page's units that is read ahead, and its buffer.
+//!
+//! A buffer is reused only when no READ into it is in flight and no parked request waits for it.
 
 /// Names one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,17 +24,17 @@ pub(crate) struct Chunk {
     pub(crate) page: u32,
     pub(super) start: u32,
     pub(super) end: u32,
-    /// Where `start` lies in the stream's own count.
+    /// Position of `start` in the stream's count of units.
     pub(super) at: u64,
-    /// Where its buffer lies in the arena's region, in bytes.
+    /// Offset of its buffer in the arena's region, in bytes.
     pub(super) offset: u64,
     /// Parked requests that need it.
     pub(crate) waiters: u32,
-    /// Units of it that were asked for.
+    /// Its units that were requested.
     pub(super) served: u32,
-    /// The walk came to it before it had arrived.
+    /// The walk reached it before it had arrived.
     pub(super) stalled: bool,
-    /// When it was used last.
+    /// Time of its last use.
     pub(super) stamp: u64,
 }
 
@@ -52,7 +54,7 @@ impl Chunk {
         self.at + u64::from(self.units())
     }
 
-    /// True if its buffer may be used for something else.
+    /// True if its buffer may be reused.
     pub(super) fn is_free(&self) -> bool {
         self.state != ChunkState::Reading && self.waiters == 0
     }

@@ -1,10 +1,10 @@
 //! Read-ahead for misses that walk the log in order.
 //!
-//! A *walk* is a run of far accesses at rising units, each near the one before. One that uses
-//! enough of what it passes becomes a stream, which reads ahead in chunks that double in size. How
-//! far ahead is learnt: whenever the walk comes to a chunk that has not arrived, twice as many are
-//! kept ahead of it, which is the bytes that it uses in a round trip. It goes on only while
-//! accesses come, and ends when they use too little of its chunks.
+//! A *walk* is a run of far accesses at rising units, each near the one before. A walk that uses
+//! enough of what it passes becomes a *stream*, which reads ahead in chunks that double in size.
+//! How far ahead is learnt: each time the walk reaches a chunk that has not arrived, the number of
+//! chunks kept ahead doubles. So the bytes in flight approach what the walk uses in a round trip. A
+//! stream reads on only while accesses come, and ends when they use too little of its chunks.
 //!
 //! ```text
 //!    passed        ahead of the walk (at most `depth` chunks)
@@ -12,8 +12,8 @@
 //!                  ^ cursor                             ^ frontier: the next chunk begins here
 //! ```
 //!
-//! - I1: a buffer is not used again while its READ is under way, or requests wait for it, or one is
-//!   being served from it.
+//! - I1: a buffer is not reused while its READ is in flight, requests wait for it, or a request is
+//!   served from it.
 //! - I2: `at`, `cursor` and `frontier.at` count the units that a stream has read, across pages;
 //!   overlaps count once.
 
@@ -33,33 +33,34 @@ use crate::shard::local::open_pages::HEADER_UNITS;
 use crate::shard::local::page_table::PageState;
 use crate::shard::pending::flight::FlightState;
 
-/// Walks and streams followed at once.
+/// Walks and streams that are followed at once.
 const STREAMS: usize = 8;
-/// Buffers for chunks; all streams share them.
+/// Chunk buffers, shared by all streams.
 const CHUNKS: usize = 16;
 /// First chunk of a stream, in units.
 const FIRST_CHUNK_UNITS: u32 = 512;
-/// Chunks of a stream overlap by this, or by its longest record: one that lies across the end is
-/// whole in the next.
+/// Chunks of a stream overlap by this, or by its longest record, so that a record across the end of
+/// one chunk is whole in the next.
 const OVERLAP_UNITS: u32 = 64;
 const OVERLAP_UNITS_MAX: u32 = FIRST_CHUNK_UNITS / 2;
-/// Units that must have been passed before a stream is judged.
+/// Units that a stream must have passed before it is judged.
 const JUDGED_UNITS: u32 = 1 << 10;
-/// Each stream that was not worth it makes the walk wait twice as long for the next; so often.
+/// Doublings of the streak that a walk needs for its next stream, at most: one for each stream that
+/// was wasteful.
 const DOUBT_MAX: u32 = 6;
-/// A stream without an access among the last so many of all is over.
+/// A stream is stale after this many accesses of others.
 const STALE: u64 = 4096;
-/// Where a stream's own count of units begins, so that overlaps do not reach below zero.
+/// Where a stream's count of units begins, so that overlaps do not reach below zero.
 const BEGINNING: u64 = 1 << 16;
-/// The owner of a chunk whose stream is gone.
+/// The owner of a chunk whose stream has ended.
 const NO_CLIENT: usize = STREAMS;
 
-// Those that are not kept ahead serve walks that lag behind.
+// The chunks that are not kept ahead serve walks that lag behind.
 const _: () = assert!((READ_AHEAD_CHUNKS_MAX as usize) < CHUNKS && CHUNKS <= 1 << 8);
 const _: () =
     assert!(OVERLAP_UNITS <= OVERLAP_UNITS_MAX && OVERLAP_UNITS + GAP_UNITS < FIRST_CHUNK_UNITS);
 
-/// Where a far record is, if a stream has it.
+/// Where read-ahead has a far record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Located {
     /// In a chunk that has arrived, at this byte offset of the region.
@@ -68,27 +69,27 @@ pub(crate) enum Located {
         offset: u64,
         bytes: u32,
     },
-    /// In a chunk that is on its way.
+    /// In a chunk that is in flight.
     Reading(ChunkId),
-    /// Nowhere.
+    /// In no chunk.
     Miss,
 }
 
-/// The walks and streams of a shard.
+/// The walks, streams and chunks of a shard.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     read_ahead: [Stream; STREAMS],
     chunks: [Chunk; CHUNKS],
-    /// The chunk that was used last.
+    /// The chunk used last.
     recent: ChunkId,
     clock: u64,
     chunk_units_max: u32,
-    /// Chunks that are kept ahead of all walks together; 0 is no reading ahead.
+    /// Chunks kept ahead of all walks together; 0 disables read-ahead.
     ahead_max: u32,
 }
 
 impl ReadAhead {
-    /// Streams with their buffers, laid out from `offset` in the region.
+    /// Streams with their buffers from `offset` in the region.
     pub(crate) fn new(offset: u64, chunk_bytes: u32, ahead_max: u32) -> Self {
         debug_assert!(ahead_max <= READ_AHEAD_CHUNKS_MAX);
         let mut chunks = [Chunk::default(); CHUNKS];
@@ -106,7 +107,7 @@ impl ReadAhead {
         }
     }
 
-    /// Bytes that the buffers of all streams need.
+    /// Bytes of all chunk buffers.
     pub(crate) fn bytes(chunk_bytes: u32) -> usize {
         CHUNKS * chunk_bytes as usize
     }
@@ -116,7 +117,7 @@ impl ReadAhead {
         &mut self.chunks[id.0 as usize]
     }
 
-    /// Looks for a record.
+    /// Finds a record in the chunks.
     pub(crate) fn locate(&self, place: Place) -> Located {
         let ready = |id: ChunkId, held: &Chunk| Located::Ready {
             id,
@@ -139,7 +140,7 @@ impl ReadAhead {
         found
     }
 
-    /// Notes an access to a chunk; answers the stream that may have to read on.
+    /// Notes an access to a chunk; returns the stream that may have to read on.
     pub(crate) fn touched(&mut self, id: ChunkId, place: Place) -> Option<usize> {
         self.clock += 1;
         self.recent = id;
@@ -157,7 +158,7 @@ impl ReadAhead {
             stream.cursor = cursor;
             stream.pass(place);
         }
-        // Everybody waits for the first one.
+        // All requests wait for the first chunk of a stream.
         if !arrived && !chunk.stalled && chunk.at > BEGINNING {
             chunk.stalled = true;
             stream.deepen(self.ahead_max);
@@ -165,7 +166,7 @@ impl ReadAhead {
         Some(chunk.owner)
     }
 
-    /// Notes an access that no chunk holds; answers the stream that should read on, or begin, to
+    /// Notes an access that no chunk holds; returns the stream that should start or read on to
     /// cover it.
     pub(crate) fn missed(
         &mut self,
@@ -181,7 +182,7 @@ impl ReadAhead {
             (0..STREAMS).find_map(|index| Some((index, self.read_ahead[index].passed(place)?)));
         let index = if let Some((index, passed)) = found {
             let stream = &mut self.read_ahead[index];
-            // The same once more is one that was turned away.
+            // The same access again is a retry of a request that was refused.
             if stream.page == place.page && stream.next == place.end() {
                 return None;
             }
@@ -221,7 +222,7 @@ impl ReadAhead {
         Some(index)
     }
 
-    /// The stream whose walk has come to where its next chunk would begin.
+    /// The stream whose walk has reached its frontier.
     fn at_frontier(&mut self, place: Place) -> Option<usize> {
         let clock = self.clock;
         let has_come = |stream: &Stream| {
@@ -245,7 +246,7 @@ impl ReadAhead {
         Some(index)
     }
 
-    /// Goes on behind a record that is read by itself.
+    /// Moves a stream's frontier past a record that is read alone.
     fn step_over(&mut self, index: usize, place: Place) {
         let stream = &mut self.read_ahead[index];
         if let Some(frontier) = &mut stream.frontier
@@ -257,8 +258,7 @@ impl ReadAhead {
         }
     }
 
-    /// Where a stream's next chunk should begin and how many units it takes, if it is to have one
-    /// now.
+    /// Where a stream's next chunk begins and its units, if the stream should read one now.
     fn next_chunk(&mut self, index: usize) -> Option<(u32, u32, u32)> {
         let stream = &self.read_ahead[index];
         let frontier = stream.frontier?;
@@ -286,15 +286,14 @@ impl ReadAhead {
         if frontier.at == BEGINNING {
             return Some((frontier.page, frontier.unit, stream.chunk_units));
         }
-        // Longer ones are read by themselves where they lie across an end: a chunk is more than its
-        // overlap.
+        // A longer record across an end is read alone: a chunk must be more than its overlap.
         let overlap = stream.longest.clamp(OVERLAP_UNITS, OVERLAP_UNITS_MAX);
         let start = frontier.unit.saturating_sub(overlap).max(HEADER_UNITS);
         let units = (stream.chunk_units * 2).min(self.chunk_units_max);
         Some((frontier.page, start, units))
     }
 
-    /// True if the walk of a chunk's stream has yet to pass it.
+    /// True if the walk of a chunk's stream has not passed it yet.
     fn is_ahead(&self, chunk: &Chunk) -> bool {
         let stream = self.read_ahead.get(chunk.owner);
         chunk.state != ChunkState::Empty
@@ -303,7 +302,7 @@ impl ReadAhead {
             })
     }
 
-    /// Chunks that a stream may have ahead of its walk, while others have some as well.
+    /// Chunks that a stream may have ahead of its walk, shared with other active streams.
     fn share(&self, index: usize) -> u32 {
         let others = (0u32..).zip(&self.read_ahead).filter(|&(other, stream)| {
             other as usize != index
@@ -314,7 +313,7 @@ impl ReadAhead {
         (self.ahead_max / (count + 1)).max(1)
     }
 
-    /// True if too little was used of the chunks that a stream's walk has passed.
+    /// True if the walk used too little of the chunks that it passed.
     fn is_wasteful(&self, index: usize) -> bool {
         let stream = &self.read_ahead[index];
         let (mut wanted, mut span) = (stream.wanted, stream.span);
@@ -331,7 +330,7 @@ impl ReadAhead {
         span >= JUDGED_UNITS && wanted * USED_ONE_OF < span
     }
 
-    /// Ends a stream whose chunks were hardly used; its walk goes on by single records.
+    /// Ends a wasteful stream; its walk continues with single records.
     fn give_up(&mut self, index: usize) {
         let stream = &mut self.read_ahead[index];
         stream.doubt = (stream.doubt + 1).min(DOUBT_MAX);
@@ -356,9 +355,9 @@ impl ReadAhead {
         }
     }
 
-    /// A buffer that nobody needs. The stream's own last one is in the processor's cache, but what
-    /// lies no farther behind its walk than it reads ahead is left to those that lag; then one that
-    /// was used longest ago.
+    /// A buffer to reuse. Preferred is the stream's own last one, which is in the processor's
+    /// cache, unless it lies so close behind the walk that lagging requests may need it; then the
+    /// least recently used.
     fn free_buffer(&self, index: usize, keep: Option<ChunkId>) -> Option<usize> {
         let free = |&place: &usize| {
             let chunk = &self.chunks[place];
@@ -383,7 +382,7 @@ impl ReadAhead {
         })
     }
 
-    /// Sets up a chunk to be read and names it; `None` while all buffers are needed.
+    /// Sets up a chunk in a free buffer; `None` while all buffers are needed.
     fn begin(
         &mut self,
         index: usize,
@@ -415,7 +414,7 @@ impl ReadAhead {
         Some(id)
     }
 
-    /// The chunk was posted: the next one begins at its end, or on the page after it.
+    /// Notes that the chunk was posted: the next one begins at its end, or on the next page.
     fn posted(&mut self, id: ChunkId, page_units: u32, successor: Option<u32>) {
         let chunk = self.chunks[id.0 as usize];
         let stream = &mut self.read_ahead[chunk.owner];
@@ -449,7 +448,7 @@ impl ReadAhead {
             }
         }
         for chunk in &mut self.chunks {
-            // One that is being read pins its page, which is therefore not freed.
+            // A chunk that is being read pins its page, so the page is not freed.
             debug_assert!(chunk.page != page || chunk.state != ChunkState::Reading);
             if chunk.page == page {
                 chunk.state = ChunkState::Empty;
@@ -459,7 +458,7 @@ impl ReadAhead {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Takes the completion of a chunk, and goes on with whoever waited for it.
+    /// Handles the completion of a chunk and serves the requests that waited for it.
     pub(in crate::shard) fn chunk_landed(
         &mut self,
         id: ChunkId,
@@ -469,7 +468,7 @@ impl<E: Endpoint> Shard<E> {
         let chunk = *self.read_ahead.get_mut(id);
         let ready = status == Status::Success;
         if ready {
-            // Where records carry tags, each is opened when it is asked for.
+            // Where records carry tags, each is opened when it is requested.
             self.decrypt(chunk.page, chunk.start, chunk.offset, chunk.units() * UNIT);
         }
         self.read_ahead.get_mut(id).state = if ready {
@@ -480,7 +479,7 @@ impl<E: Endpoint> Shard<E> {
         while let Some(flight) = self.flights.on_chunk(id) {
             self.flights.get(flight).state = FlightState::Retry;
             self.drain(flight, answers);
-            // Only now may the buffer be used for another chunk, which these would wait for in
+            // Only now may the buffer be reused for another chunk, or these requests would wait in
             // vain.
             let chunk = self.read_ahead.get_mut(id);
             chunk.waiters = chunk.waiters.saturating_sub(1);
@@ -488,7 +487,7 @@ impl<E: Endpoint> Shard<E> {
         self.unpin(chunk.page);
     }
 
-    /// Looks for a far record in the chunks that were read ahead.
+    /// Finds a far record in the chunks.
     pub(in crate::shard) fn locate(&self, place: Place) -> Located {
         if self.tuning.read_ahead_chunks == 0 {
             return Located::Miss;
@@ -496,15 +495,14 @@ impl<E: Endpoint> Shard<E> {
         self.read_ahead.locate(place)
     }
 
-    /// Notes an access to a chunk, and reads on if the walk has come near enough to the end of what
-    /// was read.
+    /// Notes an access to a chunk, and reads on if the walk is near the end of what was read.
     pub(in crate::shard) fn stream_touched(&mut self, id: ChunkId, place: Place) {
         if let Some(stream) = self.read_ahead.touched(id, place) {
             self.read_on(stream, Some(id));
         }
     }
 
-    /// Notes an access that no chunk holds; when it is of a stream, or makes one, answers the chunk
+    /// Notes an access that no chunk holds. If it continues or starts a stream, returns the chunk
     /// to wait for.
     pub(in crate::shard) fn stream_missed(&mut self, place: Place) -> Option<ChunkId> {
         if self.tuning.read_ahead_chunks == 0 {
@@ -530,7 +528,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Posts the READ of a chunk; false if that cannot be now.
+    /// Posts the READ of a chunk; false if that is impossible now.
     fn read_chunk(
         &mut self,
         stream: usize,

@@ -1,17 +1,20 @@
-//! One walk along the log, and how far it is read ahead once it is believed.
+//! A walk along the log, and the state of its stream once it is believed.
+//!
+//! A walk is believed after enough accesses in order that use enough of the units they pass. Each
+//! wasteful stream doubles the accesses required for the next one.
 
 use crate::shard::far::read_ahead::chunk::Place;
 use crate::shard::local::open_pages::HEADER_UNITS;
 
 /// Accesses in order before a walk is believed.
 const STREAK_MIN: u32 = 4;
-/// Accesses after which the share of used units is known well.
+/// Accesses after which the share of used units is reliable.
 const STREAK_SURE: u32 = 16;
 /// How far from the last access the next one of the same walk may lie, in units.
 pub(super) const GAP_UNITS: u32 = 256;
-/// Single records are cheaper when less than one unit of this many is used.
+/// Single records are cheaper if less than one unit in this many is used.
 pub(super) const USED_ONE_OF: u32 = 4;
-/// Units over which the share of used ones is taken.
+/// Units over which the share of used units is measured.
 const ACCOUNT_UNITS: u32 = 16 << 10;
 
 /// Where the next chunk of a stream begins.
@@ -22,17 +25,17 @@ pub(super) struct Frontier {
     pub(super) at: u64,
 }
 
-/// One walk, and how far it is read ahead once it is believed.
+/// A walk, and its read-ahead once it is believed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stream {
-    /// The page and the end of the farthest access.
+    /// Page and end of the farthest access.
     pub(super) page: u32,
     pub(super) next: u32,
-    /// Units of that page, and the page after it; zero and `None` until an access misses there.
+    /// Units of that page, and the next page; zero and `None` until an access misses there.
     pub(super) page_units: u32,
     pub(super) successor: Option<u32>,
     pub(super) streak: u32,
-    /// Units asked for, of `span` that were passed: by single records, or by chunks.
+    /// Units requested, of `span` units passed: by single records, or by chunks.
     pub(super) wanted: u32,
     pub(super) span: u32,
     pub(super) doubt: u32,
@@ -44,7 +47,8 @@ pub(super) struct Stream {
     pub(super) chunk_units: u32,
     /// Chunks that are kept ahead of the walk.
     pub(super) depth: u32,
-    /// Where the walk passes a chunk, and may have another; until then it has all that it may.
+    /// Cursor at which the walk passes a chunk and may read another; before it the stream has its
+    /// share.
     pub(super) content_until: u64,
 }
 
@@ -62,7 +66,8 @@ impl Stream {
         }
     }
 
-    /// Units that an access passes, or zero if it lies behind; `None` if it is not of this walk.
+    /// Units that an access passes; zero if it lies behind the walk, `None` if it is not of this
+    /// walk.
     pub(super) fn passed(&self, place: Place) -> Option<u32> {
         if self.streak == 0 || self.frontier.is_some() {
             return None;
@@ -97,7 +102,8 @@ impl Stream {
         self.streak >= STREAK_MIN << self.doubt && self.wanted * one_of >= self.span
     }
 
-    /// The walk has come here by a chunk; what its page goes on to is learnt when it misses.
+    /// Notes that the walk has come here through a chunk; the page's successor is learnt at the
+    /// next miss.
     pub(super) fn pass(&mut self, place: Place) {
         if self.page != place.page {
             (self.page, self.page_units, self.successor) = (place.page, 0, None);
