@@ -1,4 +1,9 @@
-//! Growth, a group at a time and without the keys: the tag in each slot says where it moves.
+//! Growth of the index: a group at a time and without the keys, because the tag in each slot says
+//! where it moves.
+//!
+//! A step adds a segment to a group, moves the slots that belong elsewhere and publishes the
+//! directory; or it splits a group of 4 segments into two of 2, which moves no slot. A step that
+//! fails is undone: the index is as before.
 
 use std::iter;
 
@@ -8,15 +13,14 @@ use super::{
     CELLS, CELLS_AT_FIRST, DEPTH_MAX, GROWS_AT, Group, Index, NoSegment, SLOTS, SegmentSource,
 };
 
-/// What a segment held before its group grew.
+/// The contents of a segment before its group grew.
 struct SegmentCopy {
     slots: Vec<Slot>,
     keys: u16,
 }
 
 impl Index {
-    /// True if the segments of the group that one belongs to are as full as they should be, and it
-    /// has not grown in vain.
+    /// True if a segment's group is full enough to grow and its last attempt did not fail.
     #[cold]
     pub(super) fn should_grow(&self, number: usize) -> bool {
         let group = &self.groups[self.group_of[number] as usize];
@@ -28,7 +32,7 @@ impl Index {
         keys.map(usize::from).sum::<usize>() >= usize::from(GROWS_AT) * group.count
     }
 
-    /// One step of growth of the group of a segment.
+    /// Runs one step of growth for a segment's group.
     #[cold]
     pub(super) fn grow(
         &mut self,
@@ -57,7 +61,7 @@ impl Index {
         group.cannot_divide = false;
         let group = group.clone();
         self.publish(id);
-        // From the last segment down, so that what moves up finds room: all move towards the new
+        // From the last segment down, so that moved slots find room: all move towards the new
         // segment.
         let mut old = group.segments[..group.count - 1].iter().rev();
         if !old.all(|&number| self.hand_on(number, &group)) {
@@ -76,7 +80,7 @@ impl Index {
         }
     }
 
-    /// Takes a group's latest segment back, and gives those before it what they had.
+    /// Removes a group's latest segment and restores the contents of the others.
     #[cold]
     fn undo_growth(&mut self, id: usize, before: &[SegmentCopy]) {
         let group = &mut self.groups[id];
@@ -93,9 +97,9 @@ impl Index {
         self.remove_last_segment();
     }
 
-    /// Moves the slots of a segment that belong elsewhere now. False if one finds no place there:
-    /// segments grow emptier on average, but where many slots have one home, all of its slots in
-    /// two segments may belong in one.
+    /// Moves the slots of a segment that belong elsewhere now. False if one finds no place there.
+    /// Segments grow emptier on average, but if many slots share one home, all its slots of two
+    /// segments may belong in one.
     fn hand_on(&mut self, number: u32, group: &Group) -> bool {
         let cells = self.cells;
         let directory = &self.directory[group.root as usize * cells..][..cells];
@@ -108,12 +112,12 @@ impl Index {
             }
         }
         for (home, slot, target) in movers {
-            // Removal shifts others back, so that the mover is looked for where it lies by now.
+            // A removal shifts other slots back, so look up where the slot is now.
             let from = &mut self.segments[number as usize];
             let place = from.place_of(home, slot.tag(), slot.address());
             debug_assert!(
                 place.is_some(),
-                "a slot got lost while its segment was divided"
+                "a slot was lost while its segment was divided"
             );
             if let Some(place) = place {
                 from.remove(place);
@@ -128,7 +132,7 @@ impl Index {
         true
     }
 
-    /// Turns a group of 4 segments into two of 2; no slot moves.
+    /// Splits a group of 4 segments into two of 2; no slot moves.
     fn split(&mut self, id: usize) -> Result<(), NoSegment> {
         let group = self.groups[id].clone();
         if group.depth == DEPTH_MAX {
@@ -165,7 +169,7 @@ impl Index {
         Ok(())
     }
 
-    /// Gives each root so many times as many cells.
+    /// Multiplies the cells of each root.
     fn widen(&mut self, times: usize) {
         fn repeated<T: Copy>(cells: &[T], times: usize) -> Vec<T> {
             let mut wider = Vec::with_capacity(cells.len() * times);

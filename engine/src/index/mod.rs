@@ -1,13 +1,14 @@
-//! The index: from a key's hash to where its record may lie.
+//! The index: maps a key's hash to the places where its record may lie.
 //!
-//! Open addressing in segments of 256 cache-line buckets of 8 slots, linear probing by bucket
+//! Open addressing in segments of 256 cache-line buckets of 8 slots: linear probing by bucket
 //! inside a segment, exact backward shift on removal. The directory leads from hash to segment in
-//! one load.
+//! one load. The index owns its segments and tables; memory for segments comes from a
+//! [`SegmentSource`].
 //!
-//! Growth never needs the keys, which may be far away: the 14 tag bits in each slot say where it
-//! moves. A *group* of 2 segments divides its share of the tags by 2, then by 3, then by 4; a group
-//! of 4 becomes two groups of 2. So memory grows by half and by a third, never by doubling, and one
-//! step touches four segments at most; and the directory, when that becomes wider.
+//! Growth never needs the keys, which may be far: the 14 tag bits in each slot say where it moves.
+//! A *group* of 2 segments divides its share of the tags by 2, then by 3, then by 4; a group of 4
+//! becomes two groups of 2. So memory grows by half and by a third, never by doubling. One step
+//! touches at most four segments, and the directory when it becomes wider.
 //!
 //! ```text
 //! root = hash bits 63..32 x roots >> 32      cell = tag x cells >> 14
@@ -17,13 +18,13 @@
 //! 2, 3 and 4
 //! ```
 //!
-//! - I1: a slot lies at most 63 buckets past its home, and no bucket between home and it has an
-//!   empty slot.
-//! - I2: each bucket that a slot lies past has a mark, at its home one of its tag; only a full
-//!   bucket has marks.
+//! - I1: a slot lies at most 63 buckets past its home, and no bucket from its home to the one
+//!   before its own has an empty slot.
+//! - I2: each bucket that a slot lies past has a mark for it; in its home, the mark of its tag.
+//!   Only a full bucket has marks.
 //! - I3: the segment of a slot is the one that the directory names for its root and tag.
-//! - I4: the directory has `cells` cells for each root, by number and by segment alike; a segment
-//!   is changed through the index only.
+//! - I4: the directory has `cells` cells for each root, in both of its tables. Segments are changed
+//!   only through the index.
 
 #![allow(unsafe_code)] // segments lie in the shard's arena
 
@@ -45,17 +46,17 @@ pub(crate) use self::slot::Slot;
 
 /// Slots of a segment.
 const SLOTS: usize = BUCKETS * SLOTS_A_BUCKET;
-/// Keys a segment is meant for when the index is sized for its keys.
+/// Keys of a segment in an index that is sized for its keys.
 const KEYS_A_SEGMENT: u64 = SLOTS as u64 * 82 / 100;
-/// Keys in a segment, on average, at which a group grows.
+/// Average keys of a group's segments at which the group grows.
 #[expect(clippy::cast_possible_truncation, reason = "a segment has 2048 slots")]
 const GROWS_AT: u16 = (SLOTS * 90 / 100) as u16;
-/// Keys for each segment from which on the bucket behind a home is asked for with it: one home in
+/// Average keys of a segment from which the bucket after a home is prefetched with it: one home in
 /// ten is full then.
 const CLOSE_AT: usize = SLOTS * 60 / 100;
 /// Directory cells of a root while every group has its first two segments.
 const CELLS_AT_FIRST: usize = 2;
-/// Directory cells of a group with a whole root to itself, from the first growth on.
+/// Directory cells of a group that has a root alone, from the first growth on.
 const CELLS: usize = 12;
 /// Times that a group can be split.
 const DEPTH_MAX: u32 = 8;
@@ -63,74 +64,74 @@ const DEPTH_MAX: u32 = 8;
 const _: () = assert!(SLOTS * 8 == SEGMENT_BYTES);
 const _: () = assert!(CELLS << DEPTH_MAX <= 1 << TAG_BITS);
 
-/// Where the index gets its memory.
+/// Provides memory for segments.
 pub(crate) trait SegmentSource {
-    /// A piece of [`SEGMENT_BYTES`], aligned to a cache line, that outlives the index; `None` when
+    /// A piece of [`SEGMENT_BYTES`], aligned to a cache line, that outlives the index; `None` if
     /// there is none now.
     fn allocate(&mut self) -> Option<NonNull<u8>>;
 }
 
-/// The index cannot take another slot without memory that is not there.
+/// The index needs a segment for another slot, and there is no memory for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NoSegment;
 
-/// Where a slot lies. Insertions and removals move slots: who keeps a position looks whether its
-/// slot is still there.
+/// Where a slot lies. Insertions and removals move slots, so the holder of a position checks
+/// whether its slot is still there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Position(NonNull<Slot>);
 
 /// The first slot that may stand for a hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FirstCandidate {
-    /// There is none.
+    /// No slot may stand for the hash.
     Nowhere,
     At(Position, Slot),
-    /// None in the home bucket or the next, and some of its tag may lie past the home.
+    /// None in the home bucket or the next, but one may lie further.
     Further,
 }
 
 #[derive(Clone, Debug)]
 struct Group {
     root: u32,
-    /// Splits that led to this group, and the tag bits that they consumed.
+    /// Splits that led to this group, and the tag bits that they used.
     depth: u32,
     prefix: u32,
     segments: [u32; 4],
     count: usize,
-    /// The latest try to divide its tags among one segment more found no place for some slot.
+    /// The last attempt to add a segment found no place for some slot.
     cannot_divide: bool,
 }
 
-/// What the tables hold of a segment.
+/// Bytes of the tables for a segment.
 const ENTRY_BYTES: usize = size_of::<Segment>() + size_of::<u16>() + size_of::<u32>();
-/// What the directory holds of a cell.
+/// Bytes of the directory for a cell.
 const CELL_BYTES: usize = size_of::<u32>() + size_of::<Segment>();
 
-/// From hash to candidates for a record.
+/// Maps a hash to candidates for its record.
 #[derive(Debug)]
 pub(crate) struct Index {
     segments: Vec<Segment>,
-    /// The keys in each segment.
+    /// Keys, by segment.
     keys_in: Vec<u16>,
-    /// The group of each segment.
+    /// Groups, by segment.
     group_of: Vec<u32>,
     groups: Vec<Group>,
     directory: Vec<u32>,
-    /// The segments that the directory names, in its order: one load less for those who only look.
+    /// The segments of the directory's cells, in its order; saves lookups one load.
     named: Vec<Segment>,
     roots: u32,
-    /// Cells a root: [`CELLS_AT_FIRST`], or [`CELLS`] `<< depth` of the deepest group.
+    /// Cells of a root: [`CELLS_AT_FIRST`], or [`CELLS`] `<< depth` of the deepest group.
     cells: usize,
     keys: usize,
-    /// Keys from which on the index is so full that the bucket behind a home is often needed.
+    /// Keys from which the bucket after a home is prefetched with it.
     close_at: usize,
     growth_steps: u64,
-    /// Memory of a segment that was added in vain, for the next one.
+    /// Memory of a segment whose addition failed, for the next one.
     spare: Option<NonNull<u8>>,
 }
 
 impl Index {
-    /// Keys that an index of so many bytes is sized for.
+    /// Keys that an index of this many bytes is sized for.
     pub(crate) fn keys_within(bytes: u64) -> u64 {
         bytes / SEGMENT_BYTES as u64 * KEYS_A_SEGMENT
     }
@@ -140,12 +141,11 @@ impl Index {
         2 * Self::roots_for(keys)
     }
 
-    /// Bytes beside the segments that an index may need which takes at most half of the local
-    /// memory.
+    /// Bytes of the tables of an index that takes at most half of the local memory.
     pub(crate) fn table_bytes_for(local_bytes: u64) -> u64 {
         let segments = local_bytes / 2 / SEGMENT_BYTES as u64;
-        // A group has two segments at least; its cells are twelve, and twice as many where another
-        // root is a level deeper, as hashes that spread evenly have it.
+        // A group has at least two segments and twelve cells; twice as many cells where another
+        // root is a level deeper, as happens with evenly spread hashes.
         segments * (ENTRY_BYTES + CELLS * CELL_BYTES + size_of::<Group>() / 2) as u64
     }
 
@@ -156,7 +156,7 @@ impl Index {
     /// An empty index sized for `keys_expected`.
     ///
     /// # Errors
-    /// [`NoSegment`] if the source runs dry.
+    /// [`NoSegment`] if the source runs out of memory.
     pub(crate) fn new(
         keys_expected: u64,
         source: &mut impl SegmentSource,
@@ -209,7 +209,7 @@ impl Index {
         let number = u32::try_from(self.segments.len()).map_err(|_| NoSegment)?;
         let memory = self.spare.take().or_else(|| source.allocate());
         let memory = memory.ok_or(NoSegment)?;
-        // SAFETY: the source promises the memory for good, and to nobody else.
+        // SAFETY: the source promises memory that outlives the index and that nothing else uses.
         self.segments.push(unsafe { Segment::new(memory) });
         self.keys_in.push(0);
         self.group_of.push(group);
@@ -217,7 +217,7 @@ impl Index {
         Ok(number)
     }
 
-    /// Takes the latest segment back, which the directory names no more, and keeps its memory.
+    /// Removes the latest segment, which the directory no longer names, and keeps its memory.
     fn remove_last_segment(&mut self) {
         self.spare = self
             .segments
@@ -240,7 +240,7 @@ impl Index {
         }
     }
 
-    /// Where the directory names the segment of a hash.
+    /// The directory cell of a hash.
     #[inline]
     fn place_of(&self, hash: IndexHash) -> usize {
         let root = ((hash.0 >> 32) * u64::from(self.roots)) >> 32;
@@ -258,8 +258,7 @@ impl Index {
     fn segment_of(&self, hash: IndexHash) -> &Segment {
         let place = self.place_of(hash);
         debug_assert!(place < self.named.len());
-        // SAFETY: there are `cells` cells for each of the roots, and the tag's share of them is
-        // less than all.
+        // SAFETY: each root has `cells` cells, and the tag's share of them is less than all.
         unsafe { self.named.get_unchecked(place) }
     }
 
@@ -273,22 +272,22 @@ impl Index {
         home
     }
 
-    /// Where the home bucket of a hash lies.
+    /// The address of a hash's home bucket.
     #[inline]
     fn bucket_of(&self, hash: IndexHash) -> *const u8 {
         self.segment_of(hash).bucket_pointer(Self::home_of(hash))
     }
 
-    /// True if the bucket behind a home is needed so often that it is asked for with it: where a
-    /// slot past its home lies most often, a removal finds whom to pull back, and an insertion
-    /// room. Which hash needs it costs more to say.
+    /// True if the bucket after a home is needed so often that it is prefetched too. It holds most
+    /// of the slots that lie past their home, the slot that a removal pulls back, and room for an
+    /// insertion. To decide this for each hash would cost more.
     #[inline]
     fn is_close(&self) -> bool {
         self.keys > self.close_at
     }
 
-    /// Asks for the home bucket of a hash before it is needed, and for the next in an index that is
-    /// full enough. Cost: two instructions after the address, or four.
+    /// Prefetches the home bucket of a hash, and the next in an index that is full enough. Cost:
+    /// two instructions after the address, or four.
     #[inline]
     pub(crate) fn prefetch(&self, hash: IndexHash) {
         let bucket = self.bucket_of(hash);
@@ -298,7 +297,7 @@ impl Index {
         }
     }
 
-    /// The same for one of many hashes at once.
+    /// The same for one of many hashes in a burst.
     #[inline]
     pub(crate) fn prefetch_burst(&self, hash: IndexHash) {
         let bucket = self.bucket_of(hash);
@@ -308,7 +307,7 @@ impl Index {
         }
     }
 
-    /// The same if `wanted`, which nothing predicts: else for lines that are at hand.
+    /// The same if `wanted`, without a branch; else it prefetches a line that is in the cache.
     #[inline]
     pub(crate) fn prefetch_if(&self, wanted: bool, hash: IndexHash) {
         let bucket = self.bucket_of(hash);
@@ -326,15 +325,14 @@ impl Index {
         Candidates::new(self.segment_of(hash), hash)
     }
 
-    /// Points every slot that may stand for a hash at the place that `place_of` names, if it names
-    /// one; answers how many.
+    /// Redirects every slot that may stand for a hash to the place that `place_of` returns, if any.
+    /// Returns how many.
     pub(crate) fn replace_each(
         &mut self,
         hash: IndexHash,
         mut place_of: impl FnMut(Slot) -> Option<(SizeClass, Address)>,
     ) -> usize {
-        // A handle: what it leads to changes while it is walked over, but no tag and no
-        // displacement does.
+        // A copy of the handle: the walk changes slots, but neither tags nor displacements.
         let segment = *self.segment_of(hash);
         let mut replaced = 0;
         for (position, slot) in Candidates::new(&segment, hash) {
@@ -346,8 +344,8 @@ impl Index {
         replaced
     }
 
-    /// Looks for the first slot that may stand for a hash in its home bucket and the next, and asks
-    /// for the one behind if it may be there; adds the buckets that it looked at.
+    /// Finds the first slot that may stand for a hash in its home bucket and the next; prefetches
+    /// the third if it may be there. Adds the buckets it examined to `probes`.
     #[inline]
     pub(crate) fn first(&self, hash: IndexHash, probes: &mut u64) -> FirstCandidate {
         let segment = self.segment_of(hash);
@@ -357,7 +355,7 @@ impl Index {
         if found != 0 {
             let (position, slot) = segment.first_of(home, found);
             if slot.is_empty() {
-                // Of tag 0, which empty slots have too.
+                // Tag 0 at displacement 0: empty slots have the same bits.
                 let (first, buckets) = self.first_anywhere(hash);
                 *probes += buckets - 1;
                 return first;
@@ -378,8 +376,8 @@ impl Index {
         FirstCandidate::Further
     }
 
-    /// The first slot that may stand for a hash in its home or behind it, and how many buckets were
-    /// looked at.
+    /// The first slot that may stand for a hash in its home or after it, and how many buckets were
+    /// examined.
     #[inline(never)]
     pub(crate) fn first_anywhere(&self, hash: IndexHash) -> (FirstCandidate, u64) {
         let segment = self.segment_of(hash);
@@ -402,8 +400,8 @@ impl Index {
         (first, displacement as u64 + 1)
     }
 
-    /// True if no other slot of its bucket may stand for the same hash. Cost: a cache line that has
-    /// been looked at.
+    /// True if no other slot of its bucket may stand for the same hash. Cost: a cache line that was
+    /// examined before.
     #[inline]
     pub(crate) fn is_alone(&self, hash: IndexHash, slot: Slot) -> bool {
         let segment = self.segment_of(hash);
@@ -412,7 +410,7 @@ impl Index {
         segment.having(bucket, pattern).is_power_of_two()
     }
 
-    /// The slot of a hash that holds an address.
+    /// The position of the slot of a hash that holds an address.
     #[inline]
     pub(crate) fn find_address(&self, hash: IndexHash, address: Address) -> Option<Position> {
         self.candidates(hash)
@@ -423,12 +421,12 @@ impl Index {
     /// The slot at a position.
     #[inline]
     pub(crate) fn slot(&self, position: Position) -> Slot {
-        // SAFETY: a position is a place in one of the segments, which stay for good; the shard's
-        // thread alone gets here.
+        // SAFETY: a position is a place in a segment, which lives as long as the index. Only the
+        // shard's thread reads and writes it.
         unsafe { position.0.read() }.unmarked()
     }
 
-    /// Points a slot at another place.
+    /// Redirects a slot to another record.
     #[inline]
     pub(crate) fn replace(&mut self, position: Position, class: SizeClass, address: Address) {
         // SAFETY: as in `slot`. The mark stays.
@@ -438,11 +436,11 @@ impl Index {
         unsafe { position.0.write(slot.with_place(class, address)) };
     }
 
-    /// Adds a slot, growing if need be.
+    /// Adds a slot; grows the index if needed.
     ///
     /// # Errors
-    /// [`NoSegment`] if there is no place for it and no memory to make one, or too many slots of
-    /// one home to part them; every slot is found as before then.
+    /// [`NoSegment`] if there is no place for it and no memory for a segment, or if too many slots
+    /// share one home. All other slots are found as before.
     pub(crate) fn insert(
         &mut self,
         hash: IndexHash,
@@ -455,8 +453,8 @@ impl Index {
             let place = self.place_of(hash);
             let number = self.directory[place] as usize;
             let full = self.keys_in[number] >= GROWS_AT;
-            // A crowded group grows when it can; a place within reach will do when it cannot, and
-            // the directory is as it was then.
+            // A full group grows if it can. If it cannot, a place within reach suffices, and the
+            // directory is unchanged.
             if full && self.should_grow(number) && self.grow(number, source).is_ok() {
                 continue;
             }
@@ -469,7 +467,7 @@ impl Index {
         }
     }
 
-    /// True if no memory could make room for another slot of this hash.
+    /// True if no amount of memory could make room for another slot of this hash.
     pub(crate) fn is_at_its_limit(&self, hash: IndexHash) -> bool {
         let group = &self.groups[self.group_of[self.number_of(hash)] as usize];
         group.cannot_divide || group.count == 4 && group.depth == DEPTH_MAX
@@ -490,7 +488,7 @@ impl Index {
         self.keys
     }
 
-    /// Bytes that the index takes: segments, directory and tables.
+    /// Bytes of the index: segments, directory and tables.
     pub(crate) fn bytes(&self) -> usize {
         let spare = usize::from(self.spare.is_some()) * SEGMENT_BYTES;
         spare
@@ -504,8 +502,8 @@ impl Index {
         self.growth_steps
     }
 
-    /// Points every slot at the place that `place_of` names, if it names one. Cost: the whole index
-    /// is read.
+    /// Redirects every slot to the place that `place_of` returns, if any. Cost: one pass over the
+    /// whole index.
     pub(crate) fn redirect(
         &mut self,
         mut place_of: impl FnMut(Slot) -> Option<(SizeClass, Address)>,
@@ -522,8 +520,8 @@ impl Index {
         }
     }
 
-    /// Removes the slots that `goes` names from some segments, by number; true if there are
-    /// segments after those.
+    /// Removes the slots that `goes` selects from a range of segments; true if there are segments
+    /// after those.
     pub(crate) fn remove_where(
         &mut self,
         numbers: Range<usize>,
@@ -532,8 +530,8 @@ impl Index {
         for number in numbers.start..numbers.end.min(self.segments.len()) {
             let mut removed = 0;
             for place in 0..SLOTS {
-                // A removal pulls another slot to the same place. It comes from a bucket behind,
-                // or, past the last one, from one of the first, where none is left to go.
+                // A removal pulls another slot to the same place. It comes from a later bucket, or,
+                // at the end of the segment, from one of the first, where none is left to remove.
                 while let slot = self.segments[number].slot(place)
                     && !slot.is_empty()
                     && goes(slot)
@@ -548,7 +546,7 @@ impl Index {
         numbers.end < self.segments.len()
     }
 
-    /// Visits every slot. Cost: the whole index is read.
+    /// Visits every slot. Cost: one pass over the whole index.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(Slot)) {
         for segment in &self.segments {
             for place in 0..SLOTS {
@@ -590,16 +588,16 @@ impl Index {
     }
 }
 
-/// Walks over the slots that may stand for a hash.
+/// Iterates over the slots that may stand for a hash.
 #[derive(Debug)]
 pub(crate) struct Candidates<'a> {
     segment: &'a Segment,
     home: usize,
     displacement: usize,
     tag: u16,
-    /// Matching slots of the bucket that are not yet handed out, a bit each.
+    /// Matching slots of the bucket that were not returned yet, a bit each.
     found: u32,
-    /// No further bucket can hold one.
+    /// No later bucket can hold a match.
     last: bool,
 }
 
@@ -618,7 +616,7 @@ impl<'a> Candidates<'a> {
         candidates
     }
 
-    /// Buckets looked at so far.
+    /// Buckets examined so far.
     #[inline]
     pub(crate) fn buckets(&self) -> u64 {
         self.displacement as u64 + 1

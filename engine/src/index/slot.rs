@@ -5,10 +5,11 @@
 //! |   tag:14   | displacement:6 | mark:1 | class:6 |      address:37        |
 //! ```
 //!
-//! The displacement is how many buckets past its home bucket the slot lies, so a deletion can shift
-//! exactly those slots back that may move. The all-zero word is empty: no record lies in unit 0 of
-//! a page. The mark belongs to the bucket and not to the slot: seven of a bucket's eight say which
-//! tags may have gone past their home, the last whether one came past from before.
+//! The displacement is the number of buckets between the slot and its home bucket, so a removal can
+//! shift back exactly the slots that may move. The all-zero word is empty: no record lies in unit 0
+//! of a page. The mark belongs to the bucket, not to the slot. Seven of a bucket's eight marks say
+//! which tags may lie past it as their home; the last says that a slot from an earlier bucket lies
+//! past it.
 
 use std::fmt;
 
@@ -20,13 +21,13 @@ const CLASS_SHIFT: u32 = ADDRESS_BITS;
 pub(super) const MARK_SHIFT: u32 = 43;
 pub(super) const DISPLACEMENT_SHIFT: u32 = 44;
 const TAG_SHIFT: u32 = 50;
-/// The farthest that a slot may lie from its home bucket.
+/// The farthest that a slot may lie from its home bucket, in buckets.
 pub(super) const DISPLACEMENT_MAX: usize = 63;
 
 const _: () = assert!(TAG_SHIFT + TAG_BITS == 64 && CLASS_SHIFT + 6 == MARK_SHIFT);
 const _: () = assert!(DISPLACEMENT_SHIFT == MARK_SHIFT + 1 && TAG_SHIFT == DISPLACEMENT_SHIFT + 6);
 
-/// One entry.
+/// One entry of the index.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Slot(pub(super) u64);
 
@@ -45,13 +46,13 @@ impl Slot {
         )
     }
 
-    /// What a slot's upper bits must be for it to hold a tag at a displacement.
+    /// The upper bits of a slot with this tag at this displacement.
     #[inline]
     pub(super) const fn pattern(tag: u16, displacement: usize) -> u64 {
         (tag as u64) << (TAG_SHIFT - DISPLACEMENT_SHIFT) | displacement as u64
     }
 
-    /// True if the upper bits are those of a pattern, as those of the empty slot may be.
+    /// True if the upper bits match a pattern; the empty slot may match too.
     #[inline]
     pub(super) fn has(self, pattern: u64) -> bool {
         self.0 >> DISPLACEMENT_SHIFT == pattern
@@ -88,7 +89,7 @@ impl Slot {
         Self(self.0 >> MARK_SHIFT << MARK_SHIFT | class.raw() << CLASS_SHIFT | address.raw())
     }
 
-    /// True if the place carries a mark of its bucket.
+    /// True if the entry carries a mark of its bucket.
     #[inline]
     pub(super) fn is_marked(self) -> bool {
         self.0 >> MARK_SHIFT & 1 != 0
@@ -99,7 +100,7 @@ impl Slot {
         Self(self.0 | 1 << MARK_SHIFT)
     }
 
-    /// The same without a mark: what belongs to the slot wherever it lies.
+    /// The slot without the mark, which belongs to the bucket.
     #[inline]
     pub(super) fn unmarked(self) -> Self {
         Self(self.0 & !(1 << MARK_SHIFT))
@@ -180,7 +181,7 @@ mod tests {
                 prop_assert_eq!(slot.matches(Slot::pattern(tag, moved)), moved == displacement);
                 let other = other & ((1 << TAG_BITS) - 1);
                 prop_assert_eq!(slot.matches(Slot::pattern(other, displacement)), other == tag);
-                // One bit makes another pattern.
+                // Each bit makes another pattern.
                 for bit in 0..TAG_BITS {
                     prop_assert!(!slot.matches(Slot::pattern(tag ^ 1 << bit, displacement)));
                 }
@@ -196,7 +197,7 @@ mod tests {
     #[test]
     fn the_empty_slot_matches_nothing() {
         assert!(Slot::EMPTY.is_empty() && Slot::default() == Slot::EMPTY);
-        // Its upper bits are a pattern's all the same.
+        // Its upper bits match a pattern all the same.
         let pattern = Slot::pattern(0, 0);
         assert!(Slot::EMPTY.has(pattern) && !Slot::EMPTY.matches(pattern));
         assert_eq!(format!("{:?}", Slot::EMPTY), "Slot(empty)");

@@ -103,7 +103,7 @@ fn every_slot_of_a_hash_is_replaced_and_no_other() {
     let mut heap = Heap::default();
     let mut index = Index::new(1, &mut heap).unwrap();
     let class = SizeClass::for_units(9);
-    // Twenty of one hash, which takes three buckets, and as many beside them.
+    // Twenty slots of one hash, which take three buckets, and as many of another beside them.
     let (one, other) = (IndexHash(7 | 5 << 8), IndexHash(7 | 6 << 8));
     for key in 0..20 {
         index
@@ -148,7 +148,7 @@ fn the_directory_widens_when_a_group_first_grows() {
         insert(&mut index, &mut heap).unwrap();
     }
     assert_eq!(index.cells, CELLS_AT_FIRST);
-    // Growth that fails leaves it as it is.
+    // Growth that fails leaves the directory unchanged.
     while insert(&mut index, &mut heap).is_ok() {}
     assert_eq!(index.cells, CELLS_AT_FIRST);
     index.check_invariants();
@@ -164,7 +164,7 @@ fn the_directory_widens_when_a_group_first_grows() {
 fn a_group_grows_when_its_segments_are_full_on_average() {
     let mut heap = Heap::default();
     let mut index = Index::new(1, &mut heap).unwrap();
-    // Homes in turn, and tags of the first or of the second half.
+    // Homes in turn, with tags of the first or of the second half.
     let mut fill = |index: &mut Index, half: u64| {
         for key in 0..GROWS_AT as u64 + 8 {
             let hash = IndexHash((key % BUCKETS as u64) | ((half << (TAG_BITS - 1) | key) << 8));
@@ -181,7 +181,7 @@ fn a_group_grows_when_its_segments_are_full_on_average() {
 }
 
 #[test]
-fn a_source_that_runs_dry_is_an_error_and_loses_nothing() {
+fn a_source_without_memory_is_an_error_and_loses_nothing() {
     let hasher = Hasher128::new(3);
     let mut heap = Heap {
         limit: Some(3),
@@ -263,17 +263,17 @@ proptest! {
     }
 }
 
-/// Hashes as keys have them, a few keys to each, so that growth divides real tags and identical
-/// ones.
+/// Hashes like those of keys, a few keys to each, so that growth divides both real and identical
+/// tags.
 fn shared(key: u64) -> IndexHash {
     Hasher128::new(11).hash(&(key / 3).to_le_bytes()).index
 }
 
 #[derive(Clone, Debug)]
 enum Sweep {
-    /// Keys from the next unused one on.
+    /// Inserts this many keys, from the next unused one.
     Insert(usize),
-    /// Stored keys, from a place on, in steps.
+    /// Removes stored keys, from a place on, in steps.
     Remove(usize, usize),
     Replace(usize, usize),
 }
@@ -376,7 +376,7 @@ fn an_empty_slot_is_not_taken_for_one_of_tag_0() {
         panic!("three slots were added");
     };
     assert_eq!(slot.address(), address(1));
-    // The first slot of the bucket is empty now, and others behind it are not.
+    // The first slot of the bucket is empty now; later ones are not.
     index.remove(hash, position);
     let FirstCandidate::At(_, slot) = first(&index, hash) else {
         panic!("two slots are left");
@@ -385,7 +385,7 @@ fn an_empty_slot_is_not_taken_for_one_of_tag_0() {
 }
 
 #[test]
-fn a_full_bucket_tells_which_tags_have_gone_past_it() {
+fn a_full_bucket_marks_the_tags_that_lie_past_it() {
     let mut heap = Heap::default();
     let mut index = Index::new(1_000, &mut heap).unwrap();
     let hash = |tag: u64| IndexHash(tag << 8 | 5);
@@ -404,7 +404,7 @@ fn a_full_bucket_tells_which_tags_have_gone_past_it() {
         (FirstCandidate::Nowhere, 2)
     );
     index.check_invariants();
-    // The one that had gone past is pulled back, which leaves the bucket full; then it opens.
+    // The slot past the home is pulled back, which leaves the bucket full; then it has room.
     for left in [8, 7] {
         let FirstCandidate::At(position, _) = first(&index, hash(3)) else {
             panic!("{} slots are left", left + 1);
@@ -428,7 +428,7 @@ fn most_absent_keys_are_known_from_their_home_bucket() {
             .insert(hash(key), SizeClass::for_units(9), address(key), &mut heap)
             .unwrap();
     };
-    // Of a thousand keys that were never put.
+    // Of a thousand keys that were never stored.
     let known = |index: &Index| {
         let absent = (0..1000).map(|key| hash(key + (1 << 40)));
         absent
@@ -439,7 +439,7 @@ fn most_absent_keys_are_known_from_their_home_bucket() {
         put(&mut index, key);
     }
     let fresh = known(&index);
-    // As many keys as ever, but all of them others, five times over: the oldest go, in no order.
+    // Replaces all keys five times, the oldest first, in no order.
     for key in KEYS..6 * KEYS {
         let old = (key - KEYS) / KEYS * KEYS + (key * 7919) % KEYS;
         let position = index.find_address(hash(old), address(old)).unwrap();
@@ -452,7 +452,7 @@ fn most_absent_keys_are_known_from_their_home_bucket() {
     assert!(fresh >= 920 && later >= 880, "{fresh}, {later}");
 }
 
-/// Keys of one home that fill what is in reach in two segments, and that all belong in one of
+/// Keys of one home that fill all places in reach in two segments, and that all belong in one of
 /// three.
 #[test]
 fn keys_that_growth_cannot_part_are_refused_and_lose_nothing() {
@@ -472,7 +472,7 @@ fn keys_that_growth_cannot_part_are_refused_and_lose_nothing() {
     let one_more = hash(5, 8000);
     let mut bytes = Vec::new();
     for _ in 0..3 {
-        assert!(!index.is_at_its_limit(one_more), "nobody has tried");
+        assert!(!index.is_at_its_limit(one_more), "growth was not tried yet");
         assert_eq!(put(&mut index, 9_999, one_more), Err(NoSegment));
         assert!(index.is_at_its_limit(one_more));
         index.check_invariants();
@@ -480,14 +480,14 @@ fn keys_that_growth_cannot_part_are_refused_and_lose_nothing() {
             assert!(index.find_address(hash, address(number as u64)).is_some());
         }
         assert_eq!((index.len(), index.growth_steps()), (1024, 0));
-        // Something else changes, so that the next try may be in vain no more.
+        // Another change, after which the next attempt may succeed.
         index.groups[0].cannot_divide = false;
         bytes.push(index.bytes());
     }
     assert!(bytes.iter().all(|&one| one == bytes[0]), "{bytes:?}");
-    // Other homes go on.
+    // Other homes still work.
     put(&mut index, 2_000, hash(200, 8000)).unwrap();
-    // With some of them gone there is room, and once they can be parted it grows.
+    // With some keys removed there is room, and once they can be divided the group grows.
     for (number, &hash) in hashes.iter().enumerate().skip(200).take(600) {
         let position = index.find_address(hash, address(number as u64)).unwrap();
         index.remove(hash, position);
@@ -516,11 +516,11 @@ fn hashes_that_never_part_end_growth_with_an_error() {
         .is_ok()
     {
         stored += 1;
-        assert!(stored < 4096, "growth has no end");
+        assert!(stored < 4096, "growth does not end");
     }
     index.check_invariants();
     assert_eq!(index.candidates(hash).count() as u64, stored);
-    // One that there is not, of the same home, mark and segment: as far as any can lie.
+    // A hash that is not stored, of the same home, mark and segment: as far away as a slot can lie.
     let other = IndexHash(hash.0 ^ 8 << 8);
     assert_eq!(index.candidates(other).count(), 0);
     assert_eq!(index.first_anywhere(other), (FirstCandidate::Nowhere, 64));
@@ -556,7 +556,7 @@ fn rates() {
             for prefetched in [true, false] {
                 let mut found = 0usize;
                 let mut best = f64::MAX;
-                // The best of many slices: what else runs on the machine is not the index's.
+                // The best of many slices, to exclude other work of the machine.
                 for slice in batches.chunks(1000) {
                     let start = std::time::Instant::now();
                     for batch in slice {

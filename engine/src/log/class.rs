@@ -37,7 +37,7 @@ const _: () = assert!(UNITS[2 * LINEAR as usize] as u32 == 2 * LINEAR);
 const _: () = assert!(UNITS[63] as u32 == CLASS_UNITS_MAX);
 
 impl SizeClass {
-    /// Classes there are.
+    /// The number of classes.
     pub(crate) const COUNT: usize = 1 << Self::BITS;
     /// Bits of a class.
     pub(crate) const BITS: u32 = 6;
@@ -46,8 +46,7 @@ impl SizeClass {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a class has 6 bits")]
     pub(crate) fn for_units(units: u32) -> Self {
-        // The first octave's steps are single units too, and so most records are told without a
-        // second look.
+        // The first octave also has single-unit steps, so most records take this branch.
         if units <= 2 * LINEAR {
             return Self(units as u8);
         }
@@ -60,7 +59,7 @@ impl SizeClass {
         Self((LINEAR + 1 + octave * 8 + step) as u8)
     }
 
-    /// The length that the class stands for; `None` for a record longer than any class.
+    /// The longest length of the class; `None` for a record longer than any class.
     #[inline]
     pub(crate) const fn units(self) -> Option<u32> {
         match UNITS[self.place()] {
@@ -69,7 +68,7 @@ impl SizeClass {
         }
     }
 
-    /// The class as a place in a table of all.
+    /// The class as an index into a table of all classes.
     #[inline]
     pub(crate) const fn place(self) -> usize {
         self.0 as usize % Self::COUNT
@@ -102,7 +101,7 @@ mod tests {
                 "{units} -> {rounded}"
             );
             assert_eq!(SizeClass::from_raw(class.raw()), class);
-            // No smaller class would do.
+            // No smaller class fits.
             let smaller = SizeClass::from_raw(class.raw() - 1).units();
             assert!(smaller.is_none_or(|smaller| smaller < units), "{units}");
         }

@@ -1,7 +1,8 @@
 //! The log's formats: addresses, size classes, records and pages.
 //!
 //! They are plain encodings over bytes, without state: the shard owns the memory. All words are
-//! little endian. Whatever comes from far memory is parsed with every length checked.
+//! little endian. Bytes from far memory are parsed with every length checked. Only `page` and
+//! `record` read frames through pointers.
 
 mod address;
 pub(crate) mod class;

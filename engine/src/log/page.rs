@@ -1,11 +1,12 @@
-//! A page: header, records, and the directory that names them.
+//! A page: its header, its records, and the directory that lists them.
 //!
 //! ```text
 //! open:    | header, 4 units | records ->            ...            <- directory |
 //! sealed:  | header, 4 units | records | directory, in the order of the records |
 //! ```
 //!
-//! The header stays in the clear: it holds the sequence number that its ciphertext depends on.
+//! The header stays in the clear, because it holds the sequence number that the ciphertext depends
+//! on.
 
 #![allow(unsafe_code)] // reads directory entries in frames
 
@@ -24,15 +25,15 @@ pub(crate) const DIRECTORY_ENTRY_BYTES: usize = 12;
 const MAGIC: u32 = 0x4643_5047;
 const FORMAT: u16 = 1;
 const UNIT_BITS: u32 = 24;
-/// Where the header's flags begin.
+/// Offset of the header's flags.
 const FLAGS_AT: usize = 38;
-/// The header ends in a tag, not in a checksum.
+/// The header ends in a tag instead of a checksum.
 const HAS_TAG: u8 = 1;
 
 const _: () = assert!(HEADER_BYTES.is_multiple_of(UNIT_BYTES));
 const _: () = assert!(crate::constants::PAGE_BYTES_MAX / UNIT_BYTES <= 1 << UNIT_BITS);
 
-/// What a page says of itself.
+/// The fields of a page's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PageHeader {
     pub(crate) epoch: u32,
@@ -45,7 +46,7 @@ pub(crate) struct PageHeader {
 }
 
 impl PageHeader {
-    /// The header's bytes, with their checksum.
+    /// Encodes the header with its checksum.
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = self.fields();
         let check = xxh3_64(&bytes[..HEADER_BYTES - 8]);
@@ -53,7 +54,7 @@ impl PageHeader {
         bytes
     }
 
-    /// The header's bytes, with a tag in place of the checksum.
+    /// Encodes the header with a tag in place of the checksum.
     pub(crate) fn encode_with_tag(&self, tag: impl FnOnce(&[u8]) -> Tag) -> [u8; HEADER_BYTES] {
         let mut bytes = self.fields();
         bytes[FLAGS_AT] = HAS_TAG;
@@ -75,7 +76,7 @@ impl PageHeader {
         bytes
     }
 
-    /// The header that some bytes with a checksum hold; `None` if they hold none.
+    /// Decodes a header with a checksum; `None` if it is invalid.
     #[cfg(test)]
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
@@ -107,7 +108,7 @@ pub(crate) struct DirectoryEntry {
 }
 
 impl DirectoryEntry {
-    /// The entry's bytes.
+    /// Encodes the entry.
     #[inline]
     pub(crate) fn encode(&self) -> [u8; DIRECTORY_ENTRY_BYTES] {
         let mut bytes = [0; DIRECTORY_ENTRY_BYTES];
@@ -118,7 +119,7 @@ impl DirectoryEntry {
         bytes
     }
 
-    /// The entry of some bytes; any bytes make one.
+    /// Decodes an entry; all bytes are valid.
     #[inline]
     pub(crate) fn decode(bytes: &[u8; DIRECTORY_ENTRY_BYTES]) -> Self {
         let (mut hash, mut packed) = ([0; 8], [0; 4]);
@@ -133,18 +134,18 @@ impl DirectoryEntry {
     }
 }
 
-/// Bytes of the directory of this many records.
+/// Bytes of the directory for this many records.
 pub(crate) fn directory_bytes(records: u32) -> usize {
     records as usize * DIRECTORY_ENTRY_BYTES
 }
 
-/// Bytes that the directory takes in far memory: whole units, and its tag if it has one.
+/// Bytes of a directory in far memory: whole units, and its tag if it has one.
 pub(crate) fn far_directory_bytes(records: u32, has_tag: bool) -> usize {
     let tag = if has_tag { TAG_BYTES } else { 0 };
     directory_bytes(records).next_multiple_of(UNIT_BYTES) + tag
 }
 
-/// The directory entry at `pointer`.
+/// Reads the directory entry at `pointer`.
 ///
 /// # Safety
 /// Twelve readable bytes lie there.
@@ -154,12 +155,12 @@ pub(crate) unsafe fn entry_at(pointer: *const u8) -> DirectoryEntry {
     DirectoryEntry::decode(unsafe { &*pointer.cast::<[u8; DIRECTORY_ENTRY_BYTES]>() })
 }
 
-/// Moves the directory of an open page, which grew down from the page's end, to behind its records,
-/// in their order.
+/// Moves the directory of an open page, which grew down from the page's end, behind its records, in
+/// their order.
 pub(crate) fn seal(page: &mut [u8], units: u32, records: u32) {
     let length = directory_bytes(records);
     let start = page.len() - length;
-    // The last record's entry comes first: turn them round, then move them.
+    // The last record's entry comes first: reverse the entries, then move them.
     let (entries, _) = page[start..].as_chunks_mut::<DIRECTORY_ENTRY_BYTES>();
     entries.reverse();
     page.copy_within(start.., units as usize * UNIT_BYTES);

@@ -1,4 +1,4 @@
-//! A record: header, key, value, padded to a unit; and a unit for its tag, if it has one.
+//! A record: header, key and value, padded to a unit, and a unit for its tag, if any.
 //!
 //! ```text
 //! bit 127      96 95       80 79          59 58        48 47             0
@@ -8,9 +8,9 @@
 //!        5..15 loss mark: the generation of the lost slot that the record took over; 0 is none
 //! ```
 //!
-//! `check` is filled in at flush; it covers everything but itself and the hot flag. Where the
-//! encryption is authenticated it is 0, and the record's last unit is for the keyed tag, which only
-//! its ciphertext holds.
+//! `check` is filled in at flush and covers everything but itself and the hot flag. In the
+//! authenticated mode it is 0 and the record's last unit is for the tag, which only its ciphertext
+//! holds.
 
 #![allow(unsafe_code)] // reads and writes records in frames, where only the shard knows the bounds
 
@@ -39,7 +39,7 @@ const LOSS_MARK_SHIFT: u32 = 5;
 pub(crate) const LOSS_MARK_MAX: u16 = u16::MAX >> LOSS_MARK_SHIFT;
 const LOSS_FLAGS: u16 = LOSS_MARK_MAX << LOSS_MARK_SHIFT;
 
-/// The flags of a record with a loss mark.
+/// The flags for a loss mark.
 pub(crate) const fn loss_flags(mark: u16) -> u16 {
     mark << LOSS_MARK_SHIFT
 }
@@ -47,7 +47,7 @@ pub(crate) const fn loss_flags(mark: u16) -> u16 {
 const _: () = assert!(FLAGS_SHIFT + 16 == CHECK_SHIFT);
 const _: () = assert!(KEY_BYTES_MAX < 1 << KEY_BITS && VALUE_BYTES_MAX < 1 << VALUE_BITS);
 
-/// Units that a record without a tag takes.
+/// Units of a record without a tag.
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,
@@ -57,7 +57,7 @@ pub(crate) fn units_for(key_bytes: usize, value_bytes: usize) -> u32 {
     (1 + (key_bytes + value_bytes).div_ceil(UNIT_BYTES)) as u32
 }
 
-/// The first unit of a record.
+/// A record's header: its first unit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHeader(u128);
 
@@ -75,7 +75,7 @@ impl RecordHeader {
         Self(u128::from(low) | value | u128::from(flags) << FLAGS_SHIFT)
     }
 
-    /// The header at the start of some bytes, if there is a possible one.
+    /// The header at the start of some bytes; `None` if it is impossible.
     pub(crate) fn decode_from(bytes: &[u8]) -> Option<Self> {
         let header = Self(u128::from_le_bytes(*bytes.first_chunk()?));
         let keys = 1..=KEY_BYTES_MAX as u32;
@@ -95,7 +95,7 @@ impl RecordHeader {
     pub(crate) fn value_bytes(self) -> u32 {
         (self.0 >> (VERSION_BITS + KEY_BITS)) as u32 & ((1 << VALUE_BITS) - 1)
     }
-    /// Units of the whole record, its tag's included.
+    /// Units of the whole record, tag included.
     #[inline]
     pub(crate) fn units(self) -> u32 {
         let tag_units = (self.0 >> (FLAGS_SHIFT + KEYED_TAG_BIT)) as u32 & 1;
@@ -113,7 +113,7 @@ impl RecordHeader {
     pub(crate) fn loss_mark(self) -> u16 {
         self.flags() >> LOSS_MARK_SHIFT
     }
-    /// The flags that say it.
+    /// The flag bits of the loss mark.
     #[inline]
     pub(crate) fn loss_flags(self) -> u16 {
         self.flags() & LOSS_FLAGS
@@ -159,7 +159,7 @@ impl fmt::Debug for RecordHeader {
     }
 }
 
-/// A record in bytes that may be anything: every length is checked.
+/// A record in untrusted bytes: every length is checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordView<'a> {
     header: RecordHeader,
@@ -169,7 +169,7 @@ pub(crate) struct RecordView<'a> {
 }
 
 impl<'a> RecordView<'a> {
-    /// The record at the start of `bytes`; `None` if none can lie there.
+    /// Parses the record at the start of `bytes`; `None` if none can be there.
     #[inline]
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let header = RecordHeader::decode_from(bytes)?;
@@ -201,7 +201,7 @@ impl<'a> RecordView<'a> {
     pub(crate) fn value(&self) -> &'a [u8] {
         &self.body[self.header.key_bytes() as usize..]
     }
-    /// True if the checksum holds.
+    /// True if the checksum is right.
     pub(crate) fn verify(&self) -> bool {
         self.header.check() == self.header.compute_check(self.body)
     }
@@ -210,8 +210,8 @@ impl<'a> RecordView<'a> {
 /// Writes a record without a checksum or a tag.
 ///
 /// # Safety
-/// `pointer` is the start of as many writable units as a record with these flags takes, aligned to
-/// one, that nothing refers to.
+/// `pointer` is aligned to a unit and starts as many writable units as a record with these flags
+/// takes; nothing refers to them.
 #[inline]
 pub(crate) unsafe fn write_at(
     pointer: *mut u8,
@@ -233,10 +233,10 @@ pub(crate) unsafe fn write_at(
     }
 }
 
-/// Gives a record its checksum.
+/// Fills in a record's checksum.
 ///
 /// # Safety
-/// A whole record lies at `pointer`, in memory that is writable and that nothing refers to.
+/// A whole record is at `pointer`, in writable memory that nothing refers to.
 pub(crate) unsafe fn fill_check(pointer: *mut u8) {
     // SAFETY: by this function's contract.
     let record = unsafe { LocalRecord::at(pointer) };
@@ -255,9 +255,8 @@ impl LocalRecord {
     /// The record at `pointer`.
     ///
     /// # Safety
-    /// A whole record lies there, only this thread touches it, and it is neither moved nor freed
-    /// while this value or a slice from it is used; a slice is not used across a write to the
-    /// record.
+    /// A whole record is there, only this thread uses it, and it is neither moved nor freed while
+    /// this value or a slice from it is used. No slice is used across a write to the record.
     #[inline]
     pub(crate) unsafe fn at(pointer: *mut u8) -> Self {
         Self { pointer }
@@ -265,7 +264,7 @@ impl LocalRecord {
 
     #[inline]
     pub(crate) fn header(&self) -> RecordHeader {
-        // SAFETY: `at` promised a whole record; records are aligned to a unit.
+        // SAFETY: the caller of `at` promised a whole record; records are aligned to a unit.
         RecordHeader(u128::from_le(unsafe { self.pointer.cast::<u128>().read() }))
     }
 
@@ -277,7 +276,7 @@ impl LocalRecord {
 
     #[inline]
     pub(crate) fn key<'a>(&self) -> &'a [u8] {
-        // SAFETY: `at` promised a whole record that outlives the slice.
+        // SAFETY: the caller of `at` promised a whole record that outlives the slice.
         unsafe {
             slice::from_raw_parts(
                 self.pointer.add(UNIT_BYTES),
@@ -309,7 +308,7 @@ impl LocalRecord {
         unsafe { slice::from_raw_parts(self.pointer, self.header().units() as usize * UNIT_BYTES) }
     }
 
-    /// Stores a value that is no longer than the old one's units allow.
+    /// Overwrites the value with one that fits the record's units.
     #[inline]
     pub(crate) fn overwrite(&self, version: Version, value: &[u8]) {
         let old = self.header();
@@ -317,14 +316,14 @@ impl LocalRecord {
         let new = RecordHeader::new(version, old.flags() & !HOT, key_bytes, value.len());
         debug_assert!(new.units() <= old.units());
         self.set_header(new);
-        // SAFETY: the new record takes no more units than the old one did.
+        // SAFETY: the new record takes no more units than the old one.
         unsafe {
             let start = self.pointer.add(UNIT_BYTES + key_bytes);
             ptr::copy_nonoverlapping(value.as_ptr(), start, value.len());
         }
     }
 
-    /// True if the copy was hit since it was made.
+    /// True if the cached copy was hit since it was made or last cleared.
     pub(crate) fn is_hot(&self) -> bool {
         self.header().flags() & HOT != 0
     }
@@ -338,7 +337,7 @@ impl LocalRecord {
         }
     }
 
-    /// Forgets earlier hits.
+    /// Clears the hot flag.
     pub(crate) fn clear_hot(&self) {
         self.set_header(self.header().with_hot(false));
     }

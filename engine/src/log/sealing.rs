@@ -1,15 +1,15 @@
-//! Sealing: what a page of the authenticated mode looks like in far memory, made piece by piece.
+//! Sealing: encrypts a page of the authenticated mode for far memory, piece by piece.
 //!
 //! ```text
 //! | header, in the clear | record | tag | record | tag | gap | ... | record | tag | directory | tag |
 //!                          ^ message      ^ message      ^ message                  ^ message
 //! ```
 //!
-//! A record, its tag's unit left out, is a message of its own, and so is the directory. A gap is
-//! left where a shorter value was stored over a record; it is a message of zeros without a tag, so
-//! that it looks like anything else.
+//! A record without its tag's unit is one message, and so is the directory. A gap is left where a
+//! shorter value was stored over a record. It is a message of zeros without a tag, so that it looks
+//! like the rest.
 //!
-//! - I1: what is sealed depends on the page and its sequence number only, not on how it is cut into
+//! - I1: the ciphertext depends only on the page and its sequence number, not on how it is cut into
 //!   pieces.
 //! - I2: progress is a value: a piece that could not be posted is sealed again from the progress
 //!   before it.
@@ -23,9 +23,9 @@ use crate::constants::UNIT_BYTES;
 /// How far a page is sealed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SealProgress {
-    /// The message under way, by its place in the directory; the directory comes after the records.
+    /// The message in progress, by its place in the directory; the directory itself comes last.
     message: u32,
-    /// What of it was sealed in earlier pieces, if it lies across the end of one.
+    /// The state of that message, if earlier pieces hold its beginning.
     begun: Option<Sealing>,
 }
 
@@ -41,18 +41,18 @@ pub(crate) struct PageSealer<'a> {
     pub(crate) records: u32,
 }
 
-/// Where a message lies in its page, in bytes.
+/// The bytes of a message in its page.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: usize,
-    /// The tag begins here.
+    /// The end of the body and start of the tag.
     body_end: usize,
-    /// A gap begins here, if there is one.
+    /// The end of the tag and start of the gap, if any.
     tag_end: usize,
     end: usize,
 }
 
-/// The unit that a byte of a page lies in.
+/// The unit of a byte of a page.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a page has 2^17 units at most"
@@ -62,7 +62,7 @@ fn unit_of(at: usize) -> u32 {
 }
 
 impl PageSealer<'_> {
-    /// Where a record begins.
+    /// The offset of a record.
     fn record_at(&self, record: u32) -> usize {
         let directory = self.units as usize * UNIT_BYTES;
         if record == self.records {
@@ -94,8 +94,8 @@ impl PageSealer<'_> {
         }
     }
 
-    /// Seals what lies in the page from `start` on, as much as `target` holds, and says how far the
-    /// page is then. Pieces begin and end at units, and follow each other.
+    /// Seals the page from `start` on, as much as `target` holds; returns how far the page is
+    /// sealed then. Pieces begin and end at units and follow each other.
     pub(crate) fn seal_piece(
         &self,
         progress: &SealProgress,
@@ -126,7 +126,7 @@ impl PageSealer<'_> {
                 at = until;
             } else if at < span.tag_end {
                 let sealing = progress.begun.take();
-                let sealing = sealing.expect("a message's tag follows what was sealed of it");
+                let sealing = sealing.expect("a message's body is sealed before its tag");
                 target[place..][..TAG_BYTES].copy_from_slice(&gcm.finish(sealing));
                 at = span.tag_end;
             } else if at < span.end {
@@ -165,7 +165,7 @@ mod tests {
     #[repr(align(16))]
     struct Aligned([u8; 1 << 16]);
 
-    /// A page of records, of each of which the value may have been stored over by a shorter one.
+    /// A page of records, of which some values may have been overwritten by shorter ones.
     struct Made {
         page: Box<Aligned>,
         units: u32,
@@ -180,7 +180,7 @@ mod tests {
             let fill = number as u8;
             let (key, mut value) = (vec![fill; key_bytes], vec![fill ^ 0x80; value_bytes]);
             let place = unit as usize * UNIT_BYTES;
-            // SAFETY: the page is long enough for what these tests make.
+            // SAFETY: the page is long enough for the records of these tests.
             unsafe {
                 let pointer = page.0.as_mut_ptr().add(place);
                 record::write_at(pointer, 9, KEYED_TAG, &key, &value);
@@ -228,7 +228,7 @@ mod tests {
         let mut cuts = cuts.iter().cycle();
         while at < all {
             let bytes = (cuts.next().unwrap() * UNIT_BYTES).min(all - at);
-            // One that is not posted is sealed again.
+            // A piece that was not posted is sealed again.
             sealer.seal_piece(&progress, at, &mut far[at..at + bytes]);
             far[at..at + bytes].fill(0xEE);
             progress = sealer.seal_piece(&progress, at, &mut far[at..at + bytes]);

@@ -1,4 +1,8 @@
 //! A segment: 256 buckets of 8 slots, probed linearly by bucket.
+//!
+//! It finds, inserts and removes slots by home bucket, tag and displacement, and keeps the marks of
+//! its buckets exact. It knows neither keys nor the directory. On x86-64, buckets are compared with
+//! SSE2.
 
 #![allow(unsafe_code)] // the slots lie in the shard's arena
 
@@ -22,24 +26,25 @@ use crate::log::{Address, SizeClass};
 
 /// Slots of a bucket: one cache line.
 pub(super) const SLOTS_A_BUCKET: usize = LINE_BYTES / size_of::<Slot>();
-/// The place of the mark that says that a slot lies past the bucket which came from one before; the
-/// others are for tags of those whose home it is.
+/// The place of the mark for slots that lie past the bucket and came from an earlier one. The other
+/// marks are for tags whose home is the bucket.
 const TRANSIT: usize = SLOTS_A_BUCKET - 1;
-/// The bits of a tag that name its mark; the last two values share one.
+/// The tag bits that select a mark; the last two values share one.
 const TAG_MARK_BITS: u16 = 7;
 
 const _: () = assert!(TAG_MARK_BITS as usize == TRANSIT);
-/// Where the displacement begins in the upper half of a slot.
+/// The lowest bit of the displacement in the upper half of a slot.
 #[cfg(target_arch = "x86_64")]
 const HIGH_SHIFT: i32 = DISPLACEMENT_SHIFT.cast_signed() - 32;
 /// Buckets of a segment.
 pub(super) const BUCKETS: usize = SEGMENT_BYTES / LINE_BYTES;
 
-/// The slots of one segment, by where they lie: a handle, of which the index has several; it alone
-/// reads and writes through them.
+/// A handle to the slots of one segment, of which the index has several; all access goes through
+/// it.
 ///
-/// - I1: a bucket has the marks of the tags of those slots that lie past it and whose home it is,
-///   one mark if any came past it from a bucket before, and no others: none, unless it is full.
+/// - I1: a bucket's marks are exact. It has the marks of the tags of those slots whose home it is
+///   and that lie past it, and one mark if any slot from an earlier bucket lies past it. So only a
+///   full bucket has marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment(NonNull<Slot>);
 
@@ -58,11 +63,11 @@ impl Segment {
     #[inline]
     pub(super) fn slot(&self, place: usize) -> Slot {
         debug_assert!(place < BUCKETS * SLOTS_A_BUCKET);
-        // SAFETY: `new` was promised memory for every place.
+        // SAFETY: the caller of `new` promised memory for every place.
         unsafe { self.0.add(place).read() }
     }
 
-    /// Where a slot lies.
+    /// The address of a slot.
     #[inline]
     pub(super) fn position(&self, place: usize) -> NonNull<Slot> {
         debug_assert!(place < BUCKETS * SLOTS_A_BUCKET);
@@ -70,14 +75,14 @@ impl Segment {
         unsafe { self.0.add(place) }
     }
 
-    /// The first of some slots of a bucket, a bit each, and where it lies.
+    /// The first of the slots in a bitmap of a bucket, and its position.
     #[inline]
     pub(super) fn first_of(&self, bucket: usize, those: u32) -> (Position, Slot) {
         let place = bucket * SLOTS_A_BUCKET + those.trailing_zeros() as usize;
         (Position(self.position(place)), self.slot(place).unmarked())
     }
 
-    /// Which slot lies there.
+    /// The place of the slot at a position.
     #[inline]
     pub(super) fn place_at(&self, position: NonNull<Slot>) -> usize {
         let place = (position.addr().get().wrapping_sub(self.0.addr().get())) / size_of::<Slot>();
@@ -91,7 +96,7 @@ impl Segment {
     #[inline]
     pub(super) fn set(&mut self, place: usize, slot: Slot) {
         debug_assert!(place < BUCKETS * SLOTS_A_BUCKET);
-        // SAFETY: as in `slot`; only the one thread that owns the shard gets here.
+        // SAFETY: as in `slot`; only the shard's thread writes.
         unsafe { self.0.add(place).write(slot) };
     }
 
@@ -100,7 +105,7 @@ impl Segment {
         self.0.as_ptr().wrapping_add(bucket * SLOTS_A_BUCKET).cast()
     }
 
-    /// Where a slot past a bucket leaves its mark there.
+    /// The place of the mark that a slot past a bucket has there.
     #[inline]
     fn mark_place(bucket: usize, tag: u16, displacement: usize) -> usize {
         let within = if displacement == 0 {
@@ -111,8 +116,8 @@ impl Segment {
         bucket * SLOTS_A_BUCKET + within
     }
 
-    /// True if a slot of this tag may lie past the bucket, which is so many past its home, and full
-    /// then.
+    /// True if a slot of this tag may lie past the bucket, which is `displacement` buckets past its
+    /// home. The bucket is full then.
     #[inline]
     pub(super) fn may_be_past(&self, bucket: usize, tag: u16, displacement: usize) -> bool {
         self.slot(Self::mark_place(bucket, tag, displacement))
@@ -144,24 +149,24 @@ impl Segment {
     pub(super) fn matching(&self, bucket: usize, pattern: u64) -> u32 {
         let having = self.having(bucket, pattern);
         if pattern == Slot::pattern(0, 0) {
-            // An empty slot has it too.
+            // Empty slots have these bits too.
             return having & !self.empty(bucket);
         }
         having
     }
 
-    /// The lower and the upper halves of four slots of a bucket, its first or its last.
+    /// The lower and the upper halves of four slots of a bucket, the first or the last four.
     ///
-    /// Source: every x86-64 has SSE2, so nothing is detected; 64-bit compares came later, so halves
-    /// are compared.
+    /// Source: every x86-64 has SSE2, so no detection is needed. 64-bit comparisons came later, so
+    /// halves are compared.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn halves(&self, bucket: usize, last: bool) -> (__m128i, __m128i) {
         debug_assert!(bucket < BUCKETS);
         let line = self.bucket_pointer(bucket).cast::<__m128i>();
         let place = if last { 2 } else { 0 };
-        // SAFETY: a bucket is four aligned vectors of memory that `new` was promised; SSE2 is part
-        // of the target.
+        // SAFETY: a bucket is four aligned vectors of memory that was promised to `new`; SSE2 is
+        // part of the target.
         unsafe {
             let one = _mm_castsi128_ps(_mm_load_si128(line.add(place)));
             let two = _mm_castsi128_ps(_mm_load_si128(line.add(place + 1)));
@@ -172,13 +177,13 @@ impl Segment {
         }
     }
 
-    /// The slots of a bucket whose upper bits are the pattern, a bit each; the empty slot's may be.
+    /// The slots of a bucket whose upper bits match the pattern, a bit each; empty slots may match.
     #[inline(always)]
     pub(super) fn having(&self, bucket: usize, pattern: u64) -> u32 {
         self.alike(bucket, u64::from(u32::MAX), pattern)
     }
 
-    /// The same of some of the upper bits: those that agree with the pattern there.
+    /// The same for some of the upper bits: those in `bits`.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn alike(&self, bucket: usize, bits: u64, pattern: u64) -> u32 {
@@ -218,8 +223,8 @@ impl Segment {
         empty
     }
 
-    /// The slots of a bucket that lie at least so many buckets past their homes, at least one, a
-    /// bit each.
+    /// The slots of a bucket that lie at least this many buckets past their homes, and at least
+    /// one, a bit each.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn displaced(&self, bucket: usize, least: usize) -> u32 {
@@ -264,7 +269,7 @@ impl Segment {
         self.those(bucket, Slot::is_empty)
     }
 
-    /// The slots of a bucket that are such, a bit each, one after the other.
+    /// The slots of a bucket that satisfy a predicate, a bit each.
     #[cfg(any(test, not(target_arch = "x86_64")))]
     fn those(&self, bucket: usize, such: impl Fn(Slot) -> bool) -> u32 {
         (0..SLOTS_A_BUCKET)
@@ -272,8 +277,8 @@ impl Segment {
             .sum()
     }
 
-    /// Puts a slot into the first bucket from its home on that has room; false if none within reach
-    /// has.
+    /// Inserts a slot into the first bucket with room, from its home on; false if none within reach
+    /// has room.
     pub(super) fn insert(
         &mut self,
         home: usize,
@@ -297,7 +302,8 @@ impl Segment {
         false
     }
 
-    /// Empties a slot; while that opens a bucket that others went past, pulls back one of them.
+    /// Empties a slot. While that makes room in a bucket that others lie past, pulls one of them
+    /// back.
     #[inline]
     pub(super) fn remove(&mut self, place: usize) {
         if self.slot(place).displacement() == 0 && !self.has_marks(place / SLOTS_A_BUCKET) {
@@ -306,30 +312,30 @@ impl Segment {
         self.remove_beside_others(place);
     }
 
-    /// The same where others lie past the bucket, or the slot is itself past another.
+    /// The same where others lie past the bucket, or the slot lies past another bucket.
     fn remove_beside_others(&mut self, place: usize) {
         let removed = self.slot(place);
         self.unmark(place, removed, removed.displacement());
         let mut hole = place;
         while let Some((from, slot, back)) = self.beyond(hole / SLOTS_A_BUCKET) {
             let moved = slot.with_displacement(slot.displacement() - back);
-            // The mark stays where it is.
+            // The mark stays: it belongs to the bucket.
             let is_marked = self.slot(hole).is_marked();
             let moved = moved.unmarked();
             self.set(hole, if is_marked { moved.marked() } else { moved });
             self.unmark(from, slot, back);
             hole = from;
         }
-        // A bucket that nobody is past has no marks.
+        // No slot lies past this bucket, so it has no marks.
         self.set(hole, Slot::EMPTY);
     }
 
-    /// Takes back the marks of a slot, which leaves its place, in so many buckets before it, unless
-    /// others need them.
+    /// Clears the marks of a slot that leaves its place, in the last `buckets` buckets before it,
+    /// unless other slots need them.
     #[inline]
     fn unmark(&mut self, place: usize, slot: Slot, buckets: usize) {
-        // From the last on: the look for others ends sooner where those behind have been taken
-        // back.
+        // From the last bucket backwards: the search for others ends sooner where later marks are
+        // cleared.
         for back in 1..=buckets {
             let bucket = (place / SLOTS_A_BUCKET + BUCKETS - back) % BUCKETS;
             let displacement = slot.displacement() - back;
@@ -340,8 +346,8 @@ impl Segment {
         }
     }
 
-    /// True if a slot lies past the bucket, other than the one at a place, that has the same mark
-    /// there as a slot of this tag if the bucket is so many past its home.
+    /// True if a slot other than the one at `place` lies past the bucket and has the same mark
+    /// there as a slot of this tag for which the bucket is `displacement` past its home.
     fn is_mark_needed(&self, bucket: usize, tag: u16, displacement: usize, place: usize) -> bool {
         let shared = usize::from(tag & TAG_MARK_BITS) >= TRANSIT - 1;
         let bits = Slot::pattern(TAG_MARK_BITS - u16::from(shared), DISPLACEMENT_MAX);
@@ -363,7 +369,7 @@ impl Segment {
         false
     }
 
-    /// The nearest slot past a bucket whose home is this bucket or one before it.
+    /// The nearest slot past a bucket whose home is this bucket or an earlier one.
     #[inline]
     fn beyond(&self, bucket: usize) -> Option<(usize, Slot, usize)> {
         if !self.has_marks(bucket) {
@@ -385,7 +391,7 @@ impl Segment {
         (place / SLOTS_A_BUCKET + BUCKETS - slot.displacement()) % BUCKETS
     }
 
-    /// Where the slot with this home, tag and address lies.
+    /// The place of the slot with this home, tag and address.
     pub(super) fn place_of(&self, home: usize, tag: u16, address: Address) -> Option<usize> {
         (0..=DISPLACEMENT_MAX).find_map(|displacement| {
             let start = (home + displacement) % BUCKETS * SLOTS_A_BUCKET;
@@ -405,7 +411,7 @@ impl Segment {
             .count()
     }
 
-    /// True if a slot lies past the bucket that has its mark there at a place.
+    /// True if a slot past the bucket has its mark at this place.
     #[cfg(test)]
     fn has_past(&self, bucket: usize, mark: usize) -> bool {
         (1..=DISPLACEMENT_MAX).any(|ahead| {
@@ -431,7 +437,7 @@ impl Segment {
                 let bucket = (bucket + BUCKETS - back) % BUCKETS;
                 assert!(
                     self.empty(bucket) == 0,
-                    "a bucket on the way to {slot:?} has room"
+                    "a bucket between home and {slot:?} has room"
                 );
             }
         }

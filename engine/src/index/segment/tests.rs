@@ -10,15 +10,15 @@ impl Memory {
         Box::new(Self([0; SEGMENT_BYTES]))
     }
 
-    /// A segment that it outlives.
+    /// A segment in this memory.
     fn segment(&mut self) -> Segment {
-        // SAFETY: the memory is a segment's size and alignment; each test makes one of it, and
-        // drops that first.
+        // SAFETY: the memory has a segment's size and alignment. Each test makes one segment of it
+        // and drops that first.
         unsafe { Segment::new(NonNull::from(self).cast()) }
     }
 }
 
-/// Tags that share a mark, the same ones, and others.
+/// Tags that share a mark, equal tags, and others.
 fn low_tag() -> impl Strategy<Value = u16> {
     prop_oneof![0u16..3, 6u16..8]
 }
@@ -71,7 +71,7 @@ fn place_of(segment: &Segment, home: usize, tag: u16, number: u64) -> Option<usi
     segment.place_of(home, tag, Address::from_raw(number + 4))
 }
 
-/// True if a look that goes by the marks alone gets as far as a slot lies.
+/// True if a search that follows the marks alone reaches the slot.
 fn is_found_by_marks(segment: &Segment, home: usize, tag: u16, number: u64) -> bool {
     let place = place_of(segment, home, tag, number).expect("it lies somewhere");
     let displacement = segment.slot(place).displacement();
@@ -95,14 +95,14 @@ fn the_last_two_tags_share_a_mark() {
         assert!(segment.may_be_past(255, stays, 0));
         segment.remove(place_of(&segment, 255, stays, 9).expect("it was put in"));
         segment.check_invariants();
-        assert!(!segment.has_marks(255), "nobody is past it any more");
+        assert!(!segment.has_marks(255), "no slot is past it any more");
     }
 }
 
 #[test]
 fn a_run_reaches_as_far_as_a_slot_may_lie_and_is_pulled_back() {
     const FULL: u64 = ((DISPLACEMENT_MAX + 1) * SLOTS_A_BUCKET) as u64;
-    // Within the segment, past its end, and from its last bucket.
+    // Within the segment, across its end, and from its last bucket.
     for home in [3, 200, 255] {
         let mut memory = Memory::new();
         let mut segment = memory.segment();
@@ -114,7 +114,7 @@ fn a_run_reaches_as_far_as_a_slot_may_lie_and_is_pulled_back() {
         assert!(!insert(&mut segment, home, 0, FULL), "none may lie farther");
         let last = place_of(&segment, home, tag(FULL - 1), FULL - 1).expect("it was put in");
         assert_eq!(segment.slot(last).displacement(), DISPLACEMENT_MAX);
-        // One at home: one of each bucket behind is pulled back, and the farthest has room.
+        // Removes one at home: one of each later bucket is pulled back, and the farthest has room.
         segment.remove(place_of(&segment, home, tag(0), 0).expect("it was put in"));
         segment.check_invariants();
         let farthest = (home + DISPLACEMENT_MAX) % BUCKETS;
@@ -137,10 +137,10 @@ fn a_run_reaches_as_far_as_a_slot_may_lie_and_is_pulled_back() {
     }
 }
 
-/// Full of their own slots, none of them past its home: what lies as far as it may is all that is
-/// past the first bucket.
+/// All buckets are full of slots at home. The only slot past the first bucket lies as far away as
+/// it may.
 #[test]
-fn the_farthest_slot_is_seen_over_buckets_that_nobody_else_is_past() {
+fn the_farthest_slot_is_found_over_buckets_with_no_other_marks() {
     for home in [3, 200, 255] {
         let mut memory = Memory::new();
         let mut segment = memory.segment();
@@ -155,11 +155,11 @@ fn the_farthest_slot_is_seen_over_buckets_that_nobody_else_is_past() {
             assert!(insert(&mut segment, home, tag, number));
         }
         segment.check_invariants();
-        // The other needs the same marks, and nothing but its distance tells.
+        // The other slot needs the same marks; only its distance tells.
         segment.remove(place_of(&segment, home, one.0, one.1).expect("it was put in"));
         segment.check_invariants();
         assert!(is_found_by_marks(&segment, home, other.0, other.1));
-        // It comes back where one leaves its home.
+        // It is pulled back when a slot leaves its home.
         segment.remove(place_of(&segment, home, 1, 0).expect("it was put in"));
         segment.check_invariants();
         let place = place_of(&segment, home, other.0, other.1);
@@ -188,8 +188,8 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Changes in a run of full buckets that goes over the end of the segment, as far from its
-    /// first home as a slot may lie.
+    /// Changes in a run of full buckets across the end of the segment, as long as a slot may lie
+    /// from its home.
     #[test]
     fn long_runs_keep_their_marks(filled in 300u64..512, acts in prop::collection::vec(act(), 1..400)) {
         let mut memory = Memory::new();

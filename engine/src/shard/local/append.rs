@@ -1,5 +1,8 @@
-//! Room in local memory: appending to the tails, sealing pages, and freeing frames just ahead of
-//! demand.
+//! Appends records to the tails, seals pages, and frees frames just ahead of demand.
+//!
+//! `reserve` finds room in a tail and opens pages when needed; `make_room` evicts, flushes or
+//! relocates pages in slices. A shard is *exhausted* when nothing that the engine can do makes
+//! room; puts then fail instead of waiting.
 
 use farcore_rdma::{Endpoint, prefetch_to_write};
 
@@ -14,31 +17,31 @@ use crate::shard::far::extents::NodeId;
 use crate::shard::local::open_pages::{OpenPage, TailKind};
 use crate::shard::local::page_table::PageKind;
 
-/// Bytes from where a record is written to the lines that are taken for later ones.
+/// Bytes from a written record to the lines that are prefetched for later ones.
 const PREFETCH_AHEAD: usize = 768;
-/// As many of them as most records are long.
+/// Lines prefetched for every record: most records are that long.
 const PREFETCH_LINES: usize = 4;
-/// As many of them at a time: what follows a long record is taken when it is written.
+/// Lines prefetched at once, at most; the rest of a long record is written without a prefetch.
 const PREFETCH_LINES_MAX: usize = 6;
 
 /// Why a record cannot be stored now.
 #[derive(Debug)]
 pub(in crate::shard) enum NoRoom {
-    /// Background work is making room: try again.
+    /// Background work is making room; retry.
     Wait,
-    /// Nothing that the engine can do makes room.
+    /// The engine cannot make room.
     Never(Error),
 }
 
-/// Takes as many lines as a record is long, some records ahead of where it is written, which would
-/// otherwise each be waited for when a later one is. Beyond the page's end that is for nothing, but
-/// does no harm.
+/// Prefetches for write as many lines as a record is long, some records ahead of where it is
+/// written, so that later records do not wait for them. Beyond the page's end this is useless but
+/// harmless.
 #[inline]
 fn prefetch_for_write(place: *const u8, units: u32) {
     let ahead = place.wrapping_add(PREFETCH_AHEAD);
     let last = (units as usize * UNIT_BYTES).saturating_sub(1);
     let take = |line: usize| prefetch_to_write(ahead.wrapping_add((line * LINE_BYTES).min(last)));
-    // Without a branch on the usual lengths, which nothing can predict: a line taken twice costs
+    // No branch on the usual lengths, which are unpredictable: prefetching a line twice costs
     // nothing.
     (0..PREFETCH_LINES).for_each(take);
     if last >= PREFETCH_LINES * LINE_BYTES {
@@ -47,7 +50,7 @@ fn prefetch_for_write(place: *const u8, units: u32) {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Makes sure that a tail's open page can take a record, and says where it would go.
+    /// Makes sure that a tail's open page can take a record; returns where it would go.
     #[inline]
     pub(in crate::shard) fn reserve(
         &mut self,
@@ -75,7 +78,7 @@ impl<E: Endpoint> Shard<E> {
 
     pub(in crate::shard) fn no_frame(&self) -> NoRoom {
         if self.exhausted && self.compactor.has_dead() {
-            // What died since may make room: background work looks again first.
+            // Records that died since may make room: background work checks again first.
             NoRoom::Wait
         } else if self.exhausted && (self.far.is_silent() || self.spares_clean(false)) {
             NoRoom::Never(self.far.all_unavailable())
@@ -89,7 +92,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Counts in the record that was written where [`Shard::reserve`] said.
+    /// Counts the record that was written where [`Shard::reserve`] returned.
     #[inline]
     pub(in crate::shard) fn commit(
         &mut self,
@@ -102,7 +105,7 @@ impl<E: Endpoint> Shard<E> {
         self.local.commit(kind, hash, address, class, units);
     }
 
-    /// Closes a page for appends.
+    /// Ends a page's appends.
     fn seal(&mut self, open: OpenPage) {
         match self.local.seal(open) {
             PageKind::Cache => self.cache.sealed(open.page),
@@ -112,7 +115,7 @@ impl<E: Endpoint> Shard<E> {
         self.free_if_dead(open.page);
     }
 
-    /// Seals a tail's open page, if it holds anything.
+    /// Seals a tail's open page if it holds records.
     pub(in crate::shard) fn seal_tail(&mut self, kind: TailKind) {
         if let Some(open) = self.local.take_open(kind) {
             self.seal(open);
@@ -142,19 +145,19 @@ impl<E: Endpoint> Shard<E> {
         unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), frame, header.len()) };
     }
 
-    /// Frames to keep free.
+    /// Frames that background work keeps free.
     fn free_target(&self) -> usize {
         self.local.arena.reserve() + 1 + self.local.arena.page_frames() / 64
     }
 
-    /// True if background work has something to do for it.
+    /// True if background work must make room.
     pub(in crate::shard) fn wants_room(&self) -> bool {
         let short = self.local.arena.free_count() < self.free_target() && !self.stalled;
         !self.exhausted && (short || self.flusher.flush_all && !self.local.sealed.is_empty())
     }
 
-    /// One slice of making room: evict a cache or a clean page, or flush the oldest sealed one.
-    /// True if it did any.
+    /// Makes room by one slice: evicts from the cache, evicts a clean page, or flushes the oldest
+    /// sealed one. True if any work was done.
     pub(in crate::shard) fn make_room(&mut self) -> bool {
         if self.flusher.flush_all {
             self.flush_on();
@@ -185,13 +188,13 @@ impl<E: Endpoint> Shard<E> {
         busy
     }
 
-    /// True if neither a flush nor a compaction goes on by itself.
+    /// True if neither flush nor compaction can proceed.
     fn background_stands(&self) -> bool {
         !self.flusher.in_flight() && (self.compactor.is_idle() || self.compactor.is_stuck())
     }
 
-    /// True if the far copy of a clean page may be gone: its node was heard of last by a failure.
-    /// Its frame may hold the last good copy.
+    /// True if the far copy of a clean page may be gone because the last outcome at its node was a
+    /// failure. Its frame may hold the last good copy.
     #[inline]
     fn is_far_copy_doubtful(&self, page: u32) -> bool {
         !self.far.health.is_good()
@@ -200,7 +203,7 @@ impl<E: Endpoint> Shard<E> {
                 .is_some_and(|node| self.far.health.is_doubtful(node))
     }
 
-    /// Clean pages whose far copy may be relied on.
+    /// Clean pages whose far copy is reliable.
     fn evictable_count(&self) -> usize {
         if self.far.health.is_good() {
             return self.local.clean.len();
@@ -223,9 +226,9 @@ impl<E: Endpoint> Shard<E> {
         true
     }
 
-    /// Frames are short and no clean page can be evicted: asks the nodes of those that are spared
-    /// whether they are there, and has a page of one that is silent written to another node. True
-    /// if it did that.
+    /// For when frames are short and no clean page can be evicted. Probes the nodes of spared clean
+    /// pages, and moves a page of a silent node back to the sealed list, to be written to another
+    /// node. True if it moved one.
     fn relocate_clean(&mut self) -> bool {
         if self.far.health.is_good() {
             return false;
@@ -261,7 +264,7 @@ impl<E: Endpoint> Shard<E> {
         true
     }
 
-    /// True if another node has room for a page, and may be tried now.
+    /// True if another node has room for a page and may be tried now.
     fn has_room_beside(&self, own: Option<NodeId>) -> bool {
         self.far.extents.nodes().any(|node| {
             let queue = node.writes();
@@ -272,8 +275,8 @@ impl<E: Endpoint> Shard<E> {
         })
     }
 
-    /// True if clean pages are spared because their node is in doubt; `waiting` if only those count
-    /// whose node is not known to be silent.
+    /// True if clean pages are spared because their node is in doubt. With `waiting`, pages of
+    /// nodes known to be silent do not count.
     fn spares_clean(&self, waiting: bool) -> bool {
         !self.far.health.is_good()
             && self.local.clean.iter().any(|&page| {
@@ -286,7 +289,7 @@ impl<E: Endpoint> Shard<E> {
             })
     }
 
-    /// Decides whether anything can still make room; called when no background work is under way.
+    /// Decides whether anything can still make room; called when no background work is in progress.
     fn check_exhausted(&mut self) {
         if self.local.arena.free_count() > self.local.arena.reserve() {
             self.exhausted = false;
@@ -306,7 +309,7 @@ impl<E: Endpoint> Shard<E> {
         let flushable = self.flusher.is_idle()
             && !self.local.sealed.is_empty()
             && self.far.extents.free_count() > 0;
-        // A node that failed once or twice is asked until it answers, or is silent.
+        // A node that failed once or twice is probed until it answers or is silent.
         self.exhausted = !flushable
             && self.evictable_count() == 0
             && !self.spares_clean(true)

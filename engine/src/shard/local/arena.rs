@@ -1,7 +1,8 @@
-//! The local memory of one shard: one registered region, cut into landing space and frames.
+//! The arena: the registered local memory of one shard, cut into landing space and frames.
 //!
-//! Index segments are carved out of frames, so index, log and cache share one budget and the memory
-//! cap holds by construction: when the index grows, it takes a frame and a page has to leave.
+//! Index segments are carved out of frames, so index, log and cache share one budget and the cap on
+//! local memory holds by construction. When the index grows it takes a frame, and a page must
+//! leave.
 //!
 //! ```text
 //! | landing space | frame 0 | frame 1 | ... | frame n-1 |
@@ -32,9 +33,9 @@ pub(crate) struct Arena {
     free: Vec<u32>,
     total: usize,
     index_frames: usize,
-    /// The frame that segments are carved from, and how many are gone from it.
+    /// The frame that segments are carved from, and how many it has given.
     carving: Option<(u32, usize)>,
-    /// Frames that only compaction may take.
+    /// Frames that only urgent callers (compaction) may take.
     reserve: usize,
 }
 
@@ -67,13 +68,13 @@ impl Arena {
         self.frames_offset + frame as usize * self.page_bytes
     }
 
-    /// The first byte of a frame.
+    /// The address of a frame's first byte.
     pub(crate) fn pointer(&self, frame: Frame) -> NonNull<u8> {
         // SAFETY: frame numbers come from `free`, all of which lie inside the region.
         unsafe { self.region.as_ptr().add(self.offset(frame.0)) }
     }
 
-    /// A piece of a frame as the fabric names it.
+    /// A part of a frame as the fabric names it.
     pub(crate) fn slice(&self, frame: Frame, offset: usize, bytes: u32) -> LocalSlice {
         debug_assert!(offset + bytes as usize <= self.page_bytes);
         LocalSlice {
@@ -83,7 +84,7 @@ impl Arena {
         }
     }
 
-    /// A piece of the landing space as the fabric names it.
+    /// A part of the landing space as the fabric names it.
     pub(crate) fn landing_slice(&self, offset: u64, bytes: u32) -> LocalSlice {
         LocalSlice {
             key: self.key,
@@ -92,7 +93,7 @@ impl Arena {
         }
     }
 
-    /// Where a piece of the landing space starts.
+    /// The address of a byte of the landing space.
     #[inline]
     pub(crate) fn landing_pointer(&self, offset: u64) -> *mut u8 {
         #[expect(clippy::cast_possible_truncation, reason = "inside a mapped region")]
@@ -101,7 +102,7 @@ impl Arena {
         self.region.as_ptr().as_ptr().wrapping_add(offset)
     }
 
-    /// Takes a frame for a page; `urgent` callers may take the reserve.
+    /// Takes a frame for a page; urgent callers may take the reserve.
     pub(crate) fn take(&mut self, urgent: bool) -> Option<Frame> {
         if !urgent && self.free.len() <= self.reserve {
             return None;
@@ -109,13 +110,13 @@ impl Arena {
         self.free.pop().map(Frame)
     }
 
-    /// Gives a frame back.
+    /// Returns a frame.
     pub(crate) fn give(&mut self, frame: Frame) {
         debug_assert!(!self.free.contains(&frame.0), "a frame was freed twice");
         self.free.push(frame.0);
     }
 
-    /// Frames that nothing uses.
+    /// Free frames.
     pub(crate) fn free_count(&self) -> usize {
         self.free.len()
     }
@@ -125,12 +126,12 @@ impl Arena {
         self.reserve
     }
 
-    /// Frames in all, those of the index included.
+    /// All frames, those of the index included.
     pub(crate) fn total(&self) -> usize {
         self.total
     }
 
-    /// Frames that the index has not taken.
+    /// Frames that are not the index's.
     pub(crate) fn page_frames(&self) -> usize {
         self.total - self.index_frames
     }

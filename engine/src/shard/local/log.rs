@@ -1,9 +1,8 @@
 //! The local log: which pages of a shard are in local memory, and the life of each page.
 //!
-//! [`LocalLog`] owns the frames, the page table, the open pages, the lists of sealed and clean pages and
-//! the victims. Its methods are the only writers of a page's state and of its live bytes. What else
-//! follows from a change (a read cache that forgets, an extent that is released) it returns, and the
-//! shard does it.
+//! [`LocalLog`] owns the frames, the page table, the open pages, the lists of sealed and clean
+//! pages and the victims. Only its methods change a page's state and live bytes. It returns what
+//! else must follow (the read cache forgets a page, an extent is released), and the shard does it.
 //!
 //! ```text
 //! reserve, commit -> seal -> begin_flush -> flushed -> evict -> (extent)
@@ -25,46 +24,46 @@ use crate::log::{Address, PageShape, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::shard::far::extents::Extent;
 
-/// Bytes that a record counts for in its page's accounts.
+/// Bytes that a record counts for in its page's live bytes.
 #[inline]
 pub(in crate::shard) fn account_bytes(class: SizeClass, units: u32) -> u64 {
     u64::from(class.units().unwrap_or(units)) * UNIT_BYTES as u64
 }
 
-/// What follows from freeing a page.
+/// What must follow after a page was freed.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::shard) struct Freed {
     pub(in crate::shard) kind: PageKind,
-    /// To be released.
+    /// The extent to release.
     pub(in crate::shard) extent: Option<Extent>,
 }
 
 /// What a page was when its extent was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::shard) enum ExtentLost {
-    /// Local as well: it is to be flushed again.
+    /// Also local: it is flushed again.
     Local,
-    /// Far only: its records, of so many bytes, are lost.
+    /// Far only: its records, of this many bytes, are lost.
     Far(u64),
-    /// On its way there: the flush fails and is done again.
+    /// Flushing: the flush fails and is repeated.
     Flushing,
 }
 
-/// The local pages of a shard, and the life of all.
+/// The local pages of a shard, and the state of all its pages.
 #[derive(Debug)]
 pub(in crate::shard) struct LocalLog {
     pub(in crate::shard) pages: PageTable,
     pub(in crate::shard) open_pages: OpenPages,
-    /// Bytes of a page that records and directory may take; its directory's tag has the rest.
+    /// Bytes of a page for records and directory; the rest is for the directory's tag.
     append_bytes: usize,
     shape: PageShape,
     pub(in crate::shard) victims: Victims,
     pub(in crate::shard) arena: Arena,
-    /// Sealed pages that are not yet in far memory, oldest first.
+    /// Sealed pages, oldest first.
     pub(in crate::shard) sealed: VecDeque<u32>,
-    /// Pages that are local and far, oldest first.
+    /// Clean pages, oldest first.
     pub(in crate::shard) clean: VecDeque<u32>,
-    /// Pages sealed so far, or sealed again.
+    /// Times that pages were sealed, or listed as sealed again.
     seals: u64,
 }
 
@@ -90,7 +89,7 @@ impl LocalLog {
         }
     }
 
-    /// Where the next record of a tail goes, if its open page takes one of so many units.
+    /// Where the next record of a tail goes, if its open page has this many units left.
     #[inline]
     pub(in crate::shard) fn reserve(
         &mut self,
@@ -107,8 +106,8 @@ impl LocalLog {
         Some((Address::new(self.shape, number, unit), place))
     }
 
-    /// Opens a new page for a tail; the tail's page before, which is to be sealed. An error if no
-    /// frame or page number is free.
+    /// Opens a new page for a tail. Returns the tail's previous page, which the caller seals. An
+    /// error if no frame or page number is free.
     pub(in crate::shard) fn open_page(&mut self, kind: TailKind) -> Result<Option<OpenPage>, ()> {
         let frame = self.arena.take(kind == TailKind::Cold).ok_or(())?;
         let page_kind = if kind == TailKind::Cache {
@@ -128,7 +127,7 @@ impl LocalLog {
         Ok(previous)
     }
 
-    /// Counts in the record that was written where [`LocalLog::reserve`] said.
+    /// Counts the record that was written where [`LocalLog::reserve`] returned.
     #[inline]
     pub(in crate::shard) fn commit(
         &mut self,
@@ -164,13 +163,13 @@ impl LocalLog {
         }
     }
 
-    /// A record that stays in its place counts for another number of bytes.
+    /// Changes the bytes that a record updated in place counts for.
     pub(in crate::shard) fn resize(&mut self, address: Address, old: u64, new: u64) {
         let entry = self.pages.get_mut(address.page(self.shape));
         entry.live_bytes = entry.live_bytes - old + new;
     }
 
-    /// Closes a page for appends: its directory moves directly behind its records.
+    /// Ends a page's appends: its directory moves directly behind its records.
     pub(in crate::shard) fn seal(&mut self, open: OpenPage) -> PageKind {
         let page_bytes = self.shape.page_bytes();
         let frame = self.pages.pointer(open.page);
@@ -190,19 +189,19 @@ impl LocalLog {
         kind
     }
 
-    /// A tail's open page, taken to be sealed, if it holds anything.
+    /// Takes a tail's open page, to be sealed, if it holds records.
     pub(in crate::shard) fn take_open(&mut self, kind: TailKind) -> Option<OpenPage> {
         let tail = self.open_pages.get(kind);
         tail.take_if(|open| open.unit > HEADER_UNITS)
     }
 
-    /// The place of the page that was sealed last in the order of sealing.
+    /// The number of the last seal.
     pub(in crate::shard) fn seals(&self) -> u64 {
         self.seals
     }
 
-    /// The oldest sealed page that no work names goes to `extent` as the flush `sequence`: it is
-    /// pinned, and immutable from now on.
+    /// Starts the flush of the sealed page at `place` of the list to `extent`, as flush `sequence`.
+    /// The page is pinned, and immutable from now on.
     pub(in crate::shard) fn begin_flush(
         &mut self,
         place: usize,
@@ -218,23 +217,23 @@ impl LocalLog {
         Some(number)
     }
 
-    /// A page is in far memory as well. It stays pinned until [`LocalLog::unpin`].
+    /// Notes that a page is in far memory too. It stays pinned until [`LocalLog::unpin`].
     pub(in crate::shard) fn flushed(&mut self, number: u32) {
         self.pages.set_state(number, PageState::Clean);
         self.clean.push_back(number);
         self.victims.gain(&mut self.pages, number);
     }
 
-    /// A flush failed: the page is as before it, and the next to be flushed. Its extent is to be
-    /// released.
+    /// Undoes a failed flush: the page is sealed again and the next to be flushed. Returns its
+    /// extent, to be released.
     pub(in crate::shard) fn flush_failed(&mut self, number: u32) -> Option<Extent> {
         self.pages.set_state(number, PageState::Sealed);
         self.sealed.push_front(number);
         self.pages.get_mut(number).extent.take()
     }
 
-    /// A clean page is no longer in far memory, or must not stay where it is there: it is to be
-    /// flushed again. Returns its extent, to be released.
+    /// Makes a clean page sealed again, because its far copy is gone or must move. Returns its
+    /// extent, to be released.
     pub(in crate::shard) fn unflush(&mut self, number: u32) -> Option<Extent> {
         self.victims.withdraw(&mut self.pages, number);
         self.seals += 1;
@@ -246,7 +245,7 @@ impl LocalLog {
         extent
     }
 
-    /// Takes the frame from the clean page at a place of the list: it is far from now on.
+    /// Evicts the clean page at a place of the list: it is far from now on.
     pub(in crate::shard) fn evict(&mut self, place: usize) -> bool {
         let Some(number) = self.clean.remove(place) else {
             return false;
@@ -258,8 +257,8 @@ impl LocalLog {
         frame.is_some()
     }
 
-    /// The extent of a page is gone. The caller releases that of a local page, and ends far ones
-    /// with [`LocalLog::lose_records`].
+    /// Notes that the extent of a page is gone. The caller releases the extent of a local page, and
+    /// ends a far page with [`LocalLog::lose_records`].
     pub(in crate::shard) fn lose_extent(&mut self, number: u32) -> ExtentLost {
         let page = self.pages.get_mut(number);
         match page.state() {
@@ -269,7 +268,7 @@ impl LocalLog {
                 ExtentLost::Local
             }
             PageState::Far => {
-                // Not to be listed as a victim any more.
+                // Keeps it off the victim lists.
                 page.damaged = true;
                 ExtentLost::Far(page.live_bytes)
             }
@@ -277,13 +276,13 @@ impl LocalLog {
         }
     }
 
-    /// Nothing in a far page is alive any more: no slot leads to it.
+    /// Counts all records of a far page dead: no slot leads to it.
     pub(in crate::shard) fn lose_records(&mut self, number: u32) {
         let live_bytes = std::mem::take(&mut self.pages.get_mut(number).live_bytes);
         self.victims.live_bytes = self.victims.live_bytes.saturating_sub(live_bytes);
     }
 
-    /// Counts a record of a page dead; true if the page holds none any more.
+    /// Counts a record of a page dead; true if the page has no live record left.
     #[inline]
     pub(in crate::shard) fn retire(&mut self, number: u32, bytes: u64) -> bool {
         let emptied = self.pages.lose(number, bytes);
@@ -291,13 +290,13 @@ impl LocalLog {
         emptied
     }
 
-    /// The same for a page that records may be changed in: no victim.
+    /// The same for a mutable page, which is no victim.
     #[inline]
     pub(in crate::shard) fn retire_mutable(&mut self, number: u32, bytes: u64) -> bool {
         self.pages.lose(number, bytes)
     }
 
-    /// Frees a page with nothing alive in it; nothing if it is open, flushing or pinned.
+    /// Frees a page without live records; `None` if it is open, flushing or pinned.
     pub(in crate::shard) fn free_if_dead(&mut self, number: u32) -> Option<Freed> {
         let page = self.pages.get(number);
         let (state, kind) = (page.state(), page.kind());
@@ -321,13 +320,13 @@ impl LocalLog {
         Some(Freed { kind, extent })
     }
 
-    /// Pins a page: it is not freed until [`LocalLog::unpin`].
+    /// Pins a page, which keeps it from being freed until [`LocalLog::unpin`].
     #[inline]
     pub(in crate::shard) fn pin(&mut self, number: u32) {
         self.pages.get_mut(number).pins += 1;
     }
 
-    /// Unpins a page; true if it holds nothing and may be freed.
+    /// Unpins a page; true if it has no live record and may be freed.
     #[inline]
     pub(in crate::shard) fn unpin(&mut self, number: u32) -> bool {
         let page = self.pages.get_mut(number);
@@ -344,23 +343,24 @@ impl LocalLog {
         is_dead
     }
 
-    /// Compaction leaves a page alone from now on: it is not what was written, or its node took it
-    /// back.
+    /// Keeps compaction away from a page that is not what was written, or whose extent the node
+    /// took back.
     pub(in crate::shard) fn note_damaged(&mut self, number: u32) {
         self.pages.get_mut(number).damaged = true;
     }
 
-    /// A record too long for a size class was given up: less was counted dead than it may have been.
+    /// Notes that a record too long for a size class was given up: its page's live bytes may be too
+    /// high.
     pub(in crate::shard) fn note_long_given_up(&mut self, number: u32) {
         self.pages.get_mut(number).gave_up_long = true;
     }
 
-    /// A caller wants a page compacted.
+    /// Marks a page for compaction at a caller's request.
     pub(in crate::shard) fn ask_to_compact(&mut self, number: u32) {
         self.pages.get_mut(number).asked = true;
     }
 
-    /// Takes a page that a caller wants compacted off the list of victims.
+    /// Takes a page that a caller wants compacted off the victim lists.
     pub(in crate::shard) fn take_asked(&mut self, number: u32) {
         let page = self.pages.get_mut(number);
         page.asked = false;
@@ -374,19 +374,19 @@ impl LocalLog {
         self.pages.framed(address.page(self.shape)).at(offset)
     }
 
-    /// A page's facts.
+    /// A page's entry.
     #[inline]
     pub(in crate::shard) fn page(&self, number: u32) -> &Page {
         self.pages.get(number)
     }
 
-    /// A page to be changed as no door does: a fault that tests plant.
+    /// A page's entry, mutable: for tests that inject faults.
     #[cfg(test)]
     pub(in crate::shard) fn page_mut(&mut self, number: u32) -> &mut Page {
         self.pages.get_mut(number)
     }
 
-    /// Takes a page's frame whatever its state: a fault that tests plant.
+    /// Takes a page's frame whatever its state: for tests that inject faults.
     #[cfg(test)]
     pub(in crate::shard) fn evict_page(&mut self, number: u32) {
         if let Some(frame) = self.pages.evict(number) {

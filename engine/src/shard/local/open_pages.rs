@@ -1,6 +1,7 @@
-//! A tail: the open page that records are appended to.
+//! The open pages, or tails, that records are appended to.
 //!
-//! A shard has three: the log's, compaction's cold one and the read cache's.
+//! A shard has three: the log's, compaction's cold tail and the read cache's. An open page fills
+//! from both ends: records grow up, directory entries grow down.
 
 use crate::log::page::DIRECTORY_ENTRY_BYTES;
 
@@ -11,14 +12,14 @@ pub(crate) const HEADER_UNITS: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenPage {
     pub(crate) page: u32,
-    /// The next unit to be written.
+    /// The next free unit.
     pub(crate) unit: u32,
     /// Directory entries so far; they grow down from the page's end.
     pub(crate) records: u32,
 }
 
 impl OpenPage {
-    /// An empty page.
+    /// A page without records.
     pub(crate) fn new(page: u32) -> Self {
         Self {
             page,
@@ -27,8 +28,7 @@ impl OpenPage {
         }
     }
 
-    /// True if a record of this many units and its directory entry still fit in so many bytes of
-    /// the page.
+    /// True if a record of this many units and its directory entry still fit in `append_bytes`.
     #[inline]
     pub(crate) fn fits(&self, units: u32, append_bytes: usize) -> bool {
         let records_end = (self.unit + units) as usize * crate::constants::UNIT_BYTES;
@@ -39,9 +39,9 @@ impl OpenPage {
 /// Which tail a record goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TailKind {
-    /// What clients store.
+    /// Records that clients store.
     Log,
-    /// What compaction moves.
+    /// Records that compaction moves.
     Cold,
     /// Copies of far records.
     Cache,

@@ -1,17 +1,17 @@
-//! The page table: for each page number where its bytes are and what is alive in it.
+//! The page table: for each page number its state, where its bytes are and how much of it is alive.
 //!
 //! ```text
 //! open -> sealed -> flushing -> clean -> far -> (extent freed)
 //!    \________\________________________/  a page whose last record dies is freed at once
 //! ```
 //!
-//! - I1: `framed(p)` is null exactly when page `p` has no frame; else it tells the page's kind, and
+//! - I1: `framed(p)` is null exactly when page `p` has no frame. Else it says the page's kind and
 //!   whether it is mutable.
 //! - I2: `live_bytes` is the sum of the size classes of the records whose slot holds their address,
 //!   and of home records whose cached copy a slot holds.
 //! - I3: a page with pins is never freed: a pin is a work request, a flush or a compaction that
 //!   names it.
-//! - I4: the last two pages are no pages: slots whose record is lost point there (see `lost`).
+//! - I4: the last two numbers are no pages: slots whose record is lost point there (see `lost`).
 
 use std::ptr;
 
@@ -53,9 +53,9 @@ pub(crate) struct Page {
     kind: PageKind,
     frame: Option<Frame>,
     pub(crate) extent: Option<Extent>,
-    /// The sequence number of its flush: the nonce of its ciphertext.
+    /// The sequence number of its last flush, from which the nonce of its ciphertext is made.
     pub(crate) sequence: u64,
-    /// Its place in the order in which pages were sealed, or lost their far copy.
+    /// Its number in the order in which pages were sealed, or lost their far copy.
     pub(crate) sealed_at: u64,
     /// Units in use, header included, directory not.
     pub(crate) units: u32,
@@ -68,19 +68,18 @@ pub(crate) struct Page {
     /// Bytes of all records appended, by size class.
     pub(crate) record_bytes: u64,
     pub(crate) pins: u32,
-    /// The page that the log went on to.
+    /// The page that its tail continued in.
     pub(crate) successor: Option<u32>,
-    /// Set when its directory is not what was written, or its node took it back: compaction leaves
+    /// Its directory is not what was written, or the node took its extent back: compaction leaves
     /// it alone.
     pub(crate) damaged: bool,
-    /// A record too long for a size class was given up. Less was taken from `live_bytes` than it
-    /// may have been.
+    /// A record too long for a size class was given up, so `live_bytes` may be too high.
     pub(crate) gave_up_long: bool,
-    /// Where it is listed as a victim of compaction.
+    /// The victim list that it is in.
     pub(crate) bin: u8,
-    /// Compaction wanted it while it was pinned.
+    /// Compaction passed it over while it was pinned.
     pub(crate) passed_over: bool,
-    /// It is to be compacted because a caller asked for all that was worth it then.
+    /// A caller requested a compaction when it was worth compacting.
     pub(crate) asked: bool,
 }
 
@@ -115,7 +114,7 @@ impl Page {
         self.state
     }
 
-    /// Where its bytes are, while it is local.
+    /// Its frame, while it is local.
     pub(crate) fn frame(&self) -> Option<Frame> {
         self.frame
     }
@@ -125,14 +124,14 @@ impl Page {
         self.kind
     }
 
-    /// True while records may be changed where they are.
+    /// True while its records may be changed in place.
     fn is_mutable(&self) -> bool {
         self.kind == PageKind::Log && matches!(self.state, PageState::Open | PageState::Sealed)
     }
 }
 
-/// A place in a page's frame and, in the bits that are free below it, what the page is: all that a
-/// request needs of a page. Null when the page is far.
+/// A place in a frame, with the page's properties in the low bits that alignment leaves free: all
+/// that a request needs to know of a page. Null if the page is far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Framed(*mut u8);
 
@@ -159,7 +158,7 @@ impl Framed {
         self.0.is_null()
     }
 
-    /// The place so many bytes further, whole units; far as before.
+    /// The place this many bytes further, a multiple of a unit; far stays far.
     #[inline]
     pub(crate) fn at(self, offset: usize) -> Self {
         debug_assert!(offset.is_multiple_of(UNIT_BYTES));
@@ -175,7 +174,7 @@ impl Framed {
         self.0.addr() & CACHED != 0
     }
 
-    /// Records may be changed where they are.
+    /// Records may be changed in place.
     #[inline]
     pub(crate) fn is_mutable(self) -> bool {
         self.0.addr() & MUTABLE != 0
@@ -192,21 +191,20 @@ impl Framed {
 #[derive(Debug)]
 pub(crate) struct PageTable {
     framed: Vec<Framed>,
-    /// Changes of it.
+    /// Changes to the table so far.
     moves: u64,
     pages: Vec<Page>,
     free: Vec<u32>,
-    /// The first of the pages that stand for lost records.
+    /// The first of the two lost pages.
     first_lost: u32,
 }
 
-/// Pages that stand for lost records: one for what is lost now, one for what was forgotten and
-/// still has slots.
+/// Page numbers that stand for lost records: one for the current generation, one for the generation
+/// that is being forgotten.
 pub(crate) const LOST_PAGES: u32 = 2;
 
 impl PageTable {
-    /// A table for so many pages, and the two that stand for lost records; it never allocates
-    /// afterwards.
+    /// A table for this many pages and the two lost pages. It never allocates afterwards.
     pub(crate) fn new(pages: usize) -> Self {
         let count = u32::try_from(pages).unwrap_or(u32::MAX - LOST_PAGES);
         let all = pages + LOST_PAGES as usize;
@@ -219,7 +217,7 @@ impl PageTable {
         }
     }
 
-    /// Bytes of a page's records have died; true if none is alive any more.
+    /// Counts bytes of a page's records dead; true if no live record is left.
     #[inline]
     pub(super) fn lose(&mut self, page: u32, bytes: u64) -> bool {
         let entry = self.get_mut(page);
@@ -228,7 +226,7 @@ impl PageTable {
         entry.live_bytes == 0
     }
 
-    /// The page that stands for all records lost in one generation: far, with no extent.
+    /// The page that stands for all records lost in a generation: far, without an extent.
     pub(crate) fn lost_page(&self, generation: u16) -> u32 {
         self.first_lost + u32::from(generation) % LOST_PAGES
     }
@@ -239,12 +237,12 @@ impl PageTable {
         page >= self.first_lost
     }
 
-    /// Page numbers there are, in use or not.
+    /// All page numbers, in use or not.
     pub(crate) fn len(&self) -> usize {
         self.pages.len()
     }
 
-    /// Takes a page number for a new open page in `frame`.
+    /// Allocates a page number for a new open page in `frame`.
     pub(super) fn open(&mut self, kind: PageKind, frame: Frame, pointer: *mut u8) -> Option<u32> {
         let number = self.free.pop()?;
         let page = Page {
@@ -258,7 +256,7 @@ impl PageTable {
         Some(number)
     }
 
-    /// What requests need of a page.
+    /// What requests need to know of a page.
     #[inline]
     pub(crate) fn framed(&self, page: u32) -> Framed {
         self.framed[page as usize]
@@ -270,7 +268,7 @@ impl PageTable {
         self.framed(page).pointer()
     }
 
-    /// Moves a page that has a frame on to another state.
+    /// Moves a page that has a frame to another state.
     pub(super) fn set_state(&mut self, page: u32, state: PageState) {
         let pointer = self.pointer(page);
         let entry = &mut self.pages[page as usize];
@@ -285,8 +283,8 @@ impl PageTable {
         self.moves += 1;
     }
 
-    /// How often pages have come, gone or changed what may be done with them: a page is where it
-    /// was, and as it was, for as long as this does not change.
+    /// Counts how often any page came, went or changed what may be done with it. While it is
+    /// unchanged, every page is where and as it was.
     #[inline]
     pub(crate) fn moves(&self) -> u64 {
         self.moves
@@ -311,7 +309,7 @@ impl PageTable {
         self.pages[page as usize].frame.take()
     }
 
-    /// Frees a page number and hands back what the page held.
+    /// Frees a page number; returns the frame and extent that the page held.
     pub(super) fn free(&mut self, page: u32) -> (Option<Frame>, Option<Extent>) {
         let entry = std::mem::take(&mut self.pages[page as usize]);
         debug_assert!(entry.state != PageState::Free && entry.pins == 0 && entry.live_bytes == 0);
@@ -327,8 +325,7 @@ impl PageTable {
             .filter(|(_, page)| page.state != PageState::Free)
     }
 
-    /// Bytes that the table itself needs for a number of pages, those that stand for lost records
-    /// included.
+    /// Bytes of the table for a number of pages, the lost pages included.
     pub(crate) fn bytes_for(pages: usize) -> u64 {
         (pages * (size_of::<Framed>() + size_of::<Page>() + size_of::<u32>())) as u64
     }

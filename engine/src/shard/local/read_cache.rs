@@ -1,11 +1,12 @@
-//! The read cache: copies of far records that were read twice soon, in pages of the same arena.
+//! The read cache: copies of far records that were read twice soon, in pages of the arena.
 //!
 //! ```text
 //! copy:  | home address, one unit | record |     the slot holds the address of the record
 //! ```
 //!
-//! Eviction takes the oldest cache page, gives records that were hit since a second chance, and
-//! points the slots of the others home. Nothing is ever written to far memory for it.
+//! Eviction takes the oldest cache page, gives copies that were hit a second chance, and points the
+//! other slots home. Nothing is written to far memory for it. The cache's share of frames follows
+//! the hits of cache and log.
 
 use std::collections::VecDeque;
 
@@ -21,9 +22,9 @@ use crate::shard::Shard;
 use crate::shard::local::account_bytes;
 use crate::shard::local::open_pages::TailKind;
 
-/// Records looked at in one slice of an eviction.
+/// Records that one slice of an eviction examines.
 const RECORDS_A_SLICE: u32 = 128;
-/// Local hits after which the split is looked at again.
+/// Local hits after which the split between cache and log is adjusted.
 const HITS_A_LOOK: u64 = 1 << 16;
 
 #[derive(Debug)]
@@ -34,16 +35,16 @@ struct Eviction {
     kept_units: u32,
 }
 
-/// Which pages are cache, and how large the cache may be.
+/// The pages of the cache, and its share of frames.
 #[derive(Debug)]
 pub(in crate::shard) struct Cache {
     pages: VecDeque<u32>,
     eviction: Option<Eviction>,
-    /// Fingerprints of far records read lately: the second read within it makes a copy.
+    /// Ghosts: fingerprints of far records that were read once lately.
     ghosts: Vec<u16>,
     frames_total: usize,
     frames_target: usize,
-    /// The most frames that the cache may aim at.
+    /// Frames that the cache may hold, at most.
     frames_max: usize,
     cache_hits: u64,
     log_hits: u64,
@@ -64,7 +65,7 @@ impl Cache {
         }
     }
 
-    /// Notes local hits, so that the split can follow them.
+    /// Counts local hits, so that the split can follow them.
     #[inline]
     pub(in crate::shard) fn note_hits(&mut self, cache: u64, log: u64) {
         self.cache_hits += cache;
@@ -79,7 +80,7 @@ impl Cache {
         let cache_frames = self.pages.len().max(1) as u64;
         let log_frames = self.frames_total.saturating_sub(self.pages.len()).max(1) as u64;
         let step = (self.frames_total / 64).max(1);
-        // Hits a frame, crosswise so that nothing is divided.
+        // Hits a frame, compared by multiplying crosswise.
         let (cache, log) = (self.cache_hits * log_frames, self.log_hits * cache_frames);
         if cache > log + log / 8 {
             self.frames_target += step;
@@ -92,7 +93,7 @@ impl Cache {
         self.log_hits = 0;
     }
 
-    /// Where the ghost of an address stands, and its fingerprint.
+    /// The place of an address's ghost, and its fingerprint.
     fn ghost(&self, address: Address) -> (usize, u16) {
         let mixed = address.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let place = usize::try_from(mixed >> 20).unwrap_or(0) & (self.ghosts.len() - 1);
@@ -104,14 +105,14 @@ impl Cache {
         (place, print)
     }
 
-    /// A far record is on its way here: [`Shard::keep_copy`] will look for its ghost.
+    /// Prefetches the ghost of a far record that is on its way; [`Shard::keep_copy`] needs it.
     #[inline]
     pub(in crate::shard) fn expect(&self, address: Address) {
         let (place, _) = self.ghost(address);
         prefetch(self.ghosts.as_ptr().wrapping_add(place).cast());
     }
 
-    /// True the second time that an address is read within the memory of the ghosts.
+    /// Notes a read; true if the address has a ghost already.
     fn seen_before(&mut self, address: Address) -> bool {
         let (place, print) = self.ghost(address);
         let seen = self.ghosts[place] == print;
@@ -119,12 +120,12 @@ impl Cache {
         seen
     }
 
-    /// A cache page was sealed.
+    /// Adds a sealed cache page.
     pub(in crate::shard) fn sealed(&mut self, page: u32) {
         self.pages.push_back(page);
     }
 
-    /// A cache page was freed.
+    /// Forgets a cache page that was freed.
     pub(in crate::shard) fn forget(&mut self, page: u32) {
         self.pages.retain(|&other| other != page);
         if self
@@ -136,12 +137,12 @@ impl Cache {
         }
     }
 
-    /// Frames that sealed cache pages hold.
+    /// Frames of sealed cache pages.
     pub(in crate::shard) fn frames(&self) -> usize {
         self.pages.len()
     }
 
-    /// True if the cache holds more than its share.
+    /// True if the cache holds more than its share of frames.
     pub(in crate::shard) fn should_shrink(&self) -> bool {
         self.pages.len() > self.frames_target
     }
@@ -156,14 +157,14 @@ impl Cache {
         ghosts.next_power_of_two().clamp(1 << 10, 1 << 22)
     }
 
-    /// Bytes that the cache's own tables need.
+    /// Bytes of the cache's tables.
     pub(in crate::shard) fn bytes_for(frames: u64, local_bytes: u64) -> u64 {
         (Self::ghost_count(local_bytes) * size_of::<u16>()) as u64 + frames * 4
     }
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// The home of a cached copy.
+    /// The home address of a cached copy.
     pub(in crate::shard) fn home_of(&self, address: Address) -> Address {
         let pointer = self.local_pointer(address);
         debug_assert!(!pointer.is_null(), "a cached copy without a frame");
@@ -174,7 +175,7 @@ impl<E: Endpoint> Shard<E> {
         }))
     }
 
-    /// Gives a cached copy a new home.
+    /// Sets the home address of a cached copy.
     pub(in crate::shard) fn set_home(&mut self, address: Address, home: Address) {
         let pointer = self.local_pointer(address);
         // SAFETY: as in `home_of`.
@@ -186,7 +187,7 @@ impl<E: Endpoint> Shard<E> {
         };
     }
 
-    /// Copies a far record that was just read into the cache, if it was read before not long ago.
+    /// Copies a far record that was just read into the cache, if it has a ghost.
     pub(in crate::shard) fn keep_copy(
         &mut self,
         hash: IndexHash,
@@ -230,7 +231,7 @@ impl<E: Endpoint> Shard<E> {
         Some(address)
     }
 
-    /// Moves a copy whose home is lost to the log. Without room for it the record is lost as well.
+    /// Moves a copy whose home is lost to the log. If there is no room, the record is lost too.
     #[cold]
     fn keep_last_copy(
         &mut self,
@@ -252,7 +253,7 @@ impl<E: Endpoint> Shard<E> {
         (slot.class(), address)
     }
 
-    /// Starts to evict the oldest cache page.
+    /// Starts the eviction of the oldest cache page.
     pub(in crate::shard) fn start_cache_eviction(&mut self) -> bool {
         if self.cache.eviction.is_some() {
             return true;
@@ -269,7 +270,7 @@ impl<E: Endpoint> Shard<E> {
         true
     }
 
-    /// One slice of the eviction under way. True if there is one.
+    /// Runs one slice of the eviction; false if none is in progress.
     pub(in crate::shard) fn evict_cache_slice(&mut self) -> bool {
         let Some(mut eviction) = self.cache.eviction.take() else {
             return false;

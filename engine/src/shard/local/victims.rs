@@ -1,5 +1,4 @@
-//! Victims: the far pages of a shard by how much of them is alive, so that the emptiest is found
-//! without a search.
+//! Victims: far pages listed by live share, so that the emptiest is found without a search.
 //!
 //! A page on a node that does not answer is set aside until the node is back.
 //!
@@ -7,14 +6,13 @@
 //! list 0 .. 63: pages by live share, a 64th each | list 64 + n: pages set aside for node n
 //! ```
 //!
-//! Each list is doubly linked through one table with a place for every page number: nothing is
-//! allocated after construction.
+//! Each list is doubly linked through one table with an entry for every page number. Nothing
+//! allocates after construction.
 //!
 //! - I1: a page that is clean or far, has records and no pins, is in the list of its live share or
 //!   a higher one, or set aside.
 //! - I2: the sums are over the pages that are clean or far.
-//! - I3: a page is in the list that its `bin` names and in no other; a page that is freed is in
-//!   none.
+//! - I3: a page is in the list that its `bin` names and in no other. A freed page is in none.
 
 use farcore_rdma::Endpoint;
 
@@ -23,22 +21,22 @@ use crate::shard::Shard;
 use crate::shard::far::extents::{Extent, NODES_MAX, NodeId};
 use crate::shard::local::page_table::{Page, PageKind, PageState, PageTable};
 
-/// Lists by live share. Fine, because what is nearly full is compacted as well where nothing else
-/// makes room.
+/// Lists by live share. Many, because nearly full pages are compacted as well if nothing else makes
+/// room.
 const BINS: usize = 64;
-/// Pages looked at or listed again in one slice.
+/// Pages examined or listed again in one slice.
 const PAGES_A_SLICE: usize = 64;
-/// The bin of a page that is listed nowhere.
+/// The bin of a page that is in no list.
 pub(in crate::shard) const UNLISTED: u8 = u8::MAX;
 /// The end of a list.
 const END: u32 = u32::MAX;
 
 const _: () = assert!(BINS + NODES_MAX < UNLISTED as usize);
 
-/// What there is to be compacted.
+/// The result of looking for a victim.
 pub(in crate::shard) enum Pick {
     Page(u32),
-    /// More is to be looked at.
+    /// More pages are to be examined.
     Later,
     None,
 }
@@ -55,11 +53,11 @@ struct Link {
 pub(in crate::shard) struct Victims {
     /// The first page of each list.
     heads: Vec<u32>,
-    /// By page number.
+    /// List neighbours, by page number.
     links: Vec<Link>,
     /// Pages that are set aside.
     aside_count: usize,
-    /// Pages.
+    /// Clean and far pages.
     pub(in crate::shard) pages: u64,
     /// Bytes of their records that are alive.
     pub(in crate::shard) live_bytes: u64,
@@ -67,7 +65,7 @@ pub(in crate::shard) struct Victims {
     pub(in crate::shard) record_bytes: u64,
 }
 
-/// Bytes of a page that records take, and its header.
+/// Bytes of a page's records and header.
 fn used_bytes(page: &Page) -> u64 {
     u64::from(page.units.max(1)) * UNIT_BYTES as u64
 }
@@ -91,7 +89,7 @@ fn is_aside(bin: u8) -> bool {
 }
 
 impl Victims {
-    /// No victims yet, among so many page numbers.
+    /// Empty lists for this many page numbers.
     pub(in crate::shard) fn new(nodes: usize, pages: usize) -> Self {
         let none = Link {
             next: END,
@@ -127,7 +125,7 @@ impl Victims {
         self.aside_count += usize::from(is_aside(bin));
     }
 
-    /// Takes a page out of its list, if it is in one.
+    /// Removes a page from its list, if it is in one.
     pub(in crate::shard) fn unlist(&mut self, page: &mut Page, number: u32) {
         let bin = std::mem::replace(&mut page.bin, UNLISTED);
         if bin == UNLISTED {
@@ -145,7 +143,7 @@ impl Victims {
         self.aside_count -= usize::from(is_aside(bin));
     }
 
-    /// Every list, as page numbers, with the bin that its pages must name.
+    /// Every list with its bin and its page numbers.
     #[cfg(test)]
     pub(in crate::shard) fn lists(&self) -> impl Iterator<Item = (u8, Vec<u32>)> {
         let listed = |number: u32| (number != END).then_some(number);
@@ -157,7 +155,7 @@ impl Victims {
         })
     }
 
-    /// A page has reached far memory.
+    /// Adds a page that has reached far memory.
     pub(in crate::shard) fn gain(&mut self, pages: &mut PageTable, number: u32) {
         let page = pages.get(number);
         self.pages += 1;
@@ -166,7 +164,7 @@ impl Victims {
         self.list(pages, number);
     }
 
-    /// Some of a page's bytes, already taken from its account, have died.
+    /// Notes that records of a page died; its entry no longer counts their bytes.
     #[inline]
     pub(in crate::shard) fn died(&mut self, pages: &mut PageTable, number: u32, bytes: u64) {
         if is_far(pages.get(number)) {
@@ -175,7 +173,7 @@ impl Victims {
         }
     }
 
-    /// A page is about to be freed.
+    /// Removes a page that is about to be freed.
     pub(in crate::shard) fn lose(&mut self, pages: &mut PageTable, number: u32) {
         let page = pages.get_mut(number);
         self.unlist(page, number);
@@ -185,13 +183,13 @@ impl Victims {
         }
     }
 
-    /// A page that is still local is no longer far.
+    /// Removes a page that is local and no longer far.
     pub(in crate::shard) fn withdraw(&mut self, pages: &mut PageTable, number: u32) {
         self.lose(pages, number);
         self.live_bytes = self.live_bytes.saturating_sub(pages.get(number).live_bytes);
     }
 
-    /// Lists a page where it belongs, if it is in no such low list yet.
+    /// Lists a page by its live share, unless it is in a list that low already.
     pub(in crate::shard) fn list(&mut self, pages: &mut PageTable, number: u32) {
         let page = pages.get_mut(number);
         if !is_far(page) || page.damaged || is_aside(page.bin) {
@@ -206,7 +204,7 @@ impl Victims {
         }
     }
 
-    /// Keeps a page from being listed until the node of its extent is back.
+    /// Sets a page aside until the node of its extent is back.
     pub(in crate::shard) fn set_aside(&mut self, pages: &mut PageTable, number: u32, node: NodeId) {
         let page = pages.get_mut(number);
         debug_assert_eq!(page.extent.map(Extent::node), Some(node));
@@ -239,8 +237,8 @@ impl Victims {
         listed
     }
 
-    /// Takes a page of the lowest share below `percent`, to within a list. A pinned one is left to
-    /// whoever unpins it.
+    /// Takes a page from the lowest list below `percent`. A pinned page is skipped and listed again
+    /// when it is unpinned.
     pub(in crate::shard) fn take(&mut self, pages: &mut PageTable, percent: u64) -> Option<u32> {
         for bin in 0..BINS {
             if bin as u64 * 100 >= percent * BINS as u64 {
@@ -268,8 +266,8 @@ impl Victims {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Lists the pages again that were set aside for nodes that answer now; of one that may answer,
-    /// a page to try.
+    /// Lists pages again that were set aside for nodes that answer now. For a node that may answer,
+    /// lists one page to try.
     pub(in crate::shard) fn list_returned(&mut self) {
         if self.local.victims.aside_count() == 0 {
             return;
@@ -291,8 +289,8 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// A page of which less than `percent` is alive: the emptiest far one, or else the emptiest
-    /// sealed one if those may go too. Those that cannot be read now are set aside.
+    /// Picks a page of which less than `percent` is alive: the emptiest far one, else the emptiest
+    /// sealed one if `sealed_too`. Pages that cannot be read now are set aside.
     pub(in crate::shard) fn pick_victim(&mut self, percent: u64, sealed_too: bool) -> Pick {
         for _ in 0..PAGES_A_SLICE {
             let Some(number) = self.local.victims.take(&mut self.local.pages, percent) else {
@@ -305,8 +303,7 @@ impl<E: Endpoint> Shard<E> {
         Pick::Later
     }
 
-    /// True if a page that is to be compacted is local or its node may be tried now; it is set
-    /// aside if not.
+    /// True if a victim is local or its node may be tried now; else it is set aside.
     pub(in crate::shard) fn can_be_read(&mut self, number: u32) -> bool {
         let is_far = self.local.pages.pointer(number).is_null();
         match self.node_of(number) {
