@@ -1,5 +1,6 @@
-//! How long the hot paths take, by themselves: `cargo bench -p farcore --features internals --bench
-//! hot_paths`.
+//! Times of the hot paths alone: `cargo bench -p farcore --features internals --bench hot_paths`.
+//!
+//! Each benchmark runs one path of `support` over 1024 requests.
 
 mod support;
 
@@ -47,7 +48,7 @@ fn put_local(bencher: Bencher<'_, '_>) {
         .bench_local(|| put(&mut asked));
 }
 
-/// Two requests a key.
+/// Two requests for each key.
 #[divan::bench]
 fn insert_delete(bencher: Bencher<'_, '_>) {
     let mut asked = absent();

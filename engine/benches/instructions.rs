@@ -1,5 +1,5 @@
-//! One hot path, once, for whoever counts its instructions: `instructions NAME`. `cargo xtask
-//! instructions` runs it under valgrind, which counts only what happens inside `measured`.
+//! Runs one hot path once, for counting its instructions: `instructions NAME`. `cargo xtask
+//! instructions` runs it under valgrind, which counts only inside `measured`.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::{
     sealing, tagged,
 };
 
-/// What is counted; known by its name.
+/// The counted code; valgrind finds it by this name.
 #[inline(never)]
 fn measured<T, R>(what: impl FnOnce(T) -> R, input: T) -> R {
     black_box(what(black_box(input)))
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         "seal_tagged" => drop(measured(seal_tagged, &mut tagged())),
         "seal_page" => drop(measured(seal, &mut sealing())),
         other => {
-            eprintln!("instructions: there is no path `{other}`");
+            eprintln!("instructions: unknown path `{other}`");
             return ExitCode::FAILURE;
         }
     }

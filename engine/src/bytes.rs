@@ -1,4 +1,4 @@
-//! Copying and comparing keys, most of which are 8 to 16 bytes long: two words, and no call.
+//! Copies and compares keys. Most are 8 to 16 bytes long: two words, and no call.
 
 #![allow(unsafe_code)] // copies to raw places
 
@@ -6,12 +6,12 @@ use std::ptr;
 
 /// Copies bytes to a place that may be uninitialised.
 ///
-/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`] for all bytes of `from`.
 /// As [`std::ptr::copy_nonoverlapping`] for all of them.
 #[inline]
 pub(crate) unsafe fn copy_to(to: *mut u8, from: &[u8]) {
     let far_end = from.len().wrapping_sub(8);
-    // SAFETY: by this function's contract; of 8 to 16 bytes, both ends are there.
+    // SAFETY: by this function's contract; with 8 to 16 bytes, both words are within the slice.
     unsafe {
         if far_end <= 8 {
             let first = from.as_ptr().cast::<u64>().read_unaligned();
@@ -31,7 +31,7 @@ pub(crate) fn equal(one: &[u8], other: &[u8]) -> bool {
         return false;
     }
     if one.len().wrapping_sub(8) <= 8 {
-        // Both ends are there, and overlap or touch.
+        // Both words are within the slices, and overlap or touch.
         one.first_chunk::<8>() == other.first_chunk::<8>()
             && one.last_chunk::<8>() == other.last_chunk::<8>()
     } else {

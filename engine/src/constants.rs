@@ -12,15 +12,15 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 pub const PAGE_BYTES_MIN: usize = 64 << 10;
 /// Largest page, in bytes.
 pub const PAGE_BYTES_MAX: usize = 2 << 20;
-/// Most requests that a core takes from a lane at once.
+/// The largest batch of requests that a core takes from a lane.
 pub const BATCH_MAX: usize = 128;
 /// The largest share of the page frames that the read cache can be given, in percent.
 pub const CACHE_PERCENT_MAX: u8 = 90;
-/// Most chunks that are kept ahead of all walks of a shard together.
+/// The most chunks kept ahead of all walks of a shard together.
 pub const READ_AHEAD_CHUNKS_MAX: u32 = 12;
-/// Longest time that an idle core can be told to spin, in nanoseconds.
+/// The longest time that an idle core can be set to spin, in nanoseconds.
 pub const SPIN_NS_MAX: u64 = 1_000_000_000;
-/// Numbers that a lane of a shard can have: the last one is that of the clients on its own core.
+/// Lane numbers of a shard; the last one is for clients on its own core.
 pub(crate) const LANE_NUMBERS: usize = 256;
 /// Requests that one queue pair holds.
 pub(crate) const QUEUE_DEPTH: usize = 256;

@@ -1,5 +1,5 @@
-//! The parts of the engine by themselves, for benchmarks of them: a shard without its core, a lane
-//! without its threads, the cipher. Behind the feature `internals`; nothing here is stable.
+//! Parts of the engine on their own, for benchmarks: a shard without a core, a lane without
+//! threads, the cipher. Behind the feature `internals`; nothing here is stable.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::shard::{Shard, ShardOptions};
 use crate::transport::lane::{LaneClient, LaneServer, lane};
 use crate::transport::queue::{RequestConsumer, RequestProducer, own_queue};
 
-/// Requests that are offered at once.
+/// Requests that are served at once.
 pub const BATCH: usize = 64;
 /// Time that passes between two rounds, in nanoseconds.
 const ROUND_NS: u64 = 1_000;
-/// Nothing here outlives a process, and nobody else sees it.
+/// A fixed salt: no far memory here outlives the process or is shared.
 const SALT: Salt = [0; 16];
 
 fn region(bytes: u64) -> Result<Arc<Region>> {
@@ -41,7 +41,7 @@ fn region(bytes: u64) -> Result<Arc<Region>> {
     Ok(Arc::new(region))
 }
 
-/// Answers go to a visitor, who has always room.
+/// An answer sink that passes answers to a visitor and always has room.
 struct Visit<'a, V> {
     visit: &'a mut V,
     answered: usize,
@@ -66,7 +66,7 @@ impl<V: FnMut(u64, Answer<'_>)> AnswerSink for Visit<'_, V> {
     }
 }
 
-/// A shard over embedded far memory, in time that only its calls move on.
+/// A shard over embedded far memory, whose time advances only with its calls.
 #[derive(Debug)]
 pub struct BareShard {
     shard: Shard<FabricEndpoint>,
@@ -80,7 +80,7 @@ impl BareShard {
     /// An empty shard.
     ///
     /// # Errors
-    /// As [`Config::validate`]; [`Error::Memory`].
+    /// The errors of [`Config::validate`]; [`Error::Memory`].
     pub fn open(config: Config) -> Result<Self> {
         let config = Config {
             cores: available_cores().into_iter().take(1).collect(),
@@ -119,7 +119,7 @@ impl BareShard {
         })
     }
 
-    /// Serves requests, in batches, until all are answered; each answer comes with its place.
+    /// Serves requests in batches until all are answered; each answer is visited with its place.
     ///
     /// # Panics
     /// If the keys and values of a batch take more than 128 KiB.
@@ -175,8 +175,8 @@ impl BareLane {
         }
     }
 
-    /// Sends requests over, answers each with a value, and takes the answers back; false if they
-    /// found no room.
+    /// Sends requests, answers each with a value and receives the answers; false if they found no
+    /// room.
     pub fn round_trip(
         &mut self,
         operations: &[Operation<'_>],
@@ -201,7 +201,7 @@ impl BareLane {
             let waiting = requests.waiting(BATCH);
             let count = waiting.len();
             for request in waiting {
-                // Of a kind that is known here, as where a shard serves gets.
+                // Of a kind that is known at compile time, as where a shard serves gets.
                 let answer = Answer::Value { version, value };
                 if !answers.try_answer(request.origin, request.token, answer) {
                     return false;
@@ -241,20 +241,20 @@ impl BareCipher {
             (PageCipher::SecrecyOnly(counter), PageCipher::Authenticated(records)) => {
                 Self { counter, records }
             }
-            _ => unreachable!("a cipher is of the mode that was asked for"),
+            _ => unreachable!("a cipher has the requested mode"),
         }
     }
 
-    /// Encrypts or decrypts the bytes of a page from a unit on, in place, in counter mode.
+    /// Encrypts or decrypts bytes of a page from a unit on, in place, in counter mode.
     pub fn apply(&self, sequence: u64, unit: u32, data: &mut [u8]) {
         self.counter.apply(sequence, unit, data);
     }
 
-    /// Seals a message of whole units that begins at a unit of a page; its last unit becomes its
+    /// Seals a message of whole units that begins at a unit of a page; its last unit becomes the
     /// tag.
     ///
     /// # Panics
-    /// If the lengths differ, or there is not a unit.
+    /// If the lengths differ, or are less than a unit.
     pub fn seal(&self, sequence: u64, unit: u32, source: &[u8], target: &mut [u8]) {
         let message = source.len() - UNIT_BYTES;
         let (body, tag) = target.split_at_mut(message);
@@ -262,7 +262,7 @@ impl BareCipher {
         tag.copy_from_slice(&self.records.gcm().seal(&nonce, &source[..message], body));
     }
 
-    /// Opens what [`BareCipher::seal`] made, from one place to another; false if it is anything
+    /// Opens what [`BareCipher::seal`] made, from `source` to `target`; false if it is anything
     /// else.
     pub fn open(&self, sequence: u64, unit: u32, source: &[u8], target: &mut [u8]) -> bool {
         let nonce = RecordCipher::nonce(sequence, unit);

@@ -1,14 +1,14 @@
 //! The life of an engine: whether it is closing, and the jobs that still run on any core.
 //!
-//! Owns one flag and one count, shared by handles, cores and metrics.
+//! It owns one flag and one count, shared by handles, cores and metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Whether the engine is closing, and how many jobs there still are on any core.
+/// Whether the engine is closing, and the number of jobs on all cores.
 ///
-/// ORDERING: all SeqCst: whoever adds a job either sees that it is too late, or every core sees the
-/// job.
+/// ORDERING: all SeqCst: a thread that adds a job either sees that the engine is closing, or every
+/// core sees the job.
 #[derive(Debug, Default)]
 pub(crate) struct Lifecycle {
     closing: AtomicBool,
@@ -25,14 +25,14 @@ impl Lifecycle {
         self.closing.load(Ordering::SeqCst)
     }
 
-    /// Counts a new job; `None` when the engine is closing.
+    /// Counts a new job; `None` if the engine is closing.
     pub(crate) fn begin_job(self: &Arc<Self>) -> Option<JobTicket> {
         self.jobs.fetch_add(1, Ordering::SeqCst);
         let ticket = JobTicket(Arc::clone(self));
         (!self.is_closing()).then_some(ticket)
     }
 
-    /// True once nothing more can be asked of any shard by a job.
+    /// True once the engine is closing and no job is left.
     pub(crate) fn is_over(&self) -> bool {
         self.is_closing() && self.jobs.load(Ordering::SeqCst) == 0
     }

@@ -1,5 +1,7 @@
-//! What the system allows this process: io_uring, locked memory, descriptors. Each refusal becomes
-//! an error that names the limit and the remedy.
+//! The limits of the system for this process: io_uring, locked memory, descriptors, memory. Each
+//! refusal becomes an error that names the limit and the remedy.
+//!
+//! The only state is a lock: executors are made one at a time.
 
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
@@ -11,19 +13,20 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use self::ring::probe_io_uring;
 use crate::error::{Error, Result};
 
-/// Locked memory that glommio wants to be allowed, in bytes. It looks at the limit alone: that the
-/// kernel does not hold a process with `CAP_IPC_LOCK` to it makes no difference there.
+/// Locked memory that glommio requires to be allowed, in bytes. glommio checks only the limit,
+/// although the kernel does not apply it to a process with `CAP_IPC_LOCK`.
 const LOCKED_BYTES_MIN: u64 = 512 << 10;
-/// Descriptors of one executor: three rings, an event and what it opens for a moment to make them.
+/// Descriptors of one executor: three rings, an event, and those that it opens briefly to make
+/// them.
 pub(crate) const EXECUTOR_DESCRIPTORS: usize = 6;
 /// Descriptors of the connections to one memory node from one core.
 pub(crate) const NODE_DESCRIPTORS: usize = 3;
 
-/// One executor is made at a time: the limit on locked memory is the process's, and descriptors
-/// that were counted stay free until they are opened.
+/// Held while an executor is made: the limit on locked memory is the process's, and descriptors
+/// that were found free must stay free until they are opened.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// The cores that this process may use. Asked from a pinned thread, that is one.
+/// The cores that this process may use. From a pinned thread, that is one.
 pub(crate) fn available_cores() -> Vec<usize> {
     core_affinity::get_core_ids()
         .unwrap_or_default()
@@ -32,8 +35,8 @@ pub(crate) fn available_cores() -> Vec<usize> {
         .collect()
 }
 
-/// Refuses early, and plainly, where the kernel or a limit would. `descriptors` is how many are to
-/// be opened.
+/// Refuses early, with a clear error, where the kernel or a limit would refuse later. `descriptors`
+/// is the number to be opened.
 ///
 /// # Errors
 /// [`Error::IoUring`], [`Error::Memory`], [`Error::Descriptors`].
@@ -44,7 +47,7 @@ pub(crate) fn check(descriptors: usize) -> Result<()> {
     allow_locked_memory().map(drop)
 }
 
-/// Calls what makes an executor, with as much locked memory allowed as that checks for.
+/// Calls `make`, which makes an executor, while enough locked memory is allowed for it.
 ///
 /// # Errors
 /// As [`check`]; [`Error::Threads`].
@@ -52,8 +55,8 @@ pub(crate) fn make_executor<T>(
     make: impl FnOnce() -> std::thread::Result<std::io::Result<T>>,
 ) -> Result<T> {
     let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-    // glommio panics in some of the places where it finds none, once for all executors of the
-    // process.
+    // glommio panics in some places if it finds no descriptor, and only once for all executors of
+    // the process.
     check_descriptors(EXECUTOR_DESCRIPTORS)?;
     let _allowed = allow_locked_memory()?;
     match make() {
@@ -77,8 +80,8 @@ pub(crate) fn make_executor<T>(
     }
 }
 
-/// Calls what makes an executor on another thread and waits for it, with as much locked memory
-/// allowed as glommio asks for.
+/// Calls `make` while the limit on locked memory is raised to what glommio requires. For closures
+/// that make an executor on another thread and wait for it.
 ///
 /// # Errors
 /// As [`check`].
@@ -93,7 +96,7 @@ pub(crate) fn while_allowed<T>(make: impl FnOnce() -> T) -> Result<T> {
 pub(crate) fn what_was_said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("something that is no text")
+    text.unwrap_or("a panic without a text")
 }
 
 /// A thread could not be started.
@@ -120,7 +123,7 @@ fn no_descriptor(errno: Errno, needed: usize) -> Error {
     }
 }
 
-/// Opens so many descriptors, and closes them.
+/// Opens this many descriptors, and closes them.
 fn check_descriptors(count: usize) -> Result<()> {
     let open = |_| {
         let flags = rustix::event::EventfdFlags::CLOEXEC;
@@ -132,15 +135,15 @@ fn check_descriptors(count: usize) -> Result<()> {
         .map_err(|errno| no_descriptor(errno, count))
 }
 
-/// What an engine is about to take of memory.
+/// The memory that an engine is about to take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryNeed {
     pub(crate) local_bytes: u64,
-    /// Embedded far memory that is touched at the start.
+    /// Embedded far memory that is touched when the engine opens.
     pub(crate) far_bytes: u64,
 }
 
-/// Refuses what is more than the machine, or the control group, has left: the kernel would kill the
+/// Refuses more memory than the machine or the control group has left: the kernel would kill the
 /// process when it touches it.
 ///
 /// # Errors
@@ -166,7 +169,7 @@ pub(crate) fn check_memory(need: MemoryNeed, root: &Root) -> Result<()> {
     })
 }
 
-/// Puts the limit on locked memory back to what it was.
+/// Restores the limit on locked memory when dropped.
 struct Restores(Rlimit);
 
 impl Drop for Restores {
@@ -176,7 +179,7 @@ impl Drop for Restores {
     }
 }
 
-/// Raises the limit on locked memory to what glommio asks for, where the process may.
+/// Raises the limit on locked memory to what glommio requires, if the process may.
 fn allow_locked_memory() -> Result<Option<Restores>> {
     let limit = getrlimit(Resource::Memlock);
     let Some(current) = limit.current.filter(|&bytes| bytes < LOCKED_BYTES_MIN) else {
@@ -201,11 +204,11 @@ mod ring {
 
     use rustix::io::Errno;
 
-    /// Asks the kernel for a smallest ring, and gives it back.
+    /// Makes the smallest ring and closes it, to see whether the kernel allows it.
     pub(super) fn probe_io_uring() -> Result<(), Errno> {
         // struct io_uring_params is 120 bytes; all zero is a plain ring.
         let mut parameters = [0u64; 15];
-        // SAFETY: the kernel reads and fills in 120 bytes, which is what it is given.
+        // SAFETY: the kernel reads and fills in 120 bytes, the size of `parameters`.
         let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) };
         if ring < 0 {
             let error = std::io::Error::last_os_error().raw_os_error();

@@ -1,4 +1,5 @@
-//! The hot paths by themselves, ready to be measured.
+//! The hot paths alone, prepared for measurement: gets, puts, deletes, a lane crossing, and
+//! sealing. Both benchmarks share them, so instructions and times are of the same code.
 
 use farcore::internals::{BareCipher, BareLane, BareShard};
 use farcore::{Answer, Config, EncryptionKey, Operation};
@@ -7,9 +8,9 @@ use farcore::{Answer, Config, EncryptionKey, Operation};
 pub(crate) const REQUESTS: usize = 1024;
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 128;
-/// Keys of a shard that fits its local memory.
+/// Keys of a shard that is all local.
 const KEYS_LOCAL: u64 = 100_000;
-/// Keys of one that does not: about a fifth is local.
+/// Keys of a shard of which about a fifth is local.
 const KEYS_FAR: u64 = 200_000;
 const FRAMES_BYTES: usize = 16 << 10;
 
@@ -21,7 +22,7 @@ fn key(number: u64) -> Key {
     key
 }
 
-/// Keys in no order.
+/// Keys in random order.
 fn some_keys(below: u64) -> Vec<Key> {
     let place = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % below;
     (0..REQUESTS as u64)
@@ -29,7 +30,7 @@ fn some_keys(below: u64) -> Vec<Key> {
         .collect()
 }
 
-/// A filled shard, and the keys that are asked for.
+/// A filled shard, and the keys to request.
 pub(crate) struct Asked {
     shard: BareShard,
     keys: Vec<Key>,
@@ -40,7 +41,7 @@ fn filled(keys: u64, local_bytes: u64, asked: Vec<Key>) -> Asked {
         local_bytes,
         far_bytes: 256 << 20,
         keys_expected: keys,
-        // Each far get is to be a READ of its own.
+        // Makes each far get a READ of its own.
         read_ahead_chunks: 0,
         ..Config::default()
     };
@@ -59,17 +60,17 @@ fn filled(keys: u64, local_bytes: u64, asked: Vec<Key>) -> Asked {
         });
     }
     let mut ready = Asked { shard, keys: asked };
-    // The first time brings code and tables into the caches.
+    // The first run brings code and tables into the caches.
     get(&mut ready);
     ready
 }
 
-/// Gets of keys that lie in frames, in an index that memory is plentiful for.
+/// Gets of local keys, in an index with plenty of memory.
 pub(crate) fn local() -> Asked {
     filled(KEYS_LOCAL, 64 << 20, some_keys(KEYS_LOCAL))
 }
 
-/// Gets of keys that there are not, in an index as full as may be.
+/// Gets of absent keys, in an index as full as it gets.
 pub(crate) fn absent() -> Asked {
     let keys = some_keys(KEYS_LOCAL);
     let other = keys.into_iter().map(|mut key| {
@@ -79,7 +80,7 @@ pub(crate) fn absent() -> Asked {
     filled(KEYS_LOCAL, 28 << 20, other.collect())
 }
 
-/// Gets of keys most of which lie in far memory.
+/// Gets of keys that are mostly far.
 pub(crate) fn far() -> Asked {
     filled(KEYS_FAR, 12 << 20, some_keys(KEYS_FAR / 2))
 }
@@ -100,7 +101,7 @@ pub(crate) fn get(asked: &mut Asked) -> usize {
     bytes
 }
 
-/// Probe, append or change in place, answer.
+/// Probe, append or update in place, answer.
 pub(crate) fn put(asked: &mut Asked) -> u64 {
     let value = [9; VALUE_BYTES];
     let puts: Vec<_> = asked
@@ -117,7 +118,7 @@ pub(crate) fn put(asked: &mut Asked) -> u64 {
     last
 }
 
-/// New keys put and deleted again.
+/// New keys, put and deleted again.
 pub(crate) fn churn(asked: &mut Asked) -> usize {
     put(asked);
     let deletes: Vec<_> = asked
@@ -146,7 +147,7 @@ pub(crate) fn crossing() -> Crossing {
     }
 }
 
-/// Requests over, values back.
+/// Sends requests and receives values.
 pub(crate) fn cross(crossing: &mut Crossing) -> usize {
     let value = [7; VALUE_BYTES];
     let mut bytes = 0;
@@ -164,7 +165,7 @@ pub(crate) fn cross(crossing: &mut Crossing) -> usize {
     bytes
 }
 
-/// A cipher, and what it works on.
+/// A cipher and its data.
 pub(crate) struct Sealing {
     cipher: BareCipher,
     data: Vec<u8>,
@@ -177,7 +178,7 @@ pub(crate) fn sealing() -> Sealing {
     }
 }
 
-/// The bytes of 128 records, one at a time, as far gets have it.
+/// The bytes of 128 records, one at a time, as far gets open them.
 pub(crate) fn open(sealing: &mut Sealing) -> u8 {
     for (record, unit) in sealing.data.chunks_mut(128).zip((0..).step_by(8)) {
         sealing.cipher.apply(1, unit, record);
@@ -205,7 +206,7 @@ pub(crate) fn tagged() -> Tagged {
     tagged
 }
 
-/// As many bytes of records opened as in `open`, one at a time, each by its tag.
+/// As many bytes of records as in `open`, one at a time, each verified by its tag.
 pub(crate) fn open_tagged(tagged: &mut Tagged) -> u8 {
     let records = tagged.sealed.chunks(SEALED_BYTES);
     let targets = tagged.opened.chunks_mut(SEALED_BYTES);
@@ -215,7 +216,7 @@ pub(crate) fn open_tagged(tagged: &mut Tagged) -> u8 {
     tagged.opened[0]
 }
 
-/// The same records sealed, as flushes have it.
+/// The same records sealed, as flushes do.
 pub(crate) fn seal_tagged(tagged: &mut Tagged) -> u8 {
     let records = tagged.opened.chunks(SEALED_BYTES);
     let targets = tagged.sealed.chunks_mut(SEALED_BYTES);
@@ -225,7 +226,7 @@ pub(crate) fn seal_tagged(tagged: &mut Tagged) -> u8 {
     tagged.sealed[0]
 }
 
-/// The same bytes as one run, as flushes have it.
+/// The same bytes as one run, as flushes do.
 pub(crate) fn seal(sealing: &mut Sealing) -> u8 {
     sealing.cipher.apply(2, 0, &mut sealing.data);
     sealing.data[0]

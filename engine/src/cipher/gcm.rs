@@ -1,16 +1,16 @@
-//! AES-GCM as NIST SP 800-38D composes it, with nonces of 96 bits and tags of 128: whole messages,
-//! or one in pieces.
+//! AES-GCM as defined by NIST SP 800-38D, with nonces of 96 bits and tags of 128 bits, for whole
+//! messages or messages in pieces.
 //!
 //! ```text
 //! counter block, big endian:  | nonce:96 | counter:32 |     counter 1 masks the tag, 2 and up encrypt
 //! tag = E(counter block 1) ^ GHASH(associated data, ciphertext, both lengths in bits:64)
 //! ```
 //!
-//! - I1: a nonce serves one message under one key; the caller sees to it. The same bytes may be
-//!   sealed twice.
-//! - I2: what is opened is decrypted only if its tag is right. A record's header is decrypted
+//! - I1: a nonce serves one message under one key. The caller guarantees it; sealing the same bytes
+//!   again is allowed.
+//! - I2: a message is decrypted only if its tag is right. Only a record's header is decrypted
 //!   before: it says where the tag lies, and decides nothing else.
-//! - I3: every message here is a whole number of units, and so of blocks.
+//! - I3: every message is a whole number of units, and so of blocks.
 //!
 //! Source: NIST SP 800-38D, sections 6.4 to 7.2.
 
@@ -27,15 +27,15 @@ use crate::constants::UNIT_BYTES;
 pub(crate) const TAG_BYTES: usize = UNIT_BYTES;
 /// Counter of the first block of a message.
 const FIRST: u32 = 2;
-/// Blocks that GHASH takes at once.
+/// Blocks that GHASH processes at once.
 const HASHED_AT_ONCE: usize = 4;
-/// Keystream blocks that a message is begun with, one of which masks its tag: as many as most
-/// records need.
+/// Keystream blocks that are made when a message begins; one of them masks its tag. Most records
+/// need no more.
 const BEGUN: usize = 24;
 
-/// What makes a message's keystream its own.
+/// The nonce of a message.
 pub(crate) type Nonce = [u8; 12];
-/// What proves that a message is what was sealed.
+/// The tag of a message.
 pub(crate) type Tag = [u8; TAG_BYTES];
 
 type Block = Array<u8, U16>;
@@ -70,11 +70,11 @@ impl Begun {
     }
 }
 
-/// A message that is sealed in pieces: how far it is.
+/// The state of a message that is sealed in pieces.
 #[derive(Clone)]
 pub(crate) struct Sealing {
     nonce: Nonce,
-    /// Blocks sealed.
+    /// Blocks sealed so far.
     blocks: u32,
     ghash: GHash,
 }
@@ -94,7 +94,7 @@ fn counter_block(nonce: &Nonce, counter: u32) -> [u8; UNIT_BYTES] {
     block
 }
 
-/// The block that ends what GHASH takes.
+/// The last block of GHASH's input: both lengths.
 fn lengths(associated_bytes: usize, bytes: usize) -> Block {
     let mut block = Block::default();
     block[..8].copy_from_slice(&(associated_bytes as u64 * 8).to_be_bytes());
@@ -123,7 +123,7 @@ fn count_of(bytes: usize) -> u32 {
 }
 
 impl Gcm {
-    /// AES-GCM under the key of a schedule.
+    /// AES-GCM with this key schedule.
     pub(crate) fn new(schedule: Schedule) -> Self {
         let mut key = [Block::default()];
         schedule.encrypt(&mut key);
@@ -131,7 +131,7 @@ impl Gcm {
         Self { schedule, ghash }
     }
 
-    /// The keystream of a message of so many blocks, as far as it is made at once.
+    /// The first keystream blocks of a message of this many blocks.
     fn begin(&self, nonce: &Nonce, blocks: usize) -> Begun {
         let count = (blocks + 1).min(BEGUN);
         let mut begun = Begun {
@@ -159,8 +159,8 @@ impl Gcm {
 
     /// GHASH of a whole message without associated data.
     ///
-    /// Zero blocks in front change nothing, so the message is filled up to groups of as many blocks
-    /// as are hashed at once.
+    /// Leading zero blocks change nothing, so the message is padded in front to groups of as many
+    /// blocks as are hashed at once.
     fn hash(&self, message: &[u8]) -> GHash {
         let mut ghash = self.ghash.clone();
         let blocks = blocks_of(message);
@@ -187,7 +187,7 @@ impl Gcm {
         tag.into()
     }
 
-    /// Encrypts a message from one place to another and makes its tag.
+    /// Encrypts a message from `source` to `target` and returns its tag.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -202,7 +202,7 @@ impl Gcm {
         self.tag(&begun, target)
     }
 
-    /// The tag of something that stays in the clear.
+    /// The tag of data that stays in the clear.
     pub(crate) fn authenticate(&self, nonce: &Nonce, associated: &[u8]) -> Tag {
         let begun = self.begin(nonce, 0);
         let mut ghash = self.ghash.clone();
@@ -235,7 +235,7 @@ impl Gcm {
         sealing.blocks += count_of(source.len());
     }
 
-    /// The tag of a message whose last piece was sealed.
+    /// The tag of a message, after its last piece.
     pub(crate) fn finish(&self, mut sealing: Sealing) -> Tag {
         let bytes = sealing.blocks as usize * UNIT_BYTES;
         sealing.ghash.update(&[lengths(0, bytes)]);
@@ -245,23 +245,23 @@ impl Gcm {
         tag.into()
     }
 
-    /// Fills with what a message of zeros is encrypted to, from some unit of it on. Its tag is
-    /// nobody's.
+    /// Fills `target` with the ciphertext of a message of zeros, from `unit` of it on. The message
+    /// has no tag.
     pub(crate) fn fill(&self, nonce: &Nonce, unit: u32, target: &mut [u8]) {
         target.fill(0);
         let block = counter_block(nonce, FIRST + unit);
         self.schedule.apply(&block, target.into());
     }
 
-    /// Decrypts the first unit of a message, unproven.
+    /// Decrypts the first unit of a message before its tag is verified.
     pub(crate) fn peek(&self, nonce: &Nonce, unit: &mut [u8]) {
         let block = counter_block(nonce, FIRST);
         self.schedule.apply(&block, unit.into());
     }
 
-    /// Decrypts a message with its tag behind it, whose first unit says how long it is. `length` is
-    /// told that unit, and answers the bytes of message and tag, if they can be. `None` unless the
-    /// tag is right; then nothing was decrypted.
+    /// Decrypts a message that its tag follows and whose first unit says its length. `length`
+    /// receives that unit and returns the bytes of message and tag, or `None` if they are
+    /// impossible. Returns `None` and decrypts nothing unless the tag is right.
     pub(crate) fn open(
         &self,
         nonce: &Nonce,
@@ -276,7 +276,7 @@ impl Gcm {
         let sealed = data.get_in().get(..all)?;
         let tag: Tag = *sealed[message..].first_chunk()?;
         let made = self.tag(&begun, &sealed[..message]);
-        // One comparison of 128 bits: how long it takes does not say where the first difference is.
+        // One comparison of 128 bits: its time does not reveal where the first difference is.
         if u128::from_le_bytes(tag) != u128::from_le_bytes(made) {
             return None;
         }
@@ -285,7 +285,7 @@ impl Gcm {
         Some(all)
     }
 
-    /// Decrypts in place a message with its tag behind it; false, and nothing is changed, unless
+    /// Decrypts in place a message that its tag follows. Returns false and changes nothing unless
     /// the tag is right.
     pub(crate) fn open_whole(&self, nonce: &Nonce, data: &mut [u8]) -> bool {
         let bytes = data.len();
@@ -314,8 +314,8 @@ mod tests {
         Gcm::new(Schedule::new(key))
     }
 
-    /// The test cases of the mode's specification that it submitted to NIST, whose messages are
-    /// whole blocks.
+    /// The test cases that were submitted to NIST with the mode's specification, as far as their
+    /// messages are whole blocks.
     #[test]
     fn the_specifications_examples_come_out() {
         const ZERO: &str = "00000000000000000000000000000000";
@@ -391,7 +391,7 @@ mod tests {
         }
     }
 
-    /// Another implementation: ciphertext and tag.
+    /// Ciphertext and tag by another implementation.
     fn reference(
         key: &EncryptionKey,
         nonce: &Nonce,
@@ -446,7 +446,7 @@ mod tests {
                     break;
                 }
                 let end = (at + units * UNIT_BYTES).min(plain.len());
-                // One that is done again from the state before it is the same.
+                // Sealing a piece again from the state before it gives the same bytes.
                 gcm.seal_piece(&mut sealing.clone(), &plain[at..end], &mut target[at..end]);
                 gcm.seal_piece(&mut sealing, &plain[at..end], &mut target[at..end]);
                 at = end;
@@ -477,7 +477,7 @@ mod tests {
             let opened = gcm.open(&nonce, wrong.as_mut_slice().into(), |_| Some(all));
             prop_assert_eq!(opened, None);
             prop_assert_eq!(wrong, before);
-            // No length but its own will do, nor another nonce.
+            // Every other length fails, and so does another nonce.
             for units in 0..read.len() / UNIT_BYTES + 2 {
                 let bytes = units * UNIT_BYTES;
                 let mut here = read.clone();

@@ -1,5 +1,4 @@
-//! The cipher at the fabric's boundary: AES-GCM over records and directories, or AES-CTR over
-//! pages.
+//! The cipher for far memory: AES-GCM over records and directories, or AES-CTR over pages.
 //!
 //! ```text
 //! authenticated   nonce:                      | page sequence:48 | unit:32 | 0:16 |          (see `gcm`)
@@ -7,7 +6,8 @@
 //! ```
 //!
 //! - I1: the key is derived for one shard of one opening of an engine, and a sequence number is
-//!   used for one flush of that shard. So no nonce and no counter block is met twice under one key.
+//!   used for one flush of that shard. So no nonce and no counter block is used twice under one
+//!   key.
 //! - I2: the unit of a nonce is where its message begins: a record, a gap between records, or the
 //!   directory; 0 is the page header.
 //! - I3: the unit counter never carries into the sequence: a page has at most 2^17 units.
@@ -124,43 +124,42 @@ impl EncryptionKey {
     }
 }
 
-/// What encryption promises about the bytes in far memory, against whoever can read and write them:
-/// the memory node's host, the network on the way there, and every other client that knows the
-/// node's token.
+/// What encryption guarantees about the bytes in far memory. The adversary can read and write them:
+/// the memory node's host, the network between, or another client that knows the node's token.
 ///
 /// Neither mode hides how much is stored, which pages are read and written and when, or where
-/// records begin that were read one by one. Neither keeps such an adversary from destroying what
-/// lies there. Keys and values in local memory are plaintext.
+/// records begin that were read one by one. Neither keeps such an adversary from destroying the
+/// bytes. Keys and values in local memory are plaintext.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum EncryptionMode {
     /// AES-GCM (NIST SP 800-38D): secrecy and integrity. Each record, and each page's directory,
-    /// carries a tag of 128 bits, which is checked before anything that was read is used. A record
-    /// that was changed, cut short, exchanged for another, moved, or replaced by what lay in the
-    /// same place before is [`Error::Damaged`]: neither its value nor its version is returned, and
-    /// it is not taken for absent.
+    /// carries a tag of 128 bits, which is verified before anything that was read is used. A record
+    /// that was changed, truncated, exchanged for another, moved, or replaced by older contents of
+    /// the same place is [`Error::Damaged`]: neither its value nor its version is returned, and it
+    /// is not taken for absent.
     ///
-    /// That holds while the engine is open, for what it wrote itself: the key is derived anew for
-    /// each opening, and what is fresh is known from local memory. Nothing is promised across
-    /// engines.
+    /// This holds while the engine is open, for what it wrote itself: the key is derived anew for
+    /// each opening, and local memory knows which contents are current. Nothing is guaranteed
+    /// across engines.
     ///
-    /// Cost: 16 bytes a record, locally and far; puts, deletes and compare-and-swaps of far keys
-    /// read the whole record, not only its key; some 90 ns more than
-    /// [`EncryptionMode::SecrecyOnly`] for a record of 240 bytes that is read from or written to
-    /// far memory (an AMD EPYC of the Zen 3 generation).
+    /// Cost: 16 bytes a record, locally and far. Puts, deletes and compare-and-swaps of far keys
+    /// read the whole record, not only its key. A record of 240 bytes that is read from or written
+    /// to far memory takes some 90 ns more than with [`EncryptionMode::SecrecyOnly`] (an AMD EPYC
+    /// of the Zen 3 generation).
     #[default]
     Authenticated,
-    /// AES-CTR (NIST SP 800-38A): secrecy only. Far records carry a checksum of 32 bits without a
-    /// key. It finds accidents; an adversary that knows or guesses a record can turn its ciphertext
-    /// into that of another value of its choice, and can put back what was encrypted before,
-    /// without being noticed other than by chance.
+    /// AES-CTR (NIST SP 800-38A): secrecy only. Far records carry an unkeyed checksum of 32 bits.
+    /// It detects accidents. An adversary that knows or guesses a record can turn its ciphertext
+    /// into that of another value of its choice, or restore older ciphertext, and is detected only
+    /// by chance.
     SecrecyOnly,
 }
 
 /// Random bytes of one opening of an engine, from which its keys are derived.
 pub(crate) type Salt = [u8; 16];
 
-/// A salt that was never used.
+/// A fresh random salt.
 pub(crate) fn random_salt() -> Result<Salt> {
     let mut salt = Salt::default();
     getrandom::fill(&mut salt).map_err(|error| Error::Key {
@@ -184,7 +183,7 @@ impl Schedule {
         }
     }
 
-    /// Encrypts blocks in place, each by itself.
+    /// Encrypts blocks in place, independently.
     #[inline]
     pub(crate) fn encrypt(&self, blocks: &mut [Array<u8, U16>]) {
         match self {
@@ -242,7 +241,7 @@ fn derive(
     }
 }
 
-/// Encrypts and decrypts what one shard keeps in far memory.
+/// Encrypts and decrypts the far pages of one shard.
 #[derive(Clone, Debug)]
 pub(crate) enum PageCipher {
     Authenticated(RecordCipher),
@@ -250,7 +249,7 @@ pub(crate) enum PageCipher {
 }
 
 impl PageCipher {
-    /// The cipher of one shard of one opening of an engine.
+    /// The cipher for one shard of one opening of an engine.
     pub(crate) fn new(
         key: &EncryptionKey,
         mode: EncryptionMode,
@@ -267,7 +266,7 @@ impl PageCipher {
         }
     }
 
-    /// The cipher, if what it encrypts carries tags.
+    /// The record cipher, in the authenticated mode.
     #[inline]
     pub(crate) fn authenticated(&self) -> Option<&RecordCipher> {
         match self {
@@ -286,7 +285,7 @@ impl RecordCipher {
         Self(Gcm::new(schedule))
     }
 
-    /// What messages are sealed with.
+    /// The AES-GCM that seals messages.
     pub(crate) fn gcm(&self) -> &Gcm {
         &self.0
     }
@@ -305,14 +304,14 @@ impl RecordCipher {
         self.0.authenticate(&Self::nonce(sequence, 0), header)
     }
 
-    /// Decrypts the header of a record. It is not proven: it says how much to read, and no more.
+    /// Decrypts the header of a record, unverified: it only says how much to read.
     pub(crate) fn peek(&self, sequence: u64, unit: u32, header: &mut [u8; UNIT_BYTES]) {
         self.0.peek(&Self::nonce(sequence, unit), header);
     }
 
-    /// Decrypts the record at the start of `data`, which may go on behind it; its bytes with its
-    /// tag, or `None` if it is not what was sealed there, and then nothing was decrypted.
-    /// `sealed_bytes` reads the length of a sealed record from its header.
+    /// Decrypts the record at the start of `data`, which may be longer. Returns its bytes with its
+    /// tag, or `None` if it is not what was sealed there; then nothing was decrypted.
+    /// `sealed_bytes` returns the length of a sealed record from its header.
     #[inline]
     pub(crate) fn open_record(
         &self,
@@ -325,14 +324,14 @@ impl RecordCipher {
             .open(&Self::nonce(sequence, unit), data, sealed_bytes)
     }
 
-    /// Decrypts a directory with its tag behind it; false, and nothing is changed, if it is not
+    /// Decrypts a directory that its tag follows. Returns false and changes nothing if it is not
     /// what was sealed there.
     pub(crate) fn open_directory(&self, sequence: u64, unit: u32, data: &mut [u8]) -> bool {
         self.0.open_whole(&Self::nonce(sequence, unit), data)
     }
 }
 
-/// Encrypts and decrypts pages in counter mode, in which both are the same.
+/// Encrypts and decrypts pages in counter mode, where both are the same operation.
 #[derive(Clone)]
 pub(crate) struct CounterCipher {
     schedule: Schedule,
@@ -367,14 +366,14 @@ impl CounterCipher {
         block
     }
 
-    /// Encrypts or decrypts in place what starts at `unit` of the page flushed as `sequence`.
+    /// Encrypts or decrypts bytes in place that start at `unit` of the page flushed as `sequence`.
     #[inline]
     pub(crate) fn apply(&self, sequence: u64, unit: u32, data: &mut [u8]) {
         self.schedule
             .apply(&self.block(sequence, unit), data.into());
     }
 
-    /// As [`CounterCipher::apply`], from one place to another in one pass.
+    /// As [`CounterCipher::apply`], from `source` to `target` in one pass.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -408,8 +407,8 @@ mod tests {
             .collect()
     }
 
-    /// The first counter block of the standard's examples is f0f1f2..ff: epoch, shard, sequence and
-    /// unit in turn.
+    /// The first counter block of the standard's examples is f0f1f2..ff, split into epoch, shard,
+    /// sequence and unit.
     fn standard(key: &str, expected: &str) {
         let schedule = Schedule::new(&EncryptionKey::from_hex(key).unwrap());
         let cipher = CounterCipher::new(schedule, 0xF0F1_F2F3, 0xF4F5);
@@ -560,7 +559,7 @@ mod tests {
                 let mut data = vec![1u8; length];
                 let mut far = vec![0u8; length];
                 let rounds = (1 << 20) / length.max(64);
-                // The best of many slices: what else runs on the machine is not the cipher's.
+                // The best of many slices, to exclude other work of the machine.
                 let time = |mut run: Box<dyn FnMut(u64) + '_>| {
                     let slice = |_| {
                         let start = Instant::now();

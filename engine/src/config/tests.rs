@@ -230,7 +230,7 @@ fn a_profile_sets_what_it_names_and_nothing_else() {
     assert!(error.contains("batch") && error.contains("4000"), "{error}");
 }
 
-/// The lanes between cores are as long as pays, and shorter where there are many or little memory.
+/// Lanes between cores are as long as is useful, and shorter with many cores or little memory.
 #[test]
 fn lanes_between_cores_follow_from_cores_and_memory() {
     let most = |cores: usize, local_bytes| {
@@ -246,7 +246,7 @@ fn lanes_between_cores_follow_from_cores_and_memory() {
     assert_eq!(of_memory, [64, 256, 512, 1024, 1024]);
 }
 
-/// Two cores, or as many as there are.
+/// Two cores, or as many as the machine has.
 fn few_cores() -> Vec<usize> {
     available_cores().into_iter().take(2).collect()
 }
@@ -260,13 +260,13 @@ fn lanes_that_are_set_are_as_set() {
         ..Config::default()
     };
     assert_eq!(config.lane_bytes_used().unwrap(), 32 << 10);
-    // A profile is about cores; those of handles are many.
+    // A profile sets lanes between cores; there may be many handles.
     let profile = Profile::parse("lane_bytes = 2097152\n").unwrap();
     let config = Config::from_profile(&profile);
     assert_eq!(config.handle_lane_bytes, LANE_BYTES);
 }
 
-/// The least local memory that is taken, by trying.
+/// The least local memory that is accepted, found by trying.
 fn least(config: &Config) -> u64 {
     let fits = |local_bytes| {
         let config = Config {
@@ -284,8 +284,8 @@ fn least(config: &Config) -> u64 {
     yes
 }
 
-/// Long lanes are only for who has the memory: they keep no engine from opening, and the least that
-/// is named is the least.
+/// Long lanes are only for engines with enough memory. They keep no engine from opening, and the
+/// minimum that an error names is the minimum.
 #[test]
 fn more_memory_is_never_too_little() {
     for keys_expected in [0, 1_000, 800_000, 5_000_000, 40_000_000] {
@@ -305,7 +305,7 @@ fn more_memory_is_never_too_little() {
             for more in (0..200).map(|step| step * 37_777) {
                 with(least + more, None).validate().unwrap();
             }
-            // The shortest lanes are what decides.
+            // The shortest lanes decide.
             let short = with(least - 1, Some(LANE_BYTES));
             let error = short.validate().unwrap_err().to_string();
             let named = format!("at least {least} ");
@@ -315,7 +315,7 @@ fn more_memory_is_never_too_little() {
     }
 }
 
-/// Pages that follow from local memory grow with it, and what they need as well.
+/// Derived pages grow with local memory, and so does what they need.
 #[test]
 fn the_local_memory_that_an_error_names_is_enough() {
     for keys_expected in (0..40).map(|step| step * 150_000) {
@@ -369,9 +369,9 @@ fn named(error: &Error) -> (&'static str, u64) {
     )
 }
 
-/// Who does as the errors say, one after the other, has a configuration that is taken.
+/// A caller that follows the errors one after the other ends with a valid configuration.
 #[test]
-fn the_limits_that_errors_name_are_taken() {
+fn the_limits_that_errors_name_are_accepted() {
     let (good, huge) = (Config::default(), 1 << 47);
     let wrong = [
         [good.local_bytes, good.far_bytes, 1 << 40],

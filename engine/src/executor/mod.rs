@@ -1,7 +1,7 @@
 //! The executor of a core: the one file of the engine that names glommio.
 //!
-//! Tasks, timers and pinning for the rooms above, under names of their own. [`threads`] keeps the
-//! threads.
+//! It offers tasks, timers and pinning to the layers above, under names of its own. [`threads`]
+//! owns the threads.
 
 mod threads;
 
@@ -27,30 +27,30 @@ use crate::limits::{self, no_thread, what_was_said};
 
 pub(crate) use self::threads::{Termination, missing, start};
 
-/// Memory for reads and writes of files, of which there are none, in bytes. The least that glommio
-/// takes.
+/// Memory for file I/O, of which there is none, in bytes. The least that glommio accepts.
 const IO_MEMORY_BYTES: usize = 64 << 10;
 /// Entries of each of an executor's rings.
 const RING_DEPTH: usize = 64;
 /// How long a queue's tasks run before the other queues get a turn.
 const TURN: Duration = Duration::from_millis(10);
 
-/// An executor of the calling thread, which it pins.
+/// An executor of the calling thread, which it pins to a core.
 struct CoreExecutor(LocalExecutor);
 
 impl CoreExecutor {
-    /// Makes an executor on the calling thread, and pins that.
+    /// Pins the calling thread and makes an executor on it.
     fn new(core: usize) -> Result<Self> {
-        // Pinned here and not by glommio, which reads the machine's whole topology from files for it,
-        // and panics where it cannot. The thread that it starts for blocking calls inherits the core.
+        // Pinned here, because glommio would read the machine's whole topology from files for it,
+        // and panics where it cannot. The thread that glommio starts for blocking calls inherits
+        // the core.
         if !core_affinity::set_for_current(CoreId { id: core }) {
             return Err(Error::Core {
                 core,
                 available: limits::available_cores(),
             });
         }
-        // glommio panics where it cannot start that thread. This finds out in most cases, and without
-        // the panic's message.
+        // glommio panics if it cannot start that thread. This detects most cases without a panic's
+        // message.
         thread::Builder::new()
             .spawn(|| {})
             .map_err(|error| no_thread(&error.to_string()))?
@@ -65,7 +65,7 @@ impl CoreExecutor {
         limits::make_executor(|| catch_unwind(AssertUnwindSafe(make))).map(Self)
     }
 
-    /// Runs one engine's work, in task queues of its own; false if tasks are left in those.
+    /// Runs one engine's work in task queues of its own; false if those have tasks left.
     fn run(&self, work: impl AsyncFnOnce(Queues)) -> bool {
         let queues = self.0.run(async move {
             let queues = Queues::new();
@@ -84,11 +84,11 @@ pub(crate) struct Queues {
     jobs: TaskQueueHandle,
 }
 
-/// A task that was started, to be awaited.
+/// A started task, to be awaited.
 pub(crate) struct TaskHandle<T>(Task<T>);
 
 impl<T> TaskHandle<T> {
-    /// Ends it where it stands.
+    /// Cancels the task at its current await point.
     pub(crate) async fn cancel(self) {
         self.0.cancel().await;
     }
@@ -112,7 +112,7 @@ impl Queues {
         }
     }
 
-    /// Starts a task beside the service; `None` if the executor takes no more.
+    /// Starts a task beside the service; `None` if the executor accepts no more.
     pub(crate) fn start<T: 'static>(
         &self,
         task: impl Future<Output = T> + 'static,
@@ -120,7 +120,7 @@ impl Queues {
         spawn_local_into(task, self.service).ok().map(TaskHandle)
     }
 
-    /// Starts a job, which is not waited for.
+    /// Starts a detached job.
     pub(crate) fn start_job(&self, job: impl Future<Output = ()> + 'static) {
         if let Ok(task) = spawn_local_into(job, self.jobs) {
             task.detach();
@@ -128,12 +128,12 @@ impl Queues {
     }
 }
 
-/// Waits for a time.
+/// Waits for a duration.
 pub(crate) async fn sleep(time: Duration) {
     Timer::new(time).await;
 }
 
-/// Signals tasks of one core to stop.
+/// A signal to tasks of one core to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop(Rc<Semaphore>);
 
@@ -142,7 +142,7 @@ impl Stop {
         Self(Rc::new(Semaphore::new(0)))
     }
 
-    /// Signals it.
+    /// Sends the signal.
     pub(crate) fn signal(&self) {
         self.0.close();
     }

@@ -1,15 +1,14 @@
 //! The executor threads of cores: one pinned glommio executor each, kept for the next engine when
 //! an engine closes.
 //!
-//! Every task of glommio 0.9.0 keeps a reference to its executor's notifier that is never given
-//! back, so each executor that has run leaves an eventfd and 4 KiB behind. A thread that has served
-//! an engine therefore keeps its executor and waits, asleep, for the next engine on its core. A
-//! process has as many of them as it ever had cores of engines open at once.
+//! Every task of glommio 0.9.0 keeps a reference to its executor's notifier forever, so each
+//! executor that has run leaks an eventfd and 4 KiB. So a thread that has served an engine keeps
+//! its executor and sleeps until the next engine on its core. A process has as many of these
+//! threads as it ever had cores of engines open at once.
 //!
-//! - I1: an idle thread has one entry in [`IDLE`], and takes work only after that entry was
+//! - I1: an idle thread has one entry in [`IDLE`], and accepts work only after that entry was
 //!   removed.
-//! - I2: a kept executor has no task queue of the engine before: what that left behind never runs
-//!   again.
+//! - I2: a kept executor has no task queue of an earlier engine: tasks left there never run again.
 //! - I3: a thread belongs to the process that started it. A forked child has none of its parent's.
 
 use std::future::Future;
@@ -30,8 +29,8 @@ struct Idle {
     inbox: mpsc::Sender<Assignment>,
 }
 
-/// What an engine runs on one core. Called on the core's thread; with an error where that has no
-/// executor, and what it returns is not run then.
+/// The work of an engine on one core. Called on the core's thread, with an error if that has no
+/// executor; the returned future is not run then.
 pub(crate) type Work = Box<dyn FnOnce(Result<Queues>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 struct Assignment {
@@ -39,7 +38,7 @@ struct Assignment {
     ended: Ends,
 }
 
-/// Says once that a core's work has ended, to any number of waiting threads.
+/// The end of a core's work, signalled once to any number of waiting threads.
 #[derive(Debug, Default)]
 pub(crate) struct Termination {
     has_ended: Mutex<bool>,
@@ -47,7 +46,7 @@ pub(crate) struct Termination {
 }
 
 impl Termination {
-    /// True if it has ended.
+    /// True if the work has ended.
     pub(crate) fn has_come(&self) -> bool {
         *locked(&self.has_ended)
     }
@@ -64,7 +63,7 @@ impl Termination {
     }
 }
 
-/// Ends the work when it is dropped.
+/// Signals the end of the work when dropped.
 struct Ends(Arc<Termination>);
 
 impl Drop for Ends {
@@ -78,7 +77,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs an engine's work on an executor of a core: on one that is idle, else on a new one.
+/// Runs an engine's work on an executor of a core: an idle one, else a new one.
 ///
 /// # Errors
 /// [`Error::Threads`] if no thread can be started.
@@ -101,7 +100,7 @@ pub(crate) fn start(core: usize, work: Work) -> Result<Arc<Termination>> {
     Ok(ended)
 }
 
-/// How many of these cores have no idle thread.
+/// The number of these cores that have no idle thread.
 pub(crate) fn missing(cores: &[usize]) -> usize {
     let process = std::process::id();
     let idle = locked(&IDLE);
@@ -121,7 +120,7 @@ fn take_idle(core: usize) -> Option<mpsc::Sender<Assignment>> {
     Some(idle.swap_remove(place).inbox)
 }
 
-/// A core's thread: makes the executor, then runs one engine's work after the other.
+/// A core's thread: makes the executor, then runs the work of one engine after another.
 fn serve(core: usize, first: Assignment) {
     let executor = match CoreExecutor::new(core) {
         Ok(executor) => executor,
@@ -134,8 +133,7 @@ fn serve(core: usize, first: Assignment) {
     let mut next = Some(first);
     while let Some(Assignment { work, ended }) = next.take() {
         if !executor.run(async move |queues| work(Ok(queues)).await) {
-            // Tasks that a job started for itself are still ready to run: they end with their
-            // executor.
+            // Tasks that a job started itself are still ready to run: they end with their executor.
             return;
         }
         let (inbox, assignments) = mpsc::channel();
@@ -144,14 +142,15 @@ fn serve(core: usize, first: Assignment) {
             process: std::process::id(),
             inbox,
         });
-        // After that, so that whoever waits for the end and opens an engine then finds this thread.
+        // Last, so that a thread that waits for the end and opens another engine finds this thread
+        // idle.
         drop(ended);
         next = assignments.recv().ok();
     }
 }
 
-/// Held by a core's thread for as long as it has its executor. Should that unwind, its tasks are
-/// not dropped, and nobody else can answer what the shard was asked.
+/// Held by a core's thread while it has its executor. Aborts the process on unwinding: the tasks
+/// are not dropped then, and no other thread can answer the shard's requests.
 struct Lifeline;
 
 impl Drop for Lifeline {

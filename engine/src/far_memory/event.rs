@@ -1,4 +1,8 @@
-//! What the keepers of a core send to its shard: events with replies. No state is shared.
+//! Events from the keepers of a core to its shard, each with a reply. Keepers and reactor share no
+//! other state.
+//!
+//! - I1: a keeper waits for the reply, so the core has processed one event before the keeper acts
+//!   on the next.
 
 use std::rc::Rc;
 use std::sync::mpsc;
@@ -9,13 +13,13 @@ use farcore_rdma::RemoteSlice;
 use crate::executor::sleep;
 use crate::shard::NodeId;
 
-/// How often a keeper checks for the reply: the core's next turn makes it.
+/// How often a keeper checks for the reply, which the core's next turn sends.
 const REPLY_TICK: Duration = Duration::from_micros(100);
 
 /// A change of a core's far memory, or a question about it.
 #[derive(Debug)]
 pub(crate) enum FarChange {
-    /// How many extents can be added? The reply is that count.
+    /// How many extents can be added? The reply is the count.
     Room,
     /// Extents were claimed. The reply is how many of them, from the first on, were added.
     Claimed {
@@ -24,24 +28,24 @@ pub(crate) enum FarChange {
         /// A page each.
         pieces: Vec<RemoteSlice>,
     },
-    /// The session at a node is over: what it lent is gone.
+    /// The session at a node has ended: what the node lent is gone.
     Lost(NodeId),
-    /// A node answers, or gave more extents: what was given up is tried again.
+    /// A node answers, or lent more extents: retry what was given up.
     Back,
 }
 
-/// A change, and where its reply goes.
+/// A change, and where its reply is sent.
 #[derive(Debug)]
 pub(crate) struct FarEvent {
     pub(crate) change: FarChange,
     pub(crate) reply: mpsc::Sender<usize>,
 }
 
-/// A keeper's end: sends events to one core.
+/// The keepers' end: sends events to one core.
 #[derive(Clone)]
 pub(crate) struct FarEvents {
     events: mpsc::Sender<FarEvent>,
-    /// The core may be asleep, and wait for just this.
+    /// Wakes the core, which may sleep until an event comes.
     wake: Rc<dyn Fn()>,
 }
 

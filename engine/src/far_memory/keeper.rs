@@ -1,4 +1,8 @@
-//! A keeper: looks after one core's connections to one node, and sends the core what changed.
+//! A keeper: maintains one core's connections to one node, claims missing extents, and sends the
+//! core what changed.
+//!
+//! It is a task on the core's executor. It checks the connections on a timer and waits for the
+//! core's reply to each event.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,33 +16,33 @@ use super::pool::Pool;
 use crate::executor::{Stop, sleep};
 use crate::shard::NodeId;
 
-/// How often connections are looked after.
+/// How often connections are checked.
 const TICK: Duration = Duration::from_millis(20);
-/// Ticks between two tries to claim what is missing: each costs a connection.
+/// Ticks between two attempts to claim missing pages: each costs a connection.
 const CLAIM_TICKS: u32 = 50;
 
-/// Looks after one core's connections to one node.
+/// Maintains one core's connections to one node.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     pub(super) node: NodeId,
     pub(super) connections: NodeConnections,
-    /// Pages that the shard wants there.
+    /// Pages that the shard should have on the node.
     pub(super) places: usize,
-    /// How many of them it does not have, since a session was lost or because the node has not
-    /// joined yet.
+    /// How many of them are missing, since a session was lost or because the node has not joined
+    /// yet.
     pub(super) missing: usize,
-    /// Pages that nodes of this core could not give, so that any other may.
+    /// Pages that nodes of this core could not lend, which any other may lend.
     pub(super) spare: Rc<Cell<usize>>,
     pub(super) is_up: bool,
     pub(super) page_bytes: u32,
     pub(super) fabric: FabricOptions,
-    /// The engine may be gone before its cores have closed.
+    /// Kept: the engine may be gone before its cores have closed.
     pub(super) _heartbeats: Arc<Heartbeats>,
 }
 
 impl Keeper {
-    /// Keeps the connections until `stop` is signalled, and then gives back all that the session
-    /// held.
+    /// Maintains the connections until `stop` is signalled, then returns all that the session
+    /// holds.
     pub(crate) async fn keep(mut self, events: FarEvents, stop: Stop) {
         let keeping = async {
             let mut ticks = 0;
@@ -61,7 +65,7 @@ impl Keeper {
         self.connections.close().await;
     }
 
-    /// Sends the shard a change of the connections, and acts on it.
+    /// Handles a change of the connections and sends it to the shard.
     async fn report(&mut self, change: Change, events: &FarEvents) {
         let node = self.connections.address().clone();
         self.is_up = !matches!(change, Change::Down(_));
@@ -76,7 +80,7 @@ impl Keeper {
                 let (places, missing) = (self.places, self.missing);
                 let reason = claimed.err().unwrap_or_default();
                 tracing::info!(%node, places, missing, reason, "a memory node has joined");
-                // What it cannot give may come from the others.
+                // Other nodes may lend what it cannot.
                 self.hand_over(missing);
                 events.send(FarChange::Back).await;
             }
@@ -93,7 +97,7 @@ impl Keeper {
         }
     }
 
-    /// Tries again to claim what is missing.
+    /// Retries to claim missing pages.
     async fn claim_more(&mut self, events: &FarEvents) {
         let spare = self.spare.take();
         self.missing += spare;
@@ -105,7 +109,7 @@ impl Keeper {
         let node = self.connections.address();
         match claimed {
             Err(reason) => tracing::debug!(%node, missing, reason, "pages are still missing"),
-            Ok(()) if missing == 0 => tracing::info!(%node, "a memory node gave what was missing"),
+            Ok(()) if missing == 0 => tracing::info!(%node, "a memory node lent the missing pages"),
             Ok(()) => {}
         }
         if missing < before {
@@ -113,14 +117,15 @@ impl Keeper {
         }
     }
 
-    /// Leaves pages that it does not have to any other node that has room for them.
+    /// Leaves this node's missing pages to any other node that has room.
     fn hand_over(&mut self, pages: usize) {
         self.missing -= pages;
         self.places -= pages;
         self.spare.set(self.spare.get() + pages);
     }
 
-    /// Claims what is missing and has room: records may still occupy the places of lost pages.
+    /// Claims missing pages for which the shard has room: records may still occupy the places of
+    /// lost pages.
     async fn claim_missing(&mut self, events: &FarEvents) -> Result<(), String> {
         if self.claimable(events).await == 0 {
             return Ok(());
@@ -128,15 +133,15 @@ impl Keeper {
         let pool = Pool::open(&mut self.connections, &self.fabric).await?;
         let claimed = self.claim_from(&pool, events).await;
         if claimed.is_err() {
-            // Only this pool knows what is in doubt. If it cannot be freed now, the session's end
-            // frees it.
+            // Only this pool knows which extents are in doubt. If they cannot be freed now, the
+            // session's end frees them.
             let _ = pool.settle().await;
         }
         claimed
     }
 
-    /// Pages that can be claimed now: what is missing, as far as the shard has room for it. Whole
-    /// extents unless it is all: the rest of an extent is of no use.
+    /// Pages that can be claimed now: the missing ones, if the shard has room. Whole extents,
+    /// unless it is the rest: a partly used extent wastes memory.
     async fn claimable(&mut self, events: &FarEvents) -> usize {
         let room = events.send(FarChange::Room).await;
         if room >= self.missing {
@@ -161,14 +166,14 @@ impl Keeper {
             let add = async |mut pieces: Vec<RemoteSlice>| {
                 pieces.truncate(*missing);
                 let added = events.send(FarChange::Claimed { node, pieces }).await;
-                // At once: the rest of the call may fail.
+                // Counted at once: the rest of the call may fail.
                 *missing -= added;
                 added
             };
             match pool.claim(wanted, self.page_bytes, add).await? {
                 Some(1..) => {}
                 // For example, another node's pages took its room.
-                Some(0) => return Err("the shard had no place for what it gave".to_owned()),
+                Some(0) => return Err("the shard has no room for its extents".to_owned()),
                 None => return Err("it has no free memory".to_owned()),
             }
         }

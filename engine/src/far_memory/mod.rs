@@ -7,11 +7,11 @@
 //!      \-> heartbeats: a thread that keeps the sessions of all cores alive
 //! ```
 //!
-//! - I1: a session is one core's: cores share nothing, and each holds extents of its own.
-//! - I2: the shard has processed that a session is over before a connection of the next one is
-//!   used: a keeper waits for the reply to each event.
-//! - I3: what a session holds is the shard's, but for what is being claimed: what the shard cannot
-//!   use goes back. What it lacks after a loss is claimed again.
+//! - I1: a session belongs to one core: cores share nothing, and each holds its own extents.
+//! - I2: the shard has processed the end of a session before a connection of the next one is used:
+//!   a keeper waits for the reply to each event.
+//! - I3: what a session holds is the shard's, except extents that are being claimed. What the shard
+//!   cannot use is returned; what it lacks after a loss is claimed again.
 //! - I4: a node that did not answer when the engine opened has a share of the places, which is
 //!   claimed when it joins.
 

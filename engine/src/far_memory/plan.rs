@@ -1,4 +1,5 @@
-//! The plan: where far memory is. Made on any thread, opened on each core.
+//! The plan: where far memory is, and how much each core has on each node. Made on any thread,
+//! opened on each core.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -18,7 +19,7 @@ use crate::error::Result;
 use crate::limits;
 use crate::shard::{Extents, NodeId, QUEUES_PER_NODE};
 
-/// The least time that a connection attempt is given.
+/// The shortest time limit of a connection attempt.
 const CONNECT_MIN: Duration = Duration::from_secs(2);
 
 /// Where far memory is.
@@ -36,7 +37,7 @@ pub(crate) enum FarPlan {
     },
 }
 
-/// What a shard is built with, and who keeps it connected.
+/// What a shard is built with, and the keepers of its connections.
 #[derive(Debug)]
 pub(crate) struct FarMemory {
     pub(crate) endpoint: FabricEndpoint,
@@ -45,10 +46,10 @@ pub(crate) struct FarMemory {
 }
 
 impl FarPlan {
-    /// Where far memory is to be opened. Starts the thread that keeps the sessions there.
+    /// Plans where far memory is opened. Starts the thread that keeps the sessions alive.
     ///
     /// # Errors
-    /// [`Error::Threads`] and the like if that cannot be had.
+    /// For example [`Error::Threads`], if that thread cannot be started.
     pub(crate) fn new(config: &Config, embedded: &[Arc<EmbeddedNode>]) -> Result<Self> {
         if config.nodes.is_empty() {
             return Ok(Self::Embedded(embedded.to_vec()));
@@ -91,7 +92,7 @@ impl FarPlan {
         }
     }
 
-    /// The thread that keeps the sessions, where there are any.
+    /// The thread that keeps the sessions alive, if there are any.
     pub(crate) fn heartbeats(&self) -> Option<Arc<Heartbeats>> {
         match self {
             Self::Embedded(_) => None,
@@ -99,11 +100,11 @@ impl FarPlan {
         }
     }
 
-    /// Opens one core's far memory. To be called on the core, in its executor.
+    /// Opens one core's far memory. Called on the core, in its executor.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] names the node that cannot be used, and why; [`Error::Config`] says
-    /// that the nodes have less free memory than is asked for, or that one was named twice.
+    /// [`Error::Unavailable`] names the node that cannot be used, and why. [`Error::Config`]: the
+    /// nodes have less free memory than requested, or one was named twice.
     pub(crate) async fn open(&self, sizes: &Sizes, shard: u16, shards: u16) -> Result<FarMemory> {
         let extents = Extents::new(self.names(), sizes.page_bytes, sizes.extents_max);
         match self {
@@ -134,7 +135,7 @@ fn embedded(
     let endpoint = EmbeddedEndpoint::new(nodes, QUEUES_PER_NODE, QUEUE_DEPTH, u64::from(shard));
     let page_bytes = u64::from(sizes.page_bytes);
     for (position, node) in nodes.iter().enumerate() {
-        // Every node begins with another shard, so that those left over are spread as well.
+        // Each node starts with another shard, so that the remainder is spread evenly too.
         let first = (usize::from(shard) + position) % usize::from(shards);
         for place in (first as u64..node.bytes() / page_bytes).step_by(usize::from(shards)) {
             let piece = RemoteSlice {

@@ -1,4 +1,7 @@
-//! The extents of one node, claimed for one core.
+//! Claims extents of one node for one core.
+//!
+//! A claim is a compare-and-swap on the node's bitmap over a queue pair of the pool's own. Extents
+//! that an error left in doubt are settled before the session ends.
 
 use std::rc::Rc;
 
@@ -57,7 +60,7 @@ impl Pool {
         })
     }
 
-    /// Frees what is in doubt after an error.
+    /// Frees the extents that an error left in doubt.
     pub(super) async fn settle(&self) -> Result<(), String> {
         let settled = self.claims.settle().await;
         settled.map(drop).map_err(|error| error.to_string())
@@ -67,9 +70,9 @@ impl Pool {
         self.claims.free_count() * self.extent_bytes
     }
 
-    /// Claims extents for about `pages` pages, and at least one, hands their pages to `add`, which
-    /// returns how many it took from the first on, and gives the rest back. Returns how many were
-    /// taken; `None` if the node has none left.
+    /// Claims extents for about `pages` pages, at least one, and passes their pages to `add`, which
+    /// returns how many it accepts from the first on. The rest is returned. Returns how many were
+    /// accepted; `None` if the node has none left.
     pub(super) async fn claim(
         &self,
         pages: usize,
@@ -85,7 +88,7 @@ impl Pool {
             .saturating_mul(page)
             .div_ceil(self.extent_bytes);
         let wanted = u32::try_from(wanted).unwrap_or(RUN_MAX).clamp(1, RUN_MAX);
-        // No more than is wanted: what is claimed and not used is nobody's gain.
+        // No more than wanted: an extent that is claimed and not used helps no shard.
         let mut run = (1 << wanted.ilog2()).max(least);
         while run >= least && run > 0 && run <= RUN_MAX {
             let claim = self.claims.claim(run).await;

@@ -5,14 +5,14 @@
 //! low half, bit 0 least significant:  | root group 63..32 | free 31..22 | tag 21..8 | bucket 7..0 |
 //! ```
 //!
-//! The shard comes from the half that the index never sees: with one half for both, a shard would
-//! meet only the hashes that route to it and most of its buckets would stay empty.
+//! The shard is picked by the half that the index never sees. With one half for both, a shard would
+//! meet only the hashes that route to it, and most of its buckets would stay empty.
 
 use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// The half of a key's hash that the index works with.
+/// The half of a key's hash that the index uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct IndexHash(pub(crate) u64);
 
@@ -41,17 +41,15 @@ pub(crate) struct Hasher128 {
 }
 
 impl Hasher128 {
-    /// A hasher of one engine; the seed should be random, so that nobody can choose colliding keys.
+    /// A hasher for one engine. The seed should be random, so that no client can choose colliding
+    /// keys.
     pub(crate) fn new(seed: u64) -> Self {
         Self { seed }
     }
 
     /// Hashes a key.
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "takes the two halves apart"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "splits the two halves")]
     pub(crate) fn hash(self, key: &[u8]) -> KeyHash {
         let both = xxh3_128_with_seed(key, self.seed);
         KeyHash {
@@ -63,7 +61,7 @@ impl Hasher128 {
 
 type HashKey = dyn Fn(&[u8]) -> IndexHash;
 
-/// What hashes the keys of one shard for its index.
+/// Hashes the keys of one shard for its index.
 pub(crate) struct KeyHasher(Box<HashKey>);
 
 impl KeyHasher {
@@ -71,7 +69,7 @@ impl KeyHasher {
         Self(Box::new(hash))
     }
 
-    /// The half of a key's hash that the index works with.
+    /// The half of a key's hash that the index uses.
     pub(crate) fn hash(&self, key: &[u8]) -> IndexHash {
         (self.0)(key)
     }
@@ -95,14 +93,14 @@ mod tests {
 
     const SHARDS: u16 = 8;
 
-    /// Bits that the index works with: where they start and how many of them are looked at.
+    /// Bits that the index uses: the lowest one, and how many are examined.
     struct Field {
         name: &'static str,
         shift: u32,
         bits: u32,
     }
 
-    /// The root group is picked by a multiplication, so by its upper bits first.
+    /// The root group is picked by a multiplication, so first by its upper bits.
     const FIELDS: [Field; 4] = [
         Field {
             name: "bucket",
@@ -126,8 +124,8 @@ mod tests {
         },
     ];
 
-    /// How far chi-squared lies above what is expected of even use, in standard deviations, for
-    /// each field of the hashes that `shard_of` gives to one shard.
+    /// For each field of the hashes that `shard_of` gives to one shard: how far chi-squared lies
+    /// above the expectation for even use, in standard deviations.
     fn excesses(shard_of: impl Fn(KeyHash) -> u16) -> [f64; FIELDS.len()] {
         let hasher = Hasher128::new(42);
         let mut counts = FIELDS.map(|field| vec![0u32; 1 << field.bits]);
@@ -156,16 +154,15 @@ mod tests {
     #[test]
     fn the_bits_of_the_index_are_used_evenly_inside_a_shard() {
         for (field, excess) in FIELDS.iter().zip(excesses(|hash| hash.shard(SHARDS))) {
-            // 99.99 % of uniform samples stay within 4 and a half; far below would be too even to
-            // be random.
+            // 99.99 % of uniform samples stay within 4.5; a value far below would be too even to be
+            // random.
             assert!(excess.abs() < 4.5, "{}: {excess}", field.name);
         }
     }
 
     #[test]
-    fn a_hash_used_twice_is_noticed() {
-        // Each field in turn decides which shard a key belongs to, as well as its place in the
-        // index.
+    fn a_hash_used_twice_is_detected() {
+        // Each field in turn decides both a key's shard and its place in the index.
         for (place, field) in FIELDS.iter().enumerate() {
             let twice = |hash: KeyHash| {
                 let high = hash.index.0 << (64 - field.shift - field.bits);

@@ -1,4 +1,7 @@
-//! What clients ask of shards and what shards answer: the layer below transport and shard.
+//! Messages between clients and shards: operations, requests and answers.
+//!
+//! The layer below transport and shard. It owns no memory, except for answers that must outlive
+//! their place.
 
 pub(crate) mod hash;
 pub(crate) mod operation;

@@ -1,13 +1,12 @@
-//! What a client requests of a shard. An [`Operation`] borrows from the caller or from a lane; nothing
-//! here owns memory.
+//! What a client requests of a shard. An [`Operation`] borrows from the caller or from a lane;
+//! nothing here owns memory. To add an operation, follow HACKING.md.
 
 /// The version of a record: unique and increasing per key within one engine. `0` means "absent".
 pub type Version = u64;
 
 /// One request on one key. Keys are 1 B to 1 KiB, values 0 B to the engine's value limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// Fields lie in the order in which they are declared: the key of every kind in one place, and the
-// value of both.
+// Fields lie in declaration order, so that key and value are at the same offsets in every kind.
 #[repr(u8)]
 pub enum Operation<'a> {
     /// Read the value of a key.
@@ -15,7 +14,7 @@ pub enum Operation<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// Store a value, whatever was there.
+    /// Store a value, whether or not the key exists.
     Put {
         /// The key.
         key: &'a [u8],
@@ -51,7 +50,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The value that the operation carries; empty where it carries none.
+    /// The value that the operation carries; empty if it carries none.
     #[inline]
     #[must_use]
     pub fn value(&self) -> &'a [u8] {
@@ -62,7 +61,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// The kind of an operation. A request has 5 bits for it: there may be 32.
+/// The kind of an operation. A request has 5 bits for it, enough for 32.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum OperationKind {
@@ -79,22 +78,22 @@ impl OperationKind {
         self == Self::CompareAndSwap
     }
 
-    /// True if it needs the whole record of a far key; the others need header and key only.
+    /// True if it needs the whole record of a far key; else it needs header and key only.
     #[inline(always)]
     pub(crate) fn reads_whole_record(self) -> bool {
         matches!(self, Self::Get | Self::CompareAndSwap)
     }
 }
 
-/// An operation whose parts lie in the same places whatever its kind, so that only what depends on
-/// the kind branches on it.
+/// An operation with its parts in the same places for every kind, so that only kind-specific code
+/// branches on the kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestParts<'a> {
     pub(crate) kind: OperationKind,
     pub(crate) key: &'a [u8],
-    /// Empty where the kind has none.
+    /// Empty if the kind has no value.
     pub(crate) value: &'a [u8],
-    /// What a swap expects; `0` otherwise.
+    /// The version that a compare-and-swap expects; else `0`.
     pub(crate) expected: Version,
 }
 

@@ -1,8 +1,8 @@
 //! What a shard answers: [`Answer`] where it borrows, [`OwnedAnswer`] where it must outlive its place,
 //! and the one codec of both.
 //!
-//! An answer on its way has a word of its own beside its length, then a token, a version where its
-//! kind has one, and a value where its kind has one:
+//! An answer in a ring has a word of metadata beside its length, then a token, a version if its
+//! kind has one, and a value if its kind has one:
 //!
 //! ```text
 //! bit 31    24 23     16 15              0
@@ -21,30 +21,29 @@ use super::operation::Version;
 use super::request::Origin;
 use crate::error::Error;
 
-/// The answer to one [`Operation`]. What it borrows is there until the visitor that was handed it
-/// returns.
+/// The answer to one [`Operation`]. What it borrows is valid until the visitor returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// A get found the key.
     Value {
         /// The record's version.
         version: Version,
-        /// The value; valid until the visitor that was handed it returns.
+        /// The value; valid until the visitor returns.
         value: &'a [u8],
     },
     /// A get or a delete found no such key.
     Absent,
-    /// A put, or a compare-and-swap whose expectation held, stored its value under this version.
+    /// A put, or a compare-and-swap whose version matched, stored its value under this version.
     Stored {
         /// The new record's version.
         version: Version,
     },
     /// A delete removed the key.
     Deleted,
-    /// A compare-and-swap met another version and changed nothing; `0` means that the key is
+    /// A compare-and-swap found another version and changed nothing; `0` means that the key is
     /// absent.
     Mismatch {
-        /// The version that the key has.
+        /// The version of the key.
         current: Version,
     },
     /// The operation failed and changed nothing that was stored, with one exception: a delete of a
@@ -55,7 +54,7 @@ pub enum Answer<'a> {
 const _: () = assert!(size_of::<Answer<'_>>() == 4 * size_of::<u64>());
 
 impl<'a> Answer<'a> {
-    /// The value that the answer carries; empty where it carries none.
+    /// The value that the answer carries; empty if it carries none.
     #[inline]
     #[must_use]
     pub fn value(&self) -> &'a [u8] {
@@ -65,7 +64,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The kind of the answer, its version and its value; `None` and empty where it has none.
+    /// Kind, version and value of the answer; `None` and empty where the kind has none.
     #[inline(always)]
     pub(crate) fn parts(&self) -> (AnswerKind, Option<Version>, &'a [u8]) {
         match *self {
@@ -108,7 +107,7 @@ impl AnswerKind {
         matches!(self, Self::Value | Self::Stored | Self::Mismatch)
     }
 
-    /// The answer of this kind with a version and a value; `None` if it has an error instead.
+    /// The answer of this kind with a version and a value; `None` if it carries an error instead.
     #[inline(always)]
     pub(crate) fn with(self, version: Version, value: &[u8]) -> Option<Answer<'_>> {
         Some(match self {
@@ -121,7 +120,7 @@ impl AnswerKind {
         })
     }
 
-    /// The same of what [`Answer::parts`] was written to a message, behind the token.
+    /// The same from the bytes of a message after the token, as [`Answer::parts`] wrote them.
     #[inline(always)]
     pub(crate) fn decode(self, message: &[u8]) -> Option<Answer<'_>> {
         if self.has_version() {
@@ -140,10 +139,10 @@ const OVERSIZE: u32 = 0x10 << KIND_SHIFT;
 /// Bytes of a token, and of a version.
 pub(crate) const WORD: usize = 8;
 
-/// A payload's first word, and the bytes behind it.
+/// Splits a payload into its first word and the rest.
 ///
 /// # Panics
-/// If it is shorter; no message is.
+/// If the payload is shorter; no message is.
 #[inline]
 pub(crate) fn split_word(payload: &[u8]) -> (u64, &[u8]) {
     let Some((word, rest)) = payload.split_first_chunk() else {
@@ -152,7 +151,8 @@ pub(crate) fn split_word(payload: &[u8]) -> (u64, &[u8]) {
     (u64::from_le_bytes(*word), rest)
 }
 
-/// The word of an answer on its way: kind, origin, and whether its value travels beside the ring.
+/// The metadata of an answer in a ring: kind, origin, and whether its value travels beside the
+/// ring.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AnswerMeta(pub(crate) u32);
 
@@ -162,7 +162,7 @@ impl AnswerMeta {
         Self(u32::from(origin.0) | (kind as u32) << KIND_SHIFT)
     }
 
-    /// The same with its value beside the ring.
+    /// The same for a value that travels beside the ring.
     pub(crate) fn oversize(self) -> Self {
         Self(self.0 | OVERSIZE)
     }
@@ -197,18 +197,18 @@ impl fmt::Debug for AnswerMeta {
     }
 }
 
-/// An answer that outlives the place it came from.
+/// An answer that outlives its place.
 #[derive(Debug)]
 pub(crate) struct OwnedAnswer {
     kind: AnswerKind,
     version: Version,
     value: Vec<u8>,
-    /// Of a failed one.
+    /// The error of a failed answer.
     error: Option<Error>,
 }
 
 impl OwnedAnswer {
-    // Inlined, so that an answer that is not kept need not lie in memory.
+    // Inlined, so that an answer that is not kept needs no memory.
     #[inline(always)]
     pub(crate) fn of(answer: &Answer<'_>) -> Self {
         let (kind, version, value) = answer.parts();
@@ -252,7 +252,7 @@ impl OwnedAnswer {
         }
     }
 
-    /// The bytes of its value, taken out.
+    /// The bytes of its value.
     pub(crate) fn into_value(self) -> Vec<u8> {
         self.value
     }

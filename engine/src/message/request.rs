@@ -1,4 +1,8 @@
-//! What reaches a shard and how its answers leave it.
+//! Requests in a queue, where their answers go, and the sink that takes answers.
+//!
+//! A [`Request`] borrows its parts from the queue. [`Origin`] and [`ReplyTo`] name the client and
+//! the lane of an answer. A shard delivers answers through an [`AnswerSink`] and checks or reserves
+//! room before it acts.
 
 #![allow(unsafe_code)] // requests refer to the bytes of their queue
 
@@ -13,25 +17,24 @@ use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts, Version};
 use crate::message::outcome::Answer;
 
-/// A lane of one shard: where a request came from and where its answer goes, and how it got on
-/// meanwhile.
+/// Where a request's answer goes: a lane of the shard, the client on it, and the request's flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReplyTo(pub(crate) u32);
 
 impl ReplyTo {
-    /// A lane of this number; the clients on it are those of its requests.
+    /// A lane without a client; requests bring theirs.
     #[inline]
     pub(crate) const fn new(number: u8) -> Self {
         Self(number as u32)
     }
 
-    /// The same, with a client on it and its mark.
+    /// The same lane, with the client and flags of a request.
     #[inline]
     pub(crate) fn of(self, origin: Origin) -> Self {
         Self(self.0 | u32::from(origin.0) << 8)
     }
 
-    /// The client on it, and its mark.
+    /// The client and the flags.
     #[inline]
     #[expect(
         clippy::cast_possible_truncation,
@@ -41,13 +44,13 @@ impl ReplyTo {
         Origin((self.0 >> 8) as u16)
     }
 
-    /// The same, for a request that waits for far memory.
+    /// The same, for a request that waited for far memory.
     #[inline]
     pub(crate) fn waiting(self) -> Self {
         Self(self.0 | u32::from(RequestFlags::WAITED.0) << 16)
     }
 
-    /// The lane, without the client on it.
+    /// The lane's number, without the client.
     #[inline]
     #[expect(
         clippy::cast_possible_truncation,
@@ -58,20 +61,20 @@ impl ReplyTo {
     }
 }
 
-/// What a request carries along beside its client, and its answer back.
+/// Flags that a request carries to the shard and its answer carries back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RequestFlags(pub(crate) u8);
 
 impl RequestFlags {
     pub(crate) const NONE: Self = Self(0);
-    /// Its client measures how long it takes.
+    /// The client measures its latency.
     pub(crate) const TIMED: Self = Self(0x40);
     /// It waited for far memory.
     pub(crate) const WAITED: Self = Self(0x20);
-    /// The bits that marks may have: the upper three of an origin.
+    /// All flag bits: the upper three of an origin.
     const ALL: u8 = 0xe0;
 
-    /// Marked if it is timed.
+    /// The flag for a timed request.
     #[inline]
     pub(crate) fn timed(timed: bool) -> Self {
         if timed { Self::TIMED } else { Self::NONE }
@@ -88,8 +91,7 @@ impl RequestFlags {
     }
 }
 
-/// Whom an answer is for beside its token: the client on a lane, and what its request carries
-/// along.
+/// The client on a lane and the flags of its request. With the token it says whom an answer is for.
 ///
 /// ```text
 /// bit 15  13 12       0
@@ -128,8 +130,8 @@ impl fmt::Debug for Origin {
     }
 }
 
-/// One request, half a cache line: what it borrows lies in one piece in the queue that it came
-/// over, or where it was copied to.
+/// One request, half a cache line. The parts that it borrows are contiguous, in the queue that it
+/// came over or where they were copied to.
 ///
 /// ```text
 /// | expected version:8, if it swaps | key | value |
@@ -140,10 +142,10 @@ impl fmt::Debug for Origin {
 pub(crate) struct Request<'a> {
     /// The index half of the key's hash.
     pub(crate) hash: IndexHash,
-    /// The client's mark, handed back with the answer.
+    /// The client's token, returned with the answer.
     pub(crate) token: u64,
     key: NonNull<u8>,
-    // A shape by its parts: as a whole it would take the place of the origin as well.
+    // A shape split into its parts: stored whole, its padding would take the place of the origin.
     value_bytes: u32,
     key_bytes_and_kind: u16,
     pub(crate) origin: Origin,
@@ -160,7 +162,7 @@ const _: () =
 const KIND_BITS: u32 = 5;
 const KIND_MASK: u16 = (1 << KIND_BITS) - 1;
 
-/// What is asked, and how long its parts are.
+/// The kind of a request, and the lengths of its parts.
 ///
 /// ```text
 /// bit 47       16 15        5 4    0
@@ -176,7 +178,7 @@ impl RequestShape {
     #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "keys and values are checked against their limits before"
+        reason = "keys and values were checked against their limits"
     )]
     pub(crate) fn of(parts: &RequestParts<'_>) -> Self {
         debug_assert!(parts.key.len() <= KEY_BYTES_MAX);
@@ -190,8 +192,8 @@ impl RequestShape {
     pub(crate) fn kind(self) -> OperationKind {
         let kind = (self.key_bytes_and_kind & KIND_MASK) as u8;
         debug_assert!(kind <= OperationKind::CompareAndSwap as u8);
-        // SAFETY: the bits are those of an `OperationKind`: only `of` writes them. A match over the
-        // values would compare where this masks.
+        // SAFETY: the bits are those of an `OperationKind`, because only `of` writes them. A match
+        // over the values would compare; this masks.
         unsafe { std::mem::transmute::<u8, OperationKind>(kind) }
     }
 
@@ -205,7 +207,7 @@ impl RequestShape {
         self.value_bytes as usize
     }
 
-    /// Bytes before the key.
+    /// Bytes of the parts before the key.
     #[inline]
     fn head_bytes(self) -> usize {
         if self.kind().has_expected() {
@@ -215,7 +217,7 @@ impl RequestShape {
         }
     }
 
-    /// Bytes of all that a request borrows.
+    /// Bytes of all parts that a request borrows.
     #[inline(always)]
     pub(crate) fn bytes(self) -> usize {
         self.head_bytes() + self.key_bytes() + self.value_bytes()
@@ -223,11 +225,11 @@ impl RequestShape {
 }
 
 impl<'a> Request<'a> {
-    /// A request whose parts are copied to `place`.
+    /// Copies a request's parts to `place`.
     ///
     /// # Safety
-    /// There is room for all bytes of its shape there, which belong to nobody else and stay as they
-    /// are for `'a`.
+    /// `place` has room for all bytes of its shape. Nothing else uses them, and they stay unchanged
+    /// for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn copied(
         place: NonNull<u8>,
@@ -249,10 +251,11 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// A request whose parts lie at `place`.
+    /// A request whose parts lie at `place` already.
     ///
     /// # Safety
-    /// They do, as [`Request::parts`] of one of the same shape, for `'a`.
+    /// The parts of a request of this shape lie there, as [`Request::parts`] returns them, for
+    /// `'a`.
     #[inline(always)]
     pub(crate) unsafe fn at(
         place: NonNull<u8>,
@@ -288,34 +291,34 @@ impl<'a> Request<'a> {
 
     #[inline]
     pub(crate) fn key(&self) -> &'a [u8] {
-        // SAFETY: whoever made it promised the bytes.
+        // SAFETY: the constructor's caller promised the bytes.
         unsafe { slice::from_raw_parts(self.key.as_ptr(), self.shape().key_bytes()) }
     }
 
-    /// Empty where the kind has none.
+    /// The value; empty if the kind has none.
     #[inline]
     pub(crate) fn value(&self) -> &'a [u8] {
-        // SAFETY: as in `key`, which they follow.
+        // SAFETY: as in `key`; the value follows it.
         unsafe {
             let start = self.key.as_ptr().add(self.shape().key_bytes());
             slice::from_raw_parts(start, self.shape().value_bytes())
         }
     }
 
-    /// What a swap expects; `0` otherwise.
+    /// The version that a compare-and-swap expects; else `0`.
     #[inline]
     pub(crate) fn expected(&self) -> Version {
         if !self.kind().has_expected() {
             return 0;
         }
-        // SAFETY: as in `key`, which it lies before.
+        // SAFETY: as in `key`; the version precedes it.
         unsafe { self.key.cast::<Version>().sub(1).read_unaligned() }
     }
 
-    /// All that it borrows, in one piece.
+    /// All parts that it borrows, contiguous.
     #[inline]
     pub(crate) fn parts(&self) -> &'a [u8] {
-        // SAFETY: as for its parts.
+        // SAFETY: as for the single parts.
         unsafe {
             let start = self.key.as_ptr().sub(self.shape().head_bytes());
             slice::from_raw_parts(start, self.shape().bytes())
@@ -337,20 +340,20 @@ impl fmt::Debug for Request<'_> {
     }
 }
 
-/// Where answers go. A shard asks for room before it acts, so an answer is never refused.
+/// Takes a shard's answers. A shard checks for room before it acts, so an answer is never refused.
 pub(crate) trait AnswerSink {
     /// True if an answer carrying a value of this many bytes can be delivered to the lane now.
     fn has_room(&self, lane: ReplyTo, value_bytes: usize) -> bool;
     /// Delivers the answer to one request. The value is copied or visited before this returns.
     fn answer(&mut self, lane: ReplyTo, token: u64, answer: Answer<'_>);
-    /// Sets room aside for an answer with a value of at most this many bytes; false if there is
-    /// none. Other answers do not get it.
+    /// Reserves room for an answer with a value of at most this many bytes; false if there is none.
+    /// Other answers do not use it.
     fn reserve(&mut self, lane: ReplyTo, value_bytes: usize) -> bool;
-    /// Gives back what [`AnswerSink::reserve`] set aside for a value of this many bytes: that
-    /// answer has room now.
+    /// Releases what [`AnswerSink::reserve`] reserved for a value of this many bytes. That answer
+    /// has room now.
     fn unreserve(&mut self, lane: ReplyTo, value_bytes: usize);
-    /// Both in one, for an answer that nothing was done for yet; false if there is no room, as
-    /// `has_room` would say.
+    /// Checks for room and delivers, for a request that was not acted on yet; false if there is no
+    /// room.
     #[inline]
     fn try_answer(&mut self, lane: ReplyTo, token: u64, answer: Answer<'_>) -> bool {
         let has_room = self.has_room(lane, answer.value().len());

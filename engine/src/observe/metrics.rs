@@ -1,4 +1,7 @@
-//! What a running engine counts, and how it is read.
+//! The metrics of a running engine, and how they are read.
+//!
+//! [`CoreMetrics`] belongs to one core, which alone writes it. [`EngineMetrics`] gathers those of
+//! all cores and handles for snapshots and reports.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -11,24 +14,24 @@ use farcore_tuning::{
 
 use crate::lifecycle::Lifecycle;
 
-/// How long a count of present far memory does for reports, in nanoseconds.
+/// How long a measurement of resident far memory is reused for reports, in nanoseconds.
 const RESIDENT_LATELY_NS: u64 = 5_000_000_000;
-/// Hot keys of a core that a report tells.
+/// Hot keys of a core in a report.
 const HOT_KEYS: usize = 16;
 
-/// What one core writes and everybody may read.
+/// Metrics that one core writes and any thread may read.
 #[derive(Debug)]
 pub(crate) struct CoreMetrics {
     pub(crate) counters: ShardCounters,
-    /// By memory node.
+    /// Counters by memory node.
     pub(crate) nodes: Box<[NodeCounters]>,
     /// Requests in each batch.
     pub(crate) batches: Histogram,
-    /// Of requests to the own shard, in nanoseconds.
+    /// Latency of requests to the core's own shard, in nanoseconds.
     pub(crate) local: Histogram,
-    /// Of requests to other shards, in nanoseconds.
+    /// Latency of requests to other shards, in nanoseconds.
     pub(crate) cross: Histogram,
-    /// From the start of a flight to the answer of its last request, in nanoseconds.
+    /// Time from the start of a flight to the answer of its last request, in nanoseconds.
     pub(crate) far: Histogram,
     hot_keys: OnceLock<HotKeysReader>,
     hardware: OnceLock<HardwareCounters>,
@@ -48,24 +51,25 @@ impl CoreMetrics {
         }
     }
 
-    /// Where the core's hot keys are read; heard once.
+    /// Sets where the core's hot keys are read; only the first call counts.
     pub(crate) fn watch_hot_keys(&self, reader: HotKeysReader) {
         let _ = self.hot_keys.set(reader);
     }
 
-    /// Counts the events of the calling thread, the core's own, from now on; heard once.
+    /// Starts to count processor events of the calling thread, which is the core's; only the first
+    /// call counts.
     pub(crate) fn count_events_here(&self) {
         let _ = self.hardware.set(HardwareCounters::open_here());
     }
 
-    /// Events of the core's thread.
+    /// Processor events of the core's thread.
     pub(crate) fn hardware(&self) -> HardwareSnapshot {
         let counters = self.hardware.get();
         counters.map_or_else(HardwareSnapshot::default, HardwareCounters::snapshot)
     }
 }
 
-/// Figures of a running engine.
+/// Metrics of a running engine.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {
@@ -73,8 +77,8 @@ pub struct Stats {
     pub shards: Vec<ShardSnapshot>,
     /// Their sum.
     pub total: ShardSnapshot,
-    /// How long requests waited for far memory, in nanoseconds, to within a few turns of a shard.
-    /// Those that shared a READ count as one.
+    /// How long requests waited for far memory, in nanoseconds, accurate to a few turns of a shard.
+    /// Requests that shared a READ count once.
     pub far_latency: HistogramSnapshot,
     /// The cap on local memory, in bytes.
     pub local_cap_bytes: u64,
@@ -84,15 +88,15 @@ pub struct Stats {
     pub far_total_bytes: u64,
     /// Bytes of embedded far memory that are present in this process.
     pub far_resident_bytes: u64,
-    /// How long opening took, memory touched included, in nanoseconds.
+    /// Time to open the engine, including touching memory, in nanoseconds.
     pub startup_ns: u64,
     /// Bytes of a page.
     pub page_bytes: u32,
-    /// Whether all local memory is locked.
+    /// True if all local memory is locked.
     pub locked: bool,
 }
 
-/// All that an engine's figures are read from.
+/// Everything that an engine's metrics are read from.
 #[derive(Debug)]
 pub(crate) struct EngineMetrics {
     pub(crate) clock: Clock,
@@ -103,26 +107,26 @@ pub(crate) struct EngineMetrics {
     pub(crate) page_bytes: u32,
     pub(crate) locked: OnceLock<bool>,
     pub(crate) node_names: Vec<Arc<str>>,
-    /// Whoever reads figures keeps no far memory alive.
+    /// Weak: a reader of metrics keeps no far memory alive.
     pub(crate) embedded: Vec<Weak<EmbeddedNode>>,
     pub(crate) lifecycle: Arc<Lifecycle>,
-    /// When embedded far memory was counted last, and how much of it was present.
+    /// Time and result of the last measurement of resident far memory.
     pub(crate) counted: Mutex<Option<(u64, u64)>>,
     /// The processor of each core.
     pub(crate) processors: Vec<usize>,
     pub(crate) cores: Vec<Arc<CoreMetrics>>,
-    /// Of requests of each handle, in nanoseconds.
+    /// Latency of each handle's requests, in nanoseconds.
     pub(crate) handles: Vec<Arc<Histogram>>,
 }
 
 impl EngineMetrics {
-    /// Bytes of embedded far memory that are present. Cost: a look at every page of it.
+    /// Bytes of embedded far memory that are resident. Cost: a check of every page of it.
     fn far_resident_bytes(&self) -> u64 {
         let nodes = self.embedded.iter().filter_map(Weak::upgrade);
         nodes.map(|node| node.resident_bytes()).sum()
     }
 
-    /// The same, counted lately.
+    /// The same; a recent measurement is reused.
     fn far_resident_bytes_lately(&self) -> u64 {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let now_ns = self.clock.now_ns();
@@ -169,8 +173,7 @@ impl EngineMetrics {
     }
 }
 
-/// Reads an engine's figures, from any thread and for as long as it likes; the engine need not live
-/// on.
+/// Reads an engine's metrics from any thread. It may outlive the engine.
 #[derive(Clone, Debug)]
 pub struct EngineReporter(pub(crate) Arc<EngineMetrics>);
 

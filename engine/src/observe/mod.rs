@@ -1,4 +1,8 @@
-//! What can be seen of a running engine: its metrics, its request traces, its statistics socket.
+//! What can be observed of a running engine: its metrics, its request traces and its statistics
+//! socket.
+//!
+//! A metric has one writer, the core or handle that it belongs to; readers are any threads and
+//! delay no core.
 
 pub(crate) mod metrics;
 pub(crate) mod recorder;

@@ -1,22 +1,20 @@
-//! Records what clients ask, in the CSV format of Twitter's cache traces: `farcore-bench trace` and
-//! cache simulators read it.
+//! Records the requests of clients in the CSV format of Twitter's cache traces, which
+//! `farcore-bench trace` and cache simulators read.
 //!
-//! A client that records puts a cell for each accepted request into one bounded queue (a key beyond
-//! 100 bytes takes several cells); a thread of the recorder's own turns cells into lines. On the
-//! data path that is a copy of the key and a reading of the clock: no allocation, no system call,
-//! no waiting. When the queue is full, the request goes unrecorded.
+//! A recording client puts a cell for each accepted request into one bounded queue; a key beyond
+//! 100 bytes takes several cells. The recorder's thread turns cells into lines. The data path pays
+//! a copy of the key and a clock reading: no allocation, no system call, no waiting. When the queue
+//! is full, the request is dropped from the trace.
 //!
 //! Line: `seconds,key,key bytes,value bytes,client,operation,0`. Seconds count from the recorder's
-//! start. The value bytes are those that a put or a compare-and-swap carries, 0 for the others.
-//! Bytes of a key that a line cannot carry, and `%`, are percent-encoded; the key bytes are those
-//! of the key itself, so a reader can tell.
+//! start. The value bytes are those of a put or a compare-and-swap, else 0. Key bytes that a line
+//! cannot hold, and `%`, are percent-encoded; the key length is that of the original key, so a
+//! reader can decode it.
 //!
-//! I1: a client's cells leave the queue in the order in which it put them in, so a key in several
-//! cells is put together
-//!     again whatever other clients put between them.
-//! I2: until the writer fails, a request is written whole or counted as dropped, once. (One that is
-//! under way while the recorder
-//!     finishes may be neither.)
+//! - I1: a client's cells leave the queue in the order in which they entered it, so a key in
+//!   several cells is reassembled whatever other clients put between them.
+//! - I2: until the writer fails, a request is either written whole or counted as dropped, once. A
+//!   request in progress while the recorder finishes may be neither.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -31,27 +29,27 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::message::operation::Operation;
 
-/// Cells of a recorder's queue unless said otherwise: 8 MiB.
+/// Cells of a recorder's queue by default: 8 MiB.
 const CELLS: usize = 64 << 10;
 /// Bytes of a key that one cell carries.
 const PIECE_BYTES: usize = 100;
 /// How long the recorder's thread sleeps when there is nothing to write.
 const PAUSE: Duration = Duration::from_millis(1);
-/// What a line gathers before the file is written to, in bytes.
+/// Bytes of lines that are buffered before they are written to the file.
 const OUT_BYTES: usize = 256 << 10;
-/// What would break a line, or be taken for an escape. Bytes beyond ASCII are always encoded.
+/// Bytes that would break a line or look like an escape. Bytes beyond ASCII are always encoded.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',');
 
-/// With the queue's stamp, two cache lines.
+/// With the queue's stamp, a cell takes two cache lines.
 const _: () = assert!(size_of::<Cell>() == 120);
 
-/// A piece of a request; all of it, where the key is short.
+/// A piece of a request; the whole request if its key is short.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     raw_time: u64,
     client: u32,
     value_bytes: u32,
-    /// Of the whole key.
+    /// Length of the whole key.
     key_bytes: u16,
     is_first: bool,
     kind: Kind,
@@ -77,7 +75,7 @@ impl Kind {
     }
 }
 
-/// What clients and the recorder's thread share.
+/// State shared by clients and the recorder's thread.
 #[derive(Debug)]
 struct Tape {
     cells: ArrayQueue<Cell>,
@@ -88,7 +86,7 @@ struct Tape {
     clock: Clock,
 }
 
-/// A client's way onto the tape.
+/// A client's way to the recorder's queue.
 #[derive(Debug)]
 pub(crate) struct RequestTap {
     tape: Arc<Tape>,
@@ -129,18 +127,18 @@ impl RequestTap {
     }
 }
 
-/// What came of a recording.
+/// The outcome of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recording {
     /// Requests written.
     pub recorded: u64,
-    /// Requests left out because the queue was full.
+    /// Requests dropped because the queue was full.
     pub dropped: u64,
 }
 
-/// Writes what clients ask as a trace. Hand it to [`Handle::record`](crate::Handle::record) and
-/// [`Core::record`](crate::Core::record); end it with [`Recorder::finish`]. Dropping it ends it as
-/// well and forgets errors.
+/// Records requests of clients as a trace. Pass it to [`Handle::record`](crate::Handle::record) and
+/// [`Core::record`](crate::Core::record); end it with [`Recorder::finish`]. Dropping it ends it
+/// too, but discards errors.
 ///
 /// ```
 /// use farcore::{Config, Engine, Recorder};
@@ -169,8 +167,8 @@ impl Recorder {
         Self::with_cells(out, CELLS)
     }
 
-    /// Starts a recorder with a queue of so many cells, 128 bytes each; at least 1. Its writes are
-    /// buffered here.
+    /// Starts a recorder with a queue of this many cells of 128 bytes, at least 1. Its writes are
+    /// buffered.
     ///
     /// # Errors
     /// No thread could be started.
@@ -198,7 +196,7 @@ impl Recorder {
         })
     }
 
-    /// A way onto the tape for one more client.
+    /// A tap for one more client.
     pub(crate) fn tap(&self) -> RequestTap {
         RequestTap {
             client: self.tape.clients.fetch_add(1, Ordering::Relaxed),
@@ -212,17 +210,17 @@ impl Recorder {
         self.tape.recorded.load(Ordering::Relaxed)
     }
 
-    /// Requests left out so far because the queue was full.
+    /// Requests dropped so far because the queue was full.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.tape.dropped.load(Ordering::Relaxed)
     }
 
-    /// Writes what is in the queue, ends the recording and tells what came of it. Clients go on
+    /// Writes what is queued, ends the recording and returns its outcome. Clients continue
     /// unrecorded.
     ///
     /// # Errors
-    /// The first error of the writer; nothing was recorded from then on.
+    /// The first error of the writer; nothing was recorded after it.
     pub fn finish(mut self) -> io::Result<Recording> {
         self.stop()?;
         Ok(Recording {
@@ -253,7 +251,7 @@ struct Scribe<W: Write> {
     tape: Arc<Tape>,
     out: BufWriter<W>,
     start_raw: u64,
-    /// Keys of which pieces are missing yet, by client.
+    /// Keys with missing pieces, by client.
     begun: HashMap<u32, Vec<u8>>,
 }
 
@@ -266,7 +264,8 @@ impl<W: Write> Scribe<W> {
 
     fn write(&mut self) -> io::Result<()> {
         loop {
-            // ORDERING: pairs with the Release in `Recorder::stop`. Asked before the last look.
+            // ORDERING: pairs with the Release in `Recorder::stop`. Read before the last pass over
+            // the queue.
             let is_last = !self.tape.open.load(Ordering::Acquire);
             let mut is_idle = true;
             while let Some(cell) = self.tape.cells.pop() {
@@ -286,7 +285,7 @@ impl<W: Write> Scribe<W> {
     fn take(&mut self, cell: &Cell) -> io::Result<()> {
         let key_bytes = usize::from(cell.key_bytes);
         if cell.is_first && key_bytes <= PIECE_BYTES {
-            // Whatever the client had begun before was dropped.
+            // The rest of what the client had begun was dropped.
             if !self.begun.is_empty() {
                 self.begun.remove(&cell.client);
             }
@@ -351,7 +350,7 @@ mod tests {
         }
 
         fn flush(&mut self) -> io::Result<()> {
-            // Also without anything to write, so that a test can hold the recorder's thread.
+            // Counts flushes without output too, so that a test can hold the recorder's thread.
             self.flushes.fetch_add(1, Ordering::Relaxed);
             let _open = self.gate.lock();
             Ok(())
@@ -392,11 +391,15 @@ mod tests {
         ];
         assert_eq!(paper.lines(), lines);
         first.note(&Operation::Get { key: b"late" });
-        assert_eq!(paper.lines().len(), 4, "a finished recorder takes no more");
+        assert_eq!(
+            paper.lines().len(),
+            4,
+            "a finished recorder records nothing"
+        );
     }
 
     #[test]
-    fn long_keys_are_put_together_whatever_comes_between() {
+    fn long_keys_are_reassembled_whatever_comes_between() {
         let paper = Paper::default();
         let recorder = Recorder::start(paper.clone()).unwrap();
         let names = [b'a', b'b', b'c'];
@@ -432,8 +435,8 @@ mod tests {
             thread::yield_now();
         }
         let tap = recorder.tap();
-        // The thread is held at its first flush, so these are all that the queue takes: 1 and 4
-        // cells, and 3 of 7.
+        // The thread is held at its first flush, so the queue accepts only these: 1 and 4 cells,
+        // and 3 of 7.
         for turn in 0..40_u8 {
             let key = vec![b'k'; 30 + usize::from(turn % 3) * 300];
             tap.note(&Operation::Get { key: &key });
@@ -449,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_writer_is_told_at_the_end() {
+    fn an_error_of_the_writer_is_returned_at_the_end() {
         let paper = Paper {
             is_full: true,
             ..Paper::default()

@@ -1,4 +1,4 @@
-//! How the figures of a running engine are told to other processes.
+//! Serves the metrics of a running engine to other processes, over a Unix socket or HTTP.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -23,8 +23,8 @@
 //!
 //! With the feature `http`, `HttpServer::bind(address,
 //! Arc::new(Exposition::new(Arc::new(engine.reporter()))))` serves the same as `/metrics` to
-//! Prometheus. Whoever can reach the address can read the names of hot keys: keep it on loopback,
-//! or within a network of friends.
+//! Prometheus. Every client that can connect can read the names of hot keys: bind it to loopback or
+//! to a trusted network.
 
 pub use farcore_tuning::{
     CoreReport, HardwareSnapshot, HotKey, NodeReport, NodeSnapshot, ReadError, StatisticsSocket,

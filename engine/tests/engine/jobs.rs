@@ -790,7 +790,7 @@ impl<T: Unpin> Future for Unsound<T> {
 #[test]
 fn panics_of_what_a_job_drops_end_no_core() {
     let engine = Engine::open(one_core()).unwrap();
-    let reason = "something that is no text".to_owned();
+    let reason = "a panic without a text".to_owned();
     // Its future.
     let job = |_| Unsound(Some(5), Bomb("future"));
     let task = engine.run_on_core(0, job).unwrap();
