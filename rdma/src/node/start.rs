@@ -170,39 +170,7 @@ impl MemoryNode {
         options: NodeOptions,
         progress: &(dyn Fn(Registered) + Sync),
     ) -> Result<NodeHandle, StartError> {
-        let setting = |what, value: String, bounds: String| StartError::Setting {
-            what,
-            value,
-            bounds,
-        };
-        if !(1..=THREADS_MAX).contains(&options.threads) {
-            let bounds = format!("1 to {THREADS_MAX}");
-            return Err(setting("threads", options.threads.to_string(), bounds));
-        }
-        if !(LEASE_MIN..=LEASE_MAX).contains(&options.lease) {
-            let bounds = format!(
-                "{}s to {}h",
-                LEASE_MIN.as_secs(),
-                LEASE_MAX.as_secs() / 3600
-            );
-            return Err(setting("the lease", format!("{:?}", options.lease), bounds));
-        }
-        if options.keep > KEEP_MAX {
-            let bounds = format!("0s to {} days", KEEP_MAX.as_secs() / 86_400);
-            return Err(setting(
-                "the time that sessions are kept",
-                format!("{:?}", options.keep),
-                bounds,
-            ));
-        }
-        if options.mend_pace < Duration::from_millis(1) {
-            let value = format!("{} ns", options.mend_pace.as_nanos());
-            return Err(setting(
-                "the pace of mending",
-                value,
-                "at least 1 ms".to_owned(),
-            ));
-        }
+        check_settings(&options)?;
         // First the address: it is cheap, and often what is wrong.
         let listen = |source| StartError::Listen {
             address: options.listen,
@@ -273,11 +241,12 @@ fn check_settings(options: &NodeOptions) -> Result<(), StartError> {
         return Err(setting("threads", options.threads.to_string(), bounds));
     }
     if !(LEASE_MIN..=LEASE_MAX).contains(&options.lease) {
-        let bounds = format!("{LEASE_MIN:?} to {LEASE_MAX:?}");
+        let (least, most) = (LEASE_MIN.as_secs(), LEASE_MAX.as_secs() / 3600);
+        let bounds = format!("{least}s to {most}h");
         return Err(setting("the lease", format!("{:?}", options.lease), bounds));
     }
     if options.keep > KEEP_MAX {
-        let bounds = format!("0s to {KEEP_MAX:?}");
+        let bounds = format!("0s to {} days", KEEP_MAX.as_secs() / 86_400);
         return Err(setting(
             "the time that sessions are kept",
             format!("{:?}", options.keep),

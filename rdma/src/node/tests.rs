@@ -557,7 +557,7 @@ fn a_failed_start_names_the_reason() {
     assert!(text.contains("an address of this machine"), "{text}");
     let text = error(&|wanted| wanted.threads = 0);
     assert!(text.contains("threads is 0: must be 1 to 1024"), "{text}");
-    for (lease, told) in [
+    for (lease, expected) in [
         (Duration::ZERO, "the lease is 0ns: must be 1s to 24h"),
         (Duration::from_millis(999), "the lease is 999ms: must be"),
         (Duration::MAX, "must be 1s to 24h"),
