@@ -116,7 +116,7 @@ fn an_unreachable_collector_costs_one_warning() {
         .and_then(|listener| listener.local_addr())
         .unwrap();
     let output = child(
-        "a_collector_that_is_away_costs_one_warning",
+        "an_unreachable_collector_costs_one_warning",
         &[
             ("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{away}")),
             // Each span is a batch of its own, and fails.
@@ -151,7 +151,7 @@ fn no_endpoint_means_no_export_and_an_invalid_one_is_reported() {
     if is_child() {
         return;
     }
-    let test = "no_endpoint_is_no_export_and_one_that_is_no_address_is_told";
+    let test = "no_endpoint_means_no_export_and_an_invalid_one_is_reported";
     // Spans sent in spite of it would miss a collector at the standard port.
     let output = child(test, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]);
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
