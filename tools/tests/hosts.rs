@@ -195,7 +195,7 @@ fn a_link_that_is_cut_and_restored_loses_nothing() {
     let log = stop(node);
     let of = |what: &str| log.iter().filter(|line| line.contains(what)).count();
     assert_eq!(of("lease has ended"), 0, "{}", log.join("\n"));
-    assert_eq!(of("the session has ended"), 2, "{}", log.join("\n"));
+    assert_eq!(of("a session has ended"), 2, "{}", log.join("\n"));
 }
 
 #[test]

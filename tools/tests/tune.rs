@@ -165,7 +165,7 @@ fn a_run_that_fails_is_told_with_its_reason() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
-        !output.status.success() && said.contains("the plan is not understood"),
+        !output.status.success() && said.contains("the plan cannot be parsed"),
         "{said}"
     );
 }
