@@ -45,14 +45,14 @@ const SUITES: [Suite; 6] = [
     Suite {
         room: "rdma",
         target: "crowd",
-        tests: &["a_crowd_of_processes"],
+        tests: &["no_extent_has_two_owners"],
         environment: &["FARCORE_CROWD_LISTEN=rdma://10.77.0.1:0"],
     },
     // Clients that are stopped beyond their lease: their late writes land nowhere.
     Suite {
         room: "rdma",
         target: "crowd",
-        tests: &["what_a_stopped_client", "--nocapture"],
+        tests: &["late_writes_of_a_stopped_client", "--nocapture"],
         environment: &["FARCORE_CROWD_LISTEN=rdma+tcp://10.77.0.1:0"],
     },
     Suite {
