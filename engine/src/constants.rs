@@ -1,4 +1,6 @@
 //! Every limit of the engine, in one place, with the relations that must hold between them.
+//!
+//! A limit that callers can exceed has a typed error that names it.
 
 /// The log's grain and one AES block, in bytes.
 pub const UNIT_BYTES: usize = 16;

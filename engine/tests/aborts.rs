@@ -1,23 +1,23 @@
-//! Panics that leave a shard without anybody to answer for it end the process, and say so: nobody
-//! waits for ever.
+//! A panic that leaves a shard without a thread to serve it aborts the process with a message, so
+//! that no client waits forever.
 //!
-//! Each test runs itself again in a process of its own, which is the one that dies.
+//! Each test runs itself again in another process, which aborts.
 
 use std::process::{Command, Output};
 use std::time::Duration;
 
 use farcore::{Config, Engine, Operation};
 
-/// Names the case that a process is to play.
+/// Names the case that a process runs.
 const CASE: &str = "FARCORE_ABORT_CASE";
-/// What a process that waits for ever ends itself after.
+/// A process that would wait forever ends itself after this time.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn is_played(case: &str) -> bool {
     std::env::var(CASE).is_ok_and(|played| played == case)
 }
 
-/// Has another process play the case.
+/// Runs a case in another process.
 fn play(case: &str) -> Output {
     let program = std::env::current_exe().expect("a test knows its program");
     Command::new(program)
@@ -34,7 +34,7 @@ fn assert_aborted(output: &Output, said: &str) {
     assert!(text.contains(said), "{text}");
 }
 
-/// The engine of a process that plays a case.
+/// The engine of a process that runs a case.
 fn open() -> Engine {
     std::thread::spawn(|| {
         std::thread::sleep(LIMIT);
@@ -74,7 +74,7 @@ fn a_core_that_panics_outside_of_its_jobs() {
         let engine = open();
         let mut handle = engine.handle().expect("there is a handle");
         let job = |_: farcore::Core| async {
-            // One that is not polled by the job.
+            // A task that the job does not poll.
             let task = async {
                 glommio::timer::sleep(Duration::from_millis(1)).await;
                 panic!("a task's panic")

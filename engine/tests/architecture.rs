@@ -1,4 +1,4 @@
-//! The documents and the code say the same: the order of layers and the glossary in ARCHITECTURE.md.
+//! The documents and the code agree: the order of layers and the glossary in ARCHITECTURE.md.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -14,7 +14,7 @@ fn architecture() -> String {
     fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap()
 }
 
-/// The lines between a marking comment and the next blank line that follows a table or list.
+/// The lines from a marking comment to the next blank line after a table or list.
 fn section<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let marking = format!("<!-- {name} -->");
     let start = text
@@ -42,7 +42,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Source without comments, and without the tests at its end.
+/// Source without comments and without the tests at its end.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
@@ -50,7 +50,7 @@ fn code(path: &Path) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Modules that a source names as `crate::module`, groups in braces included.
+/// Modules that a source names as `crate::module`, including groups in braces.
 fn named(code: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
@@ -130,7 +130,10 @@ fn no_module_names_one_above_it() {
     }
     let listed: BTreeSet<String> = layers.into_keys().collect();
     let missing: Vec<_> = listed.difference(&seen).collect();
-    assert!(missing.is_empty(), "listed and not there: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "listed, but without a module: {missing:?}"
+    );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

@@ -1,5 +1,6 @@
-//! An engine takes no more memory than its cap, from the smallest that is taken on: by what the
-//! kernel counts of memory that lies in no file. Each size is measured by a process of its own.
+//! An engine takes no more memory than its cap, from the smallest accepted size on. The measure is
+//! the kernel's count of memory that belongs to no file. Each size is measured in a process of its
+//! own.
 
 use std::process::Command;
 
@@ -9,7 +10,7 @@ use farcore::{Answer, Config, EncryptionKey, Engine, Operation};
 const CASE: &str = "FARCORE_CAP_CASE";
 const NAME: &str = "the_cap_is_held_from_the_smallest_size_on";
 
-/// A line of what the kernel says of this process, in bytes.
+/// A value of the kernel's status of this process, in bytes.
 fn status(name: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = text
@@ -33,7 +34,7 @@ fn config(cores: usize, local_bytes: u64, is_encrypted: bool) -> Config {
     }
 }
 
-/// Uses all that an engine has; what the process took at most meanwhile.
+/// Uses all that an engine has; the most memory that the process took meanwhile.
 fn use_it(engine: &Engine, local_bytes: u64) -> u64 {
     let mut handles: Vec<_> = (0..4)
         .map(|_| engine.handle().expect("there are four"))
@@ -112,11 +113,11 @@ fn play(case: &str) {
     let code = status("RssFile:") - before[1];
     println!("{cores} cores, cap {local_bytes}: took {taken}, and {code} of the program's files");
     assert!(taken <= local_bytes, "{case}: {taken}");
-    // That the measurement sees what there is.
+    // The measurement sees the engine's memory.
     assert!(taken > local_bytes / 2, "{case}: {taken}");
 }
 
-/// The least local memory that is taken, to within a page of the kernel.
+/// The least local memory that is accepted, to within a page of the kernel.
 fn least(cores: usize, is_encrypted: bool) -> u64 {
     let is_taken = |bytes: &u64| config(cores, *bytes, is_encrypted).validate().is_ok();
     let sizes = (0..).map(|step| (1 << 20) + step * 4_096);
@@ -148,8 +149,8 @@ fn the_cap_is_held_from_the_smallest_size_on() {
                 .output()
                 .expect("a process can be started");
             let text = String::from_utf8_lossy(&output.stdout);
-            let told = text.lines().filter(|line| line.contains("took"));
-            told.for_each(|line| println!("{line}"));
+            let reported = text.lines().filter(|line| line.contains("took"));
+            reported.for_each(|line| println!("{line}"));
             let text = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{}: {text}", output.status);
         }

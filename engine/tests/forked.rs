@@ -1,12 +1,12 @@
-//! A forked child has none of its parent's threads: neither the watchdog of its executors nor those
-//! that wait for the next engine. It starts its own. On its own, for no other thread may hold a
+//! A forked child has none of its parent's threads: neither the watchdog of its executors nor the
+//! kept executors. It starts its own. A test binary of its own, because no other thread may hold a
 //! lock at the fork.
 
 #![allow(unsafe_code)] // forks
 
 use farcore::{Config, Engine};
 
-/// What ends a child that waits for ever, in seconds.
+/// A child that would wait forever is killed after this time, in seconds.
 const LIMIT: u32 = 60;
 
 fn open() -> Engine {
@@ -37,23 +37,22 @@ fn has_thread(name: &str) -> bool {
 
 #[test]
 fn a_forked_child_opens_an_engine_of_its_own() {
-    // One that is open during the fork, and the thread of one that is closed.
+    // One engine that is open during the fork, and the thread of a closed one.
     drop(open());
     let (parents, closed) = (open(), open());
     drop(closed);
     assert!(is_served(&parents));
-    // SAFETY: the child has the one thread that forks. The others hold no lock that it needs: they
-    // sleep.
+    // SAFETY: the child has only the thread that forks. The other threads sleep and hold no lock
+    // that it needs.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: ends this process after a while.
+        // SAFETY: kills this process after a while.
         unsafe { libc::alarm(LIMIT) };
         std::mem::drop(std::panic::catch_unwind(|| {
             let engine = open();
             let fine = is_served(&engine) && has_thread("farcore-pulse");
             drop(engine);
-            // SAFETY: ends this process at once, without what its parent registered for its own
-            // end.
+            // SAFETY: ends this process at once, without the parent's exit handlers.
             unsafe { libc::_exit(if fine { 7 } else { 8 }) }
         }));
         // SAFETY: as above.

@@ -1,15 +1,15 @@
-//! Too little locked memory is an error that says so, unless the process may raise the limit. On
-//! its own, because the limit is the whole process's.
+//! Too little locked memory is an error that names the limit, unless the process may raise it. A
+//! test binary of its own, because the limit is the whole process's.
 
 #![allow(unsafe_code)] // sets a limit and the user of the process
 
 use farcore::{Config, Engine, Error, Lock};
 
-/// A user that owns nothing.
+/// A user without files and processes.
 const USER: libc::uid_t = 54_321;
 const LIMIT_BYTES: u64 = 64 << 10;
 
-/// Sets the limit for good, as far as this process is held to it.
+/// Sets the limit for good, as far as it binds this process.
 fn limit_locked_memory() {
     let limit = libc::rlimit {
         rlim_cur: LIMIT_BYTES,
@@ -66,10 +66,10 @@ fn too_little_locked_memory_is_named() {
         assert_eq!(unsafe { libc::setresuid(USER, USER, USER) }, 0);
         limit_locked_memory();
     } else {
-        println!("this process may not raise its limits: what one does that may is not tested");
+        println!("this process may not raise its limits: raising is not tested");
     }
     let error = Engine::open(Config {
-        // Not on a thread that the engine before has left.
+        // Not on a thread that the engine before has kept.
         cores: Config::default().cores.into_iter().rev().take(1).collect(),
         ..config()
     });

@@ -1,20 +1,20 @@
-//! More memory than a control group may use is an error that names both, and kills no process. Said
-//! where no group can be made.
+//! More memory than a control group may use is an error that names both, and no process is killed.
+//! The test reports if no group can be made.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use farcore::{Config, Engine, Error};
 
-/// Names the group's file that the process joins.
+/// The group's file that the process joins.
 const GROUP: &str = "FARCORE_GROUP";
 const LIMIT: u64 = 600 << 20;
 
-/// A control group of its own, removed at the end.
+/// A control group, removed when dropped.
 struct Group(PathBuf);
 
 impl Group {
-    /// One with a limit on memory; `None` where none can be made.
+    /// A group with a limit on memory; `None` if none can be made.
     fn new() -> Option<Self> {
         let name = format!("farcore-test-{}", std::process::id());
         let files = [("memory", "memory.limit_in_bytes"), ("", "memory.max")];
@@ -64,7 +64,7 @@ fn play(procs: &str) {
         }
         assert!(text.contains(file), "{text}");
     }
-    // Far memory that is not touched may never be.
+    // Far memory that is never touched does not count.
     drop(open(64 << 20, 1 << 30, false).expect("what is touched fits"));
     drop(open(64 << 20, 64 << 20, true).expect("both fit"));
 }

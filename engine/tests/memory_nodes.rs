@@ -1,4 +1,4 @@
-//! The engine over memory nodes that it reaches by sockets.
+//! The engine over memory nodes that it reaches over TCP.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -13,7 +13,7 @@ use farcore_rdma::tcp::{Exposed, TcpEndpoint, connect_control, connect_queue};
 use farcore_rdma::{Initiator, InitiatorOptions, Lock, RemoteSlice};
 
 const PAGE_BYTES: u32 = 64 << 10;
-/// How long anything may take that must happen.
+/// The time limit for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn options(port: u16) -> NodeOptions {
@@ -44,7 +44,7 @@ fn config(nodes: &[&NodeHandle]) -> Config {
         page_bytes: Some(PAGE_BYTES),
         keys_expected: 20_000,
         nodes: nodes.iter().map(|node| address(node)).collect(),
-        // Long enough for a node that shares two busy cores with everybody else.
+        // Long enough for a node that shares two busy cores with other processes.
         far_silence_ns: 2_000_000_000,
         prefault: false,
         lock: Lock::Off,
@@ -82,8 +82,8 @@ fn write_some(engine: &Engine, version: u32, keys: u32) {
 /// Keys; their records are about twice the local memory.
 const KEYS: u32 = 50_000;
 
-/// Reads every key: how many had this version's value, and how many were unavailable. Anything else
-/// is wrong.
+/// Reads every key. Returns how many had this version's value and how many were unavailable; any
+/// other answer fails the test.
 fn read(engine: &Engine, version: u32) -> (u32, u32) {
     read_some(engine, version, KEYS)
 }
@@ -132,12 +132,12 @@ fn values_come_back_from_two_nodes() {
     for node in [&first, &second] {
         let seen = node.metrics().statistics();
         assert!(seen.reads > 0 && seen.writes > 0, "{seen:?}");
-        // A core each.
+        // One session for each core.
         assert_eq!(seen.sessions, 2);
         assert!(seen.extents_free < seen.extents);
     }
     engine.close();
-    // What a closed engine held is free at once.
+    // The memory of a closed engine is free at once.
     for node in [&first, &second] {
         let seen = node.metrics().statistics();
         assert_eq!(
@@ -161,8 +161,8 @@ fn a_node_that_was_started_anew_has_lost_its_pages_and_serves_again() {
         right > KEYS / 4 && unavailable > KEYS / 10,
         "{right} {unavailable}"
     );
-    // New keys go to the other node, but for a few that look in the index like one whose record
-    // cannot be read now.
+    // New keys go to the other node, except a few that share the slot bits of a record that cannot
+    // be read now.
     let mut handle = engine.handle().unwrap();
     let mut stored = Vec::new();
     for number in KEYS..KEYS + 10_000 {
@@ -182,13 +182,13 @@ fn a_node_that_was_started_anew_has_lost_its_pages_and_serves_again() {
         let seen = second.metrics().statistics();
         seen.extents_free < seen.extents
     });
-    // What lay there is lost, and is told so; all else is as it was.
+    // The records there are lost and reported as such; all others are unchanged.
     let (right_now, unavailable) = read(&engine, 1);
     assert!(
         right_now > KEYS / 4 && unavailable > 0,
         "{right_now} {unavailable}"
     );
-    // Until the engine is told to forget that, too.
+    // Until the engine forgets the lost keys.
     let forgotten = engine.forget_lost().unwrap();
     assert!(forgotten >= u64::from(unavailable), "{forgotten}");
     assert_eq!(engine.stats().total.lost_keys, 0);
@@ -217,7 +217,7 @@ fn a_node_that_was_started_anew_has_lost_its_pages_and_serves_again() {
         engine.flush().unwrap();
         second.metrics().statistics().writes > 0
     });
-    // And what was lost can be written again.
+    // Lost keys can be written again.
     write(&engine, 2);
     engine.flush().unwrap();
     assert_eq!(read(&engine, 2), (KEYS, 0));
@@ -240,8 +240,8 @@ async fn take_all(node: &NodeHandle) -> Option<NodeSession> {
 }
 
 #[test]
-fn memory_that_was_not_to_be_had_after_a_loss_is_claimed_later() {
-    // What the node lends to the engine holds them all.
+fn memory_that_was_not_free_after_a_loss_is_claimed_later() {
+    // The memory lent by this node alone holds all keys.
     let keys = 30_000;
     let mut first = node();
     let port = first.address().port();
@@ -258,7 +258,7 @@ fn memory_that_was_not_to_be_had_after_a_loss_is_claimed_later() {
     };
     let before = held(&first);
     let done = farcore_rdma::run_local(async {
-        // Started anew, and nothing left for the engine.
+        // A restarted node with no memory left for the engine.
         let other = loop {
             first.stop();
             first = MemoryNode::start(options(port)).unwrap();
@@ -271,14 +271,14 @@ fn memory_that_was_not_to_be_had_after_a_loss_is_claimed_later() {
         });
         let (right, unavailable) = read_some(&engine, 1, keys);
         assert!(right > 0 && unavailable > 0, "{right} {unavailable}");
-        // Its lease may have ended before.
+        // Its lease may have ended already.
         let _ = other.bye().await;
-        // As much as before, and no more: what it cannot use goes back.
+        // As much as before and no more: what the engine cannot use is returned.
         wait_until("what is free now", || held(&first) == before);
         first
     });
     let first = done.unwrap();
-    // The node has lent it; the shards hear of it a moment later.
+    // The node has lent it; the shards learn of it a moment later.
     wait_until("room in far memory", || {
         let mut handle = engine.handle().unwrap();
         // Several pages for each shard.
@@ -300,7 +300,7 @@ fn memory_that_was_not_to_be_had_after_a_loss_is_claimed_later() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_by_name() {
+fn settings_that_cannot_work_are_refused_by_name() {
     let node = node();
     let refused = |config: Config| {
         Engine::open(config)
@@ -312,8 +312,11 @@ fn what_cannot_work_is_refused_by_name() {
         nodes: vec![address(&node), address(&node)],
         ..config(&[])
     };
-    let told = refused(twice);
-    assert!(told.contains("`nodes`") && told.contains("once"), "{told}");
+    let message = refused(twice);
+    assert!(
+        message.contains("`nodes`") && message.contains("once"),
+        "{message}"
+    );
     // The same node under another name.
     let port = node.address().port();
     let twins = Config {
@@ -323,36 +326,36 @@ fn what_cannot_work_is_refused_by_name() {
         ],
         ..config(&[])
     };
-    let told = refused(twins);
-    assert!(told.contains("same memory node"), "{told}");
+    let message = refused(twins);
+    assert!(message.contains("same memory node"), "{message}");
     let too_much = Config {
         far_bytes: 1 << 30,
         local_bytes: 64 << 20,
         ..config(&[&node])
     };
-    let told = refused(too_much);
+    let message = refused(too_much);
     assert!(
-        told.contains("far_bytes") && told.contains("free"),
-        "{told}"
+        message.contains("far_bytes") && message.contains("free"),
+        "{message}"
     );
     let with_token = Config {
-        token: Some(Token::new(b"a token that nobody wants").unwrap()),
+        token: Some(Token::new(b"a token of some other node").unwrap()),
         far_bytes: 32 << 20,
         ..config(&[&node])
     };
-    let told = refused(with_token);
-    assert!(told.contains("token"), "{told}");
-    // Nobody listens there.
+    let message = refused(with_token);
+    assert!(message.contains("token"), "{message}");
+    // No node listens there.
     let gone = address(&node);
     node.stop();
-    let told = refused(Config {
+    let message = refused(Config {
         nodes: vec![gone.clone()],
         nodes_wait_ns: 0,
         ..config(&[])
     });
     assert!(
-        told.contains(&gone.to_string()) && told.contains("refused"),
-        "{told}"
+        message.contains(&gone.to_string()) && message.contains("refused"),
+        "{message}"
     );
 }
 
@@ -397,7 +400,7 @@ fn an_engine_opens_without_a_node_that_joins_later() {
 }
 
 #[test]
-fn what_a_node_that_joins_cannot_give_comes_from_the_others() {
+fn pages_that_a_joining_node_cannot_lend_come_from_the_others() {
     let first = node();
     // Less than its share will be.
     let mut small = options(0);
@@ -472,7 +475,7 @@ fn an_engine_waits_for_as_many_nodes_as_must_answer() {
 }
 
 #[test]
-fn a_token_is_asked_for_and_checked() {
+fn a_token_is_required_and_checked() {
     let token = Token::new(b"a token of the right length").unwrap();
     let node = MemoryNode::start(NodeOptions {
         token: Some(token.clone()),
@@ -493,11 +496,11 @@ fn a_token_is_asked_for_and_checked() {
             "wrong token",
         ),
     ] {
-        let told = open(token)
+        let message = open(token)
             .err()
             .map(|error| error.to_string())
             .unwrap_or_default();
-        assert!(told.contains(says), "{told}");
+        assert!(message.contains(says), "{message}");
     }
     let engine = Arc::new(open(Some(token)).unwrap());
     let mut handle = engine.handle().unwrap();
@@ -505,23 +508,23 @@ fn a_token_is_asked_for_and_checked() {
     assert_eq!(&**handle.get(b"k").wait().unwrap().as_ref().unwrap(), b"v");
 }
 
-/// Starts an engine in a process of its own, which can be stopped: the test starts itself again for
-/// that. Orders go down its standard input, news come up its standard output behind a mark.
+/// Runs an engine in a process of its own, which can be stopped: the test starts itself again.
+/// Commands go to its standard input; its replies come on standard output behind a mark.
 mod child {
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
     pub(super) const NODE: &str = "FARCORE_ENGINE_NODE";
-    const MARK: &str = "news: ";
+    const MARK: &str = "reply: ";
 
-    pub(super) fn say(news: &str) {
-        println!("\n{MARK}{news}");
+    pub(super) fn say(reply: &str) {
+        println!("\n{MARK}{reply}");
     }
 
     pub(super) struct EngineProcess {
         child: Child,
         orders: ChildStdin,
-        news: BufReader<ChildStdout>,
+        reply: BufReader<ChildStdout>,
     }
 
     impl EngineProcess {
@@ -535,7 +538,7 @@ mod child {
                 .unwrap();
             Self {
                 orders: child.stdin.take().unwrap(),
-                news: BufReader::new(child.stdout.take().unwrap()),
+                reply: BufReader::new(child.stdout.take().unwrap()),
                 child,
             }
         }
@@ -547,10 +550,10 @@ mod child {
         pub(super) fn hear(&mut self) -> String {
             loop {
                 let mut line = String::new();
-                let bytes = self.news.read_line(&mut line).unwrap();
+                let bytes = self.reply.read_line(&mut line).unwrap();
                 assert!(bytes > 0, "the engine's process has ended");
-                if let Some(news) = line.trim_end().strip_prefix(MARK) {
-                    return news.to_owned();
+                if let Some(reply) = line.trim_end().strip_prefix(MARK) {
+                    return reply.to_owned();
                 }
             }
         }
@@ -590,7 +593,7 @@ fn role_engine() {
     for order in std::io::stdin().lines() {
         match order.unwrap().as_str() {
             "read" => {
-                // For a moment its queue pairs may be down.
+                // Its queue pairs may be down for a moment.
                 wait_until("all values", || {
                     read_some(&engine, 1, FEW_KEYS) == (FEW_KEYS, 0)
                 });
@@ -662,11 +665,11 @@ fn a_process_that_was_stopped_for_longer_than_the_lease_finds_its_data() {
     assert_eq!(engine.hear(), "filled");
     let before = node.metrics().statistics();
     engine.signal("STOP");
-    // A core each.
+    // One for each core.
     wait_until("the end of both leases", || {
         node.metrics().statistics().extents_kept == before.extents - before.extents_free
     });
-    // Nothing of it can write any more.
+    // None of its queue pairs can write any more.
     wait_until("the end of its queue pairs", || {
         node.metrics().statistics().memory_connections == 0
     });
@@ -677,7 +680,7 @@ fn a_process_that_was_stopped_for_longer_than_the_lease_finds_its_data() {
     let seen = node.metrics().statistics();
     assert_eq!((seen.sessions_expired, seen.sessions_opened), (0, 2));
     assert!(seen.sessions_revived >= 2, "{seen:?}");
-    // Its process ends: nothing is kept for it.
+    // Its process ends: its pages are not kept.
     drop(engine);
     wait_until("all extents", || {
         let seen = node.metrics().statistics();
@@ -686,7 +689,7 @@ fn a_process_that_was_stopped_for_longer_than_the_lease_finds_its_data() {
 }
 
 #[test]
-fn a_process_that_was_stopped_beyond_the_grace_is_told_what_it_lost() {
+fn a_process_that_was_stopped_beyond_the_grace_reports_what_it_lost() {
     let node = leasing(Duration::from_secs(2), Duration::from_secs(1));
     let mut engine = child::EngineProcess::start(&address(&node).to_string());
     assert_eq!(engine.hear(), "filled");
@@ -701,7 +704,7 @@ fn a_process_that_was_stopped_beyond_the_grace_is_told_what_it_lost() {
     assert_eq!(engine.hear(), "lost");
 }
 
-/// What an attack changes: values that were stored one after the other under rising keys.
+/// What the attack changes: values that were stored one after another under rising keys.
 const BALANCE_BYTES: usize = 200;
 
 fn balance(number: u32, coins: u32) -> Vec<u8> {
@@ -709,9 +712,9 @@ fn balance(number: u32, coins: u32) -> Vec<u8> {
     text.repeat(8).into_bytes()[..BALANCE_BYTES].to_vec()
 }
 
-/// Another client of the node, which knows its token and no key of the engine's. It reads every
-/// page of the node's memory, and where it guesses which record lies there, it turns its ciphertext
-/// into that of another value, and the checksum with it.
+/// Another client of the node, which knows its token and none of the engine's keys. It reads every
+/// page of the node's memory. Where it guesses which record is there, it turns the ciphertext into
+/// that of another value and its checksum.
 async fn rewrite_balances(node: &NodeHandle) -> u32 {
     let channel = connect_control(node.address(), PATIENCE).await.unwrap();
     let session = NodeSession::open(channel, "another", None).await.unwrap();
@@ -768,7 +771,7 @@ async fn rewrite_balances(node: &NodeHandle) -> u32 {
 }
 
 #[test]
-fn what_another_client_of_the_node_rewrote_is_damaged() {
+fn records_that_another_client_rewrote_are_damaged() {
     for mode in [EncryptionMode::Authenticated, EncryptionMode::SecrecyOnly] {
         let node = node();
         let engine = Engine::open(Config {
@@ -805,8 +808,8 @@ fn what_another_client_of_the_node_rewrote_is_damaged() {
             }
         }
         match mode {
-            // A put that waits for far memory lies behind later ones: up to there the records are
-            // not those that were guessed.
+            // A put that waits for far memory is written after later ones. Up to there the records
+            // are not the guessed ones.
             EncryptionMode::SecrecyOnly => assert!(believed > 300, "{believed} {damaged}"),
             _ => assert!(believed == 0 && damaged > 300, "{believed} {damaged}"),
         }

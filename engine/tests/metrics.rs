@@ -1,4 +1,4 @@
-//! The figures agree exactly with what was asked and answered.
+//! The metrics agree exactly with the requests and answers of clients.
 
 #![expect(clippy::cast_possible_truncation, reason = "test data wraps")]
 
@@ -14,12 +14,12 @@ use farcore::{
 const KEYS: u64 = 20_000;
 const STEPS: u64 = 60_000;
 const WINDOW: usize = 32;
-/// A key that every fourth get of a client asks for.
+/// A key that every fourth get of a client requests.
 const HOT: u64 = 7;
 
-/// What came of requests, as their client saw it.
+/// The outcomes of requests, as their client saw them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Tally {
+struct Counts {
     gets: u64,
     gets_absent: u64,
     puts: u64,
@@ -33,7 +33,7 @@ struct Tally {
     swaps_failed: u64,
 }
 
-impl Tally {
+impl Counts {
     fn of(seen: &ShardSnapshot) -> Self {
         Self {
             gets: seen.gets,
@@ -83,15 +83,15 @@ enum Kind {
     CompareAndSwap,
 }
 
-/// A client and what it has seen.
+/// A client and the outcomes it has seen.
 struct Client {
     number: u8,
     state: u64,
     sent: u64,
     kinds: HashMap<u64, (Kind, u64)>,
-    /// Keys that are there, with their versions.
+    /// Stored keys with their versions.
     stored: HashMap<u64, Version>,
-    tally: Tally,
+    counts: Counts,
 }
 
 impl Client {
@@ -102,7 +102,7 @@ impl Client {
             sent: 0,
             kinds: HashMap::new(),
             stored: HashMap::new(),
-            tally: Tally::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Client {
         (self.state >> 33) % below
     }
 
-    /// Makes the next request; `submit` takes it, polling as it must.
+    /// Makes the next request; `submit` sends it and polls if needed.
     fn step(&mut self, mut submit: impl FnMut(&mut Self, Operation<'_>, u64)) {
         let (dice, mut key) = (self.random(10), self.random(KEYS));
         let kind = match dice {
@@ -153,33 +153,33 @@ impl Client {
     }
 
     fn answered(&mut self, token: u64, answer: &Answer<'_>) {
-        let (kind, key) = self.kinds.remove(&token).expect("it was asked once");
-        let tally = &mut self.tally;
+        let (kind, key) = self.kinds.remove(&token).expect("it was sent once");
+        let counts = &mut self.counts;
         match (kind, answer) {
-            (Kind::Get, Answer::Failed(_)) => tally.gets_failed += 1,
-            (Kind::Put, Answer::Failed(_)) => tally.puts_failed += 1,
-            (Kind::Delete, Answer::Failed(_)) => tally.deletes_failed += 1,
-            (Kind::CompareAndSwap, Answer::Failed(_)) => tally.swaps_failed += 1,
+            (Kind::Get, Answer::Failed(_)) => counts.gets_failed += 1,
+            (Kind::Put, Answer::Failed(_)) => counts.puts_failed += 1,
+            (Kind::Delete, Answer::Failed(_)) => counts.deletes_failed += 1,
+            (Kind::CompareAndSwap, Answer::Failed(_)) => counts.swaps_failed += 1,
             (Kind::Get, answer) => {
-                tally.gets += 1;
-                tally.gets_absent += u64::from(*answer == Answer::Absent);
+                counts.gets += 1;
+                counts.gets_absent += u64::from(*answer == Answer::Absent);
             }
             (Kind::Put, Answer::Stored { version }) => {
-                tally.puts += 1;
+                counts.puts += 1;
                 self.stored.insert(key, *version);
             }
             (Kind::Delete, answer) => {
-                tally.deletes += 1;
-                tally.deletes_absent += u64::from(*answer == Answer::Absent);
+                counts.deletes += 1;
+                counts.deletes_absent += u64::from(*answer == Answer::Absent);
                 self.stored.remove(&key);
             }
             (Kind::CompareAndSwap, Answer::Stored { version }) => {
-                tally.swaps += 1;
+                counts.swaps += 1;
                 self.stored.insert(key, *version);
             }
             (Kind::CompareAndSwap, Answer::Mismatch { .. }) => {
-                tally.swaps += 1;
-                tally.swaps_mismatched += 1;
+                counts.swaps += 1;
+                counts.swaps_mismatched += 1;
             }
             (_, other) => panic!("{other:?}"),
         }
@@ -232,7 +232,7 @@ fn on_thread(engine: &Engine, number: u8) -> Client {
     client
 }
 
-/// Lets two threads and a job work, and answers what they saw and what the engine says.
+/// Runs two threads and a job; returns what they saw and what the engine reports.
 fn work(faults: FaultPlan) -> (Vec<Client>, Report) {
     let engine = Engine::open(Config {
         cores: Config::default().cores.into_iter().take(2).collect(),
@@ -274,23 +274,23 @@ fn work(faults: FaultPlan) -> (Vec<Client>, Report) {
     (clients, reporter.report())
 }
 
-fn agree(clients: &[Client], report: &Report) -> Tally {
+fn agree(clients: &[Client], report: &Report) -> Counts {
     let total = report.total();
-    let told = clients
+    let expected = clients
         .iter()
-        .fold(Tally::default(), |sum, client| sum.merge(&client.tally));
-    assert_eq!(Tally::of(&total), told);
-    assert_eq!(told.requests(), STEPS * clients.len() as u64);
+        .fold(Counts::default(), |sum, client| sum.merge(&client.counts));
+    assert_eq!(Counts::of(&total), expected);
+    assert_eq!(expected.requests(), STEPS * clients.len() as u64);
 
-    // Each get that found something found it in one place.
+    // Each get that found its key found it in one place.
     let found = total.local_hits + total.cache_hits + total.far_hits;
     assert_eq!(found, total.gets - total.gets_absent);
-    // Each request came one way, and those of cores to other shards arrived.
+    // Each request came one way, and requests between cores arrived.
     let on_core = STEPS;
     assert_eq!(total.requests_own + total.requests_sent, on_core);
-    let requests = told.requests();
+    let requests = expected.requests();
     assert_eq!(total.requests_own + total.requests_received, requests);
-    // What was posted has completed, and each node has its part of it.
+    // All work requests have completed, and the nodes' counts add up.
     assert_eq!(total.completions, total.far_reads + total.far_writes);
     let nodes = report.nodes.iter().map(|node| node.counters);
     let nodes = nodes.fold((0, 0, 0, 0, 0), |sum, node| {
@@ -311,31 +311,35 @@ fn agree(clients: &[Client], report: &Report) -> Tally {
     );
     assert_eq!(nodes, all);
     assert!(total.far_reads > 1_000 && report.nodes.len() == 2);
-    told
+    expected
 }
 
 #[test]
-fn figures_are_what_clients_saw() {
+fn metrics_are_what_clients_saw() {
     let (clients, report) = work(FaultPlan::default());
-    let told = agree(&clients, &report);
-    let failed = told.gets_failed + told.puts_failed + told.deletes_failed + told.swaps_failed;
+    let expected = agree(&clients, &report);
+    let failed = expected.gets_failed
+        + expected.puts_failed
+        + expected.deletes_failed
+        + expected.swaps_failed;
     assert_eq!(failed, 0);
     let stored: usize = clients.iter().map(|client| client.stored.len()).sum();
     assert_eq!(report.total().keys, stored as u64);
 
-    // Each request is counted in one batch, also where it found no room at first.
+    // Each request is counted in one batch, even if it found no room at first.
     let core_batches = |core: &farcore::CoreReport| core.batches.sum();
     let batched: u64 = report.cores.iter().map(core_batches).sum();
-    assert_eq!(batched, told.requests());
+    assert_eq!(batched, expected.requests());
 
-    // One in 251 of each client's requests is timed, those that wait for far memory apart.
+    // One in 251 of each client's requests is timed; those that wait for far memory count
+    // separately.
     let handles = report.handles.count();
     assert!((150..=2 * STEPS / 251 + 2).contains(&handles), "{handles}");
     let core = &report.cores[0];
     assert!(core.local.count() + core.cross.count() <= STEPS / 251 + 1);
     assert!(core.local.count() > 10 && core.cross.count() > 10 || report.cores.len() == 1);
 
-    // The hot keys are those three that were asked for all the time.
+    // The hot keys are the three that were requested all the time.
     let top: Vec<_> = report
         .cores
         .iter()
@@ -355,13 +359,16 @@ fn failures_are_counted_by_what_failed() {
         failed_completions_per_million: 20_000,
         ..FaultPlan::default()
     });
-    let told = agree(&clients, &report);
-    assert!(told.gets_failed > 0 && told.puts_failed > 0, "{told:?}");
+    let expected = agree(&clients, &report);
+    assert!(
+        expected.gets_failed > 0 && expected.puts_failed > 0,
+        "{expected:?}"
+    );
     assert!(report.total().fabric_errors > 0);
 }
 
 #[test]
-fn the_time_of_a_core_is_shared_out_whole() {
+fn the_times_of_a_core_add_up() {
     let (_, report) = work(FaultPlan::default());
     for core in &report.cores {
         let seen = core.counters;
@@ -380,7 +387,7 @@ fn events_are_counted_on_every_core_or_have_a_reason() {
     let (_, report) = work(FaultPlan::default());
     for core in &report.cores {
         let named = report.hardware_missing.contains("page faults");
-        // Its thread alone mapped what its shard needs.
+        // Only the core's thread mapped its shard's memory.
         assert_eq!(core.hardware.page_faults.is_none(), named, "{report:?}");
         assert!(named || core.hardware.page_faults > Some(0), "{core:?}");
         let named = report.hardware_missing.contains("cycles");
@@ -388,10 +395,10 @@ fn events_are_counted_on_every_core_or_have_a_reason() {
     }
 }
 
-/// A value that makes some ten thousand of them too many for local memory.
+/// A value so long that ten thousand of them do not fit local memory.
 const LONG: [u8; 2_000] = [7; 2_000];
 
-/// An engine of one core, where what was read once is read again.
+/// An engine of one core, in which records are read twice.
 fn alone() -> Engine {
     Engine::open(Config {
         cores: Config::default().cores.into_iter().take(1).collect(),
@@ -416,7 +423,7 @@ async fn get(core: &mut Core, keys: std::ops::Range<u32>) {
 }
 
 #[test]
-fn what_waited_for_far_memory_is_no_local_latency() {
+fn requests_that_waited_for_far_memory_count_in_no_local_latency() {
     let engine = alone();
     let job = engine.run_on_core(0, |mut core: Core| async move {
         for key in 0..10_000u32 {
@@ -430,7 +437,7 @@ fn what_waited_for_far_memory_is_no_local_latency() {
         (core.local.count(), core.far.count(), core.counters.far_hits)
     };
     let wrote = seen(&reporter.report());
-    // One core has nobody to ask, and timed its own requests.
+    // A single core sends no crossings, and timed its own requests.
     assert!(wrote.0 >= 10_000 / 251 && reporter.report().cores[0].cross.count() == 0);
 
     let job = engine.run_on_core(
@@ -453,7 +460,7 @@ fn what_waited_for_far_memory_is_no_local_latency() {
 }
 
 #[test]
-fn whoever_reads_figures_keeps_no_far_memory_and_learns_of_the_end() {
+fn a_reader_of_metrics_keeps_no_far_memory_and_sees_the_end() {
     let engine = alone();
     let reporter = engine.reporter();
     let far = std::sync::Arc::downgrade(&engine.embedded_nodes()[0]);

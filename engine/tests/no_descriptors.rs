@@ -1,5 +1,5 @@
-//! Too few descriptors are an error that says so, and no engine is the worse for it later. On its
-//! own, because the limit is the whole process's.
+//! Too few descriptors are an error that names the limit, and later engines are unaffected. A test
+//! binary of its own, because the limit is the whole process's.
 
 #![allow(unsafe_code)] // sets a limit of the process
 
@@ -36,8 +36,8 @@ fn too_few_descriptors_are_named() {
         .expect("Linux has it")
         .count() as u64;
     let mut refused = 0;
-    // From few or none to enough for all; descriptors beyond a limit stay open, and leave room
-    // below it.
+    // From few or none to enough for all. Descriptors beyond a limit stay open and leave room below
+    // it.
     for more in 0..64 {
         allow_descriptors(open_now + more);
         match open() {

@@ -1,12 +1,12 @@
-//! A kernel that refuses io_uring is an error that says so. On its own, because the filter is the
-//! whole process's.
+//! A kernel that refuses io_uring is an error that says so. A test binary of its own, because the
+//! filter applies to the whole process.
 
 #![cfg(target_arch = "x86_64")]
 #![allow(unsafe_code)] // installs a seccomp filter
 
 use farcore::{Config, Engine, Error};
 
-/// Has the kernel answer `EPERM` to io_uring_setup, as container profiles do.
+/// Makes the kernel answer `EPERM` to io_uring_setup, as container profiles do.
 fn forbid_io_uring() {
     let instruction = |code: u32, yes: u8, no: u8, value: u32| libc::sock_filter {
         code: u16::try_from(code).expect("codes have 16 bits"),

@@ -1,7 +1,7 @@
 //! Where no thread can be started, opening an engine is an error that says so. It never waits for a
-//! thread that is not there.
+//! thread that was not started.
 //!
-//! Each limit is tried by a process of its own. The limit binds no process of root, so that one
+//! Each limit is tried in a process of its own. The limit does not bind root, so a process of root
 //! becomes another user.
 
 #![allow(unsafe_code)] // sets limits and the user of a process
@@ -10,17 +10,17 @@ use std::process::{Command, Output};
 
 use farcore::{Config, Engine, Error};
 
-/// Says how many threads a process may have beside those that its user has.
+/// The threads that a process may have beside those of its user.
 const THREADS: &str = "FARCORE_THREADS";
-/// A user that owns nothing.
+/// A user without files and processes.
 const USER: libc::uid_t = 54_321;
-/// What ends a process that waits for ever, in seconds.
+/// A process that would wait forever is killed after this time, in seconds.
 const LIMIT: u32 = 60;
 
 /// Threads of all processes of this user.
 fn threads_of_this_user() -> u64 {
     use std::os::unix::fs::MetadataExt;
-    // SAFETY: asks a number of the kernel.
+    // SAFETY: only reads a number from the kernel.
     let user = unsafe { libc::getuid() };
     let processes = std::fs::read_dir("/proc")
         .expect("there are processes")
@@ -31,7 +31,7 @@ fn threads_of_this_user() -> u64 {
 }
 
 fn play(threads: u64) {
-    // SAFETY: asks, and sets limits and the user of this process, which does nothing else.
+    // SAFETY: reads and sets limits and the user of this process, which does nothing else.
     unsafe {
         libc::alarm(LIMIT);
         let is_root = libc::getuid() == 0;
@@ -91,8 +91,8 @@ fn too_few_threads_are_named() {
         let said = String::from_utf8_lossy(&stdout);
         [said.contains("opened"), said.contains("refused")]
     };
-    // From too few for any to enough for all: the test's own, the core's, glommio's and the one of
-    // the pulse.
+    // From too few for any to enough for all: the test's own thread, the core's, glommio's and the
+    // pulse's.
     let outcomes: Vec<_> = (2..10).map(outcome).collect();
     assert!(outcomes.iter().all(|[opened, refused]| opened != refused));
     assert_eq!(outcomes.first(), Some(&[false, true]));

@@ -1,5 +1,5 @@
-//! An engine that closes leaves no descriptor and no thread behind that the next one does not use.
-//! On its own, because both are counted for the whole process.
+//! A closing engine leaves no descriptor and no thread that the next engine does not use. A test
+//! binary of its own, because both are counted for the whole process.
 
 use farcore::{Config, Engine};
 
@@ -29,7 +29,7 @@ fn open_and_close() {
 }
 
 #[test]
-fn what_closed_engines_leave_does_not_grow() {
+fn the_leftovers_of_closed_engines_do_not_grow() {
     open_and_close();
     let left = || [count("fd"), count("task")];
     let after_one = left();
@@ -37,7 +37,7 @@ fn what_closed_engines_leave_does_not_grow() {
         open_and_close();
     }
     let after_all = left();
-    // The thread of the pulse ends a moment after the last engine, and starts with the next: so one
+    // The pulse's thread ends a moment after the last engine and starts with the next: allow one
     // more or less.
     assert_eq!(after_all[0], after_one[0], "descriptors");
     assert!(

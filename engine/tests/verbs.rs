@@ -1,5 +1,5 @@
-//! The engine over a memory node in another process, reached over an RDMA device, that is killed.
-//! Needs a device: the lab has one.
+//! The engine over a memory node in another process, reached over an RDMA device, and killed. Needs
+//! a device; the lab has one.
 
 #![cfg(feature = "verbs")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
@@ -14,12 +14,12 @@ use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeOptions};
 use farcore_rdma::{Lock, rdma_devices};
 
 const ROLE: &str = "FARCORE_VERBS_NODE";
-/// How long anything may take that must happen.
+/// The time limit for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Their records are about twice the local memory.
+/// Keys; their records are about twice the local memory.
 const KEYS: u32 = 8_000;
 
-/// The process that lends memory, until it is killed.
+/// The process of the memory node, until it is killed.
 #[test]
 fn role_node() {
     let Ok(listen) = std::env::var(ROLE) else {
@@ -77,7 +77,7 @@ impl Drop for Node {
     }
 }
 
-/// An address of an RDMA device, with a port that is free.
+/// An address of an RDMA device, with a free port.
 fn place() -> SocketAddr {
     let devices = rdma_devices();
     let gids = devices
@@ -112,7 +112,7 @@ fn killed(scheme: &str) {
         page_bytes: Some(64 << 10),
         keys_expected: 20_000,
         nodes: vec![listen.parse().unwrap()],
-        // Long enough for a node that shares two busy cores with everybody else.
+        // Long enough for a node that shares two busy cores with other processes.
         far_silence_ns: 2_000_000_000,
         prefault: false,
         lock: Lock::Off,
@@ -125,7 +125,7 @@ fn killed(scheme: &str) {
         handle.put(&key(number), &value(number, 0)).wait().unwrap();
     }
     engine.flush().unwrap();
-    // Nothing but what fits stays local: much of it comes from afar.
+    // Local memory holds only a part: many records are read from the node.
     for number in 0..KEYS {
         let got = handle.get(&key(number)).wait().unwrap();
         assert!(*got.unwrap() == value(number, 0), "{number}");
@@ -139,7 +139,7 @@ fn killed(scheme: &str) {
                 assert!(*got == value(number, 0), "{number}");
                 right += 1;
             }
-            Ok(None) => panic!("key {number} was lost without a word"),
+            Ok(None) => panic!("key {number} was lost without an error"),
             Err(Error::Unavailable { .. }) => unavailable += 1,
             Err(error) => panic!("{error}"),
         }
@@ -150,7 +150,7 @@ fn killed(scheme: &str) {
     let _again = Node::start(&listen);
     let since = Instant::now();
     let mut number = 0;
-    // All can be written again, and what was written is read.
+    // All keys can be written again, and the new values are read.
     while number < KEYS {
         match handle.put(&key(number), &value(number, 1)).wait() {
             Ok(_) => number += 1,

@@ -463,13 +463,13 @@ mod tests {
             let (sealed, tag) = reference(&key, &nonce, &[], &plain);
             let all = plain.len() + TAG_BYTES;
             let read = [sealed, tag, behind].concat();
-            let told = |first: &[u8; UNIT_BYTES]| (first[..] == plain[..UNIT_BYTES]).then_some(all);
+            let length = |first: &[u8; UNIT_BYTES]| (first[..] == plain[..UNIT_BYTES]).then_some(all);
             let mut target = vec![0; read.len()];
             let both = InOutBuf::new(&read, &mut target).unwrap();
-            prop_assert_eq!(gcm.open(&nonce, both, told), Some(all));
+            prop_assert_eq!(gcm.open(&nonce, both, length), Some(all));
             prop_assert_eq!(&target[..plain.len()], &plain[..]);
             let mut here = read.clone();
-            prop_assert_eq!(gcm.open(&nonce, here.as_mut_slice().into(), told), Some(all));
+            prop_assert_eq!(gcm.open(&nonce, here.as_mut_slice().into(), length), Some(all));
             prop_assert_eq!(&here[..plain.len()], &plain[..]);
             let mut wrong = read.clone();
             wrong[flip.index(all)] ^= 1 << bit;

@@ -50,8 +50,8 @@ impl fmt::Debug for EncryptionKey {
 }
 
 impl EncryptionKey {
-    /// A random AES-128 key that no one else has. It need not be kept: what lies in far memory ends
-    /// with the engine.
+    /// A random AES-128 key that is stored nowhere. It need not be kept: the contents of far memory
+    /// end with the engine.
     ///
     /// # Errors
     /// [`Error::Key`] if the kernel gives no random bytes.

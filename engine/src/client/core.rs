@@ -71,7 +71,7 @@ impl Core {
     }
 
     /// Copies a request; its answer comes with `token` through [`Core::poll`]. The next poll, or
-    /// the core's own next turn, sends it to the shard of its key. Requests to the own shard are
+    /// the core's own next turn, sends it to the shard of its key. Requests to its shard are
     /// served as a batch, so that their cache misses overlap. Cost: a hash of the key and a copy of
     /// key and value; if the core sleeps, also a wakeup of its service.
     ///
@@ -165,7 +165,7 @@ impl Core {
     }
 
     /// Runs one turn of this core and visits the answers that have arrived. Returns how many.
-    /// Values of the own shard are visited in place. The visitor must not call this client. If it
+    /// Values of its own shard are visited in place. The visitor must not call this client. If it
     /// panics, the process aborts, because the shard is in the middle of its work.
     #[inline]
     pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {

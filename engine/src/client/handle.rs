@@ -6,7 +6,7 @@
 //!
 //! A handle owns one lane to each shard, and returns them for the next handle when it is dropped.
 
-#![allow(unsafe_code)] // the requests that a stopped shard left are taken back
+#![allow(unsafe_code)] // abandons the requests of a stopped shard
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -219,8 +219,8 @@ impl Handle {
     /// Stores a value and returns its version.
     ///
     /// # Errors
-    /// Those of [`Error`]: lengths, [`Error::FarFull`], the fabric, [`Error::Closed`]. What was
-    /// stored is as before.
+    /// Those of [`Error`]: lengths, [`Error::FarFull`], the fabric, [`Error::Closed`]. The
+    /// stored value is as before.
     pub fn put<'a, 'k>(&'a mut self, key: &'k [u8], value: &'k [u8]) -> Call<'a, 'k, Version> {
         Call::new(self, Operation::Put { key, value })
     }

@@ -1,3 +1,6 @@
+//! Tests of a configuration: errors name the field, the value and the limit, and profiles set what
+//! they name.
+
 use super::*;
 
 #[test]

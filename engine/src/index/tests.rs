@@ -1,3 +1,5 @@
+//! Tests of the index against a plain map: growth, removal, full buckets and colliding hashes.
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;

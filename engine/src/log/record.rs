@@ -139,7 +139,7 @@ impl RecordHeader {
     }
 }
 
-/// Bytes of a sealed record with its tag, as its header says; `None` if it has no tag.
+/// Bytes of a sealed record with its tag, by its header; `None` if it has no tag.
 #[inline]
 pub(crate) fn sealed_bytes(header: &[u8; UNIT_BYTES]) -> Option<usize> {
     let header = RecordHeader::decode_from(header)?;

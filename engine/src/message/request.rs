@@ -91,7 +91,8 @@ impl RequestFlags {
     }
 }
 
-/// The client on a lane and the flags of its request. With the token it says whom an answer is for.
+/// The client on a lane and the flags of its request. With the token it identifies the recipient
+/// of an answer.
 ///
 /// ```text
 /// bit 15  13 12       0

@@ -1,4 +1,11 @@
 //! Jobs: futures that callers run on a core, and the tasks that wait for their results.
+//!
+//! A job's future is made and run on the core. Its result goes to the [`Task`], which any thread
+//! may await or join.
+//!
+//! - I1: a panic of the job, of its future or of their drops becomes its result; it never ends the
+//!   core.
+//! - I2: the task is woken when the job ends in any way, also when it never ran.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -19,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::lifecycle::JobTicket;
 use crate::limits::what_was_said;
 
-/// A job on its way to its core: makes, there, the future to be run.
+/// A job on its way to its core: a closure that makes the future there.
 pub(crate) struct Job(pub(super) Box<dyn FnOnce(Rc<RefCell<CoreReactor>>) -> JobFuture + Send>);
 
 type JobFuture = Pin<Box<dyn Future<Output = ()>>>;

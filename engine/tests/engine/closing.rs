@@ -1,4 +1,4 @@
-//! Closing, with requests under way.
+//! Closing an engine while requests are in flight.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use farcore::{Answer, Engine, Error, Handle, Operation, Refused};
 use crate::support::{key, tiny};
 
 #[test]
-fn closing_answers_what_is_under_way() {
+fn closing_answers_requests_in_flight() {
     let engine = Engine::open(tiny()).unwrap();
     let mut handle = engine.handle().unwrap();
     let mut sent = 0;
@@ -82,7 +82,7 @@ fn closing_under_fire_answers_everything_once() {
 }
 
 #[test]
-fn closing_does_not_wait_for_who_does_not_look() {
+fn closing_does_not_wait_for_clients_that_do_not_poll() {
     let engine = Engine::open(tiny()).unwrap();
     let mut handle = engine.handle().unwrap();
     for number in 0..300 {
@@ -96,7 +96,7 @@ fn closing_does_not_wait_for_who_does_not_look() {
     {
         sent += 1;
     }
-    // Shows what was sent; more answers are due than a lane holds.
+    // Publishes the requests; more answers are due than a lane holds.
     let mut seen = handle.poll(|_, _| {}) as u64;
     let due = handle.in_flight() as u64 + seen;
     while engine.stats().total.back_pressure == 0 {

@@ -1,4 +1,5 @@
-//! Far memory that is lost, full or damaged.
+//! Far memory that is lost, full or damaged: errors name the cause, and no other record is
+//! affected.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -9,7 +10,7 @@ use farcore::{Answer, Config, Engine, Error, FaultPlan, LinkModel};
 use crate::support::{answer_to, cores, every_encryption, key, tiny, value};
 
 #[test]
-fn a_full_far_memory_says_so_and_loses_nothing() {
+fn full_far_memory_is_an_error_and_loses_nothing() {
     let engine = Engine::open(Config {
         far_bytes: 2 << 20,
         cores: cores(1),
@@ -100,10 +101,10 @@ fn one_lost_node_of_two_keeps_its_own_keys_and_no_others() {
                 Err(error) => panic!("{number}: {error}"),
             }
         }
-        // The other node takes what comes, and all of it.
+        // The other node takes all new pages.
         for number in count..count + 2_000 {
             match handle.put(&key(number), &value(number, 0)).wait() {
-                // The key's tag may be that of a lost one.
+                // The key may share the slot bits of a lost one.
                 Ok(_) | Err(Error::Unavailable { .. }) => {}
                 Err(error) => panic!("{number}: {error}"),
             }
@@ -122,7 +123,7 @@ fn one_lost_node_of_two_keeps_its_own_keys_and_no_others() {
 }
 
 #[test]
-fn damaged_far_memory_is_noticed_not_believed() {
+fn damaged_far_memory_is_detected() {
     let config = Config {
         cores: cores(1),
         ..tiny()
@@ -152,7 +153,7 @@ fn damaged_is_noticed(config: Config) {
     for number in 0..count {
         match handle.get(&key(number)).wait() {
             Ok(Some(read)) => assert_eq!(&*read, value(number, 0), "{number}"),
-            Ok(None) => panic!("{number} was lost without a word"),
+            Ok(None) => panic!("{number} was lost without an error"),
             Err(Error::Damaged { .. }) => damaged += 1,
             Err(error) => panic!("{error}"),
         }
@@ -170,8 +171,8 @@ fn puts_on_a_lost_node_end_in_an_error_and_lose_nothing() {
         stored += 1;
     }
     engine.embedded_nodes()[0].lose();
-    // A key whose tag is that of a far one cannot be told from it, and fails alone. This is when
-    // every key fails.
+    // A key that shares the slot bits of a far one cannot be distinguished from it and fails alone.
+    // Wait until every key fails.
     let mut in_a_row = 0;
     let mut there = stored;
     let mut holds: Vec<u64> = Vec::new();
@@ -210,7 +211,7 @@ fn puts_on_a_lost_node_end_in_an_error_and_lose_nothing() {
 }
 
 #[test]
-fn far_memory_that_two_shards_fill_says_so() {
+fn far_memory_that_two_shards_fill_is_an_error() {
     let engine = Engine::open(Config {
         far_bytes: 4 << 20,
         ..tiny()
@@ -245,7 +246,7 @@ fn far_memory_that_two_shards_fill_says_so() {
 }
 
 #[test]
-fn damage_in_long_records_is_noticed_by_every_operation() {
+fn damage_in_long_records_is_detected_by_every_operation() {
     let config = Config {
         local_bytes: 24 << 20,
         far_bytes: 128 << 20,
@@ -284,14 +285,14 @@ fn damage_in_long_records_is_noticed(config: Config) {
         };
         match outcome {
             Ok(()) => fine += 1,
-            // What compaction has met first is lost.
+            // Records that compaction found damaged first are lost.
             Err(Error::Damaged { .. } | Error::Unavailable { .. }) => {
                 damaged[number as usize % 3] += 1;
             }
             Err(error) => panic!("{error}"),
         }
     }
-    // Gets and deletes alike; a put goes over what is damaged.
+    // Gets and deletes alike; a put replaces a damaged record.
     let [gets, deletes, puts] = damaged;
     assert!(
         gets > 50 && deletes > 50 && puts == 0 && fine > 100,
@@ -303,7 +304,6 @@ fn damage_in_long_records_is_noticed(config: Config) {
 }
 
 fn damage(engine: &Engine, offset: usize) {
-    // SAFETY: no request is under way: the calls before this one were waited for, and what was
-    // sealed is flushed.
+    // SAFETY: no request is in flight: all calls have returned, and sealed pages are flushed.
     unsafe { engine.embedded_nodes()[0].damage(offset) };
 }

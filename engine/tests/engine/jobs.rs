@@ -1,4 +1,4 @@
-//! Jobs on the cores, and who serves a shard while they run.
+//! Jobs on cores, and which task serves a shard while they run.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -29,7 +29,7 @@ fn many_operations_of_a_job_are_answered_with_their_places() {
         };
         core.put_many(&pairs, count_stored).await.unwrap();
         assert!(stored.iter().all(|&times| times == 1));
-        // Every second key is removed, and one key more is read than was stored.
+        // Removes every second key, and reads one key more than was stored.
         let (removed, left): (Vec<_>, Vec<_>) =
             keys.iter().enumerate().partition(|one| one.0 % 2 == 0);
         let removed: Vec<&[u8]> = removed.into_iter().map(|(_, key)| *key).collect();
@@ -48,7 +48,7 @@ fn many_operations_of_a_job_are_answered_with_their_places() {
         };
         core.get_many(&keys, check).await.unwrap();
         assert_eq!(right, keys.len());
-        // A call's answers are no other call's: this one is dropped half-way.
+        // A call's answers are no other call's: drop this one half-way.
         {
             let all = keys.iter().map(|key| Operation::Get { key });
             let mut dropped = std::pin::pin!(core.many(all, |_, _| {}));
@@ -58,7 +58,7 @@ fn many_operations_of_a_job_are_answered_with_their_places() {
         }
         let (place, name) = left[0];
         assert_eq!(*core.get(name).await.unwrap().unwrap(), values[place]);
-        // What stands before a mistake is carried out.
+        // Operations before a mistake are carried out.
         let mut seen = 0;
         let mistake = [Operation::Get { key: keys[1] }, Operation::Get { key: b"" }];
         let outcome = core.many(mistake, |_, _| seen += 1).await;
@@ -152,7 +152,7 @@ fn an_idle_engine_sleeps() {
     handle.put(b"a", b"awake at once").wait().unwrap();
 }
 
-/// What a job and the test that started it tell each other.
+/// State shared by a job and the test that started it.
 struct Signal {
     given: AtomicBool,
     waker: AtomicWaker,
@@ -237,7 +237,7 @@ fn a_job_that_yields_serves_its_shard() {
     assert!(turns > YIELDS / 2, "{turns}");
 }
 
-/// Starts a job on the first core, and has it go on once that sleeps.
+/// Starts a job on the first core, and continues it once the core sleeps.
 fn on_a_sleeping_core<T, F>(
     engine: &Engine,
     sleeps: impl Fn() -> bool,
@@ -248,10 +248,10 @@ where
     F: Future<Output = T> + 'static,
 {
     let signals = Arc::new([const { Signal::new() }; 2]);
-    let told = Arc::clone(&signals);
+    let in_job = Arc::clone(&signals);
     let waiting = move |core: farcore::Core| async move {
-        told[0].give();
-        told[1].wait().await;
+        in_job[0].give();
+        in_job[1].wait().await;
         job(core).await
     };
     let task = engine.run_on_core(0, waiting)?;
@@ -272,11 +272,11 @@ fn a_client_that_polls_wakes_its_core() {
         counters.parks.wrapping_sub(counters.wakes) == 1
     };
     let mut woken = 0;
-    // The core wakes by its timer as well, so that one round does not tell.
+    // The core also wakes by its timer, so one round proves nothing.
     for _ in 0..10 {
         let asleep = sleeps.clone();
         let job = move |mut core: farcore::Core| async move {
-            // Nobody else runs on this core between these two.
+            // No other task runs on this core between these two.
             let was_asleep = asleep();
             core.poll(|_, _| {});
             (was_asleep, asleep())
@@ -289,7 +289,7 @@ fn a_client_that_polls_wakes_its_core() {
 }
 
 #[test]
-fn what_is_submitted_to_a_sleeping_core_is_served_without_a_poll() {
+fn a_request_submitted_to_a_sleeping_core_is_served_without_a_poll() {
     let engine = Engine::open(Config {
         cores: cores(1),
         ..tiny()
@@ -303,7 +303,7 @@ fn what_is_submitted_to_a_sleeping_core_is_served_without_a_poll() {
         (sleeps, counters.puts)
     };
     let mut woken = 0;
-    // The core wakes by its timer as well, so that one round does not tell.
+    // The core also wakes by its timer, so one round proves nothing.
     for round in 0..10 {
         let seen_there = seen.clone();
         let job = move |mut core: farcore::Core| async move {
@@ -313,8 +313,8 @@ fn what_is_submitted_to_a_sleeping_core_is_served_without_a_poll() {
                 value: &value(round, 0),
             };
             core.submit(operation, round).unwrap();
-            // Each lets every task of the core run that is ready; all together are a fraction of
-            // the timer.
+            // Each yield runs every ready task of the core; all together take a fraction of the
+            // timer.
             for _ in 0..10 {
                 sleep(Duration::from_millis(1)).await;
             }
@@ -328,7 +328,7 @@ fn what_is_submitted_to_a_sleeping_core_is_served_without_a_poll() {
 }
 
 #[test]
-fn a_core_that_sleeps_hears_another() {
+fn a_sleeping_core_is_woken_by_another() {
     const ROUNDS: u64 = 20;
     let engine = Engine::open(tiny()).unwrap();
     let there = (0..).map(key).find(|key| engine.shard_of(key) == 1);
@@ -349,7 +349,7 @@ fn a_core_that_sleeps_hears_another() {
         let there = there.clone();
         let job = move |mut core: farcore::Core| async move {
             core.submit(Operation::Get { key: &there }, 0).unwrap();
-            // All together are a fraction of the other's timer.
+            // All together take a fraction of the other's timer.
             for _ in 0..10 {
                 core.poll(|_, _| {});
                 sleep(Duration::from_millis(1)).await;
@@ -364,7 +364,7 @@ fn a_core_that_sleeps_hears_another() {
         };
         heard_at_once += u64::from(engine.run_on_core(0, job).unwrap().join().unwrap());
     }
-    // The timer alone does that in one of twenty.
+    // By the timer alone it happens in one of twenty.
     assert!(heard_at_once > ROUNDS / 2, "{heard_at_once}");
 }
 
@@ -404,17 +404,17 @@ fn a_dropped_call_on_a_core_is_forgotten() {
 }
 
 #[test]
-fn a_full_lane_holds_up_no_other() {
+fn a_full_lane_delays_no_other() {
     let engine = Engine::open(tiny()).unwrap();
     let [own, away] = [0, 1].map(|shard| {
         let mut keys = (0..).map(key);
         keys.find(|key| engine.shard_of(key) == shard).unwrap()
     });
     let signals = Arc::new([const { Signal::new() }; 2]);
-    let told = Arc::clone(&signals);
+    let in_job = Arc::clone(&signals);
     let busy = async move |_| {
-        told[0].give();
-        told[1].block();
+        in_job[0].give();
+        in_job[1].block();
     };
     let busy = engine.run_on_core(1, busy).unwrap();
     signals[0].block();
@@ -455,7 +455,7 @@ fn a_full_lane_holds_up_no_other() {
 }
 
 #[test]
-fn what_a_shard_cannot_take_yet_waits_in_its_order() {
+fn requests_that_a_shard_cannot_serve_yet_wait_in_order() {
     const KEYS: u64 = 50_000;
     let engine = Engine::open(Config {
         cores: cores(1),
@@ -518,13 +518,13 @@ fn what_a_shard_cannot_take_yet_waits_in_its_order() {
         total.far_reads > 0 && total.back_pressure > before,
         "{total:?}"
     );
-    // Nothing is left that keeps it awake.
+    // No work is left that keeps the core awake.
     while engine.stats().total.parks == engine.stats().total.wakes {
         std::thread::yield_now();
     }
 }
 
-/// One core, of which there is one shard.
+/// One core, so one shard.
 fn one_core() -> Config {
     Config {
         cores: cores(1),
@@ -532,7 +532,7 @@ fn one_core() -> Config {
     }
 }
 
-/// Waits until a condition is met that other jobs of the core bring about.
+/// Waits for a condition that other jobs of the core fulfil.
 async fn until(core: &farcore::Core, is_met: impl Fn() -> bool) {
     while !is_met() {
         core.yield_now().await;
@@ -588,7 +588,7 @@ fn a_job_may_start_any_number_of_jobs_on_its_own_core() {
 
 #[test]
 fn jobs_beyond_the_number_of_clients_wait_for_their_turn() {
-    // A call takes one number, of which there are thirteen bits.
+    // A call takes a client number of 13 bits.
     const CLIENTS: u64 = (1 << 13) - 1;
     let engine = Engine::open(one_core()).unwrap();
     let served = Arc::new(AtomicU64::new(0));
@@ -597,7 +597,7 @@ fn jobs_beyond_the_number_of_clients_wait_for_their_turn() {
         let job = async move |mut core: farcore::Core| {
             core.put(&key(number), b"value").await.unwrap();
             served.fetch_add(1, Ordering::SeqCst);
-            // None ends before all numbers are given out.
+            // No job ends before all numbers are used.
             until(&core, || served.load(Ordering::SeqCst) >= CLIENTS).await;
         };
         engine.run_on_core(0, job).unwrap()
@@ -622,7 +622,7 @@ fn a_job_may_close_its_engine() {
         let job = async move |mut core: farcore::Core| {
             closed.close();
             closed.close();
-            // It goes on as before.
+            // It continues as before.
             core.put(b"key", b"value").await.unwrap();
             closed.run_on_core(0, async |_| {}).map(drop)
         };
@@ -642,9 +642,9 @@ fn a_job_may_drop_its_engine() {
         };
         let engine = Arc::new(Engine::open(config()).unwrap());
         let (last, signal) = (Arc::clone(&engine), Arc::new(Signal::new()));
-        let told = Arc::clone(&signal);
+        let in_job = Arc::clone(&signal);
         let job = async move |mut core: farcore::Core| {
-            told.wait().await;
+            in_job.wait().await;
             drop(Arc::into_inner(last).expect("it is the last one"));
             core.put(b"key", b"value").await.unwrap()
         };
@@ -652,7 +652,7 @@ fn a_job_may_drop_its_engine() {
         drop(engine);
         signal.give();
         assert!(answer_to(task).unwrap() > 0);
-        // Its cores serve another.
+        // Its cores serve another engine.
         let engine = Engine::open(config()).unwrap();
         engine
             .handle()
@@ -690,7 +690,7 @@ fn a_handle_with_a_forgotten_call_may_be_dropped_in_a_job() {
         }
     };
     for number in 0..10 {
-        // What was sent was carried out, and its answers are no one else's.
+        // Its requests were carried out, and no other client receives their answers.
         assert_eq!(
             &*handle.get(&key(number)).wait().unwrap().unwrap(),
             b"value"
@@ -722,9 +722,9 @@ fn a_job_that_waits_for_its_own_shard_serves_it() {
 }
 
 #[test]
-fn what_a_dropped_client_submitted_is_carried_out() {
+fn requests_of_a_dropped_client_are_carried_out() {
     let engine = Engine::open(tiny()).unwrap();
-    // More often than there are numbers for clients, had they been lost.
+    // More rounds than there are client numbers, to detect lost ones.
     for round in 0..100 {
         let job = async move |mut core: farcore::Core| {
             for number in 0..40 {
@@ -764,8 +764,8 @@ impl Drop for Bomb {
     }
 }
 
-/// What such a panic carries, which panics as well.
-struct Payload(#[expect(dead_code, reason = "what is carried is never read")] &'static str);
+/// The payload of a panic, which panics when it is dropped.
+struct Payload(#[expect(dead_code, reason = "the payload is never read")] &'static str);
 
 impl Drop for Payload {
     fn drop(&mut self) {
@@ -773,7 +773,7 @@ impl Drop for Payload {
     }
 }
 
-/// A future that answers at once, and panics when it is dropped.
+/// A future that is ready at once and panics when it is dropped.
 struct Unsound<T>(
     Option<T>,
     #[expect(dead_code, reason = "it is dropped")] Bomb,
@@ -788,7 +788,7 @@ impl<T: Unpin> Future for Unsound<T> {
 }
 
 #[test]
-fn panics_of_what_a_job_drops_end_no_core() {
+fn panics_in_drops_of_a_job_end_no_core() {
     let engine = Engine::open(one_core()).unwrap();
     let reason = "a panic without a text".to_owned();
     // Its future.
@@ -800,7 +800,7 @@ fn panics_of_what_a_job_drops_end_no_core() {
             reason: reason.clone()
         })
     );
-    // Both, of which the caller hears of one.
+    // Both panic; the caller receives one.
     let job = |_| Unsound(Some(Arc::new(Bomb("result"))), Bomb("future"));
     let task = engine.run_on_core(0, job).unwrap();
     assert_eq!(
@@ -809,16 +809,16 @@ fn panics_of_what_a_job_drops_end_no_core() {
             reason: reason.clone()
         })
     );
-    // A result that nobody waits for.
+    // A result that no caller waits for.
     let signal = Arc::new(Signal::new());
-    let told = Arc::clone(&signal);
+    let in_job = Arc::clone(&signal);
     let job = async move |_| {
-        told.wait().await;
+        in_job.wait().await;
         Bomb("result")
     };
     drop(engine.run_on_core(0, job).unwrap());
     signal.give();
-    // A panic that panics.
+    // A panic whose payload panics.
     let job = async |_| std::panic::panic_any(Payload("job"));
     let task = engine.run_on_core::<(), _>(0, job).unwrap();
     assert_eq!(answer_to(task), Err(Error::JobPanicked { reason }));
@@ -831,7 +831,7 @@ fn panics_of_what_a_job_drops_end_no_core() {
 }
 
 #[test]
-fn a_job_that_blocks_its_core_is_seen() {
+fn a_job_that_blocks_its_core_is_detected() {
     let engine = Engine::open(tiny()).unwrap();
     assert!(engine.is_alive());
     let reporter = engine.reporter();
@@ -840,16 +840,16 @@ fn a_job_that_blocks_its_core_is_seen() {
         (counters.stalls, counters.stalled)
     };
     let signals = Arc::new([const { Signal::new() }; 2]);
-    // It serves its shard, but leaves the executor no time. That is no stall.
-    let told = Arc::clone(&signals);
+    // A job that serves its shard but leaves the executor no time: that is no stall.
+    let in_job = Arc::clone(&signals);
     let polls = async move |mut core: farcore::Core| {
-        while !told[0].is_given() {
+        while !in_job[0].is_given() {
             core.poll(|_, _| {});
         }
     };
     let polling = engine.run_on_core(0, polls).unwrap();
-    let told = Arc::clone(&signals);
-    let blocking = engine.run_on_core(1, async move |_| told[1].block());
+    let in_job = Arc::clone(&signals);
+    let blocking = engine.run_on_core(1, async move |_| in_job[1].block());
     while engine.is_alive() {
         std::thread::yield_now();
     }

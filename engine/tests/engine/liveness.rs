@@ -1,4 +1,4 @@
-//! Nobody waits for ever: clients that do not poll, writers beside a flush, and an engine that
+//! No client waits forever: clients that do not poll, writers beside a flush, and an engine that
 //! closes with far memory full.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use farcore::{Answer, Config, Engine, Error, Operation, Refused};
 
 use crate::support::{answer_to, cores, key, tiny};
 
-/// Runs a piece of work that must end; if it does not, the process does.
+/// Runs work that must end; if it does not, the process exits.
 fn must_end<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let work = scope.spawn(work);
@@ -34,7 +34,7 @@ fn fill(engine: &Engine, count: u64, bytes: usize) {
     }
 }
 
-/// Sends gets until no more are taken, and takes no answer.
+/// Sends gets until no more are accepted, and reads no answer.
 fn ask_and_sleep(handle: &mut farcore::Handle, count: u64) -> usize {
     let mut sent = 0;
     for number in (0..count).cycle().take(5_000) {
@@ -49,7 +49,7 @@ fn ask_and_sleep(handle: &mut farcore::Handle, count: u64) -> usize {
 }
 
 #[test]
-fn a_thread_that_waits_on_one_handle_is_not_held_up_by_what_it_left_on_others() {
+fn a_thread_that_waits_on_one_handle_is_not_delayed_by_its_others() {
     for (count, bytes) in [(3_000, 12_000), (700, 31_000), (60_000, 400)] {
         let engine = Engine::open(tiny()).unwrap();
         fill(&engine, count, bytes);
@@ -57,7 +57,7 @@ fn a_thread_that_waits_on_one_handle_is_not_held_up_by_what_it_left_on_others() 
         let mut sent = 0;
         for sleeper in &mut sleepers {
             sent += ask_and_sleep(sleeper, count);
-            // Shows what was sent; the answers that are there by then are taken, and no others.
+            // Publishes the requests and reads the answers that have arrived, and no others.
             sleeper.poll(|_, _| {});
         }
         assert!(sent > 0);
@@ -70,7 +70,7 @@ fn a_thread_that_waits_on_one_handle_is_not_held_up_by_what_it_left_on_others() 
             }
         }
         drop(handle);
-        // All that was sent is answered, once it is looked at.
+        // All requests are answered once the client polls.
         for mut sleeper in sleepers {
             must_end(|| {
                 while sleeper.in_flight() > 0 {
@@ -85,7 +85,7 @@ fn a_thread_that_waits_on_one_handle_is_not_held_up_by_what_it_left_on_others() 
 }
 
 #[test]
-fn a_call_that_is_polled_once_and_forgotten_holds_up_nobody() {
+fn a_call_that_is_polled_once_and_forgotten_delays_no_other() {
     let engine = Engine::open(tiny()).unwrap();
     let (count, bytes) = (3_000, 12_000);
     fill(&engine, count, bytes);
@@ -138,7 +138,7 @@ fn flush_and_compact_end_beside_a_writer() {
 
 #[test]
 fn an_engine_closes_however_full_it_is() {
-    // So many frames that more than the least are kept free.
+    // Enough frames that more than the minimum are kept free.
     let config = Config {
         cores: cores(1),
         local_bytes: 24 << 20,

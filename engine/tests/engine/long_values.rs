@@ -1,4 +1,5 @@
-//! Values of the greatest length that a configuration takes: half a page, one to a page.
+//! Values of the greatest length that a configuration accepts: half a page, so one value fills a
+//! page.
 
 use farcore::{Config, EncryptionKey, Engine, Error};
 
@@ -18,8 +19,8 @@ fn value(number: usize, round: usize, bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// All that happens to values happens to the longest: they are flushed, read from far memory,
-/// replaced, deleted and compacted.
+/// The longest values go through everything: they are flushed, read from far memory, replaced,
+/// deleted and compacted.
 fn hold_the_longest(page_bytes: u32, local_bytes: u64, encryption: Option<EncryptionKey>) {
     let page = u64::from(page_bytes);
     let count = usize::try_from(local_bytes / page).expect("a few pages");
@@ -64,7 +65,7 @@ fn hold_the_longest(page_bytes: u32, local_bytes: u64, encryption: Option<Encryp
             "{number} of {page_bytes}"
         );
     }
-    // One in three is replaced, one deleted, one shortened.
+    // Of three values, one is replaced, one deleted and one shortened.
     for number in 0..count {
         let key = key(number);
         match number % 3 {

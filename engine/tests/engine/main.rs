@@ -1,4 +1,4 @@
-//! The whole engine against what a map would say, through every form of call.
+//! The whole engine against a map, through every form of call.
 
 #![expect(clippy::cast_possible_truncation, reason = "test data wraps")]
 #![allow(unsafe_code)] // far memory is damaged on purpose
@@ -165,7 +165,7 @@ fn a_dropped_call_is_forgotten() {
             let mut context = Context::from_waker(Waker::noop());
             let _: Poll<_> = call.as_mut().poll(&mut context);
         }
-        // Its late answer is not taken for this one's.
+        // Its late answer is not taken for the answer of this call.
         assert!(handle.get(b"no such key").wait().unwrap().is_none());
     }
     assert_eq!(
@@ -242,7 +242,7 @@ fn many_handles_keep_a_counter_by_compare_and_swap() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
+fn a_refused_configuration_names_its_reason() {
     let refused = |config: Config| Engine::open(config).unwrap_err();
     let error = refused(Config {
         cores: vec![4_000],
@@ -297,7 +297,7 @@ fn what_cannot_be_opened_says_why() {
     );
 }
 
-/// What an error names as enough opens, serves and evicts, and so does more.
+/// The minimum that an error names opens, serves and evicts, and so does more.
 #[test]
 fn the_least_local_memory_is_enough() {
     for keys_expected in [0, 150_000, 700_000, 3_200_000] {
@@ -329,7 +329,7 @@ fn the_least_local_memory_is_enough() {
 }
 
 #[test]
-fn who_does_not_look_does_not_hold_up_others() {
+fn a_client_that_does_not_poll_delays_no_other() {
     let engine = Engine::open(Config {
         cores: cores(1),
         handle_lane_bytes: 64 << 10,
@@ -340,8 +340,8 @@ fn who_does_not_look_does_not_hold_up_others() {
     for number in 0..40_000 {
         one.put(&key(number), &value(number, 0)).wait().unwrap();
     }
-    // Far keys in no order, so that nothing is read ahead; more than a shard has READs, and than a
-    // lane holds answers.
+    // Far keys in random order, so that nothing is read ahead. More than a shard has flights, and
+    // than a lane holds answers.
     let mut sent = 0;
     while one
         .submit(
@@ -355,7 +355,7 @@ fn who_does_not_look_does_not_hold_up_others() {
         sent += 1;
     }
     assert!(sent > 800, "{sent}");
-    // Shows what was sent, and does not look again until the shard takes no more of it.
+    // Publishes the requests, and does not poll again until the shard accepts no more.
     let mut seen = one.poll(|_, _| {});
     while engine.stats().total.back_pressure == 0 {
         std::thread::sleep(std::time::Duration::from_micros(100));
@@ -411,7 +411,7 @@ fn a_visitor_that_panics_sees_no_answer_twice() {
     assert_eq!(seen.len(), 20);
 }
 
-/// Keys that growth of the index cannot part, chosen with the seed that the engine hashes with.
+/// Keys that growth of the index cannot divide, chosen with the engine's seed.
 #[test]
 fn colliding_keys_are_refused_and_end_nothing() {
     const SEED: u64 = 7;
@@ -449,7 +449,7 @@ fn colliding_keys_are_refused_and_end_nothing() {
         let read = handle.get(&key.to_le_bytes()).wait().unwrap();
         assert_eq!(&*read.unwrap(), b"value");
     }
-    // A place that one of them leaves is another's.
+    // A place that one of them leaves is free for another.
     assert!(handle.delete(&stored[0].to_le_bytes()).wait().unwrap());
     let mut others = (stored[stored.len() - 1] + 1..).filter(is_chosen);
     let same_side = |key: &u64| {
@@ -461,7 +461,7 @@ fn colliding_keys_are_refused_and_end_nothing() {
     };
     let other = others.find(same_side).unwrap();
     handle.put(&other.to_le_bytes(), b"value").wait().unwrap();
-    // Others go on, but for those that happen to collide as well.
+    // Other keys still work, except those that happen to collide too.
     let refused = (0..5_000)
         .filter(|&number| handle.put(&key(number), b"value").wait().is_err())
         .count();

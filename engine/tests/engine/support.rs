@@ -1,4 +1,5 @@
-//! What the tests of the whole engine share.
+//! Shared by the tests of the whole engine: small configurations, keys, and calls with a time
+//! limit.
 
 use std::future::Future;
 use std::io::Write;
@@ -28,7 +29,7 @@ pub(crate) fn tiny() -> Config {
     }
 }
 
-/// The same with far memory in the clear, and encrypted in either mode.
+/// The same without encryption, and in either mode.
 pub(crate) fn every_encryption(config: Config) -> [Config; 3] {
     let encrypted = |encryption_mode| Config {
         encryption: Some(EncryptionKey::Aes256([3; 32])),
@@ -61,8 +62,8 @@ impl Wake for Unpark {
     }
 }
 
-/// The answer to a call. One that is never answered ends the process: what holds it up may keep the
-/// engine from closing as well.
+/// The answer to a call. If none comes, the process exits: whatever blocks it may also keep the
+/// engine from closing.
 pub(crate) fn answer_to<T>(call: impl Future<Output = T>) -> T {
     let start = std::time::Instant::now();
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));

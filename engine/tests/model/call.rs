@@ -1,10 +1,10 @@
-//! What a client asks for and what it is given: keys, values, calls and answers.
+//! The messages of the model test: keys, values, calls and answers.
 
 use farcore::{Answer, CasOutcome, Error, Operation, Version};
 
 use crate::random::Random;
 
-/// What a value holds, in two words.
+/// The content of a value, in two words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Content {
     pub(crate) seed: u64,
@@ -31,7 +31,7 @@ impl Content {
     }
 }
 
-/// The key of a number: 1 to 200 bytes, no two alike.
+/// The key of a number: 1 to 200 bytes, all different.
 pub(crate) fn key_of(client: u8, number: u16) -> Vec<u8> {
     let [low, high] = number.to_le_bytes();
     let mut key = vec![client];

@@ -1,4 +1,6 @@
-//! One client: what it asks, and what it must be told.
+//! One client of the model test: the calls it makes, and the answers it must receive.
+//!
+//! Calls on one key are checked in order, also if their answers arrive out of order.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,14 +11,14 @@ use crate::random::Random;
 
 /// Keys of each client.
 pub(crate) const KEYS: u16 = 6_000;
-/// Keys of each client that a third of the calls go to.
+/// Hot keys of each client: a third of the calls go to them.
 pub(crate) const HOT: u16 = 12;
 /// Calls in a batch, at most.
 const BATCH: u64 = 64;
-/// Keys that all clients count in.
+/// Keys on which all clients count.
 pub(crate) const COUNTERS: usize = 6;
 
-/// A call under way, or answered behind one that is under way.
+/// A call in flight, or answered while an earlier one is in flight.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) token: u64,
@@ -25,21 +27,21 @@ pub(crate) struct Waiting {
     pub(crate) given: Option<Given>,
 }
 
-/// One client's side of the test: what it asks, and what it must be told.
+/// One client's side of the test: its calls and its model.
 pub(crate) struct Client {
-    /// Seed and client, for messages.
+    /// Seed and client number, for messages.
     pub(crate) name: String,
     pub(crate) number: u8,
     pub(crate) faulty: bool,
     pub(crate) random: Random,
     pub(crate) step: u64,
     pub(crate) truth: HashMap<u16, (Version, Content)>,
-    /// The latest version that each key was seen to get.
+    /// The latest version seen of each key.
     pub(crate) latest: HashMap<u16, Version>,
     pub(crate) waiting: HashMap<u16, VecDeque<Waiting>>,
     pub(crate) key_of_token: HashMap<u64, u16>,
     pub(crate) tokens: u64,
-    /// Swaps stored on the shared counters.
+    /// Successful swaps on the shared counters.
     pub(crate) counted: [u64; COUNTERS],
     pub(crate) failures: u64,
 }
@@ -86,14 +88,14 @@ impl Client {
         }
     }
 
-    /// Calls on one key, most likely a far one, so that the later ones wait behind the first.
+    /// Calls on one key, most likely a far one, so that later ones wait behind the first.
     pub(crate) fn burst(&mut self) -> Vec<(u16, Call)> {
         let key = self.random.below(u64::from(KEYS)) as u16;
         let count = 2 + self.random.below(8);
         (0..count).map(|_| (key, self.any_call(key))).collect()
     }
 
-    /// Keys of a batch: a run in order, or any.
+    /// Keys of a batch: a run in order, or at random.
     pub(crate) fn any_keys(&mut self) -> Vec<u16> {
         let count = 1 + self.random.below(BATCH) as u16;
         if self.random.below(2) == 0 {
@@ -104,7 +106,7 @@ impl Client {
         }
     }
 
-    /// Notes a call that is about to be made, and answers its token.
+    /// Notes a call that is about to be made; returns its token.
     pub(crate) fn begin(&mut self, key: u16, call: Call) -> u64 {
         self.tokens += 1;
         let token = self.tokens;
@@ -118,7 +120,7 @@ impl Client {
         token
     }
 
-    /// Takes an answer, and checks it once those to earlier calls on its key are there.
+    /// Receives an answer; checks it once the answers to earlier calls on its key have arrived.
     pub(crate) fn end(&mut self, token: u64, given: Given) {
         let Some(key) = self.key_of_token.remove(&token) else {
             panic!(
@@ -150,7 +152,7 @@ impl Client {
         let latest = self.latest.get(&key).copied().unwrap_or(0);
         let right = match (call, &given) {
             (_, Given::Failed(Error::Unavailable { .. })) => {
-                // It changed nothing.
+                // A failed call has changed nothing.
                 self.failures += 1;
                 self.faulty
             }
@@ -182,8 +184,7 @@ impl Client {
         );
     }
 
-    /// The operands of one attempt to count: the key, and from what was read, the version to expect
-    /// and the next count.
+    /// The operands of one attempt to count: the key, the expected version and the next count.
     pub(crate) fn count_after(
         &self,
         read: Option<(Version, &[u8])>,
@@ -207,7 +208,7 @@ impl Client {
         (version, value, count)
     }
 
-    /// What came of an attempt to count.
+    /// Notes the outcome of an attempt to count.
     pub(crate) fn counted(
         &mut self,
         counter: usize,
@@ -230,7 +231,7 @@ impl Client {
         );
     }
 
-    /// The value that was read of a counter, unless that failed as it may.
+    /// The value read from a counter; `None` if the read failed in an allowed way.
     pub(crate) fn readable<T>(&self, counter: usize, read: Result<T, Error>) -> Option<T> {
         match read {
             Ok(read) => Some(read),

@@ -1,4 +1,4 @@
-//! Driving clients: on handles and on a core, in every form of call.
+//! Drives the clients: on handles and on a core, in every form of call.
 
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -10,9 +10,9 @@ use crate::client::{COUNTERS, Client, KEYS};
 
 /// Requests that a client has in flight.
 const WINDOW: usize = 32;
-/// Times that a call is made again when requests fail at random.
+/// Attempts of a call when requests fail at random.
 const TRIES: usize = 50;
-/// Times that the main thread disturbs the clients.
+/// Rounds in which the main thread flushes and compacts.
 pub(crate) const ROUNDS: u64 = 6;
 pub(crate) const SHARED: u8 = 255;
 
@@ -146,7 +146,7 @@ pub(crate) fn drive_handle(
     for step in 0..steps {
         client.step = step;
         if step % (steps / ROUNDS) == 0 {
-            // Nobody listens once the main thread has had its rounds.
+            // The main thread does not receive any more after its rounds.
             let _ = progress.send(());
         }
         let key = client.any_key();
@@ -175,7 +175,8 @@ pub(crate) fn drive_handle(
     client
 }
 
-/// A panic in a visitor ends the process, so answers are taken first and checked afterwards.
+/// Polls a core client. A panic in a visitor aborts the process, so answers are collected first and
+/// checked afterwards.
 pub(crate) async fn poll_core(client: &mut Client, core: &mut Core) {
     let mut answers = Vec::new();
     core.poll(|token, answer| answers.push((token, Given::of(&answer))));

@@ -1,11 +1,11 @@
 //! The whole engine against `HashMap`s: two handles and a job on a core at once, while the main
 //! thread flushes and compacts.
 //!
-//! Each client has keys of its own and so an exact model, although many requests are under way:
-//! those on one key keep their order, so their answers are checked in that order once they are
-//! there. The counters that all clients share are changed by compare-and-swap only and checked at
-//! the end. `FARCORE_SEED=n` runs one seed again; with threads, the calls of each client repeat,
-//! their interleaving does not.
+//! Each client has its own keys and so an exact model, although many requests are in flight:
+//! operations on one key keep their order, so answers are checked in that order once they have
+//! arrived. The counters that all clients share are changed only by compare-and-swap and checked at
+//! the end. `FARCORE_SEED=n` replays a seed. The calls of each client repeat; the interleaving of
+//! threads does not.
 
 #![expect(clippy::cast_possible_truncation, reason = "test data wraps")]
 
@@ -38,7 +38,7 @@ fn tiny() -> Config {
     }
 }
 
-/// A seed, with the environment's in its place.
+/// The seed of the environment, else the default.
 fn seed(default: u64) -> u64 {
     match std::env::var("FARCORE_SEED") {
         Ok(text) => text.parse().expect("FARCORE_SEED is a number"),
@@ -51,7 +51,7 @@ fn run(seed: u64, steps: u64, config: Config) {
     let (engine, clients) = work(seed, steps, config);
     check_end(seed, &engine, &clients);
 
-    // What the test is for has happened.
+    // The paths that the test is for were taken.
     let stats = engine.stats().total;
     let failures: u64 = clients.iter().map(|client| client.failures).sum();
     assert!(
@@ -69,7 +69,7 @@ fn run(seed: u64, steps: u64, config: Config) {
     );
 }
 
-/// Lets all clients work on a new engine until they are done.
+/// Runs all clients on a new engine until they are done.
 fn work(seed: u64, steps: u64, config: Config) -> (Engine, Vec<Client>) {
     let faulty = config.link.faults.failed_completions_per_million > 0;
     let mut config = Config {
@@ -122,7 +122,7 @@ fn work(seed: u64, steps: u64, config: Config) -> (Engine, Vec<Client>) {
     (engine, clients)
 }
 
-/// Everything reads as the models say, before and after all of it has been moved.
+/// All keys read as the models say, before and after all records are moved.
 fn check_end(seed: u64, engine: &Engine, clients: &[Client]) {
     let mut handle = handle(engine, seed);
     for client in clients {
@@ -185,10 +185,10 @@ fn many_clients_see_what_maps_would_when_requests_fail() {
 
 #[test]
 #[should_panic(expected = "(at the end): key 7 reads Value")]
-fn a_foreign_change_is_noticed() {
+fn a_foreign_change_is_detected() {
     let (engine, clients) = work(4, 300, tiny());
     let name = clients[1].key(7);
-    let put = handle(&engine, 4).put(&name, b"by nobody").wait();
+    let put = handle(&engine, 4).put(&name, b"by no client").wait();
     put.expect("the canary is stored");
     check_end(4, &engine, &clients);
 }

@@ -1,4 +1,4 @@
-//! Numbers that a seed draws.
+//! A seeded random generator.
 
 /// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);

@@ -1,3 +1,6 @@
+//! Tests of a segment: marks stay exact through insertions and removals, and every slot is found by
+//! them.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -155,7 +158,7 @@ fn the_farthest_slot_is_found_over_buckets_with_no_other_marks() {
             assert!(insert(&mut segment, home, tag, number));
         }
         segment.check_invariants();
-        // The other slot needs the same marks; only its distance tells.
+        // The other slot needs the same marks; only its distance differs.
         segment.remove(place_of(&segment, home, one.0, one.1).expect("it was put in"));
         segment.check_invariants();
         assert!(is_found_by_marks(&segment, home, other.0, other.1));
@@ -173,7 +176,7 @@ fn the_farthest_slot_is_found_over_buckets_with_no_other_marks() {
 #[derive(Clone, Debug)]
 enum Act {
     Insert(usize, u16),
-    /// One of those that are there.
+    /// Removes a stored slot.
     Remove(prop::sample::Index),
 }
 

@@ -11,7 +11,7 @@
 //! one of these happens:
 //!
 //! - it is written: its record takes the lost slot over. The slot may have been another key's, so
-//!   the record carries the *loss mark* of the generation, and goes on standing for the other keys.
+//!   the record carries the *loss mark* of the generation, and still stands for the other keys.
 //!   The index does not grow;
 //! - it is deleted: the slot notes a fingerprint of the key, and does not stand for it any more. If
 //!   the slot was taken over, it becomes a lost slot again;

@@ -163,7 +163,7 @@ mod tests {
                 let bytes = UNIT_BYTES + KEY_BYTES_MAX + value + UNIT_BYTES;
                 let record = u32::try_from(bytes).unwrap();
                 let message = u32::try_from(8 + KEY_BYTES_MAX + value).unwrap();
-                // The shortest record is of two units; the directory has a tag as well.
+                // The shortest record is of two units; the directory also has a tag.
                 let directory = |bytes: usize| {
                     let records = bytes / (2 * UNIT_BYTES + DIRECTORY_ENTRY_BYTES);
                     u32::try_from(records * DIRECTORY_ENTRY_BYTES + UNIT_BYTES).unwrap()

@@ -4,8 +4,8 @@
 //! |----------------|-----------------------------------------|-----------------------------------------------|
 //! | none           |                                         | a record's checksum                           |
 //! | secrecy only   | decrypted                               | a record's checksum                           |
-//! | authenticated  | a record or a directory that is READ alone | a record of a chunk or a run: opened, once it |
-//! |                | is opened: its tag, then decrypted      | is asked for; until then it stays ciphertext  |
+//! | authenticated  | a record or a directory READ alone      | a record of a chunk or a run: opened, once it |
+//! |                | is opened: its tag, then decrypted      | is needed; until then it stays ciphertext     |
 //!
 //! - I1: where tags are used, no byte of a record or directory decides anything before its tag is
 //!   verified, except how much of its page is read next.

@@ -1,4 +1,4 @@
-//! Read-ahead over a long link: how many READs and bytes a walk takes, and how long it waits.
+//! Read-ahead over a slow link: how many READs and bytes a walk takes, and how long it waits.
 
 use farcore_rdma::LinkModel;
 use farcore_tuning::ShardSnapshot;
@@ -7,15 +7,15 @@ use super::{Owned, Random, Reactor, Setting, ShardTuning, seeds};
 use crate::constants::READ_AHEAD_CHUNKS_MAX;
 use crate::message::operation::Operation;
 
-/// A round trip of a thousand times what a local request costs.
+/// A round trip a thousand times as long as a local request.
 const LATENCY_NS: u64 = 300_000;
-/// Requests that a walk has under way.
+/// Requests that a walk has in flight.
 const WINDOW: usize = 64;
 const KEYS: u64 = 40_000;
-/// What a record takes: 16 bytes of header, 8 of key, 200 of value.
+/// Bytes of a record: 16 of header, 8 of key, 200 of value.
 const RECORD_BYTES: u64 = 224;
 
-/// What a walk has cost.
+/// The cost of a walk.
 #[derive(Debug)]
 struct Cost {
     records: u64,
@@ -24,13 +24,13 @@ struct Cost {
     round_trips: u64,
 }
 
-/// A house whose first half of keys is far, in the order of the keys.
+/// A shard whose first half of keys is far, in the order of the keys.
 fn reactor(latency_ns: u64) -> Reactor {
-    house_ahead(latency_ns, READ_AHEAD_CHUNKS_MAX)
+    reactor_ahead(latency_ns, READ_AHEAD_CHUNKS_MAX)
 }
 
-/// The same, with so many chunks read ahead at most.
-fn house_ahead(latency_ns: u64, read_ahead_chunks: u32) -> Reactor {
+/// The same, with at most this many chunks read ahead.
+fn reactor_ahead(latency_ns: u64, read_ahead_chunks: u32) -> Reactor {
     let mut reactor = Reactor::new(&Setting {
         tuning: ShardTuning {
             read_ahead_chunks,
@@ -53,7 +53,7 @@ fn house_ahead(latency_ns: u64, read_ahead_chunks: u32) -> Reactor {
     reactor
 }
 
-/// Reads keys in this order, as many at once as the window allows.
+/// Reads keys in this order, with as many in flight as the window allows.
 fn walk(reactor: &mut Reactor, keys: impl Iterator<Item = u64>) -> Cost {
     let seen = |reactor: &Reactor| -> ShardSnapshot { reactor.shard.metrics.counters.snapshot() };
     let (before, start_ns) = (seen(reactor), reactor.now_ns);
@@ -85,7 +85,7 @@ fn walk(reactor: &mut Reactor, keys: impl Iterator<Item = u64>) -> Cost {
 }
 
 #[test]
-fn a_walk_over_a_long_link_reads_ahead_as_far_as_it_gets_in_a_round_trip() {
+fn a_walk_over_a_long_link_reads_ahead_as_far_as_it_moves_in_a_round_trip() {
     let mut reactor = reactor(LATENCY_NS);
     let cost = walk(&mut reactor, 0..KEYS / 2);
     // A chunk of this small shard holds 32 records.
@@ -94,21 +94,21 @@ fn a_walk_over_a_long_link_reads_ahead_as_far_as_it_gets_in_a_round_trip() {
         cost.bytes * 10 <= cost.records * RECORD_BYTES * 12,
         "{cost:?}"
     );
-    // Its window alone would take 312 of them.
+    // The window alone would take 312 round trips.
     assert!(cost.round_trips <= 80, "{cost:?}");
 }
 
 #[test]
-fn a_walk_reads_no_farther_ahead_than_the_knob_says() {
+fn a_walk_reads_no_farther_ahead_than_its_setting() {
     let costs = [0, 1, 3, READ_AHEAD_CHUNKS_MAX].map(|chunks| {
-        let mut reactor = house_ahead(LATENCY_NS, chunks);
+        let mut reactor = reactor_ahead(LATENCY_NS, chunks);
         walk(&mut reactor, 0..KEYS / 2)
     });
     assert!(costs[0].reads >= costs[0].records, "{:?}", costs[0]);
     for pair in costs.windows(2) {
         assert!(pair[1].round_trips < pair[0].round_trips, "{costs:?}");
     }
-    // One of 8 KiB, which holds 36 records, is under way while the one before is used.
+    // One chunk of 8 KiB, which holds 36 records, is in flight while the one before is used.
     let least = KEYS / 2 / 36 / 2;
     assert!(costs[1].round_trips > least, "{costs:?}");
 }
@@ -128,7 +128,7 @@ fn two_walks_at_once_share_the_buffers() {
 #[test]
 fn threads_that_share_the_keys_of_a_walk_share_its_chunks() {
     let mut reactor = reactor(LATENCY_NS);
-    // Each takes every other key; one lags two hundred keys behind.
+    // Each reads every other key; one lags two hundred keys behind.
     let lag = 200;
     let shared = (0..KEYS / 4).flat_map(|step| [step * 2, (step * 2 + 1).saturating_sub(lag)]);
     let cost = walk(&mut reactor, shared);
@@ -148,7 +148,7 @@ fn a_sparse_walk_reads_single_records() {
 }
 
 #[test]
-fn a_walk_that_thins_out_stops_to_read_ahead() {
+fn a_walk_that_becomes_sparse_stops_reading_ahead() {
     let mut reactor = reactor(LATENCY_NS);
     let keys = (0..4_000).chain((4_000..KEYS / 2).step_by(10));
     let cost = walk(&mut reactor, keys);
@@ -164,14 +164,14 @@ fn what_is_read_ahead_of_a_walk_that_ends_is_bounded() {
     for start in 0..8 {
         let start = start * 2_000;
         let cost = walk(&mut reactor, start..start + 200);
-        // Chunks of 8 KiB: those that hold the records, and twelve.
+        // Chunks of 8 KiB: those that hold the records, and twelve more.
         let bound = cost.records * RECORD_BYTES * 12 / 10 + (12 << 13);
         assert!(cost.bytes <= bound, "{cost:?}");
     }
 }
 
 #[test]
-fn walks_end_whatever_the_clock_does() {
+fn walks_end_when_the_clock_jumps() {
     for seed in seeds() {
         let mut random = Random(seed);
         let mut reactor = reactor(LATENCY_NS);
@@ -197,7 +197,7 @@ fn walks_end_whatever_the_clock_does() {
                     }
                     (offered, waiting) = (offered + 1, waiting + 1);
                 }
-                // A thread that lost its core finds much done at once.
+                // A thread that lost its core finds many completions at once.
                 if random.below(50) == 0 {
                     reactor.now_ns += random.below(20 * LATENCY_NS);
                 }

@@ -1,4 +1,4 @@
-//! Records of one hash: one that is local is found beside one on a node that is lost.
+//! Keys of one hash: a local record is found although a record of the same hash cannot be read.
 
 use super::nodes::{BOTH, assert_holds, far_keys, filled, get, is_unavailable, link, put, setting};
 use super::{Owned, Reactor, Setting};
@@ -6,12 +6,12 @@ use crate::cipher::EncryptionMode;
 use crate::error::Error;
 use crate::message::operation::Operation;
 
-fn namesake(key: u64) -> u64 {
+fn same_hash_key(key: u64) -> u64 {
     key | 1 << 40
 }
 
-/// A house, some keys on its second node, and for each of them a local key of the same hash.
-fn with_namesakes(encryption: Option<EncryptionMode>) -> (Reactor, Vec<u64>) {
+/// A shard with some keys on its second node, and for each of them a local key of the same hash.
+fn with_colliding_keys(encryption: Option<EncryptionMode>) -> (Reactor, Vec<u64>) {
     let mut reactor = filled(&Setting {
         link: link(),
         encryption,
@@ -21,35 +21,35 @@ fn with_namesakes(encryption: Option<EncryptionMode>) -> (Reactor, Vec<u64>) {
     for &key in &far {
         let name = |key: u64| key.to_le_bytes().to_vec();
         let mut collisions = reactor.collisions.borrow_mut();
-        collisions.insert(name(namesake(key)), name(key));
+        collisions.insert(name(same_hash_key(key)), name(key));
         drop(collisions);
-        let stored = put(&mut reactor, namesake(key), 2);
+        let stored = put(&mut reactor, same_hash_key(key), 2);
         assert!(matches!(stored, Owned::Stored(_)));
     }
     (reactor, far)
 }
 
-/// Has every namesake read, written and removed while the records of the same hash cannot be read.
-fn assert_namesakes_are_served(
+/// Reads, writes and removes every local key while the records of the same hash cannot be read.
+fn assert_colliding_keys_are_served(
     reactor: &mut Reactor,
     far: &[u64],
-    may_be_told: impl Fn(&Owned) -> bool,
+    is_expected: impl Fn(&Owned) -> bool,
 ) {
-    let mut told = 0;
+    let mut failed = 0;
     for &key in far {
-        assert_holds(reactor, namesake(key), 2);
-        let stored = put(reactor, namesake(key), 3);
+        assert_holds(reactor, same_hash_key(key), 2);
+        let stored = put(reactor, same_hash_key(key), 3);
         assert!(matches!(stored, Owned::Stored(_)));
-        assert_holds(reactor, namesake(key), 3);
+        assert_holds(reactor, same_hash_key(key), 3);
         let answer = get(reactor, key);
         let cached = matches!(&answer, Owned::Value(_, read) if read == &[1; 400]);
-        assert!(cached || may_be_told(&answer), "{key}: {answer:?}");
-        told += usize::from(!cached);
+        assert!(cached || is_expected(&answer), "{key}: {answer:?}");
+        failed += usize::from(!cached);
     }
-    assert!(told > far.len() / 2, "{told}");
+    assert!(failed > far.len() / 2, "{failed}");
     for &key in far {
         let deleted = reactor.call(Operation::Delete {
-            key: &namesake(key).to_le_bytes(),
+            key: &same_hash_key(key).to_le_bytes(),
         });
         assert_eq!(deleted, Owned::Deleted, "{key}");
     }
@@ -58,13 +58,17 @@ fn assert_namesakes_are_served(
 #[test]
 fn a_local_record_is_found_beside_one_of_the_same_hash_that_cannot_be_read() {
     for outages in BOTH {
-        let (mut reactor, far) = with_namesakes(None);
+        let (mut reactor, far) = with_colliding_keys(None);
         reactor.lose(1, outages);
-        assert_namesakes_are_served(&mut reactor, &far, |answer| is_unavailable(answer, &[1]));
+        assert_colliding_keys_are_served(&mut reactor, &far, |answer| is_unavailable(answer, &[1]));
         reactor.restore(1);
         for &key in &far {
             assert_holds(&mut reactor, key, 1);
-            assert_eq!(get(&mut reactor, namesake(key)), Owned::Absent, "{key}");
+            assert_eq!(
+                get(&mut reactor, same_hash_key(key)),
+                Owned::Absent,
+                "{key}"
+            );
         }
         reactor.check_accounts();
     }
@@ -72,26 +76,26 @@ fn a_local_record_is_found_beside_one_of_the_same_hash_that_cannot_be_read() {
 
 #[test]
 fn a_local_record_is_found_beside_one_of_the_same_hash_that_is_damaged() {
-    // Encrypted, so that what lies in another page is no record.
+    // Encrypted, so that the bytes of another page are no record.
     for encryption in [EncryptionMode::SecrecyOnly, EncryptionMode::Authenticated] {
-        let (mut reactor, far) = with_namesakes(Some(encryption));
+        let (mut reactor, far) = with_colliding_keys(Some(encryption));
         reactor.misplace_far_pages();
         let is_damaged = |answer: &Owned| matches!(answer, Owned::Failed(Error::Damaged { .. }));
-        assert_namesakes_are_served(&mut reactor, &far, is_damaged);
+        assert_colliding_keys_are_served(&mut reactor, &far, is_damaged);
     }
 }
 
 #[test]
 fn a_local_record_costs_one_read_of_one_of_the_same_hash_and_no_more() {
-    let (mut reactor, far) = with_namesakes(None);
+    let (mut reactor, far) = with_colliding_keys(None);
     let mut reads = || {
         let before = reactor.shard.metrics.counters.far_reads.get();
         for &key in &far[..50] {
-            assert_holds(&mut reactor, namesake(key), 2);
+            assert_holds(&mut reactor, same_hash_key(key), 2);
         }
         reactor.shard.metrics.counters.far_reads.get() - before
     };
     let (first, second) = (reads(), reads());
-    // None where the two lie in one bucket; and a few forget each other.
+    // No READ if both slots are in one bucket; a few hashes replace each other.
     assert!(first < 50 && second < 10, "{first}, {second}");
 }

@@ -1,5 +1,5 @@
-//! Far records and directories that are not what was written: who is told, what can still be done,
-//! and what compaction makes of it.
+//! Far records and directories that are not what was written: which requests fail, what still
+//! works, and how compaction treats them.
 
 use farcore_rdma::LinkModel;
 
@@ -18,7 +18,7 @@ fn is_damaged(answer: &Owned) -> bool {
     matches!(answer, Owned::Failed(Error::Damaged { .. }))
 }
 
-/// True if a key is told that its record cannot be had, one way or the other.
+/// True if an answer says that the key's record cannot be read, in either way.
 fn is_lost(answer: &Owned) -> bool {
     is_damaged(answer) || matches!(answer, Owned::Failed(Error::Unavailable { .. }))
 }
@@ -37,19 +37,19 @@ fn place_of(
 }
 
 impl Reactor {
-    /// The node and the place in its memory where a far key's record begins.
+    /// The node and the offset in its memory of a far key's record.
     fn far_place(&self, key: u64) -> (usize, usize) {
         let shard = &self.shard;
         let slots = shard.index.candidates(self.hash(&key.to_le_bytes()));
         let addresses: Vec<_> = slots.map(|(_, slot)| slot.address()).collect();
         let [address] = addresses[..] else {
-            panic!("{key} shares its bits");
+            panic!("{key} shares its slot bits");
         };
         let page = shard.local.pages.get(address.page(shard.shape));
         place_of(&shard.far.extents, page, address.unit(shard.shape))
     }
 
-    /// Flips a bit of a page in far memory, unless a request is under way.
+    /// Flips a bit of a page in far memory, unless a request is in flight.
     pub(super) fn flip_far_bit(&self, random: &mut Random) {
         let shard = &self.shard;
         let pages = shard.local.pages.iter().map(|(_, page)| page);
@@ -61,22 +61,22 @@ impl Reactor {
         let bytes = page.units as usize * UNIT + shard.directory_far_bytes(page.records);
         let (node, start) = place_of(&shard.far.extents, page, 0);
         let offset = start + random.below(bytes as u64) as usize;
-        // SAFETY: nothing is under way.
+        // SAFETY: no request is in flight.
         unsafe { self.nodes[node].damage(offset) };
     }
 
     /// Flips a bit of a record's key, or of its lengths.
     fn damage(&self, key: u64) {
         let (node, offset) = self.far_place(key);
-        // SAFETY: nothing is under way.
+        // SAFETY: no request is in flight.
         unsafe { self.nodes[node].damage(offset + if key.is_multiple_of(2) { 18 } else { 7 }) };
     }
 
-    /// Changes the directory of every far page of the first node, told its entries, twelve bytes
-    /// each.
+    /// Changes the directory of every far page of the first node; `change` receives its entries,
+    /// twelve bytes each.
     fn change_directories(&self, mut change: impl FnMut(&mut [[u8; DIRECTORY_ENTRY_BYTES]])) {
         let shard = &self.shard;
-        // SAFETY: nothing is under way.
+        // SAFETY: no request is in flight.
         let mut far = unsafe { self.nodes[0].copy_for_inspection() };
         for (_, page) in shard.local.pages.iter() {
             if page.state() == PageState::Far && page.kind() == PageKind::Log {
@@ -85,7 +85,7 @@ impl Reactor {
                 change(far[start..start + bytes].as_chunks_mut().0);
             }
         }
-        // SAFETY: nothing is under way.
+        // SAFETY: no request is in flight.
         unsafe { self.nodes[0].overwrite(0, &far) };
     }
 
@@ -101,7 +101,8 @@ impl Reactor {
     }
 }
 
-/// The far keys that share their bits with no other, so that their slot leads to their own record.
+/// Far keys that share their slot bits with no other key, so that their slot leads to their own
+/// record.
 fn alone(reactor: &Reactor) -> Vec<u64> {
     let mut far = far_keys(reactor, 0);
     far.retain(|key| {
@@ -155,7 +156,7 @@ fn a_damaged_record_can_be_overwritten_and_deleted() {
 }
 
 #[test]
-fn what_a_second_read_brings_whole_is_not_damaged() {
+fn a_record_that_a_second_read_brings_whole_is_not_damaged() {
     let mut reactor = filled(&Setting {
         link: LinkModel {
             latency_ns: 10_000,
@@ -176,7 +177,7 @@ fn what_a_second_read_brings_whole_is_not_damaged() {
         {
             reactor.advance();
         }
-        // The first READ is over, the second may be under way.
+        // The first READ has completed, the second may be in flight.
         reactor.damage(key);
         let answer = loop {
             if let Some((_, answer)) = reactor.inbox.answers.borrow_mut().pop() {
@@ -225,8 +226,8 @@ fn compaction_frees_a_page_with_damaged_records() {
     }
 }
 
-/// Has a house compacted whose far memory lies, and every key looked for: each is right, or said to
-/// be lost.
+/// Compacts a shard whose far memory is wrong and reads every key: each is right, or reported as
+/// lost.
 fn assert_nothing_is_wrong(mut reactor: Reactor, lost_max: usize) -> Reactor {
     for key in (0..KEYS).filter(|key| key % 3 > 0) {
         let answer = delete(&mut reactor, key);
@@ -240,7 +241,7 @@ fn assert_nothing_is_wrong(mut reactor: Reactor, lost_max: usize) -> Reactor {
     for key in 0..KEYS {
         match get(&mut reactor, key) {
             Owned::Value(_, read) => assert!(key % 3 == 0 && read == [1; 400], "{key}"),
-            Owned::Absent => assert!(key % 3 > 0, "{key} was lost without a word"),
+            Owned::Absent => assert!(key % 3 > 0, "{key} was lost without an error"),
             answer => {
                 assert!(is_lost(&answer), "{key}: {answer:?}");
                 lost += 1;
@@ -248,7 +249,7 @@ fn assert_nothing_is_wrong(mut reactor: Reactor, lost_max: usize) -> Reactor {
         }
     }
     assert!(lost <= lost_max, "{lost}");
-    // All can be written again, and what is dead goes.
+    // All keys can be written again, and dead pages are freed.
     for key in 0..KEYS {
         assert!(
             matches!(put(&mut reactor, key, 2), Owned::Stored(_)),
@@ -277,7 +278,7 @@ fn a_directory_whose_entries_do_not_rise_moves_no_other_key() {
     reactor.change_directories(<[_]>::reverse);
     assert_nothing_is_wrong(reactor, 0);
     let reactor = filled(&setting());
-    // Neighbours exchanged, here and there.
+    // Some neighbours exchanged.
     reactor.change_directories(|entries| {
         for place in (0..entries.len() - 1).step_by(10) {
             entries.swap(place, place + 1);
@@ -289,7 +290,7 @@ fn a_directory_whose_entries_do_not_rise_moves_no_other_key() {
 #[test]
 fn a_directory_that_names_other_keys_moves_none_of_them() {
     let reactor = filled(&setting());
-    // Each record under the hash of the next, and the other way round.
+    // Each record under the hash of the next, and vice versa.
     reactor.change_directories(|entries| {
         for pair in entries.chunks_exact_mut(2) {
             let first: [u8; 8] = *pair[0].first_chunk().unwrap();
@@ -313,7 +314,7 @@ fn a_directory_that_cuts_a_long_record_short_does_not_lose_it() {
         assert!(matches!(reactor.call(put), Owned::Stored(_)));
     }
     reactor.change_directories(|entries| {
-        // The unit is the lowest 24 bits behind the hash.
+        // The unit is the lowest 24 bits after the hash.
         for entry in entries.iter_mut().skip(1) {
             let unit = u32::from_le_bytes(*entry.last_chunk().unwrap()) - 1;
             entry[8..].copy_from_slice(&unit.to_le_bytes());
@@ -339,7 +340,7 @@ fn a_directory_that_cuts_a_long_record_short_does_not_lose_it() {
 fn a_record_in_the_place_of_another_is_damage() {
     let reactor = filled(&setting());
     let far = alone(&reactor);
-    // SAFETY: nothing is under way.
+    // SAFETY: no request is in flight.
     let mut bytes = unsafe { reactor.nodes[0].copy_for_inspection() };
     let units = crate::log::record::units_for(8, 400) as usize * UNIT;
     for &key in far.iter().filter(|key| *key % 20 == 0) {
@@ -348,7 +349,7 @@ fn a_record_in_the_place_of_another_is_damage() {
             bytes.copy_within(from..from + units, to);
         }
     }
-    // SAFETY: nothing is under way.
+    // SAFETY: no request is in flight.
     unsafe { reactor.nodes[0].overwrite(0, &bytes) };
     assert_nothing_is_wrong(reactor, far.len() / 15);
 }
@@ -371,14 +372,14 @@ fn model_with_bits_that_flip() {
             let seen = reactor.shard.metrics.counters.snapshot();
             given_up += seen.records_damaged;
             failed += seen.gets_failed + seen.deletes_failed + seen.swaps_failed;
-            assert_eq!(seen.puts_failed, 0, "a put goes over what is damaged");
+            assert_eq!(seen.puts_failed, 0, "a put replaces a damaged record");
         }
     }
     assert!(given_up > 100 && failed > 100, "{given_up} {failed}");
 }
 
 #[test]
-fn a_directory_that_lies_about_a_long_record_wedges_no_compaction() {
+fn a_wrong_directory_entry_of_a_long_record_stops_no_compaction() {
     let mut reactor = Reactor::new(&setting());
     let short = |reactor: &mut Reactor, key: u64| {
         reactor.call(Operation::Put {

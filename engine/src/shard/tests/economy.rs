@@ -1,5 +1,5 @@
-//! What a shard promises about bytes: exact accounts, what it reads and what it gives back, and
-//! that none lie far in the clear.
+//! What a shard guarantees about bytes: exact live bytes, bounded reads, far memory that is
+//! returned, and no plaintext in far memory.
 
 use super::wire::Wire;
 use super::{ENCRYPTIONS, Owned, Random, Reactor, Setting};
@@ -7,7 +7,7 @@ use crate::message::operation::Operation;
 use crate::shard::Shard;
 
 #[test]
-fn accounts_are_exact() {
+fn live_bytes_are_exact() {
     let mut reactor = Reactor::new(&Setting::default());
     for round in 0..4u64 {
         for key in 0..8_000u64 {
@@ -50,7 +50,7 @@ fn far_memory_holds_no_plaintext() {
                 key: &key_bytes,
                 value: &value,
             });
-            // What was stored before a shorter value is not left in the clear either.
+            // The value before a shorter one does not stay in the clear either.
             if key % 5 == 0 {
                 reactor.call(Operation::Put {
                     key: &key_bytes,
@@ -63,10 +63,10 @@ fn far_memory_holds_no_plaintext() {
             reactor.advance();
         }
         assert!(reactor.shard.metrics.counters.snapshot().pages_flushed > 10);
-        // SAFETY: nothing is under way.
+        // SAFETY: no request is in flight.
         let far = unsafe { reactor.nodes[0].copy_for_inspection() };
         assert!(far.iter().any(|&byte| byte != 0), "far memory was written");
-        // The same look finds it when nothing encrypts: the test can fail.
+        // The same search finds it without encryption: the test can fail.
         let found = far.windows(secret.len()).any(|window| window == secret);
         assert_eq!(found, encryption.is_none(), "{encryption:?}");
     }
@@ -133,15 +133,15 @@ fn random_reads_move_little_more_than_the_records() {
 }
 
 #[test]
-fn deleting_most_gives_far_memory_back() {
-    // Pages that are mostly dead, and pages that are mostly alive: neither may add up to much.
+fn deleting_most_keys_frees_far_memory() {
+    // Pages that are mostly dead and pages that are mostly alive: neither may take much memory.
     for kept_of_ten in [2, 6] {
         deleting_gives_far_memory_back(kept_of_ten);
     }
 }
 
 #[test]
-fn a_page_of_dead_bytes_keeps_the_shard_awake() {
+fn a_page_of_dead_records_keeps_the_shard_awake() {
     let mut reactor = Reactor::new(&Setting::default());
     for key in 0..2_000u64 {
         let key = key.to_le_bytes();
@@ -211,7 +211,7 @@ fn deleting_gives_far_memory_back(kept_of_ten: u64) {
 }
 
 #[test]
-fn the_index_takes_spare_memory_and_no_other() {
+fn the_index_takes_only_spare_memory() {
     /// Index bytes for each expected key of a new shard.
     fn bytes_a_key(local_bytes: usize, keys: u64) -> f64 {
         let reactor = Reactor::new(&Setting {
@@ -223,10 +223,13 @@ fn the_index_takes_spare_memory_and_no_other() {
     }
     let keys = 200_000;
     let [none, some, all] = [300, 480, 700].map(|each| bytes_a_key(keys as usize * each, keys));
-    assert!(none <= 10.0, "{none}: a 32nd is less than what they need");
+    assert!(none <= 10.0, "{none}: a 32nd is less than the keys need");
     assert!((12.0..=16.0).contains(&some), "{some}: a 32nd is 15 bytes");
-    assert!((19.0..=20.0).contains(&all), "{all}: twice what they need");
-    // The least shard has none to spare, and works.
+    assert!(
+        (19.0..=20.0).contains(&all),
+        "{all}: twice what the keys need"
+    );
+    // The smallest shard has none to spare, and works.
     let least = Shard::<Wire>::local_bytes_min(64 << 10, 1_000);
     assert_eq!(Shard::<Wire>::keys_sized_for(least, 64 << 10, 1_000), 1_000);
     assert!(bytes_a_key(usize::try_from(least).unwrap(), 1_000) > 0.0);

@@ -2,7 +2,7 @@
 //! there.
 //!
 //! Each attack is made on every kind of far memory. Where records carry tags none may succeed;
-//! elsewhere the tests say what does.
+//! elsewhere the tests say which ones do.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -13,10 +13,10 @@ use crate::message::operation::Operation;
 
 const PAGE: usize = 64 << 10;
 const KEYS: u64 = 12_000;
-/// So long that the last unit is padded.
+/// A length whose last unit is padded.
 const VALUE_BYTES: usize = 197;
 const UNIT: usize = 16;
-/// Where the parts of a record begin.
+/// Offset of the key in a record.
 const KEY_AT: usize = UNIT;
 const VALUE_AT: usize = KEY_AT + 8;
 const PADDING_AT: usize = VALUE_AT + VALUE_BYTES;
@@ -25,7 +25,7 @@ const AUTHENTICATED: Option<EncryptionMode> = Some(EncryptionMode::Authenticated
 
 const _: () = assert!(TAG_AT.is_multiple_of(UNIT));
 
-/// What a key's value is: `coins` tells versions apart.
+/// The value of a key; `coins` distinguishes versions.
 fn value(key: u64, coins: u64) -> Vec<u8> {
     let text = format!("account {key:08}: {coins:08} coins ");
     text.repeat(8).into_bytes()[..VALUE_BYTES].to_vec()
@@ -55,8 +55,8 @@ fn flush(reactor: &mut Reactor) {
     }
 }
 
-/// Keys in the order of the log, all flushed; most are far. With `ahead` they are read in chunks,
-/// if they are read in order.
+/// Keys in the order of the log, all flushed; most are far. With `ahead`, reads in order use
+/// chunks.
 fn filled(encryption: Option<EncryptionMode>, ahead: bool) -> Reactor {
     let mut setting = Setting {
         encryption,
@@ -70,7 +70,7 @@ fn filled(encryption: Option<EncryptionMode>, ahead: bool) -> Reactor {
     reactor
 }
 
-/// A page as its header, which is in the clear, tells of it.
+/// A page as described by its header, which is in the clear.
 #[derive(Clone, Copy, Debug)]
 struct FarPage {
     sequence: u32,
@@ -80,7 +80,7 @@ struct FarPage {
 }
 
 impl FarPage {
-    /// Where its records begin and how long each is.
+    /// Offset and length of its records.
     fn records(self) -> impl Iterator<Item = (usize, usize)> {
         let bytes = (self.units - 4) * UNIT / self.records;
         (0..self.records).map(move |record| (self.start + 4 * UNIT + record * bytes, bytes))
@@ -92,16 +92,17 @@ impl FarPage {
 }
 
 fn far_bytes(reactor: &Reactor) -> Vec<u8> {
-    // SAFETY: nothing is under way.
+    // SAFETY: no request is in flight.
     unsafe { reactor.nodes[0].copy_for_inspection() }
 }
 
 fn write_back(reactor: &Reactor, far: &[u8]) {
-    // SAFETY: nothing is under way.
+    // SAFETY: no request is in flight.
     unsafe { reactor.nodes[0].overwrite(0, far) };
 }
 
-/// The pages of far memory in the order in which they were flushed, which is that of their keys.
+/// The pages of far memory in the order in which they were flushed, which is the order of their
+/// keys.
 fn pages(far: &[u8]) -> Vec<FarPage> {
     let word = |at: usize| u32::from_le_bytes(far[at..at + 4].try_into().unwrap());
     let starts = (0..far.len() / PAGE).map(|page| page * PAGE);
@@ -118,7 +119,7 @@ fn pages(far: &[u8]) -> Vec<FarPage> {
     pages
 }
 
-/// Changes every record of far memory, told where it begins, how long it is and which key it is of.
+/// Changes every record of far memory; `change` receives its bytes and its key.
 fn change_records(reactor: &Reactor, mut change: impl FnMut(&mut [u8], u64)) {
     let mut far = far_bytes(reactor);
     let mut key = 0;
@@ -132,19 +133,19 @@ fn change_records(reactor: &Reactor, mut change: impl FnMut(&mut [u8], u64)) {
     write_back(reactor, &far);
 }
 
-/// What gets of all keys were answered.
+/// The answers to gets of all keys.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LookAheadState {
     right: usize,
-    /// The value that was there before.
+    /// An older value of the key.
     old: usize,
-    /// A value that nobody stored.
+    /// A value that was never stored.
     forged: usize,
     absent: usize,
     damaged: usize,
 }
 
-/// Reads every key, in the order of the log or in none.
+/// Reads every key, in the order of the log or in random order.
 fn read_all(reactor: &mut Reactor, coins: u64, in_order: bool) -> LookAheadState {
     let mut seen = LookAheadState::default();
     for place in 0..KEYS {
@@ -169,15 +170,14 @@ fn read_all(reactor: &mut Reactor, coins: u64, in_order: bool) -> LookAheadState
     seen
 }
 
-/// Every kind of far memory, read ahead and not.
+/// Every kind of far memory, with and without read-ahead.
 fn everywhere() -> impl Iterator<Item = (Option<EncryptionMode>, bool)> {
     ENCRYPTIONS
         .into_iter()
         .flat_map(|one| [(one, false), (one, true)])
 }
 
-/// Most keys are far, and whatever was answered for these was not another's value, nor that there
-/// is none.
+/// Most keys are far, and no answer for these was a wrong value or `Absent`.
 fn assert_all_damaged(seen: &LookAheadState) {
     let all = LookAheadState {
         right: seen.right,
@@ -188,16 +188,17 @@ fn assert_all_damaged(seen: &LookAheadState) {
     assert!(seen.damaged > 1_000, "{seen:?}");
 }
 
-/// The attack that the tags are for: whoever knows a record turns its ciphertext into that of
-/// another value, with a checksum to match. Needed: what was stored and in which order. No key.
+/// The attack that tags prevent: a client that knows a record turns its ciphertext into that of
+/// another value, with a matching checksum. It needs to know what was stored and in which order,
+/// but no key.
 #[test]
-fn a_value_that_another_client_rewrote_is_not_believed() {
+fn a_value_that_another_client_rewrote_is_damage() {
     for (encryption, ahead) in everywhere() {
         let mut reactor = filled(encryption, ahead);
         change_records(&reactor, |record, key| {
             let body = |coins| [&key.to_le_bytes()[..], &value(key, coins)].concat();
             let (old, new) = (body(FIRST), body(FORGED));
-            // Counter mode: what is flipped in the ciphertext is flipped in the plaintext.
+            // Counter mode: a bit flipped in the ciphertext is flipped in the plaintext.
             let check = |body: &[u8]| {
                 let hash = xxh3_64(body);
                 (hash ^ hash >> 32) as u32
@@ -214,7 +215,7 @@ fn a_value_that_another_client_rewrote_is_not_believed() {
         if encryption == AUTHENTICATED {
             assert_all_damaged(&seen);
         } else {
-            // Nothing there can tell.
+            // No check there can detect it.
             assert!(seen.forged > 1_000 && seen.damaged == 0, "{seen:?}");
         }
     }
@@ -237,7 +238,7 @@ fn a_flipped_bit_of_a_record_is_damage() {
             let mut reactor = filled(encryption, ahead);
             change_records(&reactor, |record, key| {
                 let at = region.start + key as usize % region.len();
-                // The hot flag means nothing where it is far.
+                // The hot flag has no meaning in far memory.
                 let bit = if at == 10 { 1 } else { key / 7 % 8 };
                 record[at] ^= 1 << bit;
             });
@@ -252,7 +253,7 @@ fn a_flipped_bit_of_a_record_is_damage() {
 }
 
 #[test]
-fn records_that_were_exchanged_are_damage() {
+fn exchanged_records_are_damage() {
     for (encryption, ahead) in everywhere() {
         let mut reactor = filled(encryption, ahead);
         let mut far = far_bytes(&reactor);
@@ -265,14 +266,14 @@ fn records_that_were_exchanged_are_damage() {
         }
         write_back(&reactor, &far);
         let seen = read_all(&mut reactor, FIRST, ahead);
-        // Without encryption each is a whole record, but of a key that its slot cannot be of.
+        // Without encryption each is a whole record, but of a key that does not belong to the slot.
         assert!(seen.damaged > 1_000 && seen.absent == 0, "{seen:?}");
         assert_eq!((seen.old, seen.forged), (0, 0));
     }
 }
 
 #[test]
-fn pages_that_were_exchanged_are_damage() {
+fn exchanged_pages_are_damage() {
     for (encryption, ahead) in everywhere() {
         let mut reactor = filled(encryption, ahead);
         let mut far = far_bytes(&reactor);
@@ -295,7 +296,7 @@ fn pages_that_were_exchanged_are_damage() {
 }
 
 #[test]
-fn what_lay_there_before_is_damage() {
+fn older_contents_of_a_place_are_damage() {
     for (encryption, ahead) in everywhere() {
         for same_place in [false, true] {
             let mut reactor = filled(encryption, ahead);
@@ -316,11 +317,11 @@ fn what_lay_there_before_is_damage() {
             write_back(&reactor, &far);
             let seen = read_all(&mut reactor, SECOND, ahead);
             match encryption {
-                // Whole records of the same keys, of before.
+                // Whole older records of the same keys.
                 None if !same_place => assert!(seen.old > 1_000, "{seen:?}"),
                 None => {}
-                // Its keystream is that of another flush; that the checksum notices is likely, not
-                // certain.
+                // The keystream is that of another flush. The checksum detects it with high
+                // probability.
                 _ => assert_all_damaged(&seen),
             }
         }
@@ -328,7 +329,7 @@ fn what_lay_there_before_is_damage() {
 }
 
 #[test]
-fn a_record_that_was_cut_short_is_damage() {
+fn a_truncated_record_is_damage() {
     for (encryption, ahead) in everywhere() {
         for kept in [0, UNIT, VALUE_AT, 100, PADDING_AT - 1, PADDING_AT] {
             if kept == PADDING_AT && encryption != AUTHENTICATED {
@@ -338,10 +339,10 @@ fn a_record_that_was_cut_short_is_damage() {
             change_records(&reactor, |record, _| record[kept..].fill(0));
             assert_all_damaged(&read_all(&mut reactor, FIRST, ahead));
         }
-        // One that says itself that it is shorter.
+        // A record whose header claims to be shorter.
         let mut reactor = filled(encryption, ahead);
         change_records(&reactor, |record, key| {
-            // The value's length has 21 bits from bit 59 on.
+            // The value's length has 21 bits from bit 59.
             let flip = (197u128 ^ (196 - u128::from(key % 150))) << 59;
             for (byte, flip) in record.iter_mut().zip(flip.to_le_bytes()) {
                 *byte ^= flip;
@@ -385,11 +386,11 @@ fn a_damaged_record_decides_nothing_for_any_operation() {
             (_, answer, read) => panic!("{key}: {answer:?}, then {read:?}"),
         }
     }
-    // Gets and compare-and-swaps alike, whatever puts and deletes do about damage.
+    // Gets and compare-and-swaps, whatever puts and deletes do about damage.
     assert!(damaged[0] > 300 && damaged[3] > 300, "{damaged:?}");
 }
 
-/// Changes every directory of far memory, then has compaction read them.
+/// Changes every directory of far memory, then compacts.
 fn compact_after(encryption: Option<EncryptionMode>, change: impl Fn(&mut [u8])) -> Reactor {
     let mut reactor = filled(encryption, true);
     let mut far = far_bytes(&reactor);
@@ -412,7 +413,7 @@ fn compact_after(encryption: Option<EncryptionMode>, change: impl Fn(&mut [u8]))
 }
 
 #[test]
-fn a_directory_that_was_changed_moves_nothing() {
+fn a_changed_directory_moves_no_record() {
     let untouched = compact_after(AUTHENTICATED, |_| {});
     let moved = |reactor: &Reactor| {
         let counters = reactor.shard.metrics.counters.snapshot();
@@ -446,7 +447,7 @@ fn a_directory_that_was_changed_moves_nothing() {
         let (far, damaged): (Vec<_>, Vec<_>) = far.partition(|(_, page)| !page.damaged);
         assert!(tried > 0 && !damaged.is_empty(), "{tried} {far:?}");
         assert!(moved < records, "{moved}");
-        // The records themselves are what they were.
+        // The records themselves are unchanged.
         for key in (0..KEYS).step_by(3) {
             let read = reactor.call(Operation::Get {
                 key: &key.to_le_bytes(),

@@ -1,5 +1,5 @@
-//! Several clients of one shard: one that does not take its answers holds up nobody else, and those
-//! that flood it leave each its share.
+//! Several clients of one shard: a client that does not read its answers delays no other, and
+//! clients that flood the shard leave each other their share.
 
 use farcore_rdma::LinkModel;
 
@@ -10,7 +10,7 @@ use crate::shard::FLIGHTS;
 use crate::shard::far::buffers::is_long;
 use crate::shard::pending::flight::FlightState;
 
-/// Far memory that takes some rounds to answer.
+/// Far memory that takes several rounds to answer.
 fn far_away() -> LinkModel {
     LinkModel {
         latency_ns: 7_000,
@@ -18,7 +18,7 @@ fn far_away() -> LinkModel {
     }
 }
 
-/// A shard whose `keys` records of this many bytes are far, but for the last ones.
+/// A shard whose `keys` records of this length are far, except for the last ones.
 fn filled(setting: &Setting, keys: u64, value_bytes: usize) -> Reactor {
     let mut reactor = Reactor::new(setting);
     for key in 0..keys {
@@ -33,8 +33,7 @@ fn filled(setting: &Setting, keys: u64, value_bytes: usize) -> Reactor {
     reactor
 }
 
-/// Gets of far keys on lanes whose clients do not take the answers, until none is accepted any
-/// more.
+/// Gets of far keys on lanes whose clients do not read the answers, until no more are accepted.
 fn fall_asleep(
     reactor: &mut Reactor,
     lanes: std::ops::Range<u8>,
@@ -65,8 +64,8 @@ fn fall_asleep(
 }
 
 #[test]
-fn clients_that_do_not_poll_hold_up_nobody() {
-    // Short records, and such as take a buffer of the large area each.
+fn clients_that_do_not_poll_delay_no_other() {
+    // Short records, and records that take a buffer of the large area each.
     for (value_bytes, keys, lane_bytes) in [
         (200, 30_000, 64 << 10),
         (12_000, 1_500, 64 << 10),
@@ -84,11 +83,11 @@ fn clients_that_do_not_poll_hold_up_nobody() {
             assert!(accepted > 0);
             assert!(
                 reactor.shard.is_quiet(),
-                "all that was accepted is answered"
+                "all accepted requests are answered"
             );
             assert_eq!(reactor.shard.far.buffers.in_use_bytes(), 0);
-            // Gets of far records, and puts of far and of new keys, which need background work as
-            // well.
+            // Gets of far records, and puts of far and of new keys, which also need background
+            // work.
             for round in 0..3 * keys {
                 let key = round * 7919 % keys;
                 let answer = reactor.call(Operation::Get {
@@ -115,7 +114,7 @@ fn clients_that_do_not_poll_hold_up_nobody() {
 }
 
 #[test]
-fn writes_that_nobody_looks_at_hold_up_nobody() {
+fn writes_of_clients_that_do_not_poll_delay_no_other() {
     let keys = 20_000;
     let setting = Setting {
         link: far_away(),
@@ -154,8 +153,8 @@ fn writes_that_nobody_looks_at_hold_up_nobody() {
 
 #[test]
 fn lanes_that_flood_leave_each_other_their_share() {
-    // More lanes than could all have what one may have alone, the one with a single request last
-    // and first.
+    // More lanes than could all have the share of a single one. The lane with one request is the
+    // last, then the first.
     for victim in [0, 7u8] {
         let keys = 30_000;
         let setting = Setting {
@@ -168,7 +167,7 @@ fn lanes_that_flood_leave_each_other_their_share() {
         let mut answered = [0u64; LANES];
         let (mut waits, mut longest, mut is_waiting) = (0, 0, false);
         for round in 0..6_000u64 {
-            // As a core serves its lanes: each round begins with another.
+            // As a core serves its lanes: each round begins with another lane.
             for place in 0..LANES as u64 {
                 let lane = ((round + place) % LANES as u64) as u8;
                 let id = ReplyTo::new(lane);
@@ -199,7 +198,7 @@ fn lanes_that_flood_leave_each_other_their_share() {
             is_waiting &= !came;
             longest = longest.max(waits);
         }
-        // A READ takes ten rounds; another's must end first, at most.
+        // A READ takes ten rounds; at most one other must end first.
         assert!(
             longest <= 40,
             "lane {victim} waited for {longest} rounds: {answered:?}"
@@ -214,7 +213,7 @@ fn lanes_that_flood_leave_each_other_their_share() {
     }
 }
 
-/// Flights that wait for a long buffer, in their order, and those whose long READ is under way.
+/// Flights that wait for a long buffer, in order, and those whose long READ is in flight.
 fn long_flights(reactor: &mut Reactor) -> (Vec<u32>, usize) {
     let shard = &mut reactor.shard;
     let waiting = shard.unbuffered[1].iter().copied().collect();
@@ -237,7 +236,7 @@ fn long_records_are_read_several_at_a_time_and_none_starves() {
         far_bytes: 64 << 20,
         ..Setting::default()
     };
-    // Of two lengths, so that those that end seldom leave two neighbours free.
+    // Two lengths, so that flights that end seldom free two adjacent runs.
     let mut reactor = Reactor::new(&setting);
     let put = |reactor: &mut Reactor, key: u64| {
         let value = vec![
@@ -269,7 +268,7 @@ fn long_records_are_read_several_at_a_time_and_none_starves() {
             let key = random.below(keys / 2).to_le_bytes();
             reactor.offer_on(ReplyTo::new(lane), 1, Operation::Get { key: &key });
             let passed = long_flights(&mut reactor).1 > posted;
-            assert!(waiting.is_empty() || !passed, "a newcomer passed by");
+            assert!(waiting.is_empty() || !passed, "a newer flight overtook it");
         }
         if !waits {
             waits = reactor.offer_on(ReplyTo::new(1), 2, Operation::Get { key: b"longest" });
@@ -300,7 +299,7 @@ fn long_records_are_read_several_at_a_time_and_none_starves() {
 }
 
 #[test]
-fn a_value_that_is_longer_than_room_was_set_aside_for_gives_its_buffer_back() {
+fn a_value_longer_than_its_reserved_room_frees_its_buffer() {
     let mut checked = 0;
     for (first, second) in [(200, 30_000), (30_000, 200)] {
         let mut reactor = Reactor::new(&Setting {
@@ -308,7 +307,7 @@ fn a_value_that_is_longer_than_room_was_set_aside_for_gives_its_buffer_back() {
             far_bytes: 32 << 20,
             ..Setting::default()
         });
-        // Two keys of one hash: which of two records is whose, only reading them tells.
+        // Two keys of one hash: only reading the records shows whose they are.
         reactor
             .collisions
             .borrow_mut()
@@ -325,7 +324,7 @@ fn a_value_that_is_longer_than_room_was_set_aside_for_gives_its_buffer_back() {
         }
         let lane = ReplyTo::new(4);
         for (key, bytes) in [(b"one".as_slice(), first), (b"other", second)] {
-            // Room for the short value beside what others have taken, and not for the long one.
+            // Room for the short value beside the other lanes' answers, and not for the long one.
             reactor.inbox.lane_bytes.set(40_000);
             reactor.inbox.taken.borrow_mut()[lane.number()] = 30_000;
             let taken = reactor.offer_on(lane, 3, Operation::Get { key });
@@ -357,8 +356,8 @@ fn a_value_that_is_longer_than_room_was_set_aside_for_gives_its_buffer_back() {
     assert!(checked > 0, "the short record was never read first");
 }
 
-/// Gets that are answered beside three clients that put values of this many bytes over far keys,
-/// and their puts.
+/// Gets answered beside three clients that put values of this length over far keys, and the puts of
+/// those.
 fn getters_beside_putters(value_bytes: usize) -> (u64, u64) {
     let keys = 80_000u64;
     let mut setting = Setting {
@@ -369,7 +368,7 @@ fn getters_beside_putters(value_bytes: usize) -> (u64, u64) {
         },
         ..Setting::default()
     };
-    // Each get is a READ of its own.
+    // Makes each get a READ of its own.
     (
         setting.tuning.read_ahead_chunks,
         setting.tuning.cache_percent,
@@ -429,7 +428,7 @@ fn getters_beside_putters(value_bytes: usize) -> (u64, u64) {
 }
 
 #[test]
-fn long_puts_of_far_keys_leave_others_their_gets() {
+fn long_puts_of_far_keys_do_not_starve_gets() {
     let (gets, _) = getters_beside_putters(100);
     for value_bytes in [7_900, 9_000, 20_000] {
         let (beside, puts) = getters_beside_putters(value_bytes);
@@ -443,7 +442,7 @@ fn long_puts_of_far_keys_leave_others_their_gets() {
 #[test]
 fn model_with_several_lanes_of_which_one_sleeps() {
     for seed in seeds() {
-        // Few frames, and so many that more than the least are kept free.
+        // Few frames, and enough frames that more than the minimum are kept free.
         for (local_bytes, keys) in [(3 << 20, 6_000), (5 << 20, 14_000)] {
             let setting = Setting {
                 local_bytes,

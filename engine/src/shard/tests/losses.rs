@@ -16,7 +16,7 @@ pub(super) fn delete(reactor: &mut Reactor, key: u64) -> Owned {
 }
 
 impl Reactor {
-    /// Has a node take back all that it lent, and lend as much again.
+    /// Makes a node take back all that it lent, and lend as much again.
     pub(super) fn lose_for_good(&mut self, node: usize) {
         let id = NodeId::new(node);
         let places = self.shard.far.extents.count_on(id) as u64;
@@ -33,7 +33,7 @@ impl Reactor {
             before + far,
             "as many are lost as were there"
         );
-        // A page that is on its way there keeps its place until its WRITEs have come back.
+        // A page that is being flushed keeps its place until its WRITEs have completed.
         let lent = places.min(self.shard.extents_room() as u64);
         for place in 0..lent {
             let piece = RemoteSlice {
@@ -44,13 +44,13 @@ impl Reactor {
         }
     }
 
-    /// True if a lost record may be a key's: by a slot, or by the mark of another key's record.
+    /// True if a key's record may be lost: by a slot, or by the loss mark of another key's record.
     pub(super) fn may_be_lost(&self, key: &[u8]) -> bool {
         let (shard, hash) = (&self.shard, self.hash(key));
         shard.index.candidates(hash).any(|(_, slot)| {
             let framed = shard.framed_of(slot.address());
             if framed.is_far() {
-                // What a far record's mark is cannot be seen from here.
+                // The mark of a far record is not visible here.
                 let is_lost = shard
                     .local
                     .pages
@@ -64,7 +64,7 @@ impl Reactor {
     }
 }
 
-/// The keys that answer `Unavailable`, out of all that were stored; the others hold their value.
+/// The keys that answer `Unavailable`; all other stored keys hold their value.
 fn unavailable_keys(reactor: &mut Reactor, fill: u8, nodes: &[usize]) -> Vec<u64> {
     let mut unavailable = Vec::new();
     for key in 0..KEYS {
@@ -99,7 +99,7 @@ fn a_lost_key_that_is_deleted_is_absent() {
     reactor.lose_for_good(1);
     let lost = unavailable_keys(&mut reactor, 1, &[1]);
     for &key in &lost {
-        // Whether the key had a value is not known.
+        // It is unknown whether the key had a value.
         let answer = delete(&mut reactor, key);
         assert!(is_unavailable(&answer, &[1]), "{key}: {answer:?}");
         assert_eq!(get(&mut reactor, key), Owned::Absent, "{key}");
@@ -137,7 +137,7 @@ fn forget(reactor: &mut Reactor) -> u64 {
     panic!("forgetting does not end");
 }
 
-/// Slots that lead to pages for lost records.
+/// Slots that lead to lost pages.
 fn lost_slots(reactor: &Reactor) -> u64 {
     let mut slots = 0;
     let shard = &reactor.shard;
@@ -149,7 +149,7 @@ fn lost_slots(reactor: &Reactor) -> u64 {
 }
 
 #[test]
-fn what_was_forgotten_is_absent_and_takes_no_room() {
+fn forgotten_keys_are_absent_and_take_no_room() {
     let mut reactor = filled(&setting());
     reactor.lose_for_good(1);
     let lost = unavailable_keys(&mut reactor, 1, &[1]);
@@ -171,12 +171,12 @@ fn what_was_forgotten_is_absent_and_takes_no_room() {
             _ => assert_eq!(get(&mut reactor, key), Owned::Absent, "{key}"),
         }
     }
-    // Nor does one of their bits that was never stored answer anything else.
+    // Keys of the same bits that were never stored are absent too.
     for key in KEYS..20 * KEYS {
         assert_eq!(get(&mut reactor, key), Owned::Absent, "{key}");
     }
     assert_eq!(forget(&mut reactor), 0);
-    // What is lost later is not forgotten.
+    // Keys lost later are not forgotten.
     reactor.lose_for_good(2);
     let again = lost.iter().step_by(3);
     let answers: Vec<_> = again.map(|&key| get(&mut reactor, key)).collect();
@@ -189,7 +189,7 @@ fn what_was_forgotten_is_absent_and_takes_no_room() {
 }
 
 #[test]
-fn what_is_lost_while_others_are_forgotten_stays_unavailable() {
+fn keys_lost_while_others_are_forgotten_stay_unavailable() {
     let mut reactor = filled(&setting());
     reactor.lose_for_good(1);
     let first = unavailable_keys(&mut reactor, 1, &[1]);
@@ -201,13 +201,13 @@ fn what_is_lost_while_others_are_forgotten_stays_unavailable() {
         reactor.advance();
     }
     assert!(first.len() > 1_000 && second.len() > 1_000);
-    // One in some thousands has the bits of a key that is lost.
+    // One key in some thousands shares the bits of a lost key.
     let absent = first
         .iter()
         .filter(|&&key| get(&mut reactor, key) == Owned::Absent)
         .count();
     assert!(first.len() - absent < first.len() / 100);
-    // One that is local has the bits of a far one as rarely.
+    // A local key shares the bits of a far one as rarely.
     let mut lost = 0;
     for &key in &second {
         match get(&mut reactor, key) {
@@ -221,8 +221,7 @@ fn what_is_lost_while_others_are_forgotten_stays_unavailable() {
     assert!(second.len() - lost < second.len() / 100, "{lost}");
 }
 
-/// Keys that share all bits that a slot knows of them with another one of the house, but not the
-/// hash.
+/// Keys that share all slot bits with another key of the shard, but not the hash.
 fn of_the_same_bits(reactor: &Reactor, keys: &[u64]) -> Vec<(u64, u64)> {
     let bits = |key: u64| {
         let hash = reactor.hasher.hash(&key.to_le_bytes()).index;
@@ -230,7 +229,7 @@ fn of_the_same_bits(reactor: &Reactor, keys: &[u64]) -> Vec<(u64, u64)> {
     };
     let known: std::collections::HashMap<u64, u64> =
         keys.iter().map(|&key| (bits(key).0, key)).collect();
-    // The house's index has one root.
+    // The shard's index has one root.
     let others = 3 * KEYS..4_000_000;
     others
         .filter_map(|other| Some((*known.get(&bits(other).0)?, other)))
@@ -250,12 +249,12 @@ fn a_lost_key_stays_unavailable_whatever_happens_to_others_of_its_bits() {
     assert!(pairs.len() > 20, "{}", pairs.len());
     for &(key, other) in &pairs {
         let is_lost = |reactor: &mut Reactor| is_unavailable(&get(reactor, key), &[1]);
-        // The slot may be either's.
+        // The slot may belong to either key.
         assert!(is_unavailable(&get(&mut reactor, other), &[1]));
         assert!(matches!(put(&mut reactor, other, 7), Owned::Stored(_)));
         assert_holds(&mut reactor, other, 7);
         assert!(is_lost(&mut reactor), "{key} after {other} was written");
-        // The record is replaced by one elsewhere.
+        // The record is replaced by a longer one elsewhere.
         let name = other.to_le_bytes();
         let longer = Operation::Put {
             key: &name,
@@ -268,7 +267,7 @@ fn a_lost_key_stays_unavailable_whatever_happens_to_others_of_its_bits() {
         assert!(is_lost(&mut reactor), "{key} after {other} was deleted");
         assert!(matches!(put(&mut reactor, other, 7), Owned::Stored(_)));
     }
-    // Far away, in pages that were compacted, the records say the same.
+    // In compacted far pages, the records carry the same marks.
     for key in KEYS..3 * KEYS {
         assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
     }

@@ -1,8 +1,8 @@
 //! The model test of a shard: seeded, single-threaded, in simulated time, against a `HashMap`.
 //!
-//! Here is the harness; `run` is the run against the model, and `model` and `nodes` say with what
-//! settings. Tiny limits force growth, flush, eviction, caching, read-ahead and compaction; the
-//! fabric delays, reorders and fails. `FARCORE_SEED=<n>` replays one seed.
+//! This file has the harness; `run` is the run against the model, and `model` and `nodes` choose
+//! settings. Tiny limits force growth, flush, eviction, caching, read-ahead and compaction. The
+//! fabric delays, reorders and fails requests. `FARCORE_SEED=<n>` replays one seed.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -51,17 +51,17 @@ use crate::transport::queue::{RequestConsumer, RequestProducer, queue};
 const LANE: ReplyTo = ReplyTo::new(1);
 /// Lanes that the tests use, at most.
 const LANES: usize = 8;
-/// The lane of a client that never takes its answers, where there is one.
+/// The lane of a client that never reads its answers, if there is one.
 const SLEEPER: ReplyTo = ReplyTo::new(7);
 
-/// How far memory may be kept: plain, or encrypted in either mode.
+/// The encryption modes of far memory, and none.
 const ENCRYPTIONS: [Option<EncryptionMode>; 3] = [
     None,
     Some(EncryptionMode::SecrecyOnly),
     Some(EncryptionMode::Authenticated),
 ];
 
-/// A small generator with good bits, so that a seed says everything.
+/// A small random generator; a seed determines a run.
 #[derive(Clone)]
 struct Random(u64);
 
@@ -88,20 +88,20 @@ enum Owned {
     Failed(Error),
 }
 
-/// Bytes that a value of no bytes takes in a lane.
+/// Bytes that an answer with an empty value takes in a lane.
 const ANSWER_BYTES: usize = 24;
 
-/// The lanes of a shard's clients: each has room for so many bytes of answers.
+/// The lanes of a shard's clients, each with this much room for answers.
 struct Inbox {
     answers: RefCell<Vec<(u64, Owned)>>,
-    /// By lane, answers that its client has not taken, and what is set aside, in bytes.
+    /// By lane, bytes of answers that its client has not read, and of reserved room.
     taken: RefCell<[usize; LANES]>,
     reserved: RefCell<[usize; LANES]>,
-    /// Bytes of a lane. One that is empty takes any answer.
+    /// Bytes of a lane. An empty lane accepts any answer.
     lane_bytes: Cell<usize>,
-    /// Clients that do not take their answers, a bit each.
+    /// Clients that do not read their answers, a bit each.
     asleep: Cell<u8>,
-    /// Answers on their lanes.
+    /// Answers in their lanes.
     untaken: Cell<u64>,
 }
 
@@ -119,7 +119,7 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Fills the usual lane, but for what is set aside, or empties it.
+    /// Fills the usual lane, except for reserved room, or empties it.
     fn set_full(&self, full: bool) {
         let left = self.lane_bytes.get() - self.reserved.borrow()[LANE.number()];
         self.taken.borrow_mut()[LANE.number()] = if full { left } else { 0 };
@@ -165,7 +165,7 @@ fn node_name(node: usize) -> String {
     format!("node-{node}")
 }
 
-/// Keys that have another's hash.
+/// Keys that share another key's hash.
 type Collisions = Rc<RefCell<HashMap<Vec<u8>, Vec<u8>>>>;
 
 fn hash_of(hasher: Hasher128, collisions: &Collisions, key: &[u8]) -> IndexHash {
@@ -178,23 +178,23 @@ struct Reactor {
     shard: Shard<Wire>,
     nodes: Vec<Arc<EmbeddedNode>>,
     cut: Rc<Cell<u128>>,
-    /// When each node came back last; `None` while it is lost.
+    /// When each node was last restored; `None` while it is lost.
     back_ns: Vec<Option<u64>>,
     hasher: Hasher128,
     collisions: Collisions,
-    /// What is asked.
+    /// Produces the requests.
     producer: RequestProducer,
     consumer: RequestConsumer,
     inbox: Inbox,
     now_ns: u64,
 }
 
-/// How a lost node comes to be known.
+/// How the loss of a node shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outages {
-    /// Its queue pairs can be renewed, and every request on them fails.
+    /// Its queue pairs can be renewed, but every request on them fails.
     Mute,
-    /// Its queue pairs cannot be renewed before it is back.
+    /// Its queue pairs cannot be renewed until it is restored.
     Cut,
 }
 
@@ -208,19 +208,19 @@ struct Setting {
     encryption: Option<EncryptionMode>,
     keys_expected: u64,
     tuning: ShardTuning,
-    /// Lanes that requests come over at random.
+    /// Lanes that requests use at random.
     lanes: u8,
-    /// One more, whose client sends and never takes an answer.
+    /// One more lane, whose client sends requests and never reads an answer.
     sleeper: bool,
-    /// Nodes are lost and come back at random.
+    /// Nodes are lost and restored at random.
     outages: Option<Outages>,
-    /// Nodes lose all that they hold, and what was lost is forgotten, at random.
+    /// Nodes lose all that they hold, and lost keys are forgotten, at random.
     losses: bool,
     /// Bits of far memory are flipped at random.
     damage: bool,
-    /// No record is too long for a size class: the accounts are exact.
+    /// No record is too long for a size class: live bytes are exact.
     short: bool,
-    /// A fault planted half-way, which the model must notice.
+    /// A fault injected half-way, which the model must detect.
     sabotage: Option<fn(&mut Reactor)>,
 }
 
@@ -319,21 +319,21 @@ impl Reactor {
         self.offer_on(LANE, token, operation)
     }
 
-    /// Offers one request over a lane; false, and it is forgotten, if it is not taken.
+    /// Offers one request over a lane; false if it is not consumed, and then it is forgotten.
     fn offer_on(&mut self, lane: ReplyTo, token: u64, operation: Operation<'_>) -> bool {
         self.ask(token, operation);
         self.serve_asked_on(lane) == 1
     }
 
-    /// A request for the next batch.
+    /// Adds a request to the next batch.
     fn ask(&mut self, token: u64, operation: Operation<'_>) {
         let hash = self.hash(operation.key());
         let parts = operation.into();
         let taken = self.producer.push(hash, token, Origin::default(), &parts);
-        assert!(taken, "the batch is too long for its queue");
+        assert!(taken, "the batch does not fit its queue");
     }
 
-    /// Offers the batch; what is not taken is forgotten. Answers how many were.
+    /// Serves the batch; requests that are not consumed are forgotten. Returns how many were.
     fn serve_asked(&mut self) -> usize {
         self.serve_asked_on(LANE)
     }
@@ -363,7 +363,7 @@ impl Reactor {
         self.cut.set(self.cut.get() & !(0b11 << (2 * node)));
     }
 
-    /// The nodes where a far record that may be a key's lies.
+    /// The nodes that hold a far record that may be a key's.
     fn far_nodes(&self, key: &[u8]) -> Vec<usize> {
         let shard = &self.shard;
         let candidates = shard.index.candidates(self.hash(key));
@@ -374,9 +374,9 @@ impl Reactor {
             .collect()
     }
 
-    /// True if a request that was offered at some time may be told this: the named node was lost
-    /// since, and holds its key.
-    fn may_be_told(&self, key: &[u8], error: &Error, offered_ns: u64) -> bool {
+    /// True if a request that was offered at a time may be answered with this error: the named node
+    /// was lost since and holds its key.
+    fn may_fail_with(&self, key: &[u8], error: &Error, offered_ns: u64) -> bool {
         let Error::Unavailable { node, .. } = error else {
             return false;
         };
@@ -390,7 +390,7 @@ impl Reactor {
         self.shard.advance(self.now_ns, &mut &self.inbox);
     }
 
-    /// One operation, to its end.
+    /// Runs one operation to its end.
     fn call(&mut self, operation: Operation<'_>) -> Owned {
         for _ in 0..200_000 {
             if self.offer(u64::MAX, operation) {
@@ -406,10 +406,10 @@ impl Reactor {
             }
             self.advance();
         }
-        panic!("{operation:?} was never taken");
+        panic!("{operation:?} was never accepted");
     }
 
-    /// The invariants that hold between any two steps.
+    /// Checks the invariants that hold between any two steps.
     fn check(&self) {
         let shard = &self.shard;
         let mut live: HashMap<u32, u64> = HashMap::new();
@@ -475,8 +475,8 @@ impl Reactor {
         }
     }
 
-    /// Every page is in the list that it names, and in no other; all that can be compacted are in
-    /// one.
+    /// Every page is in the list that it names and in no other; every page that can be compacted is
+    /// in one.
     fn check_victims(&self) {
         let shard = &self.shard;
         let mut listed = HashMap::new();
@@ -512,7 +512,7 @@ impl Reactor {
             );
             let has_place = page.kind() == PageKind::Log && flushed;
             assert_eq!(page.extent.is_some(), has_place, "page {number}");
-            // One that was taken back is the page's until its requests have come back.
+            // An extent that was taken back is the page's until its requests have completed.
             if let Some(extent) = page.extent.filter(|&extent| !extents.is_lost(extent)) {
                 let node = extent.node().position();
                 held[node] += 1;
@@ -529,7 +529,7 @@ impl Reactor {
         assert_eq!((counters.far_used_bytes, counters.far_total_bytes), bytes);
     }
 
-    /// As [`Reactor::check`], when no record is too long for a size class: the accounts are exact.
+    /// As [`Reactor::check`], if no record is too long for a size class: live bytes are exact.
     fn check_accounts(&self) {
         self.check();
         let shard = &self.shard;
@@ -550,7 +550,7 @@ impl Reactor {
             }
             let bytes = u64::from(units.unwrap()) * 16;
             let is_copy = shard.local.pages.get(page).kind() == PageKind::Cache;
-            // Of a copy whose home is lost nothing is in the log.
+            // The home of a copy, if it is lost, counts for nothing in the log.
             let has_home = !is_copy || {
                 let home = shard.home_of(slot.address()).page(shard.shape);
                 !shard.local.pages.is_lost_page(home)

@@ -1,5 +1,5 @@
-//! One memory node: the model under delay, faults, encryption and shortage; batches, hints, and a
-//! model that notices.
+//! One memory node: the model under delay, faults, encryption and shortage; batches and hints; and
+//! faults that the model must detect.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ fn model_at_zero_latency() {
 }
 
 #[test]
-fn model_with_cache_and_read_ahead_at_their_ends() {
+fn model_with_cache_and_read_ahead_at_their_limits() {
     for seed in seeds() {
         let low = ShardTuning {
             cache_percent: 0,
@@ -51,7 +51,7 @@ fn model_with_cache_and_read_ahead_at_their_ends() {
 }
 
 #[test]
-fn a_batch_is_at_most_what_the_knob_says() {
+fn a_batch_is_no_longer_than_its_setting() {
     for batch in [1, 7, BATCH_MAX] {
         let mut reactor = Reactor::new(&Setting {
             tuning: ShardTuning {
@@ -73,18 +73,19 @@ fn a_batch_is_at_most_what_the_knob_says() {
     }
 }
 
-/// Keys with the same home, more of which than it has slots make the next bucket count.
+/// Keys with the same home bucket, more than it has slots, so that the next bucket matters.
 fn sharing_a_bucket(reactor: &Reactor) -> impl Iterator<Item = u64> {
     (0..).filter(|key: &u64| {
         let hash = reactor.hasher.hash(&key.to_le_bytes()).index.0;
-        // The first of all segments, whatever their number; a bucket of it.
+        // The first segment, whatever their number; one bucket of it.
         hash >> 32 < 1 << 26 && hash >> 18 & 0xF == 0 && hash & 0xFF == 9
     })
 }
 
 #[test]
 fn requests_of_one_batch_see_those_before_them() {
-    // Of one, of fewer than are looked ahead, of one more than those, of the usual and of the most.
+    // One request, fewer than are looked ahead, one more than those, the usual number, and the
+    // most.
     let batches = [1, 7, 13, 64, BATCH_MAX];
     for (seed, batch) in seeds()
         .into_iter()
@@ -99,7 +100,7 @@ fn requests_of_one_batch_see_those_before_them() {
         });
         let mut random = Random(seed);
         let mut model: HashMap<u64, Vec<u8>> = HashMap::new();
-        // Pages come and go within a batch where values are long.
+        // Pages come and go within a batch if values are long.
         let longest = if seed % 2 == 0 { 90 } else { 20_000 };
         let names: Vec<u64> = if seed % 4 < 2 {
             (0..12).collect()
@@ -186,13 +187,13 @@ fn a_hint_does_not_outlive_its_page() {
     let Hint::Slot(_, slot, _) = hint else {
         panic!("{hint:?}");
     };
-    // The slot stays as it is, and leads to nothing local.
+    // The slot stays as it is but leads to no local record.
     shard.local.evict_page(slot.address().page(shard.shape));
     assert!(matches!(shard.hinted(request, &hint), HintOutcome::Unknown));
 }
 
 #[test]
-fn the_cache_takes_no_more_than_its_share() {
+fn the_cache_takes_at_most_its_share() {
     let copies = |cache_percent| {
         let mut reactor = Reactor::new(&Setting {
             tuning: ShardTuning {
@@ -208,7 +209,7 @@ fn the_cache_takes_no_more_than_its_share() {
                 value: &[7; 200],
             });
         }
-        // What is hot does not fit the share, and puts keep local memory short.
+        // Hot records do not fit the share, and puts keep local memory short.
         for round in 0..40_000u64 {
             let key = (round * 7919 % 6_000).to_le_bytes();
             let answer = reactor.call(Operation::Get { key: &key });
@@ -228,7 +229,7 @@ fn the_cache_takes_no_more_than_its_share() {
     };
     for percent in [0, 10, 40, 75] {
         let (cache, all) = copies(percent);
-        // Beside its share, the cache has what was sealed since room was last made.
+        // Beyond its share, the cache has the pages that were sealed since room was last made.
         let most = all * usize::from(percent) / 100 + usize::from(percent > 0) * 2;
         assert!(cache <= most, "{percent} %: {cache} of {all}");
         assert!(
@@ -368,7 +369,7 @@ fn model_with_far_memory_that_fills_up() {
     }
 }
 
-/// Everything that a local key's slot leads to.
+/// A local key's slot, its position and its record.
 fn local(reactor: &Reactor, key: u64) -> Option<(Position, Slot, LocalRecord)> {
     let name = format!("key-{key:05}").repeat(1 + (key % 5) as usize);
     let hash = reactor.hasher.hash(name.as_bytes()).index;
@@ -383,7 +384,7 @@ fn local(reactor: &Reactor, key: u64) -> Option<(Position, Slot, LocalRecord)> {
 
 #[test]
 #[should_panic(expected = "seed 1")]
-fn the_model_notices_slots_that_were_mixed_up() {
+fn the_model_detects_exchanged_slots() {
     let sabotage = |reactor: &mut Reactor| {
         let found: Vec<_> = (0..6_000).filter_map(|key| local(reactor, key)).collect();
         for pair in found.chunks_exact(2) {
@@ -402,12 +403,12 @@ fn the_model_notices_slots_that_were_mixed_up() {
 
 #[test]
 #[should_panic(expected = "seed 1")]
-fn the_model_notices_a_value_that_was_changed() {
+fn the_model_detects_a_changed_value() {
     let sabotage = |reactor: &mut Reactor| {
         for (_, _, record) in (0..6_000).filter_map(|key| local(reactor, key)) {
             if !record.value().is_empty() {
                 let first = record.value().as_ptr().cast_mut();
-                // SAFETY: inside a whole record; nothing refers to it now.
+                // SAFETY: inside a whole record, which nothing refers to now.
                 unsafe { *first ^= 1 };
             }
         }
@@ -439,12 +440,11 @@ fn operations_on_one_key_keep_their_order() {
             });
             assert!(matches!(stored, Owned::Stored(_)));
         }
-        // What each key holds once all that was handed in before is done, and what each answer must
-        // therefore be.
+        // What each key holds once all earlier requests are done, which determines each answer.
         let mut model: HashMap<u64, Option<Vec<u8>>> = HashMap::new();
         let mut expected: HashMap<u64, Option<Vec<u8>>> = HashMap::new();
         for step in 0..30_000u64 {
-            // A few keys at a time, which are far when their turn comes.
+            // A few keys at a time, which are far by then.
             let key = step / 100 * 61 % 20_000 + random.below(3);
             let name = key.to_le_bytes();
             let held = model.entry(key).or_insert_with(|| Some(vec![1; 400]));

@@ -1,5 +1,5 @@
-//! Answers that need more room than was set aside for them, because a record of another key with
-//! the same hash was read first.
+//! Answers that need more room than was reserved for them, because a record of another key with the
+//! same hash was read first.
 
 use farcore_rdma::LinkModel;
 
@@ -22,8 +22,8 @@ fn setting() -> Setting {
     setting
 }
 
-/// These keys, the second and later of a group with the hash of the first, far.
-fn with_namesakes(groups: &[&[(&str, usize)]]) -> Reactor {
+/// A shard with far keys; in each group all keys have the hash of the first.
+fn with_colliding_keys(groups: &[&[(&str, usize)]]) -> Reactor {
     let mut reactor = Reactor::new(&setting());
     for group in groups {
         for (key, _) in &group[1..] {
@@ -50,7 +50,7 @@ fn with_namesakes(groups: &[&[(&str, usize)]]) -> Reactor {
 
 #[test]
 fn two_answers_that_need_more_room_do_not_wait_for_each_other() {
-    let mut reactor = with_namesakes(&[
+    let mut reactor = with_colliding_keys(&[
         &[("a1", 7_000), ("a2", 13_000)],
         &[("b1", 7_000), ("b2", 13_000)],
     ]);
@@ -76,7 +76,7 @@ fn two_answers_that_need_more_room_do_not_wait_for_each_other() {
 
 #[test]
 fn an_answer_that_needs_more_room_is_not_starved_by_its_own_lane() {
-    let mut reactor = with_namesakes(&[&[("a1", 7_000), ("a2", 15_000)]]);
+    let mut reactor = with_colliding_keys(&[&[("a1", 7_000), ("a2", 15_000)]]);
     reactor.inbox.lane_bytes.set(16_500);
     let lane = ReplyTo::new(4);
     let mut random = Random(3);
@@ -105,8 +105,8 @@ fn an_answer_that_needs_more_room_is_not_starved_by_its_own_lane() {
 }
 
 #[test]
-fn a_sleeper_does_not_hold_up_others_of_its_key() {
-    let mut reactor = with_namesakes(&[&[("k1", 200), ("k2", 200), ("k3", 13_000)]]);
+fn a_client_that_does_not_poll_delays_no_other_of_its_key() {
+    let mut reactor = with_colliding_keys(&[&[("k1", 200), ("k2", 200), ("k3", 13_000)]]);
     reactor.inbox.lane_bytes.set(18_000);
     let (sleeper, other) = (ReplyTo::new(2), ReplyTo::new(4));
     reactor.inbox.taken.borrow_mut()[2] = 10_000;
@@ -132,8 +132,8 @@ fn a_sleeper_does_not_hold_up_others_of_its_key() {
 }
 
 #[test]
-fn a_sleeper_does_not_keep_a_compaction_from_its_end() {
-    let mut reactor = with_namesakes(&[&[("k1", 200), ("k3", 13_000)]]);
+fn a_client_that_does_not_poll_keeps_no_compaction_from_ending() {
+    let mut reactor = with_colliding_keys(&[&[("k1", 200), ("k3", 13_000)]]);
     reactor.inbox.lane_bytes.set(18_000);
     for key in (0..20_000u64).step_by(2) {
         reactor.call(Operation::Delete {

@@ -1,5 +1,5 @@
-//! Several memory nodes: which of them a page goes to, and what happens while some or all of them
-//! are lost.
+//! Several memory nodes: which node a page goes to, and what happens while some or all nodes are
+//! lost.
 
 use std::collections::HashSet;
 
@@ -51,7 +51,7 @@ pub(super) fn assert_holds(reactor: &mut Reactor, key: u64, fill: u8) {
     );
 }
 
-/// A house with more in it than local memory holds.
+/// A shard that holds more than local memory.
 pub(super) fn filled(setting: &Setting) -> Reactor {
     let mut reactor = Reactor::new(setting);
     for key in 0..KEYS {
@@ -60,13 +60,13 @@ pub(super) fn filled(setting: &Setting) -> Reactor {
     reactor
 }
 
-/// The keys of a range that are far, on a node.
+/// The keys that are far, on a node.
 pub(super) fn far_keys(reactor: &Reactor, node: usize) -> Vec<u64> {
     let on = |key: &u64| reactor.far_nodes(&key.to_le_bytes()) == [node];
     (0..KEYS).filter(on).collect()
 }
 
-/// What something comes to, if it does.
+/// Runs rounds until `done` returns a value.
 fn until<T>(reactor: &mut Reactor, done: impl Fn(&Reactor) -> Option<T>) -> T {
     for _ in 0..200_000 {
         if let Some(outcome) = done(reactor) {
@@ -74,7 +74,7 @@ fn until<T>(reactor: &mut Reactor, done: impl Fn(&Reactor) -> Option<T>) -> T {
         }
         reactor.advance();
     }
-    panic!("there is no end to it: {:?}", reactor.shard.compactor);
+    panic!("it does not end: {:?}", reactor.shard.compactor);
 }
 
 fn until_quiet(reactor: &mut Reactor) {
@@ -82,7 +82,7 @@ fn until_quiet(reactor: &mut Reactor) {
 }
 
 impl Reactor {
-    /// Has all far pages looked for on another node.
+    /// Makes the page table name another node for all far pages.
     pub(super) fn misplace_far_pages(&mut self) {
         let far: Vec<u32> = {
             let pages = self.shard.local.pages.iter();
@@ -135,7 +135,7 @@ fn model_with_nodes_that_come_and_go() {
 }
 
 #[test]
-fn model_with_nodes_that_lose_what_they_hold() {
+fn model_with_nodes_that_lose_their_memory() {
     let (mut losses, mut forgotten) = (0, 0);
     for seed in seeds() {
         for link in [LinkModel::default(), link()] {
@@ -158,7 +158,7 @@ fn model_with_nodes_that_lose_what_they_hold() {
 
 #[test]
 #[should_panic(expected = "seed 1")]
-fn a_lost_key_that_is_called_absent_is_noticed() {
+fn a_lost_key_answered_absent_is_detected() {
     let sabotage = |reactor: &mut Reactor| {
         for node in 0..3 {
             reactor.lose_for_good(node);
@@ -209,7 +209,7 @@ fn a_lost_node_is_an_error_on_its_pages_and_nothing_else() {
 }
 
 #[test]
-fn a_node_that_is_known_to_be_down_is_not_waited_for() {
+fn requests_do_not_wait_for_a_node_known_to_be_down() {
     let mut reactor = filled(&Setting {
         link: LinkModel {
             latency_ns: 10_000_000,
@@ -248,11 +248,11 @@ fn puts_go_on_while_another_node_has_room() {
             let answer = loop {
                 match put(&mut reactor, stored, 2) {
                     Owned::Stored(_) => stored += 1,
-                    // A key whose tag is that of a lost one cannot be told from it.
+                    // A key with the slot bits of a lost one cannot be distinguished from it.
                     answer if reactor.far_nodes(&stored.to_le_bytes()).is_empty() => break answer,
                     _ => stored += 1,
                 }
-                assert!(stored < 40 * KEYS, "there is no end to it");
+                assert!(stored < 40 * KEYS, "the node never fills");
             };
             assert!(is_unavailable(&answer, &[0, 2]), "{answer:?}");
             assert_eq!(free_on(&reactor), 0, "puts ended before the room did");
@@ -272,7 +272,7 @@ fn puts_go_on_while_another_node_has_room() {
 }
 
 #[test]
-fn a_node_lost_during_a_flush_keeps_no_page_from_another() {
+fn a_page_whose_node_is_lost_during_its_flush_goes_to_another() {
     for outages in BOTH {
         for (node, encryption) in ENCRYPTIONS.into_iter().enumerate() {
             let mut reactor = filled(&Setting {
@@ -313,7 +313,7 @@ fn a_node_lost_during_a_flush_keeps_no_page_from_another() {
 }
 
 #[test]
-fn a_node_lost_during_a_compaction_comes_back_to_it() {
+fn a_victim_of_a_lost_node_is_compacted_once_it_is_back() {
     for outages in BOTH {
         let mut reactor = filled(&Setting {
             link: link(),
@@ -337,7 +337,8 @@ fn a_node_lost_during_a_compaction_comes_back_to_it() {
             }
         }
         assert!(reactor.back_ns[lost].is_none(), "no victim lay on the node");
-        // The others are compacted to the end; asked for, it is no error that one node is away.
+        // The other pages are compacted to the end. A requested compaction does not fail because a
+        // node is away.
         for key in (0..KEYS).filter(|&key| !kept(key)) {
             let name = key.to_le_bytes();
             let answer = reactor.call(Operation::Delete { key: &name });
@@ -354,9 +355,9 @@ fn a_node_lost_during_a_compaction_comes_back_to_it() {
         reactor.check_accounts();
         assert!(
             reactor.shard.local.victims.aside_count() > 0,
-            "nothing was set aside"
+            "no page was set aside"
         );
-        // Left alone: in ten thousand rounds no more READs fail than there are times to try again.
+        // Retried rarely: in ten thousand rounds no more READs fail than there are retry times.
         let before = reactor.shard.metrics.counters.snapshot().fabric_errors;
         for _ in 0..10_000 {
             reactor.advance();
@@ -379,7 +380,7 @@ fn a_node_lost_during_a_compaction_comes_back_to_it() {
         assert_eq!(
             reactor.shard.local.victims.aside_count(),
             0,
-            "something is still set aside"
+            "a page is still set aside"
         );
         for key in (0..KEYS).filter(|&key| kept(key)) {
             assert_holds(&mut reactor, key, 1);
@@ -391,7 +392,7 @@ fn a_node_lost_during_a_compaction_comes_back_to_it() {
 }
 
 #[test]
-fn all_nodes_lost_is_said_and_loses_nothing() {
+fn losing_all_nodes_is_reported_and_loses_nothing() {
     for outages in BOTH {
         let mut reactor = filled(&setting());
         let far = far_keys(&reactor, 0);
@@ -408,7 +409,7 @@ fn all_nodes_lost_is_said_and_loses_nothing() {
             }
         };
         assert!(is_unavailable(&answer, &[0, 1, 2]), "{answer:?}");
-        // What is local is served and may be changed where it is.
+        // Local records are served and may be changed in place.
         assert_holds(&mut reactor, stored - 1, 2);
         assert!(matches!(put(&mut reactor, stored - 1, 2), Owned::Stored(_)));
         reactor.shard.start_flush();
@@ -434,7 +435,7 @@ fn all_nodes_lost_is_said_and_loses_nothing() {
 
 #[test]
 #[should_panic(expected = "extents of NodeId")]
-fn an_extent_released_to_the_wrong_node_is_noticed() {
+fn an_extent_released_to_the_wrong_node_is_detected() {
     let sabotage = |reactor: &mut Reactor| {
         let extents = &mut reactor.shard.far.extents;
         let extent = extents.claim(NodeId::new(0)).unwrap();
@@ -449,7 +450,7 @@ fn an_extent_released_to_the_wrong_node_is_noticed() {
 
 #[test]
 #[should_panic(expected = "seed 1")]
-fn a_page_that_is_looked_for_on_the_wrong_node_is_noticed() {
+fn a_page_read_from_the_wrong_node_is_detected() {
     let sabotage = Reactor::misplace_far_pages;
     let setting = Setting {
         sabotage: Some(sabotage),
@@ -459,7 +460,7 @@ fn a_page_that_is_looked_for_on_the_wrong_node_is_noticed() {
 }
 
 #[test]
-fn what_a_node_took_back_is_unavailable_until_it_is_written_again() {
+fn records_that_a_node_took_back_are_unavailable_until_rewritten() {
     for encryption in ENCRYPTIONS {
         let mut reactor = filled(&Setting {
             encryption,
@@ -467,14 +468,14 @@ fn what_a_node_took_back_is_unavailable_until_it_is_written_again() {
         });
         let theirs = far_keys(&reactor, 1);
         assert!(theirs.len() > 1_000);
-        // Some of them have a copy in the read cache.
+        // Some of them get a copy in the read cache.
         for _ in 0..3 {
             for &key in theirs.iter().step_by(40) {
                 assert_holds(&mut reactor, key, 1);
             }
         }
         until_quiet(&mut reactor);
-        // Those with a copy were there before, those that were evicted since are there now.
+        // Keys with a copy were far before; those evicted since are far now.
         let mut there: HashSet<u64> = theirs.iter().copied().collect();
         there.extend((0..KEYS).filter(|key| reactor.far_nodes(&key.to_le_bytes()).contains(&1)));
         let places = reactor.shard.far.extents.count_on(NodeId::new(1));
@@ -493,12 +494,12 @@ fn what_a_node_took_back_is_unavailable_until_it_is_written_again() {
             }
         }
         assert!(unavailable > there.len() / 2 && unavailable < there.len());
-        // A delete cannot know whose record that was either.
+        // A delete cannot know whose record it was either.
         let answer = reactor.call(Operation::Delete {
             key: &last.to_le_bytes(),
         });
         assert!(is_unavailable(&answer, &[1]), "{answer:?}");
-        // The node lends as much again, elsewhere.
+        // The node lends as much again, at other places.
         for place in 0..places as u64 {
             let piece = RemoteSlice {
                 key: reactor.nodes[1].remote_key(),
@@ -521,13 +522,13 @@ fn what_a_node_took_back_is_unavailable_until_it_is_written_again() {
     }
 }
 
-/// A house whose requests take a while.
+/// A shard whose far requests take a while.
 fn far_away(link: LinkModel) -> Reactor {
     filled(&Setting { link, ..setting() })
 }
 
 #[test]
-fn a_flush_that_ends_after_its_node_took_back_is_done_again() {
+fn a_flush_that_ends_after_its_node_took_the_extent_back_is_repeated() {
     let mut reactor = far_away(link());
     until_quiet(&mut reactor);
     reactor.shard.start_flush();
@@ -538,7 +539,7 @@ fn a_flush_that_ends_after_its_node_took_back_is_done_again() {
     });
     let page = reactor.shard.flusher.page().unwrap();
     reactor.shard.lose_node(node);
-    // Its WRITEs were performed before, and their completions come only now.
+    // Its WRITEs were performed before; their completions arrive only now.
     until(&mut reactor, |reactor| {
         (reactor.shard.flusher.page() != Some(page)).then_some(())
     });
@@ -553,7 +554,7 @@ fn a_flush_that_ends_after_its_node_took_back_is_done_again() {
 }
 
 #[test]
-fn a_victim_whose_node_took_it_back_is_left_alone() {
+fn a_victim_whose_extent_was_taken_back_is_not_compacted() {
     let mut reactor = far_away(link());
     for key in (0..KEYS).filter(|key| key % 3 > 0) {
         assert!(matches!(put(&mut reactor, key, 2), Owned::Stored(_)));
@@ -570,8 +571,8 @@ fn a_victim_whose_node_took_it_back_is_left_alone() {
 }
 
 #[test]
-fn a_page_whose_node_is_silent_is_not_evicted_before_it_lies_elsewhere() {
-    // Pages of both nodes are local, or of the first alone, so that there is nothing else to evict.
+fn a_page_of_a_silent_node_is_not_evicted_before_it_is_written_elsewhere() {
+    // Pages of both nodes are local, or of the first alone, so that nothing else can be evicted.
     for (outages, both) in BOTH.into_iter().flat_map(|one| [(one, true), (one, false)]) {
         for link in [LinkModel::default(), link()] {
             let mut reactor = Reactor::new(&Setting {
@@ -607,7 +608,7 @@ fn a_page_whose_node_is_silent_is_not_evicted_before_it_lies_elsewhere() {
             for &key in far.iter().take(20) {
                 assert!(is_unavailable(&get(&mut reactor, key), &[0]));
             }
-            // So much is written that every frame is needed several times over.
+            // Enough is written that every frame is needed several times.
             for key in KEYS..3 * KEYS {
                 let answer = put(&mut reactor, key, 2);
                 // A key of the same bits as one that cannot be read now.
@@ -622,7 +623,7 @@ fn a_page_whose_node_is_silent_is_not_evicted_before_it_lies_elsewhere() {
             }
             let relocated = reactor.shard.metrics.counters.pages_relocated.get();
             assert_eq!(relocated > 0, !both, "{relocated}");
-            // And if the node never comes back, they are still there.
+            // If the node never comes back, they are still there.
             reactor.shard.lose_node(NodeId::new(0));
             for &key in &last_copies {
                 assert_holds(&mut reactor, key, 1);
@@ -649,9 +650,9 @@ fn pages_are_evicted_again_once_their_node_answers() {
         for &key in far.iter().take(20) {
             assert!(is_unavailable(&get(&mut reactor, key), &[0]));
         }
-        // The last good copies stay, and puts are told why there is no room.
+        // The last good copies stay, and the errors of puts name the reason.
         let mut next = KEYS;
-        let told = loop {
+        let error = loop {
             match put(&mut reactor, next, 2) {
                 Owned::Stored(_) => next += 1,
                 answer if reactor.far_nodes(&next.to_le_bytes()).is_empty() => break answer,
@@ -659,13 +660,13 @@ fn pages_are_evicted_again_once_their_node_answers() {
             }
             assert!(next < 2 * KEYS);
         };
-        assert!(is_unavailable(&told, &[0]), "{told:?}");
+        assert!(is_unavailable(&error, &[0]), "{error:?}");
         let before = reactor.shard.metrics.counters.pages_evicted.get();
         for _ in 0..10_000 {
             reactor.advance();
         }
         assert_eq!(reactor.shard.metrics.counters.pages_evicted.get(), before);
-        // Nobody reads or flushes: the shard itself finds out that the node is back.
+        // No request reads and no flush runs: the shard alone finds out that the node is back.
         reactor.restore(0);
         for _ in 0..10_000 {
             reactor.advance();

@@ -1,5 +1,5 @@
-//! Room in local and far memory: when a shard rests, what `flush` and `compact` wait for, when far
-//! memory is full and when no longer.
+//! Room in local and far memory: when a shard becomes quiet, what `flush` and `compact` wait for,
+//! and when far memory is full.
 
 use super::{Outages, Owned, Random, Reactor, Setting};
 use crate::error::Error;
@@ -21,7 +21,7 @@ fn delete(reactor: &mut Reactor, key: u64) {
     );
 }
 
-/// So many frames that more than the least are kept free.
+/// Enough frames that more than the minimum are kept free.
 fn many_frames() -> Setting {
     Setting {
         local_bytes: 12 << 20,
@@ -31,7 +31,7 @@ fn many_frames() -> Setting {
 }
 
 #[test]
-fn a_shard_that_can_do_nothing_rests_however_many_frames_are_free() {
+fn a_shard_without_possible_work_is_quiet_however_many_frames_are_free() {
     for outages in [None, Some(Outages::Mute), Some(Outages::Cut)] {
         let mut reactor = Reactor::new(&many_frames());
         let (mut key, mut free, mut seen) = (0, usize::MAX, Vec::new());
@@ -62,7 +62,7 @@ fn a_shard_that_can_do_nothing_rests_however_many_frames_are_free() {
             free = reactor.shard.local.arena.free_count();
             seen.push(free);
         }
-        // More than what is reserved and less than what is to be kept free, among others.
+        // More than the reserve and less than the free target, among others.
         assert!(reactor.shard.local.arena.page_frames() / 64 > 1);
         assert!(
             seen.contains(&3) && seen.contains(&4),
@@ -91,7 +91,7 @@ fn a_flush_ends_beside_a_writer_and_holds_what_was_stored_before() {
     reactor.shard.start_flush();
     let mut key = before;
     while reactor.shard.flush_done().is_none() {
-        // As much as goes out meanwhile.
+        // As much as is flushed meanwhile.
         for _ in 0..60 {
             reactor.offer(
                 1,
@@ -120,7 +120,7 @@ fn a_flush_ends_beside_a_writer_and_holds_what_was_stored_before() {
 }
 
 #[test]
-fn a_flush_does_not_wait_for_all_that_is_worth_compacting() {
+fn a_flush_does_not_wait_for_compaction() {
     let mut reactor = Reactor::new(&Setting {
         far_bytes: 48 << 20,
         ..Setting::default()
@@ -129,8 +129,8 @@ fn a_flush_does_not_wait_for_all_that_is_worth_compacting() {
     for key in 0..keys {
         assert!(matches!(put(&mut reactor, key, 200), Owned::Stored(_)));
     }
-    // Three fifths of every page, as far as is taken without a round in between: many pages are
-    // worth it now.
+    // Deletes three fifths of every page, as far as they are accepted without a round in between:
+    // many pages are worth compacting now.
     for key in (0..keys).filter(|key| key % 5 > 1) {
         reactor.offer(
             1,
@@ -165,7 +165,7 @@ fn a_compaction_ends_beside_a_writer() {
     for key in 0..keys {
         assert!(matches!(put(&mut reactor, key, 200), Owned::Stored(_)));
     }
-    // A fifth of each page is dead: not worth it, but if somebody asks.
+    // A fifth of each page is dead: worth compacting only when a caller requests it.
     for key in (0..keys).step_by(5) {
         delete(&mut reactor, key);
     }
@@ -177,7 +177,7 @@ fn a_compaction_ends_beside_a_writer() {
     let mut random = Random(4);
     let mut rounds = 0;
     while reactor.shard.compaction_done().is_none() {
-        // What is written anew leaves dead records behind all the time.
+        // New writes leave dead records all the time.
         for _ in 0..4 {
             let key = random.below(keys / 4) * 4 + 1;
             let key = key.to_le_bytes();
@@ -198,7 +198,7 @@ fn a_compaction_ends_beside_a_writer() {
 }
 
 #[test]
-fn far_memory_is_full_no_longer_once_enough_was_deleted() {
+fn far_memory_has_room_again_once_enough_was_deleted() {
     let mut reactor = Reactor::new(&Setting {
         far_bytes: 4 << 20,
         ..Setting::default()
@@ -213,12 +213,12 @@ fn far_memory_is_full_no_longer_once_enough_was_deleted() {
             matches!(refused, Owned::Failed(Error::FarFull { .. })),
             "{refused:?}"
         );
-        // A twentieth of each page, anew each round.
+        // Deletes a twentieth of each page, another one each round.
         for dead in (round..key).step_by(20) {
             delete(&mut reactor, dead);
         }
-        // The very next put, without a round in between, finds room; and as many do as have died,
-        // nearly.
+        // The very next put finds room, without a round in between, and nearly as many puts succeed
+        // as records died.
         let before = key;
         while let Owned::Stored(_) = put(&mut reactor, key, 200) {
             key += 1;
@@ -252,14 +252,14 @@ fn far_memory_is_filled_before_puts_are_refused() {
                 }
                 next += 1;
             }
-            // Bytes of records, with what their pages say of each.
+            // Bytes of a record, with its directory entry.
             let record = (value_bytes + 8).next_multiple_of(16) + 16 + 12;
             let full = alive.len() * record;
             let far = setting.far_bytes as f64;
             let share =
                 full as f64 / (far + reactor.shard.local.arena.page_frames() as f64 * 65536.0);
             least = share.min(least);
-            // A third goes, at random.
+            // Deletes a third, at random.
             for _ in 0..alive.len() / 3 {
                 let place = random.below(alive.len() as u64) as usize;
                 let key = alive.swap_remove(place);
@@ -288,7 +288,7 @@ fn the_index_leaves_the_log_the_frames_that_it_needs() {
         "{refused:?} at {key} keys"
     );
     assert!(reactor.shard.local.arena.page_frames() >= crate::shard::FRAMES_MIN);
-    // What is there can be written anew.
+    // Existing keys can be rewritten.
     for key in (0..key).step_by(17) {
         let stored = put(&mut reactor, key, 40);
         assert!(matches!(stored, Owned::Stored(_)), "{stored:?}");
@@ -309,7 +309,7 @@ fn only_local(reactor: &Reactor, keys: &[u64]) -> Vec<u64> {
 }
 
 #[test]
-fn a_flush_holds_what_compaction_moves_meanwhile() {
+fn a_flush_covers_what_compaction_moves_meanwhile() {
     let mut found = 0;
     for compacts in [false, true] {
         let mut reactor = Reactor::new(&Setting {
@@ -346,6 +346,6 @@ fn a_flush_holds_what_compaction_moves_meanwhile() {
         let count = after.len();
         found = found.max(count);
     }
-    // The round in which it ended went on with one slice of compaction, which moves what is far.
+    // The round in which it ended ran one more slice of compaction, which moves far records.
     assert!(found <= 64, "{found} records are only local");
 }

@@ -1,4 +1,6 @@
 //! The run: random operations, several in flight, against a `HashMap`.
+//!
+//! The model holds the set of states that a key may be in: more than one after a failure or a loss.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -8,13 +10,13 @@ use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
 use crate::shard::far::placement::LOST;
 
-/// Runs random operations, several in flight, against the model; each answer must be one that order
-/// allows.
+/// Runs random operations, several in flight, against the model. Each answer must be one that some
+/// order allows.
 pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Reactor {
     let name = |key: u64| format!("key-{key:05}").repeat(1 + (key % 5) as usize);
     let mut reactor = Reactor::new(setting);
     let mut random = Random(seed);
-    // The states that a key may be in: several after what it cannot know.
+    // The possible states of each key: several if the outcome of an operation is unknown.
     let mut model: HashMap<u64, Vec<Option<(u64, Vec<u8>)>>> = HashMap::new();
     let mut waiting: HashMap<u64, (u64, Call)> = HashMap::new();
     let mut busy: HashMap<u64, u64> = HashMap::new();
@@ -27,13 +29,13 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         Swap(u64, Vec<u8>),
     }
     let mut offered: HashMap<u64, u64> = HashMap::new();
-    // Requests of the client that takes no answer.
+    // Requests of the client that never polls.
     let mut slept = 0;
     if setting.sleeper {
         reactor.inbox.lane_bytes.set(64 << 10);
         reactor.inbox.asleep.set(1 << SLEEPER.number());
     }
-    // Keys that may have been lost since they were written, deleted or forgotten; and the step of
+    // Keys that may have been lost since they were written, deleted or forgotten, and the step of
     // the last forgetting.
     let mut doubtful: HashSet<u64> = HashSet::new();
     let mut forgot = 0;
@@ -64,7 +66,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         if forgets && reactor.shard.forgetting_done() {
             doubtful.extend((0..keys).filter(|&key| reactor.may_be_lost(name(key).as_bytes())));
             for key in doubtful.drain() {
-                // It may not have been lost.
+                // It may have survived.
                 let states = model.entry(key).or_insert_with(|| vec![None]);
                 if !states.contains(&None) {
                     states.push(None);
@@ -80,8 +82,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         } else {
             random.below(keys)
         };
-        // One operation a key at a time where versions are needed; otherwise orders would not be
-        // known.
+        // One operation a key at a time where versions are needed; else the order would be unknown.
         if !busy.contains_key(&key) && waiting.len() + backlog.len() < 48 {
             let long = random.below(200) == 0 && !setting.short;
             let bytes = if long {
@@ -154,8 +155,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             let known = states.clone();
             let context = || format!("seed {seed} step {step} key {key} {call:?} {known:?}");
             let version = |state: &Option<(u64, Vec<u8>)>| state.as_ref().map_or(0, |held| held.0);
-            // What an answer says is one of the states that were possible, and the only one from
-            // then on.
+            // An answer must be one of the possible states, and becomes the only one.
             let mut is_now = |state: Option<(u64, Vec<u8>)>| {
                 assert!(known.contains(&state), "{} {state:?}", context());
                 *states = vec![state];
@@ -166,10 +166,10 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 {
                     let name = name(key);
                     let is_lost = doubtful.contains(&key) || reactor.may_be_lost(name.as_bytes());
-                    // A delete has just changed that.
+                    // A delete has just changed it.
                     let is_lost = is_lost || setting.damage && matches!(call, Call::Delete);
                     assert!(is_lost || token <= forgot, "{}", context());
-                    // Unless it had been found before it was lost.
+                    // Unless the key was found before it was lost.
                     if matches!(call, Call::Delete) && !states.contains(&None) {
                         states.push(None);
                     }
@@ -180,9 +180,10 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     }
                 }
                 (_, Owned::Failed(error)) => {
-                    let told = reactor.may_be_told(name(key).as_bytes(), &error, offered[&token]);
+                    let may_fail =
+                        reactor.may_fail_with(name(key).as_bytes(), &error, offered[&token]);
                     assert!(
-                        told || faulty || matches!(error, Error::FarFull { .. }),
+                        may_fail || faulty || matches!(error, Error::FarFull { .. }),
                         "{} {error}",
                         context()
                     );
@@ -235,7 +236,7 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         reactor.advance();
         for (token, _) in reactor.inbox.answers.borrow_mut().drain(..) {
             let (key, _) = waiting.remove(&token).expect("answered once");
-            // Its outcome is not looked at any more: the key leaves the model.
+            // Its outcome is not examined: the key leaves the model.
             model.remove(&key);
         }
     }

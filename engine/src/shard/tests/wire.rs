@@ -1,4 +1,5 @@
-//! An endpoint for tests whose queue pairs can be cut.
+//! An endpoint for tests whose queue pairs can be cut. It passes everything on to an embedded
+//! endpoint, except that it does not renew a queue pair that is cut.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,8 +10,8 @@ use farcore_rdma::{
     RegisterError, WorkRequest,
 };
 
-/// An endpoint whose queue pairs cannot be renewed while they are cut, as those to another host
-/// are.
+/// An endpoint whose queue pairs can be cut: a cut queue pair cannot be renewed, as one to another
+/// host cannot.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) inner: EmbeddedEndpoint,

@@ -1,3 +1,5 @@
+//! Loom models of a request queue: producer and consumer never touch the same bytes at once.
+
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts};
 use crate::message::request::Origin;

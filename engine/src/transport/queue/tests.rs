@@ -1,3 +1,5 @@
+//! Tests of a request queue against a plain list of requests, on one thread and on two.
+
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
@@ -185,10 +187,10 @@ proptest! {
                 Act::Ahead(most) => {
                     let circle_left = size.entries - consumer.head() % size.entries;
                     let end = consumer.count().min(most).min(circle_left);
-                    let news: Vec<_> = consumer.ahead(most).iter().map(seen).collect();
-                    prop_assert!(news.iter().eq(model.iter().skip(ahead).take(news.len())));
-                    prop_assert_eq!(news.len(), end.saturating_sub(ahead));
-                    ahead += news.len();
+                    let returned: Vec<_> = consumer.ahead(most).iter().map(seen).collect();
+                    prop_assert!(returned.iter().eq(model.iter().skip(ahead).take(returned.len())));
+                    prop_assert_eq!(returned.len(), end.saturating_sub(ahead));
+                    ahead += returned.len();
                 }
                 Act::Take(most) => {
                     consumer.refresh();
