@@ -96,14 +96,14 @@ pub enum MemoryError {
         /// The number of regions.
         regions: u64,
     },
-    /// It is not there.
-    #[error("{asked_bytes} bytes are to be lent and {free_bytes} are available {}: lend less, or {}", end.place(), end.remedy())]
+    /// The memory is not available.
+    #[error("cannot lend {asked_bytes} bytes, {free_bytes} bytes are available {}: lend less, or {}", end.place(), end.remedy())]
     TooMuch {
         /// The requested bytes, with the table.
         asked_bytes: u64,
-        /// What is available.
+        /// The available bytes.
         free_bytes: u64,
-        /// The machine, or the control group whose limit says so.
+        /// The limit: the machine's memory, or a control group's limit.
         end: MemoryEnd,
     },
     /// The lengths make no valid map.
@@ -495,7 +495,7 @@ mod tests {
             extent_bytes: 1 << 20,
             ..options(asked, 1 << 30)
         };
-        // Only a machine with more than 2 TiB available could lend that.
+        // Only a machine with more than 2 TiB available could lend that much.
         let available = available_resident_memory(&Root::new("/"));
         if available.is_some_and(|available| available.bytes < asked) {
             let error = NodeMemory::register(&wanted, &|_| panic!("registered")).unwrap_err();

@@ -171,7 +171,7 @@ impl MemoryNode {
         progress: &(dyn Fn(Registered) + Sync),
     ) -> Result<NodeHandle, StartError> {
         check_settings(&options)?;
-        // First the address: it is cheap, and often what is wrong.
+        // The address first: binding it is cheap and often fails.
         let listen = |source| StartError::Listen {
             address: options.listen,
             source,

@@ -62,8 +62,8 @@ pub fn cores_limit(root: &Root) -> Option<f64> {
         .min_by(f64::total_cmp)
 }
 
-/// Bytes that this process may use, and the file of the control group that says so; `None` for no
-/// limit.
+/// The bytes of memory that this process may use, and the control group's file with that limit;
+/// `None` if unlimited.
 #[must_use]
 pub fn memory_limit(root: &Root) -> Option<(u64, &'static str)> {
     let folders = folders(root, "memory").into_iter();
@@ -89,10 +89,10 @@ pub enum MemoryEnd {
     ControlGroup {
         /// The folder of the group.
         folder: String,
-        /// The file in it that holds the limit: `memory.max`, `memory.high`, or, in version 1,
+        /// The file in it that holds the limit: `memory.max` or `memory.high`; in version 1,
         /// `memory.limit_in_bytes`.
         file: &'static str,
-        /// What the group may use, in bytes: the least of these.
+        /// The group's limit in bytes: the least of these.
         limit_bytes: u64,
         /// The group's use in bytes, without file pages that the kernel can drop.
         used_bytes: u64,
@@ -100,7 +100,7 @@ pub enum MemoryEnd {
 }
 
 impl MemoryEnd {
-    /// Where the memory ends, with the group's figures, as a message says it.
+    /// The place of the limit, with the group's figures, worded for a message.
     #[must_use]
     pub fn place(&self) -> String {
         match self {
@@ -116,7 +116,7 @@ impl MemoryEnd {
         }
     }
 
-    /// What makes more of it available, as a message says it.
+    /// The remedy that makes more memory available, worded for a message.
     #[must_use]
     pub fn remedy(&self) -> String {
         match self {
@@ -126,8 +126,8 @@ impl MemoryEnd {
     }
 }
 
-/// The memory that this process can still take, free swap included: the least of what the machine
-/// and each control group above the process have; `None` if no file says.
+/// The memory that this process can still allocate, free swap included: the least of what the
+/// machine and each of its control groups have left. `None` if no file reports it.
 #[must_use]
 pub fn available_memory(root: &Root) -> Option<AvailableMemory> {
     let facts = root.read("/proc/meminfo").unwrap_or_default();
@@ -187,8 +187,7 @@ fn available_in_group(root: &Root, folder: String, swap_bytes: u64) -> Option<Av
     })
 }
 
-/// What one group may use, in bytes, and the file that says so. "max", which is no number, is no
-/// limit.
+/// One group's limit in bytes, and the file that holds it. "max" does not parse: no limit.
 fn limit_of_group(root: &Root, folder: &str) -> Option<(u64, &'static str)> {
     let limit = |file| Some((root.number::<u64>(&format!("{folder}/{file}"))?, file));
     let unified = ["memory.max", "memory.high"].into_iter().filter_map(limit);
@@ -196,7 +195,7 @@ fn limit_of_group(root: &Root, folder: &str) -> Option<(u64, &'static str)> {
     least.or_else(|| limit("memory.limit_in_bytes"))
 }
 
-/// A line of `/proc/meminfo` or of a node's, in bytes.
+/// A line of `/proc/meminfo`, or of a NUMA node's `meminfo`, in bytes.
 #[must_use]
 pub fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.contains(name))?;
