@@ -1,4 +1,7 @@
 //! The table at the end of a command, and the lines below it.
+//!
+//! A pure function of the reports: it measures nothing and prints nothing. A cell without a figure
+//! is `-`.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! The command: files that it writes, exit status, messages about bad flags.
+//! The command `farcore-bench`: the files that it writes, its exit status, its errors about bad
+//! flags, and the metrics of a running engine.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,7 @@
 //! The contest and YCSB at test size on every engine, and planted faults that must be caught.
+//!
+//! Runs take turns, because all of them pin threads to the same cores. The engine with faults is a
+//! map behind a lock.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Whether the guest is what verbs tests take for granted: active ports with RoCE v2 addresses, pinned memory, huge pages.
+# Checks what verbs tests require of the guest: active ports with RoCE v2 addresses, pinned memory,
+# huge pages.
 failures=0
 check() { # WHAT COMMAND...
     local what=$1
@@ -12,7 +13,7 @@ check() { # WHAT COMMAND...
     fi
 }
 active() { [ "$(cat "/sys/class/infiniband/$1/ports/1/state")" = "4: ACTIVE" ]; }
-# RDMA-CM and the tests address an IPv4 host: an IPv4-mapped GID of type RoCE v2.
+# RDMA-CM and the tests use an IPv4 address: an IPv4-mapped GID of type RoCE v2.
 roce_v2() {
     local port=/sys/class/infiniband/$1/ports/1 index
     for index in {0..15}; do

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs suites one after the other, goes on after a failure, and says in the end which failed.
-# Arguments: of each suite its name, its working directory, what it needs to print, its environment (VARIABLE=VALUE, with
-# blanks between), its arguments (the same), its executable; then the next suite.
+# Runs suites one after the other, also after a failure, and prints at the end which failed. Six
+# arguments for each suite: name, working directory, pattern that its output must contain,
+# environment (VARIABLE=VALUE, separated by blanks), arguments (separated by blanks), executable.
 failed=()
 log=$(mktemp) || exit
 while [ $# -ge 6 ]; do
@@ -16,7 +16,7 @@ while [ $# -ge 6 ]; do
         echo "== lab: $name FAILED with exit status $status"
         failed+=("$name")
     elif ! grep -Eq -- "$evidence" "$log"; then
-        echo "== lab: $name FAILED: it passed without having run anything"
+        echo "== lab: $name FAILED: it passed without running a test"
         failed+=("$name")
     fi
 done

@@ -1,4 +1,4 @@
-//! Which RDMA device is meant: flags that several commands share.
+//! The flags that select an RDMA device, shared by several commands.
 
 use anyhow::{Result, anyhow};
 use clap::Args;
@@ -6,14 +6,14 @@ use farcore_rdma::VerbsOptions;
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct DeviceArguments {
-    /// The RDMA device, for rdma:// and rdma+tcp://; else the one that the address or the first
-    /// active port is of.
+    /// RDMA device, for rdma:// and rdma+tcp:// [default: the device of the address, else of the
+    /// first active port]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Its port; else the first that is active.
+    /// Port of the device [default: the first active one]
     #[arg(long, value_name = "NUMBER")]
     port: Option<u8>,
-    /// The entry of the port's GID table; else RoCE v2 over IPv4 where there is one.
+    /// Entry of the port's GID table [default: RoCE v2 over IPv4 where there is one]
     #[arg(long, value_name = "INDEX")]
     gid_index: Option<u8>,
 }

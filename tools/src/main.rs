@@ -1,4 +1,8 @@
-//! The `farcore` command: operate and inspect Farcore.
+//! The `farcore` command: operates and inspects Farcore.
+//!
+//! One module a command: `doctor`, `fabric`, `memnode`, `top`, `tune`. Each parses its flags,
+//! reports an error as one line on stderr, and returns the exit code. `watch` reads reports of
+//! running engines; `device` and `text` hold flags and formats that commands share.
 
 mod device;
 mod doctor;
@@ -17,7 +21,7 @@ use farcore_tuning::{LogFormat, LogGuard, log_to_stderr};
 #[derive(Debug, Parser)]
 #[command(name = "farcore", version, about = "Operate and inspect Farcore")]
 struct Arguments {
-    /// How the log on stderr is written: text or json
+    /// Format of the log on stderr: text or json
     #[arg(long, global = true, value_name = "FORMAT", env = LogFormat::VARIABLE, default_value_t)]
     log_format: LogFormat,
     #[command(subcommand)]
@@ -26,18 +30,18 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tell what this machine lacks to run Farcore well, and how to mend it.
+    /// Check what this machine lacks to run Farcore well, and print the remedies.
     Doctor(doctor::Arguments),
-    /// Measure the way to memory nodes, and list the devices that lead there.
+    /// Measure the latency and bandwidth of far memory, and list RDMA devices.
     #[command(subcommand)]
     Fabric(fabric::Command),
     /// Lend this machine's memory to engines elsewhere.
     Memnode(memnode::Arguments),
-    /// Watch a running engine: cores, latencies, memory nodes, hot keys.
+    /// Show a running engine: cores, latencies, memory nodes, hot keys.
     Top(top::Arguments),
-    /// Find the settings that serve a workload best, or say what another machine would do.
+    /// Find the best settings for a workload, or predict the throughput of another machine.
     Tune(Box<tune::Arguments>),
-    /// Runs one plan given as JSON on standard input and answers on standard output.
+    /// Runs one plan given as JSON on standard input and writes the outcome to standard output.
     #[command(hide = true)]
     RunOne,
 }
@@ -45,7 +49,7 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let log = match arguments.command {
-        // A log would be written into the view.
+        // A log would corrupt the view.
         Command::Top(_) => None,
         Command::Memnode(_) => Some(log_to_stderr(arguments.log_format, "info")),
         _ => Some(log_to_stderr(arguments.log_format, "warn")),
@@ -60,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A run of the benchmark, for a command that started this process.
+/// Runs a plan of the benchmark for the parent process.
 fn run_one(log: Option<LogGuard>) -> ExitCode {
     let outcome = farcore_bench::child::serve();
     // The error is the last line.

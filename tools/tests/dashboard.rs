@@ -1,7 +1,7 @@
 //! The Grafana dashboard queries only metrics that an engine or a memory node exposes, and its
 //! panels do not overlap.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 

@@ -1,11 +1,11 @@
-//! The command on this very machine: whatever is wrong with it, it is told.
+//! `farcore doctor` on this machine: it reports all findings, whatever they are.
 
 use std::process::Command;
 
 use serde_json::Value;
 
 #[test]
-fn findings_are_told_as_json_and_decide_the_exit_status() {
+fn findings_are_json_and_decide_the_exit_status() {
     let output = Command::new(env!("CARGO_BIN_EXE_farcore"))
         .args(["doctor", "--json"])
         .output()
@@ -20,7 +20,7 @@ fn findings_are_told_as_json_and_decide_the_exit_status() {
     };
     let broken = findings.iter().any(|one| one["verdict"] == "broken");
     assert_eq!(output.status.success(), !broken, "{findings:?}");
-    // Whoever runs tests can open engines.
+    // A machine that runs tests can open engines.
     assert_eq!(verdict("kernel"), "fine");
     assert_eq!(verdict("engine"), "fine");
     for finding in &findings {

@@ -1,4 +1,5 @@
-//! `farcore fabric` as its user meets it, in smoke size: rows and counts, not times.
+//! `farcore fabric` from the command line, at test size: rows and counts, not times. Memory nodes
+//! must have all of their memory free afterwards.
 
 mod support;
 
@@ -18,7 +19,7 @@ fn fabric(arguments: &[&str]) -> Output {
     command.output().expect("the command of this package")
 }
 
-/// A file that goes with its owner.
+/// A file that is removed with its owner.
 struct Json(PathBuf);
 
 impl Json {
@@ -39,12 +40,12 @@ impl Json {
 
 impl Drop for Json {
     fn drop(&mut self) {
-        // It is of no use to anybody.
+        // The file may never have been written.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Runs a measurement; answers its table and its JSON.
+/// Runs a measurement; returns its table and its JSON.
 fn measured(name: &str, arguments: &[&str]) -> (String, Value) {
     let json = Json::new(name);
     let output = fabric(&[arguments, &["--json", json.path()]].concat());
@@ -150,7 +151,7 @@ fn check_bandwidth(report: &Value, queue_pairs: u64) {
 }
 
 const PING: &[&str] = &["ping", "--bytes", "8,1500,4KiB", "--count", "37"];
-/// No multiple of the batch.
+/// The count is not a multiple of the batch.
 const BANDWIDTH: &[&str] = &[
     "bandwidth",
     "--depth",
@@ -175,7 +176,7 @@ fn memory_of_this_process_is_measured() {
     check_bandwidth(&report, 1);
     assert_eq!(counts(&report), [100; 4]);
     assert_eq!(said.lines().count(), 2 + 4, "{said}");
-    assert!(said.contains("8 requests under way"), "{said}");
+    assert!(said.contains("8 requests in flight"), "{said}");
     assert!(said.contains("3 a doorbell"), "{said}");
     let (_, report) = measured("swap", &[BANDWIDTH, SWAP].concat());
     check_bandwidth(&report, 1);
@@ -198,7 +199,7 @@ fn free_extents(http: SocketAddr) -> String {
 }
 
 #[test]
-fn memory_nodes_are_measured_and_get_everything_back() {
+fn memory_nodes_are_measured_and_all_memory_is_freed() {
     let token = TokenFile::new("fabric");
     // A port that was free a moment ago.
     let probe = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -220,28 +221,28 @@ fn memory_nodes_are_measured_and_get_everything_back() {
     let (_, report) = measured("tcp-swap", &[BANDWIDTH, SWAP, &known].concat());
     check_bandwidth(&report, 2);
     assert_eq!(counts(&report), [100]);
-    // Two queue pairs to one node, and more than it can lend in one piece.
+    // Two queue pairs to one node, and more than it has in one piece.
     let twice = [&addresses[0][..]; 2].join(",");
     let more = ["--fabric", &twice, "--token-file", token.path()];
     let (_, report) = measured("twice", &[BANDWIDTH, SIZES, &more].concat());
     check_bandwidth(&report, 2);
     let long = ["ping", "--bytes", "16MiB", "--count", "1"];
     let text = refused(&[&long, &known[..]].concat());
-    for part in ["lends no 16.0 MiB in one piece", "--bytes", &addresses[0]] {
+    for part in ["has no 16.0 MiB in one piece", "--bytes", &addresses[0]] {
         assert!(text.contains(part), "{text}");
     }
     assert_eq!(free_extents(http), free);
 }
 
 #[test]
-fn what_a_node_refuses_is_told() {
+fn refusals_of_a_node_are_reported() {
     let token = TokenFile::new("fabric-refusals");
     let node = start(&token, &[]);
     let address = format!("tcp://{}", node.address);
     let text = refused(&["ping", "--fabric", &address]);
     assert!(text.contains("requires a token"), "{text}");
     let wrong = Json::new("wrong-token");
-    std::fs::write(&wrong.0, "a token of somebody else").unwrap();
+    std::fs::write(&wrong.0, "another token of the tests").unwrap();
     let text = refused(&[
         "bandwidth",
         "--fabric",
@@ -250,7 +251,7 @@ fn what_a_node_refuses_is_told() {
         wrong.path(),
     ]);
     assert!(text.contains("wrong token"), "{text}");
-    // Nobody listens there any more.
+    // No process listens there any more.
     let gone = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("tcp://{}", gone.local_addr().unwrap());
     drop(gone);
@@ -262,7 +263,7 @@ fn what_a_node_refuses_is_told() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_a_line() {
+fn errors_are_one_line_with_limit_and_value() {
     for (arguments, parts) in [
         (
             &["ping", "--bytes", "12x"][..],
@@ -307,7 +308,7 @@ fn what_is_wrong_is_said_in_a_line() {
         ),
         (
             &["ping", "--fabric", "embedded,tcp://h"],
-            &["embedded,tcp://h", "by itself"],
+            &["embedded,tcp://h", "cannot be combined"],
         ),
         (&["ping", "--port", "0"], &["--port is 0"]),
         (
@@ -334,7 +335,7 @@ fn what_is_wrong_is_said_in_a_line() {
 #[test]
 fn devices_are_listed() {
     let json = Json::new("devices");
-    // An earlier list that is longer.
+    // The file holds a longer list of an earlier run.
     std::fs::write(&json.0, " ".repeat(1 << 20)).unwrap();
     let output = fabric(&["devices", "--json", json.path()]);
     assert_eq!(output.status.code(), Some(0));

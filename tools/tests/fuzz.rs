@@ -1,7 +1,8 @@
-//! Rude clients on every port of a memory node, beside one that behaves and must notice nothing.
+//! Misbehaving clients on every port of a memory node, beside a well-behaved one that must not be
+//! disturbed.
 //!
-//! `FARCORE_SEED` replays a run, `FARCORE_FUZZ_SECONDS` lengthens it. The wire format is written
-//! down here once more, so that both sides cannot be wrong together.
+//! `FARCORE_SEED` replays a run, `FARCORE_FUZZ_SECONDS` lengthens it. The wire format is
+//! implemented here again, so that an error in one side does not hide an error in the other.
 
 mod support;
 
@@ -18,9 +19,9 @@ use farcore_rdma::tcp::{Carrier, ConnectRequest, PROTOCOL_VERSION, Purpose, conn
 use self::support::{Node, PATIENCE, TOKEN, TokenFile};
 
 const EXTENT: u64 = 64 << 10;
-/// How much more memory a node may use after the first round, in KiB: glibc keeps some.
+/// Growth of the node's memory allowed after the first round, in KiB: glibc keeps some.
 const GROWTH_KIB: u64 = 64 << 10;
-/// Connections at once, in a burst of many: more than may be strangers.
+/// Connections at once in a burst: more than the limit of unauthenticated ones.
 const MANY: usize = 100;
 
 /// Xorshift: the same numbers for the same seed.
@@ -105,7 +106,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A queue pair by hand.
+/// A queue pair over a plain socket.
 struct Line {
     stream: TcpStream,
     sequence: u32,
@@ -126,7 +127,7 @@ impl Line {
         }
     }
 
-    fn ask(&mut self, opcode: u8, to: RemoteSlice, bytes: u32, payload: &[u8]) -> [u8; 40] {
+    fn request(&mut self, opcode: u8, to: RemoteSlice, bytes: u32, payload: &[u8]) -> [u8; 40] {
         let mut message = frame(opcode, self.sequence, to, bytes);
         message.extend_from_slice(payload);
         self.stream.write_all(&message).expect("a node that reads");
@@ -139,11 +140,15 @@ impl Line {
 
     fn write(&mut self, to: RemoteSlice, bytes: &[u8]) {
         let length = u32::try_from(bytes.len()).expect("short");
-        assert_eq!(self.ask(2, to, length, bytes)[0], 64, "not acknowledged");
+        assert_eq!(
+            self.request(2, to, length, bytes)[0],
+            64,
+            "not acknowledged"
+        );
     }
 
     fn read(&mut self, from: RemoteSlice, bytes: u32) -> Vec<u8> {
-        assert_eq!(self.ask(1, from, bytes, &[])[0], 65, "not read");
+        assert_eq!(self.request(1, from, bytes, &[])[0], 65, "not read");
         let mut found = vec![0; bytes as usize];
         self.stream.read_exact(&mut found).expect("a payload");
         found
@@ -164,15 +169,15 @@ fn hello(random: &mut Random) -> Vec<u8> {
     nonce.fill_with(|| random.byte());
     let hello = Request::Hello {
         version: CONTROL_VERSION,
-        client: "a rude one".to_owned(),
+        client: "a misbehaving client".to_owned(),
         nonce,
         opening: Opening::New,
     };
     message(&hello.encode())
 }
 
-/// What a stranger says.
-fn strange_words(random: &mut Random) -> Vec<u8> {
+/// Bytes from a client that has not authenticated.
+fn unauthenticated_bytes(random: &mut Random) -> Vec<u8> {
     let mut words = match random.below(7) {
         0 => random.bytes(300),
         1 => control(),
@@ -198,14 +203,14 @@ fn strange_words(random: &mut Random) -> Vec<u8> {
         }
         5 => {
             let proof = Request::Prove { proof: [7; 32] };
-            let told = [hello(random), message(&proof.encode())];
-            [control(), told.concat()].concat()
+            let bytes = [hello(random), message(&proof.encode())];
+            [control(), bytes.concat()].concat()
         }
         _ => {
-            let mut told = [control(), hello(random)].concat();
-            // A message that is announced and does not come.
-            told.extend_from_slice(&u32::MAX.to_le_bytes()[random.below(4)..]);
-            told
+            let mut bytes = [control(), hello(random)].concat();
+            // A message that is announced and not sent.
+            bytes.extend_from_slice(&u32::MAX.to_le_bytes()[random.below(4)..]);
+            bytes
         }
     };
     if random.below(3) > 0 && !words.is_empty() {
@@ -214,10 +219,9 @@ fn strange_words(random: &mut Random) -> Vec<u8> {
     words
 }
 
-/// What a client says that knows the token: frames, of which the last is spoilt. It writes to
-/// nobody's memory but its own: what clients with the token do to each other's is not the node's
-/// affair.
-fn rude_frames(random: &mut Random, own: RemoteSlice) -> Vec<u8> {
+/// Frames of an authenticated client, the last of them damaged. It writes only to its own memory:
+/// the node does not protect authenticated clients from each other.
+fn damaged_frames(random: &mut Random, own: RemoteSlice) -> Vec<u8> {
     let mut all = Vec::new();
     let good = u32::try_from(random.below(20)).expect("few");
     for sequence in 0..good {
@@ -255,11 +259,11 @@ fn rude_frames(random: &mut Random, own: RemoteSlice) -> Vec<u8> {
     all
 }
 
-/// Says it, in pieces, and leaves in some way; the stream, if it stays open.
-fn say(random: &mut Random, mut stream: TcpStream, words: &[u8]) -> Option<TcpStream> {
+/// Sends bytes in pieces and closes in some way; returns the stream if it stays open.
+fn send_bytes(random: &mut Random, mut stream: TcpStream, words: &[u8]) -> Option<TcpStream> {
     let piece = 1 + random.below(words.len().max(1));
     for part in words.chunks(piece) {
-        // It may have been thrown out before the end.
+        // The node may have closed the connection before the end.
         if stream.write_all(part).is_err() {
             return None;
         }
@@ -267,7 +271,7 @@ fn say(random: &mut Random, mut stream: TcpStream, words: &[u8]) -> Option<TcpSt
     match random.below(4) {
         0 => None,
         1 => {
-            // Half-closed: the node tells what it has to tell, and ends.
+            // Half-closed: the node sends its answer and closes.
             let _ = stream.shutdown(Shutdown::Write);
             let _ = io::copy(&mut stream, &mut io::sink());
             None
@@ -297,19 +301,19 @@ fn http_words(random: &mut Random) -> Vec<u8> {
     if random.below(2) == 0 && !words.is_empty() {
         random.spoil(&mut words);
     }
-    // What would be served for ever by keep-alive must end for those who wait for the end.
+    // A malformed request ends a connection that keep-alive would leave open.
     words.extend_from_slice(b"\r\n\r\n\0");
     words
 }
 
 fn healthy(http: SocketAddr) -> bool {
     let mut stream = connect(http);
-    let asked = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let mut text = String::new();
-    let told = stream
-        .write_all(asked)
+    let received = stream
+        .write_all(request)
         .and_then(|()| stream.read_to_string(&mut text));
-    told.is_ok() && text.ends_with("ok\n")
+    received.is_ok() && text.ends_with("ok\n")
 }
 
 fn resident_kib(process: u32) -> u64 {
@@ -323,7 +327,7 @@ async fn open(address: SocketAddr, name: &str) -> NodeSession {
     let token = Token::new(TOKEN.as_bytes()).expect("long enough");
     let start = Instant::now();
     loop {
-        // Strangers that have just left may still be counted.
+        // Clients that have just left may still be counted as unauthenticated.
         if let Ok(channel) = connect_control(address, PATIENCE).await
             && let Ok(session) = NodeSession::open(channel, name, Some(&token)).await
         {
@@ -341,8 +345,9 @@ fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+// Over 70 lines: one scenario, whose steps share all of its state.
 #[test]
-fn rude_clients_hurt_nobody_else() {
+fn misbehaving_clients_do_not_disturb_others() {
     let seed = from_environment("FARCORE_SEED").unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         u64::from(now.unwrap().subsec_nanos()) | 1
@@ -376,9 +381,9 @@ fn rude_clients_hurt_nobody_else() {
         let run = good.allocate_chunk(EXTENT).await.unwrap();
         let place = good.map().slice(run.first(), 0).unwrap();
         let mut line = Line::join(address, &good.memory_request(0));
-        let mut rude = open(address, "rude").await;
+        let mut rude = open(address, "misbehaving").await;
         let run = rude.allocate_chunk(EXTENT).await.unwrap();
-        let rudes_place = rude.map().slice(run.first(), 0).unwrap();
+        let own_place = rude.map().slice(run.first(), 0).unwrap();
         let mut value = vec![1; 1000];
         line.write(place, &value);
         let (start, mut resident, mut bursts) = (Instant::now(), None, 0u32);
@@ -386,11 +391,11 @@ fn rude_clients_hurt_nobody_else() {
             let mut open_still = Vec::new();
             for _ in 0..20 {
                 let stream = connect(address);
-                let words = strange_words(&mut random);
-                open_still.extend(say(&mut random, stream, &words));
+                let words = unauthenticated_bytes(&mut random);
+                open_still.extend(send_bytes(&mut random, stream, &words));
                 let line = Line::join(address, &rude.memory_request(bursts % 3));
-                let words = rude_frames(&mut random, rudes_place);
-                open_still.extend(say(&mut random, line.stream, &words));
+                let words = damaged_frames(&mut random, own_place);
+                open_still.extend(send_bytes(&mut random, line.stream, &words));
             }
             for _ in 0..10 {
                 let mut stream = connect(http);
@@ -400,11 +405,11 @@ fn rude_clients_hurt_nobody_else() {
                 }
             }
             if bursts.is_multiple_of(3) {
-                // Many that say nothing, and more than may be strangers.
+                // Many silent connections, more than the limit of unauthenticated ones.
                 open_still.extend((0..MANY).map(|_| connect(address)));
                 open_still.extend((0..MANY).map(|_| connect(http)));
             }
-            // They are there still, and the good one notices nothing.
+            // They are still open, and the well-behaved client is not disturbed.
             assert!(line.read(place, 1000) == value, "another value");
             value.fill_with(|| random.byte());
             line.write(place, &value);

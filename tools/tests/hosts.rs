@@ -1,12 +1,14 @@
-//! Two hosts for real: a memory node and an engine in network namespaces of their own, and a link
-//! that is cut and restored.
+//! Two hosts: a memory node and an engine in separate network namespaces, and a link that is cut
+//! and restored.
 //!
 //! ```text
-//! this process:  makes the namespaces, cuts and restores the link, speaks to the engine's process by lines
-//!   namespace `node`:   farcore memnode, 10.77.0.1  ---- veth ----  namespace `engine`: this test again, as `engine_side`
+//! this process: creates the namespaces, cuts and restores the link, sends lines to the engine
+//!   namespace `node`: farcore memnode, 10.77.0.1
+//!     | veth
+//!   namespace `engine`: this test again, as `engine_side`
 //! ```
 //!
-//! Namespaces need root and iproute2; where these are missing the tests say so and pass.
+//! Namespaces need root and iproute2; without them the tests print the reason and pass.
 
 mod support;
 
@@ -21,15 +23,15 @@ use farcore_rdma::Lock;
 
 use self::support::{Lines, Node, PATIENCE, Process, TOKEN, TokenFile};
 
-/// What the engine's process is told the node's address by.
+/// Environment variable with the node's address for the engine's process.
 const ROLE: &str = "FARCORE_TEST_NODE";
-/// What begins its answers.
+/// Prefix of the engine's answers.
 const MARK: &str = "engine: ";
-/// Keys; their records are well beyond the local memory.
+/// Keys; their records exceed local memory by far.
 const KEYS: u32 = 40_000;
-/// Keys that are written when the old ones may be lost.
+/// Keys that are written after old ones may be lost.
 const FRESH: u32 = 12_000;
-/// How long a silent node is waited for.
+/// Time after which a silent node is lost.
 const SILENCE: Duration = Duration::from_millis(500);
 /// Requests that must fail while the link is cut.
 const FAILURES: u64 = 50;
@@ -48,7 +50,7 @@ fn must(arguments: &[&str]) {
     );
 }
 
-/// Why there can be no namespaces here.
+/// Why namespaces are impossible here; `None` if they are possible.
 fn missing() -> Option<&'static str> {
     let root = std::fs::read_to_string("/proc/self/status")
         .unwrap_or_default()
@@ -96,7 +98,7 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for name in [&self.node, &self.engine] {
-            // One that was never made cannot be removed.
+            // A namespace that was never created cannot be removed.
             let _ = ip(&["netns", "delete", name]);
         }
     }
@@ -105,7 +107,7 @@ impl Drop for Hosts {
 /// The engine's process.
 struct EngineSide {
     process: Process,
-    say: ChildStdin,
+    input: ChildStdin,
     answers: Lines,
 }
 
@@ -118,17 +120,17 @@ impl EngineSide {
         command.env(ROLE, format!("tcp://{}", node.address));
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = Process(child.expect("this test again"));
-        let say = process.0.stdin.take().expect("a pipe");
+        let input = process.0.stdin.take().expect("a pipe");
         let answers = Lines::of(process.0.stdout.take().expect("a pipe"));
         Self {
             process,
-            say,
+            input,
             answers,
         }
     }
 
-    fn tell(&mut self, order: &str) {
-        writeln!(self.say, "{order}").expect("an engine that listens");
+    fn send(&mut self, order: &str) {
+        writeln!(self.input, "{order}").expect("an engine that listens");
     }
 
     fn wait(&mut self, answer: &str) -> String {
@@ -136,7 +138,7 @@ impl EngineSide {
     }
 
     fn end(mut self) {
-        self.tell("end");
+        self.send("end");
         self.wait("closed");
         assert!(self.process.end().success());
     }
@@ -176,19 +178,19 @@ fn a_link_that_is_cut_and_restored_loses_nothing() {
     }
     let hosts = Hosts::new("short");
     let token = TokenFile::new("short");
-    // The cuts are over within a second or two.
+    // The cuts last a second or two.
     let node = node(&hosts, &token, "20s");
     let mut engine = EngineSide::start(&hosts, &node);
     engine.wait("filled");
     for _ in 0..4 {
-        engine.tell("work");
+        engine.send("work");
         engine.wait("worked");
-        engine.tell("cut");
+        engine.send("cut");
         engine.wait("working");
         hosts.link("down");
         eprintln!("{}", engine.wait("unavailable"));
         hosts.link("up");
-        engine.tell("restored");
+        engine.send("restored");
         eprintln!("{}", engine.wait("right"));
     }
     engine.end();
@@ -199,7 +201,7 @@ fn a_link_that_is_cut_and_restored_loses_nothing() {
 }
 
 #[test]
-fn a_cut_that_outlasts_the_lease_loses_what_lay_there_and_nothing_else() {
+fn a_cut_longer_than_the_lease_loses_only_far_records_of_that_node() {
     if let Some(reason) = missing() {
         eprintln!("skipped: {reason}");
         return;
@@ -209,9 +211,9 @@ fn a_cut_that_outlasts_the_lease_loses_what_lay_there_and_nothing_else() {
     let mut node = node(&hosts, &token, "3s");
     let mut engine = EngineSide::start(&hosts, &node);
     engine.wait("filled");
-    engine.tell("work");
+    engine.send("work");
     engine.wait("worked");
-    engine.tell("cut");
+    engine.send("cut");
     engine.wait("working");
     hosts.link("down");
     engine.wait("unavailable");
@@ -227,7 +229,7 @@ fn a_cut_that_outlasts_the_lease_loses_what_lay_there_and_nothing_else() {
     for _ in 0..2 {
         node.log.wait("session opened");
     }
-    engine.tell("restored late");
+    engine.send("restored late");
     eprintln!("{}", engine.wait("went on"));
     engine.end();
     let log = stop(node);
@@ -247,8 +249,7 @@ fn value(number: u32, version: u32) -> Vec<u8> {
     value
 }
 
-/// What the engine must answer: the versions that each key may have. One that was refused may have
-/// come about or not.
+/// The oracle: the versions that each key may have. A refused put may have taken effect or not.
 struct Model {
     may_be: Vec<Vec<u32>>,
     version: u32,
@@ -276,7 +277,7 @@ impl Model {
         u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]])
     }
 
-    /// True if it was answered; else it was unavailable.
+    /// The result if there was an answer; `None` if the key was unavailable.
     fn settle<T>(&mut self, start: Instant, result: farcore::Result<T>) -> Option<T> {
         let took = start.elapsed();
         self.longest = self.longest.max(took);
@@ -325,7 +326,7 @@ impl Model {
         true
     }
 
-    /// Some gets and puts anywhere.
+    /// Random gets and puts.
     fn mix(&mut self, handle: &mut Handle, count: u32) {
         for _ in 0..count {
             let number = self.random() % KEYS;
@@ -337,7 +338,7 @@ impl Model {
         }
     }
 
-    /// Reads all of them until one cannot be read.
+    /// Reads all keys until one cannot be read.
     fn all_right(&mut self, handle: &mut Handle) -> bool {
         (0..KEYS).all(|number| self.get(handle, number))
     }
@@ -362,7 +363,7 @@ fn order(orders: &Receiver<String>) -> String {
 fn go_on(engine: &Engine, model: &mut Model, handle: &mut Handle) -> String {
     let start = Instant::now();
     let fresh = KEYS..KEYS + FRESH;
-    // A few look in the index like one whose record is lost, and cannot be written.
+    // A few keys collide in the index with lost ones and cannot be written.
     loop {
         let stored = fresh.clone().filter(|&one| model.put(handle, one)).count();
         if stored > fresh.len() * 95 / 100 {
@@ -370,8 +371,8 @@ fn go_on(engine: &Engine, model: &mut Model, handle: &mut Handle) -> String {
         }
         assert!(start.elapsed() < PATIENCE, "{stored} new keys stored");
     }
-    // While the core has not heard yet that its session is over, pages that it holds a copy of may
-    // still leave. What is away after that is lost, and stays so.
+    // Until the core knows that its session has ended, it may still evict pages with a far copy.
+    // What is unreadable after that is lost and stays lost.
     let lost = loop {
         let (once, again) = (model.unreadable(handle), model.unreadable(handle));
         if once == again {
@@ -379,8 +380,8 @@ fn go_on(engine: &Engine, model: &mut Model, handle: &mut Handle) -> String {
         }
         assert!(start.elapsed() < PATIENCE, "the lost ones change");
     };
-    // Others go on, also when they are moved to new extents: local memory is too small for them and
-    // the new ones.
+    // The other keys stay readable, also when their pages are flushed to new extents: local memory
+    // is too small for them and the new keys.
     for number in fresh.clone() {
         model.put(handle, number);
     }
@@ -399,12 +400,12 @@ fn go_on(engine: &Engine, model: &mut Model, handle: &mut Handle) -> String {
         .filter(|&one| model.may_be[one as usize].len() == 1)
         .collect();
     for &number in &kept {
-        assert!(model.get(handle, number), "{number} was written anew");
+        assert!(model.get(handle, number), "{number} was written again");
     }
     format!("{} lost, {right} right, {} new", lost.len(), kept.len())
 }
 
-/// The engine, in its namespace.
+/// The engine, in its namespace. Over 70 lines: its set-up, and one arm for each order.
 #[test]
 #[ignore = "a part of the other tests"]
 fn engine_side() {
@@ -425,10 +426,10 @@ fn engine_side() {
         handles_max: 2,
         ..Config::default()
     };
-    let (say, orders) = mpsc::channel();
+    let (sender, orders) = mpsc::channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if say.send(line).is_err() {
+            if sender.send(line).is_err() {
                 return;
             }
         }
@@ -455,7 +456,7 @@ fn engine_side() {
                 while model.unavailable < FAILURES {
                     model.mix(&mut handle, 10);
                 }
-                // Far beyond the silence, yet no hang: this machine may be busy.
+                // Much longer than the silence, because this machine may be busy.
                 assert!(model.longest < 20 * SILENCE, "{:?}", model.longest);
                 answer(&format!(
                     "unavailable: {} times, the longest answer after {:?}",
@@ -468,15 +469,15 @@ fn engine_side() {
                     }
                 };
                 if order == "restored late" {
-                    let told = go_on(&engine, &mut model, &mut handle);
+                    let outcome = go_on(&engine, &mut model, &mut handle);
                     engine.flush().unwrap();
-                    answer(&format!("went on: {told}"));
+                    answer(&format!("went on: {outcome}"));
                     continue;
                 }
                 assert_eq!(order, "restored");
                 let start = Instant::now();
                 while !model.all_right(&mut handle) {
-                    assert!(start.elapsed() < PATIENCE, "it does not come back");
+                    assert!(start.elapsed() < PATIENCE, "the node does not return");
                     model.mix(&mut handle, 100);
                 }
                 engine.flush().unwrap();

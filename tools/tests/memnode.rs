@@ -1,4 +1,4 @@
-//! `farcore memnode` as its user meets it.
+//! `farcore memnode` from the command line: errors, metrics, signals.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,10 +12,8 @@ fn memnode(arguments: &[&str]) -> Command {
 }
 
 fn refused(arguments: &[&str]) -> String {
-    let Output { status, stderr, .. } = memnode(arguments)
-        .output()
-        .expect("a memory node to talk to");
-    let text = String::from_utf8(stderr).expect("a memory node to talk to");
+    let Output { status, stderr, .. } = memnode(arguments).output().expect("a running memory node");
+    let text = String::from_utf8(stderr).expect("a running memory node");
     assert_eq!(status.code(), Some(1), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     text
@@ -26,15 +24,15 @@ fn start(arguments: &[&str]) -> (Child, BufReader<ChildStdout>, SocketAddr) {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .expect("a memory node to talk to");
-    let mut out = BufReader::new(child.stdout.take().expect("a memory node to talk to"));
+        .expect("a running memory node");
+    let mut out = BufReader::new(child.stdout.take().expect("a running memory node"));
     let mut line = String::new();
-    out.read_line(&mut line).expect("a memory node to talk to");
+    out.read_line(&mut line).expect("a running memory node");
     let address = line
         .strip_prefix("ready: tcp://")
         .and_then(|rest| rest.split(' ').next())
         .unwrap_or_else(|| panic!("not ready: {line}"));
-    let address = address.parse().expect("a memory node to talk to");
+    let address = address.parse().expect("a running memory node");
     (child, out, address)
 }
 
@@ -42,31 +40,32 @@ fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill")
         .args(["-s", name, &child.id().to_string()])
         .status();
-    assert!(sent.expect("a memory node to talk to").success());
+    assert!(sent.expect("a running memory node").success());
 }
 
 fn get(address: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("a memory node to talk to");
+    let mut stream = TcpStream::connect(address).expect("a running memory node");
     write!(
         stream,
         "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     )
-    .expect("a memory node to talk to");
+    .expect("a running memory node");
     let mut text = String::new();
     stream
         .read_to_string(&mut text)
-        .expect("a memory node to talk to");
+        .expect("a running memory node");
     text
 }
 
 /// A port that was free a moment ago.
 fn free_address() -> SocketAddr {
-    let probe = TcpListener::bind("127.0.0.1:0").expect("a memory node to talk to");
-    probe.local_addr().expect("a memory node to talk to")
+    let probe = TcpListener::bind("127.0.0.1:0").expect("a running memory node");
+    probe.local_addr().expect("a running memory node")
 }
 
+// Over 70 lines: a table of cases.
 #[test]
-fn what_is_wrong_is_said_in_a_line() {
+fn errors_are_one_line_with_limit_and_value() {
     for (arguments, parts) in [
         (&["--memory", "12x"][..], &["--memory `12x`", "32GiB"][..]),
         (
@@ -143,7 +142,7 @@ fn what_is_wrong_is_said_in_a_line() {
 }
 
 #[test]
-fn an_address_in_use_is_told() {
+fn an_address_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let listen = format!("tcp://{address}");
@@ -164,7 +163,7 @@ fn an_address_in_use_is_told() {
 }
 
 #[test]
-fn it_serves_tells_its_figures_and_stops() {
+fn it_serves_exposes_its_metrics_and_stops() {
     for name in ["TERM", "INT"] {
         let http = free_address();
         let (mut child, mut out, address) = start(&[

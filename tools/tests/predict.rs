@@ -1,4 +1,4 @@
-//! Predictions by the command: from runs here in smoke size, and from a report.
+//! Predictions from the command line: from runs at test size, and from a report.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -19,7 +19,7 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn runs_here_calibrate_the_model_and_tell_its_error() {
+fn runs_calibrate_the_model_and_measure_its_error() {
     let folder = tempfile::tempdir().unwrap();
     let plot = folder.path().join("plot.svg");
     let answer = json(&farcore(&[
@@ -46,7 +46,7 @@ fn runs_here_calibrate_the_model_and_tell_its_error() {
     let own = &answer["calibration"]["workload"]["own_s"];
     assert!(own.as_f64() > Some(0.0), "{answer}");
     let cores = answer["checks"].as_array().unwrap().len();
-    // Each of the one or two runs, predicted by each.
+    // Each of the one or two runs, predicted from each.
     assert!(cores == 1 || cores == 4, "{answer}");
     assert!(fs::read_to_string(plot).unwrap().contains("<svg"));
 }

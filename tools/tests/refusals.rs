@@ -1,4 +1,4 @@
-//! What a memory node refuses, as both sides are told it, while another client goes on.
+//! What a memory node refuses: both sides report it, and another client is not disturbed.
 
 mod support;
 
@@ -44,7 +44,7 @@ fn open(address: SocketAddr, token: Option<&str>) -> farcore::Result<Engine> {
     })
 }
 
-fn told(opened: farcore::Result<Engine>) -> String {
+fn refusal(opened: farcore::Result<Engine>) -> String {
     match opened {
         Ok(_) => panic!("it was not refused"),
         Err(error) => error.to_string(),
@@ -55,7 +55,7 @@ fn value(number: u32) -> Vec<u8> {
     vec![number.to_le_bytes()[0]; 900]
 }
 
-/// Keys; their records are beyond the local memory.
+/// Keys; their records exceed local memory.
 const KEYS: u32 = 18_000;
 
 fn write(handle: &mut Handle) {
@@ -65,7 +65,7 @@ fn write(handle: &mut Handle) {
     }
 }
 
-/// True if the key could be read, and then it is right.
+/// Whether the key can be read; panics if its value is wrong.
 fn is_right(handle: &mut Handle, number: u32) -> bool {
     match handle.get(&number.to_le_bytes()).wait() {
         Ok(found) => {
@@ -90,7 +90,7 @@ fn connect(address: SocketAddr, version: u8) -> (TcpStream, [u8; 24]) {
 }
 
 #[test]
-fn both_sides_are_told_and_nobody_else_notices() {
+fn both_sides_report_a_refusal_and_other_clients_go_on() {
     let token = TokenFile::new("refusals");
     let mut node = start(&token, "40MiB");
     let engine = open(node.address, Some(TOKEN)).unwrap();
@@ -121,13 +121,13 @@ fn both_sides_are_told_and_nobody_else_notices() {
     assert_eq!(Reply::decode(&answer[4..]), Some(Reply::Refused(refused)));
     node.log.wait(&refused.to_string());
     // Another token, and none.
-    let text = told(open(node.address, Some("a token of somebody else")));
+    let text = refusal(open(node.address, Some("another token of the tests")));
     assert!(text.contains("wrong token"), "{text}");
     node.log.wait("wrong token");
-    let text = told(open(node.address, None));
+    let text = refusal(open(node.address, None));
     assert!(text.contains("requires a token"), "{text}");
-    // More than is left.
-    let text = told(open(node.address, Some(TOKEN)));
+    // More memory than is free.
+    let text = refusal(open(node.address, Some(TOKEN)));
     assert!(
         text.contains("far_bytes") && text.contains("free"),
         "{text}"
@@ -137,7 +137,7 @@ fn both_sides_are_told_and_nobody_else_notices() {
 }
 
 #[test]
-fn a_node_that_is_stopped_under_load_ends_cleanly() {
+fn a_node_stopped_under_load_ends_cleanly() {
     let token = TokenFile::new("stopped");
     let mut node = start(&token, "40MiB");
     let engine = open(node.address, Some(TOKEN)).unwrap();
@@ -145,7 +145,7 @@ fn a_node_that_is_stopped_under_load_ends_cleanly() {
     write(&mut handle);
     engine.flush().unwrap();
     node.process.signal("TERM");
-    // Requests are under way all the time; each has its value or is unavailable.
+    // Requests are in flight all the time; each has its value or is unavailable.
     let mut number = 0;
     let mut unavailable = 0;
     while unavailable < 100 {
@@ -163,8 +163,8 @@ fn a_node_that_is_stopped_under_load_ends_cleanly() {
 }
 
 #[test]
-fn memory_that_cannot_be_locked_is_refused_by_name() {
-    // Root may lock as much as it likes, unless it gives that up.
+fn memory_that_cannot_be_locked_is_an_error_with_its_size() {
+    // Root may lock any amount unless it drops the capability.
     let root = std::fs::read_to_string("/proc/self/status").unwrap();
     let root = root
         .lines()
@@ -210,12 +210,12 @@ fn memory_that_cannot_be_locked_is_refused_by_name() {
     };
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{text}");
-    // Regions are registered side by side: the table's may have been told of
-    // before the other failed.
-    let (told, errors): (Vec<&str>, Vec<&str>) = text
+    // Regions are registered in parallel: the table's may have been reported before the other
+    // failed.
+    let (registered, errors): (Vec<&str>, Vec<&str>) = text
         .lines()
         .partition(|line| line.contains("region registered"));
-    assert!(told.len() <= 1 && errors.len() == 1, "{text}");
+    assert!(registered.len() <= 1 && errors.len() == 1, "{text}");
     assert!(
         errors[0].contains("cannot lock 1048576 bytes") && errors[0].contains("ulimit -l"),
         "{text}"

@@ -1,5 +1,4 @@
-//! `farcore tune`: tiny searches from the command to the files, what it refuses, and how it is
-//! interrupted.
+//! `farcore tune` from the command line: tiny searches and their files, bad flags, interruption.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -68,7 +67,7 @@ fn a_search_leaves_a_profile_and_a_report() {
         );
         assert_eq!(
             profile.is_empty(),
-            text.contains("nothing was better"),
+            text.contains("no settings were better"),
             "{text}"
         );
         Config::from_profile(&profile).validate().unwrap();
@@ -77,7 +76,7 @@ fn a_search_leaves_a_profile_and_a_report() {
 }
 
 #[test]
-fn a_budget_that_is_too_small_changes_nothing_and_says_so() {
+fn a_small_budget_changes_nothing_and_is_reported() {
     let folder = folder("budget");
     let out = folder.join("profile.toml");
     let output = tune(&format!("--budget 1ms {TINY}"), &out)
@@ -93,7 +92,7 @@ fn a_budget_that_is_too_small_changes_nothing_and_says_so() {
 }
 
 #[test]
-fn an_interrupted_search_hands_back_what_it_has() {
+fn an_interrupted_search_writes_its_findings_so_far() {
     let folder = folder("interrupt");
     let out = folder.join("profile.toml");
     let mut child = tune(
@@ -104,7 +103,7 @@ fn an_interrupted_search_hands_back_what_it_has() {
     .spawn()
     .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // The workload, then what became of the first knob.
+    // The workload, then the outcome of the first setting.
     assert!(lines.next().unwrap().unwrap().contains("contest"));
     assert!(lines.next().unwrap().unwrap().contains("batch"));
     let pid = child.id().to_string();
@@ -121,7 +120,7 @@ fn an_interrupted_search_hands_back_what_it_has() {
 }
 
 #[test]
-fn bad_flags_say_what_to_write() {
+fn errors_of_bad_flags_show_a_valid_value() {
     let folder = folder("flags");
     let out = folder.join("profile.toml");
     for (line, message) in [
@@ -157,7 +156,7 @@ fn bad_flags_say_what_to_write() {
 }
 
 #[test]
-fn a_run_that_fails_is_told_with_its_reason() {
+fn a_failed_run_is_reported_with_its_reason() {
     let output = Command::new(env!("CARGO_BIN_EXE_farcore"))
         .arg("run-one")
         .stdin(Stdio::null())

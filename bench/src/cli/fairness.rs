@@ -1,4 +1,7 @@
 //! Flags of `fairness`, and the plan that they give.
+//!
+//! Without flags there are 256 MiB of data and local memory for a quarter of it, so that the older
+//! half of the data is in far memory.
 
 use std::path::PathBuf;
 

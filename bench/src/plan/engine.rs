@@ -1,4 +1,7 @@
-//! The engines that can be compared, and what they keep in far memory.
+//! The engines that can be compared, and the modes of encryption.
+//!
+//! The names are those of flags, reports and JSON. An engine behind a feature exists only in builds
+//! with that feature.
 
 use serde::{Deserialize, Serialize};
 

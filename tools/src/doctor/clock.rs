@@ -1,4 +1,4 @@
-//! What time is read from.
+//! Checks the clock source: reading the time must be one instruction of a steady counter.
 
 use super::finding::Finding;
 use super::processor::flags;
@@ -6,7 +6,7 @@ use farcore_tuning::Root;
 
 const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0";
 
-pub(super) fn look(root: &Root) -> Vec<Finding> {
+pub(super) fn check(root: &Root) -> Vec<Finding> {
     let what = "clock source";
     let Some(current) = root.read(&format!("{SOURCE}/current_clocksource")) else {
         return vec![Finding::unknown(what, "/sys/devices/system/clocksource")];
@@ -21,8 +21,8 @@ pub(super) fn look(root: &Root) -> Vec<Finding> {
     }
     if current == "tsc" {
         return vec![
-            Finding::weak(what, "tsc, of a rate that changes")
-                .because("time is read by a call instead of one instruction, at every sampled request")
+            Finding::weak(what, "tsc, of changing rate")
+                .because("the time is read by a call instead of one instruction, for every sampled request")
                 .mend("in a virtual machine, pass an invariant TSC through (QEMU `-cpu host,invtsc=on`)"),
         ];
     }
@@ -33,7 +33,7 @@ pub(super) fn look(root: &Root) -> Vec<Finding> {
         if available.is_some_and(|all| all.split_whitespace().any(|one| one == "tsc")) {
             finding.mend(format!("echo tsc > {SOURCE}/current_clocksource"))
         } else {
-            finding.mend("see `dmesg | grep -i tsc` for why the kernel gave it up; boot with tsc=reliable if it is sound")
+            finding.mend("see `dmesg | grep -i tsc` for why the kernel rejected it; boot with tsc=reliable if it is sound")
         },
     ]
 }

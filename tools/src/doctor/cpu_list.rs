@@ -1,10 +1,10 @@
-//! Sets of processors as the kernel writes them: `0-3,8`.
+//! Sets of processors in the kernel's notation: `0-3,8`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// More than any machine has.
+/// Largest processor number that is accepted.
 const PROCESSOR_MAX: u32 = 65_535;
 
 /// A set of processors.
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_and_written() {
+    fn lists_are_parsed_and_formatted() {
         for text in ["", "0", "0-3", "0-3,8,10-11", "65535"] {
             let list: CpuList = text.parse().unwrap();
             assert_eq!(list.to_string(), text);

@@ -1,12 +1,12 @@
-//! RDMA devices.
+//! Checks the ports of all RDMA devices: state, address, and whether this build has verbs.
 
 use farcore_rdma::{GidEntry, rdma_devices_under};
 
 use super::finding::Finding;
 use farcore_tuning::Root;
 
-/// Every port, and the GID that is chosen where nobody says.
-pub(super) fn look(root: &Root) -> Vec<Finding> {
+/// A finding for each port, with the GID that is the default.
+pub(super) fn check(root: &Root) -> Vec<Finding> {
     let what = "RDMA device";
     let mut found = Vec::new();
     for device in rdma_devices_under(&root.path("/sys/class/infiniband")) {
@@ -31,12 +31,18 @@ pub(super) fn look(root: &Root) -> Vec<Finding> {
                     .because("the port carries no traffic")
                     .mend(match interface {
                         Some(interface) => format!("ip link set {interface} up"),
-                        None => "start a subnet manager (`systemctl start opensm`), and look at the cable".to_owned(),
+                        None => {
+                            "start a subnet manager (`systemctl start opensm`), and check the cable"
+                                .to_owned()
+                        }
                     })
             } else if port.gids.is_empty() {
                 Finding::weak(what, seen)
                     .because("the port has no address")
-                    .mend(format!("ip address add ADDRESS/24 dev {}", interface.unwrap_or("INTERFACE")))
+                    .mend(format!(
+                        "ip address add ADDRESS/24 dev {}",
+                        interface.unwrap_or("INTERFACE")
+                    ))
             } else if cfg!(feature = "verbs") {
                 Finding::fine(what, seen)
             } else {
@@ -47,7 +53,7 @@ pub(super) fn look(root: &Root) -> Vec<Finding> {
         }
     }
     if found.is_empty() {
-        found.push(Finding::fine(what, "none; tcp:// needs none"));
+        found.push(Finding::fine(what, "none; tcp:// works without"));
     }
     found
 }

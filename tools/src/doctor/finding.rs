@@ -1,29 +1,31 @@
-//! One thing that was looked at.
+//! A finding: one checked property, its verdict, the reason and the remedy.
 
 use serde::Serialize;
 
-/// How it stands.
+/// The verdict on a property.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
     Fine,
-    /// The machine does not tell.
+    /// It cannot be read.
     Unknown,
-    /// It works, and could work better.
+    /// The engine runs, but could run better.
     Weak,
     /// The engine cannot run.
     Broken,
 }
 
-/// What was seen, what is wrong with it, and what to do.
+/// A checked property. The names of the fields are those of the JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Finding {
+    /// The property.
     pub(super) what: &'static str,
     pub(super) verdict: Verdict,
+    /// Its value.
     pub(super) seen: String,
-    /// Empty if all is well.
+    /// What is wrong with it; empty if nothing is.
     pub(super) why: String,
-    /// A command or a setting; empty if there is nothing to do.
+    /// The remedy: a command or a setting; empty if there is none.
     pub(super) mend: String,
 }
 
@@ -43,8 +45,8 @@ impl Finding {
     }
 
     pub(super) fn unknown(what: &'static str, source: &str) -> Self {
-        let mut finding = Self::new(Verdict::Unknown, what, "not known");
-        finding.why = format!("{source} is not readable");
+        let mut finding = Self::new(Verdict::Unknown, what, "unknown");
+        finding.why = format!("{source} cannot be read");
         finding
     }
 
@@ -56,13 +58,13 @@ impl Finding {
         Self::new(Verdict::Broken, what, seen)
     }
 
-    /// What is wrong with it.
+    /// Adds what is wrong.
     pub(super) fn because(mut self, why: impl Into<String>) -> Self {
         self.why = why.into();
         self
     }
 
-    /// What to do.
+    /// Adds the remedy.
     pub(super) fn mend(mut self, mend: impl Into<String>) -> Self {
         self.mend = mend.into();
         self
@@ -77,10 +79,10 @@ impl Finding {
         }
     }
 
-    /// A line, and one each for why and what to do.
+    /// A line for the property, and one each for the reason and the remedy.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{:<7} {:<24} {}", self.mark(), self.what, self.seen);
-        for (head, line) in [("", &self.why), ("mend: ", &self.mend)] {
+        for (head, line) in [("", &self.why), ("fix: ", &self.mend)] {
             if !line.is_empty() {
                 text.push_str(&format!("\n{:<32} {head}{line}", ""));
             }

@@ -1,11 +1,11 @@
-//! The kernel and what it allows.
+//! Checks the kernel's version and whether it allows io_uring.
 
 use super::finding::Finding;
 use farcore_tuning::Root;
 
 const VERSION_MIN: (u32, u32) = (5, 8);
 
-pub(super) fn look(root: &Root) -> Vec<Finding> {
+pub(super) fn check(root: &Root) -> Vec<Finding> {
     vec![version(root), io_uring(root)]
 }
 
@@ -23,15 +23,15 @@ fn version(root: &Root) -> Finding {
     }
     Finding::broken(what, seen)
         .because("io_uring as glommio uses it needs Linux 5.8 or newer")
-        .mend("install a newer kernel of your distribution and boot it")
+        .mend("install and boot a newer kernel of your distribution")
 }
 
 fn io_uring(root: &Root) -> Finding {
     let what = "io_uring";
     let disabled = "/proc/sys/kernel/io_uring_disabled";
     match root.read(disabled).as_deref() {
-        Some("0") => Finding::fine(what, "allowed for everybody"),
-        // The setting is from Linux 6.6.
+        Some("0") => Finding::fine(what, "allowed for all processes"),
+        // The setting exists from Linux 6.6 on.
         None => Finding::fine(what, "no setting restricts it"),
         Some("1") => {
             let group = root.read("/proc/sys/kernel/io_uring_group");

@@ -1,4 +1,4 @@
-//! Limits of processes.
+//! Checks the limits of this process: locked memory and open files.
 
 use bytesize::ByteSize;
 
@@ -6,19 +6,19 @@ use super::finding::Finding;
 use super::processor::allowed;
 use farcore_tuning::Root;
 
-/// What glommio locks for each executor.
+/// Bytes that glommio locks for each executor.
 const EXECUTOR_LOCKED_BYTES: u64 = 512 << 10;
-/// Below this no arena worth its name can be locked.
+/// Least limit for locking an arena of useful size.
 const ARENA_LOCKED_BYTES: u64 = 1 << 30;
-/// Rings, eventfds, perf events and a handful of connections of each core.
+/// Files of each core: rings, eventfds, perf events and a few connections.
 const FILES_OF_A_CORE: u64 = 64;
 const FILES_OF_A_PROCESS: u64 = 256;
 
-pub(super) fn look(root: &Root) -> Vec<Finding> {
+pub(super) fn check(root: &Root) -> Vec<Finding> {
     vec![locked_memory(root), open_files(root)]
 }
 
-/// The soft limit of a name in `/proc/self/limits`; `u64::MAX` where there is none.
+/// The soft limit of this name in `/proc/self/limits`; `u64::MAX` if unlimited.
 fn limit(root: &Root, name: &str) -> Option<u64> {
     let limits = root.read("/proc/self/limits")?;
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
@@ -33,7 +33,7 @@ fn locked_memory(root: &Root) -> Finding {
     let Some(bytes) = limit(root, "Max locked memory") else {
         return Finding::unknown(what, "/proc/self/limits");
     };
-    let mend = "ulimit -l unlimited (for good: `* - memlock unlimited` in /etc/security/limits.conf, `LimitMEMLOCK=infinity` \
+    let mend = "ulimit -l unlimited (permanently: `* - memlock unlimited` in /etc/security/limits.conf, `LimitMEMLOCK=infinity` \
                 in a unit, `--ulimit memlock=-1` for a container)";
     let seen = if bytes == u64::MAX {
         return Finding::fine(what, "unlimited");
@@ -65,7 +65,7 @@ fn open_files(root: &Root) -> Finding {
     }
     Finding::weak(what, format!("{files} a process"))
         .because(format!(
-            "an engine on {cores} cores with memory nodes and clients may take {needed}"
+            "an engine on {cores} cores with memory nodes and clients may need {needed}"
         ))
         .mend(format!("ulimit -n {}", needed.next_power_of_two()))
 }

@@ -1,4 +1,5 @@
-//! Memory: huge pages, swap, what may be mapped, how much there is.
+//! Checks memory: its size, huge pages, swap, overcommit and the limit of mappings. Within a
+//! control group its memory limit counts.
 
 use bytesize::ByteSize;
 
@@ -9,10 +10,10 @@ use farcore_tuning::{self, kibibytes};
 const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage";
 const EXPLICIT: &str = "/sys/kernel/mm/hugepages";
 const MAP_COUNT_MIN: u64 = 65_530;
-/// An engine of tests runs in less; one of use does not.
+/// Least available memory of a useful engine.
 const MEMORY_MIN: u64 = 1 << 30;
 
-pub(super) fn look(root: &Root) -> Vec<Finding> {
+pub(super) fn check(root: &Root) -> Vec<Finding> {
     vec![
         memory(root),
         transparent(root),
@@ -50,7 +51,7 @@ fn memory(root: &Root) -> Finding {
     Finding::weak(what, seen)
         .because("local memory and embedded far memory must both fit")
         .mend(format!(
-            "end what else runs here, {group}or lower Config::local_bytes and far_bytes"
+            "stop other programs, {group}or lower Config::local_bytes and far_bytes"
         ))
 }
 
@@ -76,7 +77,7 @@ fn defragmentation(root: &Root) -> Finding {
         return Finding::fine(what, mode);
     }
     Finding::weak(what, mode)
-        .because("on a machine that has run for long, arenas get 4 KiB pages where huge ones could be made")
+        .because("on a machine that has run for long, arenas get 4 KiB pages although the kernel could make huge ones")
         .mend(format!("echo madvise > {TRANSPARENT}/defrag"))
 }
 
@@ -92,10 +93,10 @@ fn explicit(root: &Root) -> Finding {
         reserved = reserved.saturating_add(bytes.saturating_mul(free.unwrap_or(0)));
     }
     if reserved == 0 {
-        return Finding::fine(what, "none; Farcore uses transparent ones");
+        return Finding::fine(what, "none; Farcore uses transparent huge pages");
     }
-    Finding::weak(what, format!("{} that nobody uses", size(reserved)))
-        .because("Farcore uses transparent huge pages, and cannot have memory that is reserved for others")
+    Finding::weak(what, format!("{} unused", size(reserved)))
+        .because("Farcore uses transparent huge pages and cannot use reserved ones, so this memory is lost to it")
         .mend("sysctl -w vm.nr_hugepages=0, if no other program here needs them")
 }
 
@@ -110,7 +111,7 @@ fn swap(root: &Root) -> Finding {
     }
     Finding::weak(what, format!("{areas} areas"))
         .because(
-            "what is not locked may be swapped out, and a request that meets it waits for a disk",
+            "memory that is not locked may be swapped out, and a request that needs it waits for a disk",
         )
         .mend("swapoff -a, or lock local memory (raise `ulimit -l`)")
 }
@@ -120,7 +121,7 @@ fn overcommit(root: &Root) -> Finding {
     match root.read("/proc/sys/vm/overcommit_memory").as_deref() {
         None => Finding::unknown(what, "/proc/sys/vm/overcommit_memory"),
         Some("2") => Finding::weak(what, "strict")
-            .because("arenas count in full against the commit limit before they are used, and mapping them may fail")
+            .because("arenas count in full against the commit limit before they are used, so mapping them may fail")
             .mend("sysctl -w vm.overcommit_memory=0"),
         Some("1") => Finding::fine(what, "always"),
         Some(_) => Finding::fine(what, "heuristic"),
@@ -133,7 +134,7 @@ fn map_count(root: &Root) -> Finding {
         None => Finding::unknown(what, "/proc/sys/vm/max_map_count"),
         Some(count) if count >= MAP_COUNT_MIN => Finding::fine(what, format!("{count} a process")),
         Some(count) => Finding::weak(what, format!("{count} a process"))
-            .because("regions of far memory, rings and threads each take maps")
+            .because("regions of far memory, rings and threads each need mappings")
             .mend(format!("sysctl -w vm.max_map_count={MAP_COUNT_MIN}")),
     }
 }

@@ -1,7 +1,8 @@
-//! `farcore doctor`: what this machine lacks to run Farcore well, and how to mend it.
+//! `farcore doctor`: checks what this machine lacks to run Farcore well, and prints the remedies.
 //!
-//! Each room looks at the files of one part of the machine, under a [`Root`] that it is given;
-//! [`probe`] tries what only trying tells. Nothing is changed.
+//! Each module checks one part of the machine from the files under a [`Root`], so tests can check
+//! made-up machines. [`probe`] checks what only a trial shows: clock, counters, opening an engine.
+//! Nothing on the machine is changed. The command fails only if the engine cannot run.
 
 mod clock;
 mod cpu_list;
@@ -33,28 +34,28 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What the files of a machine tell.
+/// Checks the files of a machine.
 fn examine(root: &Root) -> Vec<Finding> {
     [
-        kernel::look,
-        processor::look,
-        numa::look,
-        clock::look,
-        memory::look,
-        limits::look,
-        network::look,
-        perf::look,
-        devices::look,
+        kernel::check,
+        processor::check,
+        numa::check,
+        clock::check,
+        memory::check,
+        limits::check,
+        network::check,
+        perf::check,
+        devices::check,
     ]
     .iter()
-    .flat_map(|look| look(root))
+    .flat_map(|check| check(root))
     .collect()
 }
 
-/// Prints what was found; fails if something keeps the engine from running.
+/// Prints all findings; fails if the engine cannot run.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let mut findings = examine(&Root::new("/"));
-    findings.extend(probe::look());
+    findings.extend(probe::check());
     if arguments.json {
         match serde_json::to_string_pretty(&findings) {
             Ok(text) => println!("{text}"),

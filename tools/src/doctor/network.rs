@@ -1,21 +1,22 @@
-//! TCP, for memory nodes at `tcp://` and for servers.
+//! Checks the sizes of TCP buffers, which limit the throughput to memory nodes at `tcp://`.
 
 use bytesize::ByteSize;
 
 use super::finding::Finding;
 use farcore_tuning::Root;
 
-/// What is under way on 100 Gb/s in 300 us.
+/// Bytes in flight on 100 Gb/s in 300 us.
 const BUFFER_BYTES_MIN: u64 = 4 << 20;
 
-pub(super) fn look(root: &Root) -> Vec<Finding> {
+pub(super) fn check(root: &Root) -> Vec<Finding> {
     vec![
         buffers(root, "TCP receive buffers", "tcp_rmem", "rmem_max"),
         buffers(root, "TCP send buffers", "tcp_wmem", "wmem_max"),
     ]
 }
 
-/// The kernel sizes a connection's buffers by itself up to the third number of `name`.
+/// The kernel grows a connection's buffers up to the third number of `name`; `by_hand` limits sizes
+/// that a program sets.
 fn buffers(root: &Root, what: &'static str, name: &str, by_hand: &str) -> Finding {
     let path = format!("/proc/sys/net/ipv4/{name}");
     let text = root.read(&path).unwrap_or_default();

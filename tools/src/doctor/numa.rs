@@ -1,4 +1,5 @@
-//! Memory and devices near to some cores and far from others.
+//! Checks NUMA: the layout, automatic balancing, and the node of each RDMA device. On a machine of
+//! one node only the layout is reported.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use farcore_tuning::kibibytes;
 const NODES: &str = "/sys/devices/system/node";
 const DEVICES: &str = "/sys/class/infiniband";
 
-pub(super) fn look(root: &Root) -> Vec<Finding> {
+pub(super) fn check(root: &Root) -> Vec<Finding> {
     let nodes = nodes(root);
     let mut findings = vec![layout(root, &nodes)];
     if nodes.len() > 1 {
@@ -47,7 +48,7 @@ fn layout(root: &Root, nodes: &BTreeMap<u32, CpuList>) -> Finding {
         let facts = root.read(&format!("{NODES}/node{number}/meminfo"));
         let memory = facts.and_then(|facts| kibibytes(&facts, "MemTotal:"));
         let memory = memory.map_or_else(
-            || "memory not known".to_owned(),
+            || "memory unknown".to_owned(),
             |bytes| ByteSize::b(bytes).display().iec().to_string(),
         );
         let distances = root.read(&format!("{NODES}/node{number}/distance"));
@@ -72,9 +73,9 @@ fn layout(root: &Root, nodes: &BTreeMap<u32, CpuList>) -> Finding {
     if spread <= 1 {
         return Finding::fine(what, seen);
     }
-    // Arenas are touched by their cores, and so lie near to them.
+    // Arenas are touched first by their cores, so they are on the cores' nodes.
     Finding::fine(what, seen).because(
-        "each shard's memory is near to its core; requests between cores of different nodes cost about twice as much",
+        "each shard's memory is near its core; requests between cores of different nodes cost about twice as much",
     )
 }
 
@@ -83,12 +84,12 @@ fn balancing(root: &Root) -> Finding {
     match root.read("/proc/sys/kernel/numa_balancing").as_deref() {
         None | Some("0") => Finding::fine(what, "off"),
         Some(_) => Finding::weak(what, "on")
-            .because("pinned shards gain nothing, and pay for page faults that the kernel provokes to learn who uses what")
+            .because("pinned shards gain nothing from it, and pay for the page faults by which the kernel samples accesses")
             .mend("sysctl -w kernel.numa_balancing=0"),
     }
 }
 
-/// Which cores are far from each RDMA device.
+/// A finding for each RDMA device: which cores are far from it.
 fn devices(root: &Root, nodes: &BTreeMap<u32, CpuList>) -> Vec<Finding> {
     let what = "RDMA device's node";
     let used = allowed(root).unwrap_or_default();
@@ -100,10 +101,10 @@ fn devices(root: &Root, nodes: &BTreeMap<u32, CpuList>) -> Vec<Finding> {
             Some((node, nodes.get(&node)?))
         });
         let Some((node, near)) = near else {
-            // Software devices have none.
+            // Software devices have no node.
             continue;
         };
-        let seen = format!("{device} is at node {node}, cores {near}");
+        let seen = format!("{device} is on node {node}, cores {near}");
         let far = CpuList(&used.0 - &near.0);
         if far.0.is_empty() {
             findings.push(Finding::fine(what, seen));

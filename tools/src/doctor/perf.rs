@@ -1,20 +1,20 @@
-//! What may be counted of the processors' events.
+//! Checks which processor events may be counted.
 
 use super::finding::Finding;
 use farcore_tuning::Root;
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const SOURCES: &str = "/sys/bus/event_source/devices";
-/// User space may be counted up to here, the kernel's part up to one less.
+/// Largest level at which user space may be counted; the kernel's part, up to one less.
 const PARANOID_MAX: i32 = 2;
 
-pub(super) fn look(root: &Root) -> Vec<Finding> {
+pub(super) fn check(root: &Root) -> Vec<Finding> {
     let what = "perf events";
     let Some(paranoid) = root.number::<i32>(PARANOID) else {
         return vec![Finding::unknown(what, PARANOID)];
     };
     let units = root.names(SOURCES);
-    // Hybrid processors have one for each kind of core.
+    // Hybrid processors have a unit for each kind of core.
     let has_unit = units
         .iter()
         .any(|name| name.starts_with("cpu") || name.starts_with("armv"));

@@ -1,4 +1,4 @@
-//! What only trying tells.
+//! Checks by trial: the calibration of the clock, processor counters, opening an engine.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use farcore_tuning::{Clock, HardwareCounters};
 
 use super::finding::Finding;
 
-/// How long two clocks are compared.
+/// Time over which two clocks are compared.
 const COMPARED: Duration = Duration::from_millis(200);
-/// Further apart than this, latencies are wrong by more than their histograms' steps matter.
+/// Largest drift; a larger one falsifies latencies by more than a step of their histograms.
 const DRIFT_PPM_MAX: f64 = 500.0;
 
-pub(super) fn look() -> Vec<Finding> {
+pub(super) fn check() -> Vec<Finding> {
     let mut findings = vec![calibration(), counting()];
     findings.extend(engine());
     findings
@@ -26,21 +26,24 @@ fn calibration() -> Finding {
     let (taken, taken_ns) = (start.elapsed(), clock.now_ns() - start_ns);
     let taken = taken.as_nanos() as f64;
     let drift = (taken_ns as f64 - taken).abs() / taken * 1e6;
-    let seen = format!("{drift:.0} ppm from the kernel's");
+    let seen = format!("{drift:.0} ppm off the kernel's clock");
     if drift <= DRIFT_PPM_MAX {
         return Finding::fine(what, seen);
     }
     Finding::weak(what, seen)
-        .because("the time-stamp counter was calibrated badly: the machine was busy, or its rate changes")
-        .mend("run this again on a quiet machine; if it stays, see the clock source above")
+        .because("the time-stamp counter is calibrated badly: the machine was busy, or the counter's rate changes")
+        .mend("run this again on an idle machine; if it persists, see the clock source above")
 }
 
 fn counting() -> Finding {
     let what = "perf events, tried";
     let counters = HardwareCounters::open_here();
     match counters.missing() {
-        "" => Finding::fine(what, "cycles, instructions, branch and cache misses count"),
-        missing => Finding::weak(what, "some do not count").because(missing),
+        "" => Finding::fine(
+            what,
+            "cycles, instructions, branch and cache misses are counted",
+        ),
+        missing => Finding::weak(what, "some are not counted").because(missing),
     }
 }
 
@@ -58,7 +61,7 @@ fn engine() -> Vec<Finding> {
         Ok(engine) => {
             engine.close();
             vec![
-                Finding::fine(rings, format!("{cores} executors got theirs")),
+                Finding::fine(rings, format!("opened by {cores} executors")),
                 Finding::fine("engine", format!("opened on {cores} cores")),
             ]
         }

@@ -1,16 +1,17 @@
-//! The processors: which may be used, who else runs there, and what they can do.
+//! Checks the processors: which may be used, what else runs on them, and their features. Only the
+//! processors that this process may run on are considered.
 
 use super::cpu_list::CpuList;
 use super::finding::Finding;
 use farcore_tuning::Root;
 
 const CPU: &str = "/sys/devices/system/cpu";
-/// From here on it is worth it to keep other threads off some cores.
+/// Least cores for advising to isolate some of them.
 const CORES_TO_ISOLATE: usize = 4;
-/// More of a machine's time stolen than this is felt, in percent.
+/// Largest share of stolen time without a warning, in percent.
 const STOLEN_PERCENT_MAX: f64 = 1.0;
 
-pub(super) fn look(root: &Root) -> Vec<Finding> {
+pub(super) fn check(root: &Root) -> Vec<Finding> {
     let features = features(root);
     vec![
         cores(root),
@@ -43,9 +44,9 @@ fn cores(root: &Root) -> Finding {
             what,
             format!("{allowed} of {online}"),
         )
-        .because("this process is kept to a part of the machine (a cpuset, taskset or isolcpus)")
+        .because("this process is restricted to a part of the machine (by a cpuset, taskset or isolcpus)")
         .mend(format!(
-            "if that is not meant: taskset -c {online} farcore ..., or AllowedCPUs= in the unit"
+            "if that is not intended: taskset -c {online} farcore ..., or AllowedCPUs= in the unit"
         )),
         _ => Finding::fine(what, format!("{allowed} ({})", allowed.0.len())),
     }
@@ -62,7 +63,7 @@ fn quota(root: &Root) -> Finding {
         return Finding::fine(what, seen);
     }
     Finding::weak(what, seen)
-        .because("pinned cores that use up the quota stand still for the rest of each period, all at once")
+        .because("when the quota is used up, all pinned cores stop together for the rest of the period")
         .mend(format!(
             "run the engine on {:.0} cores (Config::cores), or give whole cores: cpuset instead of a quota (`docker run \
              --cpuset-cpus`, Kubernetes' static CPU manager)",
@@ -90,11 +91,11 @@ fn isolation(root: &Root) -> Finding {
     }
     let cores = allowed(root).unwrap_or_default();
     if cores.0.len() < CORES_TO_ISOLATE {
-        return Finding::fine(what, "none; there are too few to set some aside");
+        return Finding::fine(what, "none; too few cores to isolate some");
     }
     let spared = CpuList(cores.0.iter().copied().skip(1).collect());
     Finding::weak(what, "none")
-        .because("other threads and the timer interrupt the engine's cores, which shows in the longest latencies")
+        .because("other threads and the timer interrupt the engine's cores, which raises tail latencies")
         .mend(format!(
             "boot with isolcpus={spared} nohz_full={spared} rcu_nocbs={spared}, and name these cores in Config::cores"
         ))
@@ -118,7 +119,7 @@ fn siblings(root: &Root) -> Finding {
         return Finding::fine(what, "none: each processor is a core");
     }
     Finding::weak(what, format!("{} processors on {} cores", allowed.0.len(), alone.0.len()))
-        .because("two busy shards on one core share its caches and units: together they do little more than one")
+        .because("two busy shards on one core share its caches and units: together they serve little more than one")
         .mend(format!("name one processor of each core in Config::cores: {alone}"))
 }
 
@@ -133,10 +134,10 @@ fn governor(root: &Root) -> Finding {
     modes.sort_unstable();
     modes.dedup();
     match &modes[..] {
-        [] => Finding::fine(what, "none here"),
+        [] => Finding::fine(what, "none"),
         [only] if only == "performance" => Finding::fine(what, only),
         _ => Finding::weak(what, modes.join(", "))
-            .because("cores that were idle are slow for the first milliseconds of work")
+            .because("cores are slow for the first milliseconds after idling")
             .mend("cpupower frequency-set -g performance"),
     }
 }
@@ -161,7 +162,7 @@ fn features(root: &Root) -> Finding {
     } else {
         ""
     };
-    // Other architectures have their own vector units throughout.
+    // ARM processors have vector units throughout (asimd).
     let vectors = has("avx2") || has("asimd");
     let found: Vec<&str> = ["aes", "avx2", "vaes", "asimd"]
         .into_iter()
@@ -201,6 +202,6 @@ fn stolen(root: &Root) -> Finding {
         return Finding::fine(what, seen);
     }
     Finding::weak(what, seen)
-        .because("the host runs others on these processors: a shard stands still without knowing")
-        .mend("ask for dedicated processors (a larger or dedicated instance), or pin the machine's processors on the host")
+        .because("the host runs other guests on these processors, which stops shards without notice")
+        .mend("use dedicated processors (a larger or dedicated instance), or pin the machine's processors on the host")
 }

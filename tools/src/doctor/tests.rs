@@ -1,4 +1,4 @@
-//! Made-up machines.
+//! The findings on made-up machines.
 
 use std::fs;
 
@@ -38,7 +38,7 @@ const LIMITS: &str = "Limit                     Soft Limit           Hard Limit 
     Max open files            1048576              1048576              files\n\
     Max locked memory         unlimited            unlimited            bytes\n";
 
-/// A well-kept server of one node.
+/// A well configured server of one node.
 const SERVER: &[(&str, &str)] = &[
     ("/proc/sys/kernel/osrelease", "6.8.0-41-generic\n"),
     ("/proc/sys/kernel/io_uring_disabled", "0\n"),
@@ -93,7 +93,7 @@ const SERVER: &[(&str, &str)] = &[
     ("/sys/bus/event_source/devices/cpu/type", "4\n"),
 ];
 
-/// The server with other files in the place of some, and more.
+/// The server with some files replaced or added.
 fn changed<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     let kept = |(path, _): &&(&str, &str)| changes.iter().all(|(other, _)| other != path);
     let mut files: Vec<_> = SERVER.iter().filter(kept).copied().collect();
@@ -102,7 +102,7 @@ fn changed<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
 }
 
 #[test]
-fn a_well_kept_server_has_nothing_to_mend() {
+fn a_well_configured_server_has_no_remedies() {
     let findings = seen(SERVER);
     for finding in &findings {
         assert_eq!(finding.verdict, Verdict::Fine, "{finding:?}");
@@ -113,7 +113,7 @@ fn a_well_kept_server_has_nothing_to_mend() {
 }
 
 #[test]
-fn a_virtual_machine_hears_of_its_host() {
+fn findings_of_a_virtual_machine_name_its_host() {
     let findings = seen(&changed(&[
         ("/proc/cpuinfo", "flags : fpu hypervisor avx2\n"),
         ("/proc/stat", "cpu  100 0 100 700 0 0 0 100 0 0\n"),
@@ -140,14 +140,18 @@ fn a_virtual_machine_hears_of_its_host() {
         ("/proc/sys/kernel/perf_event_paranoid", "2"),
         ("/sys/bus/event_source/devices/software/type", "1"),
     ]);
-    let perf = &perf::look(&root)[0];
+    let perf = &perf::check(&root)[0];
     assert!(perf.mend.contains("pmu=on"), "{perf:?}");
     let (_folder, root) = machine(&[("/proc/sys/kernel/perf_event_paranoid", "4")]);
-    assert!(perf::look(&root)[0].mend.ends_with("perf_event_paranoid=1"));
+    assert!(
+        perf::check(&root)[0]
+            .mend
+            .ends_with("perf_event_paranoid=1")
+    );
 }
 
 #[test]
-fn a_container_hears_of_its_quota_and_its_limits() {
+fn findings_of_a_container_name_its_quota_and_limits() {
     let limits = LIMITS.replace("1048576", "256    ").replace(
         "unlimited            unlimited",
         "65536                65536",
@@ -192,7 +196,7 @@ fn a_container_hears_of_its_quota_and_its_limits() {
 }
 
 #[test]
-fn two_nodes_and_a_card_name_the_cores_that_are_far() {
+fn far_cores_of_an_rdma_device_are_named() {
     let findings = seen(&changed(&[
         ("/sys/devices/system/node/node0/cpulist", "0-3\n"),
         ("/sys/devices/system/node/node0/distance", "10 21\n"),
@@ -222,7 +226,7 @@ fn two_nodes_and_a_card_name_the_cores_that_are_far() {
         "{numa:?}"
     );
     let node = one(&findings, "RDMA device's node");
-    assert_eq!(node.seen, "mlx5_0 is at node 1, cores 4-7");
+    assert_eq!(node.seen, "mlx5_0 is on node 1, cores 4-7");
     assert!(node.why.contains("cores 1-3 reach mlx5_0"), "{node:?}");
     assert!(node.mend.ends_with("Config::cores: 4-7"), "{node:?}");
     assert!(
@@ -235,7 +239,7 @@ fn two_nodes_and_a_card_name_the_cores_that_are_far() {
 }
 
 #[test]
-fn siblings_quiet_cores_and_governors_are_named() {
+fn siblings_isolation_governors_and_memory_settings_are_checked() {
     let mut files = changed(&[
         ("/proc/self/status", "Cpus_allowed_list:\t0-3\n"),
         ("/sys/devices/system/cpu/online", "0-7\n"),
@@ -306,13 +310,13 @@ fn siblings_quiet_cores_and_governors_are_named() {
 }
 
 #[test]
-fn old_kernels_do_not_do() {
+fn an_old_kernel_is_broken() {
     let findings = seen(&changed(&[("/proc/sys/kernel/osrelease", "5.4.0\n")]));
     assert_eq!(verdict(&findings, "kernel"), Verdict::Broken);
 }
 
 #[test]
-fn a_machine_that_tells_nothing_breaks_nothing() {
+fn missing_or_malformed_files_are_no_errors() {
     for finding in seen(&[]) {
         assert!(
             matches!(finding.verdict, Verdict::Unknown | Verdict::Fine),
@@ -330,13 +334,13 @@ fn a_machine_that_tells_nothing_breaks_nothing() {
 }
 
 #[test]
-fn findings_are_lines_and_json() {
+fn findings_are_formatted_as_lines_and_json() {
     let finding = Finding::weak("swap", "1 areas")
         .because("slow")
         .mend("swapoff -a");
     let text = finding.text();
     assert!(
-        text.starts_with("weak    swap") && text.ends_with("mend: swapoff -a"),
+        text.starts_with("weak    swap") && text.ends_with("fix: swapoff -a"),
         "{text}"
     );
     let json = serde_json::to_value(&finding).unwrap();

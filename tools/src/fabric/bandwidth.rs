@@ -1,4 +1,7 @@
-//! `farcore fabric bandwidth`: how many requests and bytes pass in a second, with many under way.
+//! `farcore fabric bandwidth`: requests and bytes a second, with many requests in flight.
+//!
+//! A row for each operation and size, over all queue pairs together, after a warm-up. A row lasts
+//! for a time or a number of requests.
 
 use std::path::PathBuf;
 
@@ -7,9 +10,9 @@ use clap::Args;
 use farcore_rdma::run_local;
 use serde::Serialize;
 
-use super::output::{JsonFile, Progress, count, length, say, table};
+use super::output::{JsonFile, Progress, count, length, print, table};
 use super::probe::{self, Probe, Streamed, Until};
-use super::request::{Operation, Shape, Wanted, longest_bytes};
+use super::request::{Operation, Selection, Shape, longest_bytes};
 use super::target::{Target, TargetArguments};
 
 const SIZES: [u32; 6] = [64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
@@ -17,7 +20,7 @@ const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];
 const BATCH: usize = 16;
 const SECONDS: f64 = 2.0;
 const SECONDS_MAX: f64 = 3600.0;
-/// The warm-up of a row is a tenth of it.
+/// The warm-up of a row takes a tenth of the row.
 const WARM_UP_PART: u64 = 10;
 
 #[derive(Debug, Args)]
@@ -27,23 +30,22 @@ pub(crate) struct Arguments {
     /// Lengths of transfers [default: 64,256,1KiB,4KiB,64KiB,1MiB].
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     bytes: Vec<String>,
-    /// Requests under way on each queue pair.
+    /// Requests in flight on each queue pair.
     #[arg(long, default_value_t = 64, value_name = "N")]
     depth: usize,
-    /// Requests that are posted before the doorbell rings for them [default: 16, or as many as are
-    /// under way].
+    /// Requests posted for each doorbell [default: 16, or --depth if that is less].
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// How long each row takes [default: 2].
+    /// Length of each row, in seconds [default: 2].
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
-    /// Requests of each row, instead of a time.
+    /// Requests of each row, in place of --seconds.
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     count: Option<u64>,
-    /// What is asked of far memory [default: read,write].
+    /// Operations to measure [default: read,write].
     #[arg(long, value_delimiter = ',', value_name = "OPERATION")]
     operation: Vec<Operation>,
-    /// Write what is measured here as well.
+    /// Also write the figures to a file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -70,7 +72,7 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// What is asked for, checked.
+/// The flags, checked.
 #[derive(Debug)]
 struct Plan {
     target: Target,
@@ -102,13 +104,13 @@ impl Arguments {
 
     fn plan(&self) -> Result<Plan> {
         let target = self.target.target()?;
-        let wanted = Wanted {
+        let selection = Selection {
             operations: &self.operation,
             sizes: &self.bytes,
             operations_default: &OPERATIONS,
             sizes_default: &SIZES,
         };
-        let shapes = wanted.shapes()?;
+        let shapes = selection.shapes()?;
         let depth = self.depth;
         probe::check(target.queues(), depth, longest_bytes(&shapes))?;
         let batch = self.batch.unwrap_or(BATCH.min(depth));
@@ -196,13 +198,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         Until::Count(count) => format!("{count} requests"),
         Until::Nanoseconds(ns) => format!("{} s", ns as f64 / 1e9),
     };
-    say(format_args!(
-        "{}: {}, on each {} requests under way (depth) and {} a doorbell (batch), {row} a row after a tenth of it to warm up",
+    print(format_args!(
+        "{}: {}, each with {} requests in flight (depth) and {} a doorbell (batch), {row} a row after a warm-up of a tenth of it",
         report.fabric.join(", "),
         count(report.queue_pairs, "queue pair"),
         report.depth,
         report.batch,
     ));
-    say(render(&report.rows));
+    print(render(&report.rows));
     json.write(&report)
 }

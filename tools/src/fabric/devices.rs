@@ -1,4 +1,6 @@
-//! `farcore fabric devices`: the RDMA devices of this machine, as the kernel lists them.
+//! `farcore fabric devices`: lists the RDMA devices of this machine from /sys/class/infiniband,
+//! with ports and GIDs, and marks the default GID of each port. It opens no device, so it needs no
+//! verbs.
 
 use std::path::PathBuf;
 
@@ -7,11 +9,11 @@ use clap::Args;
 use farcore_rdma::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices};
 use serde::Serialize;
 
-use super::output::{JsonFile, say, table};
+use super::output::{JsonFile, print, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Write the list here as well.
+    /// Also write the list to a file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -21,7 +23,7 @@ struct Gid {
     index: u8,
     gid: String,
     kind: &'static str,
-    /// Taken where nobody names an index.
+    /// Whether it is the default.
     chosen: bool,
 }
 
@@ -89,7 +91,7 @@ fn dash(text: &str) -> String {
 
 fn render(devices: &[Device]) -> String {
     if devices.is_empty() {
-        return "no RDMA device: /sys/class/infiniband lists none; tcp:// needs none".to_owned();
+        return "no RDMA device in /sys/class/infiniband; tcp:// works without".to_owned();
     }
     let columns = [
         "device",
@@ -133,13 +135,13 @@ fn render(devices: &[Device]) -> String {
         }
     }
     let table = table(&columns, columns.len(), rows);
-    format!("{table}\n* taken where no --gid-index says otherwise")
+    format!("{table}\n* the default without --gid-index")
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let json = JsonFile::open(arguments.json.as_deref())?;
     let devices: Vec<Device> = rdma_devices().into_iter().map(Device::from).collect();
-    say(render(&devices));
+    print(render(&devices));
     json.write(&Report { devices })
 }
 
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gid_that_is_chosen_is_marked() {
+    fn the_default_gid_is_marked() {
         let text = render(&[device()]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 5, "{text}");

@@ -1,12 +1,12 @@
-//! `farcore fabric`: how fast far memory is reached, and which devices lead there.
+//! `farcore fabric`: measures latency and bandwidth of far memory, and lists RDMA devices.
 //!
-//! `ping` has one request under way at a time, `bandwidth` many, as `ib_read_lat` and `ib_read_bw`
-//! of perftest do; `devices` lists. All go through [`probe::Probe`], the one room that opens an
-//! endpoint and holds far memory. Nothing here knows keys, values or shards.
+//! `ping` has one request in flight at a time, `bandwidth` many, as `ib_read_lat` and `ib_read_bw`
+//! of perftest do; `devices` lists. Measurements go through [`probe::Probe`], which opens the
+//! endpoint and owns far memory. Nothing here knows keys, values or shards.
 //!
-//! - I1: whatever is wrong is one line on stderr with the remedy, and exit code 1; what is asked
-//!   for is checked before anything is opened.
-//! - I2: far memory is given back and sessions are ended, also after a failure.
+//! - I1: an error is one line on stderr with the remedy, and exit code 1. Flags are checked before
+//!   anything is opened.
+//! - I2: far memory is freed and sessions are closed, also after a failure.
 
 mod bandwidth;
 mod devices;
@@ -24,15 +24,15 @@ use crate::text;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// How long one request at a time takes.
+    /// Measure the latency of one request at a time.
     Ping(ping::Arguments),
-    /// How many requests and bytes pass in a second.
+    /// Measure requests and bytes a second.
     Bandwidth(bandwidth::Arguments),
-    /// The RDMA devices of this machine.
+    /// List the RDMA devices of this machine.
     Devices(devices::Arguments),
 }
 
-/// Does what was asked for.
+/// Runs the command.
 pub(crate) fn run(command: &Command) -> ExitCode {
     let (name, done) = match command {
         Command::Ping(arguments) => ("ping", ping::run(arguments)),

@@ -1,4 +1,5 @@
-//! What a measurement leaves: a table on stdout, a file of JSON, and a bar while it lasts.
+//! Output of measurements: a table on stdout, a JSON file, a progress bar on stderr. Nothing is
+//! written while a row is measured.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -10,7 +11,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-/// A file that is opened before anything is measured, so that nothing is measured in vain.
+/// The file of `--json`, opened before measuring, so that an error comes early.
 #[derive(Debug)]
 pub(super) struct JsonFile(Option<(File, PathBuf)>);
 
@@ -19,7 +20,7 @@ impl JsonFile {
         let Some(path) = path else {
             return Ok(Self(None));
         };
-        // What it holds stays until there is something better.
+        // The old contents stay until the new ones are written.
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -35,14 +36,14 @@ impl JsonFile {
         };
         let mut text = serde_json::to_string_pretty(report)?;
         text.push('\n');
-        // A pipe has no length to cut.
+        // A pipe cannot be truncated.
         let _ = file.set_len(0).and_then(|()| file.rewind());
         let written = file.write_all(text.as_bytes());
         written.with_context(|| format!("--json {}", path.display()))
     }
 }
 
-/// Columns that are aligned: the first `left` of them to the left.
+/// A table with aligned columns, the first `left` of them to the left.
 pub(super) fn table(columns: &[&str], left: usize, rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -54,8 +55,8 @@ pub(super) fn table(columns: &[&str], left: usize, rows: Vec<Vec<String>>) -> St
     table.trim_fmt()
 }
 
-/// Prints to stdout; whoever does not listen need not hear it.
-pub(super) fn say(text: impl Display) {
+/// Prints to stdout; a closed stdout is ignored.
+pub(super) fn print(text: impl Display) {
     let _ = writeln!(io::stdout(), "{text}");
 }
 
@@ -67,7 +68,7 @@ pub(super) fn count(number: usize, what: &str) -> String {
     }
 }
 
-/// A length, exactly: in the largest unit that it is a multiple of.
+/// A length in the largest unit that it is a multiple of.
 pub(super) fn length(bytes: u32) -> String {
     match bytes {
         0 => "0 B".to_owned(),
@@ -77,8 +78,8 @@ pub(super) fn length(bytes: u32) -> String {
     }
 }
 
-/// How many rows are done: a bar if stderr is a terminal, else nothing. It moves between rows only,
-/// and so disturbs none.
+/// The progress in rows: a bar if stderr is a terminal, else nothing. It moves only between rows,
+/// so it disturbs no measurement.
 #[derive(Debug)]
 pub(super) struct Progress(Option<ProgressBar>);
 
@@ -94,14 +95,14 @@ impl Progress {
         Self(Some(bar))
     }
 
-    /// A row begins.
+    /// Starts a row.
     pub(super) fn begin(&self, row: impl Display) {
         if let Some(bar) = &self.0 {
             bar.set_message(row.to_string());
         }
     }
 
-    /// A row is done.
+    /// Ends a row.
     pub(super) fn end(&self) {
         if let Some(bar) = &self.0 {
             bar.inc(1);

@@ -1,4 +1,7 @@
-//! `farcore fabric ping`: how long one request at a time takes.
+//! `farcore fabric ping`: the latency of one request at a time.
+//!
+//! A row for each node, operation and size: percentiles of a histogram after a warm-up. Depth and
+//! batch are 1.
 
 use std::path::PathBuf;
 
@@ -8,14 +11,14 @@ use farcore_rdma::run_local;
 use farcore_tuning::Histogram;
 use serde::Serialize;
 
-use super::output::{JsonFile, Progress, count, length, say, table};
+use super::output::{JsonFile, Progress, count, length, print, table};
 use super::probe::{self, Probe};
-use super::request::{Operation, Shape, Wanted, longest_bytes};
+use super::request::{Operation, Selection, Shape, longest_bytes};
 use super::target::{Target, TargetArguments};
 
 const SIZES: [u32; 5] = [8, 64, 256, 1 << 10, 4 << 10];
 const OPERATIONS: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Cas];
-/// Requests of a row that are not counted, at most: as many as are.
+/// Most uncounted requests before a row; there are as many as counted ones up to this.
 const WARM_UP_MAX: u64 = 1_000;
 
 #[derive(Debug, Args)]
@@ -28,10 +31,10 @@ pub(crate) struct Arguments {
     /// Requests of each row.
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     count: u64,
-    /// What is asked of far memory [default: all three; compare-and-swap takes 8 bytes].
+    /// Operations to measure [default: all three; compare-and-swap takes 8 bytes].
     #[arg(long, value_delimiter = ',', value_name = "OPERATION")]
     operation: Vec<Operation>,
-    /// Write what is measured here as well, with latencies in nanoseconds.
+    /// Also write the figures to a file, as JSON with latencies in nanoseconds.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -154,13 +157,13 @@ fn render(rows: &[Row]) -> String {
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let target = arguments.target.target()?;
-    let wanted = Wanted {
+    let selection = Selection {
         operations: &arguments.operation,
         sizes: &arguments.bytes,
         operations_default: &OPERATIONS,
         sizes_default: &SIZES,
     };
-    let shapes = wanted.shapes()?;
+    let shapes = selection.shapes()?;
     ensure!(arguments.count > 0, "--count is 0: must be 1 or more");
     probe::check(target.queues(), 1, longest_bytes(&shapes))?;
     let json = JsonFile::open(arguments.json.as_deref())?;
@@ -175,11 +178,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         warm_up_count,
         rows: run_local(open_and_measure(&target, &shapes, arguments.count))??,
     };
-    say(format_args!(
-        "{}: {}, one request at a time (depth 1, batch 1), {warm_up_count} a row to warm up; microseconds from before the post until the completion was seen",
+    print(format_args!(
+        "{}: {}, one request at a time (depth 1, batch 1) after a warm-up of {warm_up_count} a row; microseconds from the post to the polled completion",
         report.fabric.join(", "),
         count(report.queue_pairs, "queue pair"),
     ));
-    say(render(&report.rows));
+    print(render(&report.rows));
     json.write(&report)
 }

@@ -1,17 +1,17 @@
-//! One thread's end of a fabric, with far memory at each node to send requests to.
+//! An endpoint with far memory at each node, and the requests of a measurement.
 //!
-//! It owns the endpoint, its registered buffers, a session and a chunk at each node.
+//! It owns the endpoint, its registered buffers, and a session and a chunk at each node.
 //!
 //! ```text
-//! buffers, per queue pair:  | slot 0 | slot 1 | ... | slot depth - 1 |     a request takes the next, around the end
-//! far memory, per node:     | 0 | 1 | 2 | ...                       |     likewise, in steps of the request's length
+//! buffers, per queue pair:  | slot 0 | slot 1 | ... | slot depth - 1 |  requests use them in turn
+//! far memory, per node:     | 0 | 1 | 2 | ...                        |  likewise, by the length
 //! ```
 //!
-//! - I1: a queue pair has at most `depth` requests under way, so no two share a buffer.
-//! - I2: all memory is zero, and no request changes that: writes carry zeros and a compare-and-swap
-//!   puts 0 for 0.
+//! - I1: a queue pair has at most `depth` requests in flight, so no two share a buffer.
+//! - I2: all memory is zero and stays so: writes carry zeros, and a compare-and-swap replaces 0 by
+//!   0.
 //! - I3: every request is signalled, and one that fails ends the measurement.
-//! - I4: the leases are kept by a thread of their own: whoever measures need not yield.
+//! - I4: a separate thread keeps the leases, so a measurement need not yield.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,21 +29,21 @@ use farcore_tuning::Clock;
 use super::request::{Operation, Shape};
 use super::target::Target;
 
-/// Requests that a queue pair may have under way.
+/// Most requests in flight on a queue pair.
 pub(super) const DEPTH_MAX: usize = 4096;
-/// All buffers together.
+/// Most bytes of all buffers together.
 const LOCAL_BYTES_MAX: u64 = 1 << 30;
-/// Far memory at each node, unless one transfer is longer.
+/// Far memory at each node, unless a transfer is longer.
 const FAR_BYTES: u64 = 1 << 20;
 /// Slots begin at multiples of a cache line.
 const LINE_BYTES: u64 = 64;
 /// Far memory is cleared in pieces of this length.
 const CLEAR_BYTES: u32 = 64 << 10;
 const COMPLETIONS_PER_POLL: usize = 64;
-/// A node that is silent for so long is lost.
+/// A node that is silent for this time is lost.
 const LIMIT: Duration = Duration::from_secs(5);
 const LIMIT_NS: u64 = 5_000_000_000;
-/// How long a queue pair may take to become ready.
+/// Time limit for a queue pair to become ready.
 const READY_NS: u64 = LIMIT_NS;
 
 /// Far memory at one node, behind the queue pair of the same index.
@@ -51,35 +51,35 @@ const READY_NS: u64 = LIMIT_NS;
 struct Far {
     start: RemoteSlice,
     bytes: u64,
-    /// Where the next request goes, from the start.
+    /// Offset of the next request from the start.
     next: u64,
     /// The next request's buffer.
     slot: u64,
     in_flight: usize,
 }
 
-/// A session, and what it was given there.
+/// A session and its chunk.
 #[derive(Debug)]
 struct Node {
     connections: NodeConnections,
     chunk: Option<ExtentRun>,
 }
 
-/// How far a stream of requests goes.
+/// The length of a stream of requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
-    /// So many requests.
+    /// A number of requests.
     Count(u64),
-    /// Requests are posted for so long.
+    /// A time in which requests are posted.
     Nanoseconds(u64),
 }
 
-/// A stream of requests that has ended.
+/// The figures of a stream of requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Streamed {
-    /// Requests that were completed.
+    /// Completed requests.
     pub(super) count: u64,
-    /// From before the first post until after the last completion was seen.
+    /// Time from the first post to the last polled completion.
     pub(super) elapsed_ns: u64,
 }
 
@@ -88,27 +88,27 @@ pub(super) struct Probe {
     endpoint: FabricEndpoint,
     key: LocalKey,
     depth: usize,
-    /// From one buffer to the next.
+    /// Distance between two buffers.
     stride: u64,
     fars: Vec<Far>,
     nodes: Vec<Node>,
     clock: Clock,
-    /// Keeps the leases, where there are any.
+    /// Keeps the leases; `None` for memory of this process.
     _heartbeats: Option<Heartbeats>,
 }
 
 fn unreachable(address: &FabricAddress, error: ManagerError) -> anyhow::Error {
     let remedy = match error {
         ManagerError::Connect(_) | ManagerError::TimedOut { .. } => {
-            ": no memory node can be reached there; start one with `farcore memnode`, or name another"
+            ": no memory node answers; start one with `farcore memnode`, or name another"
         }
         _ => "",
     };
     anyhow::Error::new(error).context(format!("--fabric {address}{remedy}"))
 }
 
-/// One node's session, its queue pair connected.
-async fn join(
+/// Opens a session at a node and connects its queue pair.
+async fn open_session(
     address: &FabricAddress,
     queue: usize,
     endpoint: &FabricEndpoint,
@@ -119,7 +119,7 @@ async fn join(
     let mut connections = opened.map_err(|error| unreachable(address, error))?;
     let connection_slot = endpoint
         .connection_slot(queue)
-        .context("it takes no connections")?;
+        .context("this endpoint accepts no connections")?;
     connections.keep(connection_slot);
     if let Err(error) = connections.connect().await {
         connections.close().await;
@@ -128,26 +128,26 @@ async fn join(
     Ok(connections)
 }
 
-/// Far memory at a node.
-async fn take(node: &mut Node, bytes: u64) -> Result<RemoteSlice> {
+/// Allocates far memory at a node.
+async fn allocate(node: &mut Node, bytes: u64) -> Result<RemoteSlice> {
     let address = node.connections.address().clone();
     let taken = node.connections.allocate_chunk(bytes).await;
     let run = taken.with_context(|| {
         let bytes = ByteSize::b(bytes).display().iec();
         format!(
-            "--fabric {address} lends no {bytes} in one piece, which the largest of --bytes needs"
+            "--fabric {address} has no {bytes} in one piece, which the largest of --bytes needs"
         )
     })?;
     node.chunk = Some(run);
     let session = node.connections.session();
     let start = session.and_then(|session| session.map().slice(run.first(), 0));
-    start.with_context(|| format!("--fabric {address}: the chunk lies outside of its memory"))
+    start.with_context(|| format!("--fabric {address}: the chunk is outside the node's memory"))
 }
 
 async fn leave(nodes: Vec<Node>) {
     for Node { connections, chunk } in nodes {
         if let Some(run) = chunk {
-            // Where the node is away, all goes back with the session.
+            // If the node is lost, it reclaims the chunk with the session.
             let _ = connections.free_chunk(run).await;
         }
         connections.close().await;
@@ -164,7 +164,7 @@ fn map(bytes: u64) -> Result<Arc<Region>> {
     Ok(Arc::new(Region::map(&options)?))
 }
 
-/// Whether there are buffers for so many requests of that length.
+/// Checks that the buffers for all requests in flight are within the limit.
 pub(super) fn check(queues: usize, depth: usize, longest_bytes: u32) -> Result<()> {
     ensure!(
         (1..=DEPTH_MAX).contains(&depth),
@@ -173,13 +173,13 @@ pub(super) fn check(queues: usize, depth: usize, longest_bytes: u32) -> Result<(
     let bytes = (queues * depth) as u64 * u64::from(longest_bytes).next_multiple_of(LINE_BYTES);
     ensure!(
         bytes <= LOCAL_BYTES_MAX,
-        "{queues} queue pairs times --depth {depth} times --bytes {longest_bytes} is {bytes} of local memory: at most {LOCAL_BYTES_MAX}; lower one of them"
+        "{queues} queue pairs times --depth {depth} times --bytes {longest_bytes} is {bytes} bytes of local memory: at most {LOCAL_BYTES_MAX}; lower one of them"
     );
     Ok(())
 }
 
 impl Probe {
-    /// Connects to all nodes and takes far memory there, for up to `depth` requests of up to
+    /// Connects to all nodes and allocates far memory there, for up to `depth` requests of up to
     /// `longest_bytes` each.
     pub(super) async fn open(target: &Target, depth: usize, longest_bytes: u32) -> Result<Self> {
         check(target.queues(), depth, longest_bytes)?;
@@ -265,10 +265,10 @@ impl Probe {
         let mut starts = Vec::new();
         for (queue, address) in target.nodes.iter().enumerate() {
             nodes.push(Node {
-                connections: join(address, queue, &endpoint, &options, heartbeats).await?,
+                connections: open_session(address, queue, &endpoint, &options, heartbeats).await?,
                 chunk: None,
             });
-            starts.push(take(&mut nodes[queue], far_bytes).await?);
+            starts.push(allocate(&mut nodes[queue], far_bytes).await?);
         }
         Ok((endpoint, starts))
     }
@@ -313,7 +313,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Gives all far memory back.
+    /// Frees all far memory and closes the sessions.
     pub(super) async fn close(self) {
         leave(self.nodes).await;
     }
@@ -362,11 +362,11 @@ impl Probe {
             }
             Err(PostError::Full(_)) => bail!("queue pair {queue} is full: lower --depth"),
             Err(PostError::Down(_)) => bail!(
-                "queue pair {queue} takes no requests ({:?}): the connection to its memory node is lost",
+                "queue pair {queue} accepts no requests ({:?}): the connection to its memory node is lost",
                 self.endpoint.state(queue)
             ),
             Err(PostError::Invalid { reason, .. }) => {
-                bail!("queue pair {queue} refuses the request: {reason}")
+                bail!("queue pair {queue} rejects the request: {reason}")
             }
         }
     }
@@ -374,7 +374,7 @@ impl Probe {
     fn completed(&mut self, completion: &Completion) -> Result<()> {
         let queue = usize::try_from(completion.id.0).unwrap_or(usize::MAX);
         let far = self.fars.get_mut(queue);
-        let far = far.context("a completion of a queue pair that is not there")?;
+        let far = far.context("a completion of an unknown queue pair")?;
         far.in_flight -= 1;
         if completion.status == Status::Success {
             return Ok(());
@@ -385,8 +385,7 @@ impl Probe {
         }
     }
 
-    /// One request from post to completion; answers how long it took, in nanoseconds. Polls all the
-    /// while.
+    /// Sends one request and polls until it completes. Returns the time in nanoseconds.
     fn one(&mut self, queue: usize, work: Work) -> Result<u64> {
         let mut seen = [Completion::NONE];
         let start_ns = self.clock.now_ns();
@@ -400,15 +399,14 @@ impl Probe {
         Ok(end_ns - start_ns)
     }
 
-    /// How long one request takes by itself, in nanoseconds: from before the post until after its
-    /// completion was seen.
+    /// The latency of one request alone, in nanoseconds: from the post to the polled completion.
     pub(super) fn ping(&mut self, queue: usize, shape: Shape) -> Result<u64> {
         let work = self.next(queue, shape);
         self.one(queue, work)
     }
 
-    /// Keeps every queue pair full, `batch` requests a doorbell; ends when all that was posted has
-    /// completed.
+    /// Keeps every queue pair full, `batch` requests a doorbell, until the stream is over and all
+    /// posted requests have completed.
     pub(super) fn stream(&mut self, shape: Shape, batch: usize, until: Until) -> Result<Streamed> {
         let mut seen = [Completion::NONE; COMPLETIONS_PER_POLL];
         let (mut posted, mut completed) = (0, 0);

@@ -1,4 +1,4 @@
-//! What requests are measured: operations, and the sizes of their transfers.
+//! The requests to measure: operations and the sizes of their transfers, parsed from flags.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::text::size;
 
-/// What an atomic works on.
+/// Length of the word that an atomic operation changes.
 const WORD_BYTES: u32 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
@@ -40,9 +40,9 @@ pub(super) struct Shape {
     pub(super) bytes: u32,
 }
 
-/// What is asked for, and what is measured where nothing is.
+/// The operations and sizes of the flags, and their defaults.
 #[derive(Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct Selection<'a> {
     pub(super) operations: &'a [Operation],
     pub(super) sizes: &'a [String],
     pub(super) operations_default: &'a [Operation],
@@ -50,26 +50,26 @@ pub(super) struct Wanted<'a> {
 }
 
 fn bytes(text: &str) -> Result<u32> {
-    let asked = size("--bytes", text, "4KiB")?;
-    let bytes = u32::try_from(asked).unwrap_or(u32::MAX);
+    let given = size("--bytes", text, "4KiB")?;
+    let bytes = u32::try_from(given).unwrap_or(u32::MAX);
     ensure!(
         (1..=TRANSFER_BYTES_MAX).contains(&bytes),
-        "--bytes {text} is {asked}: must be 1 to {TRANSFER_BYTES_MAX}"
+        "--bytes {text} is {given}: must be 1 to {TRANSFER_BYTES_MAX}"
     );
     Ok(bytes)
 }
 
-impl Wanted<'_> {
-    /// A shape for each row. Compare-and-swap has one row at most, for it works on words: it is
-    /// refused where it is asked for with other sizes alone.
+impl Selection<'_> {
+    /// A shape for each row. Compare-and-swap has one row at most, because it works on words; it is
+    /// an error with other sizes only.
     pub(super) fn shapes(&self) -> Result<Vec<Shape>> {
         let sizes = self.sizes.iter().map(|text| bytes(text));
         let sizes = sizes.collect::<Result<Vec<u32>>>()?;
         let swap = sizes.is_empty() || sizes.contains(&WORD_BYTES);
-        let asked = self.operations.contains(&Operation::Cas);
+        let is_named = self.operations.contains(&Operation::Cas);
         ensure!(
-            swap || !asked,
-            "--operation cas --bytes {}: it works on words of {WORD_BYTES} bytes; add {WORD_BYTES} to --bytes, or leave it out",
+            swap || !is_named,
+            "--operation cas --bytes {}: compare-and-swap works on words of {WORD_BYTES} bytes; add {WORD_BYTES} to --bytes, or omit --bytes",
             self.sizes.join(",")
         );
         let sizes = match &sizes[..] {
@@ -106,19 +106,19 @@ mod tests {
 
     fn rows(operations: &[Operation], sizes: &[&str]) -> Result<Vec<(Operation, u32)>> {
         let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
-        let wanted = Wanted {
+        let selection = Selection {
             operations,
             sizes: &sizes,
             operations_default: &[Operation::Read, Operation::Cas],
             sizes_default: &[64, 4096],
         };
-        let shapes = wanted.shapes()?;
+        let shapes = selection.shapes()?;
         let pair = |shape: &Shape| (shape.operation, shape.bytes);
         Ok(shapes.iter().map(pair).collect())
     }
 
     #[test]
-    fn every_operation_meets_every_size_but_for_words() {
+    fn every_operation_has_every_size_except_compare_and_swap() {
         use Operation::{Cas, Read, Write};
         let seen = rows(&[], &[]).unwrap();
         assert_eq!(seen, [(Read, 64), (Read, 4096), (Cas, 8)]);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_cannot_be_are_refused_by_name() {
+    fn bad_sizes_are_named_in_errors() {
         for (sizes, part) in [
             (&["4 parsecs"][..], "`4 parsecs` is not a size"),
             (&["0"], "--bytes 0 is 0: must be 1 to 16777216"),

@@ -1,4 +1,4 @@
-//! What is measured: memory nodes by their addresses, or memory of this process.
+//! The target of a measurement: memory nodes by address, or memory of this process.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ const EMBEDDED: &str = "embedded";
 #[derive(Debug, Args)]
 pub(super) struct TargetArguments {
     /// Memory nodes, a queue pair to each: tcp://host:port, rdma://host:port (RDMA-CM),
-    /// rdma+tcp://host:port; or `embedded`, memory of this process, as a base line.
+    /// rdma+tcp://host:port; or `embedded`, memory of this process, as a baseline.
     #[arg(
         long,
         default_value = EMBEDDED,
@@ -22,17 +22,17 @@ pub(super) struct TargetArguments {
         value_name = "ADDRESS"
     )]
     fabric: Vec<String>,
-    /// A file with the token that the nodes ask for.
+    /// File with the token of the nodes.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[command(flatten)]
     device: DeviceArguments,
 }
 
-/// What is measured, checked.
+/// The target, checked.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// None: memory of this process.
+    /// Empty for memory of this process.
     pub(super) nodes: Vec<FabricAddress>,
     pub(super) token: Option<Token>,
     pub(super) verbs: VerbsOptions,
@@ -43,7 +43,7 @@ impl TargetArguments {
         let embedded = self.fabric.iter().any(|one| one == EMBEDDED);
         ensure!(
             !embedded || self.fabric.len() == 1,
-            "--fabric {}: `{EMBEDDED}` is measured by itself; leave it or the addresses out",
+            "--fabric {}: `{EMBEDDED}` cannot be combined with addresses; remove one or the other",
             self.fabric.join(",")
         );
         let mut nodes = Vec::new();
@@ -75,7 +75,7 @@ impl Target {
         self.nodes.len().max(1)
     }
 
-    /// The far ends by name, in the order of their queue pairs.
+    /// The names of the nodes, in the order of their queue pairs.
     pub(super) fn names(&self) -> Vec<String> {
         match &self.nodes[..] {
             [] => vec![EMBEDDED.to_owned()],

@@ -1,9 +1,12 @@
-//! `farcore memnode`: lends this machine's memory to engines elsewhere.
+//! `farcore memnode`: lends this machine's memory to engines on other hosts.
 //!
-//! - I1: whatever keeps it from starting is one line on stderr with the remedy, and exit code 1.
-//! - I2: beyond loopback nothing listens without a token, unless `--insecure` says so; the figures
-//!   have no token, so they need `--insecure` there in any case.
-//! - I3: SIGTERM and SIGINT end it cleanly with exit code 0, also while it is still starting.
+//! Checks the flags, starts the node in a thread, prints `ready: ADDRESS lends SIZE`, and waits for
+//! a signal. `exposed.rs` has the metrics.
+//!
+//! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
+//! - I2: beyond loopback the node needs a token or `--insecure`. Metrics have no token, so beyond
+//!   loopback they need `--insecure` in any case.
+//! - I3: SIGTERM and SIGINT end it cleanly with exit code 0, also during the start.
 
 mod exposed;
 
@@ -13,6 +16,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -36,44 +40,43 @@ use crate::text::{line, size};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 takes a free one.
     #[arg(long, default_value = "tcp://127.0.0.1:7400", value_name = "ADDRESS")]
     listen: String,
-    /// How much memory to lend: 32GiB.
+    /// Memory to lend, e.g. 32GiB.
     #[arg(long, value_name = "SIZE")]
     memory: String,
     /// Length of one registered region, under 2GiB.
     #[arg(long, default_value = "1GiB", value_name = "SIZE")]
     region: String,
-    /// What is claimed and freed as one: a power of two from 64KiB to 1GiB.
+    /// Length of an extent, the unit of claims: a power of two from 64KiB to 1GiB.
     #[arg(long, default_value = "1MiB", value_name = "SIZE")]
     extent: String,
     #[command(flatten)]
     device: DeviceArguments,
-    /// A file with the token that clients must know, at least 16 bytes.
+    /// File with the token that clients must have, at least 16 bytes.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// How long a client may be silent before it loses its connections: from 1s to 24h.
+    /// Time that a client may be silent before it loses its connections: 1s to 24h.
     #[arg(long, default_value = "30s", value_name = "TIME")]
     lease: String,
-    /// How long what a client holds is kept after its lease, so that one that was only stopped
-    /// finds it again: 0s to 30days. What a process held that has ended is taken back when its
-    /// lease ends.
+    /// Time that the extents of a stopped client are kept after its lease, so that it can resume:
+    /// 0s to 30days. Extents of an ended process are reclaimed when its lease ends.
     #[arg(long, default_value = "5m", value_name = "TIME")]
     keep: String,
     /// Threads that serve connections.
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     threads: usize,
-    /// Offer /metrics and /healthz here: 127.0.0.1:9400.
+    /// Serve /metrics and /healthz on this address, e.g. 127.0.0.1:9400.
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
-    /// Allow anybody who can connect: no token beyond loopback.
+    /// Serve other hosts without a token, and metrics beyond loopback.
     #[arg(long)]
     insecure: bool,
-    /// Do not ask for huge pages.
+    /// Do not use huge pages.
     #[arg(long)]
     no_huge_pages: bool,
-    /// Do not start unless all memory can be locked.
+    /// Fail at start unless all memory can be locked.
     #[arg(long)]
     require_lock: bool,
 }
@@ -96,7 +99,7 @@ fn resolve(flag: &str, text: &str, host: &str, port: u16) -> Result<SocketAddr> 
         .with_context(|| format!("{flag} {text}"))
 }
 
-/// What was asked for, checked.
+/// The flags, checked.
 #[derive(Debug)]
 struct Plan {
     node: NodeOptions,
@@ -104,6 +107,25 @@ struct Plan {
 }
 
 impl Arguments {
+    fn memory(&self) -> Result<MemoryOptions> {
+        let memory = MemoryOptions {
+            memory_bytes: size("--memory", &self.memory, "32GiB")?,
+            region_bytes: size("--region", &self.region, "1GiB")?,
+            extent_bytes: size("--extent", &self.extent, "1MiB")?,
+            huge_pages: !self.no_huge_pages,
+            lock: if self.require_lock {
+                Lock::Require
+            } else {
+                Lock::Try
+            },
+        };
+        // Memory shorter than a region is one shorter region.
+        Ok(MemoryOptions {
+            region_bytes: memory.region_bytes.min(memory.memory_bytes),
+            ..memory
+        })
+    }
+
     fn plan(&self) -> Result<Plan> {
         let address: FabricAddress = self
             .listen
@@ -129,31 +151,16 @@ impl Arguments {
         if !self.insecure {
             ensure!(
                 token.is_some() || is_loopback(listen),
-                "--listen {}: whoever can reach it could read and write all of the memory; give a --token-file, or --insecure if only friends can",
+                "--listen {}: other hosts could read and write all of the memory; give --token-file, or --insecure on a trusted network",
                 self.listen
             );
             if let Some(http) = http.filter(|&http| !is_loopback(http)) {
                 bail!(
-                    "--http {http}: anybody who can reach it could read the figures; listen on 127.0.0.1, or give --insecure if only friends can"
+                    "--http {http}: other hosts could read the metrics; use a loopback address such as 127.0.0.1, or give --insecure on a trusted network"
                 );
             }
         }
-        let memory = MemoryOptions {
-            memory_bytes: size("--memory", &self.memory, "32GiB")?,
-            region_bytes: size("--region", &self.region, "1GiB")?,
-            extent_bytes: size("--extent", &self.extent, "1MiB")?,
-            huge_pages: !self.no_huge_pages,
-            lock: if self.require_lock {
-                Lock::Require
-            } else {
-                Lock::Try
-            },
-        };
-        // A short memory is one short region.
-        let memory = MemoryOptions {
-            region_bytes: memory.region_bytes.min(memory.memory_bytes),
-            ..memory
-        };
+        let memory = self.memory()?;
         let lease: humantime::Duration = read("--lease", &self.lease, "30s")?;
         ensure!(
             (LEASE_MIN..=LEASE_MAX).contains(&lease),
@@ -184,7 +191,7 @@ impl Arguments {
     }
 }
 
-/// Shows how far registering has come: a bar on a terminal, else lines.
+/// Shows the progress of registering: a bar on a terminal, else log lines.
 struct Progress(Option<ProgressBar>);
 
 impl Progress {
@@ -202,7 +209,7 @@ impl Progress {
         Self(Some(bar))
     }
 
-    fn tell(&self, one: &Registered) {
+    fn report(&self, one: &Registered) {
         match &self.0 {
             Some(bar) => {
                 bar.set_length(one.regions as u64);
@@ -242,56 +249,33 @@ fn serve(arguments: &Arguments) -> Result<()> {
             })?),
             None => None,
         };
-    let (say, events) = mpsc::channel();
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
-    let signalled = say.clone();
-    thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            for signal in signals.forever() {
-                if signalled.send(Event::Signal(signal)).is_err() {
-                    return;
-                }
-            }
-        })
-        .context("cannot start a thread")?;
-    // Registering may take minutes, and a signal must not wait for it.
-    thread::Builder::new()
-        .name("start".to_owned())
-        .spawn(move || {
-            let progress = Progress::new();
-            let started = MemoryNode::start_with(node, &|one| progress.tell(&one));
-            progress.clear();
-            // Whoever waits has gone only if a signal ended everything.
-            drop(say.send(Event::Started(started)));
-        })
-        .context("cannot start a thread")?;
+    let events = start(node)?;
     let handle = match events.recv().context("the start was lost")? {
         Event::Started(started) => started?,
         Event::Signal(signal) => {
-            info!(signal, "stopped before it served");
+            info!(signal, "stopped before it was ready");
             return Ok(());
         }
     };
     if !handle.is_locked() {
         warn!(
-            "not all memory is locked: the kernel may move it out; raise `ulimit -l`, and --require-lock makes this an error"
+            "not all memory is locked, so the kernel may swap it out; raise `ulimit -l`, or give --require-lock to make this an error"
         );
     }
     if insecure && !is_loopback(requested) {
-        warn!("no token: anybody who can reach {requested} can read and write all of the memory");
+        warn!("no token: any host that can reach {requested} can read and write all of the memory");
     }
     let server = match listener {
         Some(listener) => {
-            let shown = Arc::new(exposed::Shown(handle.metrics()));
-            let server = HttpServer::serve(listener, shown, HttpLimits::default());
+            let exposed = Arc::new(exposed::ExposedNode(handle.metrics()));
+            let server = HttpServer::serve(listener, exposed, HttpLimits::default());
             Some(server.context("cannot answer over HTTP")?)
         }
         None => None,
     };
     let mut out = io::stdout();
     let size = ByteSize::b(memory.memory_bytes);
-    // Whoever does not listen need not hear it.
+    // A closed stdout is no reason to stop.
     let (scheme, address) = (scheme.as_str(), handle.address());
     let _ = writeln!(out, "ready: {scheme}://{address} lends {size}").and_then(|()| out.flush());
     loop {
@@ -306,7 +290,36 @@ fn serve(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Serves until a signal ends it.
+/// Starts the node in a thread, and a thread that waits for signals. Registering may take minutes,
+/// and a signal must not wait for it.
+fn start(node: NodeOptions) -> Result<Receiver<Event>> {
+    let (sender, events) = mpsc::channel();
+    let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
+    let signalled = sender.clone();
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if signalled.send(Event::Signal(signal)).is_err() {
+                    return;
+                }
+            }
+        })
+        .context("cannot start a thread")?;
+    thread::Builder::new()
+        .name("start".to_owned())
+        .spawn(move || {
+            let progress = Progress::new();
+            let started = MemoryNode::start_with(node, &|one| progress.report(&one));
+            progress.clear();
+            // The receiver is gone if a signal has ended the command.
+            drop(sender.send(Event::Started(started)));
+        })
+        .context("cannot start a thread")?;
+    Ok(events)
+}
+
+/// Runs the command until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match serve(arguments) {
         Ok(()) => ExitCode::SUCCESS,

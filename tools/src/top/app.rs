@@ -1,4 +1,6 @@
-//! The state of the view, and how samples and keys change it. It does no I/O and reads no clock.
+//! The state of the view, and how samples and keys change it.
+//!
+//! It does no I/O and reads no clock, so tests drive it directly. Histories are bounded.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,6 @@
-//! The plot of a search: for each knob, the ratio of each value with its interval.
+//! The plot of a search, as SVG: a panel for each setting, with the ratio of each value and its
+
+//! interval.
 
 use std::error::Error;
 use std::path::Path;
@@ -17,10 +19,10 @@ const FONT: &str = "sans-serif";
 const TRIED: RGBColor = COLOURS[0];
 const PROOF: RGBColor = COLOURS[5];
 const LINE: RGBColor = COLOURS[6];
-/// What is shown of the axis at least, around 1.
+/// Least range of the axis around 1.
 const SPAN_MIN: f64 = 0.02;
-/// An interval that reaches farther than this factor from its middle does not stretch the axis: it
-/// is cut off.
+/// An interval that reaches farther than this factor from its median is cut off, so that it does
+/// not stretch the axis.
 const CUT: f64 = 1.5;
 
 type Drawn = Result<(), Box<dyn Error>>;
@@ -45,10 +47,10 @@ fn legend(area: &DrawingArea<SVGBackend<'_>, Shift>) -> Drawn {
         let style = TextStyle::from((FONT, 14).into_font()).color(colour);
         area.draw_text(text, &style, (x, 10))
     };
-    words("rate by that of the best before", 20, &BLACK)?;
+    words("rate relative to the best before", 20, &BLACK)?;
     words("\u{25cf} tried", 260, &TRIED)?;
     words("\u{25cf} best value, fresh pairs", 330, &PROOF)?;
-    words("\u{25cb} what it was set to", 530, &LINE)?;
+    words("\u{25cb} value before", 530, &LINE)?;
     Ok(())
 }
 

@@ -1,4 +1,6 @@
-//! What can be turned: its name, what it is set to, and what is worth a try.
+//! The settings that are tuned: name, default, and the values to try. A value to try is always
+
+//! within the engine's limits; whether it fits the plan is checked before a run.
 
 use bytesize::ByteSize;
 use clap::ValueEnum;
@@ -9,12 +11,12 @@ use farcore::{Config, Profile};
 use farcore_bench::plan::{Plan, WINDOW_MAX};
 use farcore_bench::table::nanoseconds;
 
-/// A setting that is tuned; they are tried in this order.
+/// A setting that is tuned, in the order of trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Knob {
     /// Requests in flight on each core.
     Window,
-    /// Requests whose cache misses are overlapped.
+    /// Requests of a batch, whose cache misses overlap.
     Batch,
     /// The read cache's share of the page frames.
     CachePercent,
@@ -22,7 +24,7 @@ pub(super) enum Knob {
     PageBytes,
     /// How far walks are read ahead.
     ReadAheadChunks,
-    /// The size of a lane; of no use with one core.
+    /// The size of a lane; not tried with one core.
     LaneBytes,
     /// How long an idle core spins.
     SpinNs,
@@ -54,7 +56,7 @@ impl Knob {
         }
     }
 
-    /// What a profile sets it to.
+    /// The value in a profile.
     pub(super) fn of(self, profile: &Profile) -> Option<u32> {
         match self {
             Self::Window => profile.window,
@@ -67,7 +69,7 @@ impl Knob {
         }
     }
 
-    /// The profile with this knob turned; `None` is back to the default.
+    /// The profile with another value of this setting; `None` for the default.
     pub(super) fn turned(self, profile: &Profile, value: Option<u32>) -> Profile {
         let mut profile = *profile;
         match self {
@@ -88,7 +90,7 @@ impl Knob {
     /// Its default, for a plan and the configuration that follows from it.
     ///
     /// # Errors
-    /// The configuration is refused.
+    /// The configuration is invalid.
     pub(super) fn default_of(self, plan: &Plan, config: &Config) -> farcore::Result<u32> {
         let value = match self {
             Self::Window => plan.window as u64,
@@ -102,8 +104,8 @@ impl Knob {
         Ok(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
-    /// What is worth a try, in order, the default included: near it by factors, or the whole range
-    /// where that is short.
+    /// The values to try in order, the default included: some factors of the default, or the whole
+    /// range if it is short.
     pub(super) fn values(self, default: u32, cores: usize) -> Vec<u32> {
         let near = |least: usize, most: usize| {
             let fits = |&value: &u32| (least..=most).contains(&(value as usize));
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turning_one_knob_turns_no_other() {
+    fn changing_one_setting_changes_no_other() {
         let all: Vec<_> = Knob::value_variants().to_vec();
         for &knob in &all {
             let turned = knob.turned(&Profile::default(), Some(64));
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_is_what_the_engine_takes() {
+    fn all_values_to_try_are_valid() {
         let config = Config {
             local_bytes: 256 << 20,
             ..Config::default()

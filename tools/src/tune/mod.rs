@@ -1,8 +1,9 @@
-//! `farcore tune`: what to set, and what another machine would do.
+//! `farcore tune`: finds the best settings for a workload, or predicts another machine.
 //!
-//! [`predict`] answers from a queueing model that is calibrated by a real run. Otherwise the engine
-//! is tuned for a workload: [`tuner`] is the command, [`knob`] what can be turned, [`search`] how,
-//! [`trial`] the runs that are compared, [`report`] and [`chart`] what is shown.
+//! With `--predict`, [`predict`] computes a prediction from a queueing model that real runs
+//! calibrate. Otherwise [`tuner`] searches settings: [`knob`] lists them, [`search`] is the
+//! algorithm, [`trial`] makes the runs, [`report`] and [`chart`] show the findings. No setting of
+//! this machine is changed.
 
 mod chart;
 mod knob;
@@ -19,13 +20,14 @@ use farcore_bench::cli::{ContestSize, SetupArgs};
 
 use crate::text;
 
-/// Runs of each kind for a prediction, unless a flag says otherwise.
+/// Default of runs of each kind for a prediction.
 const PREDICTION_RUNS: u32 = 5;
 
 /// Flags of `tune`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Say what another machine would do and what saturates first, e.g. cores=64,nodes=8,link=200Gb
+    /// Predict the throughput of another machine and what saturates first, e.g.
+    /// cores=64,nodes=8,link=200Gb
     #[arg(long, value_name = "MACHINE")]
     predict: Option<predict::Machine>,
     #[command(flatten)]
@@ -36,11 +38,11 @@ pub(crate) struct Arguments {
     runs: RunArgs,
 }
 
-/// Which runs are made; for both.
+/// The runs, for tuning and for predictions.
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Pairs of runs of a proof, 6 to 100 [default: 12]; with --predict, runs of each kind, whose
-    /// medians count [default: 5]
+    /// Pairs of runs of a proof, 6 to 100 [default: 12]; with --predict, runs of each kind, of
+    /// which the medians are used [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
     #[command(flatten)]

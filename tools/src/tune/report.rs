@@ -1,4 +1,6 @@
-//! What a search has found, in words: lines on the screen, the comment in the profile, the report.
+//! The findings of a search as text: lines on the screen, the comment in the profile, the report in
+
+//! Markdown.
 
 use std::fmt::Write;
 
@@ -9,7 +11,7 @@ use farcore_tuning::RatioEstimate;
 use super::search::{Ended, Findings, Sweep};
 use super::trial::Metric;
 
-/// Under which circumstances it was found.
+/// The circumstances of a search.
 #[derive(Debug)]
 pub(super) struct Setting {
     pub(super) workload: String,
@@ -27,7 +29,7 @@ fn ratio(estimate: &RatioEstimate) -> String {
     format!("{median:.3} ({low:.3} to {high:.3})")
 }
 
-/// What became of a knob, in a line.
+/// The outcome of one setting, in a line.
 pub(super) fn line(sweep: &Sweep) -> String {
     let show = |value| sweep.knob.show(value);
     let name = sweep.knob.name();
@@ -45,17 +47,17 @@ pub(super) fn line(sweep: &Sweep) -> String {
             ratio(estimate)
         ),
         None => format!(
-            "{name}: stays {}; none of {} others is better beyond chance",
+            "{name}: stays {}; none of {} other values is better beyond chance",
             show(sweep.before),
             sweep.rows.len()
         ),
     }
 }
 
-/// What came out, in a line or two.
+/// The outcome of a search, in a line or two.
 pub(super) fn summary(findings: &Findings) -> String {
     let mut text = match (&findings.proof, findings.profile.is_empty()) {
-        (_, true) => "nothing was better than the default settings".to_owned(),
+        (_, true) => "no settings were better than the defaults".to_owned(),
         (Some(proof), false) => format!(
             "{}: {} of the default's rate, {} pairs",
             findings.profile,
@@ -63,7 +65,7 @@ pub(super) fn summary(findings: &Findings) -> String {
             proof.pairs
         ),
         (None, false) => format!(
-            "{}: each proven better than the one before it, the whole not compared with the default",
+            "{}: each setting proven better than before it; the whole profile not compared with the default",
             findings.profile
         ),
     };
@@ -71,19 +73,21 @@ pub(super) fn summary(findings: &Findings) -> String {
         let names: Vec<_> = findings.put_back.iter().map(|knob| knob.name()).collect();
         let _ = write!(
             text,
-            "; put back, for the whole was not better: {}",
+            "; reset, because the whole profile was not better: {}",
             names.join(", ")
         );
     }
     match findings.ended {
         Ended::Complete => {}
-        Ended::Budget => text.push_str("\nthe time was over before all was tried: raise --budget"),
-        Ended::Interrupted => text.push_str("\ninterrupted before all was tried"),
+        Ended::Budget => {
+            text.push_str("\nthe time ran out before all values were tried: raise --budget");
+        }
+        Ended::Interrupted => text.push_str("\ninterrupted before all values were tried"),
     }
     text
 }
 
-/// What stands above the settings in the profile.
+/// The comment above the settings in the profile.
 pub(super) fn comment(findings: &Findings, setting: &Setting) -> String {
     let Machine {
         cpu_model,
@@ -125,10 +129,33 @@ pub(super) fn markdown(
     }
     text.push_str("```\n\n## Every value\n\n");
     text.push_str(
-        "Each ratio is the value's rate by that of what was best before it, from pairs of runs in turn; the interval is of the \
-         confidence beside it. Values leave when they are in the worse half. *Proof* is the best value in fresh pairs.\n\n\
+        "Each ratio is the value's rate relative to the best settings before it, from alternating pairs of runs; the confidence of \
+         the interval is beside it. A value is dropped when it is in the worse half. *Proof* is the best value in fresh pairs.\n\n\
          | setting | value | pairs | ratio | interval | confidence | |\n|---|---|---|---|---|---|---|\n",
     );
+    write_rows(&mut text, findings);
+    if let Some(proof) = &findings.proof {
+        let what = if findings.profile.is_empty() {
+            "The profile that was found and reset, against the default"
+        } else {
+            "The whole profile against the default"
+        };
+        let _ = writeln!(
+            text,
+            "\n{what}, in {} fresh pairs: {}.",
+            proof.pairs,
+            ratio(proof)
+        );
+    }
+    if !findings.sweeps.is_empty() {
+        let _ = writeln!(text, "\n![Ratio by value]({plot})");
+    }
+    write_hot_keys(&mut text, hot_keys);
+    text
+}
+
+/// A row for each value that was tried, and one for each proof.
+fn write_rows(text: &mut String, findings: &Findings) {
     for sweep in &findings.sweeps {
         let show = |value| sweep.knob.show(value);
         let name = sweep.knob.name();
@@ -153,10 +180,10 @@ pub(super) fn markdown(
             );
         }
         if let Some((value, estimate)) = &sweep.proof {
-            let back = findings.put_back.contains(&sweep.knob);
-            let verdict = match (sweep.after == *value, back) {
+            let is_reset = findings.put_back.contains(&sweep.knob);
+            let verdict = match (sweep.after == *value, is_reset) {
                 (true, false) => "proof: kept",
-                (true, true) => "proof: kept, put back at the end",
+                (true, true) => "proof: kept, reset at the end",
                 (false, _) => "proof: not better",
             };
             row(*value, estimate, verdict);
@@ -169,25 +196,12 @@ pub(super) fn markdown(
             );
         }
     }
-    if let Some(proof) = &findings.proof {
-        let what = if findings.profile.is_empty() {
-            "What was found, and put back, against the default"
-        } else {
-            "The whole against the default"
-        };
-        let _ = writeln!(
-            text,
-            "\n{what}, in {} fresh pairs: {}.",
-            proof.pairs,
-            ratio(proof)
-        );
-    }
-    if !findings.sweeps.is_empty() {
-        let _ = writeln!(text, "\n![Ratio by value]({plot})");
-    }
+}
+
+fn write_hot_keys(text: &mut String, hot_keys: &[HotKeyReport]) {
     if !hot_keys.is_empty() {
         text.push_str(
-            "\n## Hot keys\n\nOf the last run, by samples of its requests. No setting spreads a key over cores.\n\n\
+            "\n## Hot keys\n\nOf the last run, from samples of its requests. No setting spreads a key over cores.\n\n\
              | core | key | share of its requests |\n|---|---|---|\n",
         );
         for HotKeyReport { core, key, share } in hot_keys {
@@ -195,5 +209,4 @@ pub(super) fn markdown(
             let _ = writeln!(text, "| {core} | `{key}` | {:.1} % |", share * 100.0);
         }
     }
-    text
 }

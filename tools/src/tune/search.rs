@@ -1,16 +1,16 @@
-//! The search: one knob after the other, each value against what is best so far, by paired runs.
+//! The search: one setting after the other, each value against the best profile so far, by paired
+//! runs.
 //!
-//! A block runs the best so far and every value still in question once, in random order; each value
-//! gets one ratio from it. So whatever disturbs the machine for longer than a block disturbs all of
-//! them. After a few blocks the worse half of the values leaves, then the pairs are doubled
-//! (successive halving: Jamieson and Talwalkar, 2016). What is left at the end has been lucky as
-//! well as good, so it moves the knob only if it is better in fresh pairs, too. When no knob moves
-//! any more, the profile as a whole is proven against the default in fresh pairs; as long as that
-//! fails, the knob that brought least goes back.
+//! A block runs the best profile and every remaining value once, in random order; each value gets
+//! one ratio from it. So a disturbance longer than a block affects all of them. After a few blocks
+//! the worse half of the values is dropped and the number of pairs is doubled (successive halving:
+//! Jamieson and Talwalkar, 2016). The last value may have been lucky, so it is adopted only if it
+//! is better in fresh pairs, too. When no setting changes any more, the whole profile is proven
+//! against the default in fresh pairs; while that fails, the setting with the least gain is reset.
 //!
-//! - I1: the profile that is handed back is the default, or is proven better: as a whole, or, if
-//!   the search was interrupted, step by step.
-//! - I2: a search that was not interrupted depends on nothing but the seed and what the runs reach.
+//! - I1: the returned profile is the default or proven better: as a whole, or, if the search was
+//!   interrupted, setting by setting.
+//! - I2: a search that was not interrupted depends only on the seed and the rates of the runs.
 
 use farcore::Profile;
 use farcore_tuning::RatioEstimate;
@@ -20,99 +20,99 @@ use rand::seq::SliceRandom;
 
 use super::knob::Knob;
 
-/// Pairs after which values leave for the first time.
+/// Pairs before values are dropped for the first time.
 const FIRST_PAIRS: usize = 3;
 
-/// Why a run gave no figure.
+/// Why a run has no figure.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The user wants what there is.
+    /// The user has interrupted the search.
     Interrupted,
-    /// The run failed, or gave a wrong value.
+    /// The run failed, or returned a wrong value.
     Failed(anyhow::Error),
 }
 
-/// What runs the workload.
+/// Runs the workload and reports progress.
 pub(super) trait Trial {
-    /// Runs it once; answers what it reached, the more the better.
+    /// Runs the workload once; returns its rate.
     fn run(&mut self, profile: &Profile) -> Result<f64, Stop>;
-    /// Whether an engine could be opened with these settings.
+    /// Whether an engine can be opened with these settings.
     fn allows(&self, profile: &Profile) -> bool;
-    /// True if so many runs more are within the budget.
+    /// Whether this number of further runs is within the budget.
     fn has_time_for(&self, runs: usize) -> bool;
-    /// Tells what comes now.
+    /// Shows what is tried next.
     fn announce(&mut self, what: &str);
-    /// Tells what was found out about a knob.
+    /// Shows the outcome of a setting.
     fn found(&mut self, sweep: &Sweep);
 }
 
-/// How to search.
+/// Parameters of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     /// Pairs of a proof.
     pub(super) repeats: usize,
-    /// How sure a proof has to be.
+    /// Confidence of a proof.
     pub(super) confidence: f64,
-    /// Names the order of the runs.
+    /// Determines the order of the runs.
     pub(super) seed: u64,
 }
 
-/// A knob and what is to be tried.
+/// A setting and the values to try.
 #[derive(Clone, Debug)]
 pub(super) struct Range {
     pub(super) knob: Knob,
     pub(super) default: u32,
-    /// In order, the default among them.
+    /// In order, the default included.
     pub(super) values: Vec<u32>,
 }
 
-/// What was measured of one value, against what was best so far.
+/// The ratio of one value to the best profile before it.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) value: u32,
     pub(super) estimate: RatioEstimate,
 }
 
-/// What was found out about one knob.
+/// The outcome of one setting.
 #[derive(Clone, Debug)]
 pub(super) struct Sweep {
     pub(super) knob: Knob,
     pub(super) default: u32,
-    /// What it was set to before.
+    /// The value before.
     pub(super) before: u32,
     /// In the order of the values.
     pub(super) rows: Vec<Row>,
-    /// The best value in fresh pairs, if it came so far.
+    /// The best value in fresh pairs, if there was a proof.
     pub(super) proof: Option<(u32, RatioEstimate)>,
-    /// What it was set to after it.
+    /// The value after.
     pub(super) after: u32,
 }
 
 /// Why the search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// Nothing is left to be tried.
+    /// All values were tried.
     Complete,
-    /// The time was over.
+    /// The time ran out.
     Budget,
-    /// The user did not want to wait.
+    /// The user interrupted it.
     Interrupted,
 }
 
-/// What a search has found.
+/// The findings of a search.
 #[derive(Clone, Debug)]
 pub(super) struct Findings {
     pub(super) sweeps: Vec<Sweep>,
-    /// What is to be used.
+    /// The profile to use.
     pub(super) profile: Profile,
-    /// It against the default, if that was measured.
+    /// The profile against the default, if that was measured.
     pub(super) proof: Option<RatioEstimate>,
-    /// Knobs that had moved and were put back, because the whole was not proven better with them.
+    /// Settings that were reset, because the whole profile was not proven better with them.
     pub(super) put_back: Vec<Knob>,
     pub(super) ended: Ended,
 }
 
-/// Searches the best settings for what the trial runs.
+/// Searches the best settings for the workload of a trial.
 ///
 /// # Errors
 /// A run failed.
@@ -138,7 +138,7 @@ pub(super) fn search(
         Ok(()) => {}
         Err(Stop::Interrupted) => {
             search.findings.ended = Ended::Interrupted;
-            // Its steps were proven and the whole was not: then nothing is.
+            // A failed proof of the whole outweighs the proofs of its settings.
             if search.findings.proof.is_some() {
                 search.findings.profile = Profile::default();
             }
@@ -155,7 +155,7 @@ struct Search<'a, T> {
     findings: Findings,
 }
 
-/// A value in question.
+/// A value that is not dropped yet.
 struct Candidate {
     value: u32,
     profile: Profile,
@@ -163,10 +163,9 @@ struct Candidate {
 }
 
 impl<T: Trial> Search<'_, T> {
-    /// Goes through the knobs until none moves any more, or the time is over.
+    /// Sweeps the settings until none changes any more, or the time runs out.
     fn passes(&mut self, ranges: &[Range]) -> Result<(), Stop> {
-        // What all others were set to when each was swept: the same once more would tell nothing
-        // new.
+        // The other settings at the last sweep of each: an equal sweep would show nothing new.
         let mut known = vec![None; ranges.len()];
         loop {
             let mut swept = false;
@@ -188,13 +187,9 @@ impl<T: Trial> Search<'_, T> {
         }
     }
 
-    /// Tries the values of one knob; false if the time is over before anything can be said.
+    /// Tries the values of one setting; false if the time ran out before its end.
     fn sweep(&mut self, range: &Range) -> Result<bool, Stop> {
-        let Options {
-            repeats,
-            confidence,
-            ..
-        } = self.options;
+        let confidence = self.options.confidence;
         let best = self.findings.profile;
         let before = range.knob.of(&best).unwrap_or(range.default);
         let values = range.values.iter().filter(|&&value| value != before);
@@ -211,38 +206,8 @@ impl<T: Trial> Search<'_, T> {
         if open.is_empty() {
             return Ok(true);
         }
-        let mut left = Vec::new();
-        let mut pairs = FIRST_PAIRS.min(repeats);
-        let mut timely = true;
-        while timely {
-            let name = range.knob.name();
-            self.trial
-                .announce(&format!("{name}: {} values, {pairs} pairs", open.len()));
-            while open.first().is_some_and(|first| first.ratios.len() < pairs) {
-                // What is found must be proven, and then the whole.
-                if !self.trial.has_time_for(open.len() + 1 + 4 * repeats) {
-                    timely = false;
-                    break;
-                }
-                self.block(&best, &mut open)?;
-            }
-            if !timely || pairs == repeats {
-                break;
-            }
-            open.sort_by(|one, other| median(&other.ratios).total_cmp(&median(&one.ratios)));
-            left.extend(open.split_off(open.len().div_ceil(2)));
-            if open
-                .first()
-                .is_none_or(|first| median(&first.ratios) <= 1.0)
-            {
-                break;
-            }
-            pairs = if open.len() == 1 {
-                repeats
-            } else {
-                (pairs * 2).min(repeats)
-            };
-        }
+        let mut dropped = Vec::new();
+        let timely = self.narrow(range.knob, &best, &mut open, &mut dropped)?;
         open.sort_by(|one, other| median(&other.ratios).total_cmp(&median(&one.ratios)));
         let finalist = open.first().map(|first| (first.value, first.profile));
         let hopeful = timely
@@ -250,9 +215,9 @@ impl<T: Trial> Search<'_, T> {
                 RatioEstimate::of(&first.ratios, confidence)
                     .is_some_and(|estimate| estimate.is_better(confidence))
             });
-        left.append(&mut open);
-        left.sort_by_key(|candidate| candidate.value);
-        let rows: Vec<Row> = left
+        dropped.append(&mut open);
+        dropped.sort_by_key(|candidate| candidate.value);
+        let rows: Vec<Row> = dropped
             .iter()
             .filter_map(|candidate| {
                 Some(Row {
@@ -287,7 +252,48 @@ impl<T: Trial> Search<'_, T> {
         Ok(timely)
     }
 
-    /// Runs the best so far and each candidate once.
+    /// Successive halving: measures the open candidates and drops the worse half, until one is left
+    /// or none is better than the best profile. False if the time ran out.
+    fn narrow(
+        &mut self,
+        knob: Knob,
+        best: &Profile,
+        open: &mut Vec<Candidate>,
+        dropped: &mut Vec<Candidate>,
+    ) -> Result<bool, Stop> {
+        let repeats = self.options.repeats;
+        let mut pairs = FIRST_PAIRS.min(repeats);
+        loop {
+            let name = knob.name();
+            self.trial
+                .announce(&format!("{name}: {} values, {pairs} pairs", open.len()));
+            while open.first().is_some_and(|first| first.ratios.len() < pairs) {
+                // The best value must be proven, and then the whole profile.
+                if !self.trial.has_time_for(open.len() + 1 + 4 * repeats) {
+                    return Ok(false);
+                }
+                self.block(best, open)?;
+            }
+            if pairs == repeats {
+                return Ok(true);
+            }
+            open.sort_by(|one, other| median(&other.ratios).total_cmp(&median(&one.ratios)));
+            dropped.extend(open.split_off(open.len().div_ceil(2)));
+            if open
+                .first()
+                .is_none_or(|first| median(&first.ratios) <= 1.0)
+            {
+                return Ok(true);
+            }
+            pairs = if open.len() == 1 {
+                repeats
+            } else {
+                (pairs * 2).min(repeats)
+            };
+        }
+    }
+
+    /// Runs the best profile and each candidate once.
     fn block(&mut self, best: &Profile, open: &mut [Candidate]) -> Result<(), Stop> {
         let mut order: Vec<usize> = (0..=open.len()).collect();
         order.shuffle(&mut self.random);
@@ -303,7 +309,7 @@ impl<T: Trial> Search<'_, T> {
         Ok(())
     }
 
-    /// One profile against another, in fresh pairs whose order changes from pair to pair.
+    /// Compares two profiles in fresh pairs, in alternating order.
     fn compare(&mut self, one: &Profile, other: &Profile) -> Result<RatioEstimate, Stop> {
         let mut ratios = Vec::with_capacity(self.options.repeats);
         for pair in 0..self.options.repeats {
@@ -320,11 +326,11 @@ impl<T: Trial> Search<'_, T> {
             });
         }
         RatioEstimate::of(&ratios, self.options.confidence)
-            .ok_or_else(|| Stop::Failed(anyhow::anyhow!("a run reached nothing: {ratios:?}")))
+            .ok_or_else(|| Stop::Failed(anyhow::anyhow!("a run has no rate: {ratios:?}")))
     }
 
-    /// Proves the whole against the default; what is not proven goes back, the knob that brought
-    /// least first.
+    /// Proves the whole profile against the default. While that fails, resets the setting with the
+    /// least gain.
     fn prove(&mut self) -> Result<(), Stop> {
         while !self.findings.profile.is_empty() {
             self.trial
@@ -352,7 +358,7 @@ impl<T: Trial> Search<'_, T> {
     }
 }
 
-/// The middle of some ratios, for the order among values; 0 where there are none.
+/// The median of ratios, for ordering values; 0 without ratios.
 fn median(ratios: &[f64]) -> f64 {
     RatioEstimate::of(ratios, 0.5).map_or(0.0, |estimate| estimate.median)
 }

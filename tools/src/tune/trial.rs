@@ -1,5 +1,5 @@
-//! The runs that are compared: the workload in a process of its own each time, with every value
-//! verified.
+//! The runs that are compared: the workload in a child process each time, with every value
+//! verified, within a budget of time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::report;
 use super::search::{Stop, Sweep, Trial};
 
-/// What is to become fast.
+/// The rate to optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Metric {
     /// Requests a second in the last phase: the contest's hot mix, YCSB's transactions, the trace.
@@ -48,7 +48,7 @@ impl Metric {
     }
 }
 
-/// Runs a plan again and again, within a budget of time, and shows how far it is.
+/// Runs a plan repeatedly and shows the progress.
 #[derive(Debug)]
 pub(super) struct Runs {
     plan: Plan,
@@ -58,15 +58,15 @@ pub(super) struct Runs {
     budget: Duration,
     bar: ProgressBar,
     count: u32,
-    /// What they took together.
+    /// Time of all runs.
     spent: Duration,
-    /// What the latest one was asked for most.
+    /// Hot keys of the latest run.
     hot_keys: Vec<HotKeyReport>,
 }
 
 impl Runs {
-    /// Starts the clock. From here on, Ctrl-C and SIGTERM end a search in good order, and a second
-    /// one ends all.
+    /// Starts the clock. From here on, Ctrl-C or SIGTERM ends the search with its findings so far,
+    /// and a second one ends the process.
     ///
     /// # Errors
     /// The signals cannot be caught.
@@ -103,7 +103,7 @@ impl Runs {
         self.count
     }
 
-    /// What the latest run was asked for most.
+    /// Hot keys of the latest run.
     pub(super) fn hot_keys(&self) -> &[HotKeyReport] {
         &self.hot_keys
     }
@@ -113,7 +113,7 @@ impl Runs {
         self.start.elapsed()
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the bar from the screen.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -129,7 +129,7 @@ impl Trial for Runs {
         let plan = self.plan.clone().with_profile(*profile);
         let outcome = match run_in_silent_child(&plan) {
             Ok(outcome) => outcome,
-            // The terminal interrupts the child as well.
+            // The terminal interrupts the child, too.
             Err(_) if is_interrupted() => return Err(Stop::Interrupted),
             Err(error) => {
                 let error = error.context(format!("with {profile}"));
@@ -152,7 +152,9 @@ impl Trial for Runs {
         if reached > 0.0 {
             Ok(reached)
         } else {
-            let error = anyhow!("with {profile}: a run took no time; let it do more requests");
+            let error = anyhow!(
+                "with {profile}: the run was too short to measure; raise --hot-ops or --operations"
+            );
             Err(Stop::Failed(error))
         }
     }

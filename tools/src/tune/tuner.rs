@@ -1,4 +1,6 @@
-//! The command that tunes: flags, the plan that comes of them, the files at the end.
+//! The command that tunes: flags, the plan that they give, the files at the end. Files are checked
+
+//! before the first run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,26 +14,27 @@ use farcore_bench::cli::YcsbSize;
 use farcore_bench::engines::Farcore;
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::{Plan, Workload};
+use farcore_bench::report::HotKeyReport;
 use farcore_tuning::RatioEstimate;
 
 use super::RunArgs;
 use super::chart;
 use super::knob::Knob;
 use super::report::{self, Setting};
-use super::search::{Ended, Options, Range, Stop, Trial, search};
+use super::search::{Ended, Findings, Options, Range, Stop, Trial, search};
 use super::trial::{Metric, Runs};
 use crate::text;
 
-/// How sure a proof has to be.
+/// Confidence of a proof.
 const CONFIDENCE: f64 = 0.95;
-/// Pairs of a proof, unless a flag says otherwise.
+/// Default of pairs of a proof.
 const PAIRS: u32 = 12;
-/// The most that can be asked for.
+/// Most pairs of a proof.
 const PAIRS_MOST: usize = 100;
-/// What shells expect of a command that Ctrl-C has ended.
+/// Exit code that shells expect of an interrupted command.
 const INTERRUPTED: u8 = 130;
 
-/// What to tune for.
+/// The workload to tune for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     Contest,
@@ -42,19 +45,19 @@ enum Target {
 /// Flags of the tuner.
 #[derive(Debug, Args)]
 pub(super) struct TunerArgs {
-    /// What to tune for: contest, ycsb-a, ycsb-b, ycsb-c, ycsb-d, ycsb-f, or trace:FILE
+    /// Workload to tune for: contest, ycsb-a, ycsb-b, ycsb-c, ycsb-d, ycsb-f, or trace:FILE
     #[arg(long, default_value = "contest", value_parser = target)]
     workload: Target,
-    /// Settings to turn [default: all]
+    /// Settings to tune [default: all]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     knobs: Option<Vec<Knob>>,
-    /// What is to become fast [default: total for the contest, else hot]
+    /// Rate to optimise [default: total for the contest, else hot]
     #[arg(long)]
     metric: Option<Metric>,
-    /// Time for the search; a proof that has begun is ended
+    /// Time for the search; a proof that has begun is completed
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = humantime::parse_duration)]
     budget: Duration,
-    /// Where the profile goes
+    /// File of the profile
     #[arg(long, value_name = "FILE", default_value = "farcore-profile.toml")]
     out: PathBuf,
     /// Write a report with plots into a folder
@@ -81,7 +84,7 @@ fn target(name: &str) -> Result<Target, String> {
         })
 }
 
-/// Tunes.
+/// Runs the command.
 pub(super) fn run(arguments: &TunerArgs, runs: &RunArgs) -> ExitCode {
     match tune(arguments, runs) {
         Ok(Ended::Interrupted) => ExitCode::from(INTERRUPTED),
@@ -124,28 +127,16 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> anyhow::Result<Ended> {
     let plan = arguments.plan(&machine, run_args)?;
     plan.validate(&machine)?;
     Farcore::check(&plan)?;
-    let config = Farcore::config(&plan)?;
-    // What cannot be written is better known before the runs than after.
+    let ranges = ranges(arguments, &plan)?;
+    // Fail before the runs rather than after them.
     if let Some(folder) = &arguments.report {
         fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
     }
     check_file(&arguments.out)?;
     if cfg!(debug_assertions) {
-        eprintln!("farcore tune: this is a debug build; what suits it need not suit a release");
-    }
-    let knobs = arguments.knobs.as_deref();
-    let knobs = knobs.unwrap_or(Knob::value_variants());
-    let mut ranges: Vec<Range> = Vec::new();
-    for &knob in knobs {
-        let default = knob.default_of(&plan, &config)?;
-        let values = knob.values(default, plan.cores.len());
-        if !ranges.iter().any(|range| range.knob == knob) {
-            ranges.push(Range {
-                knob,
-                default,
-                values,
-            });
-        }
+        eprintln!(
+            "farcore tune: this is a debug build; its best settings may differ from a release build's"
+        );
     }
     let setting = Setting {
         workload: farcore_bench::compare::describe(&plan, repeats),
@@ -156,10 +147,10 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> anyhow::Result<Ended> {
     };
     println!("{}", setting.workload);
     let mut runs = Runs::new(plan, setting.metric, arguments.budget)?;
-    runs.announce("the first run, which warms up and shows how long one takes");
+    runs.announce("first run: warm-up and length of a run");
     match runs.run(&farcore::Profile::default()) {
         Ok(_) => {}
-        Err(Stop::Interrupted) => bail!("interrupted before anything was found"),
+        Err(Stop::Interrupted) => bail!("interrupted before the first finding"),
         Err(Stop::Failed(error)) => return Err(error),
     }
     let options = Options {
@@ -180,20 +171,48 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> anyhow::Result<Ended> {
         arguments.out.display()
     );
     if let Some(folder) = &arguments.report {
-        let plot = "sweeps.svg";
-        if !findings.sweeps.is_empty() {
-            let file = folder.join(plot);
-            chart::write(&file, &findings.sweeps)
-                .map_err(|error| anyhow!("{}: {error}", file.display()))?;
-        }
-        let file = folder.join("report.md");
-        write(
-            &file,
-            &report::markdown(&findings, &setting, runs.hot_keys(), plot),
-        )?;
-        println!("report: {}", file.display());
+        write_report(folder, &findings, &setting, runs.hot_keys())?;
     }
     Ok(findings.ended)
+}
+
+/// The settings to tune, each once, with the values to try.
+fn ranges(arguments: &TunerArgs, plan: &Plan) -> anyhow::Result<Vec<Range>> {
+    let config = Farcore::config(plan)?;
+    let knobs = arguments.knobs.as_deref();
+    let knobs = knobs.unwrap_or(Knob::value_variants());
+    let mut ranges: Vec<Range> = Vec::new();
+    for &knob in knobs {
+        let default = knob.default_of(plan, &config)?;
+        let values = knob.values(default, plan.cores.len());
+        if !ranges.iter().any(|range| range.knob == knob) {
+            ranges.push(Range {
+                knob,
+                default,
+                values,
+            });
+        }
+    }
+    Ok(ranges)
+}
+
+/// Writes the report and its plot into a folder.
+fn write_report(
+    folder: &Path,
+    findings: &Findings,
+    setting: &Setting,
+    hot_keys: &[HotKeyReport],
+) -> anyhow::Result<()> {
+    let plot = "sweeps.svg";
+    if !findings.sweeps.is_empty() {
+        let file = folder.join(plot);
+        chart::write(&file, &findings.sweeps)
+            .map_err(|error| anyhow!("{}: {error}", file.display()))?;
+    }
+    let file = folder.join("report.md");
+    write(&file, &report::markdown(findings, setting, hot_keys, plot))?;
+    println!("report: {}", file.display());
+    Ok(())
 }
 
 fn check_file(file: &Path) -> anyhow::Result<()> {

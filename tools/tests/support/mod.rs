@@ -1,7 +1,7 @@
-//! A memory node as a process of its own, for the tests of this folder: its lines are read, and it
-//! ends with its owner.
+//! A memory node in a separate process, for the tests of this folder. Its output is read line by
+//! line, and it ends with its owner.
 
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -11,13 +11,13 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take that must happen.
+/// Time limit of everything that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The token of these tests.
 pub(crate) const TOKEN: &str = "a token of the tests of the tools";
 
-/// A file with the token; it goes with its owner.
+/// A file with the token; it is removed with its owner.
 #[derive(Debug)]
 pub(crate) struct TokenFile(PathBuf);
 
@@ -36,12 +36,12 @@ impl TokenFile {
 
 impl Drop for TokenFile {
     fn drop(&mut self) {
-        // It is of no use to anybody.
+        // A file that remains harms no other test.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Lines of a process as they come.
+/// Lines of a process as they arrive.
 #[derive(Debug)]
 pub(crate) struct Lines {
     incoming: Receiver<String>,
@@ -50,10 +50,10 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub(crate) fn of(source: impl Read + Send + 'static) -> Self {
-        let (say, incoming) = mpsc::channel();
+        let (sender, incoming) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(source).lines().map_while(Result::ok) {
-                if say.send(line).is_err() {
+                if sender.send(line).is_err() {
                     return;
                 }
             }
@@ -64,7 +64,7 @@ impl Lines {
         }
     }
 
-    /// The next line with this in it, which must come.
+    /// Waits for a line that contains `wanted`.
     pub(crate) fn wait(&mut self, wanted: &str) -> String {
         let start = Instant::now();
         loop {
@@ -81,7 +81,7 @@ impl Lines {
         }
     }
 
-    /// All lines, once the process has closed its end.
+    /// All lines until the process closes its output.
     pub(crate) fn rest(mut self) -> Vec<String> {
         while let Ok(line) = self.incoming.recv_timeout(PATIENCE) {
             self.seen.push(line);
@@ -102,7 +102,7 @@ impl Process {
         assert!(sent.expect("kill").success());
     }
 
-    /// Its end, which must come.
+    /// Waits for its end.
     pub(crate) fn end(&mut self) -> ExitStatus {
         let start = Instant::now();
         loop {
@@ -121,7 +121,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only where it has ended.
+        // Both fail only if it has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -137,7 +137,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Starts `farcore memnode`, `before` being what comes before it: `ip netns exec NAME`, say.
+    /// Starts `farcore memnode` behind the command `before`, e.g. `ip netns exec NAME`.
     pub(crate) fn start(before: &[&str], arguments: &[&str]) -> Self {
         let farcore = env!("CARGO_BIN_EXE_farcore");
         let mut words = before.iter().copied().chain([farcore, "memnode"]);

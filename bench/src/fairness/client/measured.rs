@@ -1,4 +1,8 @@
 //! The measured client: one request at a time, and the time until its answer.
+//!
+//! It remembers the nonce of each of its own keys, so a near get is verified against the latest
+//! put. The time of an answer is taken before the answer is verified. In the polling form a request
+//! may span several steps; [`Pending`] holds it between them.
 
 use std::ops::Range;
 use std::sync::Arc;

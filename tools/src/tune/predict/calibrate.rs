@@ -1,4 +1,6 @@
-//! From real runs to the model's figures, and how far the model is off.
+//! Calibrates the model by real runs or a saved report, and measures its error by predicting each
+
+//! run from the others.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,25 +18,25 @@ use serde::Serialize;
 use super::forecast::Calibration;
 use super::machine::Machine;
 
-/// Where a report does not tell how many requests were in flight on each core.
+/// Requests in flight on each core, which a report does not state.
 const WINDOW: u32 = 64;
-/// Far more than a report of thousands of cores takes.
+/// Longest report; one of thousands of cores is far shorter.
 const REPORT_BYTES_MAX: u64 = 256 << 20;
-/// Cores that runs are made on: one more and the same again would tell nothing new.
+/// Most cores of a calibrating run. Two show the cost of crossings; more would add nothing.
 const CORES_MAX: usize = 2;
 
-/// What a run on some cores reached: medians of its repeats.
+/// The figures of runs on a number of cores: medians of the repeats.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) cores: u32,
     window: u32,
     requests_s: f64,
     p50_s: f64,
-    /// Of the repeat with the median throughput.
+    /// The report of the repeat with the median throughput.
     report: Report,
 }
 
-/// A prediction beside what was measured.
+/// A prediction and its measurement.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Check {
     pub(super) calibrated_on_cores: u32,
@@ -47,7 +49,7 @@ pub(super) struct Check {
     pub(super) p50_error: f64,
 }
 
-/// Reads a report that was saved.
+/// Reads a saved report.
 pub(super) fn read(path: &Path) -> Result<Report> {
     let mut text = String::new();
     let file = File::open(path).with_context(|| format!("--from {}", path.display()))?;
@@ -56,7 +58,7 @@ pub(super) fn read(path: &Path) -> Result<Report> {
         .with_context(|| format!("--from {}", path.display()))?;
     if text.len() as u64 > REPORT_BYTES_MAX {
         bail!(
-            "--from {} is longer than {REPORT_BYTES_MAX} bytes: no report is",
+            "--from {} is longer than {REPORT_BYTES_MAX} bytes, so it is not a report",
             path.display()
         );
     }
@@ -64,7 +66,7 @@ pub(super) fn read(path: &Path) -> Result<Report> {
         .with_context(|| format!("--from {} is not a report of an engine", path.display()))?;
     if report.format != Report::FORMAT {
         bail!(
-            "--from {}: the report has format {}, and {} is understood: take it with this version",
+            "--from {}: the report has format {}, but this version reads format {}: save it with this version",
             path.display(),
             report.format,
             Report::FORMAT
@@ -73,17 +75,17 @@ pub(super) fn read(path: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// A calibration by a report alone.
+/// Calibrates by a report alone.
 pub(super) fn from_report(report: &Report) -> Result<Calibration> {
     Ok(Calibration {
         workload: Workload::of(report, &UnitCosts::default())?,
         window: WINDOW,
-        // Nothing tells it apart.
+        // A report has no median to compare with.
         median_share: 1.0,
     })
 }
 
-/// This machine with far memory in the process itself: no link and no adapter between.
+/// This machine with far memory in the process: no link and no adapter.
 fn here(plan: &Plan) -> Machine {
     Machine {
         link_bits_s: f64::INFINITY,
@@ -106,16 +108,16 @@ type Measured = (f64, f64, Report);
 fn once(plan: &Plan) -> Result<Measured> {
     let outcome = run_in_silent_child(plan)?;
     if let Some(complaint) = outcome.complaint {
-        bail!("the calibrating run gave a wrong value: {complaint}");
+        bail!("the calibrating run returned a wrong value: {complaint}");
     }
     let hot = outcome.report.phases.last();
     let (hot, report) = hot
         .zip(outcome.mixed)
-        .ok_or_else(|| anyhow!("the calibrating run reported nothing"))?;
+        .ok_or_else(|| anyhow!("the calibrating run has no report"))?;
     Ok((hot.mops * 1e6, hot.p50_ns as f64 * 1e-9, report))
 }
 
-/// Runs the contest on one core and, where there are two, on two, in turns.
+/// Runs the contest on one core and, if there are two, on two, alternately.
 pub(super) fn measure(
     setup: &SetupArgs,
     size: &ContestSize,
@@ -123,7 +125,7 @@ pub(super) fn measure(
 ) -> Result<(Plan, Vec<Run>)> {
     if setup.fabric != ["embedded"] {
         bail!(
-            "--predict calibrates with embedded far memory: leave --fabric out, or give a report with --from"
+            "--predict calibrates with embedded far memory: omit --fabric, or give a report with --from"
         );
     }
     let machine = Here::here();
@@ -167,8 +169,8 @@ pub(super) fn measure(
     Ok((whole, runs))
 }
 
-/// A calibration by one run, whose crossings are taken to cost what `costs` says.
-fn by(run: &Run, plan: &Plan, costs: &UnitCosts) -> Result<Calibration> {
+/// Calibrates by one run, with the cost of crossings from `costs`.
+fn calibrate(run: &Run, plan: &Plan, costs: &UnitCosts) -> Result<Calibration> {
     let mut calibration = Calibration {
         workload: Workload::of(&run.report, costs)?,
         window: run.window,
@@ -181,7 +183,8 @@ fn by(run: &Run, plan: &Plan, costs: &UnitCosts) -> Result<Calibration> {
     Ok(calibration)
 }
 
-/// The best calibration that the runs give: with two of them, crossings cost what lies between.
+/// The best calibration from the runs: with two of them, their difference gives the cost of
+/// crossings.
 pub(super) fn best(runs: &[Run], plan: &Plan) -> Result<Calibration> {
     let first = runs.first().context("there is no core to calibrate on")?;
     let mut costs = UnitCosts::default();
@@ -194,16 +197,16 @@ pub(super) fn best(runs: &[Run], plan: &Plan) -> Result<Calibration> {
             costs.crossing_s = crossing_s;
         }
     }
-    // A run with crossings tells more of them.
-    by(runs.last().unwrap_or(first), plan, &costs)
+    // The run with crossings measures more of the model.
+    calibrate(runs.last().unwrap_or(first), plan, &costs)
 }
 
-/// Each run predicted by each, with crossings at their default cost: none has seen what it
-/// predicts.
+/// Predicts each run from each run, with the default cost of crossings, so that no prediction uses
+/// the run that it predicts.
 pub(super) fn checks(runs: &[Run], plan: &Plan) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
     for from in runs {
-        let calibration = by(from, plan, &UnitCosts::default())?;
+        let calibration = calibrate(from, plan, &UnitCosts::default())?;
         for to in runs {
             let step = calibration.step(&here(plan), to.cores);
             checks.push(Check {
@@ -272,8 +275,8 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_keeps_to_the_model_is_predicted() {
-        // 400 ns a request, and 160 ns for each crossing.
+    fn a_machine_that_follows_the_model_is_predicted() {
+        // 400 ns a request and 160 ns a crossing.
         let runs = [run(1, 4_000_000), run(2, 4_800_000)];
         for check in checks(&runs, &plan()).unwrap() {
             assert!(check.requests_error.abs() < 0.03, "{check:?}");
@@ -289,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn crossings_that_seem_to_cost_nothing_cost_what_they_do_elsewhere() {
+    fn crossings_without_measured_cost_take_the_default() {
         let runs = [run(1, 4_000_000), run(2, 3_000_000)];
         let best = best(&runs, &plan()).unwrap();
         assert_eq!(best.workload.crossing_s, UnitCosts::default().crossing_s);
@@ -297,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_reports_are_refused() {
+    fn files_that_are_no_reports_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.json");
         for (text, message) in [

@@ -1,5 +1,8 @@
-//! The network that a machine and a workload make, and what comes of it on the way to the machine's
-//! size.
+//! The queueing network of a machine and a workload, solved for growing numbers of cores.
+//!
+//! Stations: cores, memory channels, the host's adapter and link, the nodes' adapters and links,
+//! and the far latency as a delay. Requests in flight are cores times window. The solver is
+//! [`farcore_tuning::Network`].
 
 use farcore_tuning::{Load, Network, Station, Workload};
 use serde::Serialize;
@@ -8,22 +11,22 @@ use super::machine::{COUNT_MAX, Machine};
 
 /// Headers and gaps of a message of RoCE v2 on the wire, in bytes.
 const MESSAGE_WIRE_BYTES: f64 = 100.0;
-/// Banks of memory that work at once: channels.
+/// Memory channels, which work in parallel.
 const MEMORY_CHANNELS: u32 = 8;
 /// The station that scales with the machine.
 pub(super) const CORES: &str = "cores";
 
-/// What was learnt from a real run.
+/// The model's parameters from real runs.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(super) struct Calibration {
     pub(super) workload: Workload,
     /// Requests in flight on each core.
     pub(super) window: u32,
-    /// The median latency over the model's mean.
+    /// The measured median latency divided by the model's mean.
     pub(super) median_share: f64,
 }
 
-/// A machine of some cores, as predicted.
+/// The prediction for a number of cores.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Step {
     pub(super) cores: u32,
@@ -34,21 +37,21 @@ pub(super) struct Step {
     pub(super) loads: Vec<Load>,
 }
 
-/// What holds a machine back.
+/// The limit of a machine.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Limit {
-    /// What saturates first at the asked number of cores.
+    /// The station that saturates first at the machine's number of cores.
     pub(super) station: &'static str,
-    /// Requests a second at which it does.
+    /// Requests a second at saturation.
     pub(super) requests_s: f64,
-    /// Cores up to which the cores themselves are the limit; `None` if that is beyond all that may
-    /// be asked.
+    /// Largest number of cores at which the cores are the limit; `None` if it exceeds
+    /// [`COUNT_MAX`].
     pub(super) cores_useful: Option<u32>,
-    /// What is the limit from there on.
+    /// The limit beyond that number.
     pub(super) then: Option<&'static str>,
 }
 
-/// Where a request of the workload spends its time on so many cores of the machine.
+/// The stations that a request visits on a number of cores of the machine.
 fn network(machine: &Machine, workload: &Workload, cores: u32) -> Network {
     let messages = workload.reads + workload.writes;
     let wire_s = |bytes: f64, bits_s: f64| (bytes + messages * MESSAGE_WIRE_BYTES) * 8.0 / bits_s;
@@ -63,7 +66,7 @@ fn network(machine: &Machine, workload: &Workload, cores: u32) -> Network {
             )
             .with_servers(MEMORY_CHANNELS),
             Station::queue("host adapter", 1, messages / machine.messages_s),
-            // Both ways at once: READs fill one, WRITEs the other.
+            // Links are full duplex: READs use one direction, WRITEs the other.
             Station::queue(
                 "host link, in",
                 1,
@@ -95,7 +98,7 @@ impl Calibration {
         machine.window.unwrap_or(self.window)
     }
 
-    /// What so many cores of the machine do.
+    /// The prediction for a number of cores of the machine.
     pub(super) fn step(&self, machine: &Machine, cores: u32) -> Step {
         let network = network(machine, &self.workload, cores);
         let solution = network.solve(cores.saturating_mul(self.window(machine)));
@@ -109,7 +112,7 @@ impl Calibration {
         }
     }
 
-    /// 1, 2, 4 and so on, up to the machine.
+    /// Predictions for 1, 2, 4 and so on, up to the machine's cores.
     pub(super) fn steps(&self, machine: &Machine) -> Vec<Step> {
         let powers = (0..u32::BITS).map(|power| 1 << power);
         let mut sizes: Vec<u32> = powers.take_while(|&size| size < machine.cores).collect();
@@ -127,7 +130,7 @@ impl Calibration {
             .map_or((CORES, 0.0), |station| (station.name, station.capacity()))
     }
 
-    /// What saturates first.
+    /// The limit of the machine.
     pub(super) fn limit(&self, machine: &Machine) -> Limit {
         let (station, requests_s) = self.narrowest(machine, machine.cores);
         let other = |cores: &u32| self.narrowest(machine, *cores).0 != CORES;
@@ -141,7 +144,7 @@ impl Calibration {
     }
 }
 
-/// What a calibration may look like, for the tests of this folder.
+/// An example for the tests of this folder.
 #[cfg(test)]
 pub(super) fn example() -> Calibration {
     Calibration {
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_are_no_power_of_two_end_at_the_machine() {
+    fn the_last_step_is_the_machine_itself() {
         let machine: Machine = "cores=6,link=1Tb,nodes=64,messages=1G,latency=0us,memory=1TB"
             .parse()
             .unwrap();

@@ -1,11 +1,14 @@
-//! The machine that is asked about: `cores=64,nodes=8,link=200Gb`.
+//! The description of the machine to predict: `cores=64,nodes=8,link=200Gb`.
+//!
+//! Figures that are not named have defaults. Every figure has a range, so the model gets no zero,
+//! infinity or NaN.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
 
-/// Most cores and memory nodes that are asked about.
+/// Most cores and most memory nodes.
 pub(crate) const COUNT_MAX: u32 = 4096;
 /// The slowest and the fastest link, in bits a second.
 const LINK_BITS_RANGE: (f64, f64) = (1e6, 1e14);
@@ -13,10 +16,11 @@ const RATE_RANGE: (f64, f64) = (1e3, 1e12);
 const MEMORY_RANGE: (f64, f64) = (1e8, 1e15);
 const LATENCY_RANGE: (f64, f64) = (0.0, 1.0);
 
-/// A machine, in the figures that the model needs. Absent ones are taken from [`Machine::default`].
+/// A machine in the figures of the model. Figures that are not given are those of
+/// [`Machine::default`].
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Machine {
-    /// Cores that serve.
+    /// Cores of the engine.
     pub(crate) cores: u32,
     /// Memory nodes.
     pub(crate) nodes: u32,
@@ -24,15 +28,15 @@ pub(crate) struct Machine {
     pub(crate) link_bits_s: f64,
     /// The link of each memory node, in bits a second.
     pub(crate) node_link_bits_s: f64,
-    /// Work requests a second that the host's adapter takes.
+    /// Work requests a second of the host's adapter.
     pub(crate) messages_s: f64,
-    /// Work requests a second that the adapter of each memory node answers.
+    /// Work requests a second of each memory node's adapter.
     pub(crate) node_messages_s: f64,
     /// Round trip to a memory node without queueing, in seconds.
     pub(crate) far_latency_s: f64,
     /// Memory bandwidth of the host, in bytes a second.
     pub(crate) memory_bytes_s: f64,
-    /// Requests in flight on each core; `None` for as many as in the calibrating run.
+    /// Requests in flight on each core; `None` for those of the calibrating run.
     pub(crate) window: Option<u32>,
 }
 
@@ -54,7 +58,7 @@ impl Default for Machine {
     }
 }
 
-/// A number with a unit behind it, in the base unit.
+/// A number with a unit, converted to the base unit.
 fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let split = text
         .find(|c: char| c.is_ascii_alphabetic())
@@ -130,13 +134,13 @@ impl FromStr for Machine {
                 "memory" => machine.memory_bytes_s = within(pair, &BYTES, MEMORY_RANGE, "150GB")?,
                 other => {
                     return Err(format!(
-                        "`{other}` is not known: there are cores, nodes, link, node-link, messages, node-messages, \
-                         latency, memory and window"
+                        "`{other}` is unknown: write cores, nodes, link, node-link, messages, node-messages, \
+                         latency, memory or window"
                     ));
                 }
             }
         }
-        // Nodes are mostly cabled as their clients are.
+        // Nodes mostly have the same links as their clients.
         machine.node_link_bits_s = node_link.unwrap_or(machine.link_bits_s);
         Ok(machine)
     }
@@ -165,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_is_understood() {
+    fn a_machine_is_parsed() {
         let machine: Machine = "cores=64,nodes=8,link=200Gb".parse().unwrap();
         assert_eq!((machine.cores, machine.nodes), (64, 8));
         assert_eq!(
@@ -186,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_says_what_to_write() {
+    fn errors_show_a_valid_value() {
         for (text, message) in [
             ("cores", "write e.g. cores=64"),
             ("cores=0", "from 1 to 4096"),
@@ -195,7 +199,7 @@ mod tests {
             ("link=NaNGb", "link=200Gb"),
             ("link=1e300Tb", "link=200Gb"),
             ("link=-5Gb", "link=200Gb"),
-            ("disks=4", "`disks` is not known"),
+            ("disks=4", "`disks` is unknown"),
         ] {
             let error = text.parse::<Machine>().unwrap_err();
             assert!(error.contains(message), "{text}: {error}");

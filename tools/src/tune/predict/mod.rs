@@ -1,7 +1,8 @@
-//! `farcore tune --predict`: scaling on paper, calibrated by a real run.
+//! `farcore tune --predict`: predicts the throughput of another machine by a queueing model that
+//! real runs calibrate.
 //!
-//! [`machine`] what is asked · [`calibrate`] what real runs tell, and how far the model is off ·
-//! [`forecast`] the model · [`show`] and [`plot`] what comes of it.
+//! [`machine`] describes the other machine, [`calibrate`] makes runs and measures the model's
+//! error, [`forecast`] is the model, [`show`] and [`plot`] show the prediction.
 
 mod calibrate;
 mod forecast;
@@ -21,8 +22,8 @@ use self::show::Answer;
 /// Flags of predictions.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// With --predict: calibrate by this report of an engine instead of runs here; what its
-    /// counters cannot tell apart (a crossing, a READ) is taken to cost what it mostly does
+    /// With --predict: calibrate by this report of an engine instead of runs here; costs that its
+    /// counters do not separate (a crossing, a READ) take default values
     #[arg(long, value_name = "REPORT.json")]
     from: Option<PathBuf>,
     /// With --predict: print JSON
@@ -33,7 +34,7 @@ pub(super) struct Options {
     plot: Option<PathBuf>,
 }
 
-/// Predicts for a machine, and says what saturates first.
+/// Predicts the throughput of a machine and what saturates first.
 pub(super) fn run(
     machine: &Machine,
     options: &Options,

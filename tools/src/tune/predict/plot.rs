@@ -1,4 +1,5 @@
-//! The prediction drawn: throughput by cores, and how busy each station is.
+//! The plot of a prediction, as SVG: throughput above, utilisation of the stations below, both by
+//! the number of cores. Stations with little use are left out.
 
 use std::path::Path;
 
@@ -53,11 +54,11 @@ fn throughput(area: &Area<'_>, answer: &Answer) -> Drawn {
     let most = ideal.iter().fold(0.0_f64, |most, point| most.max(point.1));
     let limit = answer.limit.requests_s / 1e6;
     let mut lines: Vec<Line<'_>> = vec![
-        ("as one core times cores", COLOURS[6], ideal),
+        ("linear scaling of one core", COLOURS[6], ideal),
         ("predicted", COLOURS[0], predicted),
     ];
     let name = format!("limit: {}", answer.limit.station);
-    // That of the cores grows with them.
+    // The limit of the cores is no horizontal line: it grows with their number.
     if limit <= most && answer.limit.station != CORES {
         let ends = [1.0, f64::from(last.cores)];
         let line = ends.map(|cores| (cores, limit)).to_vec();
@@ -85,7 +86,7 @@ fn busy(area: &Area<'_>, steps: &[Step]) -> Drawn {
     }
     chart(
         area,
-        "How busy each station is",
+        "Utilisation of each station",
         "%",
         last.cores,
         0.0..108.0,
@@ -93,7 +94,7 @@ fn busy(area: &Area<'_>, steps: &[Step]) -> Drawn {
     )
 }
 
-/// Lines over cores, on a logarithmic axis where there are enough of them.
+/// Draws lines over cores on a logarithmic axis.
 fn chart(
     area: &Area<'_>,
     title: &str,
@@ -102,7 +103,7 @@ fn chart(
     range: std::ops::Range<f64>,
     lines: &[Line<'_>],
 ) -> Drawn {
-    // One core alone still needs an axis of some length.
+    // One core needs an axis of positive length.
     let most = f64::from(cores.max(2));
     panel(
         area,

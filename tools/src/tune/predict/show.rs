@@ -1,4 +1,4 @@
-//! The answer as text and JSON.
+//! The prediction as text and JSON. The names of the fields are those of the JSON.
 
 use std::fmt::Write;
 
@@ -9,15 +9,15 @@ use super::calibrate::Check;
 use super::forecast::{Calibration, Limit, Step};
 use super::machine::Machine;
 
-/// A station that is never busier than this is not shown.
+/// Least utilisation of a station that is shown.
 pub(super) const SHOWN_MIN: f64 = 0.05;
 
-/// Everything that a prediction tells.
+/// A prediction.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
     pub(super) machine: Machine,
     pub(super) calibration: Calibration,
-    /// Empty where a report was given.
+    /// The model's errors; empty if a report was given.
     pub(super) checks: Vec<Check>,
     pub(super) limit: Limit,
     pub(super) steps: Vec<Step>,
@@ -65,8 +65,8 @@ impl Answer {
     fn workload(&self) -> String {
         let work = &self.calibration.workload;
         format!(
-            "a request: {:.0} ns of a core ({:.0} ns by itself, {:.0} ns more if it crosses, {:.3} READs of {:.0} ns, {:.0} ns \
-             of compaction), {:.0} bytes read and {:.0} written far away, {:.0} bytes of memory traffic; {} in flight on \
+            "a request: {:.0} ns of a core ({:.0} ns alone, {:.0} ns more if it crosses, {:.3} READs of {:.0} ns, {:.0} ns \
+             of compaction), {:.0} bytes read from and {:.0} written to far memory, {:.0} bytes of memory traffic; {} in flight on \
              each core",
             work.core_s(self.machine.cores) * 1e9,
             work.own_s * 1e9,
@@ -81,7 +81,7 @@ impl Answer {
         )
     }
 
-    /// Each run predicted by each.
+    /// The table of the model's errors.
     fn errors(&self) -> String {
         let row = |check: &Check| {
             vec![
@@ -107,14 +107,14 @@ impl Answer {
         ];
         let rows = self.checks.iter().map(row).collect();
         format!(
-            "the model's error here, in cores:\n{}",
+            "error of the model on this machine, by number of cores:\n{}",
             table(&header, rows)
         )
     }
 
     fn growth(&self) -> String {
         let names = self.steps.first().map_or(&[][..], |step| &step.loads);
-        // Stations that are hardly used are not worth a column.
+        // Stations with little use have no column.
         let used: Vec<usize> = (0..names.len())
             .filter(|&place| {
                 let mut steps = self.steps.iter();
@@ -148,9 +148,9 @@ impl Answer {
         );
         match (limit.cores_useful, limit.then) {
             (Some(cores), Some(then)) => {
-                format!("{first}; the cores are the limit up to {cores} of them, then: {then}")
+                format!("{first}; up to {cores} cores the cores are the limit, then: {then}")
             }
-            _ => format!("{first}; more cores go on helping"),
+            _ => format!("{first}; more cores keep helping"),
         }
     }
 }

@@ -1,16 +1,15 @@
-//! The search on a made-up machine: known optimum, noise of its own seed, drift, and disturbances
-//! at will.
+//! The search on a simulated machine with a known optimum, seeded noise, drift and disturbances.
 
 use rand::RngExt;
 
 use super::*;
 
-/// What the made-up machine reaches.
+/// The rate of the simulated machine.
 type Objective = fn(&Profile) -> f64;
 
 struct Fake {
     objective: Objective,
-    /// Share by which a run is off, at most.
+    /// Largest relative error of a run.
     noise: f64,
     random: SmallRng,
     runs: Vec<Profile>,
@@ -18,9 +17,9 @@ struct Fake {
     /// The run that the user interrupts.
     interrupted_at: usize,
     announced: String,
-    /// What the whole profile reaches of its objective while it is proven against the default.
+    /// Share of its objective that the whole profile reaches in its proof.
     whole: Objective,
-    /// What an engine can be opened with.
+    /// Whether an engine can be opened with a profile.
     allowed: fn(&Profile) -> bool,
 }
 
@@ -102,7 +101,7 @@ fn log2(value: Option<u32>, default: u32) -> f64 {
     f64::from(value.unwrap_or(default).max(1)).log2()
 }
 
-/// Best at a window of 128 and a batch of 16; the others are at their best by default.
+/// Best at a window of 128 and a batch of 16; the other settings are best at their defaults.
 fn hill(profile: &Profile) -> f64 {
     let off = |distance: f64| 0.05 * distance * distance;
     let cache = f64::from(profile.cache_percent.unwrap_or(75)) - 75.0;
@@ -111,12 +110,12 @@ fn hill(profile: &Profile) -> f64 {
         - off(cache / 50.0)
 }
 
-/// As good as it gets by default, and hardly worse elsewhere.
+/// Best at the defaults, and hardly worse elsewhere.
 fn plateau(profile: &Profile) -> f64 {
     if profile.is_empty() { 1.0 } else { 0.998 }
 }
 
-/// A small cache pays with a large window only, and a large window by itself.
+/// A small cache pays only with a large window; a large window pays alone.
 fn ridge(profile: &Profile) -> f64 {
     let window = if profile.window.unwrap_or(64) >= 128 {
         1.1
@@ -151,7 +150,7 @@ fn the_optimum_is_found_through_noise_and_drift() {
 #[test]
 fn a_knob_that_pays_beside_another_is_found() {
     let mut ranges = ranges();
-    // The cache is looked at first, when its time has not come.
+    // The cache is tried first, when it does not pay yet.
     ranges.swap(0, 2);
     for seed in 1..=5 {
         let mut fake = Fake::new(ridge, 0.02, seed);
@@ -162,7 +161,7 @@ fn a_knob_that_pays_beside_another_is_found() {
 }
 
 #[test]
-fn noise_never_makes_a_profile_that_is_worse_than_the_default() {
+fn noise_never_gives_a_profile_worse_than_the_default() {
     for seed in 1..=200 {
         let findings = found(&mut Fake::new(plateau, 0.05, seed), seed);
         assert!(findings.profile.is_empty(), "seed {seed}: {findings:#?}");
@@ -171,7 +170,7 @@ fn noise_never_makes_a_profile_that_is_worse_than_the_default() {
 }
 
 #[test]
-fn the_same_seed_finds_the_same_by_the_same_runs() {
+fn a_search_is_repeatable_from_its_seed() {
     let runs = |seed| {
         let mut fake = Fake::new(hill, 0.02, 1);
         found(&mut fake, seed);
@@ -197,7 +196,7 @@ fn the_budget_bounds_the_search_and_leaves_time_for_the_proof() {
 }
 
 #[test]
-fn what_an_interrupted_search_hands_back_is_proven_step_by_step() {
+fn an_interrupted_search_returns_proven_settings() {
     let mut fake = Fake::new(hill, 0.02, 1);
     found(&mut fake, 1);
     let mut moved = 0;
@@ -222,8 +221,8 @@ fn what_an_interrupted_search_hands_back_is_proven_step_by_step() {
 }
 
 #[test]
-fn what_is_not_proven_as_a_whole_goes_back() {
-    // The window brings most, so the batch goes first.
+fn settings_are_reset_if_the_whole_is_not_proven() {
+    // The window gains most, so the batch is reset first.
     let mut fake = Fake::new(hill, 0.01, 1);
     fake.whole = |profile| if profile.batch.is_some() { 0.8 } else { 1.0 };
     let findings = found(&mut fake, 1);
@@ -249,7 +248,7 @@ fn what_is_not_proven_as_a_whole_goes_back() {
 }
 
 #[test]
-fn an_interruption_after_a_proof_that_failed_leaves_the_default() {
+fn an_interruption_after_a_failed_proof_leaves_the_default() {
     let mut whole = Fake::new(hill, 0.01, 1);
     whole.whole = |profile| if profile.is_empty() { 1.0 } else { 0.8 };
     found(&mut whole, 1);
@@ -266,7 +265,7 @@ fn an_interruption_after_a_proof_that_failed_leaves_the_default() {
 }
 
 #[test]
-fn what_the_engine_does_not_take_is_not_tried() {
+fn invalid_values_are_not_tried() {
     let mut fake = Fake::new(hill, 0.01, 1);
     fake.allowed = |profile| profile.window.is_none_or(|window| window < 128);
     let findings = found(&mut fake, 1);

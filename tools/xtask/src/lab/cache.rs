@@ -1,10 +1,10 @@
-//! Where the lab keeps its kernel and its running guests, and who may touch what.
+//! The lab's cache folder: the kernel, the files of running guests, and the lock on them.
 //!
 //! ```text
-//! lock          shared by those who run a guest, exclusive for who builds
-//! kernel/       what kernel.rs unpacked, whole or not there
-//! kernel.part/  one that is being unpacked, or the remains of one that was not finished
-//! jobs/PID/     a running guest's files, by the process that runs it
+//! lock          shared while a guest runs, exclusive while the kernel is built
+//! kernel/       the kernel unpacked by kernel.rs, complete or absent
+//! kernel.part/  a kernel being unpacked, or the rest of an unfinished one
+//! jobs/PID/     the files of a running guest, by the process that runs it
 //! ```
 
 use std::ffi::OsString;
@@ -19,25 +19,25 @@ pub(super) struct Cache {
     root: PathBuf,
 }
 
-/// Nobody takes anything away while this lives.
+/// While this lives, no process removes files of the cache.
 #[derive(Debug)]
 pub(super) struct Shared {
     _lock: File,
 }
 
-/// Nobody else uses the cache while this lives.
+/// While this lives, no other process uses the cache.
 #[derive(Debug)]
 pub(super) struct Exclusive {
     _lock: File,
 }
 
-/// A running guest's directory; goes away with this.
+/// The directory of a running guest; removed on drop.
 #[derive(Debug)]
 pub(super) struct Job {
     path: PathBuf,
 }
 
-/// Where the cache is, by the environment.
+/// The path of the cache, from the environment.
 fn place(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let given = |name| {
         variable(name)
@@ -50,14 +50,14 @@ fn place(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 }
 
 impl Cache {
-    /// Makes the directory where that is needed.
+    /// Opens the cache; creates its directory if necessary.
     pub(super) fn open() -> Result<Self> {
         let Some(root) = place(|name| std::env::var_os(name)) else {
-            bail!("no place for a cache: set FARCORE_LAB_CACHE, XDG_CACHE_HOME or HOME");
+            bail!("the cache has no path: set FARCORE_LAB_CACHE, XDG_CACHE_HOME or HOME");
         };
         fs::create_dir_all(&root).with_context(|| {
             format!(
-                "cannot make the cache {}: set FARCORE_LAB_CACHE",
+                "cannot create the cache {}: set FARCORE_LAB_CACHE to another path",
                 root.display()
             )
         })?;
@@ -69,12 +69,12 @@ impl Cache {
         &self.root
     }
 
-    /// What kernel.rs unpacked.
+    /// The unpacked kernel.
     pub(super) fn kernel(&self) -> PathBuf {
         self.root.join("kernel")
     }
 
-    /// Where it unpacks; becomes [`Self::kernel`] by renaming.
+    /// The kernel being unpacked; it becomes [`Self::kernel`] by renaming.
     pub(super) fn kernel_part(&self) -> PathBuf {
         self.root.join("kernel.part")
     }
@@ -89,20 +89,23 @@ impl Cache {
             .with_context(|| format!("cannot open {}", path.display()))
     }
 
-    /// For who runs a guest. Waits for who builds.
+    /// The lock for running a guest. Waits for a process that builds.
     pub(super) fn shared(&self) -> Result<Shared> {
         let lock = self.lock_file()?;
         lock.lock_shared()?;
         Ok(Shared { _lock: lock })
     }
 
-    /// For who builds. Waits for everybody.
+    /// The lock for building. Waits for all other processes.
     pub(super) fn exclusive(&self) -> Result<Exclusive> {
         let lock = self.lock_file()?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                eprintln!("lab: waiting for those who use {}", self.root.display());
+                eprintln!(
+                    "lab: waiting for other processes that use {}",
+                    self.root.display()
+                );
                 lock.lock()?;
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
@@ -110,14 +113,14 @@ impl Cache {
         Ok(Exclusive { _lock: lock })
     }
 
-    /// A directory for a guest; sweeps those whose process is gone.
+    /// Creates a directory for a guest; removes those of ended processes.
     pub(super) fn job(&self) -> Result<Job> {
         let jobs = self.root.join("jobs");
         fs::create_dir_all(&jobs)?;
         for entry in fs::read_dir(&jobs)? {
             let entry = entry?;
             if !Path::new("/proc").join(entry.file_name()).exists() {
-                // Another one may sweep it as well.
+                // Another process may remove it at the same time.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -135,7 +138,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // What is left is swept by the next one.
+        // The next guest removes what is left.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_setting_decides() {
+    fn the_most_specific_variable_is_used() {
         let (own, xdg, home) = (
             ("FARCORE_LAB_CACHE", "/a"),
             ("XDG_CACHE_HOME", "/b"),

@@ -1,6 +1,6 @@
-//! What the guest begins with: busybox, modules, the lab's scripts, and the command it is to run.
+//! Builds the guest's initramfs: busybox, modules, the lab's scripts, and the command to run.
 //!
-//! It is made anew for every guest, so no cache can hold scripts of another version.
+//! It is built for every guest, so no cache can hold scripts of another version.
 //!
 //! Source: Documentation/driver-api/early-userspace/buffer-format.rst of Linux (the `newc` format).
 
@@ -78,7 +78,7 @@ impl Archive {
     }
 }
 
-/// The initramfs of one guest: see the heads of `tools/lab/guest-init.sh` and `guest-main.sh`.
+/// Builds the initramfs of one guest, as `tools/lab/guest-init.sh` and `guest-main.sh` expect it.
 pub(super) fn build(kernel: &Path, settings: &[u8], command: &[u8]) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
     for name in [
@@ -108,7 +108,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// A word of the shell that stands for these bytes, whatever they are.
+/// Quotes any bytes as one word of the shell.
 pub(super) fn quoted(text: &OsStr) -> Vec<u8> {
     let mut word = vec![b'\''];
     for &byte in text.as_bytes() {
@@ -121,8 +121,8 @@ pub(super) fn quoted(text: &OsStr) -> Vec<u8> {
     word
 }
 
-/// Variables that are bash's own: read-only, or its state.
-fn is_the_shells(name: &[u8]) -> bool {
+/// Whether a variable belongs to bash: read-only, or its state.
+fn is_of_the_shell(name: &[u8]) -> bool {
     matches!(
         name,
         b"UID" | b"EUID" | b"PPID" | b"SHELLOPTS" | b"SHLVL" | b"_"
@@ -145,7 +145,7 @@ pub(super) fn command(
 ) -> Vec<u8> {
     let mut script = Vec::new();
     for (name, value) in environment {
-        if is_a_name(name.as_bytes()) && !is_the_shells(name.as_bytes()) {
+        if is_a_name(name.as_bytes()) && !is_of_the_shell(name.as_bytes()) {
             script.extend_from_slice(b"export ");
             script.extend_from_slice(name.as_bytes());
             script.push(b'=');
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_archive_is_padded_and_ended() {
+    fn an_archive_is_padded_and_has_a_trailer() {
         let mut archive = Archive::default();
         archive.file("init", PROGRAM, b"12345").unwrap();
         archive
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_reads_back_what_was_quoted() {
+    fn quoted_words_survive_the_shell() {
         let words = [
             "it's",
             "$HOME",

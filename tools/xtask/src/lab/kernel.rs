@@ -1,9 +1,9 @@
-//! Debian's kernel, downloaded and unpacked into the cache, never installed.
+//! Downloads Debian's kernel and unpacks it into the cache; it is never installed.
 //!
 //! ```text
-//! kernel/stamp            what it was built from; anything else in there means: build again
-//! kernel/vmlinux          the kernel, unpacked: QEMU starts it at its PVH entry, without BIOS and without unpacking it in the guest
-//! kernel/boot/order       the modules that the guest loads at boot, in this order
+//! kernel/stamp            the layout and modules; a different stamp means: build again
+//! kernel/vmlinux          the kernel as ELF: QEMU starts it at its PVH entry, without a BIOS
+//! kernel/boot/order       the modules that the guest loads at boot, in order
 //! kernel/boot/*.ko        these modules, unpacked
 //! kernel/modules/RELEASE  all modules, for the guest's modprobe
 //! ```
@@ -20,10 +20,10 @@ use anyhow::{Context, Result, bail, ensure};
 use super::cache::Cache;
 use super::{output_of, packages};
 
-/// Names the newest kernel of Debian.
+/// The package that depends on Debian's newest kernel.
 const META_PACKAGE: &str = "linux-image-amd64";
-/// What the guest loads at boot, before what depends on it: its root file system, its ports out,
-/// verbs, network links.
+/// Modules that the guest loads at boot: its root file system, its output ports, verbs, network
+/// links. Modules that they depend on are added.
 const MODULES: [&str; 10] = [
     "virtio_pci",
     "9p",
@@ -36,19 +36,19 @@ const MODULES: [&str; 10] = [
     "dummy",
     "veth",
 ];
-/// To be raised when the layout above changes.
+/// Raise this when the layout above changes.
 const LAYOUT: u32 = 1;
 
 fn stamp() -> String {
     format!("layout {LAYOUT}, modules {}\n", MODULES.join(" "))
 }
 
-/// Whether the cache holds a whole kernel as this version of the lab wants it.
+/// Whether the cache holds a complete kernel of this version of the lab.
 pub(super) fn is_ready(cache: &Cache) -> bool {
     fs::read_to_string(cache.kernel().join("stamp")).is_ok_and(|found| found == stamp())
 }
 
-/// Downloads and unpacks the newest. The caller holds the cache exclusively.
+/// Downloads and unpacks the newest kernel. The caller holds the exclusive lock.
 pub(super) fn unpack(cache: &Cache) -> Result<()> {
     let part = cache.kernel_part();
     if part.exists() {
@@ -63,7 +63,7 @@ pub(super) fn unpack(cache: &Cache) -> Result<()> {
     let deb = fetch(&package, &download)?;
     output_of(Command::new("dpkg").arg("-x").args([&deb, &root]))?;
 
-    // Where Debian has merged /usr, the package may hold usr/lib only; the tools look below lib.
+    // With a merged /usr the package may have usr/lib only, but the tools read lib.
     if !root.join("lib").exists() {
         std::os::unix::fs::symlink("usr/lib", root.join("lib"))?;
     }
@@ -87,8 +87,8 @@ pub(super) fn unpack(cache: &Cache) -> Result<()> {
     fs::remove_dir_all(&download)?;
     fs::remove_dir_all(&root)?;
     fs::write(part.join("stamp"), stamp())?;
-    // The old one stays until there is a new one, and loses its stamp first: half removed, it must
-    // not look whole.
+    // The old kernel stays until the new one is complete. Its stamp is removed first, so that a
+    // half removed kernel does not look complete.
     let old = cache.kernel();
     if old.exists() {
         let _ = fs::remove_file(old.join("stamp"));
@@ -98,22 +98,20 @@ pub(super) fn unpack(cache: &Cache) -> Result<()> {
     Ok(())
 }
 
-/// The package that the meta package stands for, so that no version is written down here.
+/// The package that the meta package depends on.
 fn newest() -> Result<String> {
-    let ask = || {
+    let query = || {
         let listing = output_of(Command::new("apt-cache").args(["depends", META_PACKAGE]));
         listing
             .ok()
             .and_then(|listing| dependency(&String::from_utf8_lossy(&listing)))
     };
-    if let Some(package) = ask() {
+    if let Some(package) = query() {
         return Ok(package);
     }
     packages::update()?;
-    ask().with_context(|| {
-        format!(
-            "apt knows no package {META_PACKAGE}: the lab takes its kernel from Debian's archive"
-        )
+    query().with_context(|| {
+        format!("apt has no package {META_PACKAGE}: the lab needs the kernel of Debian's archive")
     })
 }
 
@@ -128,7 +126,7 @@ fn dependency(listing: &str) -> Option<String> {
 
 fn fetch(package: &str, into: &Path) -> Result<PathBuf> {
     let download = || {
-        // Root would become `_apt`, who may not write here.
+        // apt would drop root for `_apt`, which may not write here.
         let mut command = packages::apt_get();
         command
             .args(["-o", "APT::Sandbox::User=root", "download", package])
@@ -136,14 +134,14 @@ fn fetch(package: &str, into: &Path) -> Result<PathBuf> {
         output_of(&mut command)
     };
     if download().is_err() {
-        // Lists that are old name a version that the archive has dropped.
+        // Old lists may name a version that the archive has dropped.
         packages::update()?;
         download()?;
     }
     Ok(into.join(only_entry(into)?))
 }
 
-/// The name of the one thing in a directory.
+/// The name of the only entry of a directory.
 fn only_entry(directory: &Path) -> Result<String> {
     let names = fs::read_dir(directory)?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
@@ -157,7 +155,7 @@ fn only_entry(directory: &Path) -> Result<String> {
     }
 }
 
-/// The files of [`MODULES`] and of what they depend on.
+/// The files of [`MODULES`] and of their dependencies, in load order.
 fn load_order(root: &Path, release: &str) -> Result<Vec<PathBuf>> {
     let mut order = Vec::new();
     for module in MODULES {
@@ -176,11 +174,11 @@ fn load_order(root: &Path, release: &str) -> Result<Vec<PathBuf>> {
     Ok(order)
 }
 
-/// The file in a line `insmod FILE OPTIONS`; what is built into the kernel has a line `builtin
-/// NAME`.
+/// The file in a line `insmod FILE OPTIONS`; a module built into the kernel has a line `builtin
+/// NAME` and no file.
 fn listed(line: &str) -> Option<PathBuf> {
     let rest = line.strip_prefix("insmod ")?;
-    // The path may have spaces in it, what comes after `.ko` and the packing has not.
+    // The path may contain spaces; the suffix `.ko` and that of the compression do not.
     let name = rest.rfind(".ko")?;
     let end = rest[name..]
         .find(' ')
@@ -205,7 +203,7 @@ fn module(path: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// How kernels and modules are packed.
+/// Compression of kernels and modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packing {
     Xz,
@@ -245,7 +243,9 @@ impl Packing {
             output.read_to_end(&mut unpacked)?;
             match fed.join() {
                 Ok(result) => result.map(|()| unpacked),
-                Err(_) => Err(std::io::Error::other("the thread that feeds it panicked")),
+                Err(_) => Err(std::io::Error::other(
+                    "the thread that writes to it panicked",
+                )),
             }
         });
         let status = child.wait()?;
@@ -254,8 +254,8 @@ impl Packing {
     }
 }
 
-/// The packed kernel inside a `vmlinuz`, and how long it is unpacked where that is written behind
-/// it.
+/// The compressed kernel inside a `vmlinuz`, its compression, and its unpacked length unless the
+/// compression is gzip.
 ///
 /// ```text
 /// offset  field           0x1f1: setup_sects (1 byte; 0 means 4)
@@ -283,18 +283,18 @@ fn payload(image: &[u8]) -> Result<(&[u8], Packing, Option<u32>)> {
     let version = u16::from_le_bytes(version);
     ensure!(
         version >= 0x0208,
-        "boot protocol {version:#x}: 0x208 is the first to tell where the kernel is"
+        "boot protocol {version:#x}: the lab needs 0x208 or newer"
     );
     let sectors = match bytes(0x1f1, 1)? {
         [0] => 4,
         [sectors] => usize::from(*sectors),
-        _ => bail!("one byte is one byte"),
+        _ => bail!("the size of the setup is missing"),
     };
     let start = (sectors + 1) * 512 + usize::try_from(word(0x248)?)?;
     let payload = bytes(start, usize::try_from(word(0x24c)?)?)?;
     let packing = Packing::of(payload).with_context(|| {
         format!(
-            "the kernel is packed in a way the lab does not know: {:x?}",
+            "the kernel has an unknown compression: {:x?}",
             payload.get(..6)
         )
     })?;
@@ -320,7 +320,7 @@ fn vmlinux(image: &[u8]) -> Result<Vec<u8>> {
     }
     ensure!(
         kernel.starts_with(b"\x7fELF"),
-        "the unpacked kernel is no ELF file"
+        "the unpacked kernel is not an ELF file"
     );
     Ok(kernel)
 }
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kernel_is_refused() {
+    fn images_without_a_kernel_are_errors() {
         assert!(payload(b"").is_err());
         assert!(payload(&[0; 4096]).is_err(), "no HdrS");
         assert!(payload(&image(b"unknown packing")).is_err());
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_kernel_is_the_one_with_a_version() {
+    fn the_newest_kernel_has_a_version_in_its_name() {
         let listing = "linux-image-amd64\n  Depends: linux-image-6.1.0-56-amd64\n  Suggests: x\n";
         assert_eq!(
             dependency(listing).as_deref(),
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_in_a_load_order() {
+    fn files_are_parsed_from_a_load_order() {
         let found = |line: &str| listed(line).map(|path| path.display().to_string());
         assert_eq!(found("insmod /a b/9p.ko ").as_deref(), Some("/a b/9p.ko"));
         assert_eq!(
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_lose_their_packing_from_the_name() {
+    fn module_names_lose_the_suffix_of_their_compression() {
         let name = |path: &str| module_name(Path::new(path)).ok();
         assert_eq!(name("/a/9p.ko").as_deref(), Some("9p.ko"));
         assert_eq!(name("/a/rdma_rxe.ko.xz").as_deref(), Some("rdma_rxe.ko"));

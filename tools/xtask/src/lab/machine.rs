@@ -1,4 +1,4 @@
-//! One guest: starts QEMU, passes on what the command says, keeps the time limit, finds the exit
+//! One guest: starts QEMU, relays the command's output, enforces the time limit, reads the exit
 //! status.
 //!
 //! ```text
@@ -6,11 +6,11 @@
 //! guest's port `err`     -> QEMU's descriptor 0, a pipe -> a thread -> our stderr
 //! guest's port `report`  -> jobs/PID/report
 //! guest's console        -> jobs/PID/console, or our stderr
-//! QEMU's own complaints  -> jobs/PID/qemu, or our stderr
+//! QEMU's own messages    -> jobs/PID/qemu, or our stderr
 //! ```
 //!
-//! Descriptors 0 and 1 are only names by which QEMU opens the pipes: so they end when QEMU does,
-//! however that comes about.
+//! QEMU opens the pipes by the names of descriptors 0 and 1. So the pipes close when QEMU ends,
+//! even if it is killed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -25,24 +25,24 @@ use anyhow::{Context, Result};
 use super::cache::{Cache, Job};
 use super::{Accel, FAILED, Options, initramfs};
 
-/// The exit status if time ran out.
+/// The exit status at the time limit.
 const OUT_OF_TIME: u8 = 124;
-/// How often it is looked whether QEMU has ended.
-const GLANCE: Duration = Duration::from_millis(10);
-/// Nothing that only a boot loader or a machine of iron needs, and no waiting.
+/// Interval of checks whether QEMU has ended.
+const CHECK_PERIOD: Duration = Duration::from_millis(10);
+/// Boots quietly and fast: no mitigations, no audit, no timer check.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off audit=0 apparmor=0 \
      tsc=reliable no_timer_check random.trust_cpu=on cryptomgr.notests";
 
-/// What the guest is for.
+/// The work of a guest.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// A command without input, its output passed on.
+    /// A command without input, with relayed output.
     Relayed(Vec<OsString>),
     /// A command at this terminal.
     Terminal(Vec<OsString>),
 }
 
-/// A guest that can be started.
+/// A guest that is ready to start.
 #[derive(Debug)]
 pub(super) struct Machine {
     qemu: Command,
@@ -52,7 +52,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Writes what the guest needs.
+    /// Writes the guest's files and builds QEMU's command line.
     pub(super) fn new(cache: &Cache, options: &Options, devices: u8, work: Work) -> Result<Self> {
         let (terminal, words) = match work {
             Work::Relayed(words) => (false, words),
@@ -70,8 +70,8 @@ impl Machine {
         fs::write(job.path().join("initramfs"), archive)?;
         fs::write(job.path().join("report"), "")?;
 
-        // util-linux is on every Debian: with its help the guest ends with us, even if we are
-        // killed.
+        // With setpriv (util-linux, on every Debian) the guest ends with this process, even if that
+        // is killed.
         let mut qemu = Command::new("setpriv");
         qemu.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"])
             .args(machine_options(options, options.accel()?, terminal))
@@ -118,7 +118,7 @@ impl Machine {
         })
     }
 
-    /// Runs it to its end, or until time runs out.
+    /// Runs the guest to its end or to the time limit; returns the exit status.
     pub(super) fn run(self, time_limit: Option<Duration>) -> Result<u8> {
         let Self {
             mut qemu,
@@ -139,7 +139,7 @@ impl Machine {
         }
         let begin = Instant::now();
         let mut child = qemu.spawn().context("cannot start setpriv")?;
-        // It holds the pipes' other ends too, and the relays would wait for it.
+        // The command holds the write ends of the pipes, and the relays would wait for them.
         drop(qemu);
         let mut killed = false;
         let status = loop {
@@ -150,10 +150,10 @@ impl Machine {
                 child.kill()?;
                 killed = true;
             }
-            thread::sleep(GLANCE);
+            thread::sleep(CHECK_PERIOD);
         };
         for relay in relays {
-            // If our own output is closed there is nobody left to tell.
+            // An error here means that our own output is closed.
             let _ = relay.join();
         }
         let report = fs::read_to_string(job.path().join("report")).unwrap_or_default();
@@ -162,7 +162,7 @@ impl Machine {
             Outcome::Ended(_) => {}
             Outcome::OutOfTime => {
                 let seconds = begin.elapsed().as_secs();
-                eprintln!("lab: not done after {seconds} s; give more with --time-limit");
+                eprintln!("lab: the command did not end within {seconds} s; raise --time-limit");
             }
             Outcome::Failed(why) => explain(&job, why, status),
         }
@@ -181,7 +181,7 @@ fn explain(job: &Job, why: &str, status: ExitStatus) {
     }
 }
 
-/// How it went.
+/// The outcome of a guest.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Ended(u8),
@@ -190,7 +190,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// By what the guest reported; a report counts even if QEMU had to be killed after it.
+    /// From the guest's report, which counts even if QEMU was killed after it.
     fn new(report: &str, killed: bool) -> Self {
         let line = report.trim_end();
         if let Some(status) = line
@@ -217,7 +217,7 @@ impl Outcome {
     }
 }
 
-/// Passes on what comes, at once.
+/// Copies a stream without delay.
 fn relay(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     let mut buffer = [0; 1 << 14];
     loop {
@@ -233,12 +233,12 @@ fn relay(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     }
 }
 
-/// A value inside a QEMU option, where a comma would end it.
+/// Escapes a value for a QEMU option, which a comma would end.
 fn escaped(value: &str) -> String {
     value.replace(',', ",,")
 }
 
-/// What QEMU is told that does not depend on where things lie.
+/// The options of QEMU that do not depend on paths.
 fn machine_options(options: &Options, accel: Accel, terminal: bool) -> Vec<String> {
     let (accelerator, processor) = match accel {
         Accel::Tcg => ("tcg,thread=multi,tb-size=512", "max,la57=off"),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_has_its_status() {
+    fn every_outcome_has_its_exit_status() {
         let status = |report, killed| Outcome::new(report, killed).exit_status();
         assert_eq!(status("status 0\n", false), 0);
         assert_eq!(status("status 7\n", false), 7);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_passes_everything_on() {
+    fn a_relay_copies_everything() {
         let sent: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut received = Vec::new();
         relay(&sent[..], &mut received).unwrap();

@@ -2,17 +2,17 @@
 //! runs a command.
 //!
 //! ```text
-//! packages   what must be installed here
-//! cache      where things lie, and who may touch them
+//! packages   Debian packages of the host
+//! cache      the cache folder and its lock
 //! kernel     Debian's kernel, unpacked into the cache
-//! initramfs  what the guest begins with: modules, tools/lab/*.sh, the command
+//! initramfs  the guest's first files: modules, tools/lab/*.sh, the command
 //! machine    QEMU: options, relayed output, time limit, exit status
 //! suites     the tests that need verbs
 //! ```
 //!
-//! The guest's root file system is the host's, read-only, with a scratch layer in memory over it,
-//! so what was built here runs there unchanged and under the same path. Its processor is emulated:
-//! good for correctness, not for speed.
+//! The guest's root file system is the host's, read-only, below a scratch layer in memory. So
+//! programs built on the host run in the guest unchanged and under the same path. Its processor is
+//! emulated: good for correctness, not for speed.
 
 mod cache;
 mod initramfs;
@@ -32,14 +32,14 @@ use clap::{Args, Subcommand, ValueEnum};
 use self::cache::Cache;
 use self::machine::{Machine, Work};
 
-/// The exit status if the lab itself failed.
+/// The exit status if the lab itself fails.
 const FAILED: u8 = 125;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
-    /// Installs what the lab needs and unpacks a kernel for it; does nothing where that is done.
+    /// Install the packages of the lab and unpack a kernel; does nothing if both are done.
     Setup(Setup),
-    /// Boots a guest and runs a command in it: same directory, same environment, same paths.
+    /// Boot a guest and run a command in it, in the same directory and environment.
     ///
     /// The exit status is the command's; 124 if it ran out of time, 125 if the lab itself failed.
     Run {
@@ -52,19 +52,19 @@ pub(crate) enum Lab {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
-    /// Builds the tests that need verbs and runs all of them in one guest.
+    /// Build the tests that need verbs and run all of them in one guest.
     Test {
         #[command(flatten)]
         options: Options,
-        /// Only suites whose name contains this.
+        /// Run only suites whose name contains this.
         #[arg(long, default_value = "")]
         only: String,
-        /// Features beside `verbs`, as cargo takes them: with those of a build that is there,
-        /// little is built again.
+        /// Features beside `verbs`, in cargo's notation. With the features of an existing build,
+        /// little is rebuilt.
         #[arg(long, default_value = "")]
         features: String,
     },
-    /// A shell in a guest; without --time-limit it may take as long as you like.
+    /// Run a shell in a guest; without --time-limit there is no limit.
     Shell {
         #[command(flatten)]
         options: Options,
@@ -76,40 +76,40 @@ pub(crate) enum Lab {
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Setup {
-    /// Lets apt remove packages that stand in the way.
+    /// Let apt remove conflicting packages.
     #[arg(long)]
     allow_removals: bool,
-    /// Unpacks the kernel anew: the newest that Debian has.
+    /// Unpack Debian's newest kernel, even if there is one.
     #[arg(long)]
     fresh: bool,
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// The guest's memory; what the command writes is in there as well.
+    /// Memory of the guest, which also holds the files that the command writes.
     #[arg(long, default_value = "2G", value_parser = memory)]
     memory: String,
-    /// The guest's processors.
+    /// Processors of the guest.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
     cpus: u8,
-    /// How many seconds it may take in all, the boot included. [default: 300, for test 600]
+    /// Time limit in seconds, the boot included [default: 300; for test, 600]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     time_limit: Option<u32>,
-    /// Huge pages of 2 MiB, out of the guest's memory.
+    /// Huge pages of 2 MiB, taken from the guest's memory.
     #[arg(long, default_value_t = 64)]
     huge_pages: u32,
-    /// A directory of this host that the guest may write to; may be given several times.
+    /// Directory of this host that the guest may write to; may be repeated.
     #[arg(long, value_name = "DIR")]
     writable: Vec<PathBuf>,
-    /// Shows the guest's console on stderr.
+    /// Show the guest's console on stderr.
     #[arg(long)]
     console: bool,
-    /// How the guest's processor is made. [default: $FARCORE_LAB_ACCEL or tcg]
+    /// Accelerator of the guest's processor [default: $FARCORE_LAB_ACCEL or tcg]
     #[arg(long)]
     accel: Option<Accel>,
 }
 
-/// `kvm` is fast, but in a virtual machine it may hang: the default must work anywhere.
+/// `kvm` is fast, but may hang in a virtual machine; the default must work anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Accel {
     Tcg,
@@ -125,12 +125,12 @@ impl Options {
             Err(_) => Ok(Accel::Tcg),
             Ok(name) => match Accel::from_str(&name, false) {
                 Ok(accel) => Ok(accel),
-                Err(_) => bail!("FARCORE_LAB_ACCEL is `{name}`; it may be tcg or kvm"),
+                Err(_) => bail!("FARCORE_LAB_ACCEL is `{name}`: it must be tcg or kvm"),
             },
         }
     }
 
-    /// What the guest may write to, as absolute paths without links.
+    /// The writable directories, as absolute paths without links.
     fn writable(&self) -> Result<Vec<PathBuf>> {
         let absolute = |path: &PathBuf| {
             let found = path
@@ -145,7 +145,7 @@ impl Options {
     }
 }
 
-/// Checks a size that QEMU is to understand as we do.
+/// Checks a size in a notation that QEMU reads the same way.
 fn memory(text: &str) -> Result<String, String> {
     let mib = if let Some(number) = text.strip_suffix('M') {
         number.parse::<u32>().ok().map(u64::from)
@@ -155,13 +155,13 @@ fn memory(text: &str) -> Result<String, String> {
         None
     };
     match mib {
-        None => Err("a whole number with M or G after it, as in 2G".to_owned()),
-        Some(mib) if mib < 512 => Err("the guest needs 512M at least".to_owned()),
+        None => Err("write a whole number with M or G, e.g. 2G".to_owned()),
+        Some(mib) if mib < 512 => Err("the guest needs at least 512M".to_owned()),
         Some(_) => Ok(text.to_owned()),
     }
 }
 
-/// Does it; whatever goes wrong with the lab itself ends in [`FAILED`].
+/// Runs the command; an error of the lab itself gives the exit status [`FAILED`].
 pub(crate) fn perform(lab: Lab) -> ExitCode {
     match attempt(lab) {
         Ok(status) => ExitCode::from(status),
@@ -212,12 +212,12 @@ fn boot(
 ) -> Result<u8> {
     let seconds = options.time_limit.or(default_time_limit);
     let time_limit = seconds.map(|seconds| Duration::from_secs(seconds.into()));
-    // Held until the guest is gone, so that nobody takes the kernel away.
+    // Held until the guest has ended, so that no other process removes the kernel.
     let _shared = prepare(cache, &Setup::default())?;
     Machine::new(cache, options, devices, work)?.run(time_limit)
 }
 
-/// Sees to it that packages and kernel are there.
+/// Installs packages and the kernel if they are missing.
 fn prepare(cache: &Cache, setup: &Setup) -> Result<cache::Shared> {
     if !packages::missing()?.is_empty() || setup.fresh || !kernel::is_ready(cache) {
         let _exclusive = cache.exclusive()?;
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn bad_flags_are_errors() {
         assert!(parse(&["run"]).is_err(), "no command");
         assert!(parse(&["run", "--devices", "3", "ls"]).is_err());
         assert!(parse(&["run", "--devices", "0", "ls"]).is_err());

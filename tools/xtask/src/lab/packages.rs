@@ -1,4 +1,4 @@
-//! The Debian packages that the lab needs on this machine.
+//! The Debian packages that the lab needs on the host: which are missing, and their installation.
 
 use std::fs;
 use std::process::Command;
@@ -7,8 +7,9 @@ use anyhow::{Context, Result, bail};
 
 use super::output_of;
 
-/// The emulator; what the guest begins with; what unpacks a kernel; verbs' libraries and the tool
-/// that makes a device; what the feature `verbs` is built with; what counts system calls.
+/// The emulator, the guest's first program, decompressors for the kernel, the verbs libraries with
+/// the tool that creates a device, build dependencies of the feature `verbs`, and strace for counts
+/// of system calls.
 const NEEDED: [&str; 14] = [
     "qemu-system-x86",
     "busybox-static",
@@ -28,7 +29,7 @@ const NEEDED: [&str; 14] = [
 
 /// The packages that are not installed.
 pub(super) fn missing() -> Result<Vec<&'static str>> {
-    // It fails if any is unknown, which is no error here.
+    // It fails if a package is unknown, which is no error here.
     let output = Command::new("dpkg-query")
         .args(["-W", "-f", "${Package} ${db:Status-Status}\n"])
         .args(NEEDED)
@@ -54,7 +55,7 @@ fn is_root() -> bool {
         .any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
 }
 
-/// apt-get, without questions, and patient with others who use it.
+/// apt-get without prompts; it waits for other processes that use apt.
 pub(super) fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command
@@ -63,7 +64,7 @@ pub(super) fn apt_get() -> Command {
     command
 }
 
-/// Brings apt's lists up to date.
+/// Updates apt's lists.
 pub(super) fn update() -> Result<()> {
     if !is_root() {
         bail!("apt's lists are missing or old; run: sudo apt-get update");
@@ -73,7 +74,7 @@ pub(super) fn update() -> Result<()> {
     Ok(())
 }
 
-/// Installs what is missing. What stands in the way is removed only if that is allowed.
+/// Installs missing packages. Conflicting ones are removed only if that is allowed.
 pub(super) fn install(allow_removals: bool) -> Result<()> {
     let missing = missing()?;
     if missing.is_empty() {
@@ -99,7 +100,7 @@ pub(super) fn install(allow_removals: bool) -> Result<()> {
     let removals = removals(&plan);
     if !removals.is_empty() && !allow_removals {
         bail!(
-            "to install {list}, apt would remove {}; if that is fine, run: cargo xtask lab setup --allow-removals",
+            "to install {list}, apt would remove {}; to allow that, run: cargo xtask lab setup --allow-removals",
             removals.join(" ")
         );
     }
@@ -115,7 +116,7 @@ pub(super) fn install(allow_removals: bool) -> Result<()> {
     Ok(())
 }
 
-/// What a simulated installation would remove.
+/// The packages that a simulated installation would remove.
 fn removals(plan: &str) -> Vec<&str> {
     plan.lines()
         .filter_map(|line| line.strip_prefix("Remv ")?.split(' ').next())
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_installed_is_missing() {
+    fn a_half_installed_package_is_missing() {
         let listing = NEEDED.map(|package| match package {
             "kmod" => "kmod config-files\n".to_owned(),
             "zstd" => String::new(),
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn removals_are_found_in_a_plan() {
+    fn removals_are_parsed_from_a_simulation() {
         let plan = "Remv qemu-utils [1:10.0.2]\nInst cpio (2.13 Debian)\nConf cpio (2.13 Debian)\n";
         assert_eq!(removals(plan), ["qemu-utils"]);
         assert!(removals("Inst Remv\n").is_empty());

@@ -1,4 +1,6 @@
-//! The tests that need verbs. All of them run in one guest, since a boot takes seconds.
+//! The tests that need verbs. All of them run in one guest, because a boot takes seconds. A suite
+
+//! that runs no test counts as failed.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,89 +11,89 @@ use serde_json::Value;
 
 use crate::cargo;
 
-/// A test target of this workspace; to be added to [`SUITES`].
+/// A test target of this workspace, listed in [`SUITES`].
 #[derive(Debug)]
 struct Suite {
     /// The folder of its package.
-    room: &'static str,
+    package: &'static str,
     /// Its name in the package's `tests/`.
     target: &'static str,
-    /// Which of its tests run: arguments of Rust's test harness.
+    /// Arguments of Rust's test harness, which select tests.
     tests: &'static [&'static str],
     /// Variables of its environment.
     environment: &'static [&'static str],
 }
 
-/// Those that need a device are ignored elsewhere.
+/// Tests that need a device are ignored by default.
 const IGNORED: &[&str] = &["--ignored", "--test-threads=1"];
 
-/// What runs in the guest, after the smoke check of the guest itself.
+/// The suites, which run after the check of the guest itself.
 const SUITES: [Suite; 6] = [
-    // The rules of the fabric, over queue pairs that are connected by an exchange of facts, and by
+    // The contract of the fabric, over queue pairs connected by an exchange of facts and by
     // RDMA-CM.
     Suite {
-        room: "rdma",
+        package: "rdma",
         target: "conformance",
         tests: IGNORED,
         environment: &[],
     },
     Suite {
-        room: "rdma",
+        package: "rdma",
         target: "verbs_path",
         tests: &["--ignored", "--nocapture"],
         environment: &[],
     },
-    // Clients that claim by the device's compare-and-swap, and are killed.
+    // Clients that claim by the device's compare-and-swap and are killed.
     Suite {
-        room: "rdma",
+        package: "rdma",
         target: "crowd",
         tests: &["no_extent_has_two_owners"],
         environment: &["FARCORE_CROWD_LISTEN=rdma://10.77.0.1:0"],
     },
-    // Clients that are stopped beyond their lease: their late writes land nowhere.
+    // Clients that are stopped beyond their lease: their late writes must land nowhere.
     Suite {
-        room: "rdma",
+        package: "rdma",
         target: "crowd",
         tests: &["late_writes_of_a_stopped_client", "--nocapture"],
         environment: &["FARCORE_CROWD_LISTEN=rdma+tcp://10.77.0.1:0"],
     },
     Suite {
-        room: "engine",
+        package: "engine",
         target: "verbs",
         tests: IGNORED,
         environment: &[],
     },
     Suite {
-        room: "bench",
+        package: "bench",
         target: "verbs",
         tests: &["--ignored", "--test-threads=1", "--nocapture"],
         environment: &[],
     },
 ];
 
-/// What a passing run of Rust's test harness prints unless it ran nothing.
+/// A line of a passing run that executed at least one test.
 const EVIDENCE: &str = r"^test result: ok\. [1-9]";
 
-/// The check of the guest itself, and what it prints for each thing that is right.
+/// The check of the guest itself, and a line that it prints for each passed check.
 const SMOKE: &str = "guest";
 const SMOKE_EVIDENCE: &str = "^ok: ";
 
 impl Suite {
     fn name(&self) -> String {
-        format!("{} {}", self.room, self.target)
+        format!("{} {}", self.package, self.target)
     }
 
-    /// Its executable among those that cargo built.
+    /// The executable that cargo built for it.
     fn find(&self, workspace: &Path, built: &[Built]) -> Result<Built> {
-        let directory = workspace.join(self.room);
+        let directory = workspace.join(self.package);
         let is_it = |one: &&Built| one.directory == directory && one.target == self.target;
         let found = built.iter().find(is_it).cloned();
         found.with_context(|| format!("cargo built no test `{}`", self.name()))
     }
 }
 
-/// What cargo is asked for: all suites at once, as parts of the whole workspace, so that a build of
-/// its tests with the same features is not done twice.
+/// Arguments of cargo that build all suites at once, as parts of the workspace, so that an existing
+/// build of its tests with the same features is reused.
 fn build_arguments(features: &str) -> Vec<&str> {
     let mut arguments = vec![
         "test",
@@ -127,7 +129,7 @@ fn build(workspace: &Path, features: &str) -> Result<Vec<Built>> {
     built(&String::from_utf8(output.stdout)?).with_context(|| format!("{command:?}"))
 }
 
-/// A test executable, and the directory of its package, where cargo would run it.
+/// A test executable, and the directory of its package, in which it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Built {
     target: String,
@@ -135,7 +137,7 @@ struct Built {
     directory: PathBuf,
 }
 
-/// Finds them in cargo's messages.
+/// The test executables in cargo's messages.
 fn built(messages: &str) -> Result<Vec<Built>> {
     let mut found = Vec::new();
     for line in messages.lines() {
@@ -161,14 +163,14 @@ fn built(messages: &str) -> Result<Vec<Built>> {
     Ok(found)
 }
 
-/// Builds the suites whose name contains `only`, with `features` beside `verbs`: the command that
-/// runs them in the guest.
+/// Builds the suites whose name contains `only`, with `features` beside `verbs`. Returns the
+/// command that runs them in the guest.
 pub(super) fn command(only: &str, features: &str) -> Result<Vec<OsString>> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
-        .context("xtask does not lie in tools/xtask")?;
-    // The guest sees them where they lie here.
+        .context("xtask is not in tools/xtask")?;
+    // The guest has them at the same path.
     let scripts = workspace.join("tools/lab");
     let mut words = vec![
         "bash".into(),
@@ -211,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cargo_is_asked_for_each_target_once() {
+    fn each_target_is_built_once() {
         let arguments = build_arguments("");
         for suite in &SUITES {
             let wanted = ["--test", suite.target];
@@ -235,8 +237,8 @@ mod tests {
         let all = built(&messages).unwrap();
         assert_eq!(all, std::slice::from_ref(&expected));
         assert!(built("no json").is_err());
-        let suite = |room, target| Suite {
-            room,
+        let suite = |package, target| Suite {
+            package,
             target,
             tests: &[],
             environment: &[],
@@ -247,7 +249,7 @@ mod tests {
         assert!(suite("p", "u").find(workspace, &all).is_err());
     }
 
-    /// Runs the guest's runner here, over suites of one shell command each.
+    /// Runs the guest's script on the host, over suites of one shell command each.
     fn run_suites(commands: &[&str]) -> (bool, String) {
         use std::os::unix::fs::PermissionsExt;
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab");
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn suites_that_fail_or_run_nothing_are_named() {
+    fn suites_that_fail_or_run_no_test_are_named() {
         let passes = "echo 'test result: ok. 3 passed; 0 failed'";
         let (fine, said) = run_suites(&[passes]);
         assert!(fine, "{said}");
