@@ -1,5 +1,5 @@
-//! Far memory on memory nodes over TCP: two nodes, a token, an encryption key, and what is lost with
-//! a node.
+//! Far memory on memory nodes over TCP: two nodes, a token, an encryption key, and what is lost
+//! with a node.
 //!
 //! The nodes run in this process here. Elsewhere they are `farcore memnode` on other hosts.
 //!
@@ -65,7 +65,8 @@ fn main() -> Result<(), Box<dyn StdError>> {
         // Opens with one of the two. The other joins when it comes.
         nodes_min: Some(1),
         token: Some(token),
-        // Far memory and the wire hold ciphertext with a tag. `EncryptionKey::from_file` reads a key.
+        // Far memory and the wire hold ciphertext with a tag. A key can be read by
+        // `EncryptionKey::from_file`.
         encryption: Some(EncryptionKey::random()?),
         prefault: false,
         ..Config::default()

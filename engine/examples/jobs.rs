@@ -1,7 +1,7 @@
 //! Jobs on the engine's cores: a client there reaches its own shard by a plain call.
 //!
-//! One job a core keeps a window of requests in flight and polls, so that cache misses and far reads
-//! overlap. This is the fastest way to use the engine.
+//! One job a core keeps a window of requests in flight and polls, so that cache misses and far
+//! reads overlap. This is the fastest way to use the engine.
 //!
 //! `cargo run -p farcore --example jobs`
 

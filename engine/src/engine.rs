@@ -377,10 +377,10 @@ impl Engine {
     /// It never waits, so a job may start any number of jobs, on its own core as well. All of them
     /// run. Up to 4095 jobs of a core can have requests; another one's first request waits until
     /// one of these has ended. A panic of the job, of its future or of what that drops is its
-    /// result. Where nobody waits for a result, its panic when it is dropped is logged.
+    /// result. A result that is dropped unread and panics as it is dropped is logged.
     ///
-    /// A job that runs long should `yield_now` now and then, so that other jobs of the core get on,
-    /// and what others ask of its shard is answered: while a job runs, nobody else serves that.
+    /// A job that runs long should `yield_now` now and then. While it runs, its core runs no other
+    /// job and serves no request of other cores or handles.
     ///
     /// # Errors
     /// [`Error::Position`] if there is no such position, [`Error::Closed`] after [`Engine::close`].
@@ -408,14 +408,13 @@ impl Engine {
         Ok(task)
     }
 
-    /// Figures of all shards. Reading them stops nobody.
+    /// Figures of all shards. Reading them stops no core.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.metrics.stats()
     }
 
-    /// Reads the figures of every core in full, for whoever shows them: a statistics socket,
-    /// Prometheus, a test.
+    /// Reads the figures of every core in full: for a statistics socket, Prometheus or a test.
     #[must_use]
     pub fn reporter(&self) -> EngineReporter {
         EngineReporter(Arc::clone(&self.metrics))

@@ -1,4 +1,5 @@
 //! The documents and the code agree: the order of layers and the glossary in ARCHITECTURE.md.
+//! The comments are plain: none is wider than 100 columns, and none uses a word to avoid.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -214,4 +215,65 @@ fn every_type_is_named_by_words_that_are_explained() {
         unknown.is_empty(),
         "neither in the glossary nor a standard term: {unknown:?}"
     );
+}
+
+/// Words that HACKING.md tells to avoid, in lower case.
+const AVOIDED: [&str; 9] = [
+    "whoever",
+    "nobody",
+    "is told",
+    "are told",
+    "asked for",
+    "asks for",
+    "what came of",
+    "the own ",
+    "the ones that",
+];
+const WIDTH_MAX: usize = 100;
+
+/// The comments of a source with the numbers of their lines, without fenced diagrams and code.
+fn comments(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    let lines = (1..).zip(text.lines());
+    lines.filter(move |(_, line)| {
+        let line = line.trim_start();
+        let comment = line.starts_with("//");
+        let fence = comment && line.trim_start_matches(['/', '!', ' ']).starts_with("```");
+        fenced = comment && fenced != fence;
+        comment && !fenced
+    })
+}
+
+#[test]
+fn comments_are_plain_and_not_wide() {
+    let mut files = Vec::new();
+    for folder in ["engine", "rdma", "tuning", "bench", "tools"] {
+        sources(&root().join(folder), &mut files);
+    }
+    files.retain(|path| !path.ends_with("engine/tests/architecture.rs"));
+    assert!(files.len() > 200, "the sources were not found");
+    let mut wrong = Vec::new();
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.strip_prefix(root()).unwrap().display().to_string();
+        for (number, line) in comments(&text) {
+            let is_table = line.trim_start_matches(['/', '!', ' ']).starts_with('|');
+            let has_link = line.contains("://");
+            if line.chars().count() > WIDTH_MAX && !is_table && !has_link {
+                wrong.push(format!("{name}:{number} is wider than {WIDTH_MAX} columns"));
+            }
+            let lower = line.to_lowercase();
+            for word in AVOIDED.iter().filter(|&&word| lower.contains(word)) {
+                wrong.push(format!("{name}:{number} says `{word}`"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn comments_are_found() {
+    let text = "code // not this\n/// but this\n    // and this\n// ```\n// nor this\n// ```\n// this";
+    let found: Vec<_> = comments(text).map(|(number, _)| number).collect();
+    assert_eq!(found, [2, 3, 6, 7]);
 }

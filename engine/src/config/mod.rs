@@ -96,7 +96,7 @@ pub struct Config {
     /// MiB. Half of those to the shard are for keys and values, and a request can wait for each 64
     /// of them, up to 1024. Default 64 KiB.
     pub handle_lane_bytes: usize,
-    /// The same of a lane between two cores. Default: what [`Config::lane_bytes_used`] tells.
+    /// The same of a lane between two cores. Default: as [`Config::lane_bytes_used`] derives it.
     pub lane_bytes: Option<usize>,
     /// How long an idle core spins before it sleeps, in nanoseconds: at most 1 s. Default 50 us.
     pub spin_ns: u64,
@@ -110,7 +110,8 @@ pub struct Config {
     /// together: 0 to 12, where 0 is no reading ahead. A chunk is a 512th of a shard's local
     /// memory, from 8 to 64 KiB. Default 12.
     pub read_ahead_chunks: u32,
-    /// The seed of the key hash. Default: random, so that nobody can choose colliding keys.
+    /// The seed of the key hash. Default: random, so that no client can choose keys that
+    /// collide.
     pub seed: Option<u64>,
 }
 
@@ -253,12 +254,15 @@ impl Config {
         })
     }
 
-    /// The bytes of one direction of a lane between two cores that [`Config::lane_bytes`] gives. Or
-    /// else those that let what a core writes for the others have left both caches when it is
-    /// written again, for that costs less than taking it back from the other one (measured): 1 MiB
-    /// divided among the others and rounded up to a power of two, 64 KiB at least. Less, down to as
-    /// little, where all of a core's are more than a 32nd of its local memory, or the engine would
-    /// not fit. There is no such lane on one core, and those of two are told.
+    /// The bytes of one direction of a lane between two cores: [`Config::lane_bytes`], or else a
+    /// derived size.
+    ///
+    /// The derived size is 1 MiB divided among the other cores and rounded up to a power of two, at
+    /// least 64 KiB. So a line that a core writes for another one has left both caches when it is
+    /// written again, which costs less than taking it back from the other cache (measured). It is
+    /// halved, down to 64 KiB, while all lanes of a core take more than a 32nd of its local memory,
+    /// or while the engine would not fit. On one core there is no such lane, and the size is that
+    /// of two cores.
     ///
     /// # Errors
     /// As [`Config::validate`].
@@ -372,8 +376,8 @@ impl Config {
         enough
     }
 
-    /// The most far memory that some local memory will do for: with as many keys as are expected,
-    /// or with none if there is none with so many.
+    /// The most far memory that `local_bytes` suffices for: with the expected number of keys, or,
+    /// where no far memory is possible with so many, with none.
     fn far_bytes_most(&self, nodes: u64) -> u64 {
         let most = self.most(self.far_bytes, nodes, |config, far_bytes| {
             config.far_bytes = far_bytes;
@@ -387,7 +391,7 @@ impl Config {
         })
     }
 
-    /// What a shard is told of them.
+    /// The part of the settings that a shard keeps.
     pub(crate) fn tuning(&self) -> ShardTuning {
         ShardTuning {
             batch: self.batch,

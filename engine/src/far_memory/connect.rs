@@ -141,7 +141,7 @@ impl NodesWait {
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
-        // The first time nobody has waited yet.
+        // The first call only notes the time: no wait has been reported yet.
         if ours.is_ok() && next_ns > 0 {
             let missing = named(nodes, missing);
             tracing::info!(

@@ -1,5 +1,5 @@
-//! What a shard answers: [`Answer`] where it borrows, [`OwnedAnswer`] where it must outlive its place,
-//! and the one codec of both.
+//! What a shard answers: [`Answer`] where it borrows, [`OwnedAnswer`] where it must outlive its
+//! place, and the one codec of both.
 //!
 //! An answer in a ring has a word of metadata beside its length, then a token, a version if its
 //! kind has one, and a value if its kind has one:
@@ -12,8 +12,8 @@
 //! the ring, as does the error of a failed one
 //! ```
 //!
-//! A new outcome is a variant of [`Answer`] and of [`AnswerKind`], and a line in [`Answer::parts`] and
-//! in [`AnswerKind::with`].
+//! A new outcome is a variant of [`Answer`] and of [`AnswerKind`], and a line in [`Answer::parts`]
+//! and in [`AnswerKind::with`].
 
 use std::fmt;
 

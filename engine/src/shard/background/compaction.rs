@@ -199,7 +199,7 @@ impl<E: Endpoint> Shard<E> {
         self.far.health.try_again(NodeId::reads);
     }
 
-    /// The next page that a caller asked for. Those that cannot be read now are set aside.
+    /// The next page of those that a caller named. Those that cannot be read now are set aside.
     fn next_asked(&mut self) -> Pick {
         for _ in 0..self.compactor.asked_pages.len() {
             let Some(number) = self.compactor.asked_pages.pop() else {
@@ -226,7 +226,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// What came of [`Shard::start_compaction`], once it has done what it can.
+    /// The result of [`Shard::start_compaction`], once no page is left to compact.
     pub(crate) fn compaction_done(&self) -> Option<Result<(), Shortfall>> {
         let compactor = &self.compactor;
         if compactor.stuck && self.exhausted {
@@ -528,7 +528,7 @@ impl<E: Endpoint> Shard<E> {
         Lifecycle::Dead
     }
 
-    /// Asks for the buckets of some of a victim's records before they are looked at.
+    /// Prefetches the buckets of some of a victim's records before they are looked up.
     fn prefetch_entries(&self, victim: &Victim, entries: Range<u32>) {
         for entry in entries.start..entries.end.min(victim.records) {
             self.prefetch_burst(self.directory_entry(victim, entry).hash);
