@@ -273,7 +273,8 @@ fn comments_are_plain_and_not_wide() {
 
 #[test]
 fn comments_are_found() {
-    let text = "code // not this\n/// but this\n    // and this\n// ```\n// nor this\n// ```\n// this";
+    let text =
+        "code // not this\n/// but this\n    // and this\n// ```\n// nor this\n// ```\n// this";
     let found: Vec<_> = comments(text).map(|(number, _)| number).collect();
     assert_eq!(found, [2, 3, 6, 7]);
 }

@@ -347,6 +347,10 @@ fn from_environment(name: &str) -> Option<u64> {
 
 // Over 70 lines: one scenario, whose steps share all of its state.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one kind of misbehaviour after the other"
+)]
 fn misbehaving_clients_do_not_disturb_others() {
     let seed = from_environment("FARCORE_SEED").unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

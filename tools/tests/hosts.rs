@@ -408,6 +408,7 @@ fn go_on(engine: &Engine, model: &mut Model, handle: &mut Handle) -> String {
 /// The engine, in its namespace. Over 70 lines: its set-up, and one arm for each order.
 #[test]
 #[ignore = "a part of the other tests"]
+#[expect(clippy::too_many_lines, reason = "the acts of one process, in order")]
 fn engine_side() {
     let Ok(node) = std::env::var(ROLE) else {
         return;

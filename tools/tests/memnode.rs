@@ -65,6 +65,7 @@ fn free_address() -> SocketAddr {
 
 // Over 70 lines: a table of cases.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one list of wrong commands")]
 fn errors_are_one_line_with_limit_and_value() {
     for (arguments, parts) in [
         (&["--memory", "12x"][..], &["--memory `12x`", "32GiB"][..]),

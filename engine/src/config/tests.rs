@@ -4,6 +4,7 @@
 use super::*;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one list of bad fields")]
 fn a_bad_field_is_named_with_its_value_and_limit() {
     let good = Config {
         cores: vec![available_cores()[0]],

@@ -163,33 +163,93 @@ pub(super) async fn remote(
 ) -> Result<FarMemory> {
     let endpoint = open_endpoint(nodes, &mut connections, fabric).await?;
     for (position, node) in connections.iter_mut().enumerate() {
-        for queue in [
-            NodeId::new(position).reads(),
-            NodeId::new(position).writes(),
-        ] {
-            node.keep(
-                endpoint
-                    .connection_slot(queue.index())
-                    .expect("it was opened for nodes"),
-            );
+        let node_id = NodeId::new(position);
+        for queue in [node_id.reads(), node_id.writes()] {
+            let slot = endpoint.connection_slot(queue.index());
+            node.keep(slot.expect("it was opened for nodes"));
         }
     }
-    let mut places: Vec<usize> = vec![0; nodes.len()];
-    let mut pools = Vec::with_capacity(nodes.len());
-    for node in &mut connections {
-        let pool = match node.is_open() {
-            true => Some(Pool::open(node, fabric).await),
-            false => None,
-        };
-        let pool = pool.transpose();
-        pools.push(pool.map_err(|error| unavailable(node.address(), error))?);
-    }
-    let is_missing: Vec<bool> = pools.iter().map(Option::is_none).collect();
-    let missing = is_missing.iter().filter(|&&one| one).count();
-    // Those that come later find their share unclaimed.
+    let pools = open_pools(&mut connections, fabric).await?;
+    let missing = pools.iter().filter(|pool| pool.is_none()).count();
+    // Nodes that join later find their share unclaimed.
     let reserved = sizes.extents_max * missing / nodes.len();
-    let mut wanted = sizes.extents_max - reserved;
-    let mut spent = is_missing.clone();
+    let wanted = sizes.extents_max - reserved;
+    let claimed = claim(nodes, &pools, wanted, &mut extents, sizes.page_bytes).await?;
+    let got: usize = claimed.iter().sum();
+    if got < wanted && (missing == 0 || got == 0) {
+        let page = u64::from(sizes.page_bytes);
+        return Err(Error::Config {
+            field: "far_bytes",
+            value: format!("{} bytes for each core", sizes.extents_max as u64 * page),
+            limit: format!(
+                "the memory nodes have {} bytes free for this core, without what they keep for silent clients: lower it, free memory on the nodes or add one",
+                got as u64 * page
+            ),
+        });
+    }
+    for (node, _) in (connections.iter_mut().zip(&pools)).filter(|(_, pool)| pool.is_some()) {
+        let connected = node.connect().await;
+        connected.map_err(|error| unavailable(node.address(), error))?;
+    }
+    let spare = Rc::new(Cell::new(wanted - got));
+    let (mut left, mut left_nodes) = (reserved, missing);
+    let mut keepers = Vec::with_capacity(nodes.len());
+    for (position, connections) in connections.into_iter().enumerate() {
+        let mut keeper = Keeper {
+            node: NodeId::new(position),
+            connections,
+            places: claimed[position],
+            missing: 0,
+            spare: Rc::clone(&spare),
+            is_up: true,
+            page_bytes: sizes.page_bytes,
+            fabric: fabric.clone(),
+            _heartbeats: Arc::clone(heartbeats),
+        };
+        if pools[position].is_none() {
+            let share = left.div_ceil(left_nodes);
+            (left, left_nodes) = (left - share, left_nodes - 1);
+            (keeper.places, keeper.missing, keeper.is_up) = (share, share, false);
+            let node = keeper.connections.address();
+            tracing::warn!(%node, pages = share, "a memory node does not answer: it may join later");
+        }
+        keepers.push(keeper);
+    }
+    Ok(FarMemory {
+        endpoint,
+        extents,
+        keepers,
+    })
+}
+
+/// Opens the pool of every node that answered; `None` for the others.
+async fn open_pools(
+    connections: &mut [NodeConnections],
+    fabric: &FabricOptions,
+) -> Result<Vec<Option<Pool>>> {
+    let mut pools = Vec::with_capacity(connections.len());
+    for node in connections {
+        pools.push(if node.is_open() {
+            let pool = Pool::open(node, fabric).await;
+            Some(pool.map_err(|error| unavailable(node.address(), error))?)
+        } else {
+            None
+        });
+    }
+    Ok(pools)
+}
+
+/// Claims `wanted` pages in pieces, each from the node with the most free memory, and adds them to
+/// the extents. Returns the pages of each node: fewer than wanted if the nodes have no more.
+async fn claim(
+    nodes: &[FabricAddress],
+    pools: &[Option<Pool>],
+    mut wanted: usize,
+    extents: &mut Extents,
+    page_bytes: u32,
+) -> Result<Vec<usize>> {
+    let mut claimed = vec![0; pools.len()];
+    let mut spent: Vec<bool> = pools.iter().map(Option::is_none).collect();
     while wanted > 0 {
         let with_most = (0..pools.len())
             .filter(|&node| !spent[node])
@@ -207,57 +267,13 @@ pub(super) async fn remote(
                 .map_while(|piece| extents.add(node, piece).ok())
                 .count()
         };
-        let added = pool.claim(share, sizes.page_bytes, add).await;
+        let added = pool.claim(share, page_bytes, add).await;
         let added = added.map_err(|error| unavailable(&nodes[position], error))?;
         spent[position] = added.is_none_or(|added| added == 0);
         wanted -= added.unwrap_or(0);
-        places[position] += added.unwrap_or(0);
+        claimed[position] += added.unwrap_or(0);
     }
-    let got: usize = places.iter().sum();
-    if wanted > 0 && (missing == 0 || got == 0) {
-        let page = u64::from(sizes.page_bytes);
-        return Err(Error::Config {
-            field: "far_bytes",
-            value: format!("{} bytes for each core", sizes.extents_max as u64 * page),
-            limit: format!(
-                "the memory nodes have {} bytes free for this core, without what they keep for silent clients: lower it, free memory on the nodes or add one",
-                got as u64 * page
-            ),
-        });
-    }
-    for (node, _) in connections.iter_mut().zip(&is_missing).filter(|one| !one.1) {
-        let connected = node.connect().await;
-        connected.map_err(|error| unavailable(node.address(), error))?;
-    }
-    let spare = Rc::new(Cell::new(wanted));
-    let (mut left, mut left_nodes) = (reserved, missing);
-    let mut keepers = Vec::with_capacity(nodes.len());
-    for (position, connections) in connections.into_iter().enumerate() {
-        let mut keeper = Keeper {
-            node: NodeId::new(position),
-            connections,
-            places: places[position],
-            missing: 0,
-            spare: Rc::clone(&spare),
-            is_up: true,
-            page_bytes: sizes.page_bytes,
-            fabric: fabric.clone(),
-            _heartbeats: Arc::clone(heartbeats),
-        };
-        if is_missing[position] {
-            let share = left.div_ceil(left_nodes);
-            (left, left_nodes) = (left - share, left_nodes - 1);
-            (keeper.places, keeper.missing, keeper.is_up) = (share, share, false);
-            let node = keeper.connections.address();
-            tracing::warn!(%node, pages = share, "a memory node does not answer: it may join later");
-        }
-        keepers.push(keeper);
-    }
-    Ok(FarMemory {
-        endpoint,
-        extents,
-        keepers,
-    })
+    Ok(claimed)
 }
 
 /// An endpoint to all nodes. Where it takes a route to find the device, that of a node that

@@ -168,6 +168,7 @@ impl<E: Endpoint> Shard<E> {
     /// # Errors
     /// [`Error::Config`] if the arena is too small for the index of `keys_expected` keys and a
     /// working log; [`Error::Memory`] if the device does not register it.
+    #[expect(clippy::too_many_lines, reason = "one literal names all fields")]
     pub(crate) fn new(mut options: ShardOptions<E>) -> Result<Self, Error> {
         let page_bytes = options.page_bytes as usize;
         assert!(

@@ -21,6 +21,10 @@ fn value(number: usize, round: usize, bytes: usize) -> Vec<u8> {
 
 /// The longest values go through everything: they are flushed, read from far memory, replaced,
 /// deleted and compacted.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one life of the longest values, in order"
+)]
 fn hold_the_longest(page_bytes: u32, local_bytes: u64, encryption: Option<EncryptionKey>) {
     let page = u64::from(page_bytes);
     let count = usize::try_from(local_bytes / page).expect("a few pages");

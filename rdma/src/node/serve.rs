@@ -33,9 +33,7 @@ use super::service::{MaintenanceState, Service};
 use super::session::{Admission, NodeLine};
 use super::sessions::{Speaker, Ticket};
 use super::start::StartError;
-use crate::control::Join;
-use crate::control::NodeGreeted;
-use crate::control::{Opening, Refused, Reply};
+use crate::control::{Join, MemoryProof, NodeGreeted, Opening, Refused, Reply};
 use crate::node::metrics::{Place, Why};
 use crate::node::unauthenticated::{Unauthenticated, UnauthenticatedPeer};
 use crate::tcp::{Accepted, Arrival, Incoming, MessageChannel, Purpose, Refusal, TcpAddress};
@@ -166,19 +164,18 @@ impl Worker {
             Purpose::Control => match node.metrics().controls.take(options.connections_max) {
                 Some(place) => {
                     let shaken = self.shake(incoming, pending);
-                    match within(options.handshake_limit, shaken).await {
-                        Ok(Some((speaker, channel))) => {
-                            return Some(AuthenticatedPeer::Control(place, speaker, channel));
-                        }
-                        Ok(None) => {}
+                    return match within(options.handshake_limit, shaken).await {
+                        Ok(shaken) => shaken.map(|(speaker, channel)| {
+                            AuthenticatedPeer::Control(place, speaker, channel)
+                        }),
                         Err(error) => {
                             if error.kind() == io::ErrorKind::TimedOut {
                                 node.metrics().refused(Why::Silent);
                             }
                             debug!(%peer, %error, "the handshake failed");
+                            None
                         }
-                    }
-                    return None;
+                    };
                 }
                 None => Refusal::Busy,
             },
@@ -189,22 +186,16 @@ impl Worker {
                 proof,
                 carrier,
             } if Some(carrier) == node.carrier() => {
-                match node.metrics().memories.take(options.connections_max) {
-                    Some(place) => {
-                        let join = Join {
-                            session,
-                            slot,
-                            counter,
-                        };
-                        let joined = node.sessions().join(&join, &proof, node.now_ns());
-                        match joined {
-                            Ok(ticket) => {
-                                return Some(AuthenticatedPeer::Memory(place, ticket, incoming));
-                            }
-                            Err(refusal) => refusal,
-                        }
+                let join = Join {
+                    session,
+                    slot,
+                    counter,
+                };
+                match self.admit_memory(&join, &proof) {
+                    Ok((place, ticket)) => {
+                        return Some(AuthenticatedPeer::Memory(place, ticket, incoming));
                     }
-                    None => Refusal::Busy,
+                    Err(refusal) => refusal,
                 }
             }
             Purpose::Memory { .. } | Purpose::Peer => Refusal::Purpose,
@@ -212,6 +203,20 @@ impl Worker {
         pending.decided();
         self.refuse(incoming, refusal).await;
         None
+    }
+
+    /// Takes a place for a memory connection and joins it to its session.
+    fn admit_memory(
+        &self,
+        join: &Join,
+        proof: &MemoryProof,
+    ) -> Result<(Place<'_>, Ticket), Refusal> {
+        let node = &*self.node;
+        let memories = &node.metrics().memories;
+        let place = memories.take(node.options().connections_max);
+        let place = place.ok_or(Refusal::Busy)?;
+        let ticket = node.sessions().join(join, proof, node.now_ns())?;
+        Ok((place, ticket))
     }
 
     async fn refuse(&self, incoming: Incoming, refusal: Refusal) {

@@ -234,7 +234,6 @@ async fn perform(endpoint: &mut TcpEndpoint, work: Work) -> Status {
     seen[0].status
 }
 
-// Longer than 70 lines: one session, and every connect request that must be refused.
 #[test]
 fn memory_needs_a_fresh_proof() {
     let node = MemoryNode::start(options()).unwrap();

@@ -78,7 +78,7 @@ fn written_values_are_read() {
     });
 }
 
-// Longer than 70 lines: one list of wrong accesses.
+#[expect(clippy::too_many_lines, reason = "one list of wrong accesses")]
 #[test]
 fn errors_are_named_and_nothing_is_posted() {
     let (_node, initiator) = far();

@@ -252,7 +252,6 @@ impl QueuePair {
     ///
     /// # Errors
     /// [`VerbsError::Refused`] names the step.
-    // Longer than 70 lines: one flat list of the attributes of each state.
     pub fn connect(
         &self,
         access: Access,

@@ -628,6 +628,46 @@ impl<E: Endpoint> Shard<E> {
         let Some(place) = self.compactor.runs.iter().position(Option::is_none) else {
             return false;
         };
+        let first = victim.next;
+        let start = slot.address().unit(self.shape);
+        let (end, last) = self.run_end(victim, slot);
+        if end <= start {
+            victim.fault = Fault::Damage;
+            return false;
+        }
+        let bytes = (end - start) * UNIT;
+        let Some(landing) = self.far.buffers.compaction.allocate(bytes) else {
+            return false;
+        };
+        let tag = Purpose::Compaction(u32::try_from(place).unwrap_or(u32::MAX));
+        match self.post_read(tag, victim.page, start, landing.offset(), bytes) {
+            Posted::Yes => {
+                let run = Run {
+                    landing,
+                    landed: false,
+                    start,
+                    bytes,
+                    next: first,
+                    last,
+                    proven: false,
+                };
+                self.compactor.runs[place] = Some(run);
+                victim.next = last;
+                true
+            }
+            posted => {
+                self.far.buffers.compaction.free(landing);
+                if posted == Posted::Down {
+                    victim.fault = Fault::Fabric;
+                }
+                false
+            }
+        }
+    }
+
+    /// Where a run ends that begins with the victim's next record: its unit, and the number of the
+    /// first record that is not part of it. A run goes on over short gaps and up to a length.
+    fn run_end(&self, victim: &Victim, slot: Slot) -> (u32, u32) {
         let used = self.local.pages.get(victim.page).units;
         let first = victim.next;
         let start = slot.address().unit(self.shape);
@@ -672,38 +712,7 @@ impl<E: Endpoint> Shard<E> {
             }
             last += 1;
         }
-        if end <= start {
-            victim.fault = Fault::Damage;
-            return false;
-        }
-        let bytes = (end - start) * UNIT;
-        let Some(landing) = self.far.buffers.compaction.allocate(bytes) else {
-            return false;
-        };
-        let tag = Purpose::Compaction(u32::try_from(place).unwrap_or(u32::MAX));
-        match self.post_read(tag, victim.page, start, landing.offset(), bytes) {
-            Posted::Yes => {
-                let run = Run {
-                    landing,
-                    landed: false,
-                    start,
-                    bytes,
-                    next: first,
-                    last,
-                    proven: false,
-                };
-                self.compactor.runs[place] = Some(run);
-                victim.next = last;
-                true
-            }
-            posted => {
-                self.far.buffers.compaction.free(landing);
-                if posted == Posted::Down {
-                    victim.fault = Fault::Fabric;
-                }
-                false
-            }
-        }
+        (end, last)
     }
 
     /// Moves the records of READs that have arrived.

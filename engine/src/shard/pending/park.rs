@@ -286,6 +286,10 @@ impl<E: Endpoint> Shard<E> {
     ///
     /// A request that cannot go on is put behind the rest; a pass that touches each once leaves
     /// them in their order.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one pass over the requests of a flight"
+    )]
     pub(in crate::shard) fn drain(&mut self, flight: u32, answers: &mut impl AnswerSink) {
         let mut pass = Pass::new(self.flights.waiting(flight));
         loop {
@@ -541,31 +545,7 @@ impl<E: Endpoint> Shard<E> {
                 }
             }
             (Some(header), _) if !whole => {
-                self.flights.get(flight).exact = header.units();
-                let end = UNIT_BYTES + key.len();
-                let class = self.class_at(hash, address);
-                // A record too long for a class is always verified: its header says how many bytes
-                // die with it.
-                let long = class.is_some_and(|class| class.units().is_none());
-                // Nor does a header alone say whether other keys may be lost.
-                if !long
-                    && !authenticates
-                    && !self.lost.is_any()
-                    && read.get(UNIT_BYTES..end) == Some(key)
-                    && header.key_bytes() as usize == key.len()
-                {
-                    return Ok(Some(Confirmed {
-                        address,
-                        header,
-                        record: None,
-                        wanted_bytes: end,
-                        streamed: false,
-                    }));
-                }
-                if let Some(class) = class {
-                    // A mismatch counts only when the checksum says so too.
-                    return Err(class);
-                }
+                return self.judge_by_header(flight, hash, key, read, header);
             }
             _ => {
                 if let Some(class) = self.class_at(hash, address)
@@ -576,6 +556,43 @@ impl<E: Endpoint> Shard<E> {
             }
         }
         Ok(None)
+    }
+
+    /// The part of [`Shard::judge`] for a read that ended within the record: its header and key are
+    /// there, its value is not.
+    fn judge_by_header<'a>(
+        &mut self,
+        flight: u32,
+        hash: IndexHash,
+        key: &[u8],
+        read: &'a [u8],
+        header: RecordHeader,
+    ) -> Result<Option<Confirmed<'a>>, SizeClass> {
+        let entry = self.flights.get(flight);
+        let address = entry.address;
+        entry.exact = header.units();
+        let end = UNIT_BYTES + key.len();
+        let class = self.class_at(hash, address);
+        // A record too long for a class is always verified: its header says how many bytes die
+        // with it.
+        let long = class.is_some_and(|class| class.units().is_none());
+        // Nor does a header alone say whether other keys may be lost.
+        if !long
+            && !self.authenticates()
+            && !self.lost.is_any()
+            && read.get(UNIT_BYTES..end) == Some(key)
+            && header.key_bytes() as usize == key.len()
+        {
+            return Ok(Some(Confirmed {
+                address,
+                header,
+                record: None,
+                wanted_bytes: end,
+                streamed: false,
+            }));
+        }
+        // A mismatch counts only when the checksum says so too.
+        class.map_or(Ok(None), Err)
     }
 
     /// The size class of the slot of a hash that leads to an address, if one does.

@@ -313,6 +313,7 @@ fn a_page_whose_node_is_lost_during_its_flush_goes_to_another() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one life of a victim, in order")]
 fn a_victim_of_a_lost_node_is_compacted_once_it_is_back() {
     for outages in BOTH {
         let mut reactor = filled(&Setting {

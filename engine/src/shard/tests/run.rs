@@ -12,6 +12,7 @@ use crate::shard::far::placement::LOST;
 
 /// Runs random operations, several in flight, against the model. Each answer must be one that some
 /// order allows.
+#[expect(clippy::too_many_lines, reason = "one arm per step of the model")]
 pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: bool) -> Reactor {
     let name = |key: u64| format!("key-{key:05}").repeat(1 + (key % 5) as usize);
     let mut reactor = Reactor::new(setting);

@@ -248,7 +248,6 @@ struct Seen {
 }
 
 proptest! {
-    // Longer than 70 lines: one arm per step of the model.
     #[test]
     fn extents_are_reclaimed_only_from_sessions_that_are_over(
         acts in acts(),
