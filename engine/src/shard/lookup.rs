@@ -6,6 +6,8 @@
 //! slots. What is not local becomes a `Step`: the far record to fetch, or the chunk to wait for.
 //! Nothing here changes a record or a slot.
 
+#![allow(unsafe_code)] // reads records in landing buffers
+
 use farcore_rdma::{Endpoint, prefetch, prefetch_burst};
 
 use crate::bytes::equal;
@@ -91,21 +93,6 @@ impl LocalHint {
     #[inline]
     pub(in crate::shard) fn place(&self) -> (Position, Slot, Framed, RecordHeader) {
         (self.position, self.slot, self.framed, self.record.header())
-    }
-
-    /// The record that a slot leads to.
-    ///
-    /// # Safety
-    /// As [`LocalRecord::at`], for the place in a frame that the slot's address names.
-    #[inline]
-    unsafe fn new(position: Position, slot: Slot, framed: Framed) -> Self {
-        Self {
-            position,
-            slot,
-            framed,
-            // SAFETY: by this function's contract.
-            record: unsafe { LocalRecord::at(framed.pointer()) },
-        }
     }
 }
 
@@ -283,9 +270,12 @@ impl<E: Endpoint> Shard<E> {
                 if framed.is_far() {
                     return HintOutcome::Unknown;
                 }
-                // SAFETY: a slot's address names a whole record in its page's frame, and `framed`
-                // is that frame's current place.
-                let local = unsafe { LocalHint::new(position, slot, framed) };
+                let local = LocalHint {
+                    position,
+                    slot,
+                    framed,
+                    record: self.local.record(framed),
+                };
                 if equal(local.record.key(), request.key()) {
                     HintOutcome::Local(local)
                 } else {
@@ -323,8 +313,12 @@ impl<E: Endpoint> Shard<E> {
                 }
                 continue;
             }
-            // SAFETY: a slot's address names a whole record in its page's frame.
-            let local = unsafe { LocalHint::new(position, slot, framed) };
+            let local = LocalHint {
+                position,
+                slot,
+                framed,
+                record: self.local.record(framed),
+            };
             if local.record.key() == key {
                 found = Found::Local(local);
                 break;

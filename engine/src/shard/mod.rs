@@ -17,8 +17,6 @@
 //!   on them.
 //! - I3: every request is answered exactly once.
 
-#![allow(unsafe_code)] // reads and writes records in frames and landing buffers through raw pointers
-
 mod background;
 mod batch_counters;
 mod budget;
@@ -367,11 +365,6 @@ impl<E: Endpoint> Shard<E> {
                 .filter(|&&queue| self.far.health.is_silent(queue));
             seen.silent_queues.set(silent.count() as u64);
         }
-    }
-
-    /// The first byte of a local record; null when its page is far.
-    fn local_pointer(&self, address: Address) -> *mut u8 {
-        self.framed_of(address).pointer()
     }
 
     /// Where a record is, if its page has a frame.

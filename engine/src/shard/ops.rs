@@ -200,11 +200,12 @@ impl<E: Endpoint> Shard<E> {
         let version = self.version + 1;
         let units = record::units_for(key.len(), value.len()) + self.tag_units;
         let class = SizeClass::for_units(units);
-        let (address, pointer) = self.reserve(TailKind::Log, units)?;
+        let room = self.reserve(TailKind::Log, units)?;
         let flags = self.record_flags | old.loss_flags();
-        // SAFETY: `reserve` made room for `units` at `pointer`.
-        unsafe { record::write_at(pointer, version, flags, key, value) };
-        self.commit(TailKind::Log, hash, address, class, units);
+        room.write(version, flags, key, value);
+        let address = room.address();
+        self.local
+            .commit(TailKind::Log, hash, address, class, units);
         self.index.replace(position, class, address);
         self.retire_slot(slot, self.framed_of(slot.address()), old.units());
         Ok(version)
@@ -243,11 +244,12 @@ impl<E: Endpoint> Shard<E> {
         let version = self.version + 1;
         let units = record::units_for(key.len(), value.len()) + self.tag_units;
         let class = SizeClass::for_units(units);
-        let (address, pointer) = self.reserve(TailKind::Log, units)?;
+        let room = self.reserve(TailKind::Log, units)?;
         let flags = self.record_flags | record::loss_flags(self.lost.mark());
-        // SAFETY: `reserve` made room for `units` at `pointer`.
-        unsafe { record::write_at(pointer, version, flags, key, value) };
-        self.commit(TailKind::Log, hash, address, class, units);
+        room.write(version, flags, key, value);
+        let address = room.address();
+        self.local
+            .commit(TailKind::Log, hash, address, class, units);
         self.index.replace(position, class, address);
         self.lost.note_taken_over();
         Ok(version)
@@ -257,18 +259,16 @@ impl<E: Endpoint> Shard<E> {
         let version = self.version + 1;
         let units = record::units_for(key.len(), value.len()) + self.tag_units;
         let class = SizeClass::for_units(units);
-        let (address, pointer) = self.reserve(TailKind::Log, units)?;
-        if self
-            .index
-            .insert(hash, class, address, &mut self.local.arena)
-            .is_err()
-        {
+        let room = self.reserve(TailKind::Log, units)?;
+        let address = room.address();
+        let arena = &mut self.local.arena;
+        if self.index.insert(hash, class, address, arena).is_err() {
             return Err(self.no_segment(hash));
         }
         self.seen.inserted.note(hash);
-        // SAFETY: `reserve` made room for `units` at `pointer`.
-        unsafe { record::write_at(pointer, version, self.record_flags, key, value) };
-        self.commit(TailKind::Log, hash, address, class, units);
+        room.write(version, self.record_flags, key, value);
+        self.local
+            .commit(TailKind::Log, hash, address, class, units);
         Ok(version)
     }
 
@@ -291,7 +291,7 @@ impl<E: Endpoint> Shard<E> {
     #[inline(never)]
     fn retire_immutable(&mut self, address: Address, framed: Framed, bytes: u64) {
         if framed.is_cached() {
-            let home = self.home_of(address);
+            let home = self.local.home_of(address);
             self.retire(home, bytes);
         }
         self.retire(address, bytes);

@@ -5,6 +5,8 @@
 //! fetched or awaited first, or why nothing could be done. A step other than `Done` has changed
 //! nothing.
 
+#![allow(unsafe_code)] // hints that are written before they are read
+
 use std::mem::MaybeUninit;
 
 use farcore_rdma::Endpoint;

@@ -5,6 +5,8 @@
 //! READ a record and a dense one a READ per 8 KiB. Everything goes to the cold tail, and a slot is
 //! swung only after its record lies there.
 
+#![allow(unsafe_code)] // reads directories and records in landing buffers
+
 use std::ops::Range;
 
 use farcore_rdma::{Endpoint, Landing, Status};
@@ -13,7 +15,7 @@ use crate::constants::{UNIT, UNIT_BYTES};
 use crate::index::{Position, Slot};
 use crate::log::Address;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry};
-use crate::log::record::{LocalRecord, RecordView};
+use crate::log::record::RecordView;
 use crate::shard::Shard;
 use crate::shard::background::flush::Shortfall;
 use crate::shard::far::Posted;
@@ -415,7 +417,7 @@ impl<E: Endpoint> Shard<E> {
             let address = slot.address();
             has_slots |= address.page(self.shape) == page
                 || self.framed_of(address).is_cached()
-                    && self.home_of(address).page(self.shape) == page;
+                    && self.local.home_of(address).page(self.shape) == page;
         });
         has_slots
     }
@@ -482,20 +484,13 @@ impl<E: Endpoint> Shard<E> {
     }
 
     fn directory_entry(&self, victim: &Victim, entry: u32) -> DirectoryEntry {
+        let Directory::Landed(landing) = &victim.directory else {
+            return self.local.entry(victim.page, entry);
+        };
         let place = entry as usize * DIRECTORY_ENTRY_BYTES;
-        // SAFETY: the directory has `records` entries, in the page's frame or in the landing buffer
-        // it was read into.
+        // SAFETY: the directory of `records` entries was read into the landing buffer.
         unsafe {
-            let start = match &victim.directory {
-                Directory::Landed(landing) => self.local.arena.landing_pointer(landing.offset()),
-                _ => {
-                    let units = self.local.pages.get(victim.page).units as usize;
-                    self.local
-                        .pages
-                        .pointer(victim.page)
-                        .add(units * UNIT_BYTES)
-                }
-            };
+            let start = self.local.arena.landing_pointer(landing.offset());
             page::entry_at(start.add(place))
         }
     }
@@ -520,7 +515,8 @@ impl<E: Endpoint> Shard<E> {
             if slot.address() == address {
                 return Lifecycle::Direct(position, slot);
             }
-            if self.framed_of(slot.address()).is_cached() && self.home_of(slot.address()) == address
+            if self.framed_of(slot.address()).is_cached()
+                && self.local.home_of(slot.address()) == address
             {
                 return Lifecycle::Cached(slot);
             }
@@ -554,15 +550,12 @@ impl<E: Endpoint> Shard<E> {
                     }
                 }
                 Lifecycle::Direct(position, slot) => {
-                    let pointer = self.local_pointer(address);
-                    if pointer.is_null() {
+                    let Some(record) = self.local.record_at(address) else {
                         if !self.read_run(victim, slot) {
                             break;
                         }
                         continue;
-                    }
-                    // SAFETY: the slot holds the address, so a whole record is there.
-                    let record = unsafe { LocalRecord::at(pointer) };
+                    };
                     let Some(moved) = self.move_record(&entry, slot, record.bytes()) else {
                         break;
                     };
@@ -584,14 +577,13 @@ impl<E: Endpoint> Shard<E> {
     /// Moves the home of a cached copy to the cold tail, from the copy; false while there is no
     /// frame for it.
     fn move_home(&mut self, entry: &DirectoryEntry, address: Address, slot: Slot) -> bool {
-        // SAFETY: the slot holds the copy's address, so a whole record is there.
-        let record = unsafe { LocalRecord::at(self.local_pointer(slot.address())) };
+        let record = self.local.record(self.framed_of(slot.address()));
         let hash = self.key_hasher.hash(record.key());
         let entry = DirectoryEntry { hash, ..*entry };
         let Some(home) = self.move_record(&entry, slot, record.bytes()) else {
             return false;
         };
-        self.set_home(slot.address(), home);
+        self.local.set_home(slot.address(), home);
         self.retire(
             address,
             account_bytes(slot.class(), record.header().units()),
@@ -607,13 +599,11 @@ impl<E: Endpoint> Shard<E> {
         record: &[u8],
     ) -> Option<Address> {
         let units = u32::try_from(record.len() / UNIT_BYTES).ok()?;
-        let (address, pointer) = self.reserve(TailKind::Cold, units).ok()?;
-        // SAFETY: `reserve` made room for `units`; the source is another page or a landing buffer.
-        unsafe {
-            std::ptr::copy_nonoverlapping(record.as_ptr(), pointer, record.len());
-            LocalRecord::at(pointer).clear_hot();
-        }
-        self.commit(TailKind::Cold, entry.hash, address, slot.class(), units);
+        let room = self.reserve(TailKind::Cold, units).ok()?;
+        room.copy(record);
+        let address = room.address();
+        self.local
+            .commit(TailKind::Cold, entry.hash, address, slot.class(), units);
         self.metrics.counters.compaction_records_moved.add(1);
         self.metrics
             .counters

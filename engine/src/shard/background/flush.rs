@@ -6,12 +6,13 @@
 //! immutable and pinned meanwhile. A flush that fails leaves the page sealed, to be flushed again
 //! under a new sequence number.
 
+#![allow(unsafe_code)] // enciphers into landing buffers
+
 use farcore_rdma::{Endpoint, Landing, LocalSlice, Status};
 
 use crate::cipher::PageCipher;
 use crate::constants::UNIT_BYTES;
-use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, HEADER_BYTES};
-use crate::log::record;
+use crate::log::page::HEADER_BYTES;
 use crate::log::sealing::{PageSealer, SealProgress};
 use crate::shard::Shard;
 use crate::shard::far::Posted;
@@ -282,12 +283,9 @@ impl<E: Endpoint> Shard<E> {
             return (self.local.arena.slice(frame, start, bytes), None);
         };
         let offset = landing.offset();
-        // SAFETY: the page is flushing: nothing writes to its frame; the landing buffer is ours.
-        let (source, target) = unsafe {
-            let frame = self.local.pages.pointer(number);
-            let source = std::slice::from_raw_parts(frame, self.shape.page_bytes());
-            (source, self.landed_mut(offset, bytes))
-        };
+        // SAFETY: the landing buffer is ours.
+        let target = unsafe { self.landed_mut(offset, bytes) };
+        let source = self.local.frame(number);
         let sealed = self.encipher(number, start, source, target);
         (self.local.arena.landing_slice(offset, bytes), sealed)
     }
@@ -336,21 +334,13 @@ impl<E: Endpoint> Shard<E> {
         let Some(flush) = &mut self.flusher.flush else {
             return;
         };
-        let entry = self.local.pages.get(flush.page);
-        let frame = self.local.pages.pointer(flush.page);
-        let directory = entry.units as usize * UNIT_BYTES;
-        while flush.checked < entry.records {
-            let place = directory + flush.checked as usize * DIRECTORY_ENTRY_BYTES;
-            // SAFETY: the page is sealed: its directory lies behind its records and names whole
-            // records.
-            unsafe {
-                let entry = page::entry_at(frame.add(place));
-                let offset = entry.unit as usize * UNIT_BYTES;
-                if offset >= end {
-                    break;
-                }
-                record::fill_check(frame.add(offset));
+        let records = self.local.page(flush.page).records;
+        while flush.checked < records {
+            let entry = self.local.entry(flush.page, flush.checked);
+            if entry.unit as usize * UNIT_BYTES >= end {
+                break;
             }
+            self.local.fill_check(flush.page, &entry);
             flush.checked += 1;
         }
     }

@@ -4,6 +4,8 @@
 //! from the [`FarStore`](super::FarStore) with the tag of their work request, and go to flights,
 //! chunks, flush or compaction.
 
+#![allow(unsafe_code)] // turns landing buffers into slices
+
 use farcore_rdma::{Completion, Endpoint, Status};
 
 use super::tag::{Purpose, WorkTag};

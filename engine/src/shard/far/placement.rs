@@ -101,8 +101,8 @@ impl<E: Endpoint> Shard<E> {
             })
         });
         for copy in copies {
-            if gone[self.home_of(copy).page(shape) as usize] {
-                self.set_home(copy, place.1);
+            if gone[self.local.home_of(copy).page(shape) as usize] {
+                self.local.set_home(copy, place.1);
             }
         }
         slots

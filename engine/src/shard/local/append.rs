@@ -10,10 +10,9 @@ use crate::cipher::PageCipher;
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::error::Error;
 use crate::log::page::PageHeader;
-use crate::log::{Address, SizeClass};
-use crate::message::hash::IndexHash;
 use crate::shard::Shard;
 use crate::shard::far::extents::NodeId;
+use crate::shard::local::access::Reserved;
 use crate::shard::local::open_pages::{OpenPage, TailKind};
 use crate::shard::local::page_table::PageKind;
 
@@ -50,17 +49,17 @@ fn prefetch_for_write(place: *const u8, units: u32) {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// Makes sure that a tail's open page can take a record; returns where it would go.
+    /// Makes sure that a tail's open page can take a record; returns the room for it.
     #[inline]
     pub(in crate::shard) fn reserve(
         &mut self,
         kind: TailKind,
         units: u32,
-    ) -> Result<(Address, *mut u8), NoRoom> {
+    ) -> Result<Reserved, NoRoom> {
         loop {
-            if let Some((address, place)) = self.local.reserve(kind, units) {
-                prefetch_for_write(place, units);
-                return Ok((address, place));
+            if let Some(room) = self.local.reserve(kind, units) {
+                prefetch_for_write(room.place(), units);
+                return Ok(room);
             }
             self.open_page(kind)?;
         }
@@ -90,19 +89,6 @@ impl<E: Endpoint> Shard<E> {
         } else {
             NoRoom::Wait
         }
-    }
-
-    /// Counts the record that was written where [`Shard::reserve`] returned.
-    #[inline]
-    pub(in crate::shard) fn commit(
-        &mut self,
-        kind: TailKind,
-        hash: IndexHash,
-        address: Address,
-        class: SizeClass,
-        units: u32,
-    ) {
-        self.local.commit(kind, hash, address, class, units);
     }
 
     /// Ends a page's appends.
@@ -140,9 +126,7 @@ impl<E: Endpoint> Shard<E> {
             }
             None => header.encode(),
         };
-        let frame = self.local.pages.pointer(number);
-        // SAFETY: the page has a frame, and its first units are kept for the header.
-        unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), frame, header.len()) };
+        self.local.write_header(number, &header);
     }
 
     /// Frames that background work keeps free.

@@ -12,8 +12,11 @@
 //! a page whose last record was retired is freed at once, unless it is open, flushing or pinned
 //! ```
 
+#![allow(unsafe_code)] // writes directories into frames
+
 use std::collections::VecDeque;
 
+use super::access::Reserved;
 use super::arena::Arena;
 use super::open_pages::{HEADER_UNITS, OpenPage, OpenPages, TailKind};
 use super::page_table::{Framed, Page, PageKind, PageState, PageTable};
@@ -89,13 +92,9 @@ impl LocalLog {
         }
     }
 
-    /// Where the next record of a tail goes, if its open page has this many units left.
+    /// Room for the next record of a tail, if its open page has this many units left.
     #[inline]
-    pub(in crate::shard) fn reserve(
-        &mut self,
-        kind: TailKind,
-        units: u32,
-    ) -> Option<(Address, *mut u8)> {
+    pub(in crate::shard) fn reserve(&mut self, kind: TailKind, units: u32) -> Option<Reserved> {
         let open = self.open_pages.get(kind).as_ref()?;
         if !open.fits(units, self.append_bytes) {
             return None;
@@ -103,7 +102,9 @@ impl LocalLog {
         let (number, unit) = (open.page, open.unit);
         let frame = self.pages.pointer(number);
         let place = frame.wrapping_add(unit as usize * UNIT_BYTES);
-        Some((Address::new(self.shape, number, unit), place))
+        let address = Address::new(self.shape, number, unit);
+        // SAFETY: `fits` checked the room behind the open page's last record.
+        Some(unsafe { Reserved::new(address, place, units) })
     }
 
     /// Opens a new page for a tail. Returns the tail's previous page, which the caller seals. An
@@ -193,6 +194,12 @@ impl LocalLog {
     pub(in crate::shard) fn take_open(&mut self, kind: TailKind) -> Option<OpenPage> {
         let tail = self.open_pages.get(kind);
         tail.take_if(|open| open.unit > HEADER_UNITS)
+    }
+
+    /// Bytes of a page.
+    #[inline]
+    pub(super) fn page_bytes(&self) -> usize {
+        self.shape.page_bytes()
     }
 
     /// The number of the last seal.

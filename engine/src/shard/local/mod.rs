@@ -1,9 +1,11 @@
 //! A shard's local memory: the arena, the pages in its frames, and the tails that records are
 //! appended to.
 //!
-//! [`LocalLog`] owns pages and changes their state. `append` makes room for records, `read_cache`
+//! [`LocalLog`] owns pages and changes their state; `access` reads and writes what lies in frames.
+//! `append` makes room for records, `read_cache`
 //! holds copies of far records, and `victims` lists far pages by live share for compaction.
 
+pub(in crate::shard) mod access;
 pub(in crate::shard) mod append;
 pub(in crate::shard) mod arena;
 pub(in crate::shard) mod log;

@@ -14,8 +14,6 @@ use farcore_rdma::{Endpoint, prefetch};
 
 use crate::constants::UNIT_BYTES;
 use crate::index::{Position, Slot};
-use crate::log::page::{self, DIRECTORY_ENTRY_BYTES};
-use crate::log::record::LocalRecord;
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::shard::Shard;
@@ -164,29 +162,6 @@ impl Cache {
 }
 
 impl<E: Endpoint> Shard<E> {
-    /// The home address of a cached copy.
-    pub(in crate::shard) fn home_of(&self, address: Address) -> Address {
-        let pointer = self.local_pointer(address);
-        debug_assert!(!pointer.is_null(), "a cached copy without a frame");
-        // SAFETY: a copy is local as long as a slot holds it, and the unit before it holds its
-        // home.
-        Address::from_raw(u64::from_le(unsafe {
-            pointer.sub(UNIT_BYTES).cast::<u64>().read()
-        }))
-    }
-
-    /// Sets the home address of a cached copy.
-    pub(in crate::shard) fn set_home(&mut self, address: Address, home: Address) {
-        let pointer = self.local_pointer(address);
-        // SAFETY: as in `home_of`.
-        unsafe {
-            pointer
-                .sub(UNIT_BYTES)
-                .cast::<u64>()
-                .write(home.raw().to_le());
-        };
-    }
-
     /// Copies a far record that was just read into the cache, if it has a ghost.
     pub(in crate::shard) fn keep_copy(
         &mut self,
@@ -216,18 +191,13 @@ impl<E: Endpoint> Shard<E> {
         record: &[u8],
     ) -> Option<Address> {
         let units = u32::try_from(record.len() / UNIT_BYTES).ok()?;
-        let (start, pointer) = self.reserve(TailKind::Cache, units + 1).ok()?;
+        let room = self.reserve(TailKind::Cache, units + 1).ok()?;
+        room.copy_with_home(home, record);
+        let start = room.address();
         let unit = start.unit(self.shape) + 1;
         let address = Address::new(self.shape, start.page(self.shape), unit);
-        // SAFETY: `reserve` made room for the home and the record; the source is a landing buffer
-        // or another page.
-        unsafe {
-            pointer.cast::<u64>().write(home.raw().to_le());
-            let target = pointer.add(UNIT_BYTES);
-            std::ptr::copy_nonoverlapping(record.as_ptr(), target, record.len());
-            LocalRecord::at(target).clear_hot();
-        }
-        self.commit(TailKind::Cache, hash, address, slot.class(), units);
+        self.local
+            .commit(TailKind::Cache, hash, address, slot.class(), units);
         Some(address)
     }
 
@@ -240,16 +210,13 @@ impl<E: Endpoint> Shard<E> {
         record: &[u8],
     ) -> (SizeClass, Address) {
         let units = u32::try_from(record.len() / UNIT_BYTES).unwrap_or(u32::MAX);
-        let Ok((address, pointer)) = self.reserve(TailKind::Cold, units) else {
+        let Ok(room) = self.reserve(TailKind::Cold, units) else {
             self.lost.note_slots(1);
             return self.lost_place(0);
         };
-        // SAFETY: `reserve` made room for the record; the source is another page.
-        unsafe {
-            std::ptr::copy_nonoverlapping(record.as_ptr(), pointer, record.len());
-            LocalRecord::at(pointer).clear_hot();
-        }
-        self.commit(TailKind::Cold, hash, address, slot.class(), units);
+        room.copy(record);
+        let address = room.address();
+        (self.local).commit(TailKind::Cold, hash, address, slot.class(), units);
         (slot.class(), address)
     }
 
@@ -277,25 +244,18 @@ impl<E: Endpoint> Shard<E> {
         };
         let entry = self.local.pages.get(eviction.page);
         let (units, records) = (entry.units, entry.records);
-        let frame = self.local.pages.pointer(eviction.page);
         let last = (eviction.next + RECORDS_A_SLICE).min(records);
         for entry in eviction.next..last {
-            let place = units as usize * UNIT_BYTES + entry as usize * DIRECTORY_ENTRY_BYTES;
-            // SAFETY: the page is sealed and pinned: its directory lies behind its records.
-            let entry = unsafe { page::entry_at(frame.add(place)) };
+            let entry = self.local.entry(eviction.page, entry);
             self.prefetch_burst(entry.hash);
         }
         while eviction.next < last {
-            let place =
-                units as usize * UNIT_BYTES + eviction.next as usize * DIRECTORY_ENTRY_BYTES;
-            // SAFETY: the page is sealed and pinned: its directory lies behind its records.
-            let entry = unsafe { page::entry_at(frame.add(place)) };
+            let entry = self.local.entry(eviction.page, eviction.next);
             let address = Address::new(self.shape, eviction.page, entry.unit);
             if let Some(position) = self.index.find_address(entry.hash, address) {
                 let slot = self.index.slot(position);
-                let home = self.home_of(address);
-                // SAFETY: the slot holds the address, so a whole record is there.
-                let record = unsafe { LocalRecord::at(self.local_pointer(address)) };
+                let home = self.local.home_of(address);
+                let record = self.local.record(self.framed_of(address));
                 let length = record.header().units();
                 let (mut class, mut target) = (slot.class(), home);
                 if self.local.pages.is_lost_page(home.page(self.shape)) {

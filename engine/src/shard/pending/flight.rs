@@ -19,6 +19,8 @@
 //!   exception: a value that turned out longer because a record of another key was read first. Its
 //!   flight holds neither buffer nor pin until the lane has room.
 
+#![allow(unsafe_code)] // refers to messages that were copied in
+
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroU32;

@@ -1,5 +1,7 @@
 //! Requests that wait: parking them, and going on where each flight stopped.
 
+#![allow(unsafe_code)] // refers to messages and records in landing buffers
+
 use std::ptr::NonNull;
 
 use farcore_rdma::{Endpoint, Landing};

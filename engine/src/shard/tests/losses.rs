@@ -5,7 +5,6 @@ use farcore_rdma::RemoteSlice;
 
 use super::nodes::{KEYS, assert_holds, filled, get, is_unavailable, put, setting};
 use super::{NodeId, Owned, Reactor};
-use crate::log::record::LocalRecord;
 use crate::message::operation::Operation;
 use crate::shard::local::open_pages::TailKind;
 
@@ -57,8 +56,7 @@ impl Reactor {
                     .is_lost_page(slot.address().page(shard.shape));
                 return shard.lost.is_any() && (!is_lost || shard.stands_for(slot, hash));
             }
-            // SAFETY: a slot's address names a whole record in its page's frame.
-            let record = unsafe { LocalRecord::at(framed.pointer()) };
+            let record = shard.local.record(framed);
             shard.lost.is_marked(record.header())
         })
     }

@@ -4,6 +4,7 @@
 //! settings. Tiny limits force growth, flush, eviction, caching, read-ahead and compaction. The
 //! fabric delays, reorders and fails requests. `FARCORE_SEED=<n>` replays one seed.
 
+#![allow(unsafe_code)] // damages and inspects far memory
 #![expect(
     clippy::cast_possible_truncation,
     clippy::type_complexity,
@@ -430,7 +431,7 @@ impl Reactor {
             };
             *live.entry(page).or_default() += u64::from(units) * 16;
             if entry.kind() == PageKind::Cache {
-                let home = shard.home_of(address).page(shard.shape);
+                let home = shard.local.home_of(address).page(shard.shape);
                 if shard.local.pages.is_lost_page(home) {
                     return;
                 }
@@ -552,7 +553,7 @@ impl Reactor {
             let is_copy = shard.local.pages.get(page).kind() == PageKind::Cache;
             // The home of a copy, if it is lost, counts for nothing in the log.
             let has_home = !is_copy || {
-                let home = shard.home_of(slot.address()).page(shard.shape);
+                let home = shard.local.home_of(slot.address()).page(shard.shape);
                 !shard.local.pages.is_lost_page(home)
             };
             slots += if has_home { bytes } else { 0 };

@@ -375,9 +375,7 @@ fn local(reactor: &Reactor, key: u64) -> Option<(Position, Slot, LocalRecord)> {
     let hash = reactor.hasher.hash(name.as_bytes()).index;
     let shard = &reactor.shard;
     shard.index.candidates(hash).find_map(|(position, slot)| {
-        let pointer = shard.local_pointer(slot.address());
-        // SAFETY: a slot's address names a whole record in its page's frame.
-        let record = (!pointer.is_null()).then(|| unsafe { LocalRecord::at(pointer) })?;
+        let record = shard.local.record_at(slot.address())?;
         (record.key() == name.as_bytes()).then_some((position, slot, record))
     })
 }

@@ -1,0 +1,163 @@
+//! Access to what lies in frames: records, homes of copies, directories and page headers.
+//!
+//! With [`LocalLog::commit`] and [`LocalLog::seal`] these are the only functions that read or write
+//! a frame.
+//!
+//! ```text
+//! page with a frame:  | header, 4 units | record | home:64, 0 | record | .. | directory |
+//!                                                  ^ one unit, before a cached copy only
+//! ```
+//!
+//! - I1: a slot's address names a whole record. The record stays where it is while its page has a
+//!   frame, so a [`Framed`] place that was made from a slot's address and is not far leads to it.
+//! - I2: the directory of a sealed page lies behind its records and has one entry for each.
+//! - I3: only the shard's own thread reads and writes frames, but for the fabric, which reads those
+//!   of pages that are being flushed.
+
+#![allow(unsafe_code)] // turns places in frames into references
+
+use super::log::LocalLog;
+use super::page_table::Framed;
+use crate::constants::UNIT_BYTES;
+use crate::log::Address;
+use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry, HEADER_BYTES};
+use crate::log::record::{self, LocalRecord};
+use crate::message::operation::Version;
+
+/// Room in an open page for one record, not yet counted.
+#[derive(Debug)]
+pub(in crate::shard) struct Reserved {
+    address: Address,
+    place: *mut u8,
+    units: u32,
+}
+
+impl Reserved {
+    /// # Safety
+    /// `place` is where `address` lies in an open page that has this many units left there. The
+    /// page is neither sealed nor freed while this value is used.
+    #[inline]
+    pub(super) unsafe fn new(address: Address, place: *mut u8, units: u32) -> Self {
+        Self {
+            address,
+            place,
+            units,
+        }
+    }
+
+    /// Where the room begins.
+    #[inline]
+    pub(in crate::shard) fn address(&self) -> Address {
+        self.address
+    }
+
+    #[inline]
+    pub(in crate::shard) fn place(&self) -> *const u8 {
+        self.place
+    }
+
+    /// Writes a record without a checksum or a tag. Panics if it is longer than the room.
+    #[inline]
+    pub(in crate::shard) fn write(&self, version: Version, flags: u16, key: &[u8], value: &[u8]) {
+        assert!(record::units_for(key.len(), value.len()) <= self.units);
+        // SAFETY: by the contract of `new` the room is ours, and the record is no longer than it.
+        unsafe { record::write_at(self.place, version, flags, key, value) };
+    }
+
+    /// Copies a whole record that lies elsewhere, without its hot flag. Panics if it is longer than
+    /// the room.
+    pub(in crate::shard) fn copy(&self, record: &[u8]) {
+        self.copy_behind(0, record);
+    }
+
+    /// Writes the home of a cached copy, and the copy one unit behind it.
+    pub(in crate::shard) fn copy_with_home(&self, home: Address, record: &[u8]) {
+        self.copy_behind(1, record);
+        // SAFETY: by the contract of `new`; the room has more than one unit, as was just checked.
+        unsafe { self.place.cast::<u64>().write(home.raw().to_le()) };
+    }
+
+    fn copy_behind(&self, units: usize, record: &[u8]) {
+        assert!(
+            record.len() >= UNIT_BYTES
+                && record.len() + units * UNIT_BYTES <= self.units as usize * UNIT_BYTES
+        );
+        // SAFETY: by the contract of `new` the room is ours, and the record is no longer than it;
+        // the source is another page or a landing buffer.
+        unsafe {
+            let target = self.place.add(units * UNIT_BYTES);
+            std::ptr::copy_nonoverlapping(record.as_ptr(), target, record.len());
+            LocalRecord::at(target).clear_hot();
+        }
+    }
+}
+
+impl LocalLog {
+    /// The record at a place that was made from a slot's address and is not far.
+    #[inline]
+    pub(in crate::shard) fn record(&self, framed: Framed) -> LocalRecord {
+        debug_assert!(!framed.is_far(), "a far record has no place");
+        // SAFETY: by I1 and I3.
+        unsafe { LocalRecord::at(framed.pointer()) }
+    }
+
+    /// The record that a slot's address names; `None` if it is far.
+    #[inline]
+    pub(in crate::shard) fn record_at(&self, address: Address) -> Option<LocalRecord> {
+        let framed = self.framed_of(address);
+        (!framed.is_far()).then(|| self.record(framed))
+    }
+
+    /// The home of the cached copy that a slot's address names.
+    pub(in crate::shard) fn home_of(&self, address: Address) -> Address {
+        // SAFETY: as in `home_place`.
+        Address::from_raw(u64::from_le(unsafe { self.home_place(address).read() }))
+    }
+
+    /// Sets the home of the cached copy that a slot's address names.
+    pub(in crate::shard) fn set_home(&mut self, address: Address, home: Address) {
+        // SAFETY: as in `home_place`.
+        unsafe { self.home_place(address).write(home.raw().to_le()) };
+    }
+
+    /// A copy is local as long as a slot holds its address, and the unit before it holds its home.
+    fn home_place(&self, address: Address) -> *mut u64 {
+        let framed = self.framed_of(address);
+        assert!(framed.is_cached(), "only cached copies have a home");
+        framed.pointer().wrapping_sub(UNIT_BYTES).cast()
+    }
+
+    /// An entry of a sealed page's directory.
+    #[inline]
+    pub(in crate::shard) fn entry(&self, number: u32, entry: u32) -> DirectoryEntry {
+        let page = self.pages.get(number);
+        let frame = self.pages.pointer(number);
+        assert!(entry < page.records && !frame.is_null());
+        let place = page.units as usize * UNIT_BYTES + entry as usize * DIRECTORY_ENTRY_BYTES;
+        // SAFETY: by I2.
+        unsafe { page::entry_at(frame.add(place)) }
+    }
+
+    /// The frame of a page that is being flushed: nothing writes to it.
+    pub(in crate::shard) fn frame(&self, number: u32) -> &[u8] {
+        let frame = self.pages.pointer(number);
+        assert!(!frame.is_null(), "the page is far");
+        // SAFETY: a frame is as long as a page.
+        unsafe { std::slice::from_raw_parts(frame, self.page_bytes()) }
+    }
+
+    /// Writes the header of a page.
+    pub(in crate::shard) fn write_header(&mut self, number: u32, header: &[u8; HEADER_BYTES]) {
+        let frame = self.pages.pointer(number);
+        assert!(!frame.is_null(), "the page is far");
+        // SAFETY: the first units of a page are kept for its header.
+        unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), frame, header.len()) };
+    }
+
+    /// Fills in the checksum of a sealed page's record.
+    pub(in crate::shard) fn fill_check(&mut self, number: u32, entry: &DirectoryEntry) {
+        let frame = self.pages.pointer(number);
+        // SAFETY: by I2 the entry names a whole record; the page is not yet written.
+        unsafe { record::fill_check(frame.add(entry.unit as usize * UNIT_BYTES)) };
+    }
+}
