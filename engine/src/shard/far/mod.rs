@@ -20,7 +20,8 @@ mod tag;
 use std::sync::Arc;
 
 use farcore_rdma::{
-    Completion, Endpoint, Landing, LocalSlice, PostError, QueuePairState, Status, Work, WorkRequest,
+    Completion, Endpoint, Landing, LocalSlice, PostError, QueuePairState, RemoteSlice, Status,
+    Work, WorkRequest,
 };
 
 use self::buffers::Buffers;
@@ -110,16 +111,9 @@ impl<E: Endpoint> FarStore<E> {
         purpose: Purpose,
         now_ns: u64,
     ) -> Posted {
-        let Some(remote) = self.extents.remote(extent, start) else {
-            return Posted::Down;
-        };
         let queue = extent.node().reads();
-        let request = WorkRequest {
-            id: WorkTag { purpose, queue }.id(),
-            work: Work::Read { local, remote },
-            signalled: true,
-        };
-        let posted = self.post(queue, request, now_ns);
+        let work = |remote| Work::Read { local, remote };
+        let posted = self.post_at(extent, start, queue, purpose, work, now_ns);
         if posted == Posted::Yes {
             let bytes = u64::from(local.bytes);
             self.metrics.counters.far_reads.add(1);
@@ -142,16 +136,9 @@ impl<E: Endpoint> FarStore<E> {
         purpose: Purpose,
         now_ns: u64,
     ) -> Posted {
-        let Some(remote) = self.extents.remote(extent, start) else {
-            return Posted::Down;
-        };
         let queue = extent.node().writes();
-        let request = WorkRequest {
-            id: WorkTag { purpose, queue }.id(),
-            work: Work::Write { local, remote },
-            signalled: true,
-        };
-        let posted = self.post(queue, request, now_ns);
+        let work = |remote| Work::Write { local, remote };
+        let posted = self.post_at(extent, start, queue, purpose, work, now_ns);
         if posted == Posted::Yes {
             let bytes = u64::from(local.bytes);
             self.metrics.counters.far_writes.add(1);
@@ -162,6 +149,27 @@ impl<E: Endpoint> FarStore<E> {
             }
         }
         posted
+    }
+
+    #[inline]
+    fn post_at(
+        &mut self,
+        extent: Extent,
+        start: u64,
+        queue: Queue,
+        purpose: Purpose,
+        work: impl FnOnce(RemoteSlice) -> Work,
+        now_ns: u64,
+    ) -> Posted {
+        let Some(remote) = self.extents.remote(extent, start) else {
+            return Posted::Down;
+        };
+        let request = WorkRequest {
+            id: WorkTag { purpose, queue }.id(),
+            work: work(remote),
+            signalled: true,
+        };
+        self.post(queue, request, now_ns)
     }
 
     /// Polls completions and notes what they say about the health of nodes. Returns how many.
