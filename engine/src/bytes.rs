@@ -8,8 +8,8 @@ use std::ptr;
 
 /// Copies bytes to a place that may be uninitialised.
 ///
+/// # Safety
 /// As [`std::ptr::copy_nonoverlapping`] for all bytes of `from`.
-/// As [`std::ptr::copy_nonoverlapping`] for all of them.
 #[inline]
 pub(crate) unsafe fn copy_to(to: *mut u8, from: &[u8]) {
     let far_end = from.len().wrapping_sub(8);

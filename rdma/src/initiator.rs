@@ -12,9 +12,8 @@
 //! - I4: no borrow is held across an await.
 //!
 //! A waiting call polls the endpoint and wakes itself. This suits work that is short compared with
-//! a
-//! round trip, or a core that polls anyway. A call waits, rather than fails, while the queue or the
-//! scratch memory is full; a call that is neither polled nor dropped keeps its buffers.
+//! a round trip, or a core that polls anyway. A call waits, rather than fails, while the queue or
+//! the scratch memory is full; a call that is neither polled nor dropped keeps its buffers.
 
 #![allow(unsafe_code)] // copies into and out of scratch memory that no request names
 
@@ -389,8 +388,7 @@ impl<E: Endpoint> Inner<E> {
             return Ok(None);
         };
         // SAFETY: the buffer is inside the region and was just allocated: nothing else refers to
-        // it,
-        // and the fabric does not know it yet.
+        // it, and the fabric does not know it yet.
         batch.fill(index, unsafe {
             &mut *scratch(&self.region, &buffer, bytes)
         });
@@ -504,8 +502,7 @@ impl<E: Endpoint> Inner<E> {
             return None;
         };
         // SAFETY: inside the region, and the entry holds the buffer until below. It has completed,
-        // so
-        // the fabric no longer accesses it.
+        // so the fabric no longer accesses it.
         let answer = landed(status, unsafe {
             &*scratch(&self.region, &buffer, buffer.bytes())
         });

@@ -10,8 +10,7 @@
 //! beyond, a scan of one bit per grain of the large area.
 //!
 //! Limit: a mix of long and short runs fragments the large area. A caller that needs a long run
-//! must
-//! stop requesting short ones until the area has drained.
+//! must stop requesting short ones until the area has drained.
 
 const SLAB_BYTES: u32 = 8 << 10;
 const CLASS_BITS_MIN: u32 = 6;
@@ -28,8 +27,7 @@ pub struct LandingOptions {
     /// The area's length in bytes. The part that is not the large area is divided into slabs.
     pub bytes: u64,
     /// Bytes of the large area, which is also the longest buffer: whole grains of 8 KiB, and at
-    /// most
-    /// `bytes`.
+    /// most `bytes`.
     pub large_bytes: u64,
 }
 

@@ -77,8 +77,7 @@ pub enum RegionError {
 }
 
 /// Memory that the fabric may read and write. Only raw pointers lead into it; its owner decides
-/// what
-/// lies where.
+/// what lies where.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,

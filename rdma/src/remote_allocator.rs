@@ -245,8 +245,7 @@ impl<B: Backing> RemoteAllocator<B> {
     ///
     /// # Errors
     /// [`RemoteAllocatorError::DoubleFree`] and [`RemoteAllocatorError::Foreign`], with no effect.
-    /// If
-    /// the pool failed, this allocator counts the allocation as freed.
+    /// If the pool failed, this allocator counts the allocation as freed.
     pub async fn deallocate(
         &self,
         allocation: RemoteAllocation,

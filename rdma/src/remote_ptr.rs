@@ -265,8 +265,7 @@ impl<T: Pod> RemotePtr<T> {
     }
 
     /// Reads the values of many pointers of one queue pair. Cost: one doorbell and one round trip,
-    /// if
-    /// the queue has room for all.
+    /// if the queue has room for all.
     ///
     /// # Errors
     /// [`RemotePtrError`]. Nothing was posted, unless it is [`RemotePtrError::Fabric`].

@@ -1,6 +1,5 @@
 //! Helpers shared by unit tests of several modules: a memory node with a table, and an endpoint
-//! that
-//! can die or return wrong results.
+//! that can die or return wrong results.
 
 use std::pin::pin;
 use std::sync::Arc;

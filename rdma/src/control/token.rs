@@ -2,8 +2,7 @@
 //!
 //! - I1: the token never leaves the process; only HMAC-SHA-256 values over fresh nonces do.
 //! - I2: every kind of proof has its own label, and all its fields but the last have a fixed
-//!   length.
-//!   No proof serves as another: a side cannot be made to answer its own challenge.
+//!   length. No proof serves as another: a side cannot be made to answer its own challenge.
 //! - I3: proofs are compared in constant time. Tokens and keys are zeroed when they are dropped.
 //! - I4: a proof of a memory connection works once: each counter of a slot is accepted once, in
 //!   ascending order.

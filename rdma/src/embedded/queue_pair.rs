@@ -2,8 +2,7 @@
 //!
 //! Without latency, a request is performed when the doorbell rings. With latency, it is performed
 //! when it is due and polled, so that a READ sees far memory as of then. A SEND waits until its
-//! peer
-//! has posted a receive.
+//! peer has posted a receive.
 
 #![allow(unsafe_code)] // copies between regions through raw pointers
 
@@ -342,8 +341,7 @@ impl EmbeddedQueuePair {
             )
         };
         // Prefetch what a device would fetch: all of it at once and, with latency, long before it
-        // is
-        // copied.
+        // is copied.
         for request in &self.posted {
             if let Work::Read { local, .. } = request.work
                 && local.bytes <= PREFETCHED_BYTES_MAX

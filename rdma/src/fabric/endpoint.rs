@@ -57,7 +57,6 @@ pub enum QueuePairState {
 /// Requests of one queue pair are performed in the order in which they were posted. Each completes
 /// exactly once, but an unsignalled success produces no completion. Receives complete in the order
 /// in which they were posted.
-/// posted.
 pub trait Endpoint {
     /// Registers local memory. The endpoint keeps it for as long as requests may name it. Cost: an
     /// RDMA device pins and maps every page.
@@ -81,8 +80,7 @@ pub trait Endpoint {
     /// Polls completions. Returns how many were written to `completions`.
     fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize;
     /// When the next poll has work, as far as the endpoint knows: 0 means at once, `None` not
-    /// before
-    /// another doorbell. Simulated time jumps there. The work may produce no completion: an
+    /// before another doorbell. Simulated time jumps there. The work may produce no completion: an
     /// unsignalled success.
     fn next_due_ns(&self) -> Option<u64>;
     /// Requests in send queues that have not completed, over all queue pairs.

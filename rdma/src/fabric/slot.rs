@@ -59,8 +59,7 @@ impl ConnectionSlot {
     ///
     /// # Errors
     /// [`ManagerError::Connect`]; [`ManagerError::Scheme`] if the slot's backend does not support
-    /// the
-    /// address's scheme.
+    /// the address's scheme.
     pub(crate) async fn connect(
         &self,
         address: &FabricAddress,

@@ -190,8 +190,7 @@ impl DeviceSwap for Loopback {
 impl Inner {
     /// Performs a swap. A fault may leave its outcome unknown: then the queue pairs are destroyed
     /// first, and the word is read. Ids are unique and bits are only hints, so an equal word
-    /// written
-    /// by another session does no harm.
+    /// written by another session does no harm.
     fn try_swap(&mut self, offset: u64, expected: u64, desired: u64) -> Option<u64> {
         for _ in 0..ATTEMPTS {
             if let Some(old) = self.swap(offset, expected, desired) {

@@ -8,8 +8,7 @@
 //! - I3: a request for more than the machine has free is refused before any memory is touched.
 //!
 //! Limits: regions under 2 GiB, [`REGIONS_MAX`] of them. Source: proc(5) for free memory,
-//! cgroups(7)
-//! for the limit.
+//! cgroups(7) for the limit.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,7 @@
 //! A memory node's counters, limits on connections, and reasons of refusals.
 //!
 //! - I1: counters are relaxed: any thread adds, any thread reads, and a counter publishes nothing
-//!   but
-//!   its own value.
+//!   but its own value.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,8 +10,7 @@
 //! - [`service`]: the state that the threads share, and the answers to requests; [`metrics`]: its
 //!   counters.
 //! - [`serve`]: connections, on executors; [`unauthenticated`]: connections that have proved
-//!   nothing
-//!   yet; [`start`]: starting and stopping.
+//!   nothing yet; [`start`]: starting and stopping.
 //! - `device`: the regions and queue pairs of an RDMA device; `cm`: clients that connect by
 //!   RDMA-CM.
 

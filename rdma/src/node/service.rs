@@ -4,9 +4,8 @@
 //! - I1: the sessions are locked for a few steps only: never across an await or a search of the
 //!   table.
 //! - I2: extents are claimed for a session only while the session cannot be over, which a request
-//!   in
-//!   progress ensures. They are reclaimed only when it is over, and retried for as long as a device
-//!   fails to free them.
+//!   in progress ensures. They are reclaimed only when it is over, and retried for as long as a
+//!   device fails to free them.
 //!
 //! This is the only module of the node that reads a clock; sessions receive the time.
 

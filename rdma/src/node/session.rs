@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Leaving *live* closes all lines. A kept session holds its extents: a client that was only
-//! stopped
-//! (a debugger, a paused machine, a cut network) finds them when it resumes. A client whose process
-//! has ended has closed its control connection: its extents are reclaimed when the lease ends.
+//! stopped (a debugger, a paused machine, a cut network) finds them when it resumes. A client whose
+//! process has ended has closed its control connection: its extents are reclaimed when the lease
+//! ends.
 //!
 //! - I1: only the newest line of a slot is ever served, and only once all older ones have ended: no
 //!   late WRITE of an old line lands after the new one's.
@@ -21,7 +21,6 @@
 //! - I3: a session is not over while extents are being claimed for it.
 //! - I4: a slot accepts each counter once, in ascending order.
 //! - I5: a line is served only if its session has been live without interruption since the line
-//!   joined.
 //!   joined.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,10 +1,8 @@
 //! All sessions of a memory node, as a state machine without clock, socket or task. The caller
-//! passes
-//! the time.
+//! passes the time.
 //!
 //! - I1: an id is never used twice: its high half is random in each incarnation of the node, its
-//!   low
-//!   half counts up.
+//!   low half counts up.
 //! - I2: [`Sessions::over`] returns each opened session exactly once, after its last line has ended
 //!   and its last request was performed.
 

@@ -61,8 +61,7 @@ pub struct NodeOptions {
     /// Limit on the control connections, and again on the memory connections.
     pub connections_max: u64,
     /// Limit on the unauthenticated connections. Each thread has its share, at least one. The
-    /// oldest
-    /// is evicted for the next.
+    /// oldest is evicted for the next.
     pub strangers_max: usize,
     /// Time limit for each step of a handshake.
     pub handshake_limit: Duration,

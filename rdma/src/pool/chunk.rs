@@ -488,8 +488,7 @@ pub(crate) mod tests {
                         }
                         None => {
                             // No chunk has a free piece of this length, checked by an oracle over
-                            // the
-                            // space between pieces.
+                            // the space between pieces.
                             let length = bytes.max(64).next_power_of_two();
                             let free = |start: u64| held.iter().all(|other| {
                                 start + length <= other.slice().offset || other.slice().offset + other.bytes() <= start

@@ -2,17 +2,14 @@
 //!
 //! Owns a copy of each node's bitmap, which is only a hint, and the bits of the extents that this
 //! client holds or attempts. A claim begins at a random place of a node chosen at random by its
-//! free
-//! space as last seen. It takes two round trips if no other client wants the same word.
+//! free space as last seen. It takes two round trips if no other client wants the same word.
 //!
 //! - I1: no two calls of one client ever attempt, hold or free the same extent: `mine` has a bit
-//!   for
-//!   each. So a doubtful run can be freed by the owner's id without hitting an extent that another
-//!   call holds.
+//!   for each. So a doubtful run can be freed by the owner's id without hitting an extent that
+//!   another call holds.
 //! - I2: a claim or free that failed or was dropped half-way leaves its run in doubt. The next
-//!   claim
-//!   on the node, or [`Claims::settle`], frees the extents of it that the owner holds. A queue pair
-//!   keeps its order, so requests posted earlier are done by then.
+//!   claim on the node, or [`Claims::settle`], frees the extents of it that the owner holds. A
+//!   queue pair keeps its order, so requests posted earlier are done by then.
 //!
 //! A renewed connection must not let late requests of the old one through: the node closes the old
 //! one first.
@@ -273,10 +270,8 @@ impl<E: Endpoint> Claims<E> {
     }
 
     /// Claims `count` adjacent extents (1 to 64) within one region. `None` if no node has them
-    /// free,
-    /// or other clients were faster a few hundred times in a row. Cost: two round trips, plus one
-    /// if
-    /// the bitmap must be read.
+    /// free, or other clients were faster a few hundred times in a row. Cost: two round trips, plus
+    /// one if the bitmap must be read.
     ///
     /// # Errors
     /// [`ClaimsError::Fabric`] if some node could not be reached and the others had none free.
@@ -374,8 +369,7 @@ impl<E: Endpoint> Claims<E> {
     }
 
     /// The nodes, the first chosen at random by free space, so that clients with the same view do
-    /// not
-    /// all go to one.
+    /// not all go to one.
     fn order(&self) -> Vec<usize> {
         let free: Vec<u64> = self
             .nodes

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! - I1: an extent lies in one region, and a run of extents in one bitmap word: a free stretch
-//!   across
-//!   the end of a word counts as two runs. Every other free run is found, wherever it begins.
+//!   across the end of a word counts as two runs. Every other free run is found, wherever it
+//!   begins.
 //! - I2: no sum here overflows for a map that passed [`NodeMap::validate`].
 //!
 //! Limits: extents of 64 KiB to 1 GiB, 2^24 extents and 4096 regions per node.

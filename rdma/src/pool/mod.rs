@@ -3,9 +3,8 @@
 //! A node lends its data regions, divided into *extents* of one size and numbered through all its
 //! regions, and one small extra region, the *table*, which records each extent's owner. A client
 //! claims an extent by writing its id into the extent's owner word with one compare-and-swap; no
-//! CPU
-//! of the node takes part. The node's own side of the table grants chunks on request, reclaims the
-//! extents of dead owners, and mends the bits that a death in the middle of a claim left wrong.
+//! CPU of the node takes part. The node's own side of the table grants chunks on request, reclaims
+//! the extents of dead owners, and mends the bits that a death in the middle of a claim left wrong.
 //!
 //! - [`map`]: a node's description of itself, and where each word and extent lies.
 //! - [`protocol`]: the steps of claim, free, take-back and mend, shared by both sides.

@@ -15,33 +15,27 @@
 //! - I1: an owner word changes only 0 -> id (claim) and id -> 0 (by the owner, or by take back once
 //!   the owner's connections are closed). So no extent has two owners, whatever happens to the
 //!   bitmap. The owner word of a session that is kept after its lease stays as it is: its client
-//!   may
-//!   still resume.
+//!   may still resume.
 //! - I2: a bit is cleared only by the side that set its owner word to 0, after that, or by a mend.
 //!
 //! Why a wrong bit does no harm, and does not stay wrong:
 //! - *Bit set, no owner.* A claim or free is in progress, or its owner died between the two steps,
-//!   or
-//!   a mend set the bit just as the owner freed. No client claims the extent, so nothing breaks.
-//!   The
-//!   second sweep that sees it clears it.
+//!   or a mend set the bit just as the owner freed. No client claims the extent, so nothing breaks.
+//!   The second sweep that sees it clears it.
 //! - *A mend clears the bit of a claim in progress* (the claim was slower than a whole sweep
 //!   interval, or another claim's bit was seen at the previous sweep). The owner word still
-//!   decides:
-//!   if the slow claim completes first, it owns an extent without a bit; if another client that saw
-//!   the clear bit does, the slow claim finds the word taken and goes elsewhere.
+//!   decides: if the slow claim completes first, it owns an extent without a bit; if another client
+//!   that saw the clear bit does, the slow claim finds the word taken and goes elsewhere.
 //! - *Owner, but bit clear.* From the previous case, or a slow free cleared the bit after a mend
-//!   had
-//!   cleared it and another claim had set it again. Other clients set the bit, find the owner word
-//!   taken and leave the bit set, which is right; or a sweep sets it. The owner's own free works as
-//!   usual.
+//!   had cleared it and another claim had set it again. Other clients set the bit, find the owner
+//!   word taken and leave the bit set, which is right; or a sweep sets it. The owner's own free
+//!   works as usual.
 //! - *A claim leaves a bit set where it found an owner*, but the owner frees meanwhile: the owner
 //!   word was not yet 0 when the claim read it, and the claim had set the bit before, so the free
 //!   clears it after.
 //! - The mend's swap of the bitmap word fails if any bit of it changed since it read the owner
-//!   words.
-//!   It then retries a bounded number of times: a busy word delays a repair but cannot make it
-//!   wrong.
+//!   words. It then retries a bounded number of times: a busy word delays a repair but cannot make
+//!   it wrong.
 //!
 //! So once nothing is in progress, two sweeps after the last take-back every bit is set exactly if
 //! its extent is owned.
@@ -233,8 +227,7 @@ async fn swap_one<W: Words>(
 }
 
 /// Swaps the owner words of `mask` in a run's bitmap word. Returns the bits of the words that had
-/// the
-/// expected value.
+/// the expected value.
 async fn swap_owners<W: Words>(
     words: &W,
     run: ExtentRun,

@@ -1,6 +1,5 @@
 //! The node's side of its table: the words that clients swap over the fabric, accessed as atomics
-//! of
-//! local memory.
+//! of local memory.
 //!
 //! Owns the region of the table, drawn in `map`. Any number of the node's threads share it, while
 //! clients' atomics operate on the same words. `protocol` explains the steps and their correctness.
@@ -71,8 +70,7 @@ pub struct Audit {
 /// Swaps words of a table through the device that performs the clients' atomics.
 pub(crate) trait DeviceSwap: Send + Sync + std::fmt::Debug {
     /// Swaps the word at an offset of the table's region if it is `expected`. Returns the old
-    /// value,
-    /// or `None` if the device failed and the word is unchanged.
+    /// value, or `None` if the device failed and the word is unchanged.
     fn compare_and_swap(&self, offset: u64, expected: u64, desired: u64) -> Option<u64>;
 }
 
@@ -143,10 +141,8 @@ impl Table {
     }
 
     /// Claims `count` adjacent extents; `None` if no bitmap word has such a run. The run may cross
-    /// the
-    /// end of a data region: see [`Table::claim_fitting`]. Cost: two atomics per extent and one
-    /// step
-    /// per word without room.
+    /// the end of a data region: see [`Table::claim_fitting`]. Cost: two atomics per extent and one
+    /// step per word without room.
     pub fn claim(&self, owner: OwnerId, count: u32) -> Option<ExtentRun> {
         self.claim_fitting(owner, count, |_| true)
     }
@@ -334,8 +330,7 @@ impl Table {
     fn word(&self, place: Place) -> &AtomicU64 {
         let place = memory::pointer(&self.region, self.offset(place), 8);
         // SAFETY: the range was just checked against the region, which lives as long as `self`;
-        // words
-        // of a table are only accessed as atomics.
+        // words of a table are only accessed as atomics.
         let word = place.and_then(|place| unsafe { memory::atomic_word(place) });
         word.expect("the region's length was checked when the table was created")
     }
@@ -369,8 +364,7 @@ impl Words for &Table {
                     .flatten();
                 failed |= swapped.is_none();
                 // A value that differs from the expected one and that no claim takes for free, so
-                // that
-                // nothing is claimed or freed.
+                // that nothing is claimed or freed.
                 *old = swapped.unwrap_or(if swap.expected == u64::MAX {
                     0
                 } else {

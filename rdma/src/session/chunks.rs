@@ -2,8 +2,7 @@
 //! divide them.
 //!
 //! Owns the session. All calls of one thread share it: requests run one after the other, each in
-//! its
-//! own task, so that dropping a call neither cuts the connection in the middle of an answer nor
+//! its own task, so that dropping a call neither cuts the connection in the middle of an answer nor
 //! loses a granted chunk.
 //!
 //! ```text

@@ -17,8 +17,7 @@ use crate::pool::{ExtentRun, NodeMap, OwnerId};
 use crate::tcp::{Carrier, ConnectRequest, MessageChannel, Purpose};
 
 /// Makes connect requests for memory connections of one session. Clones share the counter that
-/// makes
-/// each unique.
+/// makes each unique.
 #[derive(Clone, Debug)]
 pub struct MemoryPass {
     session: OwnerId,
@@ -115,8 +114,7 @@ async fn shake(
 
 impl NodeSession {
     /// Opens a session; `name` appears in the node's log. Both sides prove that they know the
-    /// token.
-    /// Has no time limit of its own. Cost: two round trips.
+    /// token. Has no time limit of its own. Cost: two round trips.
     ///
     /// # Errors
     /// [`SessionError`].

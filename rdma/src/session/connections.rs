@@ -7,10 +7,9 @@
 //! ```
 //!
 //! The thread of [`Heartbeats`] keeps the session and owns the control connection. The core owns
-//! the
-//! connections of its queue pairs, through their [`ConnectionSlot`]s. Control connection and queue
-//! pairs use separate sockets, so that bulk transfers do not delay a heartbeat. Requests in flight
-//! belong to the endpoint.
+//! the connections of its queue pairs, through their [`ConnectionSlot`]s. Control connection and
+//! queue pairs use separate sockets, so that bulk transfers do not delay a heartbeat. Requests in
+//! flight belong to the endpoint.
 //!
 //! - I1: a queue pair is offered only connections of the session in which its extents were claimed:
 //!   the newest that [`NodeConnections::tend`] has returned.
@@ -147,14 +146,12 @@ pub enum Change {
     /// The node does not answer.
     Down(ManagerError),
     /// The node answers again in the same session; its data is intact. Also returned if a queue
-    /// pair
-    /// was reconnected although the node was never seen down: callers that wait for that queue pair
-    /// must learn of it.
+    /// pair was reconnected although the node was never seen down: callers that wait for that queue
+    /// pair must learn of it.
     Up,
     /// The node answers in a new session: all data of the old one is lost. Queue pairs are
-    /// connected
-    /// at the next [`NodeConnections::tend`]: until then no old address reaches memory of the new
-    /// session.
+    /// connected at the next [`NodeConnections::tend`]: until then no old address reaches memory of
+    /// the new session.
     Renewed,
 }
 

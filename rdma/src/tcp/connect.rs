@@ -1,8 +1,7 @@
 //! The connecting side: resolves names, connects, and sends the connect request.
 //!
 //! Owns nothing after it returned: a connection goes to a [`MessageChannel`] or, as [`Connected`],
-//! to
-//! an endpoint.
+//! to an endpoint.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -1,6 +1,5 @@
 //! One connection of the `tcp` backend, without its socket: sends requests and receives answers,
-//! and
-//! serves the peer's requests.
+//! and serves the peer's requests.
 //!
 //! Owns the queues and the buffers; the owner of the socket moves the bytes.
 //!
@@ -129,8 +128,7 @@ fn completion(request: &WorkRequest, status: Status, bytes: u32) -> Completion {
 
 impl Connection {
     /// A connection with room for `depth` requests and as many receives. With a depth of 0,
-    /// messages
-    /// are refused rather than kept waiting for a receive.
+    /// messages are refused rather than kept waiting for a receive.
     pub(super) fn new(depth: usize, exposed: Exposed) -> Self {
         Self {
             depth,
@@ -156,8 +154,7 @@ impl Connection {
     }
 
     /// Memory that a connection takes, in bytes: input, headers of output, and queues. Payload is
-    /// sent
-    /// from its place, except short pieces, of which few are in flight.
+    /// sent from its place, except short pieces, of which few are in flight.
     pub(super) const fn bytes_for(depth: usize) -> usize {
         let entry = 3 * size_of::<InFlight>() + 2 * size_of::<(Side, Completion)>();
         INPUT_BYTES + COPY_BYTES_MAX + depth * (entry + HEADER_BYTES)
@@ -264,8 +261,7 @@ impl Connection {
             self.output.put(&header.encode());
             if opcode.has_payload() {
                 // SAFETY: the range was checked against its region, which the endpoint keeps until
-                // the
-                // connection is gone, and the poster leaves it alone until the completion.
+                // the connection is gone, and the poster leaves it alone until the completion.
                 unsafe { self.output.put_memory(entry.near, local.bytes as usize) };
             }
             entry.end = self.output.put_bytes();
@@ -324,8 +320,7 @@ impl Connection {
                 let bytes = payload.left.min(self.end - self.start);
                 let source = self.input[self.start..].as_ptr();
                 // SAFETY: the target was checked against its region or is the buffer of a request
-                // in
-                // flight, with `left` bytes to go; the source is part of the input.
+                // in flight, with `left` bytes to go; the source is part of the input.
                 unsafe { ptr::copy_nonoverlapping(source, payload.target, bytes) };
                 self.start += bytes;
                 payload.target = payload.target.wrapping_add(bytes);
@@ -358,10 +353,8 @@ impl Connection {
     }
 
     /// True once a refusal by this side is sent, or the peer has refused: the connection must end.
-    /// If
-    /// the peer refused, nothing may be sent any more: the buffers of the refused requests belong
-    /// to
-    /// their posters again.
+    /// If the peer refused, nothing may be sent any more: the buffers of the refused requests
+    /// belong to their posters again.
     pub(super) fn is_over(&self) -> bool {
         self.denied || self.refused && self.output.is_empty()
     }

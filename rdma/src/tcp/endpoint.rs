@@ -64,8 +64,7 @@ impl ConnectionSlot {
     }
 
     /// Fails the queue pair, or drops the offered connection, if the peer has closed it. Without
-    /// this
-    /// check the next request would be the first to notice. Cost: a system call.
+    /// this check the next request would be the first to notice. Cost: a system call.
     pub fn check(&self) {
         let dead = match self.socket.borrow().upgrade() {
             Some(socket) => socket.is_dead(),
@@ -157,8 +156,7 @@ impl Queue {
             let received = socket.receive(&mut self.connection);
             let understood = self.connection.process();
             // Requests that wait to be sent together keep waiting; answers to an equal peer's
-            // requests
-            // wait with them, as briefly.
+            // requests wait with them, as briefly.
             let sent = if self.unsent > 0 || self.connection.is_over() {
                 Ok(false)
             } else {

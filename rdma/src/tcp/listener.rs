@@ -29,8 +29,7 @@ pub struct TcpAddress(std::net::TcpListener);
 
 impl TcpAddress {
     /// Binds an address. The port is exclusive to this process: a port in use is an error, and 0
-    /// means
-    /// any free port.
+    /// means any free port.
     ///
     /// # Errors
     /// The system's error.

@@ -139,8 +139,7 @@ impl Output {
             Some(&Segment::Memory(start, bytes)) => {
                 let bytes = bytes.min(copy.len());
                 // SAFETY: memory that stays readable (I2); others may write to it meanwhile, as to
-                // all
-                // far memory.
+                // all far memory.
                 unsafe { std::ptr::copy(start, copy.as_mut_ptr(), bytes) };
                 bytes
             }

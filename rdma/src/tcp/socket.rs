@@ -5,8 +5,7 @@
 //! socket.
 //!
 //! - I1: after [`Closer::close`] and the end of the task that serves the connection, nothing more
-//!   is
-//!   performed for the peer.
+//!   is performed for the peer.
 
 #![allow(unsafe_code)] // receives into raw memory
 

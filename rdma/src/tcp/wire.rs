@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Little-endian throughout. Requests of one direction are numbered from 0, wrapping. An answer
-//! gives
-//! the outcome of its own request and acknowledges all earlier ones, as in reliable connections.
-//! After a refusal the refusing side performs nothing more. Any deviation ends the connection.
+//! gives the outcome of its own request and acknowledges all earlier ones, as in reliable
+//! connections. After a refusal the refusing side performs nothing more. Any deviation ends the
+//! connection.
 //!
 //! This module encodes and decodes; it owns no socket.
 

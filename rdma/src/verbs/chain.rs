@@ -1,6 +1,5 @@
 //! One of a queue pair's two queues: requests that have not completed, in order, and those that
-//! wait
-//! for the doorbell.
+//! wait for the doorbell.
 //!
 //! ```text
 //! oldest          rung           next        counted from 0 for ever; slot = number % depth

@@ -519,8 +519,7 @@ impl MemoryRegion {
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
         // SAFETY: registered by this; queue pairs that could name it are gone, or the device
-        // refuses
-        // requests that name it.
+        // refuses requests that name it.
         unsafe { ffi::ibv_dereg_mr(self.raw.as_ptr()) };
     }
 }

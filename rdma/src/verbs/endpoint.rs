@@ -1,10 +1,8 @@
 //! One thread's endpoint of the `verbs` fabric: a protection domain, one completion queue, and
-//! queue
-//! pairs of reliable connections.
+//! queue pairs of reliable connections.
 //!
 //! - I1: a registered region stays registered as long as the endpoint lives, and the queue pairs
-//!   are
-//!   dropped first: a buffer cannot be freed while a request names it.
+//!   are dropped first: a buffer cannot be freed while a request names it.
 //! - I2: between two polls this code makes no allocation, lock or system call. The device's own
 //!   library acts once per chain, at the doorbell: a store on a card, a system call on Soft-RoCE.
 

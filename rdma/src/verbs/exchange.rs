@@ -65,8 +65,7 @@ pub async fn connect(
     let work = async {
         let mut line = tcp::connect_queue(address, request, limit).await?;
         // Dropped before the line if this is cancelled: the peer sees the end only when no queue
-        // pair
-        // is left.
+        // pair is left.
         let queue_pair = adapter
             .queue_pair()
             .map_err(|error| failed(io::Error::other(error)))?;

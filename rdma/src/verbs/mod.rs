@@ -8,8 +8,7 @@
 //! ```
 //!
 //! A thread posts with objects of its own; the device, domain and regions may be shared. `ffi` is
-//! the
-//! only module of this crate that names `rdma_sys`.
+//! the only module of this crate that names `rdma_sys`.
 
 mod chain;
 mod context;

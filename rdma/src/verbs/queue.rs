@@ -1,6 +1,5 @@
 //! One queue pair of an endpoint: its two chains, the completion of their requests, and when they
-//! are
-//! given up.
+//! are given up.
 //!
 //! - I1: a completion of number n completes all requests before n: they were unsignalled successes.
 //! - I2: requests that the device did not accept complete here, after all that it accepted.
@@ -233,8 +232,7 @@ impl Queue {
     }
 
     /// Processes a completion of the device, and returns it if its poster wants one. Completions of
-    /// a
-    /// queue pair that was given up may still arrive: they complete nothing.
+    /// a queue pair that was given up may still arrive: they complete nothing.
     pub(super) fn complete(
         &mut self,
         mark: Mark,

@@ -440,8 +440,7 @@ impl Drop for QueuePair {
     fn drop(&mut self) {
         let number = self.number();
         // From here on peers access nothing through it, whatever the next call returns. A queue
-        // pair
-        // that was never connected cannot fail.
+        // pair that was never connected cannot fail.
         let _ = self.fail();
         // SAFETY: created by this; after the call the device does nothing more for it.
         if unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) } != 0 {

@@ -1,8 +1,8 @@
 //! Connection slots and adapters: what the code that connects shares with a thread's endpoint.
 //!
 //! An [`Adapter`] creates queue pairs; a [`ConnectionSlot`] hands an established one to the
-//! endpoint.
-//! A [`Line`] reports the peer's end. Single-threaded: all of them stay on the endpoint's thread.
+//! endpoint. A [`Line`] reports the peer's end. Single-threaded: all of them stay on the endpoint's
+//! thread.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};

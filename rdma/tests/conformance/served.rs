@@ -1,7 +1,6 @@
 //! The second fixture of the `tcp` backend: a far side that performs one-sided requests on a thread
-//! of
-//! its own, as a memory node does. It accepts no messages, so cases that need a second endpoint are
-//! left out.
+//! of its own, as a memory node does. It accepts no messages, so cases that need a second endpoint
+//! are left out.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;

@@ -38,9 +38,8 @@ struct Verbs {
 fn options() -> VerbsOptions {
     VerbsOptions {
         // A dead peer is noticed after a quarter of a second. Not sooner: an answer that is slow on
-        // an
-        // emulated machine would be requested again, and Soft-RoCE then completes READs and atomics
-        // whose answer it has not stored.
+        // an emulated machine would be requested again, and Soft-RoCE then completes READs and
+        // atomics whose answer it has not stored.
         retry_count: 3,
         ..VerbsOptions::default()
     }

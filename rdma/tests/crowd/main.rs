@@ -2,12 +2,10 @@
 //!
 //! The test starts itself again for each role. Every claimed extent is stamped with its owner's
 //! session, and must still bear that stamp when it is freed. In the end the tables are read over
-//! the
-//! fabric, and everything must be free.
+//! the fabric, and everything must be free.
 //!
 //! Orders arrive on a child's standard input, whose end means that the parent is gone. News leave
-//! on
-//! its standard output.
+//! on its standard output.
 
 #![allow(unsafe_code)] // stops and continues a child by its process id
 

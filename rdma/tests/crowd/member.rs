@@ -123,8 +123,7 @@ pub(crate) async fn left_over(
 }
 
 /// Waits until all nodes are free and claims them whole. Returns the number of extents reclaimed
-/// from
-/// dead clients.
+/// from dead clients.
 pub(crate) async fn look_after_all(nodes: &str) -> Result<u64, String> {
     let addresses: Vec<FabricAddress> = nodes
         .split(',')

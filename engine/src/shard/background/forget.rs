@@ -7,8 +7,6 @@
 //! which give root, tag and home bucket. So a *lost slot* stands for every key of the same bits
 //! that has no record of its own. Such a key is answered [`Error::Unavailable`] and never `Absent`,
 //! until one of these happens:
-//! no record of its own. Such a key is answered [`Error::Unavailable`] and never `Absent`, until
-//! one of these happens:
 //!
 //! - it is written: its record takes the lost slot over. The slot may have been another key's, so
 //!   the record carries the *loss mark* of the generation, and still stands for the other keys.

@@ -2,8 +2,8 @@
 //! appended to.
 //!
 //! [`LocalLog`] owns pages and changes their state; `access` reads and writes what lies in frames.
-//! `append` makes room for records, `read_cache`
-//! holds copies of far records, and `victims` lists far pages by live share for compaction.
+//! `append` makes room for records, `read_cache` holds copies of far records, and `victims` lists
+//! far pages by live share for compaction.
 
 pub(in crate::shard) mod access;
 pub(in crate::shard) mod append;

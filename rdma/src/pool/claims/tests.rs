@@ -236,8 +236,7 @@ type Call<'a> = Pin<Box<dyn Future<Output = Result<Option<Claim>, ClaimsError>> 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     /// Concurrent calls, dropped anywhere: later calls free the runs that they left, and no run
-    /// that
-    /// is held.
+    /// that is held.
     #[test]
     fn dropped_calls_lose_nothing(acts in prop::collection::vec(act(), 1..200)) {
         // So few extents that calls often want the same.

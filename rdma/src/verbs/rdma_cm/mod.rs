@@ -13,8 +13,7 @@
 //! ```
 //!
 //! `queue_pair` creates and moves queue pairs, with the attributes from RDMA-CM, so that both ways
-//! to
-//! connect share protection domain, completion queue and regions.
+//! to connect share protection domain, completion queue and regions.
 //!
 //! - I1: an event is acknowledged before the identifier it names is destroyed.
 //! - I2: an identifier is destroyed before its event channel.

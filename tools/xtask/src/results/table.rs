@@ -1,8 +1,8 @@
 //! One table: rows, the best of each in bold, and the ratio that shows where farcore loses.
 //!
-//! I1: a ratio above 1 is to farcore's credit, whether more or less of the figure is better.
-//! I2: ratios are rounded down, so a loss never reads as 1.00.
-//! I3: a ratio is the median of the ratios within each round, so changes of the machine between
+//! I1: a ratio above 1 is to farcore's credit, whether more or less of the figure is better. I2:
+//! ratios are rounded down, so a loss never reads as 1.00. I3: a ratio is the median of the ratios
+//! within each round, so changes of the machine between
 //!     rounds cancel out.
 
 use std::fmt::Write;
