@@ -64,6 +64,15 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// The error of a failed answer.
+    #[inline(always)]
+    pub(crate) fn error(&self) -> Option<&'a Error> {
+        match *self {
+            Answer::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Kind, version and value of the answer; `None` and empty where the kind has none.
     #[inline(always)]
     pub(crate) fn parts(&self) -> (AnswerKind, Option<Version>, &'a [u8]) {
@@ -118,6 +127,20 @@ impl AnswerKind {
             Self::Mismatch => Answer::Mismatch { current: version },
             Self::Failed => return None,
         })
+    }
+
+    /// The answer of this kind with its parts.
+    #[inline(always)]
+    pub(crate) fn answer<'a>(
+        self,
+        version: Version,
+        value: &'a [u8],
+        error: Option<&'a Error>,
+    ) -> Answer<'a> {
+        match self.with(version, value) {
+            Some(answer) => answer,
+            None => Answer::Failed(error.unwrap_or(&Error::Closed)),
+        }
     }
 
     /// The same from the bytes of a message after the token, as [`Answer::parts`] wrote them.
@@ -208,19 +231,13 @@ pub(crate) struct OwnedAnswer {
 }
 
 impl OwnedAnswer {
-    // Inlined, so that an answer that is not kept needs no memory.
-    #[inline(always)]
     pub(crate) fn of(answer: &Answer<'_>) -> Self {
         let (kind, version, value) = answer.parts();
-        let error = match answer {
-            Answer::Failed(error) => Some((*error).clone()),
-            _ => None,
-        };
         Self {
             kind,
             version: version.unwrap_or(0),
             value: value.to_vec(),
-            error,
+            error: answer.error().cloned(),
         }
     }
 
@@ -246,10 +263,7 @@ impl OwnedAnswer {
 
     #[inline]
     pub(crate) fn answer(&self) -> Answer<'_> {
-        match self.kind.with(self.version, &self.value) {
-            Some(answer) => answer,
-            None => Answer::Failed(self.error.as_ref().unwrap_or(&Error::Closed)),
-        }
+        (self.kind).answer(self.version, &self.value, self.error.as_ref())
     }
 
     /// The bytes of its value.

@@ -13,8 +13,10 @@ use std::sync::Arc;
 use farcore_tuning::Sampler;
 
 use crate::constants::LANE_NUMBERS;
+use crate::error::Error;
 use crate::lifecycle::JobTicket;
-use crate::message::outcome::{Answer, OwnedAnswer};
+use crate::message::operation::Version;
+use crate::message::outcome::{Answer, AnswerKind, OwnedAnswer};
 use crate::message::request::{AnswerSink, Origin, ReplyTo, RequestFlags};
 use crate::observe::metrics::CoreMetrics;
 use crate::transport::lane::{AnswerProducer, LaneServer};
@@ -162,9 +164,7 @@ impl Replies {
 
     /// Sends an answer to its lane or inbox; true if the polling client must visit it instead.
     ///
-    /// The answer is passed by value, as below. One whose address is taken is stored to memory and
-    /// copied again for its visit, before the stores can be forwarded.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn route(
         &mut self,
         polling: u16,
@@ -172,7 +172,27 @@ impl Replies {
         token: u64,
         answer: Answer<'_>,
     ) -> bool {
+        let (kind, version, value) = answer.parts();
+        let error = answer.error();
+        self.route_parts(polling, id, token, kind, version.unwrap_or(0), value, error)
+    }
+
+    /// An answer in one piece would be passed in memory, and copied for its visit before its stores
+    /// can be forwarded; its parts are passed in registers.
+    #[expect(clippy::too_many_arguments, reason = "the parts of an answer")]
+    #[inline(never)]
+    fn route_parts(
+        &mut self,
+        polling: u16,
+        id: ReplyTo,
+        token: u64,
+        kind: AnswerKind,
+        version: Version,
+        value: &[u8],
+        error: Option<&Error>,
+    ) -> bool {
         let (lane, origin) = (id.number(), id.origin());
+        let answer = kind.answer(version, value, error);
         if lane == usize::from(OWN_LANE) {
             return self.is_for(polling, origin, true, token, answer);
         }
@@ -185,7 +205,7 @@ impl Replies {
 
     /// True if an answer to a client on this core is for the polling client, which visits it. Else
     /// it is kept.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn is_for(
         &mut self,
         polling: u16,
@@ -200,13 +220,26 @@ impl Replies {
         }
         let client = origin.client();
         if client != polling {
-            self.keep(client, token, OwnedAnswer::of(&answer));
+            let (kind, version, value) = answer.parts();
+            let error = answer.error();
+            self.keep(client, token, kind, version.unwrap_or(0), value, error);
         }
         client == polling
     }
 
+    /// Keeps an answer for a client that is not polling. Its parts are passed as in `route_parts`.
     #[cold]
-    fn keep(&mut self, client: u16, token: u64, kept: OwnedAnswer) {
+    #[inline(never)]
+    fn keep(
+        &mut self,
+        client: u16,
+        token: u64,
+        kind: AnswerKind,
+        version: Version,
+        value: &[u8],
+        error: Option<&Error>,
+    ) {
+        let kept = OwnedAnswer::of(&kind.answer(version, value, error));
         match self.inboxes.get_mut(usize::from(client)) {
             Some(Inbox::Open(answers)) => answers.push_back((token, kept)),
             Some(Inbox::DrainingLanes { outstanding, .. }) => {

@@ -334,15 +334,7 @@ impl<E: Endpoint> Shard<E> {
         let Some(flush) = &mut self.flusher.flush else {
             return;
         };
-        let records = self.local.page(flush.page).records;
-        while flush.checked < records {
-            let entry = self.local.entry(flush.page, flush.checked);
-            if entry.unit as usize * UNIT_BYTES >= end {
-                break;
-            }
-            self.local.fill_check(flush.page, &entry);
-            flush.checked += 1;
-        }
+        flush.checked = self.local.fill_checks(flush.page, flush.checked, end);
     }
 
     /// Handles the completion of one piece.

@@ -154,10 +154,26 @@ impl LocalLog {
         unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), frame, header.len()) };
     }
 
-    /// Fills in the checksum of a sealed page's record.
-    pub(in crate::shard) fn fill_check(&mut self, number: u32, entry: &DirectoryEntry) {
+    /// Fills in the checksums of a sealed page's records, from the record of a directory entry up
+    /// to the byte `end`. Returns the entry to go on with.
+    pub(in crate::shard) fn fill_checks(&mut self, number: u32, first: u32, end: usize) -> u32 {
+        let page = self.pages.get(number);
         let frame = self.pages.pointer(number);
-        // SAFETY: by I2 the entry names a whole record; the page is not yet written.
-        unsafe { record::fill_check(frame.add(entry.unit as usize * UNIT_BYTES)) };
+        assert!(!frame.is_null(), "the page is far");
+        let directory = page.units as usize * UNIT_BYTES;
+        let mut next = first;
+        while next < page.records {
+            let place = directory + next as usize * DIRECTORY_ENTRY_BYTES;
+            // SAFETY: by I2; the page is not yet written.
+            unsafe {
+                let offset = page::entry_at(frame.add(place)).unit as usize * UNIT_BYTES;
+                if offset >= end {
+                    break;
+                }
+                record::fill_check(frame.add(offset));
+            }
+            next += 1;
+        }
+        next
     }
 }

@@ -123,7 +123,7 @@ impl AnswerProducer {
             return self.answer_long(meta, token, version, value);
         }
         let pushed = self.push(meta, token, version, value);
-        if pushed && let Answer::Failed(error) = answer {
+        if pushed && let Some(error) = answer.error() {
             self.keep_error(error);
         }
         pushed
