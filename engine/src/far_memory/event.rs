@@ -1,7 +1,8 @@
 //! Events from the keepers of a core to its shard, each with a reply. Keepers and reactor share no
 //! other state.
 //!
-//! - I1: a keeper waits for the reply, so the core has processed one event before the keeper acts
+//! - I1: a core does not sleep while an event is in its queue.
+//! - I2: a keeper waits for the reply, so the core has processed one event before the keeper acts
 //!   on the next.
 
 use std::rc::Rc;
@@ -49,21 +50,51 @@ pub(crate) struct FarEvents {
     wake: Rc<dyn Fn()>,
 }
 
+/// The core's end: receives events.
+#[derive(Debug)]
+pub(crate) struct FarEventQueue {
+    events: mpsc::Receiver<FarEvent>,
+    /// An event that was received to see whether there is one.
+    next: Option<FarEvent>,
+}
+
+impl FarEventQueue {
+    /// True if an event was not processed yet. A core checks it before it sleeps.
+    pub(crate) fn has_event(&mut self) -> bool {
+        self.next = self.next.take().or_else(|| self.events.try_recv().ok());
+        self.next.is_some()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<FarEvent> {
+        self.next.take().or_else(|| self.events.try_recv().ok())
+    }
+}
+
 /// Both ends of a core's events; `wake` wakes the core.
-pub(crate) fn far_events(wake: impl Fn() + 'static) -> (FarEvents, mpsc::Receiver<FarEvent>) {
+pub(crate) fn far_events(wake: impl Fn() + 'static) -> (FarEvents, FarEventQueue) {
     let (events, received) = mpsc::channel();
     let wake = Rc::new(wake);
-    (FarEvents { events, wake }, received)
+    let queue = FarEventQueue {
+        events: received,
+        next: None,
+    };
+    (FarEvents { events, wake }, queue)
 }
 
 impl FarEvents {
+    /// Sends a change and wakes the core. Returns where the reply arrives; nothing does if the core
+    /// has stopped.
+    pub(crate) fn post(&self, change: FarChange) -> mpsc::Receiver<usize> {
+        let (reply, replied) = mpsc::channel();
+        if self.events.send(FarEvent { change, reply }).is_ok() {
+            (self.wake)();
+        }
+        replied
+    }
+
     /// Sends a change and waits until the core has processed it; 0 if the core has stopped.
     pub(crate) async fn send(&self, change: FarChange) -> usize {
-        let (reply, replied) = mpsc::channel();
-        if self.events.send(FarEvent { change, reply }).is_err() {
-            return 0;
-        }
-        (self.wake)();
+        let replied = self.post(change);
         loop {
             match replied.try_recv() {
                 Ok(count) => return count,

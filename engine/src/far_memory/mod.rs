@@ -21,6 +21,6 @@ mod keeper;
 mod plan;
 mod pool;
 
-pub(crate) use self::event::{FarChange, FarEvent, far_events};
+pub(crate) use self::event::{FarChange, FarEventQueue, far_events};
 pub(crate) use self::keeper::Keeper;
 pub(crate) use self::plan::FarPlan;

@@ -72,16 +72,25 @@ pub(crate) enum OperationKind {
 }
 
 impl OperationKind {
+    /// The last kind: no request has a greater one.
+    pub(crate) const LAST: Self = Self::CompareAndSwap;
+
     /// True if a request of this kind carries an expected version.
     #[inline(always)]
     pub(crate) fn has_expected(self) -> bool {
-        self == Self::CompareAndSwap
+        match self {
+            Self::CompareAndSwap => true,
+            Self::Get | Self::Put | Self::Delete => false,
+        }
     }
 
     /// True if it needs the whole record of a far key; else it needs header and key only.
     #[inline(always)]
     pub(crate) fn reads_whole_record(self) -> bool {
-        matches!(self, Self::Get | Self::CompareAndSwap)
+        match self {
+            Self::Get | Self::CompareAndSwap => true,
+            Self::Put | Self::Delete => false,
+        }
     }
 }
 

@@ -12,8 +12,8 @@
 //! the ring, as does the error of a failed one
 //! ```
 //!
-//! A new outcome is a variant of [`Answer`] and of [`AnswerKind`], and a line in [`Answer::parts`]
-//! and in [`AnswerKind::with`].
+//! A new outcome is a variant of [`Answer`] and a line in `answer_kinds!`; the compiler then asks for
+//! its arms in [`Answer::parts`], [`AnswerKind::has_version`] and [`AnswerKind::with`].
 
 use std::fmt;
 
@@ -87,9 +87,32 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// The kind of an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AnswerKind {
+/// One list of the kinds, for the type and for its codes.
+macro_rules! answer_kinds {
+    ($($kind:ident = $code:literal,)+) => {
+        /// The kind of an answer.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(crate) enum AnswerKind {
+            $($kind = $code,)+
+        }
+
+        impl AnswerKind {
+            #[cfg(test)]
+            const ALL: &[Self] = &[$(Self::$kind,)+];
+
+            /// The kind of a code that `AnswerMeta::new` wrote.
+            #[inline(always)]
+            fn of(code: u32) -> Self {
+                match code {
+                    $($code => Self::$kind,)+
+                    _ => Self::Failed,
+                }
+            }
+        }
+    };
+}
+
+answer_kinds! {
     Value = 0,
     Absent = 1,
     Stored = 2,
@@ -99,21 +122,13 @@ pub(crate) enum AnswerKind {
 }
 
 impl AnswerKind {
-    fn of(code: u32) -> Self {
-        match code {
-            0 => Self::Value,
-            1 => Self::Absent,
-            2 => Self::Stored,
-            3 => Self::Deleted,
-            4 => Self::Mismatch,
-            _ => Self::Failed,
-        }
-    }
-
     /// True if an answer of this kind has a version.
     #[inline(always)]
     fn has_version(self) -> bool {
-        matches!(self, Self::Value | Self::Stored | Self::Mismatch)
+        match self {
+            Self::Value | Self::Stored | Self::Mismatch => true,
+            Self::Absent | Self::Deleted | Self::Failed => false,
+        }
     }
 
     /// The answer of this kind with a version and a value; `None` if it carries an error instead.
@@ -279,17 +294,9 @@ mod tests {
     #[test]
     fn every_answer_survives_the_codec_and_being_kept() {
         let error = Error::Closed;
-        for answer in [
-            Answer::Value {
-                version: 7,
-                value: b"value",
-            },
-            Answer::Absent,
-            Answer::Stored { version: 8 },
-            Answer::Deleted,
-            Answer::Mismatch { current: 9 },
-            Answer::Failed(&error),
-        ] {
+        for &kind in AnswerKind::ALL {
+            let answer = kind.answer(7, b"value", Some(&error));
+            assert_eq!(answer.parts().0, kind);
             assert_eq!(OwnedAnswer::of(&answer).answer(), answer);
             let (kind, version, value) = answer.parts();
             let mut message = Vec::new();

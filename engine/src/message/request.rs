@@ -192,7 +192,7 @@ impl RequestShape {
     #[inline]
     pub(crate) fn kind(self) -> OperationKind {
         let kind = (self.key_bytes_and_kind & KIND_MASK) as u8;
-        debug_assert!(kind <= OperationKind::CompareAndSwap as u8);
+        debug_assert!(kind <= OperationKind::LAST as u8);
         // SAFETY: the bits are those of an `OperationKind`, because only `of` writes them. A match
         // over the values would compare; this masks.
         unsafe { std::mem::transmute::<u8, OperationKind>(kind) }

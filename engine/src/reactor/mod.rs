@@ -20,14 +20,14 @@ mod service;
 mod watchdog;
 
 use std::cmp::Ordering;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use farcore_rdma::{Endpoint, FabricEndpoint, prefetch_burst};
 use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler};
 
 use self::replies::{LaneSink, OWN_LANE, OwnSink, Replies, TurnSink};
 use crate::constants::LANE_NUMBERS;
-use crate::far_memory::{FarChange, FarEvent};
+use crate::far_memory::{FarChange, FarEventQueue};
 use crate::message::hash::Hasher128;
 use crate::message::operation::RequestParts;
 use crate::message::outcome::Answer;
@@ -47,7 +47,7 @@ pub(crate) use self::replies::NO_CLIENT;
 pub(crate) use self::service::{start, yield_now};
 pub(crate) use self::watchdog::Watchdog;
 
-/// Reads the time, in nanoseconds since any fixed moment. Simulations pass their own.
+/// Reads the time, in nanoseconds since any fixed moment. Tests pass their own.
 pub(crate) trait Time {
     fn now_ns(&self) -> u64;
 }
@@ -148,7 +148,7 @@ pub(crate) struct Reactor<E: Endpoint, T> {
     hasher: Hasher128,
     time: T,
     /// What keepers send, where there are memory nodes.
-    far_events: Option<mpsc::Receiver<FarEvent>>,
+    far_events: Option<FarEventQueue>,
     command_port: Arc<CommandPort>,
     replies: Replies,
     /// Producers of requests, by shard. The core's own shard has one like the others, so that
@@ -256,18 +256,14 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     }
 
     /// Receives the events of keepers from now on.
-    pub(crate) fn receive_far_events(&mut self, events: mpsc::Receiver<FarEvent>) {
+    pub(crate) fn receive_far_events(&mut self, events: FarEventQueue) {
         self.far_events = Some(events);
     }
 
     /// Processes the events that keepers have sent.
     fn process_far_events(&mut self) -> bool {
         let mut any = false;
-        while let Some(event) = self
-            .far_events
-            .as_ref()
-            .and_then(|events| events.try_recv().ok())
-        {
+        while let Some(event) = self.far_events.as_mut().and_then(FarEventQueue::pop) {
             any = true;
             let shard = &mut self.shard;
             let count = match event.change {
@@ -309,9 +305,15 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         &mut self.replies
     }
 
+    /// True if keepers have sent an event that was not processed.
+    fn has_far_event(&mut self) -> bool {
+        (self.far_events.as_mut()).is_some_and(FarEventQueue::has_event)
+    }
+
     /// True if there is nothing to do until another thread sends something.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.producers.iter().all(RequestProducer::is_published)
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        !self.has_far_event()
+            && self.producers.iter().all(RequestProducer::is_published)
             && !self.own_requests.has_waiting()
             && self.marked == [0; 4]
             && self.shard.is_quiet()
@@ -355,6 +357,8 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
 
     /// Runs one round of everything; `visit` receives the answers for client `polling`. True if any
     /// work was done.
+    ///
+    #[inline(always)]
     pub(crate) fn turn(&mut self, polling: u16, visit: &mut impl FnMut(u64, Answer<'_>)) -> bool {
         if self.is_parked {
             self.wake_for_client();
@@ -432,9 +436,8 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     ) -> usize {
         let mut count = 0;
         let mut unfinished = Unfinished(true);
-        while let Some((token, owned)) = self.replies.take_kept(client) {
-            count += 1;
-            visit(token, owned.answer());
+        if self.replies.has_kept(client) {
+            count += self.replies.visit_kept(client, visit);
         }
         self.turn(client, &mut |token, answer: Answer<'_>| {
             count += 1;
@@ -444,8 +447,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         count
     }
 
-    /// True if another core has sent requests that were not served. Checked before the core sleeps.
+    /// True if another core has sent requests that were not served, or a keeper an event. Checked
+    /// before the core sleeps.
     pub(crate) fn has_news(&mut self) -> bool {
+        if self.has_far_event() {
+            return true;
+        }
         let cores = usize::from(self.shards);
         let mut servers = self.replies.servers.iter_mut().take(cores).flatten();
         servers.any(|server| server.requests.has_news())
@@ -720,24 +727,4 @@ impl Drop for Unfinished {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rotation_has_each_lane_once_and_begins_at_the_first() {
-        let marked = [1 << 3 | 1 << 63, 0, 1 << 5, 1 << 63];
-        for (first, expected) in [
-            (0, [3, 63, 133, 255]),
-            (3, [3, 63, 133, 255]),
-            (4, [63, 133, 255, 3]),
-            (64, [133, 255, 3, 63]),
-            (134, [255, 3, 63, 133]),
-            (255, [255, 3, 63, 133]),
-        ] {
-            let mut lanes = Rotation::new(marked, first);
-            let seen: Vec<_> = std::iter::from_fn(|| lanes.pop()).collect();
-            assert_eq!(seen, expected, "from {first}");
-        }
-        assert_eq!(Rotation::new([0; 4], 7).pop(), None);
-    }
-}
+mod tests;

@@ -36,7 +36,7 @@ enum Inbox {
     Open(VecDeque<(u64, OwnedAnswer)>),
     /// The client is gone and its remaining answers are discarded. Its job counts until they have
     /// arrived.
-    DrainingLanes {
+    Draining {
         outstanding: usize,
         _ticket: Arc<JobTicket>,
     },
@@ -112,11 +112,11 @@ impl Replies {
         };
         let here = match inbox {
             Inbox::Open(answers) => answers.len(),
-            Inbox::Free | Inbox::DrainingLanes { .. } => return,
+            Inbox::Free | Inbox::Draining { .. } => return,
         };
         let outstanding = unvisited - here;
         if outstanding > 0 {
-            *inbox = Inbox::DrainingLanes {
+            *inbox = Inbox::Draining {
                 outstanding,
                 _ticket: Arc::clone(ticket),
             };
@@ -242,7 +242,7 @@ impl Replies {
         let kept = OwnedAnswer::of(&kind.answer(version, value, error));
         match self.inboxes.get_mut(usize::from(client)) {
             Some(Inbox::Open(answers)) => answers.push_back((token, kept)),
-            Some(Inbox::DrainingLanes { outstanding, .. }) => {
+            Some(Inbox::Draining { outstanding, .. }) => {
                 *outstanding -= 1;
                 if *outstanding == 0 {
                     self.free(client);
@@ -252,12 +252,32 @@ impl Replies {
         }
     }
 
-    /// Pops an answer that was kept for a client.
-    pub(crate) fn take_kept(&mut self, client: u16) -> Option<(u64, OwnedAnswer)> {
-        match self.inboxes.get_mut(usize::from(client))? {
-            Inbox::Open(answers) => answers.pop_front(),
-            Inbox::Free | Inbox::DrainingLanes { .. } => None,
+    /// True if answers are kept for a client.
+    #[inline]
+    pub(crate) fn has_kept(&self, client: u16) -> bool {
+        match self.inboxes.get(usize::from(client)) {
+            Some(Inbox::Open(answers)) => !answers.is_empty(),
+            _ => false,
         }
+    }
+
+    /// Visits the answers that were kept for a client. Returns how many.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn visit_kept(
+        &mut self,
+        client: u16,
+        visit: &mut impl FnMut(u64, Answer<'_>),
+    ) -> usize {
+        let Some(Inbox::Open(answers)) = self.inboxes.get_mut(usize::from(client)) else {
+            return 0;
+        };
+        let mut count = 0;
+        while let Some((token, owned)) = answers.pop_front() {
+            count += 1;
+            visit(token, owned.answer());
+        }
+        count
     }
 }
 

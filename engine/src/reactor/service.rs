@@ -186,7 +186,7 @@ async fn serve(
             Before::Turn => busy |= reactor.borrow_mut().turn(NO_CLIENT, &mut |_, _| {}),
         }
         let seen = {
-            let reactor = reactor.borrow();
+            let mut reactor = reactor.borrow_mut();
             TurnRecord {
                 turns: reactor.turns(),
                 busy,

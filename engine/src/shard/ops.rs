@@ -202,8 +202,8 @@ impl<E: Endpoint> Shard<E> {
         let class = SizeClass::for_units(units);
         let room = self.reserve(TailKind::Log, units)?;
         let flags = self.record_flags | old.loss_flags();
-        room.write(version, flags, key, value);
         let address = room.address();
+        room.write(version, flags, key, value);
         self.local
             .commit(TailKind::Log, hash, address, class, units);
         self.index.replace(position, class, address);
@@ -246,8 +246,8 @@ impl<E: Endpoint> Shard<E> {
         let class = SizeClass::for_units(units);
         let room = self.reserve(TailKind::Log, units)?;
         let flags = self.record_flags | record::loss_flags(self.lost.mark());
-        room.write(version, flags, key, value);
         let address = room.address();
+        room.write(version, flags, key, value);
         self.local
             .commit(TailKind::Log, hash, address, class, units);
         self.index.replace(position, class, address);

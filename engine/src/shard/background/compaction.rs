@@ -170,7 +170,7 @@ impl Compactor {
     }
 }
 
-enum Lifecycle {
+enum EntryState {
     Dead,
     /// The slot holds the record's address.
     Direct(Position, Slot),
@@ -510,18 +510,18 @@ impl<E: Endpoint> Shard<E> {
         units.contains(&entry.unit).then_some(entry)
     }
 
-    fn life_of(&self, entry: &DirectoryEntry, address: Address) -> Lifecycle {
+    fn life_of(&self, entry: &DirectoryEntry, address: Address) -> EntryState {
         for (position, slot) in self.index.candidates(entry.hash) {
             if slot.address() == address {
-                return Lifecycle::Direct(position, slot);
+                return EntryState::Direct(position, slot);
             }
             if self.framed_of(slot.address()).is_cached()
                 && self.local.home_of(slot.address()) == address
             {
-                return Lifecycle::Cached(slot);
+                return EntryState::Cached(slot);
             }
         }
-        Lifecycle::Dead
+        EntryState::Dead
     }
 
     /// Prefetches the buckets of some of a victim's records before they are looked up.
@@ -543,13 +543,13 @@ impl<E: Endpoint> Shard<E> {
             };
             let address = Address::new(self.shape, victim.page, entry.unit);
             match self.life_of(&entry, address) {
-                Lifecycle::Dead => {}
-                Lifecycle::Cached(slot) => {
+                EntryState::Dead => {}
+                EntryState::Cached(slot) => {
                     if !self.move_home(&entry, address, slot) {
                         break;
                     }
                 }
-                Lifecycle::Direct(position, slot) => {
+                EntryState::Direct(position, slot) => {
                     let Some(record) = self.local.record_at(address) else {
                         if !self.read_run(victim, slot) {
                             break;
@@ -600,8 +600,8 @@ impl<E: Endpoint> Shard<E> {
     ) -> Option<Address> {
         let units = u32::try_from(record.len() / UNIT_BYTES).ok()?;
         let room = self.reserve(TailKind::Cold, units).ok()?;
-        room.copy(record);
         let address = room.address();
+        room.copy(record);
         self.local
             .commit(TailKind::Cold, entry.hash, address, slot.class(), units);
         self.metrics.counters.compaction_records_moved.add(1);
@@ -688,7 +688,7 @@ impl<E: Endpoint> Shard<E> {
                 break;
             }
             let address = Address::new(self.shape, victim.page, entry.unit);
-            if let Lifecycle::Direct(_, slot) = self.life_of(&entry, address) {
+            if let EntryState::Direct(_, slot) = self.life_of(&entry, address) {
                 let Some(units) = slot.class().units() else {
                     break;
                 };
@@ -718,9 +718,9 @@ impl<E: Endpoint> Shard<E> {
                 let entry = self.directory_entry(victim, run.next);
                 let address = Address::new(self.shape, victim.page, entry.unit);
                 let moved = match self.life_of(&entry, address) {
-                    Lifecycle::Dead => true,
-                    Lifecycle::Cached(slot) => self.move_home(&entry, address, slot),
-                    Lifecycle::Direct(position, slot) => {
+                    EntryState::Dead => true,
+                    EntryState::Cached(slot) => self.move_home(&entry, address, slot),
+                    EntryState::Direct(position, slot) => {
                         let skip = entry.unit.saturating_sub(run.start) * UNIT;
                         let (place, buffer) =
                             ((victim.page, entry.unit), (run.landing.offset(), run.bytes));

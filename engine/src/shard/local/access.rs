@@ -1,7 +1,7 @@
 //! Access to what lies in frames: records, homes of copies, directories and page headers.
 //!
-//! With [`LocalLog::commit`] and [`LocalLog::seal`] these are the only functions that read or write
-//! a frame.
+//! With [`LocalLog::commit`] and [`LocalLog::seal`] these are the only functions that turn a frame's
+//! address into a reference. A [`LocalRecord`] that they return reads and changes its record.
 //!
 //! ```text
 //! page with a frame:  | header, 4 units | record | home:64, 0 | record | .. | directory |
@@ -10,6 +10,7 @@
 //!
 //! - I1: a slot's address names a whole record. The record stays where it is while its page has a
 //!   frame, so a [`Framed`] place that was made from a slot's address and is not far leads to it.
+//!   A place that is kept holds only until pages move: its user compares `PageTable::moves`.
 //! - I2: the directory of a sealed page lies behind its records and has one entry for each.
 //! - I3: only the shard's own thread reads and writes frames, but for the fabric, which reads those
 //!   of pages that are being flushed.
@@ -58,7 +59,7 @@ impl Reserved {
 
     /// Writes a record without a checksum or a tag. Panics if it is longer than the room.
     #[inline]
-    pub(in crate::shard) fn write(&self, version: Version, flags: u16, key: &[u8], value: &[u8]) {
+    pub(in crate::shard) fn write(self, version: Version, flags: u16, key: &[u8], value: &[u8]) {
         assert!(record::units_for(key.len(), value.len()) <= self.units);
         // SAFETY: by the contract of `new` the room is ours, and the record is no longer than it.
         unsafe { record::write_at(self.place, version, flags, key, value) };
@@ -66,12 +67,12 @@ impl Reserved {
 
     /// Copies a whole record that lies elsewhere, without its hot flag. Panics if it is longer than
     /// the room.
-    pub(in crate::shard) fn copy(&self, record: &[u8]) {
+    pub(in crate::shard) fn copy(self, record: &[u8]) {
         self.copy_behind(0, record);
     }
 
     /// Writes the home of a cached copy, and the copy one unit behind it.
-    pub(in crate::shard) fn copy_with_home(&self, home: Address, record: &[u8]) {
+    pub(in crate::shard) fn copy_with_home(self, home: Address, record: &[u8]) {
         self.copy_behind(1, record);
         // SAFETY: by the contract of `new`; the room has more than one unit, as was just checked.
         unsafe { self.place.cast::<u64>().write(home.raw().to_le()) };

@@ -208,7 +208,7 @@ impl LocalLog {
     }
 
     /// Starts the flush of the sealed page at `place` of the list to `extent`, as flush `sequence`.
-    /// The page is pinned, and immutable from now on.
+    /// The page is pinned. Its records do not change from now on, but for their checksums.
     pub(in crate::shard) fn begin_flush(
         &mut self,
         place: usize,

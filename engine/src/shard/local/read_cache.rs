@@ -192,8 +192,8 @@ impl<E: Endpoint> Shard<E> {
     ) -> Option<Address> {
         let units = u32::try_from(record.len() / UNIT_BYTES).ok()?;
         let room = self.reserve(TailKind::Cache, units + 1).ok()?;
-        room.copy_with_home(home, record);
         let start = room.address();
+        room.copy_with_home(home, record);
         let unit = start.unit(self.shape) + 1;
         let address = Address::new(self.shape, start.page(self.shape), unit);
         self.local
@@ -214,8 +214,8 @@ impl<E: Endpoint> Shard<E> {
             self.lost.note_slots(1);
             return self.lost_place(0);
         };
-        room.copy(record);
         let address = room.address();
+        room.copy(record);
         (self.local).commit(TailKind::Cold, hash, address, slot.class(), units);
         (slot.class(), address)
     }

@@ -556,13 +556,13 @@ mod tests {
 
     const FLIGHTS: u32 = 16;
 
-    struct NodesWait {
+    struct Waiting {
         flights: Flights,
         pool: LandingPool,
         started: u64,
     }
 
-    impl NodesWait {
+    impl Waiting {
         fn new() -> Self {
             Self {
                 flights: Flights::new(FLIGHTS, 4 * FLIGHTS),
@@ -613,7 +613,7 @@ mod tests {
 
     #[test]
     fn flights_are_shared_evenly_among_the_active_lanes() {
-        let mut waiting = NodesWait::new();
+        let mut waiting = Waiting::new();
         // A single active lane may have a quarter.
         let alone = waiting.flood(1);
         assert_eq!(alone.len(), FLIGHTS as usize / 4);
@@ -645,7 +645,7 @@ mod tests {
 
     #[test]
     fn a_lane_without_a_flight_gets_the_next_free_one() {
-        let mut waiting = NodesWait::new();
+        let mut waiting = Waiting::new();
         // As many lanes as flights, each of which has one, and one lane more.
         for lane in 1..=16 {
             waiting.flights.refuse(ReplyTo::new(lane), None);
@@ -662,7 +662,7 @@ mod tests {
 
     #[test]
     fn a_lane_that_needs_no_flight_any_more_delays_no_other() {
-        let mut waiting = NodesWait::new();
+        let mut waiting = Waiting::new();
         let mut held: Vec<_> = (1..5).flat_map(|lane| waiting.flood(lane)).collect();
         assert_eq!(waiting.visit(9), None);
         // Its request was answered without a flight: it is visited, and no longer refused.

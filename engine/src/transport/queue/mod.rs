@@ -78,12 +78,12 @@ impl Size {
 }
 
 /// The queue of a core to its own shard, which serves a batch from it each turn.
-const OWN_LANE: Size = Size {
+const OWN_QUEUE: Size = Size {
     entries: 256,
     room: 128 << 10,
 };
 /// The longest value that lies in that queue's room.
-pub(crate) const OWN_INLINE_MAX: usize = OWN_LANE.inline_max();
+pub(crate) const OWN_INLINE_MAX: usize = OWN_QUEUE.inline_max();
 
 /// Bytes that a queue of this size takes with its apron and headers.
 pub(crate) fn queue_bytes(bytes: usize) -> usize {
@@ -162,7 +162,7 @@ pub(crate) fn queue(bytes: usize) -> (RequestProducer, RequestConsumer) {
 
 /// A queue of a core to its own shard: one thread has both halves.
 pub(crate) fn own_queue() -> (RequestProducer, RequestConsumer) {
-    let (mut producer, consumer) = queue_of(OWN_LANE, &RingTails::new(), 0);
+    let (mut producer, consumer) = queue_of(OWN_QUEUE, &RingTails::new(), 0);
     producer.own_all();
     (producer, consumer)
 }

@@ -149,7 +149,7 @@ proptest! {
         let (mut model, mut shown) = (VecDeque::<Asked>::new(), 0);
         // Of the waiting requests, how many `ahead` has returned.
         let mut ahead = 0usize;
-        let size = if own { OWN_LANE } else { Size::of(BYTES) };
+        let size = if own { OWN_QUEUE } else { Size::of(BYTES) };
         // Start anywhere in the ring of entries.
         for _ in 0..first {
             let asked = (0, 0, Origin::default(), OperationKind::Get, vec![1], vec![], 0);

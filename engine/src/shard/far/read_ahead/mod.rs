@@ -53,7 +53,7 @@ const STALE: u64 = 4096;
 /// Where a stream's count of units begins, so that overlaps do not reach below zero.
 const BEGINNING: u64 = 1 << 16;
 /// The owner of a chunk whose stream has ended.
-const NO_CLIENT: usize = STREAMS;
+const NO_STREAM: usize = STREAMS;
 
 // The chunks that are not kept ahead serve walks that lag behind.
 const _: () = assert!((READ_AHEAD_CHUNKS_MAX as usize) < CHUNKS && CHUNKS <= 1 << 8);
@@ -78,7 +78,7 @@ pub(crate) enum Located {
 /// The walks, streams and chunks of a shard.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
-    read_ahead: [Stream; STREAMS],
+    streams: [Stream; STREAMS],
     chunks: [Chunk; CHUNKS],
     /// The chunk used last.
     recent: ChunkId,
@@ -94,11 +94,11 @@ impl ReadAhead {
         debug_assert!(ahead_max <= READ_AHEAD_CHUNKS_MAX);
         let mut chunks = [Chunk::default(); CHUNKS];
         for (chunk, place) in chunks.iter_mut().zip(0u64..) {
-            chunk.owner = NO_CLIENT;
+            chunk.owner = NO_STREAM;
             chunk.offset = offset + place * u64::from(chunk_bytes);
         }
         Self {
-            read_ahead: [Stream::default(); STREAMS],
+            streams: [Stream::default(); STREAMS],
             chunks,
             recent: ChunkId(0),
             clock: 0,
@@ -150,7 +150,7 @@ impl ReadAhead {
         if arrived {
             chunk.served += place.units;
         }
-        let stream = self.read_ahead.get_mut(chunk.owner)?;
+        let stream = self.streams.get_mut(chunk.owner)?;
         stream.stamp = self.clock;
         stream.longest = stream.longest.max(place.units);
         let cursor = chunk.at + u64::from(place.end() - chunk.start);
@@ -179,9 +179,9 @@ impl ReadAhead {
             return Some(index);
         }
         let found =
-            (0..STREAMS).find_map(|index| Some((index, self.read_ahead[index].passed(place)?)));
+            (0..STREAMS).find_map(|index| Some((index, self.streams[index].passed(place)?)));
         let index = if let Some((index, passed)) = found {
-            let stream = &mut self.read_ahead[index];
+            let stream = &mut self.streams[index];
             // The same access again is a retry of a request that was refused.
             if stream.page == place.page && stream.next == place.end() {
                 return None;
@@ -194,13 +194,13 @@ impl ReadAhead {
             stream.longest = stream.longest.max(place.units);
             index
         } else {
-            let index = (0..STREAMS).min_by_key(|&index| self.read_ahead[index].stamp)?;
+            let index = (0..STREAMS).min_by_key(|&index| self.streams[index].stamp)?;
             self.disown(index);
-            self.read_ahead[index] = Stream::begin(place, 0);
+            self.streams[index] = Stream::begin(place, 0);
             index
         };
         let clock = self.clock;
-        let stream = &mut self.read_ahead[index];
+        let stream = &mut self.streams[index];
         stream.stamp = clock;
         if stream.page == place.page {
             (stream.page_units, stream.successor) = (page_units, successor);
@@ -209,7 +209,7 @@ impl ReadAhead {
             return None;
         }
         self.disown(index);
-        let stream = &mut self.read_ahead[index];
+        let stream = &mut self.streams[index];
         stream.frontier = Some(Frontier {
             page: place.page,
             unit: place.unit,
@@ -232,8 +232,8 @@ impl ReadAhead {
                     && place.unit <= frontier.unit + GAP_UNITS
             })
         };
-        let index = self.read_ahead.iter().position(has_come)?;
-        let stream = &mut self.read_ahead[index];
+        let index = self.streams.iter().position(has_come)?;
+        let stream = &mut self.streams[index];
         let frontier = stream.frontier?;
         stream.stamp = clock;
         stream.longest = stream.longest.max(place.units);
@@ -248,7 +248,7 @@ impl ReadAhead {
 
     /// Moves a stream's frontier past a record that is read alone.
     fn step_over(&mut self, index: usize, place: Place) {
-        let stream = &mut self.read_ahead[index];
+        let stream = &mut self.streams[index];
         if let Some(frontier) = &mut stream.frontier
             && frontier.page == place.page
             && frontier.unit < place.end()
@@ -260,7 +260,7 @@ impl ReadAhead {
 
     /// Where a stream's next chunk begins and its units, if the stream should read one now.
     fn next_chunk(&mut self, index: usize) -> Option<(u32, u32, u32)> {
-        let stream = &self.read_ahead[index];
+        let stream = &self.streams[index];
         let frontier = stream.frontier?;
         if stream.cursor < stream.content_until.min(frontier.at) {
             return None;
@@ -280,7 +280,7 @@ impl ReadAhead {
             (held + 1, first.min(end))
         });
         if frontier.at > stream.cursor && held >= self.share(index) {
-            self.read_ahead[index].content_until = first;
+            self.streams[index].content_until = first;
             return None;
         }
         if frontier.at == BEGINNING {
@@ -295,7 +295,7 @@ impl ReadAhead {
 
     /// True if the walk of a chunk's stream has not passed it yet.
     fn is_ahead(&self, chunk: &Chunk) -> bool {
-        let stream = self.read_ahead.get(chunk.owner);
+        let stream = self.streams.get(chunk.owner);
         chunk.state != ChunkState::Empty
             && stream.is_some_and(|stream| {
                 chunk.end_at() > stream.cursor && self.clock - stream.stamp < STALE
@@ -304,7 +304,7 @@ impl ReadAhead {
 
     /// Chunks that a stream may have ahead of its walk, shared with other active streams.
     fn share(&self, index: usize) -> u32 {
-        let others = (0u32..).zip(&self.read_ahead).filter(|&(other, stream)| {
+        let others = (0u32..).zip(&self.streams).filter(|&(other, stream)| {
             other as usize != index
                 && stream.frontier.is_some()
                 && self.clock - stream.stamp < STALE
@@ -315,7 +315,7 @@ impl ReadAhead {
 
     /// True if the walk used too little of the chunks that it passed.
     fn is_wasteful(&self, index: usize) -> bool {
-        let stream = &self.read_ahead[index];
+        let stream = &self.streams[index];
         let (mut wanted, mut span) = (stream.wanted, stream.span);
         for chunk in &self.chunks {
             if chunk.owner == index
@@ -332,7 +332,7 @@ impl ReadAhead {
 
     /// Ends a wasteful stream; its walk continues with single records.
     fn give_up(&mut self, index: usize) {
-        let stream = &mut self.read_ahead[index];
+        let stream = &mut self.streams[index];
         stream.doubt = (stream.doubt + 1).min(DOUBT_MAX);
         stream.frontier = None;
         stream.streak = 1;
@@ -341,7 +341,7 @@ impl ReadAhead {
 
     /// Ends a stream.
     fn end(&mut self, index: usize) {
-        let stream = &mut self.read_ahead[index];
+        let stream = &mut self.streams[index];
         stream.frontier = None;
         stream.streak = 0;
         (stream.wanted, stream.span) = (0, 0);
@@ -350,7 +350,7 @@ impl ReadAhead {
     fn disown(&mut self, index: usize) {
         for chunk in &mut self.chunks {
             if chunk.owner == index {
-                chunk.owner = NO_CLIENT;
+                chunk.owner = NO_STREAM;
             }
         }
     }
@@ -364,7 +364,7 @@ impl ReadAhead {
             let kept = keep.is_some_and(|keep| keep.0 as usize == place);
             !kept && chunk.is_free() && !self.is_ahead(chunk)
         };
-        let stream = &self.read_ahead[index];
+        let stream = &self.streams[index];
         let slack = u64::from(stream.depth) * u64::from(stream.chunk_units);
         let own = |&place: &usize| {
             let chunk = &self.chunks[place];
@@ -393,10 +393,10 @@ impl ReadAhead {
     ) -> Option<ChunkId> {
         let place = self.free_buffer(index, keep)?;
         let id = ChunkId(u8::try_from(place).ok()?);
-        let frontier = self.read_ahead[index].frontier?;
+        let frontier = self.streams[index].frontier?;
         let old = self.chunks[place];
         if old.state == ChunkState::Ready
-            && let Some(owner) = self.read_ahead.get_mut(old.owner)
+            && let Some(owner) = self.streams.get_mut(old.owner)
         {
             owner.note(old.served.min(old.units()), old.units());
         }
@@ -417,7 +417,7 @@ impl ReadAhead {
     /// Notes that the chunk was posted: the next one begins at its end, or on the next page.
     fn posted(&mut self, id: ChunkId, page_units: u32, successor: Option<u32>) {
         let chunk = self.chunks[id.0 as usize];
-        let stream = &mut self.read_ahead[chunk.owner];
+        let stream = &mut self.streams[chunk.owner];
         stream.chunk_units = stream.chunk_units.max(chunk.units());
         let at = chunk.end_at();
         stream.frontier = if chunk.end < page_units {
@@ -432,7 +432,7 @@ impl ReadAhead {
     /// Forgets what was read from a page that is being freed.
     pub(crate) fn forget_page(&mut self, page: u32) {
         for index in 0..STREAMS {
-            let stream = &mut self.read_ahead[index];
+            let stream = &mut self.streams[index];
             if stream.successor == Some(page) {
                 stream.successor = None;
             }

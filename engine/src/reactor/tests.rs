@@ -1,0 +1,114 @@
+//! Tests of a reactor with a time of its own.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use farcore_rdma::{
+    EmbeddedEndpoint, EmbeddedNode, LinkModel, Lock, Region, RegionOptions, RemoteSlice,
+};
+
+use super::*;
+use crate::config::Config;
+use crate::far_memory::far_events;
+use crate::message::hash::KeyHasher;
+use crate::shard::{Extents, NodeId, QUEUES_PER_NODE, ShardOptions};
+
+const PAGE_BYTES: u32 = 64 << 10;
+
+/// A time that stands still until a test advances it.
+#[derive(Clone, Debug, Default)]
+struct TestTime(Rc<Cell<u64>>);
+
+impl Time for TestTime {
+    fn now_ns(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+fn region(bytes: usize) -> Arc<Region> {
+    let options = RegionOptions {
+        bytes,
+        huge_pages: false,
+        lock: Lock::Off,
+        prefault: false,
+    };
+    Arc::new(Region::map(&options).unwrap())
+}
+
+/// The reactor of an engine with one core and one embedded node.
+fn alone(time: TestTime) -> Reactor<EmbeddedEndpoint, TestTime> {
+    let nodes = [Arc::new(EmbeddedNode::new(
+        region(4 << 20),
+        LinkModel::default(),
+    ))];
+    let mut extents = Extents::new(vec!["node".into()], PAGE_BYTES, 64);
+    let piece = RemoteSlice {
+        key: nodes[0].remote_key(),
+        offset: 0,
+    };
+    extents.add(NodeId::new(0), piece).unwrap();
+    let metrics = Arc::new(CoreMetrics::new(1));
+    let hasher = Hasher128::new(1);
+    let shard = Shard::new(ShardOptions {
+        shard: 0,
+        local_bytes: 3 << 20,
+        page_bytes: PAGE_BYTES,
+        keys_expected: 1_000,
+        cipher: None,
+        epoch: 1,
+        endpoint: EmbeddedEndpoint::new(&nodes, QUEUES_PER_NODE, 64, 5),
+        arena: region(3 << 20),
+        extents,
+        metrics: Arc::clone(&metrics),
+        tuning: Config::default().tuning(),
+        key_hasher: KeyHasher::new(move |key| hasher.hash(key).index),
+    });
+    Reactor::new(ReactorOptions {
+        shard: shard.unwrap(),
+        own: 0,
+        shards: 1,
+        hasher,
+        command_port: Arc::default(),
+        servers: Vec::new(),
+        lanes: vec![None],
+        metrics,
+        time,
+        sampler: Sampler::new(farcore_tuning::Clock::new()),
+    })
+}
+
+#[test]
+fn a_core_with_a_far_event_neither_sleeps_nor_leaves_it() {
+    let mut reactor = alone(TestTime::default());
+    let (events, queue) = far_events(|| {});
+    reactor.receive_far_events(queue);
+    while !reactor.is_quiet() {
+        reactor.turn_alone();
+    }
+    assert!(!reactor.has_news());
+    let replied = events.post(FarChange::Room);
+    assert!(!reactor.is_quiet() && reactor.has_news());
+    for _ in 0..TURNS_A_READING {
+        reactor.turn_alone();
+    }
+    assert!(reactor.is_quiet() && !reactor.has_news());
+    assert_eq!(replied.try_recv(), Ok(63));
+}
+
+#[test]
+fn a_rotation_has_each_lane_once_and_begins_at_the_first() {
+    let marked = [1 << 3 | 1 << 63, 0, 1 << 5, 1 << 63];
+    for (first, expected) in [
+        (0, [3, 63, 133, 255]),
+        (3, [3, 63, 133, 255]),
+        (4, [63, 133, 255, 3]),
+        (64, [133, 255, 3, 63]),
+        (134, [255, 3, 63, 133]),
+        (255, [255, 3, 63, 133]),
+    ] {
+        let mut lanes = Rotation::new(marked, first);
+        let seen: Vec<_> = std::iter::from_fn(|| lanes.pop()).collect();
+        assert_eq!(seen, expected, "from {first}");
+    }
+    assert_eq!(Rotation::new([0; 4], 7).pop(), None);
+}
