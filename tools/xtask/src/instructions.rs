@@ -14,9 +14,8 @@ use serde_json::Value;
 
 /// The file of the figures, by path.
 const FIGURES: &str = "engine/benches/instructions.json";
-/// Instructions that a path may take beyond its figure, in percent. 3 is the usual value; 1 holds
-/// while code is moved and reworded, which must not cost instructions.
-pub(crate) const SLACK_PERCENT: u64 = 1;
+/// Instructions that a path may take beyond its figure, in percent.
+pub(crate) const SLACK_PERCENT: u64 = 3;
 
 /// Builds the benchmark and returns its path.
 fn build() -> Result<PathBuf> {

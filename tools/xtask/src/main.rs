@@ -37,7 +37,7 @@ enum Task {
         #[arg(long)]
         seed: u64,
     },
-    /// Count the instructions of the hot paths under valgrind; fails if a path takes over 1 % more
+    /// Count the instructions of the hot paths under valgrind; fails if a path takes over 3 % more
     /// than its figure.
     Instructions {
         /// Replace the figures by the counts.
