@@ -12,8 +12,9 @@
 //! the ring, as does the error of a failed one
 //! ```
 //!
-//! A new outcome is a variant of [`Answer`] and a line in `answer_kinds!`; the compiler then asks for
-//! its arms in [`Answer::parts`], [`AnswerKind::has_version`] and [`AnswerKind::with`].
+//! A new outcome is a variant of [`Answer`] and a line in `answer_kinds!`. The compiler then names
+//! the arms that are missing in [`Answer::parts`], [`AnswerKind::has_version`] and
+//! [`AnswerKind::with`].
 
 use std::fmt;
 

@@ -1,7 +1,8 @@
 //! Access to what lies in frames: records, homes of copies, directories and page headers.
 //!
-//! With [`LocalLog::commit`] and [`LocalLog::seal`] these are the only functions that turn a frame's
-//! address into a reference. A [`LocalRecord`] that they return reads and changes its record.
+//! With [`LocalLog::commit`] and [`LocalLog::seal`] these are the only functions that turn the
+//! address of a frame into a reference. A [`LocalRecord`] that they return reads and changes its
+//! record.
 //!
 //! ```text
 //! page with a frame:  | header, 4 units | record | home:64, 0 | record | .. | directory |

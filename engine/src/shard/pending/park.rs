@@ -96,10 +96,8 @@ impl<E: Endpoint> Shard<E> {
             return self.refuse(lane, Some(Shortage::Parking));
         }
         // What requests before it in the flight may store counts as well.
-        let answer_bytes = match request.kind() {
-            OperationKind::Get => self.flights.get(flight).answer_bytes,
-            _ => 0,
-        };
+        let longest = self.flights.get(flight).answer_bytes;
+        let answer_bytes = request.kind().answer_bytes(longest);
         let Some(message) = self.prepare(lane, request, answer_bytes, answers) else {
             return false;
         };
@@ -207,10 +205,7 @@ impl<E: Endpoint> Shard<E> {
             return self.refuse(lane, None);
         }
         let value_bytes = self.value_bytes_max(address, class, request.key().len());
-        let answer_bytes = match request.kind() {
-            OperationKind::Get => value_bytes,
-            _ => 0,
-        };
+        let answer_bytes = request.kind().answer_bytes(value_bytes);
         let Some(message) = self.prepare(lane, request, answer_bytes, answers) else {
             return false;
         };
@@ -428,7 +423,7 @@ impl<E: Endpoint> Shard<E> {
         let entry = self.flights.get(flight);
         entry.answer_bytes = entry.answer_bytes.max(longest);
         if let Some(first) = self.flights.first_mut(flight)
-            && shape.kind() == OperationKind::Get
+            && let longest = shape.kind().answer_bytes(longest)
             && longest > first.reserved()
         {
             let reserved = first.reserved();
