@@ -24,7 +24,7 @@ use crate::shard::serve::Step;
 
 impl<E: Endpoint> Shard<E> {
     /// Stores a value; with an expected version, as a compare-and-swap.
-    #[inline]
+    #[inline(always)]
     pub(in crate::shard) fn put(
         &mut self,
         lane: ReplyTo,

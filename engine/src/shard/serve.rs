@@ -211,7 +211,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Runs an operation until it is answered or must wait.
-    #[inline]
+    #[inline(always)]
     pub(super) fn execute(
         &mut self,
         lane: ReplyTo,
