@@ -165,6 +165,24 @@ pub enum Error {
         /// What the panic said.
         reason: String,
     },
+    /// A counter's value, or the sum, is no number of the counter's type. Nothing has changed.
+    #[error("{reason}: a counter's value is a number in decimal; put one first")]
+    NotANumber {
+        /// What it is not.
+        reason: &'static str,
+    },
+    /// A counter would leave the range of 64-bit integers. Nothing has changed.
+    #[error(
+        "{current} + {by} is beyond a 64-bit counter ({} to {})",
+        i64::MIN,
+        i64::MAX
+    )]
+    CounterOverflow {
+        /// The counter's value.
+        current: i64,
+        /// What was to be added.
+        by: i64,
+    },
     /// The engine has been closed.
     #[error("the engine is closed")]
     Closed,

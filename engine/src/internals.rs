@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::far_memory::FarPlan;
 use crate::limits::available_cores;
 use crate::message::hash::Hasher128;
-use crate::message::operation::{Operation, Version};
+use crate::message::operation::{Operation, RequestParts, Version};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, Origin, ReplyTo};
 use crate::observe::metrics::CoreMetrics;
@@ -131,7 +131,8 @@ impl BareShard {
             for (operation, token) in batch.iter().zip(first..) {
                 let hash = self.hasher.hash(operation.key()).index;
                 self.shard.prefetch(hash);
-                let parts = (*operation).into();
+                let mut scratch = Vec::new();
+                let parts = RequestParts::of(operation, &mut scratch);
                 let has_room = self.producer.push(hash, token, Origin::default(), &parts);
                 assert!(has_room, "the values of a batch are too long");
             }
@@ -185,7 +186,8 @@ impl BareLane {
     ) -> bool {
         for (operation, token) in operations.iter().zip(0..) {
             let hash = self.hasher.hash(operation.key()).index;
-            let parts = (*operation).into();
+            let mut scratch = Vec::new();
+            let parts = RequestParts::of(operation, &mut scratch);
             if !self
                 .client
                 .requests

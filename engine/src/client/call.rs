@@ -7,11 +7,13 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::pin::Pin;
+use std::str::FromStr;
 use std::task::{Context, Poll};
 use std::thread;
 
 use super::handle::{CALLED, Handle, IDLE_LOOKS, Refused, SPINS};
 use crate::error::{Error, Result};
+use crate::message::change::Metadata;
 use crate::message::operation::{Operation, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::reactor::{block_on, serve_current_core};
@@ -45,6 +47,18 @@ pub enum CasOutcome {
     /// Stored under this version.
     Stored(Version),
     /// The key has this version (`0` if it is absent), and nothing changed.
+    Mismatch(Version),
+}
+
+/// The outcome of a conditional delete.
+#[must_use = "a mismatch has deleted nothing"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeleteOutcome {
+    /// The key was removed.
+    Deleted,
+    /// The key is absent, as the condition allows.
+    Absent,
+    /// The condition does not hold: the key has this version (`0` if it is absent).
     Mismatch(Version),
 }
 
@@ -83,8 +97,60 @@ impl<'a> FromAnswer<'a> for bool {
     fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer.answer() {
             Answer::Failed(error) => Err(error.clone()),
-            answer => Ok(answer == Answer::Deleted),
+            Answer::Deleted | Answer::Value { .. } => Ok(true),
+            _ => Ok(false),
         }
+    }
+}
+
+impl<'a> FromAnswer<'a> for DeleteOutcome {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Failed(error) => Err(error.clone()),
+            Answer::Deleted => Ok(Self::Deleted),
+            Answer::Mismatch { current } => Ok(Self::Mismatch(current)),
+            _ => Ok(Self::Absent),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for Option<Metadata> {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Failed(error) => Err(error.clone()),
+            Answer::Value { version, value } => Ok(Metadata::decode(version, value)),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for Metadata {
+    fn from_answer(answer: OwnedAnswer, scratch: &'a mut Vec<u8>) -> Result<Self> {
+        let metadata = Option::<Self>::from_answer(answer, scratch)?;
+        metadata.ok_or(Error::Closed)
+    }
+}
+
+/// The sum of a counter, from the decimal text that answers an increment.
+fn sum<T: FromStr>(answer: &OwnedAnswer) -> Result<T> {
+    match answer.answer() {
+        Answer::Failed(error) => Err(error.clone()),
+        answer => {
+            let text = std::str::from_utf8(answer.value()).ok();
+            text.and_then(|text| text.parse().ok()).ok_or(Error::Closed)
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for i64 {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        sum(&answer)
+    }
+}
+
+impl<'a> FromAnswer<'a> for f64 {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        sum(&answer)
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Core {
     calls_in_flight: usize,
     /// The value of the latest call.
     scratch: Vec<u8>,
+    /// The latest change, as it is sent.
+    encoded: Vec<u8>,
     value_bytes_max: usize,
     tap: Option<RequestTap>,
     /// The core's turns when this client yielded last.
@@ -63,6 +65,7 @@ impl Core {
             call: 0,
             calls_in_flight: 0,
             scratch: Vec::new(),
+            encoded: Vec::new(),
             value_bytes_max,
             tap: None,
             turns_seen: Cell::new(0),
@@ -84,20 +87,45 @@ impl Core {
         operation: Operation<'_>,
         token: u64,
     ) -> std::result::Result<(), Refused> {
-        let parts = RequestParts::from(operation);
+        if let Operation::Change { .. } = operation {
+            return self.submit_change(&operation, token);
+        }
+        let mut unused = Vec::new();
+        let parts = RequestParts::of(&operation, &mut unused);
         check(&parts, self.value_bytes_max)?;
         // Passed one by one, so that an inlining caller passes them as they are.
         let RequestParts {
             kind,
             key,
             value,
-            expected,
+            word,
         } = parts;
-        if !self.take(token, key, value, kind, expected) {
+        if !self.take(token, key, value, kind, word) {
             return Err(Refused::Full);
         }
         self.note(&operation);
         Ok(())
+    }
+
+    /// Submits a change, whose parts are encoded first.
+    #[cold]
+    fn submit_change(
+        &mut self,
+        operation: &Operation<'_>,
+        token: u64,
+    ) -> std::result::Result<(), Refused> {
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let parts = RequestParts::of(operation, &mut encoded);
+        let sent = match check(&parts, self.value_bytes_max) {
+            Err(error) => Err(Refused::Error(error)),
+            Ok(()) if self.take(token, parts.key, parts.value, parts.kind, parts.word) => Ok(()),
+            Ok(()) => Err(Refused::Full),
+        };
+        self.encoded = encoded;
+        if sent.is_ok() {
+            self.note(operation);
+        }
+        sent
     }
 
     #[inline(always)]
@@ -107,13 +135,13 @@ impl Core {
         key: &[u8],
         value: &[u8],
         kind: OperationKind,
-        expected: Version,
+        word: u64,
     ) -> bool {
         let parts = RequestParts {
             kind,
             key,
             value,
-            expected,
+            word,
         };
         if (self.in_flight == self.in_flight_max && !self.begin())
             || !self.reactor.borrow_mut().submit(self.client, token, &parts)
@@ -202,8 +230,12 @@ impl Core {
     }
 
     /// Runs one operation to its end.
-    async fn call<'a, T: FromAnswer<'a>>(&'a mut self, operation: Operation<'_>) -> Result<T> {
-        let parts = RequestParts::from(operation);
+    pub(super) async fn call<'a, T: FromAnswer<'a>>(
+        &'a mut self,
+        operation: Operation<'_>,
+    ) -> Result<T> {
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let parts = RequestParts::of(&operation, &mut encoded);
         check(&parts, self.value_bytes_max)?;
         if self.caller == NO_CLIENT {
             self.begin_calls().await;
@@ -214,6 +246,7 @@ impl Core {
             self.poll_calls(&mut |_, _| {});
             yield_now().await;
         }
+        self.encoded = encoded;
         self.calls_in_flight += 1;
         self.note(&operation);
         let mut answer = None;
@@ -261,12 +294,13 @@ impl Core {
         self.call = self.call.wrapping_add(1);
         let mut operations = operations.into_iter().zip(0u32..);
         let mut next = operations.next();
+        let mut encoded = Vec::new();
         let (mut sent, mut seen, mut failed) = (0usize, 0usize, None);
         loop {
             while let Some((operation, place)) = &next
                 && sent - seen < IN_FLIGHT_MAX
             {
-                let parts = RequestParts::from(*operation);
+                let parts = RequestParts::of(operation, &mut encoded);
                 if let Err(error) = check(&parts, self.value_bytes_max) {
                     failed = Some(error);
                     next = None;

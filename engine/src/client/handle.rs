@@ -20,7 +20,8 @@ use super::call::{Call, CasOutcome, Value};
 use super::lanes::{DrainingLanes, HandleLanes, Shared};
 use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
-use crate::message::operation::{Operation, RequestParts, Version};
+use crate::message::change::CHANGE_BYTES;
+use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::message::request::{Origin, RequestFlags};
 use crate::observe::recorder::{Recorder, RequestTap};
@@ -64,10 +65,17 @@ pub(crate) fn check(parts: &RequestParts<'_>, value_bytes_max: usize) -> Result<
 fn refusal(parts: &RequestParts<'_>, value_bytes_max: usize) -> Error {
     match parts.key.len() {
         0 => Error::KeyEmpty { max: KEY_BYTES_MAX },
-        1..=KEY_BYTES_MAX => Error::ValueTooLong {
-            bytes: parts.value.len(),
-            max: value_bytes_max,
-        },
+        1..=KEY_BYTES_MAX => {
+            // A change takes some bytes beside its value.
+            let beside = match parts.kind {
+                OperationKind::Change => CHANGE_BYTES,
+                _ => 0,
+            };
+            Error::ValueTooLong {
+                bytes: parts.value.len() - beside,
+                max: value_bytes_max - beside,
+            }
+        }
         bytes => Error::KeyTooLong {
             bytes,
             max: KEY_BYTES_MAX,
@@ -93,6 +101,8 @@ pub struct Handle {
     /// Answers to submitted requests that came during a call.
     kept: VecDeque<(u64, OwnedAnswer)>,
     pub(super) scratch: Vec<u8>,
+    /// The latest change, as it is sent.
+    encoded: Vec<u8>,
     tap: Option<RequestTap>,
     sampler: Sampler,
     _not_sync: PhantomData<std::cell::Cell<()>>,
@@ -110,6 +120,7 @@ impl Handle {
             answers: Vec::new(),
             kept: VecDeque::new(),
             scratch: Vec::new(),
+            encoded: Vec::new(),
             tap: None,
             sampler,
             _not_sync: PhantomData,
@@ -122,8 +133,25 @@ impl Handle {
         token: u64,
         operation: &Operation<'_>,
     ) -> std::result::Result<(), Refused> {
-        let parts = RequestParts::from(*operation);
-        check(&parts, self.shared.sizes.value_bytes_max)?;
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let parts = RequestParts::of(operation, &mut encoded);
+        let sent = self.send_parts(client, token, &parts);
+        self.encoded = encoded;
+        sent?;
+        if let Some(tap) = &self.tap {
+            tap.note(operation);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn send_parts(
+        &mut self,
+        client: u16,
+        token: u64,
+        parts: &RequestParts<'_>,
+    ) -> std::result::Result<(), Refused> {
+        check(parts, self.shared.sizes.value_bytes_max)?;
         if self.shared.lifecycle.is_closing() {
             return Err(Error::Closed.into());
         }
@@ -136,14 +164,11 @@ impl Handle {
         let timed = self.sampler.starts();
         let origin = Origin::new(client, RequestFlags::timed(timed));
         let producer = &mut lanes.lanes[shard].requests;
-        if !producer.push(hash.index, token, origin, &parts) {
+        if !producer.push(hash.index, token, origin, parts) {
             self.sampler.refused(timed);
             return Err(Refused::Full);
         }
         self.outstanding += 1;
-        if let Some(tap) = &self.tap {
-            tap.note(operation);
-        }
         Ok(())
     }
 

@@ -9,5 +9,7 @@
 
 pub(crate) mod call;
 pub(crate) mod core;
+mod core_changes;
 pub(crate) mod handle;
+mod handle_changes;
 pub(crate) mod lanes;

@@ -3,6 +3,7 @@
 //! The layer below transport and shard. It owns no memory, except for answers that must outlive
 //! their place.
 
+pub(crate) mod change;
 pub(crate) mod hash;
 pub(crate) mod operation;
 pub(crate) mod outcome;

@@ -27,6 +27,7 @@ use crossbeam_queue::ArrayQueue;
 use farcore_tuning::Clock;
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
+use crate::message::change::{Change, Condition};
 use crate::message::operation::Operation;
 
 /// Cells of a recorder's queue by default: 8 MiB.
@@ -62,15 +63,38 @@ enum Kind {
     Set,
     Delete,
     Cas,
+    Add,
+    Replace,
+    Increment,
+    Append,
 }
 
 impl Kind {
+    /// The trace format's name for a change; the nearest one where it has none.
+    fn of_change(change: &Change<'_>) -> Self {
+        match change {
+            Change::Put { condition, .. } => match condition {
+                Condition::Always => Self::Set,
+                Condition::Absent => Self::Add,
+                Condition::Present => Self::Replace,
+                Condition::Version(_) | Condition::Equals(_) => Self::Cas,
+            },
+            Change::Delete { .. } => Self::Delete,
+            Change::Increment { .. } | Change::IncrementFloat { .. } => Self::Increment,
+            Change::Append { .. } | Change::SetRange { .. } => Self::Append,
+        }
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::Set => "set",
             Self::Delete => "delete",
             Self::Cas => "cas",
+            Self::Add => "add",
+            Self::Replace => "replace",
+            Self::Increment => "incr",
+            Self::Append => "append",
         }
     }
 }
@@ -109,10 +133,13 @@ impl RequestTap {
             key_bytes: u16::try_from(key.len()).unwrap_or(u16::MAX),
             is_first: true,
             kind: match operation {
-                Operation::Get { .. } => Kind::Get,
+                Operation::Get { .. } | Operation::Inspect { .. } | Operation::GetRange { .. } => {
+                    Kind::Get
+                }
                 Operation::Put { .. } => Kind::Set,
                 Operation::Delete { .. } => Kind::Delete,
                 Operation::CompareAndSwap { .. } => Kind::Cas,
+                Operation::Change { change, .. } => Kind::of_change(change),
             },
             piece: [0; PIECE_BYTES],
         };

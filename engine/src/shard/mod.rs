@@ -59,6 +59,7 @@ use crate::log::{Address, PageShape, record};
 use crate::message::hash::KeyHasher;
 use crate::message::operation::Version;
 use crate::observe::metrics::CoreMetrics;
+use crate::shard::ops::change::ChangeScratch;
 
 pub(crate) use self::background::flush::Shortfall;
 pub(crate) use self::far::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
@@ -152,6 +153,7 @@ pub(crate) struct Shard<E: Endpoint> {
     stalled: bool,
     rounds: u64,
     lost: Lost,
+    change_scratch: ChangeScratch,
     key_hasher: KeyHasher,
 }
 
@@ -238,6 +240,7 @@ impl<E: Endpoint> Shard<E> {
             flusher,
             compactor: Compactor::new(options.page_bytes),
             lost: Lost::default(),
+            change_scratch: ChangeScratch::default(),
             key_hasher: options.key_hasher,
             version: 0,
             sequence: 0,

@@ -226,6 +226,9 @@ impl<E: Endpoint> Shard<E> {
                 self.put(lane, request, hint, evidence, answers)
             }
             OperationKind::Delete => self.delete(lane, request, hint, evidence, answers),
+            OperationKind::Change => self.change(lane, request, hint, evidence, answers),
+            OperationKind::Inspect => self.inspect(lane, request, hint, evidence, answers),
+            OperationKind::GetRange => self.get_range(lane, request, hint, evidence, answers),
         }
     }
 

@@ -141,7 +141,7 @@ mod tests {
 mod model {
     use super::*;
     use crate::message::hash::IndexHash;
-    use crate::message::operation::Operation;
+    use crate::message::operation::{Operation, RequestParts};
     use crate::message::request::Origin;
     use crate::transport::atomics::Arc;
     use crate::transport::queue::{RequestConsumer, queue};
@@ -157,7 +157,8 @@ mod model {
         let sender = {
             let wakeup = Arc::clone(&wakeup);
             loom::thread::spawn(move || {
-                let parts = Operation::Get { key: b"key" }.into();
+                let mut scratch = Vec::new();
+                let parts = RequestParts::of(&Operation::Get { key: b"key" }, &mut scratch);
                 let pushed = producer.push(IndexHash(7), 1, Origin::default(), &parts);
                 assert!(pushed, "there is room");
                 producer.publish();

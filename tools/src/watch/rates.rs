@@ -182,7 +182,14 @@ impl Between {
     fn rates(&self, core: Option<usize>, seconds: f64) -> CoreRates {
         let counted = &self.counters;
         let rate = |count: u64| count as f64 / seconds;
-        let operations = sum(&[counted.gets, counted.puts, counted.deletes, counted.swaps]);
+        let operations = sum(&[
+            counted.gets,
+            counted.puts,
+            counted.deletes,
+            counted.swaps,
+            counted.changes,
+            counted.inspections,
+        ]);
         let hits = sum(&[counted.local_hits, counted.cache_hits, counted.far_hits]);
         let time = sum(&[counted.busy_ns, counted.spinning_ns, counted.parked_ns]);
         let failures = [
@@ -190,6 +197,7 @@ impl Between {
             counted.puts_failed,
             counted.deletes_failed,
             counted.swaps_failed,
+            counted.changes_failed,
         ];
         CoreRates {
             core,

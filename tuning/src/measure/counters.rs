@@ -178,7 +178,15 @@ counters! {
     swaps: Counter,
     /// Compare-and-swaps that found another version.
     swaps_mismatched: Counter,
-    /// Gets answered with an error.
+    /// Changes answered: conditional puts and deletes, counters, appends, ranges.
+    changes: Counter,
+    /// Changes whose condition did not hold.
+    changes_mismatched: Counter,
+    /// Changes answered with an error.
+    changes_failed: Counter,
+    /// Inspections answered: version and length without the value.
+    inspections: Counter,
+    /// Gets, inspections and range reads answered with an error.
     gets_failed: Counter,
     /// Puts answered with an error.
     puts_failed: Counter,

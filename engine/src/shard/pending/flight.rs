@@ -551,7 +551,7 @@ mod tests {
     use farcore_rdma::{LandingOptions, LandingPool};
 
     use super::*;
-    use crate::message::operation::Operation;
+    use crate::message::operation::{Operation, RequestParts};
     use crate::message::request::Origin;
 
     const FLIGHTS: u32 = 16;
@@ -586,7 +586,8 @@ mod tests {
             self.started += 1;
             let hash = IndexHash(self.started);
             let mut place = [0u8; 8];
-            let parts = Operation::Get { key: b"key" }.into();
+            let mut scratch = Vec::new();
+            let parts = RequestParts::of(&Operation::Get { key: b"key" }, &mut scratch);
             // SAFETY: the key has room there, and the request is not used after this.
             let request = unsafe {
                 let place = NonNull::from(&mut place).cast();

@@ -42,7 +42,7 @@ use crate::cipher::{EncryptionKey, EncryptionMode, PageCipher};
 use crate::config::Config;
 use crate::error::Error;
 use crate::message::hash::{Hasher128, IndexHash, KeyHasher};
-use crate::message::operation::Operation;
+use crate::message::operation::{Operation, RequestParts};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, Origin, ReplyTo};
 use crate::shard::local::page_table::{PageKind, PageState};
@@ -329,7 +329,8 @@ impl Reactor {
     /// Adds a request to the next batch.
     fn ask(&mut self, token: u64, operation: Operation<'_>) {
         let hash = self.hash(operation.key());
-        let parts = operation.into();
+        let mut scratch = Vec::new();
+        let parts = RequestParts::of(&operation, &mut scratch);
         let taken = self.producer.push(hash, token, Origin::default(), &parts);
         assert!(taken, "the batch does not fit its queue");
     }

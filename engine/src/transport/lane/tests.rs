@@ -42,7 +42,8 @@ fn shown(answer: &Answer<'_>) -> String {
 
 /// Sends a request of the first client.
 fn send(client: &mut LaneClient, token: u64, operation: Operation<'_>) -> bool {
-    let parts = operation.into();
+    let mut scratch = Vec::new();
+    let parts = RequestParts::of(&operation, &mut scratch);
     let origin = Origin::new(3, RequestFlags::NONE);
     client
         .requests
@@ -62,7 +63,7 @@ fn taken(client: &mut LaneClient, server: &mut LaneServer) -> Vec<(u64, u64, Ori
                 kind: request.kind(),
                 key: request.key(),
                 value: request.value(),
-                expected: request.expected(),
+                word: request.word(),
             };
             (
                 request.hash.0,
@@ -105,7 +106,8 @@ proptest! {
                         _ => Operation::CompareAndSwap { key: &key, expected: token * 3, value: &value },
                     };
                     let origin = Origin::new(u16::from(fill), RequestFlags::timed(fill % 2 == 0));
-                    let parts = RequestParts::from(operation);
+                    let mut scratch = Vec::new();
+            let parts = RequestParts::of(&operation, &mut scratch);
                     // There is always room: every request was served.
                     prop_assert!(client.requests.push(IndexHash(token * 7), token, origin, &parts));
                     sent.insert(token, (token * 7, token, origin, format!("{parts:?}")));
@@ -182,7 +184,8 @@ fn the_longest_message_of_every_kind_has_room() {
             let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
             assert!(send(&mut client, 1, operation));
             let seen = taken(&mut client, &mut server);
-            let parts = RequestParts::from(operation);
+            let mut scratch = Vec::new();
+            let parts = RequestParts::of(&operation, &mut scratch);
             assert_eq!(seen[0].3, format!("{parts:?}"));
             assert!(server.answers.has_room(value_bytes));
             let answer = Answer::Value { version: 3, value };

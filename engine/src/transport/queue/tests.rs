@@ -48,7 +48,7 @@ fn seen(request: &Request<'_>) -> Asked {
         request.kind(),
         request.key().to_vec(),
         request.value().to_vec(),
-        request.expected(),
+        request.word(),
     )
 }
 
@@ -58,7 +58,7 @@ fn push(producer: &mut RequestProducer, asked: &Asked) -> bool {
         kind: *kind,
         key,
         value,
-        expected: *expected,
+        word: *expected,
     };
     producer.push(IndexHash(*hash), *token, *origin, &parts)
 }

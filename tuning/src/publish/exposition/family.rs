@@ -29,6 +29,8 @@ pub(super) const CORE_GROUPS: &[Group] = &[
             ("puts", &[("kind", "put")]),
             ("deletes", &[("kind", "delete")]),
             ("swaps", &[("kind", "swap")]),
+            ("changes", &[("kind", "change")]),
+            ("inspections", &[("kind", "inspect")]),
         ],
     },
     Group {
@@ -51,6 +53,14 @@ pub(super) const CORE_GROUPS: &[Group] = &[
                 &[("kind", "delete"), ("outcome", "failed")],
             ),
             ("swaps_failed", &[("kind", "swap"), ("outcome", "failed")]),
+            (
+                "changes_mismatched",
+                &[("kind", "change"), ("outcome", "mismatched")],
+            ),
+            (
+                "changes_failed",
+                &[("kind", "change"), ("outcome", "failed")],
+            ),
         ],
     },
     Group {

@@ -1,8 +1,12 @@
-//! Puts, compare-and-swaps and deletes.
+//! Puts, compare-and-swaps and deletes; `change` has what depends on what a key
+//! holds, and `inspect` reads of less than a value.
 //!
 //! A change is made in place if the record's page is mutable and the value fits. Otherwise a new
 //! record is appended and the slot is redirected; the old record is counted dead in its page. Room
 //! is reserved before anything changes, so a refused operation leaves no trace.
+
+pub(in crate::shard) mod change;
+pub(in crate::shard) mod inspect;
 
 use farcore_rdma::Endpoint;
 
@@ -75,7 +79,7 @@ impl<E: Endpoint> Shard<E> {
                     return self.fail(lane, request, self.lost_error(*damaged), answers);
                 }
             };
-            if current != request.expected() {
+            if current != request.word() {
                 self.metrics.counters.swaps.add(1);
                 self.metrics.counters.swaps_mismatched.add(1);
                 answers.answer(lane, request.token, Answer::Mismatch { current });
@@ -386,18 +390,28 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
-        (position, slot, framed, header): (Position, Slot, Framed, RecordHeader),
+        place: (Position, Slot, Framed, RecordHeader),
         answers: &mut impl AnswerSink,
     ) -> Step {
-        if self.lost.is_any() {
-            self.remove_beside_lost(request.hash, position, header);
-        } else {
-            self.index.remove(request.hash, position);
-        }
-        self.retire_slot(slot, framed, header.units());
+        self.remove_record(request.hash, place);
         self.batch_counters.deletes += 1;
         answers.answer(lane, request.token, Answer::Deleted);
         Step::Done
+    }
+
+    /// Removes a key's slot and retires its record.
+    #[inline]
+    fn remove_record(
+        &mut self,
+        hash: IndexHash,
+        (position, slot, framed, header): (Position, Slot, Framed, RecordHeader),
+    ) {
+        if self.lost.is_any() {
+            self.remove_beside_lost(hash, position, header);
+        } else {
+            self.index.remove(hash, position);
+        }
+        self.retire_slot(slot, framed, header.units());
     }
 
     /// Why the index could not grow.

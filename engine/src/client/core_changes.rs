@@ -1,0 +1,135 @@
+//! The calls of a core client that depend on what a key holds, and reads of less than a value.
+
+use super::call::{CasOutcome, DeleteOutcome, Value};
+use super::core::Core;
+use crate::error::Result;
+use crate::message::change::{Change, Condition, Metadata};
+use crate::message::operation::Operation;
+
+impl Core {
+    /// Stores a value if the condition holds; else answers the key's version.
+    ///
+    /// # Errors
+    /// Those of [`Core::put`].
+    pub async fn put_if(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<CasOutcome> {
+        let change = Change::Put {
+            value,
+            condition,
+            previous: false,
+        };
+        self.call(Operation::Change { key, change }).await
+    }
+
+    /// Removes a key if the condition holds.
+    ///
+    /// # Errors
+    /// Those of [`Core::delete`].
+    pub async fn delete_if(
+        &mut self,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<DeleteOutcome> {
+        let change = Change::Delete {
+            condition,
+            previous: false,
+        };
+        self.call(Operation::Change { key, change }).await
+    }
+
+    /// Stores a value and returns the one before.
+    ///
+    /// # Errors
+    /// Those of [`Core::put`].
+    pub async fn get_and_put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Value<'_>>> {
+        let change = Change::Put {
+            value,
+            condition: Condition::Always,
+            previous: true,
+        };
+        self.call(Operation::Change { key, change }).await
+    }
+
+    /// Removes a key and returns its value.
+    ///
+    /// # Errors
+    /// Those of [`Core::delete`].
+    pub async fn get_and_delete(&mut self, key: &[u8]) -> Result<Option<Value<'_>>> {
+        let change = Change::Delete {
+            condition: Condition::Always,
+            previous: true,
+        };
+        self.call(Operation::Change { key, change }).await
+    }
+
+    /// Adds to a decimal integer and returns the sum. An absent key counts as 0.
+    ///
+    /// # Errors
+    /// [`Error::NotANumber`](crate::Error::NotANumber), [`Error::CounterOverflow`](crate::Error::CounterOverflow), and those of [`Core::put`].
+    pub async fn increment(&mut self, key: &[u8], by: i64) -> Result<i64> {
+        let change = Change::Increment { by };
+        self.call(Operation::Change { key, change }).await
+    }
+
+    /// Adds to a decimal number and returns the sum. An absent key counts as 0.
+    ///
+    /// # Errors
+    /// [`Error::NotANumber`](crate::Error::NotANumber), and those of [`Core::put`].
+    pub async fn increment_float(&mut self, key: &[u8], by: f64) -> Result<f64> {
+        let change = Change::IncrementFloat { by };
+        self.call(Operation::Change { key, change }).await
+    }
+
+    /// Adds bytes behind a value and returns the new version and length. An absent key counts as
+    /// empty. Cost: a copy of the value.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooLong`](crate::Error::ValueTooLong) for the whole, and those of [`Core::put`].
+    pub async fn append(&mut self, key: &[u8], tail: &[u8]) -> Result<Metadata> {
+        let change = Change::Append { tail };
+        self.call(Operation::Change { key, change }).await
+    }
+
+    /// Overwrites a part of a value; a gap before it is filled with zeros. With no bytes nothing
+    /// changes. Cost: a copy of the value.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooLong`](crate::Error::ValueTooLong) for the whole, and those of [`Core::put`].
+    pub async fn set_range(&mut self, key: &[u8], offset: u64, bytes: &[u8]) -> Result<Metadata> {
+        let change = Change::SetRange { offset, bytes };
+        self.call(Operation::Change { key, change }).await
+    }
+
+    /// True if a key exists. Cost: as [`Core::get`], but a far record's value is not read.
+    ///
+    /// # Errors
+    /// Those of [`Core::get`].
+    pub async fn exists(&mut self, key: &[u8]) -> Result<bool> {
+        self.call(Operation::Inspect { key }).await
+    }
+
+    /// Reads a key's version and length. Cost: as [`Core::get`], but a far record's value is not read.
+    ///
+    /// # Errors
+    /// Those of [`Core::get`].
+    pub async fn inspect(&mut self, key: &[u8]) -> Result<Option<Metadata>> {
+        self.call(Operation::Inspect { key }).await
+    }
+
+    /// Reads a part of a value: at most `bytes` from `offset` on, less where the value ends before.
+    ///
+    /// # Errors
+    /// Those of [`Core::get`].
+    pub async fn get_range(
+        &mut self,
+        key: &[u8],
+        offset: u32,
+        bytes: u32,
+    ) -> Result<Option<Value<'_>>> {
+        self.call(Operation::GetRange { key, offset, bytes }).await
+    }
+}

@@ -1,0 +1,145 @@
+//! The calls of a handle that depend on what a key holds, and reads of less than a value.
+
+use super::call::{Call, CasOutcome, DeleteOutcome, Value};
+use super::handle::Handle;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::message::change::{Change, Condition, Metadata};
+use crate::message::operation::Operation;
+
+impl Handle {
+    /// Stores a value if the condition holds; else answers the key's version.
+    ///
+    /// # Errors
+    /// Those of [`Handle::put`].
+    pub fn put_if<'a, 'k>(
+        &'a mut self,
+        key: &'k [u8],
+        value: &'k [u8],
+        condition: Condition<'k>,
+    ) -> Call<'a, 'k, CasOutcome> {
+        let change = Change::Put {
+            value,
+            condition,
+            previous: false,
+        };
+        Call::new(self, Operation::Change { key, change })
+    }
+
+    /// Removes a key if the condition holds.
+    ///
+    /// # Errors
+    /// Those of [`Handle::delete`].
+    pub fn delete_if<'a, 'k>(
+        &'a mut self,
+        key: &'k [u8],
+        condition: Condition<'k>,
+    ) -> Call<'a, 'k, DeleteOutcome> {
+        let change = Change::Delete {
+            condition,
+            previous: false,
+        };
+        Call::new(self, Operation::Change { key, change })
+    }
+
+    /// Stores a value and returns the one before.
+    ///
+    /// # Errors
+    /// Those of [`Handle::put`].
+    pub fn get_and_put<'a, 'k>(
+        &'a mut self,
+        key: &'k [u8],
+        value: &'k [u8],
+    ) -> Call<'a, 'k, Option<Value<'a>>> {
+        let change = Change::Put {
+            value,
+            condition: Condition::Always,
+            previous: true,
+        };
+        Call::new(self, Operation::Change { key, change })
+    }
+
+    /// Removes a key and returns its value.
+    ///
+    /// # Errors
+    /// Those of [`Handle::delete`].
+    pub fn get_and_delete<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, Option<Value<'a>>> {
+        let change = Change::Delete {
+            condition: Condition::Always,
+            previous: true,
+        };
+        Call::new(self, Operation::Change { key, change })
+    }
+
+    /// Adds to a decimal integer and returns the sum. An absent key counts as 0.
+    ///
+    /// # Errors
+    /// [`Error::NotANumber`], [`Error::CounterOverflow`], and those of [`Handle::put`].
+    pub fn increment<'a, 'k>(&'a mut self, key: &'k [u8], by: i64) -> Call<'a, 'k, i64> {
+        let change = Change::Increment { by };
+        Call::new(self, Operation::Change { key, change })
+    }
+
+    /// Adds to a decimal number and returns the sum. An absent key counts as 0.
+    ///
+    /// # Errors
+    /// [`Error::NotANumber`], and those of [`Handle::put`].
+    pub fn increment_float<'a, 'k>(&'a mut self, key: &'k [u8], by: f64) -> Call<'a, 'k, f64> {
+        let change = Change::IncrementFloat { by };
+        Call::new(self, Operation::Change { key, change })
+    }
+
+    /// Adds bytes behind a value and returns the new version and length. An absent key counts as
+    /// empty. Cost: a copy of the value.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooLong`] for the whole, and those of [`Handle::put`].
+    pub fn append<'a, 'k>(&'a mut self, key: &'k [u8], tail: &'k [u8]) -> Call<'a, 'k, Metadata> {
+        let change = Change::Append { tail };
+        Call::new(self, Operation::Change { key, change })
+    }
+
+    /// Overwrites a part of a value; a gap before it is filled with zeros. With no bytes nothing
+    /// changes. Cost: a copy of the value.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooLong`] for the whole, and those of [`Handle::put`].
+    pub fn set_range<'a, 'k>(
+        &'a mut self,
+        key: &'k [u8],
+        offset: u64,
+        bytes: &'k [u8],
+    ) -> Call<'a, 'k, Metadata> {
+        let change = Change::SetRange { offset, bytes };
+        Call::new(self, Operation::Change { key, change })
+    }
+
+    /// True if a key exists. Cost: as [`Handle::get`], but a far record's value is not read.
+    ///
+    /// # Errors
+    /// Those of [`Handle::get`].
+    pub fn exists<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, bool> {
+        Call::new(self, Operation::Inspect { key })
+    }
+
+    /// Reads a key's version and length. Cost: as [`Handle::get`], but a far record's value is not read.
+    ///
+    /// # Errors
+    /// Those of [`Handle::get`].
+    pub fn inspect<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, Option<Metadata>> {
+        Call::new(self, Operation::Inspect { key })
+    }
+
+    /// Reads a part of a value: at most `bytes` from `offset` on, less where the value ends before.
+    ///
+    /// # Errors
+    /// Those of [`Handle::get`].
+    pub fn get_range<'a, 'k>(
+        &'a mut self,
+        key: &'k [u8],
+        offset: u32,
+        bytes: u32,
+    ) -> Call<'a, 'k, Option<Value<'a>>> {
+        Call::new(self, Operation::GetRange { key, offset, bytes })
+    }
+}

@@ -1,0 +1,197 @@
+//! Changes that depend on what a key holds: each is decided and carried out in one step.
+//!
+//! [`Change::decide`] decides from the record's version and value. A request whose record is far
+//! waits until the whole record has been read, like a get. Nothing changes before room for the
+//! answer and for the new record is there, so a change that must wait is decided anew later.
+
+use farcore_rdma::Endpoint;
+
+use crate::constants::VALUE_BYTES_MAX;
+use crate::error::Error;
+use crate::log::Address;
+use crate::log::record::RecordView;
+use crate::message::change::{Change, Current, Decision, Effect, Metadata, Reply};
+use crate::message::operation::Version;
+use crate::message::outcome::Answer;
+use crate::message::request::{AnswerSink, ReplyTo, Request};
+use crate::shard::Shard;
+use crate::shard::local::append::NoRoom;
+use crate::shard::lookup::{Evidence, Found, Hint};
+use crate::shard::serve::Step;
+
+/// Buffers for values that changes make. They grow to the longest value and stay.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct ChangeScratch {
+    new: Vec<u8>,
+    previous: Vec<u8>,
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Carries out a change.
+    #[inline(never)]
+    pub(in crate::shard) fn change(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let Some(change) = Change::decode(request.value()) else {
+            debug_assert!(false, "a client encoded it");
+            return self.fail(lane, request, Error::Closed, answers);
+        };
+        let found = match self.find_or_step(request, hint, evidence) {
+            Ok(found) => found,
+            Err(step) => return step,
+        };
+        let current = match &found {
+            Found::Absent => None,
+            Found::Local(local) => Some(Current {
+                version: local.record.header().version(),
+                value: local.record.value(),
+            }),
+            Found::Confirmed { slot, far, .. } => match far.record.and_then(RecordView::parse) {
+                Some(view) => Some(Current {
+                    version: view.version(),
+                    value: view.value(),
+                }),
+                None => return Step::fetch(*slot),
+            },
+            Found::Unknown { slot, .. } => return Step::fetch(*slot),
+            Found::Lost { .. } if change.is_blind() => None,
+            Found::Lost { damaged } => {
+                return self.fail(lane, request, self.lost_error(*damaged), answers);
+            }
+        };
+        let mut scratch = std::mem::take(&mut self.change_scratch);
+        let longest = VALUE_BYTES_MAX.min(self.shape.page_bytes() / 2);
+        let step = match change.decide(current.as_ref(), longest, &mut scratch.new) {
+            Err(error) => self.fail(lane, request, error, answers),
+            Ok(decision) => {
+                let found = (found, current, evidence.damaged);
+                let previous = &mut scratch.previous;
+                self.carry_out(lane, request, found, decision, previous, answers)
+            }
+        };
+        self.change_scratch = scratch;
+        step
+    }
+
+    /// Carries out a decision and answers it, or changes nothing.
+    fn carry_out(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        (found, current, damaged): (Found<'_>, Option<Current<'_>>, &[Address]),
+        decision: Decision<'_>,
+        previous: &mut Vec<u8>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let value_bytes = match decision.reply {
+            Reply::Previous => current.map_or(0, |current| current.value.len()),
+            Reply::New => decision.value.len(),
+            Reply::Length => size_of::<u64>(),
+            Reply::Stored | Reply::Deleted | Reply::Absent | Reply::Mismatch => 0,
+        };
+        if !answers.has_room(lane, value_bytes) {
+            return Step::NoRoom { value_bytes };
+        }
+        if decision.reply == Reply::Previous
+            && let Some(current) = current
+        {
+            // The new value may overwrite it.
+            previous.clear();
+            previous.extend_from_slice(current.value);
+        }
+        let version = match decision.effect {
+            Effect::None => current.map_or(0, |current| current.version),
+            Effect::Delete => {
+                self.take_away(request, &found);
+                0
+            }
+            Effect::Store => match self.store_found(request, found, damaged, decision.value) {
+                Ok(version) => version,
+                Err(NoRoom::Wait) => {
+                    self.background_due = true;
+                    return Step::Blocked;
+                }
+                Err(NoRoom::Never(error)) => return self.fail(lane, request, error, answers),
+            },
+        };
+        let counters = &self.metrics.counters;
+        counters.changes.add(1);
+        let length = Metadata::encode(decision.value.len());
+        let answer = match decision.reply {
+            Reply::Stored => Answer::Stored { version },
+            Reply::Deleted => Answer::Deleted,
+            Reply::Absent => Answer::Absent,
+            Reply::Mismatch => {
+                counters.changes_mismatched.add(1);
+                Answer::Mismatch { current: version }
+            }
+            Reply::Previous => match current {
+                Some(current) => Answer::Value {
+                    version: current.version,
+                    value: previous,
+                },
+                None => Answer::Absent,
+            },
+            Reply::New => Answer::Value {
+                version,
+                value: decision.value,
+            },
+            Reply::Length => Answer::Value {
+                version,
+                value: &length,
+            },
+        };
+        answers.answer(lane, request.token, answer);
+        Step::Done
+    }
+
+    /// Stores a value for the key that was found, or not found.
+    fn store_found(
+        &mut self,
+        request: &Request<'_>,
+        found: Found<'_>,
+        damaged: &[Address],
+        value: &[u8],
+    ) -> Result<Version, NoRoom> {
+        let (hash, key) = (request.hash, request.key());
+        let version = match found {
+            Found::Local(local) => self.put_over(hash, &local, key, value)?,
+            Found::Confirmed {
+                position,
+                slot,
+                far,
+            } => {
+                let version = self.replace(hash, position, slot, far.header, key, value)?;
+                self.note_served(&far);
+                version
+            }
+            Found::Lost { .. } => self.put_over_lost(hash, damaged, key, value)?,
+            Found::Absent | Found::Unknown { .. } => self.insert(hash, key, value)?,
+        };
+        self.version = version;
+        Ok(version)
+    }
+
+    /// Removes the key that was found.
+    fn take_away(&mut self, request: &Request<'_>, found: &Found<'_>) {
+        let place = match found {
+            Found::Local(local) => local.place(),
+            Found::Confirmed {
+                position,
+                slot,
+                far,
+            } => {
+                self.note_served(far);
+                let framed = self.framed_of(slot.address());
+                (*position, *slot, framed, far.header)
+            }
+            Found::Absent | Found::Unknown { .. } | Found::Lost { .. } => return,
+        };
+        self.remove_record(request.hash, place);
+    }
+}

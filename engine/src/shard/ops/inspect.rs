@@ -1,0 +1,111 @@
+//! Reads of less than a value: a key's version and length, and parts of its value.
+
+use farcore_rdma::Endpoint;
+
+use crate::log::record::RecordView;
+use crate::message::change::Metadata;
+use crate::message::operation::{Version, word_range};
+use crate::message::outcome::Answer;
+use crate::message::request::{AnswerSink, ReplyTo, Request};
+use crate::shard::Shard;
+use crate::shard::lookup::{Evidence, Found, Hint};
+use crate::shard::serve::Step;
+
+impl<E: Endpoint> Shard<E> {
+    /// Answers a key's version and length, or [`Answer::Absent`].
+    #[inline(never)]
+    pub(in crate::shard) fn inspect(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let found = match self.find_or_step(request, hint, evidence) {
+            Ok(found) => found,
+            Err(step) => return step,
+        };
+        let header = match &found {
+            Found::Absent => None,
+            Found::Local(local) => Some(local.record.header()),
+            Found::Confirmed { far, .. } => Some(far.header),
+            Found::Unknown { slot, .. } => return Step::fetch(*slot),
+            Found::Lost { damaged } => {
+                return self.fail(lane, request, self.lost_error(*damaged), answers);
+            }
+        };
+        let length = Metadata::encode(header.map_or(0, |header| header.value_bytes() as usize));
+        let answer = header.map_or(Answer::Absent, |header| Answer::Value {
+            version: header.version(),
+            value: &length,
+        });
+        if !answers.try_answer(lane, request.token, answer) {
+            return Step::NoRoom {
+                value_bytes: answer.value().len(),
+            };
+        }
+        self.metrics.counters.inspections.add(1);
+        if let Found::Confirmed { far, .. } = &found {
+            self.note_served(far);
+        }
+        Step::Done
+    }
+
+    /// Answers a part of a value, or [`Answer::Absent`].
+    #[inline(never)]
+    pub(in crate::shard) fn get_range(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let found = match self.find_or_step(request, hint, evidence) {
+            Ok(found) => found,
+            Err(step) => return step,
+        };
+        let record: Option<(Version, &[u8])> = match &found {
+            Found::Absent => None,
+            Found::Local(local) => Some((local.record.header().version(), local.record.value())),
+            Found::Confirmed { slot, far, .. } => match far.record.and_then(RecordView::parse) {
+                Some(view) => Some((view.version(), view.value())),
+                None => return Step::fetch(*slot),
+            },
+            Found::Unknown { slot, .. } => return Step::fetch(*slot),
+            Found::Lost { damaged } => {
+                return self.fail(lane, request, self.lost_error(*damaged), answers);
+            }
+        };
+        let (offset, bytes) = word_range(request.word());
+        let answer = record.map_or(Answer::Absent, |(version, value)| {
+            let start = offset.min(value.len());
+            let end = start.saturating_add(bytes).min(value.len());
+            let value = &value[start..end];
+            Answer::Value { version, value }
+        });
+        if !answers.try_answer(lane, request.token, answer) {
+            return Step::NoRoom {
+                value_bytes: answer.value().len(),
+            };
+        }
+        self.batch_counters.gets += 1;
+        match &found {
+            Found::Local(local) => {
+                if local.framed.is_cached() {
+                    local.record.mark_hot();
+                    self.batch_counters.cache_hits += 1;
+                } else {
+                    self.batch_counters.local_hits += 1;
+                }
+            }
+            Found::Confirmed { far, .. } => {
+                self.metrics.counters.far_hits.add(1);
+                self.note_served(far);
+            }
+            _ => self.batch_counters.gets_absent += 1,
+        }
+        Step::Done
+    }
+}
