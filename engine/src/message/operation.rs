@@ -130,16 +130,6 @@ impl OperationKind {
         }
     }
 
-    /// Bytes of the value in its answer, at most, if the key's value has this many bytes: a parked
-    /// request reserves room for them.
-    #[inline(always)]
-    pub(crate) fn answer_bytes(self, value_bytes: usize) -> usize {
-        match self {
-            Self::Get => value_bytes,
-            Self::Put | Self::Delete | Self::CompareAndSwap => 0,
-        }
-    }
-
     /// True if it needs the whole record of a far key; else it needs header and key only.
     #[inline(always)]
     pub(crate) fn reads_whole_record(self) -> bool {

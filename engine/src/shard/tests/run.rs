@@ -6,9 +6,89 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{LANE, Owned, Random, Reactor, SLEEPER, Setting, value};
 use crate::error::Error;
+use crate::message::change::{Change, Condition, Current, Effect, Metadata, Reply};
 use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
 use crate::shard::far::placement::LOST;
+
+/// A key's version and value; `None` if it is absent.
+type State = Option<(u64, Vec<u8>)>;
+
+/// A change, encoded. It does not answer the value before a put, because the model would not learn
+/// the new version.
+fn random_change(random: &mut Random, known: Option<&(u64, Vec<u8>)>, bytes: usize) -> Vec<u8> {
+    let (value, other) = (value(random, bytes), value(random, 9));
+    let condition = match random.below(6) {
+        0 => Condition::Always,
+        1 => Condition::Absent,
+        2 => Condition::Present,
+        3 => Condition::Version(known.map_or(0, |known| known.0)),
+        4 => Condition::Equals(known.map_or(&other, |known| &known.1)),
+        _ => Condition::Equals(&other),
+    };
+    let change = match random.below(6) {
+        0 => Change::Put {
+            value: &value,
+            condition,
+            previous: false,
+        },
+        1 => Change::Delete {
+            condition,
+            previous: random.below(2) == 0,
+        },
+        2 => Change::Increment {
+            by: random.below(9) as i64 - 4,
+        },
+        3 => Change::IncrementFloat { by: 0.5 },
+        // Short, because far memory must hold all values without one node.
+        4 => Change::Append { tail: &other },
+        _ => Change::SetRange {
+            offset: random.below(600),
+            bytes: &other,
+        },
+    };
+    let mut encoded = Vec::new();
+    change.encode(&mut encoded);
+    encoded
+}
+
+/// The state after a change of a key in some state, if that could be answered so.
+fn after_change(encoded: &[u8], state: &State, answer: &Owned) -> Option<State> {
+    let change = Change::decode(encoded).expect("it was encoded");
+    let current = state.as_ref().map(|(version, value)| Current {
+        version: *version,
+        value,
+    });
+    let before = state.as_ref().map_or(0, |state| state.0);
+    let mut scratch = Vec::new();
+    let decision = match change.decide(current.as_ref(), 32 << 10, &mut scratch) {
+        Ok(decision) => decision,
+        Err(error) => return (*answer == Owned::Failed(error)).then(|| state.clone()),
+    };
+    let length = Metadata::encode(decision.value.len());
+    let stored = |now: u64| (now > before).then(|| Some((now, decision.value.to_vec())));
+    match (decision.effect, decision.reply, answer) {
+        (Effect::Store, Reply::Stored, Owned::Stored(now)) => stored(*now),
+        (Effect::Store, Reply::New, Owned::Value(now, sum)) if sum == decision.value => {
+            stored(*now)
+        }
+        (Effect::Store, Reply::Length, Owned::Value(now, bytes)) if *bytes == length => {
+            stored(*now)
+        }
+        (Effect::Delete, Reply::Deleted, Owned::Deleted) => Some(None),
+        (Effect::Delete, Reply::Previous, Owned::Value(version, value)) => {
+            (*state == Some((*version, value.clone()))).then_some(None)
+        }
+        (Effect::None, Reply::Absent, Owned::Absent) => Some(None),
+        (Effect::None, Reply::Mismatch, Owned::Mismatch(version)) => {
+            (*version == before).then(|| state.clone())
+        }
+        (Effect::None, Reply::Length, Owned::Value(version, bytes)) => {
+            (*version == before && *bytes == length).then(|| state.clone())
+        }
+        _ => None,
+    }
+}
 
 /// Runs random operations, several in flight, against the model. Each answer must be one that some
 /// order allows.
@@ -28,6 +108,10 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         Put(Vec<u8>),
         Delete,
         Swap(u64, Vec<u8>),
+        /// As it is sent.
+        Change(Vec<u8>),
+        Inspect,
+        GetRange(u32, u32),
     }
     let mut offered: HashMap<u64, u64> = HashMap::new();
     // Requests of the client that never polls.
@@ -95,9 +179,14 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 .get(&key)
                 .and_then(|states| states.last().cloned().flatten());
             let call = match random.below(100) {
-                0..45 => Call::Get,
-                45..75 => Call::Put(value(&mut random, bytes as usize)),
-                75..90 => Call::Delete,
+                0..35 => Call::Get,
+                35..38 => Call::Inspect,
+                38..41 => Call::GetRange(random.below(800) as u32, random.below(400) as u32),
+                41..70 => Call::Put(value(&mut random, bytes as usize)),
+                // A counter.
+                70..72 => Call::Put(random.below(1_000).to_string().into_bytes()),
+                72..82 => Call::Delete,
+                82..90 => Call::Change(random_change(&mut random, known.as_ref(), bytes as usize)),
                 _ => {
                     let version = known.map_or(0, |(version, _)| version);
                     let expected = if random.below(4) == 0 {
@@ -133,6 +222,16 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     expected: *expected,
                     value,
                 },
+                Call::Change(encoded) => Operation::Change {
+                    key: key_bytes,
+                    change: Change::decode(encoded).expect("it was encoded"),
+                },
+                Call::Inspect => Operation::Inspect { key: key_bytes },
+                Call::GetRange(offset, bytes) => Operation::GetRange {
+                    key: key_bytes,
+                    offset: *offset,
+                    bytes: *bytes,
+                },
             };
             let lane = ReplyTo::new(LANE.number() as u8 + random.below(setting.lanes.into()) as u8);
             if !reactor.offer_on(lane, token, operation) {
@@ -162,6 +261,17 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 *states = vec![state];
             };
             match (&call, answer) {
+                (
+                    Call::Change(encoded),
+                    answer @ Owned::Failed(
+                        Error::NotANumber { .. }
+                        | Error::CounterOverflow { .. }
+                        | Error::ValueTooLong { .. },
+                    ),
+                ) => {
+                    states.retain(|state| after_change(encoded, state, &answer).is_some());
+                    assert!(!states.is_empty(), "{} {answer:?}", context());
+                }
                 (_, Owned::Failed(Error::Unavailable { reason, .. }))
                     if (setting.losses || setting.damage) && reason == LOST =>
                 {
@@ -190,7 +300,36 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     );
                 }
                 (Call::Get, Owned::Value(version, bytes)) => is_now(Some((version, bytes))),
-                (Call::Get | Call::Delete, Owned::Absent) => is_now(None),
+                (Call::Get | Call::Delete | Call::Inspect | Call::GetRange(..), Owned::Absent) => {
+                    is_now(None);
+                }
+                (Call::Inspect, Owned::Value(version, bytes)) => {
+                    let length = Metadata::decode(version, &bytes).expect("a length").length;
+                    states.retain(|state| {
+                        (state.as_ref()).is_some_and(|(is, value)| {
+                            *is == version && value.len() as u64 == length
+                        })
+                    });
+                    assert!(!states.is_empty(), "{} {length}", context());
+                }
+                (Call::GetRange(offset, bytes), Owned::Value(version, part)) => {
+                    states.retain(|state| {
+                        (state.as_ref()).is_some_and(|(is, value)| {
+                            let start = value.len().min(*offset as usize);
+                            let end = value.len().min((offset + bytes) as usize);
+                            *is == version && value[start..end] == part
+                        })
+                    });
+                    assert!(!states.is_empty(), "{} {part:?}", context());
+                }
+                (Call::Change(encoded), answer) => {
+                    let after = |state| after_change(encoded, state, &answer);
+                    *states = known.iter().filter_map(after).collect();
+                    assert!(!states.is_empty(), "{} {answer:?}", context());
+                    if !matches!(answer, Owned::Mismatch(_) | Owned::Absent) {
+                        doubtful.remove(&key);
+                    }
+                }
                 (Call::Put(bytes), Owned::Stored(now)) => {
                     assert!(known.iter().all(|state| version(state) < now), "{call:?}");
                     *states = vec![Some((now, bytes.clone()))];
