@@ -69,7 +69,8 @@ impl Core {
     /// Adds to a decimal integer and returns the sum. An absent key counts as 0.
     ///
     /// # Errors
-    /// [`Error::NotANumber`](crate::Error::NotANumber), [`Error::CounterOverflow`](crate::Error::CounterOverflow), and those of [`Core::put`].
+    /// [`Error::NotANumber`](crate::Error::NotANumber),
+    /// [`Error::CounterOverflow`](crate::Error::CounterOverflow), and those of [`Core::put`].
     pub async fn increment(&mut self, key: &[u8], by: i64) -> Result<i64> {
         let change = Change::Increment { by };
         self.call(Operation::Change { key, change }).await
@@ -88,7 +89,8 @@ impl Core {
     /// empty. Cost: a copy of the value.
     ///
     /// # Errors
-    /// [`Error::ValueTooLong`](crate::Error::ValueTooLong) for the whole, and those of [`Core::put`].
+    /// [`Error::ValueTooLong`](crate::Error::ValueTooLong) for the whole, and those of
+    /// [`Core::put`].
     pub async fn append(&mut self, key: &[u8], tail: &[u8]) -> Result<Metadata> {
         let change = Change::Append { tail };
         self.call(Operation::Change { key, change }).await
@@ -98,7 +100,8 @@ impl Core {
     /// changes. Cost: a copy of the value.
     ///
     /// # Errors
-    /// [`Error::ValueTooLong`](crate::Error::ValueTooLong) for the whole, and those of [`Core::put`].
+    /// [`Error::ValueTooLong`](crate::Error::ValueTooLong) for the whole, and those of
+    /// [`Core::put`].
     pub async fn set_range(&mut self, key: &[u8], offset: u64, bytes: &[u8]) -> Result<Metadata> {
         let change = Change::SetRange { offset, bytes };
         self.call(Operation::Change { key, change }).await
@@ -112,7 +115,8 @@ impl Core {
         self.call(Operation::Inspect { key }).await
     }
 
-    /// Reads a key's version and length. Cost: as [`Core::get`], but a far record's value is not read.
+    /// Reads a key's version and length. Cost: as [`Core::get`], but a far record's value is not
+    /// read.
     ///
     /// # Errors
     /// Those of [`Core::get`].

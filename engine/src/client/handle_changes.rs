@@ -122,7 +122,8 @@ impl Handle {
         Call::new(self, Operation::Inspect { key })
     }
 
-    /// Reads a key's version and length. Cost: as [`Handle::get`], but a far record's value is not read.
+    /// Reads a key's version and length. Cost: as [`Handle::get`], but a far record's value is not
+    /// read.
     ///
     /// # Errors
     /// Those of [`Handle::get`].

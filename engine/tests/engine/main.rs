@@ -3,6 +3,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "test data wraps")]
 #![allow(unsafe_code)] // far memory is damaged on purpose
 
+mod changes;
 mod closing;
 mod faults;
 mod jobs;
