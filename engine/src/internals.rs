@@ -131,8 +131,7 @@ impl BareShard {
             for (operation, token) in batch.iter().zip(first..) {
                 let hash = self.hasher.hash(operation.key()).index;
                 self.shard.prefetch(hash);
-                let mut scratch = Vec::new();
-                let parts = RequestParts::of(operation, &mut scratch);
+                let parts = RequestParts::plain(operation).expect("measured operations are plain");
                 let has_room = self.producer.push(hash, token, Origin::default(), &parts);
                 assert!(has_room, "the values of a batch are too long");
             }
@@ -186,8 +185,7 @@ impl BareLane {
     ) -> bool {
         for (operation, token) in operations.iter().zip(0..) {
             let hash = self.hasher.hash(operation.key()).index;
-            let mut scratch = Vec::new();
-            let parts = RequestParts::of(operation, &mut scratch);
+            let parts = RequestParts::plain(operation).expect("measured operations are plain");
             if !self
                 .client
                 .requests

@@ -112,7 +112,10 @@ impl<D: Direct> Session for DirectSession<D> {
                     },
                 );
             }),
-            Operation::CompareAndSwap { .. } => {
+            Operation::CompareAndSwap { .. }
+            | Operation::Change { .. }
+            | Operation::Inspect { .. }
+            | Operation::GetRange { .. } => {
                 sink(token, Answer::Failed(&unsupported()));
                 Ok(())
             }

@@ -87,29 +87,27 @@ impl Core {
         operation: Operation<'_>,
         token: u64,
     ) -> std::result::Result<(), Refused> {
-        if let Operation::Change { .. } = operation {
-            return self.submit_change(&operation, token);
-        }
-        let mut unused = Vec::new();
-        let parts = RequestParts::of(&operation, &mut unused);
+        let Some(parts) = RequestParts::plain(&operation) else {
+            return self.submit_encoded(&operation, token);
+        };
         check(&parts, self.value_bytes_max)?;
         // Passed one by one, so that an inlining caller passes them as they are.
         let RequestParts {
             kind,
             key,
             value,
-            word,
+            expected,
         } = parts;
-        if !self.take(token, key, value, kind, word) {
+        if !self.take(token, key, value, kind, expected) {
             return Err(Refused::Full);
         }
         self.note(&operation);
         Ok(())
     }
 
-    /// Submits a change, whose parts are encoded first.
+    /// Submits an operation whose parts are encoded first.
     #[cold]
-    fn submit_change(
+    fn submit_encoded(
         &mut self,
         operation: &Operation<'_>,
         token: u64,
@@ -118,7 +116,9 @@ impl Core {
         let parts = RequestParts::of(operation, &mut encoded);
         let sent = match check(&parts, self.value_bytes_max) {
             Err(error) => Err(Refused::Error(error)),
-            Ok(()) if self.take(token, parts.key, parts.value, parts.kind, parts.word) => Ok(()),
+            Ok(()) if self.take(token, parts.key, parts.value, parts.kind, parts.expected) => {
+                Ok(())
+            }
             Ok(()) => Err(Refused::Full),
         };
         self.encoded = encoded;
@@ -135,13 +135,13 @@ impl Core {
         key: &[u8],
         value: &[u8],
         kind: OperationKind,
-        word: u64,
+        expected: Version,
     ) -> bool {
         let parts = RequestParts {
             kind,
             key,
             value,
-            word,
+            expected,
         };
         if (self.in_flight == self.in_flight_max && !self.begin())
             || !self.reactor.borrow_mut().submit(self.client, token, &parts)

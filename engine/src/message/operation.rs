@@ -8,7 +8,8 @@ pub type Version = u64;
 
 /// One request on one key. Keys are 1 B to 1 KiB, values 0 B to the engine's value limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-// Fields lie in declaration order, so that key and value are at the same offsets in every kind.
+// Fields lie in declaration order, so that key and value are at the same offsets in every kind. The
+// kinds are in the order of `OperationKind`, so that one is the other.
 #[repr(u8)]
 pub enum Operation<'a> {
     /// Read the value of a key.
@@ -82,13 +83,32 @@ impl<'a> Operation<'a> {
     #[inline]
     #[must_use]
     pub fn value(&self) -> &'a [u8] {
+        match self {
+            Operation::Change { change, .. } => change.bytes(),
+            _ => self.plain_value(),
+        }
+    }
+
+    /// The kind: the kinds are numbered in the order of the variants, so this is a load.
+    #[inline(always)]
+    fn kind(&self) -> OperationKind {
+        match self {
+            Operation::Get { .. } => OperationKind::Get,
+            Operation::Put { .. } => OperationKind::Put,
+            Operation::Delete { .. } => OperationKind::Delete,
+            Operation::CompareAndSwap { .. } => OperationKind::CompareAndSwap,
+            Operation::Change { .. } => OperationKind::Change,
+            Operation::Inspect { .. } => OperationKind::Inspect,
+            Operation::GetRange { .. } => OperationKind::GetRange,
+        }
+    }
+
+    /// The value of an operation that is no change.
+    #[inline(always)]
+    fn plain_value(&self) -> &'a [u8] {
         match *self {
             Operation::Put { value, .. } | Operation::CompareAndSwap { value, .. } => value,
-            Operation::Change { ref change, .. } => change.bytes(),
-            Operation::Get { .. }
-            | Operation::Delete { .. }
-            | Operation::Inspect { .. }
-            | Operation::GetRange { .. } => &[],
+            _ => &[],
         }
     }
 }
@@ -101,6 +121,7 @@ pub(crate) enum OperationKind {
     Put = 1,
     Delete = 2,
     CompareAndSwap = 3,
+    // From here on the parts of a request are encoded.
     Change = 4,
     Inspect = 5,
     GetRange = 6,
@@ -110,12 +131,23 @@ impl OperationKind {
     /// The last kind: no request has a greater one.
     pub(crate) const LAST: Self = Self::GetRange;
 
-    /// True if a request of this kind carries a word: the expected version, or a range.
+    /// True if the parts of a request of this kind are encoded.
     #[inline(always)]
-    pub(crate) fn has_word(self) -> bool {
+    fn is_encoded(self) -> bool {
+        self as u8 >= Self::Change as u8
+    }
+
+    /// True if a request of this kind carries an expected version.
+    #[inline(always)]
+    pub(crate) fn has_expected(self) -> bool {
         match self {
-            Self::CompareAndSwap | Self::GetRange => true,
-            Self::Get | Self::Put | Self::Delete | Self::Change | Self::Inspect => false,
+            Self::CompareAndSwap => true,
+            Self::Get
+            | Self::Put
+            | Self::Delete
+            | Self::Change
+            | Self::Inspect
+            | Self::GetRange => false,
         }
     }
 
@@ -148,52 +180,69 @@ pub(crate) struct RequestParts<'a> {
     pub(crate) key: &'a [u8],
     /// Empty if the kind has no value.
     pub(crate) value: &'a [u8],
-    /// The version that a compare-and-swap expects, or the range of a read; else `0`.
-    pub(crate) word: u64,
+    /// The version that a compare-and-swap expects; else `0`.
+    pub(crate) expected: Version,
 }
 
-/// A range in a word.
-pub(crate) fn range_word(offset: u32, bytes: u32) -> u64 {
-    u64::from(offset) << 32 | u64::from(bytes)
-}
-
-/// The range of a word: where it begins, and its bytes.
-#[expect(clippy::cast_possible_truncation, reason = "halves of the word")]
-pub(crate) fn word_range(word: u64) -> (usize, usize) {
-    ((word >> 32) as usize, word as u32 as usize)
+/// The range of a [`Operation::GetRange`], as its request's value carries it: where it begins, and
+/// its bytes. An empty range if the value is no range.
+pub(crate) fn decode_range(value: &[u8]) -> (usize, usize) {
+    let part = |at: usize| {
+        let bytes = value.get(at..).and_then(|rest| rest.first_chunk());
+        bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize)
+    };
+    (part(0), part(4))
 }
 
 impl<'a> RequestParts<'a> {
-    /// The parts of an operation; a change is encoded in `scratch`.
-    #[inline]
-    pub(crate) fn of(operation: &Operation<'a>, scratch: &'a mut Vec<u8>) -> Self {
-        let (kind, word) = match *operation {
-            Operation::Get { .. } => (OperationKind::Get, 0),
-            Operation::Put { .. } => (OperationKind::Put, 0),
-            Operation::Delete { .. } => (OperationKind::Delete, 0),
-            Operation::CompareAndSwap { expected, .. } => (OperationKind::CompareAndSwap, expected),
-            Operation::Change { key, ref change } => return Self::of_change(key, change, scratch),
-            Operation::Inspect { .. } => (OperationKind::Inspect, 0),
-            Operation::GetRange { offset, bytes, .. } => {
-                (OperationKind::GetRange, range_word(offset, bytes))
-            }
+    /// The parts of an operation that needs no encoding; `None` for the others.
+    #[inline(always)]
+    pub(crate) fn plain(operation: &Operation<'a>) -> Option<Self> {
+        let kind = operation.kind();
+        if kind.is_encoded() {
+            return None;
+        }
+        let expected = match *operation {
+            Operation::CompareAndSwap { expected, .. } => expected,
+            _ => 0,
         };
-        Self {
+        Some(Self {
             kind,
             key: operation.key(),
-            value: operation.value(),
-            word,
+            value: operation.plain_value(),
+            expected,
+        })
+    }
+
+    /// The parts of an operation; a change is encoded in `scratch`.
+    #[inline(always)]
+    pub(crate) fn of(operation: &Operation<'a>, scratch: &'a mut Vec<u8>) -> Self {
+        match Self::plain(operation) {
+            Some(parts) => parts,
+            None => Self::of_rare(operation, scratch),
         }
     }
 
     #[cold]
-    fn of_change(key: &'a [u8], change: &Change<'_>, scratch: &'a mut Vec<u8>) -> Self {
-        change.encode(scratch);
+    fn of_rare(operation: &Operation<'a>, scratch: &'a mut Vec<u8>) -> Self {
+        scratch.clear();
+        let kind = match *operation {
+            Operation::Change { ref change, .. } => {
+                change.encode(scratch);
+                OperationKind::Change
+            }
+            Operation::GetRange { offset, bytes, .. } => {
+                scratch.extend(offset.to_le_bytes());
+                scratch.extend(bytes.to_le_bytes());
+                OperationKind::GetRange
+            }
+            _ => OperationKind::Inspect,
+        };
         Self {
-            kind: OperationKind::Change,
-            key,
+            kind,
+            key: operation.key(),
             value: scratch,
-            word: 0,
+            expected: 0,
         }
     }
 }

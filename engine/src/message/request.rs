@@ -14,7 +14,7 @@ use std::slice;
 use crate::bytes::copy_to;
 use crate::constants::{KEY_BYTES_MAX, LINE_BYTES, VALUE_BYTES_MAX};
 use crate::message::hash::IndexHash;
-use crate::message::operation::{OperationKind, RequestParts};
+use crate::message::operation::{OperationKind, RequestParts, Version};
 use crate::message::outcome::Answer;
 
 /// Where a request's answer goes: a lane of the shard, the client on it, and the request's flags.
@@ -135,8 +135,8 @@ impl fmt::Debug for Origin {
 /// came over or where they were copied to.
 ///
 /// ```text
-/// | word:8, of some kinds | key | value |
-///                         ^ what is borrowed is known by where its key begins
+/// | expected version:8, if it swaps | key | value |
+///                                   ^ what is borrowed is known by where its key begins
 /// ```
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -211,8 +211,8 @@ impl RequestShape {
     /// Bytes of the parts before the key.
     #[inline]
     fn head_bytes(self) -> usize {
-        if self.kind().has_word() {
-            size_of::<u64>()
+        if self.kind().has_expected() {
+            size_of::<Version>()
         } else {
             0
         }
@@ -242,8 +242,8 @@ impl<'a> Request<'a> {
         let shape = RequestShape::of(parts);
         // SAFETY: by this function's contract.
         unsafe {
-            if parts.kind.has_word() {
-                place.cast::<u64>().write_unaligned(parts.word);
+            if parts.kind.has_expected() {
+                place.cast::<Version>().write_unaligned(parts.expected);
             }
             let key = place.add(shape.head_bytes());
             copy_to(key.as_ptr(), parts.key);
@@ -306,14 +306,14 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The version that a compare-and-swap expects, or the range of a read; else `0`.
+    /// The version that a compare-and-swap expects; else `0`.
     #[inline]
-    pub(crate) fn word(&self) -> u64 {
-        if !self.kind().has_word() {
+    pub(crate) fn expected(&self) -> Version {
+        if !self.kind().has_expected() {
             return 0;
         }
         // SAFETY: as in `key`; the version precedes it.
-        unsafe { self.key.cast::<u64>().sub(1).read_unaligned() }
+        unsafe { self.key.cast::<Version>().sub(1).read_unaligned() }
     }
 
     /// All parts that it borrows, contiguous.
@@ -335,7 +335,7 @@ impl fmt::Debug for Request<'_> {
             .field("kind", &self.kind())
             .field("key", &self.key())
             .field("value", &self.value())
-            .field("word", &self.word())
+            .field("expected", &self.expected())
             .field("origin", &self.origin)
             .finish()
     }

@@ -226,9 +226,26 @@ impl<E: Endpoint> Shard<E> {
                 self.put(lane, request, hint, evidence, answers)
             }
             OperationKind::Delete => self.delete(lane, request, hint, evidence, answers),
-            OperationKind::Change => self.change(lane, request, hint, evidence, answers),
+            // One call for all of them, so that the kinds above take two comparisons.
+            OperationKind::Change | OperationKind::Inspect | OperationKind::GetRange => {
+                self.execute_rare(lane, request, hint, evidence, answers)
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn execute_rare(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        match request.kind() {
             OperationKind::Inspect => self.inspect(lane, request, hint, evidence, answers),
             OperationKind::GetRange => self.get_range(lane, request, hint, evidence, answers),
+            _ => self.change(lane, request, hint, evidence, answers),
         }
     }
 

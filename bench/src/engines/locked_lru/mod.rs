@@ -222,7 +222,10 @@ impl LockedLruSession {
                         Answer::Absent
                     }
                 }
-                Operation::CompareAndSwap { .. } => return Err(unsupported()),
+                Operation::CompareAndSwap { .. }
+                | Operation::Change { .. }
+                | Operation::Inspect { .. }
+                | Operation::GetRange { .. } => return Err(unsupported()),
             }
         };
         if half_dead {

@@ -4,7 +4,7 @@ use farcore_rdma::Endpoint;
 
 use crate::log::record::RecordView;
 use crate::message::change::Metadata;
-use crate::message::operation::{Version, word_range};
+use crate::message::operation::{Version, decode_range};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
@@ -78,7 +78,7 @@ impl<E: Endpoint> Shard<E> {
                 return self.fail(lane, request, self.lost_error(*damaged), answers);
             }
         };
-        let (offset, bytes) = word_range(request.word());
+        let (offset, bytes) = decode_range(request.value());
         let answer = record.map_or(Answer::Absent, |(version, value)| {
             let start = offset.min(value.len());
             let end = start.saturating_add(bytes).min(value.len());

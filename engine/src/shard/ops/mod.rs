@@ -79,7 +79,7 @@ impl<E: Endpoint> Shard<E> {
                     return self.fail(lane, request, self.lost_error(*damaged), answers);
                 }
             };
-            if current != request.word() {
+            if current != request.expected() {
                 self.metrics.counters.swaps.add(1);
                 self.metrics.counters.swaps_mismatched.add(1);
                 answers.answer(lane, request.token, Answer::Mismatch { current });

@@ -63,7 +63,7 @@ fn taken(client: &mut LaneClient, server: &mut LaneServer) -> Vec<(u64, u64, Ori
                 kind: request.kind(),
                 key: request.key(),
                 value: request.value(),
-                word: request.word(),
+                expected: request.expected(),
             };
             (
                 request.hash.0,

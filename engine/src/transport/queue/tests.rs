@@ -48,7 +48,7 @@ fn seen(request: &Request<'_>) -> Asked {
         request.kind(),
         request.key().to_vec(),
         request.value().to_vec(),
-        request.word(),
+        request.expected(),
     )
 }
 
@@ -58,7 +58,7 @@ fn push(producer: &mut RequestProducer, asked: &Asked) -> bool {
         kind: *kind,
         key,
         value,
-        word: *expected,
+        expected: *expected,
     };
     producer.push(IndexHash(*hash), *token, *origin, &parts)
 }
