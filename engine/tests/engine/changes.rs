@@ -1,6 +1,8 @@
 //! Changes that depend on what a key holds, through handles and core clients, with local and far
 //! records.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use farcore::{
     Answer, CasOutcome, Change, Condition, DeleteOutcome, Engine, Error, Metadata, Operation,
 };
