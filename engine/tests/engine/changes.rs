@@ -27,7 +27,7 @@ fn filled(config: farcore::Config) -> Engine {
         .map(|(key, value)| Operation::Put { key, value });
     handle
         .many(puts, |_, answer| {
-            assert!(matches!(answer, Answer::Stored { .. }))
+            assert!(matches!(answer, Answer::Stored { .. }));
         })
         .unwrap();
     drop(handle);
