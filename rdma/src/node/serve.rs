@@ -7,9 +7,9 @@
 //! maintenance:    end leases -> when the last line has ended -> reclaim -> mend, at intervals
 //! ```
 //!
-//! - I1: a peer that has not authenticated itself has [`NodeOptions::handshake_limit`] to do so,
-//!   and their number is limited: the oldest is evicted for the next, so that silent peers lock no
-//!   other peer out. Each executor has its share of places.
+//! - I1: a peer that has not authenticated itself has [`NodeOptions::handshake_limit`] for each
+//!   step, and the number of such peers is limited in two stages, so that silent peers lock no other
+//!   peer out. Each executor has its share of places.
 //! - I2: a line's end is reported only when no request of its peer can be performed any more.
 //! - I3: only the maintenance thread reclaims a session's extents, after the session is over.
 
@@ -100,7 +100,7 @@ async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -
 impl Worker {
     async fn receive(self, arrival: Arrival) {
         let peer = arrival.peer();
-        let pending = self.unauthenticated.admit();
+        let pending = self.unauthenticated.admit(peer.ip());
         let late = async {
             pending.evicted().await;
             self.node.metrics().refused(Why::Evicted);
@@ -158,6 +158,7 @@ impl Worker {
                 return None;
             }
         };
+        pending.progressed();
         let refusal = match incoming.request().purpose {
             Purpose::Control => match node.metrics().controls.take(options.connections_max) {
                 Some(place) => {
@@ -483,8 +484,9 @@ pub(super) fn executor(
             Ok(executor) => executor.run(async {
                 say(Ok(()));
                 let options = node.options();
-                let share = options.strangers_max.div_ceil(options.threads);
-                let unauthenticated = Unauthenticated::new(share);
+                let share = |places: usize| places.div_ceil(options.threads);
+                let (silent, requested) = (options.silent_max, options.unauthenticated_max);
+                let unauthenticated = Unauthenticated::new(share(silent), share(requested));
                 let worker = Worker {
                     node,
                     maintenance,

@@ -60,9 +60,12 @@ pub struct NodeOptions {
     pub sessions_max: usize,
     /// Limit on the control connections, and again on the memory connections.
     pub connections_max: u64,
-    /// Limit on the unauthenticated connections. Each thread has its share, at least one. The
-    /// oldest is evicted for the next.
-    pub strangers_max: usize,
+    /// Limit on the connections that have sent nothing yet. Each thread has its share, at least
+    /// one. When all places are taken, the address that holds most of them loses its oldest.
+    pub silent_max: usize,
+    /// The same for connections that have sent a connect request and have not authenticated
+    /// themselves.
+    pub unauthenticated_max: usize,
     /// Time limit for each step of a handshake.
     pub handshake_limit: Duration,
 }
@@ -85,7 +88,8 @@ impl NodeOptions {
             threads: 1,
             sessions_max: 1024,
             connections_max: 4096,
-            strangers_max: 64,
+            silent_max: 1024,
+            unauthenticated_max: 256,
             handshake_limit: Duration::from_secs(5),
         }
     }
