@@ -8,8 +8,8 @@
 //! ```
 //!
 //! - I1: a peer that has not authenticated itself has [`NodeOptions::handshake_limit`] for each
-//!   step, and the number of such peers is limited in two stages, so that silent peers lock no other
-//!   peer out. Each executor has its share of places.
+//!   step, and the number of such peers is limited in two stages, so that silent peers lock no
+//!   other peer out. Each executor has its share of places.
 //! - I2: a line's end is reported only when no request of its peer can be performed any more.
 //! - I3: only the maintenance thread reclaims a session's extents, after the session is over.
 
