@@ -138,6 +138,72 @@ fn no_module_names_one_above_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// How many modules deep a source of a crate lies: 1 for `x.rs` and `x/mod.rs`.
+fn depth(inside: &Path) -> usize {
+    inside.iter().count() - usize::from(inside.ends_with("mod.rs"))
+}
+
+/// The most `super`s in a row that code has.
+fn supers(code: &str) -> usize {
+    let chains = code.match_indices("super::").map(|(at, step)| {
+        let mut rest = &code[at..];
+        let mut count = 0;
+        while let Some(next) = rest.strip_prefix(step) {
+            (rest, count) = (next, count + 1);
+        }
+        count
+    });
+    chains.max().unwrap_or(0)
+}
+
+#[test]
+fn no_module_reaches_another_layer_by_super() {
+    let source = root().join("engine/src");
+    let mut files = Vec::new();
+    sources(&source, &mut files);
+    for path in files {
+        let inside = path.strip_prefix(&source).unwrap();
+        if inside
+            .iter()
+            .any(|part| part == "tests" || part == "tests.rs")
+        {
+            continue;
+        }
+        let (supers, depth) = (supers(&code(&path)), depth(inside));
+        let name = inside.display();
+        assert!(
+            supers < depth,
+            "{name} names the crate by {supers} `super`s"
+        );
+    }
+}
+
+#[test]
+fn depths_and_supers_are_counted() {
+    assert_eq!(depth(Path::new("cipher.rs")), 1);
+    assert_eq!(depth(Path::new("shard/mod.rs")), 1);
+    assert_eq!(depth(Path::new("shard/ops/change.rs")), 3);
+    let code = "use super::a;\nuse super::super::b::{c, d};";
+    assert_eq!(supers(code), 2);
+}
+
+#[test]
+fn one_file_of_the_engine_and_one_of_the_fabric_name_glommio() {
+    let mut naming = BTreeSet::new();
+    for source in ["engine/src", "rdma/src"] {
+        let mut files = Vec::new();
+        sources(&root().join(source), &mut files);
+        let names = |path: &PathBuf| code(path).contains("glommio::");
+        naming.extend(files.into_iter().filter(names));
+    }
+    let naming: Vec<_> = naming
+        .iter()
+        .map(|path| path.strip_prefix(root()).unwrap())
+        .collect();
+    let allowed = ["engine/src/executor/mod.rs", "rdma/src/executor.rs"];
+    assert_eq!(naming, allowed.map(Path::new));
+}
+
 #[test]
 fn names_of_modules_are_read_from_code() {
     let code = "use crate::shard::{Shard, x};\nuse crate::{a::B, c::{D, E}, f};\ncrate::log::y()";

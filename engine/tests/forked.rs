@@ -50,7 +50,7 @@ fn a_forked_child_opens_an_engine_of_its_own() {
         unsafe { libc::alarm(LIMIT) };
         std::mem::drop(std::panic::catch_unwind(|| {
             let engine = open();
-            let fine = is_served(&engine) && has_thread("farcore-pulse");
+            let fine = is_served(&engine) && has_thread("farcore-wake");
             drop(engine);
             // SAFETY: ends this process at once, without the parent's exit handlers.
             unsafe { libc::_exit(if fine { 7 } else { 8 }) }

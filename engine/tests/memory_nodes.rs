@@ -400,6 +400,28 @@ fn an_engine_opens_without_a_node_that_joins_later() {
 }
 
 #[test]
+fn the_share_of_a_missing_node_is_not_claimed_from_the_others() {
+    let (first, second) = (node(), node());
+    let addresses = vec![address(&first), address(&second)];
+    second.stop();
+    // A core's half of it is no multiple of an extent.
+    let far_bytes = 41 << 20;
+    let engine = Engine::open(Config {
+        nodes: addresses,
+        nodes_min: Some(1),
+        far_bytes,
+        ..config(&[])
+    })
+    .unwrap();
+    let seen = first.metrics().statistics();
+    let extents = seen.extents - seen.extents_free;
+    let share = (far_bytes / 4).div_ceil(seen.extent_bytes);
+    assert!((far_bytes / 4) % seen.extent_bytes > 0, "{seen:?}");
+    assert_eq!(extents, 2 * share, "both cores hold their share: {seen:?}");
+    engine.close();
+}
+
+#[test]
 fn pages_that_a_joining_node_cannot_lend_come_from_the_others() {
     let first = node();
     // Less than its share will be.

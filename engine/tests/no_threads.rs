@@ -92,7 +92,7 @@ fn too_few_threads_are_named() {
         [said.contains("opened"), said.contains("refused")]
     };
     // From too few for any to enough for all: the test's own thread, the core's, glommio's and the
-    // pulse's.
+    // wake timer's.
     let outcomes: Vec<_> = (2..10).map(outcome).collect();
     assert!(outcomes.iter().all(|[opened, refused]| opened != refused));
     assert_eq!(outcomes.first(), Some(&[false, true]));

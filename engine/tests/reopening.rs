@@ -37,8 +37,8 @@ fn the_leftovers_of_closed_engines_do_not_grow() {
         open_and_close();
     }
     let after_all = left();
-    // The pulse's thread ends a moment after the last engine and starts with the next: allow one
-    // more or less.
+    // The wake timer's thread ends a moment after the last engine and starts with the next: allow
+    // one more or less.
     assert_eq!(after_all[0], after_one[0], "descriptors");
     assert!(
         after_all[1].abs_diff(after_one[1]) <= 1,

@@ -134,7 +134,7 @@ impl WakeTimer {
             // After a fork, the executors of the parent process do not exist here either.
             registry.entries.clear();
             thread::Builder::new()
-                .name("farcore-pulse".to_owned())
+                .name("farcore-wake".to_owned())
                 .spawn(run)?;
             registry.runs_in = Some(process);
         }

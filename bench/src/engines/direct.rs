@@ -112,10 +112,7 @@ impl<D: Direct> Session for DirectSession<D> {
                     },
                 );
             }),
-            Operation::CompareAndSwap { .. }
-            | Operation::Change { .. }
-            | Operation::Inspect { .. }
-            | Operation::GetRange { .. } => {
+            _ => {
                 sink(token, Answer::Failed(&unsupported()));
                 Ok(())
             }

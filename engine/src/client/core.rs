@@ -192,9 +192,11 @@ impl Core {
         self.tap = Some(recorder.tap());
     }
 
-    /// Runs one turn of this core and visits the answers that have arrived. Returns how many.
-    /// Values of its own shard are visited in place. The visitor must not call this client. If it
-    /// panics, the process aborts, because the shard is in the middle of its work.
+    /// Runs one turn of this core and visits the answers that have arrived. Returns how many. The
+    /// turn serves other cores and the shard's background work too; after the loss of a memory node
+    /// it may visit the whole index once. Values of its own shard are visited in place. The visitor
+    /// must not call this client. If it panics, the process aborts, because the shard is in the
+    /// middle of its work.
     #[inline]
     pub fn poll(&mut self, mut visit: impl FnMut(u64, Answer<'_>)) -> usize {
         let count = self.reactor.borrow_mut().poll_for(self.client, &mut visit);
@@ -322,6 +324,9 @@ impl Core {
                 seen += 1;
                 visit(place, answer);
             });
+            if next.is_none() && seen == sent {
+                continue;
+            }
             yield_now().await;
         }
     }

@@ -260,10 +260,10 @@ async fn claim(
         };
         let share = wanted.div_ceil(4 * pools.len());
         let node = NodeId::new(position);
+        // A piece holds whole extents, which may be more pages than are wanted.
         let add = async |pieces: Vec<_>| {
-            let mut pieces = pieces.into_iter();
+            let pieces = pieces.into_iter().take(wanted);
             pieces
-                .by_ref()
                 .map_while(|piece| extents.add(node, piece).ok())
                 .count()
         };

@@ -11,6 +11,7 @@ pub type Version = u64;
 // Fields lie in declaration order, so that key and value are at the same offsets in every kind. The
 // kinds are in the order of `OperationKind`, so that one is the other.
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Operation<'a> {
     /// Read the value of a key.
     Get {
@@ -110,6 +111,38 @@ impl<'a> Operation<'a> {
             Operation::Put { value, .. } | Operation::CompareAndSwap { value, .. } => value,
             _ => &[],
         }
+    }
+}
+
+#[cfg(test)]
+impl<'a> Operation<'a> {
+    /// One operation of every kind.
+    pub(crate) fn of_every_kind(
+        key: &'a [u8],
+        value: &'a [u8],
+    ) -> [Self; OperationKind::LAST as usize + 1] {
+        let change = Change::Append { tail: value };
+        let operations = [
+            Self::Get { key },
+            Self::Put { key, value },
+            Self::Delete { key },
+            Self::CompareAndSwap {
+                key,
+                value,
+                expected: 5,
+            },
+            Self::Change { key, change },
+            Self::Inspect { key },
+            Self::GetRange {
+                key,
+                offset: 3,
+                bytes: 4,
+            },
+        ];
+        for (place, operation) in operations.iter().enumerate() {
+            assert_eq!(operation.kind() as usize, place, "{operation:?}");
+        }
+        operations
     }
 }
 

@@ -162,6 +162,7 @@ const _: () =
 /// Bits of an operation's kind: room for 32.
 const KIND_BITS: u32 = 5;
 const KIND_MASK: u16 = (1 << KIND_BITS) - 1;
+const _: () = assert!(OperationKind::LAST as u16 <= KIND_MASK);
 
 /// The kind of a request, and the lengths of its parts.
 ///

@@ -1,9 +1,9 @@
 //! The watchdog: detects a core that serves nothing although it was woken.
 //!
-//! The process's pulse wakes a task of each core's executor ten times a second. A core whose task
-//! does not run, and that makes no turns either, is stalled: a job blocks it, or the machine gives
-//! it no time. A job that polls makes turns, and so serves its shard, without giving the executor
-//! any time.
+//! The process's wake timer wakes a task of each core's executor ten times a second. A core whose
+//! task does not run, and that makes no turns either, is stalled: a job blocks it, or the machine
+//! gives it no time. A job that polls makes turns, and so serves its shard, without giving the
+//! executor any time.
 
 use std::sync::{Arc, Weak};
 
@@ -14,11 +14,11 @@ use crate::observe::metrics::CoreMetrics;
 /// Paces without a turn after which a core counts as stalled: one second.
 const PACES_MAX: u64 = 10;
 
-/// What is known of one core. Only the pulse's thread uses it.
+/// What is known of one core. Only the timer's thread uses it.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     core: usize,
-    /// Weak: a closed engine's counters hold descriptors, and the pulse drops the watchdog only at
+    /// Weak: a closed engine's counters hold descriptors, and the timer drops the watchdog only at
     /// its next pace.
     metrics: Weak<CoreMetrics>,
     /// The core's turns, and the paces since that number changed.

@@ -182,23 +182,9 @@ impl Between {
     fn rates(&self, core: Option<usize>, seconds: f64) -> CoreRates {
         let counted = &self.counters;
         let rate = |count: u64| count as f64 / seconds;
-        let operations = sum(&[
-            counted.gets,
-            counted.puts,
-            counted.deletes,
-            counted.swaps,
-            counted.changes,
-            counted.inspections,
-        ]);
+        let operations = counted.answered();
         let hits = sum(&[counted.local_hits, counted.cache_hits, counted.far_hits]);
         let time = sum(&[counted.busy_ns, counted.spinning_ns, counted.parked_ns]);
-        let failures = [
-            counted.gets_failed,
-            counted.puts_failed,
-            counted.deletes_failed,
-            counted.swaps_failed,
-            counted.changes_failed,
-        ];
         CoreRates {
             core,
             operations_per_second: rate(operations),
@@ -206,7 +192,7 @@ impl Between {
             puts_per_second: rate(counted.puts),
             deletes_per_second: rate(counted.deletes),
             swaps_per_second: rate(counted.swaps),
-            failures_per_second: rate(sum(&failures)),
+            failures_per_second: rate(counted.failed()),
             local_share: share(counted.local_hits, hits),
             cache_share: share(counted.cache_hits, hits),
             far_share: share(counted.far_hits, hits),

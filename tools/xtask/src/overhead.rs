@@ -197,8 +197,7 @@ pub(crate) fn perform(overhead: Overhead) -> Result<()> {
 fn answered(socket: &Path) -> Result<(u64, u64)> {
     let report = read_report(socket)?;
     let total = report.total();
-    let answered = total.gets + total.puts + total.deletes + total.swaps;
-    Ok((answered, report.now_ns))
+    Ok((total.answered(), report.now_ns))
 }
 
 /// Requests a nanosecond in a window with a number of reads.

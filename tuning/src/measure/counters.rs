@@ -319,6 +319,40 @@ counters! {
     stalled: Gauge,
 }
 
+/// The sum of counters; it stays at the greatest number, because reports are untrusted.
+fn sum(counts: &[u64]) -> u64 {
+    counts
+        .iter()
+        .fold(0, |sum, &count| sum.saturating_add(count))
+}
+
+impl ShardSnapshot {
+    /// Operations answered, of every kind; those that failed are not in it.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        sum(&[
+            self.gets,
+            self.puts,
+            self.deletes,
+            self.swaps,
+            self.changes,
+            self.inspections,
+        ])
+    }
+
+    /// Operations answered with an error.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        sum(&[
+            self.gets_failed,
+            self.puts_failed,
+            self.deletes_failed,
+            self.swaps_failed,
+            self.changes_failed,
+        ])
+    }
+}
+
 counters! {
     /// One core's counters of one memory node.
     counters NodeCounters,

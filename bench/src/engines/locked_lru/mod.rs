@@ -222,10 +222,7 @@ impl LockedLruSession {
                         Answer::Absent
                     }
                 }
-                Operation::CompareAndSwap { .. }
-                | Operation::Change { .. }
-                | Operation::Inspect { .. }
-                | Operation::GetRange { .. } => return Err(unsupported()),
+                _ => return Err(unsupported()),
             }
         };
         if half_dead {

@@ -63,6 +63,7 @@ impl<E: Endpoint> Shard<E> {
                 ExtentLost::Flushing => {}
             }
         }
+        self.local.drop_unclean();
         let slots = self.send_to_lost_page(&gone);
         self.lost.note_slots(slots);
         for number in numbers.into_iter().filter(|&number| gone[number as usize]) {

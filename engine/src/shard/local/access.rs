@@ -13,6 +13,8 @@
 //!   frame, so a [`Framed`] place that was made from a slot's address and is not far leads to it.
 //!   A place that is kept holds only until pages move: its user compares `PageTable::moves`.
 //! - I2: the directory of a sealed page lies behind its records and has one entry for each.
+//!   The compiler does not check this: addresses and places are plain values. `crate::shard` makes
+//!   them from slots only, and no function here is visible outside it.
 //! - I3: only the shard's own thread reads and writes frames, but for the fabric, which reads those
 //!   of pages that are being flushed.
 

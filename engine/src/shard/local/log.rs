@@ -264,14 +264,14 @@ impl LocalLog {
         frame.is_some()
     }
 
-    /// Notes that the extent of a page is gone. The caller releases the extent of a local page, and
-    /// ends a far page with [`LocalLog::lose_records`].
+    /// Notes that the extent of a page is gone. The caller releases the extent of a local page,
+    /// ends a far page with [`LocalLog::lose_records`], and calls [`LocalLog::drop_unclean`] after
+    /// the last of many.
     pub(in crate::shard) fn lose_extent(&mut self, number: u32) -> ExtentLost {
         let page = self.pages.get_mut(number);
         match page.state() {
             PageState::Clean => {
                 self.unflush(number);
-                self.clean.retain(|&other| other != number);
                 ExtentLost::Local
             }
             PageState::Far => {
@@ -281,6 +281,13 @@ impl LocalLog {
             }
             _ => ExtentLost::Flushing,
         }
+    }
+
+    /// Takes the pages that are no longer clean off the list of clean ones: one pass for all.
+    pub(in crate::shard) fn drop_unclean(&mut self) {
+        let pages = &self.pages;
+        self.clean
+            .retain(|&number| pages.get(number).state() == PageState::Clean);
     }
 
     /// Counts all records of a far page dead: no slot leads to it.

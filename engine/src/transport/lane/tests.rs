@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::constants::KEY_BYTES_MAX;
 use crate::message::hash::IndexHash;
-use crate::message::operation::{Operation, RequestParts};
+use crate::message::operation::{Operation, OperationKind, RequestParts};
 use crate::message::outcome::Answer;
 use crate::message::request::{ReplyTo, RequestFlags};
 use crate::transport::lane::*;
@@ -15,7 +15,7 @@ const EACH_WAY: usize = 8192;
 
 #[derive(Clone, Debug)]
 enum Act {
-    Send(u8, u8, usize, usize),
+    Send(usize, u8, usize, usize),
     /// Answers a waiting request, chosen by the index; a get with a value of this length.
     Answer(prop::sample::Index, usize, bool),
     Receive,
@@ -23,10 +23,12 @@ enum Act {
     Close,
 }
 
+const KINDS: usize = OperationKind::LAST as usize + 1;
+
 fn act() -> impl Strategy<Value = Act> {
     let bytes = || 0..EACH_WAY / 5;
     prop_oneof![
-        40 => (0u8..4, any::<u8>(), 1usize..=1024, bytes())
+        40 => (0..KINDS, any::<u8>(), 1usize..=1024, bytes())
             .prop_map(|(kind, fill, key, value)| Act::Send(kind, fill, key % 40 + 1 + key / 1000 * 900, value)),
         30 => (any::<prop::sample::Index>(), bytes(), any::<bool>())
             .prop_map(|(place, bytes, waited)| Act::Answer(place, bytes, waited)),
@@ -99,15 +101,10 @@ proptest! {
             match act {
                 Act::Send(kind, fill, key_bytes, value_bytes) => {
                     let (key, value) = (vec![fill; key_bytes], vec![!fill; value_bytes]);
-                    let operation = match kind {
-                        0 => Operation::Get { key: &key },
-                        1 => Operation::Put { key: &key, value: &value },
-                        2 => Operation::Delete { key: &key },
-                        _ => Operation::CompareAndSwap { key: &key, expected: token * 3, value: &value },
-                    };
+                    let operation = Operation::of_every_kind(&key, &value)[kind];
                     let origin = Origin::new(u16::from(fill), RequestFlags::timed(fill % 2 == 0));
                     let mut scratch = Vec::new();
-            let parts = RequestParts::of(&operation, &mut scratch);
+                    let parts = RequestParts::of(&operation, &mut scratch);
                     // There is always room: every request was served.
                     prop_assert!(client.requests.push(IndexHash(token * 7), token, origin, &parts));
                     sent.insert(token, (token * 7, token, origin, format!("{parts:?}")));
@@ -171,16 +168,7 @@ fn the_longest_message_of_every_kind_has_room() {
     for value_bytes in [inline_max(EACH_WAY), inline_max(EACH_WAY) + 1] {
         let value = vec![9; value_bytes];
         let (key, value) = (&key[..], &value[..]);
-        for operation in [
-            Operation::Get { key },
-            Operation::Put { key, value },
-            Operation::Delete { key },
-            Operation::CompareAndSwap {
-                key,
-                expected: 5,
-                value,
-            },
-        ] {
+        for operation in Operation::of_every_kind(key, value) {
             let (mut client, mut server) = lane(EACH_WAY, EACH_WAY, None);
             assert!(send(&mut client, 1, operation));
             let seen = taken(&mut client, &mut server);

@@ -91,10 +91,7 @@ impl Workload {
     /// The report covers too few requests or no busy time.
     pub fn of(report: &Report, costs: &UnitCosts) -> Result<Self, WorkloadError> {
         let total = report.total();
-        let answered = [total.gets, total.puts, total.deletes, total.swaps];
-        let requests = answered
-            .iter()
-            .fold(0_u64, |sum, &count| sum.saturating_add(count));
+        let requests = total.answered();
         if requests < REQUESTS_MIN {
             return Err(WorkloadError::Requests { requests });
         }
