@@ -92,9 +92,10 @@ impl<'a> Server<'a> {
                 },
             }),
             Err(refusal) => {
-                self.node.metrics().refused(refusal);
-                warn!(%peer, %refusal, "connection refused");
-                arrival.reject(refusal);
+                if self.node.refused(refusal) {
+                    warn!(%peer, %refusal, "connection refused");
+                }
+                arrival.reject(refusal.disclosed());
             }
         }
     }
@@ -114,16 +115,12 @@ impl<'a> Server<'a> {
         else {
             return Err(Refusal::Purpose);
         };
-        let most = self.node.options().connections_max;
-        let place = self.node.metrics().memories.take(most);
-        let place = place.ok_or(Refusal::Busy)?;
         let join = Join {
             session,
             slot,
             counter,
         };
-        let now_ns = self.node.now_ns();
-        let ticket = self.node.sessions().join(&join, &proof, now_ns)?;
+        let (place, ticket) = self.node.join(&join, &proof)?;
         Ok((ticket, place))
     }
 

@@ -23,7 +23,7 @@ use super::device::{Loopback, NodeDevice};
 use crate::fabric::VerbsOptions;
 use crate::pool::{NodeMap, NodeMapError, RegionDescriptor, Table, TableError};
 use crate::region::{Lock, PageKind, Region, RegionError, RegionOptions};
-use crate::tcp::Exposed;
+use crate::tcp::{Exposed, RemoteRange};
 #[cfg(feature = "verbs")]
 use crate::verbs::{Context, VerbsError};
 use crate::work::RemoteKey;
@@ -409,6 +409,18 @@ impl NodeMemory {
     #[must_use]
     pub fn exposed(&self) -> &Exposed {
         &self.exposed
+    }
+
+    /// Fills an extent with zeros.
+    pub(crate) fn clear(&self, extent: u32) {
+        if let Some(start) = self.map.slice(extent, 0) {
+            self.exposed.clear(RemoteRange {
+                key: start.key,
+                offset: start.offset,
+                // At most 1 GiB.
+                bytes: u32::try_from(self.map.extent_bytes).unwrap_or(u32::MAX),
+            });
+        }
     }
 
     /// The table of extents' owners.

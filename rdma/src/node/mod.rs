@@ -7,8 +7,9 @@
 //! - [`memory`]: the regions and the table.
 //! - [`session`], [`sessions`]: leases and memory connections as a state machine without clock or
 //!   socket.
+//! - [`isolation`]: what each session may access, if the node checks that.
 //! - [`service`]: the state that the threads share, and the answers to requests; [`metrics`]: its
-//!   counters.
+//!   counters; [`refusal_log`]: lines about refusals.
 //! - [`serve`]: connections, on executors; [`unauthenticated`]: connections that have proved
 //!   nothing yet; [`start`]: starting and stopping.
 //! - `device`: the regions and queue pairs of an RDMA device; `cm`: clients that connect by
@@ -18,8 +19,10 @@
 mod cm;
 #[cfg(feature = "verbs")]
 mod device;
+mod isolation;
 mod memory;
 mod metrics;
+mod refusal_log;
 mod serve;
 mod service;
 mod session;

@@ -31,7 +31,7 @@ use super::service::{MaintenanceState, Service};
 use super::session::{Admission, NodeLine};
 use super::sessions::{Speaker, Ticket};
 use super::start::StartError;
-use crate::control::{Join, MemoryProof, NodeGreeted, Opening, Refused, Reply};
+use crate::control::{Join, NodeGreeted, Opening, Refused, Reply};
 use crate::node::metrics::{Place, Why};
 use crate::node::unauthenticated::{Unauthenticated, UnauthenticatedPeer};
 use crate::tcp::{Accepted, Arrival, Incoming, MessageChannel, Purpose, Refusal, TcpAddress};
@@ -49,6 +49,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Interval at which the maintenance thread checks for ended leases.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(100);
+/// Pause before a request that must be retried.
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 /// Connections that wait for an executor; further ones wait in the kernel.
 const BACKLOG: usize = 64;
 
@@ -147,13 +149,13 @@ impl Worker {
             Err(error) => {
                 let silent = error.kind() == io::ErrorKind::TimedOut;
                 let why = if silent { Why::Silent } else { Why::Request };
-                node.metrics().refused(why);
                 // The operator must act on these: the client is of another release, or not a client
                 // at all.
-                if error.kind() == io::ErrorKind::InvalidData {
-                    warn!(%peer, %error, "connection refused");
-                } else {
+                if error.kind() != io::ErrorKind::InvalidData {
+                    node.metrics().refused(why);
                     debug!(%peer, %error, "received no connect request");
+                } else if node.refused(why) {
+                    warn!(%peer, %error, "connection refused");
                 }
                 return None;
             }
@@ -190,7 +192,7 @@ impl Worker {
                     slot,
                     counter,
                 };
-                match self.admit_memory(&join, &proof) {
+                match node.join(&join, &proof) {
                     Ok((place, ticket)) => {
                         return Some(AuthenticatedPeer::Memory(place, ticket, incoming));
                     }
@@ -204,25 +206,12 @@ impl Worker {
         None
     }
 
-    /// Takes a place for a memory connection and joins it to its session.
-    fn admit_memory(
-        &self,
-        join: &Join,
-        proof: &MemoryProof,
-    ) -> Result<(Place<'_>, Ticket), Refusal> {
-        let node = &*self.node;
-        let memories = &node.metrics().memories;
-        let place = memories.take(node.options().connections_max);
-        let place = place.ok_or(Refusal::Busy)?;
-        let ticket = node.sessions().join(join, proof, node.now_ns())?;
-        Ok((place, ticket))
-    }
-
     async fn refuse(&self, incoming: Incoming, refusal: Refusal) {
-        self.node.metrics().refused(refusal);
-        warn!(peer = %incoming.peer(), %refusal, "connection refused");
+        if self.node.refused(refusal) {
+            warn!(peer = %incoming.peer(), %refusal, "connection refused");
+        }
         let reject = async {
-            incoming.reject(refusal).await;
+            incoming.reject(refusal.disclosed()).await;
             Ok(())
         };
         // A peer that does not read misses the refusal.
@@ -260,8 +249,9 @@ impl Worker {
                 Ok(Some((speaker, channel)))
             }
             Err(refused) => {
-                self.node.metrics().refused(refused);
-                warn!(%peer, %refused, "client refused");
+                if self.node.refused(refused) {
+                    warn!(%peer, %refused, "client refused");
+                }
                 channel.send(&Reply::Refused(refused).encode()).await?;
                 Ok(None)
             }
@@ -280,15 +270,26 @@ impl Worker {
                 }
                 other => other?,
             };
-            let (reply, last) = match self.node.perform(speaker, &message) {
+            let performed = async {
+                loop {
+                    match self.node.perform(speaker, &message) {
+                        Ok(None) => drop(Timer::new(RETRY_PAUSE).await),
+                        Ok(Some(reply)) => return Ok(Ok(reply)),
+                        Err(refused) => return Ok(Err(refused)),
+                    }
+                }
+            };
+            let performed = within(options.handshake_limit, performed).await?;
+            let (reply, last) = match performed {
                 Ok(Reply::Farewell) => {
                     self.maintenance.unpark();
                     (Reply::Farewell, true)
                 }
                 Ok(reply) => (reply, false),
                 Err(refused) => {
-                    self.node.metrics().refused(refused);
-                    warn!(session = speaker.session.get(), %refused, "request refused");
+                    if self.node.refused(refused) {
+                        warn!(session = speaker.session.get(), %refused, "request refused");
+                    }
                     let last = matches!(
                         refused,
                         Refused::NoSession | Refused::TakenOver | Refused::Malformed
@@ -326,7 +327,7 @@ impl Worker {
         if let Some(device) = node.memory().device() {
             return self.queue_pair(incoming, ticket, device).await;
         }
-        let exposed = node.memory().exposed().clone();
+        let exposed = self.node.exposed(ticket.session);
         let metrics = Arc::clone(&node.metrics().served);
         let accept = incoming.accept_memory(exposed, metrics);
         let queue = within(node.options().handshake_limit, accept).await?;
@@ -520,6 +521,7 @@ pub(super) fn start_maintenance(node: &Arc<Service>) -> Result<JoinHandle<()>, S
             node.maintain(&mut memory);
             if mended.elapsed() >= mend_pace {
                 node.free_stuck(&mut memory);
+                node.free_strangers(&memory);
                 node.memory().table().mend();
                 mended = Instant::now();
             }

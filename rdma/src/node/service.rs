@@ -12,22 +12,24 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 
+use super::isolation::{Isolation, SessionPermissions};
 use super::memory::NodeMemory;
+use super::refusal_log::RefusalLog;
 use super::session::{End, NodeLine};
-use super::sessions::{Over, Sessions, Speaker};
+use super::sessions::{Over, Sessions, Speaker, Ticket};
 use super::start::NodeOptions;
 use crate::address::Scheme;
-use crate::control::NodeGreeted;
 use crate::control::token;
+use crate::control::{Join, MemoryProof, NodeGreeted};
 use crate::control::{NodeStatistics, Opening, Refused, Reply, Request, Welcome};
-use crate::node::metrics::{ServerMetrics, add, get, set};
+use crate::node::metrics::{Place, ServerMetrics, Why, add, get, set};
 use crate::pool::{ExtentRun, OwnerId, TakenBack};
-use crate::tcp::Carrier;
+use crate::tcp::{Carrier, Exposed, Refusal};
 
 /// The state that all threads of a node share.
 #[derive(Debug)]
@@ -35,6 +37,9 @@ pub(super) struct Service {
     options: NodeOptions,
     memory: NodeMemory,
     metrics: ServerMetrics,
+    refusal_log: RefusalLog,
+    /// Set if each session is kept to its own extents.
+    isolation: Option<Arc<Isolation>>,
     sessions: Mutex<Sessions<NodeLine>>,
     started: Instant,
     stopping: AtomicBool,
@@ -71,10 +76,13 @@ impl Service {
         memory: NodeMemory,
         sessions: Sessions<NodeLine>,
     ) -> Self {
+        let isolation = options.isolate.then(|| Isolation::new(memory.map()));
         Self {
+            isolation: isolation.map(Arc::new),
             options,
             memory,
             metrics: ServerMetrics::default(),
+            refusal_log: RefusalLog::default(),
             sessions: Mutex::new(sessions),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
@@ -102,6 +110,26 @@ impl Service {
         &self.metrics
     }
 
+    /// The memory that a memory connection of a session can access.
+    pub(super) fn exposed(self: &Arc<Self>, session: OwnerId) -> Exposed {
+        let all = self.memory.exposed();
+        match &self.isolation {
+            None => all.clone(),
+            Some(isolation) => all.limited(SessionPermissions::new(
+                Arc::clone(self),
+                Arc::clone(isolation),
+                session,
+            )),
+        }
+    }
+
+    /// Counts a refusal; true if the caller must log it.
+    #[must_use]
+    pub(super) fn refused(&self, why: impl Into<Why>) -> bool {
+        self.metrics.refused(why);
+        self.refusal_log.note(self.now_ns())
+    }
+
     pub(super) fn stop(&self) {
         // ORDERING: pairs with the Acquire in `is_stopping`.
         self.stopping.store(true, Ordering::Release);
@@ -118,6 +146,21 @@ impl Service {
     pub(super) fn is_stopping(&self) -> bool {
         // ORDERING: pairs with the Release in `stop`.
         self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Joins a memory connection to its session and takes a place for it. Only a peer that proves
+    /// that it knows the session learns whether there is a place.
+    pub(super) fn join(
+        &self,
+        join: &Join,
+        proof: &MemoryProof,
+    ) -> Result<(Place<'_>, Ticket), Refusal> {
+        let ticket = self.sessions().join(join, proof, self.now_ns())?;
+        let place = self.metrics.memories.take(self.options.connections_max);
+        place.map(|place| (place, ticket)).ok_or_else(|| {
+            self.sessions().ended(ticket);
+            Refusal::Busy
+        })
     }
 
     pub(super) fn statistics(&self) -> NodeStatistics {
@@ -222,7 +265,31 @@ impl Service {
         Ok(run)
     }
 
-    pub(super) fn perform(&self, speaker: Speaker, message: &[u8]) -> Result<Reply, Refused> {
+    /// Frees a chunk; `None` while requests on it are in progress.
+    fn free(&self, speaker: Speaker, run: ExtentRun) -> Result<Option<Reply>, Refused> {
+        let (table, owner) = (self.memory.table(), speaker.session);
+        let freed = match &self.isolation {
+            None => Some(table.free(owner, run)),
+            Some(isolation) => isolation.while_unpinned(run, || {
+                let own = run.extents().filter(|&one| table.owner(one) == Some(owner));
+                own.for_each(|extent| self.memory.clear(extent));
+                table.free(owner, run)
+            }),
+        };
+        let Some(freed) = freed else {
+            return Ok(None);
+        };
+        freed.map_err(|error| Refused::NotOwned { count: error.count })?;
+        add(&self.metrics.chunks_freed, 1);
+        Ok(Some(Reply::Freed))
+    }
+
+    /// Performs a request; `None` if it must be retried later.
+    pub(super) fn perform(
+        &self,
+        speaker: Speaker,
+        message: &[u8],
+    ) -> Result<Option<Reply>, Refused> {
         let request = Request::decode(message)?;
         self.sessions().request(speaker, self.now_ns())?;
         let _done = Done {
@@ -231,28 +298,32 @@ impl Service {
         };
         match request {
             Request::Hello { .. } | Request::Prove { .. } => Err(Refused::OutOfTurn),
-            Request::Heartbeat => Ok(Reply::Renewed),
+            Request::Heartbeat => Ok(Some(Reply::Renewed)),
             Request::AllocateChunk { bytes } => self
                 .allocate(speaker, bytes)
-                .map(|run| Reply::Chunk(run.into())),
+                .map(|run| Some(Reply::Chunk(run.into()))),
             Request::FreeChunk(chunk) => {
-                let not_owned = |count| Refused::NotOwned { count };
-                let run = chunk.run().ok_or(not_owned(chunk.count))?;
-                let freed = self.memory.table().free(speaker.session, run);
-                freed.map_err(|error| not_owned(error.count))?;
-                add(&self.metrics.chunks_freed, 1);
-                Ok(Reply::Freed)
+                let run = chunk
+                    .run()
+                    .ok_or(Refused::NotOwned { count: chunk.count })?;
+                self.free(speaker, run)
             }
-            Request::Statistics => Ok(Reply::Statistics(self.statistics())),
+            Request::Statistics => Ok(Some(Reply::Statistics(self.statistics()))),
             Request::Bye => {
                 self.sessions().bye(speaker);
-                Ok(Reply::Farewell)
+                Ok(Some(Reply::Farewell))
             }
         }
     }
 
     /// One round of maintenance: ends leases and reclaims the extents of sessions that are over.
     pub(super) fn maintain(&self, state: &mut MaintenanceState) {
+        if let Some(count) = self.refusal_log.sum(self.now_ns()) {
+            warn!(
+                count,
+                "refused more within a second; the metrics have the reasons"
+            );
+        }
         let (over, kept) = {
             let mut sessions = self.sessions();
             let over = sessions.over(self.now_ns());
@@ -337,7 +408,47 @@ impl Service {
         set(&self.metrics.extents_stuck, u64::from(left));
     }
 
+    /// Frees the extents whose owner word names no session: a client with access to the table wrote
+    /// it, against the protocol.
+    pub(super) fn free_strangers(&self, state: &MaintenanceState) {
+        // The words are read before the sessions: a session's words appear only after it opened.
+        // Those of an ended one are freed by this thread before it gets here, or are stuck.
+        let owners = self.memory.table().owners();
+        let strangers: Vec<_> = {
+            let sessions = self.sessions();
+            let stuck = |owner| state.stuck.iter().any(|one| one.session == owner);
+            let stranger = |&(_, owner): &_| !sessions.has(owner) && !stuck(owner);
+            owners.into_iter().filter(stranger).collect()
+        };
+        let freed = strangers.iter().filter(|&&(extent, owner)| {
+            self.clear_isolated([extent]);
+            ExtentRun::new(extent, 1)
+                .is_some_and(|run| self.memory.table().free(owner, run).is_ok())
+        });
+        let extents = freed.count();
+        if extents > 0 {
+            add(&self.metrics.extents_reclaimed, extents as u64);
+            warn!(
+                extents,
+                "freed extents whose owner is no session: a client broke the protocol"
+            );
+        }
+    }
+
+    /// Clears extents that are about to become free, if sessions are isolated. Their owner has no
+    /// connection any more.
+    fn clear_isolated(&self, extents: impl IntoIterator<Item = u32>) {
+        if self.isolation.is_some() {
+            extents
+                .into_iter()
+                .for_each(|extent| self.memory.clear(extent));
+        }
+    }
+
     fn take_back(&self, session: OwnerId) -> TakenBack {
+        if self.isolation.is_some() {
+            self.clear_isolated(self.memory.table().owned_by(session));
+        }
         let taken = self.memory.table().try_take_back(session);
         add(&self.metrics.extents_reclaimed, u64::from(taken.freed));
         add(&self.metrics.take_backs_failed, u64::from(taken.left > 0));
@@ -388,6 +499,21 @@ mod tests {
             .sessions()
             .open("test".into(), key, service.now_ns());
         opened.expect("the first")
+    }
+
+    #[test]
+    fn an_owner_word_that_names_no_session_is_swept() {
+        let (service, _) = service();
+        let speaker = open(&service);
+        let allocate = Request::AllocateChunk { bytes: 3 * EXTENT }.encode();
+        service.perform(speaker, &allocate).expect("memory");
+        service.memory.table().plant(6, u64::MAX);
+        service.memory.table().plant(7, 12345);
+        service.free_strangers(&MaintenanceState::default());
+        let seen = service.memory.table().audit();
+        assert_eq!((seen.owned, seen.owners_without_bit), (3, 0));
+        assert_eq!(service.statistics().extents_reclaimed, 2);
+        assert_eq!(service.memory.table().owned_count(speaker.session), 3);
     }
 
     #[test]

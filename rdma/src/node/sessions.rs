@@ -85,6 +85,11 @@ impl<L: Line> Sessions<L> {
         self.sessions.len()
     }
 
+    /// Whether a session is not over.
+    pub(crate) fn has(&self, session: OwnerId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
     /// The sessions that are kept after their lease, with their clients' names.
     pub(crate) fn kept(&self) -> impl Iterator<Item = (OwnerId, &str)> {
         let kept = self.sessions.iter().filter(|(_, one)| one.is_kept());

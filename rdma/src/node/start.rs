@@ -45,6 +45,9 @@ pub struct NodeOptions {
     /// The token that clients must know. Without one, any client that can connect may use its
     /// memory.
     pub token: Option<Token>,
+    /// Keep each session to its own extents, and clear an extent before it becomes free. Over TCP
+    /// only.
+    pub isolate: bool,
     /// The lease: how long a session lives without a request; from [`LEASE_MIN`] to [`LEASE_MAX`].
     pub lease: Duration,
     /// How long a session and its extents are kept after its lease, at most [`KEEP_MAX`], for a
@@ -82,6 +85,7 @@ impl NodeOptions {
             verbs: VerbsOptions::default(),
             memory,
             token: None,
+            isolate: false,
             lease: Duration::from_secs(30),
             keep: Duration::from_mins(5),
             mend_pace: Duration::from_secs(10),
@@ -243,6 +247,15 @@ fn check_settings(options: &NodeOptions) -> Result<(), StartError> {
         let bounds = format!("1 to {THREADS_MAX}");
         return Err(setting("threads", options.threads.to_string(), bounds));
     }
+    if options.isolate && options.scheme != Scheme::Tcp {
+        let bounds =
+            "off over RDMA, because a device does not check who owns an extent: lend over tcp://";
+        return Err(setting(
+            "the isolation of sessions",
+            "on".to_owned(),
+            bounds.to_owned(),
+        ));
+    }
     if !(LEASE_MIN..=LEASE_MAX).contains(&options.lease) {
         let (least, most) = (LEASE_MIN.as_secs(), LEASE_MAX.as_secs() / 3600);
         let bounds = format!("{least}s to {most}h");
@@ -362,6 +375,12 @@ impl NodeMetrics {
     #[must_use]
     pub fn statistics(&self) -> NodeStatistics {
         self.0.statistics()
+    }
+
+    /// Memory that answers take which clients have not read, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.0.metrics().served.held_bytes()
     }
 
     /// Refusals by reason.

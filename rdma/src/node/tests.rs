@@ -2,8 +2,10 @@
 //! connections, limits, and starting and stopping.
 
 use std::future::Future;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::Duration;
+
+use futures_lite::future::poll_once;
 
 use super::*;
 use crate::control::{
@@ -14,6 +16,7 @@ use crate::executor::Timer;
 use crate::fabric::{Endpoint, QueuePairState};
 use crate::region::Lock;
 use crate::session::NodeSession;
+use crate::tcp::wire::{self, Header, Opcode};
 use crate::tcp::{
     Carrier, ConnectError, ConnectRequest, Connected, Exposed, MessageChannel, Purpose, Refusal,
     TcpEndpoint, connect_control, connect_queue,
@@ -234,6 +237,27 @@ async fn perform(endpoint: &mut TcpEndpoint, work: Work) -> Status {
     seen[0].status
 }
 
+/// An endpoint over one memory connection, and 512 bytes for its requests.
+async fn endpoint(node: &NodeHandle, request: &ConnectRequest) -> (TcpEndpoint, LocalSlice) {
+    let connected = connect_queue(node.address(), request, LIMIT).await.unwrap();
+    let mut endpoint = TcpEndpoint::new(1, 4, u64::MAX, Exposed::default());
+    let region = Region::map(&RegionOptions {
+        bytes: 4096,
+        huge_pages: false,
+        lock: Lock::Off,
+        prefault: true,
+    });
+    let key = endpoint.register(region.unwrap().into()).unwrap();
+    endpoint.connection_slot(0).offer(connected);
+    endpoint.renew(0);
+    while endpoint.state(0) != QueuePairState::ReadyToSend {
+        endpoint.poll(0, &mut [Completion::NONE]);
+        endpoint.renew(0);
+    }
+    let (offset, bytes) = (0, 512);
+    (endpoint, LocalSlice { key, offset, bytes })
+}
+
 #[test]
 fn memory_needs_a_fresh_proof() {
     let node = MemoryNode::start(options()).unwrap();
@@ -242,26 +266,7 @@ fn memory_needs_a_fresh_proof() {
         let chunk = owner.allocate_chunk(EXTENT).await.unwrap();
         let address = node.address();
         let request = owner.memory_request(0);
-        let connected = connect_queue(address, &request, LIMIT).await.unwrap();
-        let mut endpoint = TcpEndpoint::new(1, 4, u64::MAX, Exposed::default());
-        let region = Region::map(&RegionOptions {
-            bytes: 4096,
-            huge_pages: false,
-            lock: Lock::Off,
-            prefault: true,
-        });
-        let key = endpoint.register(region.unwrap().into()).unwrap();
-        endpoint.connection_slot(0).offer(connected);
-        endpoint.renew(0);
-        while endpoint.state(0) != QueuePairState::ReadyToSend {
-            endpoint.poll(0, &mut [Completion::NONE]);
-            endpoint.renew(0);
-        }
-        let local = LocalSlice {
-            key,
-            offset: 0,
-            bytes: 512,
-        };
+        let (mut endpoint, local) = endpoint(&node, &request).await;
         let remote = owner.map().slice(chunk.first(), 64).unwrap();
         let written = perform(&mut endpoint, Work::Write { local, remote }).await;
         assert_eq!(written, Status::Success);
@@ -274,13 +279,13 @@ fn memory_needs_a_fresh_proof() {
         assert_eq!(perform(&mut endpoint, read).await, Status::Success);
         // The same request again, another slot, another session, and no session at all.
         let again = connect_queue(address, &request, LIMIT).await;
-        assert_eq!(refusal(again), Refusal::Proof);
+        assert_eq!(refusal(again), Refusal::Session);
         let mut other = owner.memory_request(0);
         if let Purpose::Memory { slot, .. } = &mut other.purpose {
             *slot = 1;
         }
         let other = connect_queue(address, &other, LIMIT).await;
-        assert_eq!(refusal(other), Refusal::Proof);
+        assert_eq!(refusal(other), Refusal::Session);
         let peer = ConnectRequest::new(Purpose::Memory {
             session: 1,
             slot: 0,
@@ -290,6 +295,8 @@ fn memory_needs_a_fresh_proof() {
         });
         let peer = connect_queue(address, &peer, LIMIT).await;
         assert_eq!(refusal(peer), Refusal::Session);
+        // The client does not learn which sessions exist; the node's metrics tell them apart.
+        assert_eq!(refusals(&node), [("proof", 2), ("session", 1)]);
         let peer = ConnectRequest::new(Purpose::Peer);
         let peer = connect_queue(address, &peer, LIMIT).await;
         assert_eq!(refusal(peer), Refusal::Purpose);
@@ -304,6 +311,228 @@ fn memory_needs_a_fresh_proof() {
         assert_eq!(perform(&mut endpoint, outside).await, Status::RemoteAccess);
         until(&node, |now| (now.writes, now.reads) == (1, 1)).await;
         assert_eq!(node.metrics().statistics().write_bytes, 512);
+    });
+    node.stop();
+}
+
+/// A memory connection without an endpoint.
+fn raw_connection(node: &NodeHandle, request: &ConnectRequest) -> std::net::TcpStream {
+    let mut stream = std::net::TcpStream::connect(node.address()).unwrap();
+    stream.write_all(&wire::encode_request(request)).unwrap();
+    let mut reply = [0; wire::CONNECT_REPLY_BYTES];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(wire::decode_reply(&reply), Ok(None));
+    stream
+}
+
+fn header(opcode: Opcode, sequence: u32, remote: RemoteSlice, bytes: u32) -> Header {
+    Header {
+        key: remote.key,
+        offset: remote.offset,
+        bytes,
+        ..Header::new(opcode, sequence)
+    }
+}
+
+#[test]
+fn answers_that_a_client_does_not_read_hold_little_memory() {
+    const READS: u32 = 60_000;
+    const BYTES: u32 = 1024;
+    let node = MemoryNode::start(options()).unwrap();
+    run(async {
+        let mut owner = session(&node).await;
+        let chunk = owner.allocate_chunk(EXTENT).await.unwrap();
+        let remote = owner.map().slice(chunk.first(), 0).unwrap();
+        let mut stream = raw_connection(&node, &owner.memory_request(0));
+        let mut requests = stream.try_clone().unwrap();
+        let writer = std::thread::spawn(move || {
+            for sequence in 0..READS {
+                let read = header(Opcode::Read, sequence, remote, BYTES);
+                requests.write_all(&read.encode()).unwrap();
+            }
+        });
+        until(&node, |now| now.reads > 1000).await;
+        let mut answer = vec![0; wire::HEADER_BYTES + BYTES as usize];
+        for sequence in 0..READS {
+            let held = node.metrics().held_bytes();
+            assert!(held < 130 << 10, "{held} bytes");
+            stream.read_exact(&mut answer).unwrap();
+            let header = Header::decode(answer.first_chunk().unwrap()).unwrap();
+            assert_eq!(
+                (header.opcode, header.sequence, header.bytes),
+                (Opcode::ReadAnswer, sequence, BYTES)
+            );
+        }
+        writer.join().unwrap();
+        let bytes = u64::from(READS) * u64::from(BYTES);
+        until(&node, |now| now.read_bytes == bytes).await;
+        drop(stream);
+        until(&node, |now| now.memory_connections == 0).await;
+        assert_eq!(node.metrics().held_bytes(), 0);
+    });
+    node.stop();
+}
+
+#[test]
+fn a_connection_takes_one_descriptor() {
+    let node = MemoryNode::start(options()).unwrap();
+    run(async {
+        let owner = session(&node).await;
+        let inode = |stream: &std::net::TcpStream| {
+            let (from, to) = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
+            // The node's end has the addresses swapped.
+            let hex = |address: std::net::SocketAddr| format!("0100007F:{:04X}", address.port());
+            let ends = format!("{} {}", hex(to), hex(from));
+            let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+            let line = table.lines().find(|line| line.contains(&ends)).unwrap();
+            line.split_whitespace().nth(9).unwrap().to_owned()
+        };
+        let stream = raw_connection(&node, &owner.memory_request(0));
+        let socket = format!("socket:[{}]", inode(&stream));
+        let all = std::fs::read_dir("/proc/self/fd").unwrap();
+        let leads = |entry: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_link(entry.unwrap().path())
+                .is_ok_and(|target| target.to_str() == Some(&socket))
+        };
+        assert_eq!(
+            all.filter_map(|entry| leads(entry).then_some(())).count(),
+            1
+        );
+    });
+    node.stop();
+}
+
+fn isolated() -> NodeHandle {
+    MemoryNode::start(NodeOptions {
+        isolate: true,
+        ..options()
+    })
+    .unwrap()
+}
+
+#[test]
+fn an_isolated_session_reaches_its_own_extents_only() {
+    let node = isolated();
+    run(async {
+        let mut owner = session(&node).await;
+        let other = session(&node).await;
+        let chunk = owner.allocate_chunk(EXTENT).await.unwrap();
+        let data = owner.map().slice(chunk.first(), 64).unwrap();
+        let owner_word = owner.map().owner_slice(chunk.first());
+        let free_word = owner.map().owner_slice(chunk.first() + 1);
+        let bitmap = owner.map().bitmap_slice(0);
+        let swap = |local, remote, expected: u64, desired: u64| Work::CompareAndSwap {
+            local: LocalSlice { bytes: 8, ..local },
+            remote,
+            expected,
+            desired,
+        };
+        let (mut mine, local) = endpoint(&node, &owner.memory_request(0)).await;
+        let (id, stranger) = (owner.owner().get(), other.owner().get());
+        for (what, work) in [
+            (
+                "its extent",
+                Work::Write {
+                    local,
+                    remote: data,
+                },
+            ),
+            (
+                "its extent",
+                Work::Read {
+                    local,
+                    remote: data,
+                },
+            ),
+            ("its extent", swap(local, data, 0, 1)),
+            (
+                "the table",
+                Work::Read {
+                    local,
+                    remote: bitmap,
+                },
+            ),
+            ("a bit", swap(local, bitmap, 0, 0b10)),
+            ("a claim", swap(local, free_word, 0, id)),
+            ("a free", swap(local, free_word, id, 0)),
+        ] {
+            let status = perform(&mut mine, work).await;
+            assert_eq!(status, Status::Success, "{what}: {work:?}");
+        }
+        // A refusal ends the connection.
+        let past = |local| swap(local, bitmap, 1, 1 | 1 << EXTENTS);
+        type Forbidden<'a> = (&'a str, &'a dyn Fn(LocalSlice) -> Work);
+        let forbidden: [Forbidden<'_>; 9] = [
+            ("another's extent", &|local| Work::Read {
+                local,
+                remote: data,
+            }),
+            ("another's extent", &|local| Work::Write {
+                local,
+                remote: data,
+            }),
+            ("another's extent", &|local| swap(local, data, 0, 1)),
+            ("another's word", &|local| swap(local, owner_word, id, 0)),
+            ("another's word", &|local| {
+                swap(local, owner_word, id, stranger)
+            }),
+            ("a claim for another", &|local| {
+                swap(local, free_word, 0, id)
+            }),
+            ("a free extent", &|local| Work::Read {
+                local,
+                remote: owner.map().slice(chunk.first() + 1, 0).unwrap(),
+            }),
+            ("the table", &|local| Work::Write {
+                local,
+                remote: owner_word,
+            }),
+            ("bits past the end", &past),
+        ];
+        for (what, work) in forbidden {
+            let (mut theirs, local) = endpoint(&node, &other.memory_request(0)).await;
+            let work = work(local);
+            let status = perform(&mut theirs, work).await;
+            assert_eq!(status, Status::RemoteAccess, "{what}: {work:?}");
+        }
+        owner.heartbeat().await.unwrap();
+        // What it wrote is gone before another owns the extent.
+        owner.free_chunk(chunk).await.unwrap();
+        let mut other = other;
+        let again = other.allocate_chunk(EXTENT * 5).await.unwrap();
+        assert!(again.extents().any(|extent| extent == chunk.first()));
+        let mut stream = raw_connection(&node, &other.memory_request(0));
+        let read = header(Opcode::Read, 0, data, 512);
+        stream.write_all(&read.encode()).unwrap();
+        let mut answer = [1; wire::HEADER_BYTES + 512];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer[wire::HEADER_BYTES..], [0; 512]);
+    });
+    node.stop();
+}
+
+#[test]
+fn an_extent_with_a_write_in_progress_is_freed_after_it() {
+    let node = isolated();
+    run(async {
+        let mut owner = session(&node).await;
+        let chunk = owner.allocate_chunk(EXTENT).await.unwrap();
+        let remote = owner.map().slice(chunk.first(), 0).unwrap();
+        let mut stream = raw_connection(&node, &owner.memory_request(0));
+        let write = header(Opcode::Write, 0, remote, 64);
+        stream.write_all(&write.encode()).unwrap();
+        stream.write_all(&[7; 32]).unwrap();
+        until(&node, |now| now.writes == 1).await;
+        let free_before = node.metrics().statistics().extents_free;
+        let mut freed = std::pin::pin!(owner.free_chunk(chunk));
+        for _ in 0..20 {
+            assert!(poll_once(freed.as_mut()).await.is_none());
+            Timer::new(Duration::from_millis(1)).await;
+        }
+        assert_eq!(node.metrics().statistics().extents_free, free_before);
+        stream.write_all(&[7; 32]).unwrap();
+        freed.await.unwrap();
+        assert_eq!(node.metrics().statistics().extents_free, free_before + 1);
     });
     node.stop();
 }

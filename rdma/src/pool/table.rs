@@ -259,6 +259,25 @@ impl Table {
             .collect()
     }
 
+    /// The owner of an extent; `None` if it has none.
+    pub(crate) fn owner(&self, extent: u32) -> Option<OwnerId> {
+        if extent >= self.extents {
+            return None;
+        }
+        OwnerId::new(self.get(Place::Owner(extent)))
+    }
+
+    /// The bits of a bitmap word that have an extent.
+    pub(crate) fn valid(&self, word: u32) -> u64 {
+        map::valid_mask(self.extents, word)
+    }
+
+    /// The extents with an owner, and their owners. Cost: reads all owner words.
+    pub(crate) fn owners(&self) -> Vec<(u32, OwnerId)> {
+        let owner = |extent| self.owner(extent).map(|owner| (extent, owner));
+        (0..self.extents).filter_map(owner).collect()
+    }
+
     /// The number of extents that an owner holds. Cost: reads all owner words.
     pub(crate) fn owned_count(&self, owner: OwnerId) -> u32 {
         self.each_word(|word, valid| self.owned_in(owner, word, valid))

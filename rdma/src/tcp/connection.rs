@@ -19,7 +19,7 @@
 use std::collections::VecDeque;
 use std::ptr;
 
-use super::exposed::{Change, Exposed};
+use super::exposed::{Access, Change, Exposed, RemoteRange};
 use super::output::{COPY_BYTES_MAX, Output};
 use super::wire::{
     HEADER_BYTES, Header, Opcode, TRANSFER_BYTES_MAX, WireError, status_code, status_of,
@@ -31,8 +31,11 @@ use crate::work::{Completion, Status, Work, WorkRequest};
 const INPUT_BYTES: usize = 64 << 10;
 /// The shortest remaining payload that is received in place.
 const DIRECT_BYTES: usize = 8 << 10;
-/// Pieces of output above which the peer's requests wait.
-const PIECES_MAX: usize = 8 << 10;
+/// Memory of waiting output, in bytes, above which the peer's requests wait.
+pub(super) const HELD_BYTES_MAX: usize = 128 << 10;
+
+/// Capacity that an idle connection keeps for READs.
+const SPARE_ANSWERS: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
@@ -55,6 +58,14 @@ enum Then {
     Read,
 }
 
+/// A READ of the peer whose answer has not left.
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    range: RemoteRange,
+    /// The position of the answer's last byte in the stream of all output.
+    end: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Payload {
     target: *mut u8,
@@ -68,7 +79,7 @@ struct Payload {
 pub struct Served {
     /// READs.
     pub reads: u64,
-    /// Bytes read.
+    /// Bytes of READs that have left.
     pub read_bytes: u64,
     /// WRITEs, with and without immediate.
     pub writes: u64,
@@ -100,6 +111,12 @@ pub(super) struct Connection {
     expected: u32,
     /// The peer's newest request that is performed and not yet acknowledged.
     unacknowledged: Option<u32>,
+    /// The READs whose answers have not left, in order.
+    answered: VecDeque<Answered>,
+    /// Whether the next request of the peer must be retried later.
+    waits: bool,
+    /// Whether the next request of the peer waits until output has left.
+    is_held: bool,
     refused: bool,
     /// Whether the peer refused a request of this side.
     denied: bool,
@@ -126,6 +143,14 @@ fn completion(request: &WorkRequest, status: Status, bytes: u32) -> Completion {
     }
 }
 
+fn range_of(header: &Header) -> RemoteRange {
+    RemoteRange {
+        key: header.key,
+        offset: header.offset,
+        bytes: header.bytes,
+    }
+}
+
 impl Connection {
     /// A connection with room for `depth` requests and as many receives. With a depth of 0,
     /// messages are refused rather than kept waiting for a receive.
@@ -144,6 +169,9 @@ impl Connection {
             payload: None,
             expected: 0,
             unacknowledged: None,
+            answered: VecDeque::new(),
+            waits: false,
+            is_held: false,
             refused: false,
             denied: false,
             output: Output::default(),
@@ -189,9 +217,41 @@ impl Connection {
         !self.completions.is_empty()
     }
 
-    /// What was performed for the peer since the last call.
+    /// What was performed for the peer since the last call. Ends the READs that have left.
     pub(super) fn take_served(&mut self) -> Served {
+        let sent = self.output.sent_bytes();
+        while let Some(&Answered { range, end }) = self.answered.front()
+            && end <= sent
+        {
+            self.answered.pop_front();
+            self.served.read_bytes += u64::from(range.bytes);
+            self.exposed.end(range);
+        }
         std::mem::take(&mut self.served)
+    }
+
+    /// Memory that waiting output takes, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.output.held_bytes() + self.answered.len() * size_of::<Answered>()
+    }
+
+    /// Frees memory that a connection without waiting output does not need.
+    pub(super) fn shrink(&mut self) {
+        self.output.shrink();
+        if self.answered.is_empty() && self.answered.capacity() > SPARE_ANSWERS {
+            self.answered = VecDeque::new();
+        }
+    }
+
+    /// Whether a request of the peer waits until output has left: call [`Connection::process`]
+    /// again then.
+    pub(super) fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Whether a request of the peer must be retried later, by [`Connection::process`].
+    pub(super) fn waits(&self) -> bool {
+        self.waits
     }
 
     /// Queues a request; `near` is its local buffer, checked against its region.
@@ -310,11 +370,18 @@ impl Connection {
         }
     }
 
-    /// Decodes and performs everything received.
+    /// Decodes and performs everything received, for as long as waiting output takes at most
+    /// [`HELD_BYTES_MAX`].
     ///
     /// # Errors
     /// [`WireError`]: the peer violates the protocol; fail the connection.
     pub(super) fn process(&mut self) -> Result<(), WireError> {
+        self.process_within(HELD_BYTES_MAX)
+    }
+
+    /// The same for a limit of its own.
+    pub(super) fn process_within(&mut self, held_max: usize) -> Result<(), WireError> {
+        (self.waits, self.is_held) = (false, false);
         loop {
             if let Some(payload) = &mut self.payload {
                 let bytes = payload.left.min(self.end - self.start);
@@ -333,14 +400,14 @@ impl Connection {
                 self.arrived(&payload);
                 continue;
             }
-            if self.is_refused() || self.output.pieces() > PIECES_MAX {
+            if self.is_refused() {
                 break;
             }
             let Some(bytes) = self.input[self.start..self.end].first_chunk::<HEADER_BYTES>() else {
                 break;
             };
             let header = Header::decode(bytes)?;
-            if !self.begin(&header)? {
+            if !self.begin(&header, held_max)? {
                 break;
             }
             self.start += HEADER_BYTES;
@@ -359,8 +426,9 @@ impl Connection {
         self.denied || self.refused && self.output.is_empty()
     }
 
-    /// Processes a header; false if it must wait for a receive.
-    fn begin(&mut self, header: &Header) -> Result<bool, WireError> {
+    /// Processes a header; false if it must wait: for a receive, for output to leave, or to be
+    /// retried.
+    fn begin(&mut self, header: &Header, held_max: usize) -> Result<bool, WireError> {
         match header.opcode {
             Opcode::Acknowledge | Opcode::Refuse | Opcode::ReadAnswer | Opcode::AtomicAnswer => {
                 self.answered(header)?;
@@ -372,10 +440,19 @@ impl Connection {
             Opcode::Send | Opcode::WriteImmediate if self.depth > 0 && self.receives.is_empty() => {
                 return Ok(false);
             }
+            _ if self.held_bytes() > held_max => {
+                self.is_held = true;
+                return Ok(false);
+            }
             _ => {}
         }
+        let performed = self.perform(header);
+        if performed == Ok(false) {
+            self.waits = true;
+            return Ok(false);
+        }
         self.expected = self.expected.wrapping_add(1);
-        if let Err(status) = self.perform(header) {
+        if let Err(status) = performed {
             self.refuse(header.sequence, status);
         }
         Ok(true)
@@ -392,13 +469,14 @@ impl Connection {
         self.output.put(&refusal.encode());
     }
 
-    fn perform(&mut self, header: &Header) -> Result<(), Status> {
+    /// Performs a request, or begins to; false if it must be retried later.
+    fn perform(&mut self, header: &Header) -> Result<bool, Status> {
         let (key, offset, bytes) = (header.key, header.offset, header.bytes);
+        let range = range_of(header);
         match header.opcode {
             Opcode::Read => {
-                let start = self.exposed.range(key, offset, bytes)?;
+                let start = self.exposed.begin(Access::Read, range)?;
                 self.served.reads += 1;
-                self.served.read_bytes += u64::from(bytes);
                 self.unacknowledged = None;
                 let answer = Header {
                     bytes,
@@ -407,12 +485,14 @@ impl Connection {
                 self.output.put(&answer.encode());
                 // SAFETY: inside its region, which `exposed` keeps as long as this connection.
                 unsafe { self.output.put_memory(start, bytes as usize) };
+                let end = self.output.put_bytes();
+                self.answered.push_back(Answered { range, end });
             }
             Opcode::Write | Opcode::WriteImmediate => {
                 if header.opcode == Opcode::WriteImmediate && self.receives.is_empty() {
                     return Err(Status::RemoteOperation);
                 }
-                let target = self.exposed.range(key, offset, bytes)?;
+                let target = self.exposed.begin(Access::Write, range)?;
                 self.served.writes += 1;
                 self.served.write_bytes += u64::from(bytes);
                 let then = if header.opcode == Opcode::Write {
@@ -431,7 +511,9 @@ impl Connection {
                         desired: header.second,
                     }
                 };
-                let old = self.exposed.atomic(key, offset, change)?;
+                let Some(old) = self.exposed.atomic(key, offset, change)? else {
+                    return Ok(false);
+                };
                 self.served.atomics += 1;
                 self.unacknowledged = None;
                 let answer = Header {
@@ -455,7 +537,7 @@ impl Connection {
             }
             Opcode::Acknowledge | Opcode::ReadAnswer | Opcode::AtomicAnswer | Opcode::Refuse => {}
         }
-        Ok(())
+        Ok(true)
     }
 
     fn expect(&mut self, header: &Header, target: *mut u8, then: Then) {
@@ -470,6 +552,7 @@ impl Connection {
     /// A payload is complete.
     fn arrived(&mut self, payload: &Payload) {
         let header = &payload.header;
+        self.end_write(payload);
         match payload.then {
             Then::Read => self.complete_oldest(Status::Success),
             Then::Written => self.unacknowledged = Some(header.sequence),
@@ -481,6 +564,13 @@ impl Connection {
                 self.unacknowledged = Some(header.sequence);
                 self.complete_receive(header.bytes, None);
             }
+        }
+    }
+
+    /// Ends the peer's WRITE of a payload, if it is one.
+    fn end_write(&self, payload: &Payload) {
+        if matches!(payload.then, Then::Written | Then::WrittenImmediate(_)) {
+            self.exposed.end(range_of(&payload.header));
         }
     }
 
@@ -574,7 +664,9 @@ impl Connection {
     /// flushed.
     pub(super) fn fail(&mut self, status: Status) {
         let mut status = status;
-        self.payload = None;
+        if let Some(payload) = self.payload.take() {
+            self.end_write(&payload);
+        }
         while !self.in_flight.is_empty() {
             self.complete_oldest(status);
             status = Status::Flushed;
@@ -593,5 +685,16 @@ impl Connection {
     fn complete(&mut self, side: Side, completion: Completion) {
         self.received += usize::from(side == Side::Receive);
         self.completions.push_back((side, completion));
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(payload) = self.payload.take() {
+            self.end_write(&payload);
+        }
+        for answered in self.answered.drain(..) {
+            self.exposed.end(answered.range);
+        }
     }
 }

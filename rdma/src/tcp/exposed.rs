@@ -1,63 +1,156 @@
 //! The regions that a connection's peer may access, and the atomics performed on them.
 //!
-//! Keeps the regions alive. Every access is checked against its region's bounds and key.
+//! Keeps the regions alive. Every access is checked against its region's bounds and key, and
+//! against the peer's permissions, if there are any.
 
 #![allow(unsafe_code)] // words of regions as atomics
 
+use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::memory::{atomic_word, pointer};
 use crate::region::Region;
 use crate::work::{RemoteKey, Status};
 
+/// A range of a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RemoteRange {
+    pub(crate) key: RemoteKey,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
+}
+
+/// What a peer does with a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// Decides what one peer may access within the exposed regions. The range was checked against the
+/// regions before.
+pub(crate) trait Permissions: Debug + Send + Sync {
+    /// A READ or WRITE begins. After `Ok`, [`Permissions::end`] follows once: when the payload has
+    /// arrived or left, or the connection is gone. Until then the range must not become another
+    /// peer's.
+    fn begin(&self, access: Access, range: RemoteRange) -> Result<(), Status>;
+
+    /// The READ or WRITE of a range has ended.
+    fn end(&self, range: RemoteRange);
+
+    /// Performs an atomic if it is permitted; `None` if it must wait and be retried.
+    fn atomic(
+        &self,
+        range: RemoteRange,
+        change: Change,
+        word: &AtomicU64,
+    ) -> Result<Option<u64>, Status>;
+}
+
 /// Regions by rkey. Cheap to clone; every connection holds a clone, which keeps the regions alive.
 #[derive(Clone, Debug, Default)]
-pub struct Exposed(Arc<[(RemoteKey, Arc<Region>)]>);
+pub struct Exposed {
+    regions: Arc<[(RemoteKey, Arc<Region>)]>,
+    permissions: Option<Arc<dyn Permissions>>,
+}
 
 impl Exposed {
     /// Exposes regions to peers that know their keys.
     #[must_use]
     pub fn new(mut regions: Vec<(RemoteKey, Arc<Region>)>) -> Self {
         regions.sort_by_key(|(key, _)| key.0);
-        Self(regions.into())
+        Self {
+            regions: regions.into(),
+            permissions: None,
+        }
+    }
+
+    /// The same regions for one peer, which may access only what its permissions allow.
+    pub(crate) fn limited(&self, permissions: Arc<dyn Permissions>) -> Self {
+        Self {
+            regions: Arc::clone(&self.regions),
+            permissions: Some(permissions),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.regions.is_empty()
     }
 
-    /// A range of a region, or why the peer may not access it.
-    pub(super) fn range(&self, key: RemoteKey, offset: u64, bytes: u32) -> Result<*mut u8, Status> {
-        let place = self.0.binary_search_by_key(&key.0, |(key, _)| key.0);
-        let region = place.ok().and_then(|place| self.0.get(place));
+    /// A range of a region, or why there is none.
+    fn place(&self, range: RemoteRange) -> Result<*mut u8, Status> {
+        let place = self
+            .regions
+            .binary_search_by_key(&range.key.0, |(key, _)| key.0);
+        let region = place.ok().and_then(|place| self.regions.get(place));
         let (_, region) = region.ok_or(Status::RemoteAccess)?;
-        pointer(region, offset, bytes).ok_or(Status::RemoteAccess)
+        pointer(region, range.offset, range.bytes).ok_or(Status::RemoteAccess)
     }
 
-    /// Applies an atomic to a word and returns its old value. Atomic among all connections and this
-    /// process.
+    /// Begins a READ or WRITE of a range; [`Exposed::end`] ends it.
+    pub(super) fn begin(&self, access: Access, range: RemoteRange) -> Result<*mut u8, Status> {
+        let place = self.place(range)?;
+        if let Some(permissions) = &self.permissions {
+            permissions.begin(access, range)?;
+        }
+        Ok(place)
+    }
+
+    /// Ends a READ or WRITE that [`Exposed::begin`] permitted.
+    pub(super) fn end(&self, range: RemoteRange) {
+        if let Some(permissions) = &self.permissions {
+            permissions.end(range);
+        }
+    }
+
+    /// Applies an atomic to a word and returns its old value; `None` if it must be retried. Atomic
+    /// among all connections and this process.
     pub(super) fn atomic(
         &self,
         key: RemoteKey,
         offset: u64,
         change: Change,
-    ) -> Result<u64, Status> {
-        let place = self.range(key, offset, 8)?;
+    ) -> Result<Option<u64>, Status> {
+        let range = RemoteRange {
+            key,
+            offset,
+            bytes: 8,
+        };
+        let place = self.place(range)?;
         // SAFETY: inside its region, which `self` keeps.
         let word = unsafe { atomic_word(place) }.ok_or(Status::RemoteOperation)?;
-        Ok(match change {
-            Change::Swap { expected, desired } => word
-                .compare_exchange(expected, desired, Ordering::AcqRel, Ordering::Acquire)
-                .unwrap_or_else(|old| old),
-            Change::Add(addend) => word.fetch_add(addend, Ordering::AcqRel),
-        })
+        match &self.permissions {
+            Some(permissions) => permissions.atomic(range, change, word),
+            None => Ok(Some(change.apply(word))),
+        }
+    }
+
+    /// Fills a range with zeros; no effect outside the regions.
+    pub(crate) fn clear(&self, range: RemoteRange) {
+        if let Ok(place) = self.place(range) {
+            // SAFETY: inside its region, which `self` keeps. Peers may access it meanwhile, as all
+            // far memory: the fabric orders nothing.
+            unsafe { place.write_bytes(0, range.bytes as usize) };
+        }
     }
 }
 
 /// The operation of an atomic.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
     Swap { expected: u64, desired: u64 },
     Add(u64),
+}
+
+impl Change {
+    /// Applies it to a word and returns the old value.
+    pub(crate) fn apply(self, word: &AtomicU64) -> u64 {
+        match self {
+            Self::Swap { expected, desired } => word
+                .compare_exchange(expected, desired, Ordering::AcqRel, Ordering::Acquire)
+                .unwrap_or_else(|old| old),
+            Self::Add(addend) => word.fetch_add(addend, Ordering::AcqRel),
+        }
+    }
 }

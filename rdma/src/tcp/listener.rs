@@ -9,10 +9,11 @@ use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, IntoRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use crate::executor::{AcceptedTcpStream, TcpListener};
+use crate::executor::{AcceptedTcpStream, TcpListener, Timer};
 
-use super::connection::{Connection, Served};
+use super::connection::{Connection, HELD_BYTES_MAX, Served};
 use super::exposed::Exposed;
 use super::message::MessageChannel;
 use super::socket::{Closer, Received, Socket};
@@ -20,6 +21,14 @@ use super::wire::{
     self, CONNECT_REQUEST_BYTES, ConnectRequest, PROTOCOL_VERSION, Purpose, Refusal,
 };
 
+/// Memory of waiting output of all connections, in bytes, above which each has its least.
+const HELD_BYTES_ALL: u64 = 64 << 20;
+/// Waiting output that each connection may have in any case, in bytes.
+const HELD_BYTES_LEAST: usize = 4 << 10;
+/// Pause before a request that must be retried.
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
+/// Retries of one request before the connection is closed.
+const RETRIES_MAX: u32 = 5_000;
 /// Rounds of a busy connection before it yields to others of its thread.
 const ROUNDS: u32 = 16;
 
@@ -182,12 +191,13 @@ impl Incoming {
         exposed: Exposed,
         metrics: Arc<ServedMetrics>,
     ) -> io::Result<ServedQueue> {
-        let closer = self.socket.closer()?;
+        let closer = self.socket.closer();
         Ok(ServedQueue {
             socket: self.accept().await?,
             connection: Connection::new(0, exposed),
             closer,
             metrics,
+            held_bytes: 0,
         })
     }
 
@@ -197,7 +207,7 @@ impl Incoming {
     /// The system's error.
     #[cfg(feature = "verbs")]
     pub(crate) async fn accept_line(self) -> io::Result<(super::Connected, Closer)> {
-        let closer = self.socket.closer()?;
+        let closer = self.socket.closer();
         Ok((super::Connected(self.accept().await?), closer))
     }
 
@@ -216,10 +226,11 @@ impl Incoming {
     }
 }
 
-/// Requests performed for peers, over any number of queue pairs. Relaxed counters: any thread reads
-/// them.
+/// Requests performed for peers, over any number of queue pairs, and the memory that their waiting
+/// output takes. Relaxed counters: any thread reads them.
 #[derive(Debug, Default)]
 pub struct ServedMetrics {
+    held_bytes: AtomicU64,
     reads: AtomicU64,
     read_bytes: AtomicU64,
     writes: AtomicU64,
@@ -244,6 +255,22 @@ impl ServedMetrics {
         }
     }
 
+    /// Memory that waiting output takes now, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The limit on waiting output of a connection: less if all connections together have used
+    /// their budget.
+    fn held_max(&self) -> usize {
+        if self.held_bytes() > HELD_BYTES_ALL {
+            HELD_BYTES_LEAST
+        } else {
+            HELD_BYTES_MAX
+        }
+    }
+
     /// The sums so far.
     #[must_use]
     pub fn sum(&self) -> Served {
@@ -265,6 +292,8 @@ pub struct ServedQueue {
     connection: Connection,
     closer: Closer,
     metrics: Arc<ServedMetrics>,
+    /// Its share of the held bytes in the metrics.
+    held_bytes: u64,
 }
 
 impl ServedQueue {
@@ -280,35 +309,77 @@ impl ServedQueue {
     /// # Errors
     /// Why it ended, unless the peer closed it cleanly or [`Closer::close`] did.
     pub async fn serve(mut self) -> io::Result<()> {
-        let mut rounds = 0u32;
+        let (mut rounds, mut retries) = (0u32, 0);
         loop {
             if self.closer.is_closed() {
                 return Ok(());
             }
-            let understood = self.connection.process();
-            self.metrics.add(self.connection.take_served());
+            let understood = self.connection.process_within(self.metrics.held_max());
+            self.count();
             understood.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            while !self.connection.output.send(self.socket.raw())? {
-                self.socket.drain(&mut self.connection).await?;
-                if self.closer.is_closed() {
-                    return Ok(());
-                }
-            }
-            if self.connection.is_over() {
+            if !self.send().await? || self.connection.is_over() {
                 return Ok(());
-            }
-            // A long payload is received in place, as far as it has arrived.
-            let direct = self.connection.spare().2;
-            if !direct || self.socket.receive(&mut self.connection)? == Received::Nothing {
-                match self.socket.fill(&mut self.connection).await {
-                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-                    filled => filled?,
-                }
             }
             rounds += 1;
             if rounds.is_multiple_of(ROUNDS) {
                 futures_lite::future::yield_now().await;
             }
+            if self.connection.waits() {
+                retries += 1;
+                if retries == RETRIES_MAX {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Timer::new(RETRY_PAUSE).await;
+                continue;
+            }
+            retries = 0;
+            if self.connection.is_held() {
+                continue;
+            }
+            // A long payload is received in place, as far as it has arrived.
+            let direct = self.connection.spare().2;
+            if !direct || self.socket.receive(&mut self.connection)? == Received::Nothing {
+                self.connection.shrink();
+                match self.socket.fill(&mut self.connection).await {
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                    filled => filled?,
+                }
+            }
         }
+    }
+
+    /// Sends all output; false if the connection was closed meanwhile.
+    async fn send(&mut self) -> io::Result<bool> {
+        loop {
+            let done = self.connection.output.send(self.socket.raw())?;
+            self.count();
+            if done {
+                return Ok(true);
+            }
+            self.socket.drain(&mut self.connection).await?;
+            if self.closer.is_closed() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Adds what was performed since the last call to the metrics.
+    fn count(&mut self) {
+        self.metrics.add(self.connection.take_served());
+        let held_bytes = self.connection.held_bytes() as u64;
+        let before = std::mem::replace(&mut self.held_bytes, held_bytes);
+        if held_bytes != before {
+            // Wraps around for less: the sum is right.
+            let more = held_bytes.wrapping_sub(before);
+            self.metrics.held_bytes.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for ServedQueue {
+    fn drop(&mut self) {
+        self.count();
+        let held = &self.metrics.held_bytes;
+        held.fetch_sub(self.held_bytes, Ordering::Relaxed);
     }
 }

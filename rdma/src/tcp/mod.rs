@@ -21,6 +21,7 @@ pub use self::connect::{ConnectError, Connected, connect_control, connect_queue,
 pub use self::connection::Served;
 pub use self::endpoint::{ConnectionSlot, TcpEndpoint};
 pub use self::exposed::Exposed;
+pub(crate) use self::exposed::{Access, Change, Permissions, RemoteRange};
 pub use self::listener::{
     Accepted, Arrival, Incoming, ServedMetrics, ServedQueue, TcpAcceptor, TcpAddress,
 };

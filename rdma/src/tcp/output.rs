@@ -14,6 +14,10 @@ use std::os::fd::RawFd;
 
 /// The longest payload that is copied behind its header, which is cheaper than a piece of its own.
 pub(super) const COPY_BYTES_MAX: usize = 1 << 10;
+/// Capacity that an idle connection keeps for copied bytes.
+const SPARE_BYTES: usize = 16 << 10;
+/// Capacity that an idle connection keeps for references.
+const SPARE_SEGMENTS: usize = 256;
 /// Limit on the pieces of one system call.
 const PIECES: usize = 64;
 
@@ -50,9 +54,20 @@ impl Output {
         self.gone
     }
 
-    /// Pieces that wait to be sent; bounds what a peer that does not read can make this side hold.
-    pub(super) fn pieces(&self) -> usize {
-        self.segments.len() + self.buffer.len() / COPY_BYTES_MAX
+    /// Memory that waiting output takes, in bytes: what a peer that does not read makes this side
+    /// hold.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.buffer.len() + self.segments.len() * size_of::<Segment>()
+    }
+
+    /// Frees memory beyond what a connection that keeps up with its peer needs.
+    pub(super) fn shrink(&mut self) {
+        if self.is_empty() && self.buffer.capacity() > SPARE_BYTES {
+            self.buffer = Vec::new();
+        }
+        if self.segments.is_empty() && self.segments.capacity() > SPARE_SEGMENTS {
+            self.segments = VecDeque::new();
+        }
     }
 
     pub(super) fn put(&mut self, bytes: &[u8]) {
@@ -225,6 +240,8 @@ mod tests {
             }
         }
         assert!(got == expected);
-        assert!(output.is_empty() && output.pieces() == 0);
+        assert!(output.is_empty() && output.held_bytes() == 0);
+        output.shrink();
+        assert!(output.buffer.capacity() <= SPARE_BYTES);
     }
 }

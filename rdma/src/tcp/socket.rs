@@ -10,9 +10,9 @@
 #![allow(unsafe_code)] // receives into raw memory
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::Arc;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::executor::TcpStream;
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
@@ -28,6 +28,7 @@ pub(super) enum Received {
 
 #[derive(Debug)]
 pub(super) struct Socket {
+    line: Arc<Line>,
     stream: TcpStream,
 }
 
@@ -41,7 +42,14 @@ fn closed() -> io::Error {
 impl Socket {
     pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        Ok(Self { stream })
+        let line = Line {
+            revoked: AtomicBool::new(false),
+            descriptor: Mutex::new(Some(stream.as_raw_fd())),
+        };
+        Ok(Self {
+            line: Arc::new(line),
+            stream,
+        })
     }
 
     pub(super) fn raw(&self) -> RawFd {
@@ -110,7 +118,7 @@ impl Socket {
 
     /// Waits until the socket accepts some of the output.
     pub(super) async fn drain(&mut self, connection: &mut Connection) -> io::Result<()> {
-        let mut piece = [0; 16 << 10];
+        let mut piece = [0; 4 << 10];
         let bytes = connection.output.first(&mut piece);
         let sent = self.stream.write(&piece[..bytes]).await?;
         connection.output.advance(sent);
@@ -125,20 +133,32 @@ impl Socket {
         self.stream.write_all(bytes).await
     }
 
-    pub(super) fn closer(&self) -> io::Result<Closer> {
-        // SAFETY: the descriptor is open as long as `self` is, which outlives this call.
-        let borrowed = unsafe { BorrowedFd::borrow_raw(self.raw()) };
-        Ok(Closer(Arc::new(Line {
-            revoked: AtomicBool::new(false),
-            socket: borrowed.try_clone_to_owned()?,
-        })))
+    /// Makes a [`Closer`], which takes no descriptor of its own.
+    pub(super) fn closer(&self) -> Closer {
+        Closer(Arc::clone(&self.line))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Before the descriptor is closed: its number may soon be another's.
+        *self.line.descriptor() = None;
     }
 }
 
 #[derive(Debug)]
 struct Line {
     revoked: AtomicBool,
-    socket: OwnedFd,
+    /// The socket's descriptor while the socket is open.
+    descriptor: Mutex<Option<RawFd>>,
+}
+
+impl Line {
+    fn descriptor(&self) -> MutexGuard<'_, Option<RawFd>> {
+        self.descriptor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Closes a connection from any thread: nothing more is performed for its peer once the task that
@@ -151,8 +171,12 @@ impl Closer {
     pub fn close(&self) {
         // ORDERING: pairs with the Acquire in `is_closed`.
         self.0.revoked.store(true, Ordering::Release);
-        // SAFETY: shuts down a socket that this owns; a task that waits on it is woken.
-        unsafe { libc::shutdown(self.0.socket.as_fd().as_raw_fd(), libc::SHUT_RDWR) };
+        let descriptor = self.0.descriptor();
+        if let Some(descriptor) = *descriptor {
+            // SAFETY: the socket is open, because it cannot be dropped while the lock is held. A
+            // task that waits on it is woken.
+            unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) };
+        }
     }
 
     /// True once [`Closer::close`] was called.

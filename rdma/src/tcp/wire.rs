@@ -117,6 +117,14 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// What a peer learns that has proved nothing: not whether a session exists.
+    pub(crate) fn disclosed(self) -> Self {
+        match self {
+            Self::Proof => Self::Session,
+            other => other,
+        }
+    }
+
     fn code(self) -> u16 {
         match self {
             Self::Version(_) => 1,

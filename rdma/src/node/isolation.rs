@@ -1,0 +1,240 @@
+//! Keeps each session to its own extents, if the node was started so.
+//!
+//! Without it, every client that knows the token reaches all of the node's memory, and the table
+//! only says which extents a client should use. With it, the node checks each one-sided request
+//! against the owner words, and clears an extent before it becomes free.
+//!
+//! | place | READ | WRITE | atomic |
+//! |---|---|---|---|
+//! | an extent | by its owner | by its owner | by its owner |
+//! | a bitmap word | yes | no | a swap of bits that have an extent |
+//! | an owner word | yes | no | a swap from 0 to the session, and back |
+//!
+//! Bitmap words may be swapped by every session: they only narrow the search for free extents, and
+//! wrong bits are mended.
+//!
+//! - I1: an extent changes its owner only while it has no pins. A READ pins its extents until the
+//!   answer has left, a WRITE until its payload has arrived.
+//! - I2: an extent that has no owner holds zeros.
+//!
+//! An RDMA device checks a key and bounds, and nothing else: there is no isolation over verbs.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::service::Service;
+use crate::pool::{ExtentRun, NodeMap, OwnerId};
+use crate::tcp::{Access, Change, Permissions, RemoteRange};
+use crate::work::{RemoteKey, Status};
+
+/// The bit of a pin word that is set while its extent becomes free.
+const FREEING: u32 = 1 << 31;
+
+/// The pins of a node's extents, and their places.
+#[derive(Debug)]
+pub(super) struct Isolation {
+    table: RemoteKey,
+    bitmap_words: u32,
+    extent_bytes: u64,
+    /// The first extent of each region, in the order of the keys.
+    regions: Box<[(RemoteKey, u64)]>,
+    /// For each extent, READs and WRITEs in progress, and [`FREEING`].
+    pins: Box<[AtomicU32]>,
+}
+
+impl Isolation {
+    pub(super) fn new(map: &NodeMap) -> Self {
+        let mut first = 0;
+        let mut regions = Vec::with_capacity(map.regions.len());
+        for region in &map.regions {
+            regions.push((region.key, first));
+            first += region.bytes / map.extent_bytes;
+        }
+        regions.sort_unstable_by_key(|(key, _)| key.0);
+        Self {
+            table: map.table.key,
+            bitmap_words: map.bitmap_words(),
+            extent_bytes: map.extent_bytes,
+            regions: regions.into(),
+            pins: (0..map.extents()).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    /// The extents of a range of data, which was checked against its region; `None` for the table.
+    fn extents(&self, range: RemoteRange) -> Option<Range<u32>> {
+        let place = self
+            .regions
+            .binary_search_by_key(&range.key.0, |(key, _)| key.0);
+        let (_, first) = *self.regions.get(place.ok()?)?;
+        let extent = |offset: u64| u32::try_from(first + offset / self.extent_bytes).ok();
+        let start = extent(range.offset)?;
+        if range.bytes == 0 {
+            return Some(start..start);
+        }
+        let last = extent(range.offset + u64::from(range.bytes) - 1)?;
+        Some(start..last + 1)
+    }
+
+    /// Pins an extent; false if it becomes free now.
+    fn pin(&self, extent: u32) -> bool {
+        let Some(pins) = self.pins.get(extent as usize) else {
+            return false;
+        };
+        // ORDERING: acquire; pairs with the release in `freed`: the owner word that is read next is
+        // that of after the free.
+        let fine = pins.fetch_add(1, Ordering::Acquire) & FREEING == 0;
+        if !fine {
+            self.unpin(extent);
+        }
+        fine
+    }
+
+    fn unpin(&self, extent: u32) {
+        if let Some(pins) = self.pins.get(extent as usize) {
+            // ORDERING: release; pairs with the acquire in `free`: the accesses are done before the
+            // extent is cleared.
+            pins.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Begins to free an extent; false while it has pins. [`Isolation::freed`] ends it.
+    fn free(&self, extent: u32) -> bool {
+        // ORDERING: acquire; pairs with the release in `unpin`.
+        self.pins.get(extent as usize).is_some_and(|pins| {
+            pins.compare_exchange(0, FREEING, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        })
+    }
+
+    fn freed(&self, extent: u32) {
+        if let Some(pins) = self.pins.get(extent as usize) {
+            // ORDERING: release; pairs with the acquire in `pin`.
+            pins.fetch_and(!FREEING, Ordering::Release);
+        }
+    }
+
+    /// Runs `work` while none of a run's extents has a pin and none can be pinned; `None` if one
+    /// has.
+    pub(super) fn while_unpinned<T>(&self, run: ExtentRun, work: impl FnOnce() -> T) -> Option<T> {
+        let begun = run.extents().take_while(|&extent| self.free(extent));
+        let begun: Vec<u32> = begun.collect();
+        let done = (begun.len() == run.count() as usize).then(work);
+        for extent in begun {
+            self.freed(extent);
+        }
+        done
+    }
+}
+
+/// What one session may access.
+#[derive(Debug)]
+pub(super) struct SessionPermissions {
+    node: Arc<Service>,
+    isolation: Arc<Isolation>,
+    session: OwnerId,
+}
+
+impl SessionPermissions {
+    pub(super) fn new(
+        node: Arc<Service>,
+        isolation: Arc<Isolation>,
+        session: OwnerId,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            node,
+            isolation,
+            session,
+        })
+    }
+
+    /// Pins the extents of a range if the session owns them all.
+    fn pin_own(&self, extents: Range<u32>) -> bool {
+        let table = self.node.memory().table();
+        for extent in extents.clone() {
+            let pinned = self.isolation.pin(extent);
+            if pinned && table.owner(extent) == Some(self.session) {
+                continue;
+            }
+            let pinned = extents.start..extent + u32::from(pinned);
+            pinned.for_each(|extent| self.isolation.unpin(extent));
+            return false;
+        }
+        true
+    }
+
+    /// A swap of an owner word.
+    fn swap_owner(
+        &self,
+        extent: u32,
+        change: Change,
+        word: &AtomicU64,
+    ) -> Result<Option<u64>, Status> {
+        let session = self.session.get();
+        let claim = Change::Swap {
+            expected: 0,
+            desired: session,
+        };
+        let free = Change::Swap {
+            expected: session,
+            desired: 0,
+        };
+        if change == claim {
+            return Ok(Some(change.apply(word)));
+        }
+        if change != free {
+            return Err(Status::RemoteAccess);
+        }
+        if !self.isolation.free(extent) {
+            return Ok(None);
+        }
+        if self.node.memory().table().owner(extent) == Some(self.session) {
+            self.node.memory().clear(extent);
+        }
+        let old = change.apply(word);
+        self.isolation.freed(extent);
+        Ok(Some(old))
+    }
+}
+
+impl Permissions for SessionPermissions {
+    fn begin(&self, access: Access, range: RemoteRange) -> Result<(), Status> {
+        let permitted = match self.isolation.extents(range) {
+            Some(extents) => self.pin_own(extents),
+            None => range.key == self.isolation.table && access == Access::Read,
+        };
+        permitted.then_some(()).ok_or(Status::RemoteAccess)
+    }
+
+    fn end(&self, range: RemoteRange) {
+        let extents = self.isolation.extents(range).unwrap_or_default();
+        extents.for_each(|extent| self.isolation.unpin(extent));
+    }
+
+    fn atomic(
+        &self,
+        range: RemoteRange,
+        change: Change,
+        word: &AtomicU64,
+    ) -> Result<Option<u64>, Status> {
+        if let Some(extents) = self.isolation.extents(range) {
+            if !self.pin_own(extents) {
+                return Err(Status::RemoteAccess);
+            }
+            let old = change.apply(word);
+            self.end(range);
+            return Ok(Some(old));
+        }
+        let index = u32::try_from(range.offset / 8).map_err(|_| Status::RemoteAccess)?;
+        if let Some(extent) = index.checked_sub(self.isolation.bitmap_words) {
+            return self.swap_owner(extent, change, word);
+        }
+        let valid = self.node.memory().table().valid(index);
+        match change {
+            Change::Swap { expected, desired } if (expected ^ desired) & !valid == 0 => {
+                Ok(Some(change.apply(word)))
+            }
+            _ => Err(Status::RemoteAccess),
+        }
+    }
+}
