@@ -7,6 +7,7 @@
 //! - [`memory`]: the regions and the table.
 //! - [`session`], [`sessions`]: leases and memory connections as a state machine without clock or
 //!   socket.
+//! - [`heap`]: returns the memory of ended connections.
 //! - [`isolation`]: what each session may access, if the node checks that.
 //! - [`service`]: the state that the threads share, and the answers to requests; [`metrics`]: its
 //!   counters; [`refusal_log`]: lines about refusals.
@@ -19,6 +20,7 @@
 mod cm;
 #[cfg(feature = "verbs")]
 mod device;
+mod heap;
 mod isolation;
 mod memory;
 mod metrics;

@@ -27,6 +27,7 @@ use tracing::{Instrument, debug, info, info_span, warn};
 
 #[cfg(feature = "verbs")]
 use super::device::NodeDevice;
+use super::heap::Heap;
 use super::service::{MaintenanceState, Service};
 use super::session::{Admission, NodeLine};
 use super::sessions::{Speaker, Ticket};
@@ -516,9 +517,11 @@ pub(super) fn start_maintenance(node: &Arc<Service>) -> Result<JoinHandle<()>, S
         .min(mend_pace);
     let keep = move || {
         let (mut mended, mut memory) = (Instant::now(), MaintenanceState::default());
+        let mut heap = Heap::default();
         while !node.is_stopping() {
             thread::park_timeout(pace);
             node.maintain(&mut memory);
+            heap.note(node.metrics().controls.taken() + node.metrics().memories.taken());
             if mended.elapsed() >= mend_pace {
                 node.free_stuck(&mut memory);
                 node.free_strangers(&memory);

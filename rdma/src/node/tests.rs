@@ -410,48 +410,35 @@ fn isolated() -> NodeHandle {
     .unwrap()
 }
 
+fn swap(local: LocalSlice, remote: RemoteSlice, expected: u64, desired: u64) -> Work {
+    Work::CompareAndSwap {
+        local: LocalSlice { bytes: 8, ..local },
+        remote,
+        expected,
+        desired,
+    }
+}
+
 #[test]
-fn an_isolated_session_reaches_its_own_extents_only() {
+fn an_isolated_session_reaches_its_extents_and_the_table() {
     let node = isolated();
     run(async {
         let mut owner = session(&node).await;
-        let other = session(&node).await;
         let chunk = owner.allocate_chunk(EXTENT).await.unwrap();
-        let data = owner.map().slice(chunk.first(), 64).unwrap();
-        let owner_word = owner.map().owner_slice(chunk.first());
+        let remote = owner.map().slice(chunk.first(), 64).unwrap();
         let free_word = owner.map().owner_slice(chunk.first() + 1);
         let bitmap = owner.map().bitmap_slice(0);
-        let swap = |local, remote, expected: u64, desired: u64| Work::CompareAndSwap {
-            local: LocalSlice { bytes: 8, ..local },
-            remote,
-            expected,
-            desired,
-        };
         let (mut mine, local) = endpoint(&node, &owner.memory_request(0)).await;
-        let (id, stranger) = (owner.owner().get(), other.owner().get());
+        let id = owner.owner().get();
+        let table = Work::Read {
+            local,
+            remote: bitmap,
+        };
         for (what, work) in [
-            (
-                "its extent",
-                Work::Write {
-                    local,
-                    remote: data,
-                },
-            ),
-            (
-                "its extent",
-                Work::Read {
-                    local,
-                    remote: data,
-                },
-            ),
-            ("its extent", swap(local, data, 0, 1)),
-            (
-                "the table",
-                Work::Read {
-                    local,
-                    remote: bitmap,
-                },
-            ),
+            ("its extent", Work::Write { local, remote }),
+            ("its extent", Work::Read { local, remote }),
+            ("its extent", swap(local, remote, 0, 1)),
+            ("the table", table),
             ("a bit", swap(local, bitmap, 0, 0b10)),
             ("a claim", swap(local, free_word, 0, id)),
             ("a free", swap(local, free_word, id, 0)),
@@ -459,50 +446,70 @@ fn an_isolated_session_reaches_its_own_extents_only() {
             let status = perform(&mut mine, work).await;
             assert_eq!(status, Status::Success, "{what}: {work:?}");
         }
-        // A refusal ends the connection.
-        let past = |local| swap(local, bitmap, 1, 1 | 1 << EXTENTS);
+    });
+    node.stop();
+}
+
+#[test]
+fn an_isolated_session_reaches_nothing_else() {
+    let node = isolated();
+    run(async {
+        let (mut owner, other) = (session(&node).await, session(&node).await);
+        let chunk = owner.allocate_chunk(EXTENT).await.unwrap();
+        let map = owner.map().clone();
+        let remote = map.slice(chunk.first(), 64).unwrap();
+        let free = map.slice(chunk.first() + 1, 0).unwrap();
+        let word = map.owner_slice(chunk.first());
+        let free_word = map.owner_slice(chunk.first() + 1);
+        let bitmap = map.bitmap_slice(0);
+        let (id, stranger) = (owner.owner().get(), other.owner().get());
         type Forbidden<'a> = (&'a str, &'a dyn Fn(LocalSlice) -> Work);
         let forbidden: [Forbidden<'_>; 9] = [
-            ("another's extent", &|local| Work::Read {
+            ("an extent", &|local| Work::Read { local, remote }),
+            ("an extent", &|local| Work::Write { local, remote }),
+            ("an extent", &|local| swap(local, remote, 0, 1)),
+            ("its word", &|local| swap(local, word, id, 0)),
+            ("its word", &|local| swap(local, word, id, stranger)),
+            ("a claim for it", &|local| swap(local, free_word, 0, id)),
+            ("no one's", &|local| Work::Read {
                 local,
-                remote: data,
-            }),
-            ("another's extent", &|local| Work::Write {
-                local,
-                remote: data,
-            }),
-            ("another's extent", &|local| swap(local, data, 0, 1)),
-            ("another's word", &|local| swap(local, owner_word, id, 0)),
-            ("another's word", &|local| {
-                swap(local, owner_word, id, stranger)
-            }),
-            ("a claim for another", &|local| {
-                swap(local, free_word, 0, id)
-            }),
-            ("a free extent", &|local| Work::Read {
-                local,
-                remote: owner.map().slice(chunk.first() + 1, 0).unwrap(),
+                remote: free,
             }),
             ("the table", &|local| Work::Write {
                 local,
-                remote: owner_word,
+                remote: word,
             }),
-            ("bits past the end", &past),
+            ("bits past the end", &|local| {
+                swap(local, bitmap, 1, 1 | 1 << EXTENTS)
+            }),
         ];
         for (what, work) in forbidden {
+            // A refusal ends the connection.
             let (mut theirs, local) = endpoint(&node, &other.memory_request(0)).await;
             let work = work(local);
             let status = perform(&mut theirs, work).await;
             assert_eq!(status, Status::RemoteAccess, "{what}: {work:?}");
         }
         owner.heartbeat().await.unwrap();
-        // What it wrote is gone before another owns the extent.
+    });
+    node.stop();
+}
+
+#[test]
+fn an_isolated_extent_is_cleared_before_another_owns_it() {
+    let node = isolated();
+    run(async {
+        let (mut owner, mut other) = (session(&node).await, session(&node).await);
+        let chunk = owner.allocate_chunk(EXTENT).await.unwrap();
+        let remote = owner.map().slice(chunk.first(), 64).unwrap();
+        let (mut mine, local) = endpoint(&node, &owner.memory_request(0)).await;
+        let written = perform(&mut mine, swap(local, remote, 0, u64::MAX)).await;
+        assert_eq!(written, Status::Success);
         owner.free_chunk(chunk).await.unwrap();
-        let mut other = other;
         let again = other.allocate_chunk(EXTENT * 5).await.unwrap();
         assert!(again.extents().any(|extent| extent == chunk.first()));
         let mut stream = raw_connection(&node, &other.memory_request(0));
-        let read = header(Opcode::Read, 0, data, 512);
+        let read = header(Opcode::Read, 0, remote, 512);
         stream.write_all(&read.encode()).unwrap();
         let mut answer = [1; wire::HEADER_BYTES + 512];
         stream.read_exact(&mut answer).unwrap();

@@ -13,6 +13,11 @@ use super::message::MessageChannel;
 use super::socket::Socket;
 use super::wire::{self, CONNECT_REPLY_BYTES, ConnectRequest, Purpose, Refusal};
 
+/// Attempts to connect to a peer that drops connections.
+const ATTEMPTS: u32 = 8;
+/// The pause after the first attempt; it doubles with each further one: about 2 s in all.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+
 /// An established connection, to be adopted by an endpoint.
 #[derive(Debug)]
 pub struct Connected(pub(super) Socket);
@@ -105,34 +110,71 @@ pub async fn resolve(host: &str, port: u16) -> Result<SocketAddr, ConnectError> 
         })
 }
 
+/// Whether the peer closed the connection without a word, as a node does that has no place for a
+/// connection that has proved nothing. A later attempt may find one.
+fn is_dropped(error: &ConnectError) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let ConnectError::Io { source, .. } = error else {
+        return false;
+    };
+    matches!(
+        source.kind(),
+        BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+    )
+}
+
+/// A pause of up to twice as long, drawn so that clients that failed together do not return
+/// together.
+fn spread(pause: Duration) -> Duration {
+    // Without random numbers, clients only return together.
+    let part = getrandom::u32().map_or(0.5, |drawn| f64::from(drawn) / f64::from(u32::MAX));
+    pause.mul_f64(1.0 + part)
+}
+
+/// Connects, and retries with growing pauses if the peer drops the connection.
 async fn connect(
     address: SocketAddr,
     request: &ConnectRequest,
     limit: Duration,
 ) -> Result<Socket, ConnectError> {
-    let io = |source| ConnectError::Io { address, source };
     let work = async {
-        let stream = TcpStream::connect(address)
-            .await
-            .map_err(|e| io(e.into()))?;
-        let mut socket = Socket::new(stream).map_err(io)?;
-        socket
-            .write_all(&wire::encode_request(request))
-            .await
-            .map_err(io)?;
-        let mut reply = [0; CONNECT_REPLY_BYTES];
-        socket.read_exact(&mut reply).await.map_err(io)?;
-        let invalid = |error| io(io::Error::new(io::ErrorKind::InvalidData, error));
-        match wire::decode_reply(&reply).map_err(invalid)? {
-            None => Ok(socket),
-            Some(refusal) => Err(ConnectError::Refused { address, refusal }),
+        let mut pause = PAUSE_MIN;
+        for _ in 1..ATTEMPTS {
+            match connect_once(address, request).await {
+                Err(error) if is_dropped(&error) => Timer::new(spread(pause)).await,
+                done => return done,
+            };
+            pause *= 2;
         }
+        connect_once(address, request).await
     };
     futures_lite::future::or(work, async {
         Timer::new(limit).await;
         Err(ConnectError::TimedOut { address, limit })
     })
     .await
+}
+
+async fn connect_once(
+    address: SocketAddr,
+    request: &ConnectRequest,
+) -> Result<Socket, ConnectError> {
+    let io = |source| ConnectError::Io { address, source };
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|e| io(e.into()))?;
+    let mut socket = Socket::new(stream).map_err(io)?;
+    socket
+        .write_all(&wire::encode_request(request))
+        .await
+        .map_err(io)?;
+    let mut reply = [0; CONNECT_REPLY_BYTES];
+    socket.read_exact(&mut reply).await.map_err(io)?;
+    let invalid = |error| io(io::Error::new(io::ErrorKind::InvalidData, error));
+    match wire::decode_reply(&reply).map_err(invalid)? {
+        None => Ok(socket),
+        Some(refusal) => Err(ConnectError::Refused { address, refusal }),
+    }
 }
 
 /// Connects for messages of the control protocol.
@@ -159,4 +201,57 @@ pub async fn connect_queue(
     limit: Duration,
 ) -> Result<Connected, ConnectError> {
     connect(address, request, limit).await.map(Connected)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// A peer that drops `drops` connections before it answers.
+    fn peer(drops: u32) -> (SocketAddr, thread::JoinHandle<u32>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let serve = move || {
+            let mut dropped = 0;
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                if dropped == drops {
+                    let mut request = [0; wire::CONNECT_REQUEST_BYTES];
+                    stream.read_exact(&mut request).unwrap();
+                    stream.write_all(&wire::encode_reply(None)).unwrap();
+                    break;
+                }
+                dropped += 1;
+                if dropped == ATTEMPTS {
+                    break;
+                }
+            }
+            dropped
+        };
+        (address, thread::spawn(serve))
+    }
+
+    #[test]
+    fn a_dropped_connection_is_retried_and_not_for_ever() {
+        let limit = Duration::from_secs(60);
+        crate::run_local(async {
+            let (address, peer_ends) = peer(3);
+            connect_control(address, limit)
+                .await
+                .expect("a later attempt");
+            assert_eq!(peer_ends.join().unwrap(), 3);
+            let (address, peer_ends) = peer(u32::MAX);
+            let error = connect_control(address, limit).await.unwrap_err();
+            assert!(is_dropped(&error), "{error}");
+            assert_eq!(peer_ends.join().unwrap(), ATTEMPTS);
+            // A port where nothing listens is no dropped connection.
+            let error = connect_control(address, limit).await.unwrap_err();
+            assert!(!is_dropped(&error), "{error}");
+        })
+        .expect("an executor");
+    }
 }

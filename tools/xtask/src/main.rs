@@ -1,6 +1,7 @@
 //! `cargo xtask <task>`: the chores of this project. A task runs cargo or other programs in the
 //! project's folder and fails if one of them fails.
 
+mod flood;
 mod instructions;
 mod lab;
 mod overhead;
@@ -50,6 +51,9 @@ enum Task {
     /// Measure the cost of the metrics by pairs of runs.
     #[command(subcommand)]
     Overhead(overhead::Overhead),
+    /// Measure what a hostile network costs a memory node.
+    #[command(subcommand)]
+    Flood(flood::Flood),
     /// Check what this machine lacks to run Farcore well.
     Doctor,
     /// Run verbs without an RDMA card: a command in a throw-away virtual machine with Soft-RoCE
@@ -79,6 +83,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Overhead(overhead) => overhead::perform(overhead),
         Task::Results(results) => results::perform(&results),
         Task::Instructions { write } => instructions::perform(write),
+        Task::Flood(flood) => flood::run(&flood),
         Task::Lab(lab) => return Ok(lab::perform(lab)),
         Task::Ci => run(Command::new("bash").arg(".ci/run")),
         Task::Loom => run(cargo(&["test", "--target-dir", "target/loom"])
