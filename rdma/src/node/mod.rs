@@ -11,8 +11,9 @@
 //! - [`isolation`]: what each session may access, if the node checks that.
 //! - [`service`]: the state that the threads share, and the answers to requests; [`metrics`]: its
 //!   counters; [`refusal_log`]: lines about refusals.
-//! - [`serve`]: connections, on executors; [`unauthenticated`]: connections that have proved
-//!   nothing yet; [`start`]: starting and stopping.
+//! - [`lobby`]: accepts connections, and keeps those that have sent nothing; [`serve`]: the others,
+//!   on executors; [`unauthenticated`]: those that have proved nothing yet; [`places`]: which of
+//!   them are evicted; [`start`]: starting and stopping.
 //! - `device`: the regions and queue pairs of an RDMA device; `cm`: clients that connect by
 //!   RDMA-CM.
 
@@ -22,8 +23,10 @@ mod cm;
 mod device;
 mod heap;
 mod isolation;
+mod lobby;
 mod memory;
 mod metrics;
+mod places;
 mod refusal_log;
 mod serve;
 mod service;

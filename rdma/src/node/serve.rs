@@ -1,15 +1,16 @@
 //! The memory node's threads: one executor each for connections, and one thread for maintenance.
 //!
 //! ```text
-//! executor 0..n:  accept -> connect request -> control: handshake, then requests of a session
+//! lobby:          accept -> connect request
+//! executor 0..n:            connect request -> control: handshake, then requests of a session
 //!                                           -> memory:  join, wait for the predecessor's end,
 //!                                           serve
 //! maintenance:    end leases -> when the last line has ended -> reclaim -> mend, at intervals
 //! ```
 //!
 //! - I1: a peer that has not authenticated itself has [`NodeOptions::handshake_limit`] for each
-//!   step, and the number of such peers is limited in two stages, so that silent peers lock no
-//!   other peer out. Each executor has its share of places.
+//!   step. The lobby limits those that have sent nothing, and each executor has its share of places
+//!   for the others.
 //! - I2: a line's end is reported only when no request of its peer can be performed any more.
 //! - I3: only the maintenance thread reclaims a session's extents, after the session is over.
 
@@ -35,7 +36,7 @@ use super::start::StartError;
 use crate::control::{Join, NodeGreeted, Opening, Refused, Reply};
 use crate::node::metrics::{Place, Why};
 use crate::node::unauthenticated::{Unauthenticated, UnauthenticatedPeer};
-use crate::tcp::{Accepted, Arrival, Incoming, MessageChannel, Purpose, Refusal, TcpAddress};
+use crate::tcp::{Accepted, Arrival, Incoming, MessageChannel, Purpose, Refusal};
 use crate::wake_timer::WakeTimer;
 
 /// Interval at which an executor checks whether it must stop.
@@ -46,8 +47,6 @@ const QUIET_INTERVAL: Duration = Duration::from_millis(20);
 const PREDECESSOR_INTERVAL: Duration = Duration::from_millis(1);
 /// How long a stopping executor waits for its connections.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
-/// Pause after a failed accept.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Interval at which the maintenance thread checks for ended leases.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause before a request that must be retried.
@@ -57,8 +56,6 @@ const BACKLOG: usize = 64;
 
 /// The connections that wait for an executor.
 pub(super) type Backlog = async_channel::Receiver<Accepted>;
-/// The listening address, and the senders of all executors' backlogs.
-pub(super) type Accepting = (TcpAddress, Vec<async_channel::Sender<Accepted>>);
 
 pub(super) fn backlog() -> (async_channel::Sender<Accepted>, Backlog) {
     async_channel::bounded(BACKLOG)
@@ -161,7 +158,6 @@ impl Worker {
                 return None;
             }
         };
-        pending.progressed();
         let refusal = match incoming.request().purpose {
             Purpose::Control => match node.metrics().controls.take(options.connections_max) {
                 Some(place) => {
@@ -361,25 +357,6 @@ impl Worker {
     }
 }
 
-/// Accepts for all executors and distributes the connections in turn.
-async fn accept((address, senders): Accepting) {
-    let acceptor = address.acceptor();
-    for sender in senders.iter().cycle() {
-        let accepted = loop {
-            match acceptor.accept().await {
-                Ok(accepted) => break accepted,
-                Err(error) => {
-                    // For example out of descriptors. Open connections go on.
-                    warn!(%error, "cannot accept a connection");
-                    Timer::new(ACCEPT_PAUSE).await;
-                }
-            }
-        };
-        // Fails if that executor has ended.
-        let _ = sender.send(accepted).await;
-    }
-}
-
 async fn serve_arrivals(
     backlog: Backlog,
     worker: Worker,
@@ -417,16 +394,10 @@ impl Drop for Departure {
     }
 }
 
-async fn serve_until_stopped(
-    backlog: Backlog,
-    accepting: Option<Accepting>,
-    worker: Worker,
-    wake_timer: WakeTimer,
-) {
+async fn serve_until_stopped(backlog: Backlog, worker: Worker, wake_timer: WakeTimer) {
     let node = Arc::clone(&worker.node);
     let end = Rc::new(Semaphore::new(0));
     let open = Rc::new(Cell::new(0));
-    let accepting = accepting.map(|accepting| spawn(accept(accepting)));
     let serving = spawn(serve_arrivals(
         backlog,
         worker,
@@ -445,9 +416,6 @@ async fn serve_until_stopped(
         before = now;
         Timer::new(pace).await;
     }
-    if let Some(accepting) = accepting {
-        accepting.cancel().await;
-    }
     serving.cancel().await;
     end.close();
     let since = Instant::now();
@@ -463,12 +431,10 @@ async fn serve_until_stopped(
     beating.cancel().await;
 }
 
-/// Starts an executor's thread and waits until it serves or has failed. One executor accepts for
-/// all.
+/// Starts an executor's thread and waits until it serves or has failed.
 pub(super) fn executor(
     index: usize,
     backlog: Backlog,
-    accepting: Option<Accepting>,
     node: &Arc<Service>,
     maintenance: &Thread,
 ) -> Result<JoinHandle<()>, StartError> {
@@ -486,15 +452,14 @@ pub(super) fn executor(
             Ok(executor) => executor.run(async {
                 say(Ok(()));
                 let options = node.options();
-                let share = |places: usize| places.div_ceil(options.threads);
-                let (silent, requested) = (options.silent_max, options.unauthenticated_max);
-                let unauthenticated = Unauthenticated::new(share(silent), share(requested));
+                let share = options.unauthenticated_max.div_ceil(options.threads);
+                let unauthenticated = Unauthenticated::new(share);
                 let worker = Worker {
                     node,
                     maintenance,
                     unauthenticated,
                 };
-                serve_until_stopped(backlog, accepting, worker, wake_timer).await;
+                serve_until_stopped(backlog, worker, wake_timer).await;
             }),
         }
     };

@@ -16,6 +16,7 @@ use tracing::info;
 
 #[cfg(feature = "verbs")]
 use super::cm;
+use super::lobby;
 use super::memory::{MemoryError, MemoryOptions, NodeMemory, Registered};
 use super::serve;
 use super::service::{self, Service};
@@ -63,11 +64,10 @@ pub struct NodeOptions {
     pub sessions_max: usize,
     /// Limit on the control connections, and again on the memory connections.
     pub connections_max: u64,
-    /// Limit on the connections that have sent nothing yet. Each thread has its share, at least
-    /// one. When all places are taken, the address that holds most of them loses its oldest.
+    /// Limit on the connections that have not sent a connect request. When all places are taken, the address that holds most of them loses its oldest.
     pub silent_max: usize,
     /// The same for connections that have sent a connect request and have not authenticated
-    /// themselves.
+    /// themselves. Each thread has its share, at least one.
     pub unauthenticated_max: usize,
     /// Time limit for each step of a handshake.
     pub handshake_limit: Duration,
@@ -220,12 +220,13 @@ impl MemoryNode {
             threads: vec![keeper],
         };
         let (senders, backlogs): (Vec<_>, Vec<_>) = (0..threads).map(|_| serve::backlog()).unzip();
-        let mut accepting = Some((address, senders));
         for (index, backlog) in backlogs.into_iter().enumerate() {
-            let thread =
-                serve::executor(index, backlog, accepting.take(), &handle.node, &maintenance)?;
+            let thread = serve::executor(index, backlog, &handle.node, &maintenance)?;
             handle.threads.push(thread);
         }
+        handle
+            .threads
+            .push(lobby::start(&handle.node, address, senders)?);
         #[cfg(feature = "verbs")]
         if let Some(listener) = listener {
             let thread = cm::thread(listener, &handle.node, &maintenance)?;

@@ -6,12 +6,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{FromRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::executor::{AcceptedTcpStream, TcpListener, Timer};
+use crate::executor::{AcceptedTcpStream, TcpListener, TcpStream, Timer};
 
 use super::connection::{Connection, HELD_BYTES_MAX, Served};
 use super::exposed::Exposed;
@@ -21,6 +21,8 @@ use super::wire::{
     self, CONNECT_REQUEST_BYTES, ConnectRequest, PROTOCOL_VERSION, Purpose, Refusal,
 };
 
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: i32 = 4096;
 /// Memory of waiting output of all connections, in bytes, above which each has its least.
 const HELD_BYTES_ALL: u64 = 64 << 20;
 /// Waiting output that each connection may have in any case, in bytes.
@@ -43,7 +45,15 @@ impl TcpAddress {
     /// # Errors
     /// The system's error.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        std::net::TcpListener::bind(address).map(Self)
+        let listener = std::net::TcpListener::bind(address)?;
+        // Longer than the standard library's, for a crowd that arrives at once. The kernel shortens
+        // it to `net.core.somaxconn`.
+        // SAFETY: changes a listening socket that this owns.
+        let changed = unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) };
+        if changed < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self(listener))
     }
 
     /// The bound address.
@@ -52,6 +62,11 @@ impl TcpAddress {
     /// The system's error.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
+    }
+
+    /// The listening socket, for a thread that accepts.
+    pub(crate) fn into_listener(self) -> std::net::TcpListener {
+        self.0
     }
 
     /// Its only acceptor, for the calling executor.
@@ -75,13 +90,25 @@ impl TcpAcceptor {
     /// # Errors
     /// The system's error; later connections may still be accepted.
     pub async fn accept(&self) -> io::Result<Accepted> {
-        Ok(Accepted(self.0.shared_accept().await?))
+        Ok(Accepted(Stream::ByExecutor(self.0.shared_accept().await?)))
     }
 }
 
 /// An accepted connection, to be moved to the executor that serves it.
 #[derive(Debug)]
-pub struct Accepted(AcceptedTcpStream);
+pub struct Accepted(Stream);
+
+#[derive(Debug)]
+enum Stream {
+    ByExecutor(AcceptedTcpStream),
+    ByThread(std::net::TcpStream),
+}
+
+impl From<std::net::TcpStream> for Accepted {
+    fn from(stream: std::net::TcpStream) -> Self {
+        Self(Stream::ByThread(stream))
+    }
+}
 
 impl Accepted {
     /// Binds the connection to the calling executor.
@@ -89,7 +116,11 @@ impl Accepted {
     /// # Errors
     /// The system's error, for example because the peer has gone already.
     pub fn arrive(self) -> io::Result<Arrival> {
-        let stream = self.0.bind_to_executor();
+        let stream = match self.0 {
+            Stream::ByExecutor(stream) => stream.bind_to_executor(),
+            // SAFETY: a connected socket that nothing else owns.
+            Stream::ByThread(stream) => unsafe { TcpStream::from_raw_fd(stream.into_raw_fd()) },
+        };
         let peer = stream.peer_addr()?;
         Ok(Arrival {
             socket: Socket::new(stream)?,

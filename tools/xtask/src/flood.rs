@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,6 +24,7 @@ use farcore_rdma::tcp::{Exposed, TcpEndpoint, connect_control, connect_queue};
 use farcore_rdma::{
     Endpoint, LocalSlice, Lock, Region, RegionOptions, Work, WorkId, WorkRequest, run_local,
 };
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Limit of an honest client's steps.
@@ -130,12 +132,23 @@ impl Drop for Node {
 }
 
 /// Closes at once, so that no port stays in use.
-fn reset(stream: TcpStream) {
-    let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
-    drop(stream);
+fn reset(socket: OwnedFd) {
+    let _ = rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
+    drop(socket);
 }
 
-/// Opens silent connections at a rate until `stop`; returns how many.
+/// Begins to connect and does not wait for the end of it.
+fn connect_at_once(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let family = AddressFamily::INET;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error),
+    }
+}
+
+/// Begins silent connections at a rate until `stop`; returns how many.
 fn attack(address: SocketAddr, rate: u64, stop: &Arc<AtomicBool>) -> u64 {
     let attackers: Vec<_> = (0..ATTACKERS)
         .map(|_| {
@@ -159,8 +172,8 @@ fn attack_alone(address: SocketAddr, rate: u64, stop: &AtomicBool) -> u64 {
             continue;
         }
         tried += 1;
-        if let Ok(stream) = TcpStream::connect(address) {
-            open.push_back(stream);
+        if let Ok(socket) = connect_at_once(address) {
+            open.push_back(socket);
             opened += 1;
         }
         if open.len() > KEPT
