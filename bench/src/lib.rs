@@ -3,7 +3,8 @@
 //! - Requests: [`record`] keys and values; [`phase`] which keys when; [`skew`] hot keys; [`load`]
 //!   requests and their verdicts; [`trace`] replays of cache traces
 //! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`range`] errors of settings;
-//!   [`worker`] one thread; [`stats`] its statistics; [`run`] one engine's run; [`child`] each run
+//!   [`worker`] one thread; [`stats`] its statistics, [`failures`] its errors, [`doubts`] keys that they
+//!   leave unknown; [`run`] one engine's run; [`child`] each run
 //!   in its own process; [`compare`] all engines
 //! - Engines: [`store`] the traits; [`engines`] the implementations
 //! - Results: [`report`], [`table`], [`plot`], [`progress`]; [`resident`] measured memory;
@@ -15,8 +16,10 @@ pub mod block_on;
 pub mod child;
 pub mod cli;
 pub mod compare;
+pub mod doubts;
 pub mod engines;
 pub mod events;
+pub mod failures;
 pub mod fairness;
 pub mod line_trip;
 pub mod load;

@@ -18,9 +18,11 @@ use farcore_tuning::{Clock, resident_bytes};
 use serde::{Deserialize, Serialize};
 use tracing::{info, info_span, warn};
 
+use crate::doubts::Doubts;
 #[cfg(feature = "peers")]
 use crate::engines::peers;
 use crate::engines::{Dashmap, DirectStore, Farcore, LockedLru, Sharded};
+use crate::failures;
 use crate::line_trip::{line_trip_ns, longer_ns};
 use crate::phase::Phase;
 use crate::plan::{EngineName, Plan, Scenario};
@@ -46,6 +48,9 @@ pub struct Outcome {
     pub digest: u64,
     /// A description of the first wrong answer.
     pub complaint: Option<String>,
+    /// A description of the first request that ended with an error.
+    #[serde(default)]
+    pub failure: Option<String>,
     /// Counters of the engine's cores in the last phase, the mixed one, where the engine reports
     /// them.
     #[serde(default)]
@@ -120,6 +125,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
         },
         digest: 0,
         complaint: None,
+        failure: None,
         mixed: None,
     };
     let led = lead(&plan, &*store, &gate, &inbox, &mut outcome);
@@ -195,6 +201,7 @@ fn start_workers<S: Store>(
     scripts: Vec<Arc<Script>>,
 ) -> anyhow::Result<(Vec<Running>, Receiver<Event>)> {
     let (events, inbox) = mpsc::channel();
+    let doubts = Arc::new(Doubts::default());
     let mut workers = Vec::new();
     let parts = streams.into_iter().zip(scripts);
     for ((position, &core), (stream, script)) in plan.cores.iter().enumerate().zip(parts) {
@@ -203,6 +210,7 @@ fn start_workers<S: Store>(
             thread: position as u64,
             gate: gate.clone(),
             events: events.clone(),
+            doubts: doubts.clone(),
             clock: clock.clone(),
             stream,
             script,
@@ -262,6 +270,7 @@ fn lead<S: Store>(
                 mops = report.mops,
                 p99_ns = report.p99_ns,
                 wrong = outcome.report.wrong_values,
+                errors = failures::total(&outcome.report.errors),
                 "phase ends"
             );
         }

@@ -9,6 +9,7 @@ use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::events;
+use crate::failures::{self, ErrorCounts};
 use crate::plan::EngineName;
 use crate::report::RunReport;
 
@@ -127,6 +128,23 @@ fn total_rows(table: &mut Table, runs: &[RunReport]) {
         }
     });
     line("wrong values", &|run| run.wrong_values.to_string());
+    if runs.iter().any(|run| run.unverified_values > 0) {
+        line("unverified values", &|run| {
+            run.unverified_values.to_string()
+        });
+    }
+    let mut all = ErrorCounts::new();
+    for run in runs {
+        failures::add(&mut all, &run.errors);
+    }
+    line("errors", &|run| failures::total(&run.errors).to_string());
+    for kind in all.keys() {
+        line(&format!("- {kind}"), &|run| {
+            dash(run.errors.get(kind).copied().unwrap_or(0), |count| {
+                count.to_string()
+            })
+        });
+    }
 }
 
 fn others(runs: &[RunReport], ours: usize) -> impl Iterator<Item = &RunReport> {

@@ -12,14 +12,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use farcore::{Answer, Error};
 use farcore_tuning::{Clock, HardwareCounters, HardwareSnapshot, HistogramSnapshot};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::doubts::Doubts;
+use crate::failures::ErrorCounts;
 use crate::load::{Hot, Load, OwnKeys, Records, Transactions};
 use crate::phase::Phase;
 use crate::plan::Plan;
 use crate::record::Scratch;
-use crate::stats::PhaseStats;
+use crate::stats::{PhaseStats, Verdict};
 use crate::store::Session;
 use crate::trace::Script;
 use crate::trace::replay::Replay;
@@ -98,8 +101,14 @@ pub struct Part {
     pub cpu_ns: u64,
     /// Requests.
     pub ops: u64,
+    /// Requests that ended with an error.
+    pub errors: ErrorCounts,
+    /// A description of the first of them.
+    pub failure: Option<String>,
     /// Wrong answers.
     pub wrong: u64,
+    /// Unexpected answers about keys in doubt.
+    pub unverified: u64,
     /// Hash of the right answers, in any order.
     pub digest: u64,
     /// A description of the first wrong answer.
@@ -132,6 +141,8 @@ pub struct Worker {
     pub gate: Arc<Gate>,
     /// Where events go.
     pub events: Sender<Event>,
+    /// Keys whose contents are unknown after an error.
+    pub doubts: Arc<Doubts>,
     /// The run's clock.
     pub clock: Clock,
     /// Key indexes of the mixed phase.
@@ -208,8 +219,12 @@ impl Worker {
         }
     }
 
-    async fn drive<S: Session, L: Load>(&self, mut load: L, session: &mut S) -> Part {
-        let mut stats = PhaseStats::new(self.clock.clone());
+    async fn drive<S: Session, L: Load>(&self, load: L, session: &mut S) -> Part {
+        let mut run = Run {
+            load,
+            stats: PhaseStats::new(self.clock.clone()),
+            doubts: &self.doubts,
+        };
         let mut scratch = Scratch::default();
         let progress = usize::try_from(self.thread)
             .ok()
@@ -220,33 +235,37 @@ impl Worker {
             }
         };
         report(0);
-        let steps = load.steps();
+        let steps = run.load.steps();
         // Processor time is read inside the wall-clock interval, so it is never the longer one.
         let start_ns = self.clock.now_ns();
         let start_cpu_ns = thread_cpu_ns();
         let mut step = 0;
         while step < steps && !self.gate.is_aborted() {
             let end = steps.min(step + SLICE);
-            slice(session, &mut load, &mut stats, &mut scratch, step..end);
+            slice(session, &mut run, &mut scratch, step..end);
             step = end;
             report(step);
             session.rest().await;
         }
         loop {
-            slice(session, &mut load, &mut stats, &mut scratch, 0..0);
+            slice(session, &mut run, &mut scratch, 0..0);
             if session.in_flight() == 0 || self.gate.is_aborted() {
                 break;
             }
-            session.poll(&mut |token, answer| judge(&mut load, &mut stats, token, &answer));
+            session.poll(&mut |token, answer| run.judge(token, &answer));
             session.rest().await;
         }
         let cpu_ns = thread_cpu_ns() - start_cpu_ns;
+        let stats = &mut run.stats;
         Part {
             start_ns,
             end_ns: self.clock.now_ns(),
             cpu_ns,
             ops: step,
+            errors: stats.failures().counts(),
+            failure: stats.failures().take_first(),
             wrong: stats.wrong(),
+            unverified: stats.unverified(),
             digest: stats.digest(),
             complaint: stats.take_complaint(),
             latency: stats.latency().snapshot(),
@@ -255,43 +274,61 @@ impl Worker {
     }
 }
 
+/// A load under way: what it sends and what becomes of it.
+struct Run<'a, L> {
+    load: L,
+    stats: PhaseStats,
+    doubts: &'a Doubts,
+}
+
+impl<L: Load> Run<'_, L> {
+    #[inline(always)]
+    fn judge(&mut self, token: u64, answer: &Answer<'_>) {
+        if let Answer::Failed(error) = answer {
+            return self.fail(token, error);
+        }
+        let tag = self.stats.arrive(token);
+        let mut verdict = self.load.judge(tag, answer);
+        if verdict == Verdict::Wrong && self.doubts.has(self.load.key(tag)) {
+            verdict = Verdict::Unverified;
+        }
+        self.stats.count(verdict, answer, || self.load.name(tag));
+    }
+
+    #[cold]
+    fn fail(&mut self, token: u64, error: &Error) {
+        let load = &self.load;
+        let tag = self.stats.fail(token, error, |tag| load.name(tag));
+        if load.writes(tag) {
+            self.doubts.add(load.key(tag));
+        }
+    }
+}
+
 /// Submits requests and their follow-ups.
 fn slice<S: Session, L: Load>(
     session: &mut S,
-    load: &mut L,
-    stats: &mut PhaseStats,
+    run: &mut Run<'_, L>,
     scratch: &mut Scratch,
     steps: std::ops::Range<u64>,
 ) {
     for step in steps {
-        let (tag, operation) = load.request(step, scratch);
-        let token = stats.issue(tag);
+        let (tag, operation) = run.load.request(step, scratch);
+        let token = run.stats.issue(tag);
         session.submit(operation, token, &mut |token, answer| {
-            judge(load, stats, token, &answer);
+            run.judge(token, &answer);
         });
-        follow_up(session, load, stats, scratch);
+        follow_up(session, run, scratch);
     }
-    follow_up(session, load, stats, scratch);
+    follow_up(session, run, scratch);
 }
 
 #[inline]
-fn follow_up<S: Session, L: Load>(
-    session: &mut S,
-    load: &mut L,
-    stats: &mut PhaseStats,
-    scratch: &mut Scratch,
-) {
-    while let Some((tag, operation)) = load.follow_up(scratch) {
-        let token = stats.issue(tag);
+fn follow_up<S: Session, L: Load>(session: &mut S, run: &mut Run<'_, L>, scratch: &mut Scratch) {
+    while let Some((tag, operation)) = run.load.follow_up(scratch) {
+        let token = run.stats.issue(tag);
         session.submit(operation, token, &mut |token, answer| {
-            judge(load, stats, token, &answer);
+            run.judge(token, &answer);
         });
     }
-}
-
-#[inline(always)]
-fn judge<L: Load>(load: &mut L, stats: &mut PhaseStats, token: u64, answer: &farcore::Answer<'_>) {
-    let tag = stats.arrive(token);
-    let verdict = load.judge(tag, answer);
-    stats.count(verdict, answer, || load.name(tag));
 }

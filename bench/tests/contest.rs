@@ -364,7 +364,7 @@ fn evicted_and_fetched_pages_lose_nothing() {
 }
 
 #[test]
-fn full_far_memory_is_reported() {
+fn full_far_memory_is_an_error_and_no_wrong_value() {
     let _turn = turn();
     let plan = Plan {
         local_bytes: 2 << 20,
@@ -373,9 +373,16 @@ fn full_far_memory_is_reported() {
         ..contest(EngineName::LockedLru)
     };
     let outcome = run(plan).unwrap();
-    assert!(outcome.report.wrong_values > 0);
-    let complaint = outcome.complaint.unwrap();
-    assert!(complaint.contains("far memory is full"), "{complaint}");
+    let report = &outcome.report;
+    // Later phases find keys absent that could not be written: that is no wrong value either.
+    assert_eq!((report.wrong_values, &outcome.complaint), (0, &None));
+    assert!(report.errors["FarFull"] > 0 && report.unverified_values > 0);
+    let failure = outcome.failure.unwrap();
+    assert!(failure.contains("far memory is full"), "{failure}");
+    let write = &report.phases[0];
+    assert!(write.errors["FarFull"] > 0);
+    let answered = write.ops - write.errors["FarFull"];
+    assert_eq!(write.mops, answered as f64 / write.seconds / 1e6);
 }
 
 #[test]
