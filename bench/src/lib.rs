@@ -5,9 +5,10 @@
 //! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`range`] errors of settings;
 //!   [`worker`] one thread; [`stats`] its statistics, [`failures`] its errors, [`doubts`] keys that they
 //!   leave unknown; [`run`] one engine's run; [`child`] each run
-//!   in its own process; [`compare`] all engines
+//!   in its own process, [`stop`] how signals end it; [`compare`] all engines
 //! - Engines: [`store`] the traits; [`engines`] the implementations
-//! - Results: [`report`], [`table`], [`plot`], [`progress`]; [`resident`] measured memory;
+//! - Results: [`report`] and its [`origin`], [`table`], [`plot`], [`progress`]; [`outputs`] files
+//!   and lines; [`ending`] exit statuses; [`resident`] measured memory;
 //!   [`machine`]; [`watch`] metrics of the running engine; [`events`] of the processor;
 //!   [`line_trip`] between two cores
 //! - [`fairness`]: how long one client waits beside others; a separate driver, for farcore only
@@ -17,6 +18,7 @@ pub mod child;
 pub mod cli;
 pub mod compare;
 pub mod doubts;
+pub mod ending;
 pub mod engines;
 pub mod events;
 pub mod failures;
@@ -24,6 +26,8 @@ pub mod fairness;
 pub mod line_trip;
 pub mod load;
 pub mod machine;
+pub mod origin;
+pub mod outputs;
 pub mod phase;
 pub mod plan;
 pub mod plot;
@@ -35,6 +39,7 @@ pub mod resident;
 pub mod run;
 pub mod skew;
 pub mod stats;
+pub mod stop;
 pub mod store;
 pub mod table;
 pub mod trace;

@@ -8,13 +8,21 @@ use serde_json::{Map, Value};
 use crate::events::EventsPerOp;
 use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
+use crate::origin::Origin;
+use crate::plan::Plan;
 use crate::trace::Summary;
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
+    /// The command, the program and the date.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// The machine.
     pub machine: Machine,
+    /// The plan of each engine: sizes, cores, seed and every other setting.
+    #[serde(default)]
+    pub plans: Vec<Plan>,
     /// One entry for each engine: its only run, or the medians of several.
     pub runs: Vec<RunReport>,
 }
@@ -24,6 +32,9 @@ pub struct Report {
 pub struct RunReport {
     /// The engine.
     pub engine: String,
+    /// Whether a signal ended the run; its last phase may be shorter than planned then.
+    #[serde(default)]
+    pub partial: bool,
     /// The summary of the replayed trace; left out for other scenarios.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Summary>,
@@ -187,6 +198,7 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
     });
     RunReport {
         engine: first.engine.clone(),
+        partial: runs.iter().any(|run| run.partial),
         trace: first.trace.clone(),
         hot_keys: first.hot_keys.clone(),
         phases: phases.collect(),
@@ -265,7 +277,9 @@ mod tests {
             ..Default::default()
         };
         let report = Report {
+            origin: Origin::default(),
             machine: Machine::default(),
+            plans: Vec::new(),
             runs: vec![run],
         };
         let value = serde_json::to_value(report).unwrap();
@@ -274,7 +288,10 @@ mod tests {
             keys.sort();
             keys
         };
-        assert_eq!(keys(&value), ["machine", "runs"]);
+        assert_eq!(
+            keys(&value),
+            ["command", "commit", "date", "machine", "partial", "plans", "runs", "version"]
+        );
         let run = &value["runs"][0];
         assert_eq!(
             keys(run),
@@ -289,6 +306,7 @@ mod tests {
                 "index_bytes_per_key",
                 "local_bytes_cap",
                 "local_bytes_peak",
+                "partial",
                 "phases",
                 "startup_seconds",
                 "total_seconds",

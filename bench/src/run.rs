@@ -31,6 +31,7 @@ use crate::record::{Generator, KEY_BYTES};
 use crate::report::RunReport;
 use crate::resident::Sampler;
 use crate::skew;
+use crate::stop;
 use crate::store::{Running, Store, Usage};
 use crate::trace::{self, Script};
 use crate::worker::{Event, Gate, Part, Worker};
@@ -241,6 +242,11 @@ fn lead<S: Store>(
     for phase in plan.phases() {
         let reported = store.report().filter(|_| Some(phase) == last);
         let phase = *phase;
+        if stop::is_requested() {
+            outcome.report.partial = true;
+            gate.abort();
+            break;
+        }
         let steps = (0..plan.threads())
             .map(|thread| plan.steps(phase, thread))
             .sum();
@@ -257,6 +263,8 @@ fn lead<S: Store>(
         let parts;
         (parts, ready) = wait_done(plan, phase, gate, inbox, &bar)?;
         bar.finish();
+        let done: u64 = parts.iter().map(|part| part.ops).sum();
+        outcome.report.partial |= done < steps;
         collect::phase(phase, parts, outcome);
         let usage = store.usage();
         if let (Some(before), Some(after)) = (reported, store.report()) {
@@ -310,6 +318,7 @@ fn wait_done(
     while parts.len() < workers {
         match inbox.recv_timeout(TICK) {
             Ok(Event::Done(part)) => parts.push(*part),
+            Err(RecvTimeoutError::Timeout) if stop::is_requested() => gate.end_phase(),
             Err(RecvTimeoutError::Timeout) => bar.set(gate.progress()),
             Ok(Event::Ready) => ready += 1,
             Ok(Event::Left) | Err(RecvTimeoutError::Disconnected) => {

@@ -42,7 +42,9 @@ pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
             runs[ours].total_seconds / best
         );
     }
-    let _ = write!(text, "\nresult hash: {}", result_hash(digests));
+    if !digests.is_empty() {
+        let _ = write!(text, "\nresult hash: {}", result_hash(digests));
+    }
     if runs
         .iter()
         .any(|run| matches!(run.engine.as_str(), "dashmap" | "sharded"))
@@ -68,7 +70,10 @@ fn result_hash(digests: &[u64]) -> String {
 /// The header, and the throughput of each phase.
 fn phase_rows(table: &mut Table, runs: &[RunReport], compared: Option<usize>) {
     let mut header = vec!["Mops/s".to_owned()];
-    header.extend(runs.iter().map(|run| run.engine.clone()));
+    header.extend(runs.iter().map(|run| {
+        let partial = if run.partial { " (partial)" } else { "" };
+        format!("{}{partial}", run.engine)
+    }));
     if compared.is_some() {
         header.push("ratio".to_owned());
     }

@@ -27,8 +27,11 @@ use crate::store::Session;
 use crate::trace::Script;
 use crate::trace::replay::Replay;
 
-/// Requests between two checks of the gate, each of which also yields to the engine.
+/// Requests after which the worker yields to the engine.
 const SLICE: u64 = 2048;
+/// Requests after which it checks whether the phase goes on: few, because far memory may be slow.
+const CHUNK: u64 = 64;
+const _: () = assert!(SLICE.is_multiple_of(CHUNK));
 
 /// A counter on its own cache lines.
 #[derive(Debug, Default)]
@@ -46,6 +49,7 @@ fn thread_cpu_ns() -> u64 {
 pub struct Gate {
     open: AtomicUsize,
     abort: AtomicBool,
+    end_phase: AtomicBool,
     progress: Box<[Progress]>,
 }
 
@@ -56,6 +60,7 @@ impl Gate {
         Self {
             open: AtomicUsize::new(0),
             abort: AtomicBool::new(false),
+            end_phase: AtomicBool::new(false),
             progress: (0..workers).map(|_| Progress::default()).collect(),
         }
     }
@@ -71,6 +76,11 @@ impl Gate {
         self.abort.store(true, Ordering::Relaxed);
     }
 
+    /// Has all workers end their phase early, once their requests are answered.
+    pub fn end_phase(&self) {
+        self.end_phase.store(true, Ordering::Relaxed);
+    }
+
     /// Requests submitted in this phase.
     #[must_use]
     pub fn progress(&self) -> u64 {
@@ -83,6 +93,11 @@ impl Gate {
     fn is_open(&self, number: usize) -> bool {
         // ORDERING: Acquire pairs with the Release in `open_next`.
         self.open.load(Ordering::Acquire) > number
+    }
+
+    /// Whether a phase goes on to its last request.
+    fn goes_on(&self) -> bool {
+        !self.is_aborted() && !self.end_phase.load(Ordering::Relaxed)
     }
 
     fn is_aborted(&self) -> bool {
@@ -240,12 +255,14 @@ impl Worker {
         let start_ns = self.clock.now_ns();
         let start_cpu_ns = thread_cpu_ns();
         let mut step = 0;
-        while step < steps && !self.gate.is_aborted() {
-            let end = steps.min(step + SLICE);
+        while step < steps && self.gate.goes_on() {
+            let end = steps.min(step + CHUNK);
             slice(session, &mut run, &mut scratch, step..end);
             step = end;
-            report(step);
-            session.rest().await;
+            if step.is_multiple_of(SLICE) || step == steps {
+                report(step);
+                session.rest().await;
+            }
         }
         loop {
             slice(session, &mut run, &mut scratch, 0..0);

@@ -18,6 +18,7 @@ use farcore_tuning::{LogFormat, Profile};
 
 pub use self::fairness::FairnessArgs;
 pub use self::trace::{TraceArgs, TraceSize};
+use crate::ending::STATUSES;
 use crate::machine::Machine;
 use crate::plan::{Encryption, EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
 use crate::range::RangeError;
@@ -37,7 +38,7 @@ const WINDOW_SOCKETS: usize = 256;
 
 /// The core-pinned benchmark of Farcore.
 #[derive(Debug, Parser)]
-#[command(name = "farcore-bench", version, about)]
+#[command(name = "farcore-bench", version, about, after_help = STATUSES)]
 pub struct Cli {
     /// Format of the log on stderr: text or json
     #[arg(long, global = true, value_name = "FORMAT", env = LogFormat::VARIABLE, default_value_t)]

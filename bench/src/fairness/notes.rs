@@ -4,12 +4,13 @@
 //! One client writes, the leader reads. Times are those of the run's clock.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use farcore::HistogramSnapshot;
+use farcore::{Error, HistogramSnapshot};
 use farcore_tuning::Histogram;
 
 use super::settings::Request;
+use crate::failures::{ErrorCounts, Failures};
 
 // ORDERING: Relaxed throughout: every number is read alone, and orders and events between client
 // and leader pass through channels.
@@ -24,6 +25,7 @@ pub struct Notes {
     answers: AtomicU64,
     wrong: AtomicU64,
     failed: AtomicU64,
+    failures: Mutex<Failures>,
     /// The place of the latest request in [`Request::ALL`], plus one; 0 for others.
     latest_request: AtomicU8,
     complaint: Mutex<Option<String>>,
@@ -40,7 +42,7 @@ impl Notes {
             .store(now_ns.max(1), Ordering::Relaxed);
     }
 
-    /// Answers have arrived; the client waits for more.
+    /// Answers have arrived, failures among them; the client waits for more.
     pub fn answered(&self, now_ns: u64, count: u64) {
         self.note_wait(now_ns);
         self.waiting_since_ns
@@ -87,10 +89,11 @@ impl Notes {
         self.longest_wait_ns.store(0, Ordering::Relaxed);
     }
 
-    /// Answers so far.
+    /// Answers so far; a request that failed is not answered.
     #[must_use]
     pub fn answers(&self) -> u64 {
-        self.answers.load(Ordering::Relaxed)
+        let arrived = self.answers.load(Ordering::Relaxed);
+        arrived.saturating_sub(self.failed.load(Ordering::Relaxed))
     }
 
     /// Counts a wrong answer.
@@ -100,9 +103,22 @@ impl Notes {
     }
 
     /// Counts a request that the engine refused or failed.
-    pub fn failed(&self, complaint: impl FnOnce() -> String) {
+    #[cold]
+    pub fn failed(&self, error: &Error, complaint: impl FnOnce() -> String) {
         self.failed.fetch_add(1, Ordering::Relaxed);
+        self.failures().count(error, String::new);
         self.complain(complaint);
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        let failures = self.failures.lock();
+        failures.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The failed requests by the kind of their error.
+    #[must_use]
+    pub fn errors(&self) -> ErrorCounts {
+        self.failures().counts()
     }
 
     #[cold]
@@ -209,11 +225,14 @@ mod tests {
     fn the_first_complaint_stays() {
         let notes = Notes::default();
         notes.wrong(|| "one".into());
-        notes.failed(|| "two".into());
+        notes.failed(&Error::Closed, || "two".into());
         assert_eq!(
             (notes.faults(), notes.complaint()),
             ((1, 1), Some("one".into()))
         );
+        assert_eq!(notes.errors(), ErrorCounts::from([("Closed".into(), 1)]));
+        notes.answered(5, 3);
+        assert_eq!(notes.answers(), 2);
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(super) fn verify(
         Answer::Value { value, .. } => !is_put && keys.is_value(index, expected, value),
         Answer::Stored { .. } => is_put,
         Answer::Failed(error) => {
-            return notes.failed(|| failure(what, index, error));
+            return notes.failed(error, || failure(what, index, error));
         }
         _ => false,
     };
