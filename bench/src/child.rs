@@ -104,8 +104,10 @@ fn exchange(mut child: Child, plan: &Plan) -> anyhow::Result<std::process::Outpu
 fn died(engine: &str, status: ExitStatus, stderr: &str) -> String {
     let how = match status.signal() {
         // The kernel's choice when memory runs out, and the only one that leaves no trace.
-        Some(9) => "SIGKILL ended it; if memory ran out, lower --local, --far or the number of keys"
-            .to_owned(),
+        Some(9) => {
+            "SIGKILL ended it; if memory ran out, lower --local, --far or the number of keys"
+                .to_owned()
+        }
         Some(signal) => format!("signal {signal} ended it"),
         None => format!("it ended with {status}"),
     };

@@ -7,8 +7,8 @@ use tracing::error;
 
 use crate::child::run_in_child;
 use crate::cli::CommonArgs;
-use crate::engines::Farcore;
 use crate::ending::Ending;
+use crate::engines::Farcore;
 use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
 use crate::origin::Origin;

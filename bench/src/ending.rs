@@ -102,6 +102,9 @@ mod tests {
         assert_eq!(of(0, &some, None), 3);
         assert_eq!(of(0, &none, Some("one")), 3);
         let message = Ending::of(0, &some, None).message;
-        assert_eq!(message.as_deref(), Some("3 requests ended with an error: 3 FarFull"));
+        assert_eq!(
+            message.as_deref(),
+            Some("3 requests ended with an error: 3 FarFull")
+        );
     }
 }

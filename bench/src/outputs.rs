@@ -74,7 +74,10 @@ mod tests {
         assert!(!new.exists());
         let lost = folder.path().join("nowhere/file");
         let error = format!("{:#}", check_file("--json", &lost).unwrap_err());
-        assert!(error.starts_with("--json ") && error.contains("cannot be written: "), "{error}");
+        assert!(
+            error.starts_with("--json ") && error.contains("cannot be written: "),
+            "{error}"
+        );
         let error = check_folder("--plot", &old.join("x")).unwrap_err();
         assert!(error.to_string().starts_with("--plot "), "{error}");
     }

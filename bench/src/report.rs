@@ -290,7 +290,9 @@ mod tests {
         };
         assert_eq!(
             keys(&value),
-            ["command", "commit", "date", "machine", "partial", "plans", "runs", "version"]
+            [
+                "command", "commit", "date", "machine", "partial", "plans", "runs", "version"
+            ]
         );
         let run = &value["runs"][0];
         assert_eq!(

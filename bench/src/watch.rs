@@ -30,7 +30,7 @@ pub struct WatchArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub http: Option<SocketAddr>,
     /// Allow --http on an address beyond loopback
-    #[arg(long)]
+    #[arg(long, requires = "http")]
     pub insecure: bool,
 }
 

@@ -122,7 +122,7 @@ fn bad_flags_end_with_a_message_and_a_failure() {
         ("trace /dev/null --value-bytes-max 2MiB", "it must be 1 to"),
         (
             "contest --engines dashmap --record x",
-            "only farcore records: add it to --engines",
+            "--record has no effect with --engines dashmap: it is for farcore",
         ),
     ] {
         let output = bench(line);

@@ -37,6 +37,7 @@ fn plan(engine: EngineName, scenario: Scenario) -> Plan {
         fabric: Vec::new(),
         token_file: None,
         nodes_min: None,
+        nodes_wait_ns: None,
         device: None,
         port: None,
         gid_index: None,

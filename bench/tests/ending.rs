@@ -70,7 +70,12 @@ fn figures_carry_their_origin() {
     let arguments: Vec<&str> = line.split_whitespace().collect();
     let written = report["command"].as_array().unwrap();
     assert_eq!(written.len(), arguments.len() + 1);
-    assert!(written[1..].iter().zip(arguments).all(|(one, other)| one == other));
+    assert!(
+        written[1..]
+            .iter()
+            .zip(arguments)
+            .all(|(one, other)| one == other)
+    );
     assert_eq!(report["partial"], false);
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(report["plans"][0]["seed"], 7);
@@ -85,11 +90,20 @@ fn figures_carry_their_origin() {
 #[test]
 fn files_that_cannot_be_written_fail_the_command_before_it_runs() {
     for flag in ["--json", "--plot", "--record"] {
-        let command = if flag == "--record" { "ycsb --workload a" } else { "contest" };
-        let output = bench(&format!("{command} --engines farcore {flag} /dev/null/file"));
+        let command = if flag == "--record" {
+            "ycsb --workload a"
+        } else {
+            "contest"
+        };
+        let output = bench(&format!(
+            "{command} --engines farcore {flag} /dev/null/file"
+        ));
         let logged = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{logged}");
-        assert!(logged.contains(&format!("{flag} /dev/null/file")), "{logged}");
+        assert!(
+            logged.contains(&format!("{flag} /dev/null/file")),
+            "{logged}"
+        );
         assert!(!logged.contains("phase starts"), "{logged}");
     }
 }
@@ -106,7 +120,11 @@ fn files_are_written_although_the_reader_of_the_table_has_gone() {
         let line = format!("{line} --json {}", file.display());
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = command(&line).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let output = command(&line)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
         let logged = String::from_utf8_lossy(&output.stderr);
         assert!(!logged.contains("panicked"), "{logged}");
         assert_eq!(output.status.code(), Some(0), "{logged}");
@@ -188,13 +206,12 @@ impl Running {
 
 #[test]
 fn a_signal_ends_command_and_run_with_what_was_measured() {
-    for (signal, status) in [
-        (Signal::INT, 130),
-        (Signal::TERM, 143),
-        (Signal::HUP, 129),
-    ] {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let folder = tempfile::tempdir().unwrap();
-        let (file, socket) = (folder.path().join("figures.json"), folder.path().join("socket"));
+        let (file, socket) = (
+            folder.path().join("figures.json"),
+            folder.path().join("socket"),
+        );
         let running = start(&format!(
             "--json {} --stats-socket {}",
             file.display(),
@@ -208,7 +225,10 @@ fn a_signal_ends_command_and_run_with_what_was_measured() {
         let report = json(&file);
         assert_eq!(report["partial"], true);
         let run = &report["runs"][0];
-        assert_eq!((&run["partial"], &run["wrong_values"]), (&Value::from(true), &Value::from(0)));
+        assert_eq!(
+            (&run["partial"], &run["wrong_values"]),
+            (&Value::from(true), &Value::from(0))
+        );
         let ops = |phase: usize| run["phases"][phase]["ops"].as_u64().unwrap();
         assert!(ops(0) == 30_000 && ops(1) < 10_000_000);
         assert!(!socket.exists(), "the run removed its socket");
@@ -228,11 +248,12 @@ fn a_run_ends_when_its_command_is_killed() {
 
 #[test]
 fn a_run_that_is_killed_fails_the_command_in_plain_words() {
-    let mut command = command("contest --engines sharded --cores 0 --keys-per-core 100 --runs 1000")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command =
+        command("contest --engines sharded --cores 0 --keys-per-core 100 --runs 1000")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
     let mut lines = BufReader::new(command.stderr.take().unwrap()).lines();
     lines.next().unwrap().unwrap();
     // A run may end by itself before it is killed; the next one is killed then.
@@ -247,5 +268,8 @@ fn a_run_that_is_killed_fails_the_command_in_plain_words() {
     };
     let last = lines.map(Result::unwrap).last().unwrap();
     assert_eq!(status.code(), Some(4), "{last}");
-    assert!(last.contains("the run of sharded was lost: SIGKILL ended it"), "{last}");
+    assert!(
+        last.contains("the run of sharded was lost: SIGKILL ended it"),
+        "{last}"
+    );
 }

@@ -2,10 +2,13 @@
 //!
 //! - This file: `contest` and `ycsb`, and the flags that all commands share
 //! - `trace.rs`, `fairness.rs`: the flags of these commands
+//! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect
 //!
 //! Parsing reads no file but a profile and a trace. Each `plans` returns plans that have passed
 //! [`Plan::validate`].
 
+mod core_list;
+mod effect;
 mod fairness;
 mod trace;
 
@@ -16,12 +19,12 @@ use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use farcore_tuning::{LogFormat, Profile};
 
+pub use self::core_list::CoreList;
 pub use self::fairness::FairnessArgs;
 pub use self::trace::{TraceArgs, TraceSize};
 use crate::ending::STATUSES;
 use crate::machine::Machine;
 use crate::plan::{Encryption, EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
-use crate::range::RangeError;
 use crate::record::VALUE_BYTES_MAX;
 use crate::skew::Skew;
 use crate::watch::{Watch, WatchArgs};
@@ -103,9 +106,9 @@ With several runs, cells are medians, with the least and the most in brackets.";
 /// Flags of cores, memory and far memory; `farcore tune` has the same.
 #[derive(Clone, Debug, Args)]
 pub struct SetupArgs {
-    /// Cores to pin to, one thread each, e.g. 0,1 [default: up to four of those allowed]
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
-    pub cores: Option<Vec<usize>>,
+    /// Cores to pin to, one thread each, e.g. 0,1 or 0-3,8 [default: up to four of those allowed]
+    #[arg(long, value_name = "LIST")]
+    pub cores: Option<CoreList>,
     /// Cap on local memory, e.g. 256MiB [default: a quarter of the data]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub local: Option<u64>,
@@ -137,12 +140,12 @@ pub struct SetupArgs {
     /// Entry of the port's GID table [default: RoCE v2 over IPv4 where there is one]
     #[arg(long, value_name = "N")]
     pub gid_index: Option<u8>,
-    /// Embedded memory nodes that share far memory
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub far_nodes: usize,
-    /// Latency added to each far access, e.g. 2us
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_nanoseconds)]
-    pub far_latency: u64,
+    /// Embedded memory nodes that share far memory [default: 1]
+    #[arg(long, value_name = "N")]
+    pub far_nodes: Option<usize>,
+    /// Latency added to each access of embedded far memory, e.g. 2us [default: none]
+    #[arg(long, value_name = "DURATION", value_parser = parse_nanoseconds)]
+    pub far_latency: Option<u64>,
     /// Requests in flight on each core [default: the profile's; else 64, or 256 with tcp:// nodes,
     /// whose round trips are long]
     #[arg(long, value_name = "N")]
@@ -167,12 +170,31 @@ pub struct SetupArgs {
     pub no_prefault: bool,
 }
 
+/// How long a run waits for memory nodes.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct WaitArgs {
+    /// Wait for the memory nodes of --fabric to come up, for 10 minutes or as long as stated, e.g.
+    /// =30s; the log names those that are missing [default: 10 seconds]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "10m",
+        value_parser = parse_nanoseconds
+    )]
+    pub wait_for_nodes: Option<u64>,
+}
+
 /// Flags of all comparisons of engines.
 #[derive(Clone, Debug, Args)]
 pub struct CommonArgs {
     /// Cores and memory.
     #[command(flatten)]
     pub setup: SetupArgs,
+    /// How long to wait for memory nodes.
+    #[command(flatten)]
+    pub wait: WaitArgs,
     /// Profile written by `farcore tune`
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
@@ -326,7 +348,9 @@ impl ContestArgs {
     /// A setting that this machine does not allow.
     pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
         let plan = self.size.plan(machine, &self.common.setup);
-        self.common.plans(machine, plan)
+        let plans = self.common.plans(machine, plan)?;
+        self.check_one_shard(&plans)?;
+        Ok(plans)
     }
 }
 
@@ -351,16 +375,23 @@ impl SetupArgs {
     #[must_use]
     pub fn cores(&self, machine: &Machine) -> Vec<usize> {
         let first = || machine.cores.iter().copied().take(CORES_MAX).collect();
-        self.cores.clone().unwrap_or_else(first)
+        let given = self.cores.as_ref().map(|list| list.0.clone());
+        given.unwrap_or_else(first)
+    }
+
+    /// The memory nodes of the flag; none for embedded far memory.
+    #[must_use]
+    pub fn nodes(&self) -> &[String] {
+        match &self.fabric[..] {
+            [only] if only == "embedded" => &[],
+            nodes => nodes,
+        }
     }
 
     /// The plan for farcore with defaults filled in; not validated.
     #[must_use]
     pub fn plan(&self, cores: Vec<usize>, keys_per_core: u64, scenario: Scenario) -> Plan {
-        let fabric: Vec<String> = match &self.fabric[..] {
-            [only] if only == "embedded" => Vec::new(),
-            nodes => nodes.to_vec(),
-        };
+        let fabric = self.nodes().to_vec();
         let behind_sockets = fabric.iter().any(|node| node.starts_with("tcp://"));
         let window = if behind_sockets {
             WINDOW_SOCKETS
@@ -376,8 +407,9 @@ impl SetupArgs {
             fabric,
             token_file: self.token_file.clone(),
             nodes_min: self.nodes_min,
-            far_nodes: self.far_nodes,
-            far_latency_ns: self.far_latency,
+            nodes_wait_ns: None,
+            far_nodes: self.far_nodes.unwrap_or(1),
+            far_latency_ns: self.far_latency.unwrap_or(0),
             window: self.window.unwrap_or(window),
             profile: Profile::default(),
             device: self.device.clone(),
@@ -407,11 +439,7 @@ impl CommonArgs {
     /// # Errors
     /// The profile cannot be read, or this machine does not allow a setting.
     pub(crate) fn plans(&self, machine: &Machine, mut plan: Plan) -> Result<Vec<Plan>, PlanError> {
-        if let Some(file) = &self.profile {
-            plan = plan.with_profile(Profile::read(file)?);
-            plan.window = self.setup.window.unwrap_or(plan.window);
-        }
-        plan.watch = self.watch.watch()?;
+        plan.nodes_wait_ns = self.wait.wait_for_nodes;
         let engines = self
             .engines
             .as_deref()
@@ -425,6 +453,12 @@ impl CommonArgs {
             } else {
                 &[EngineName::Farcore, EngineName::FarcoreEmbedded]
             });
+        self.check_effects(engines)?;
+        if let Some(file) = &self.profile {
+            plan = plan.with_profile(Profile::read(file)?);
+            plan.window = self.setup.window.unwrap_or(plan.window);
+        }
+        plan.watch = self.watch.watch()?;
         let mut plans = Vec::new();
         for &engine in engines {
             let plan = Plan {
@@ -437,10 +471,10 @@ impl CommonArgs {
             }
         }
         if let Some(file) = &self.record {
-            let ours = plans.iter_mut().find(|plan| plan.engine.is_ours());
-            let limit = "only farcore records: add it to --engines";
-            let ours = ours.ok_or_else(|| RangeError::new("--record", file.display(), limit))?;
-            ours.record = Some(file.clone());
+            // Without any, the flag has been refused.
+            if let Some(ours) = plans.iter_mut().find(|plan| plan.engine.is_ours()) {
+                ours.record = Some(file.clone());
+            }
         }
         Ok(plans)
     }

@@ -30,7 +30,7 @@ fn without_flags_there_is_a_plan_for_every_engine() {
 #[test]
 fn flags_reach_the_plan() {
     let flags = "--cores 1 --keys-per-core 10 --local 4GiB --far 1gb --far-nodes 3 --far-latency 2us --window 8 \
-                 --engines dashmap,locked-lru --encrypt --hot-ops 5 --seed 9 --no-prefault --runs 3 --json a --plot b";
+                 --engines dashmap,locked-lru,farcore --encrypt --hot-ops 5 --seed 9 --no-prefault --runs 3 --json a --plot b";
     let flags: Vec<&str> = flags.split_whitespace().collect();
     let machine = Machine {
         memory_available_bytes: 32 << 30,
@@ -48,6 +48,7 @@ fn flags_reach_the_plan() {
             fabric: Vec::new(),
             token_file: None,
             nodes_min: None,
+            nodes_wait_ns: None,
             device: None,
             port: None,
             gid_index: None,
@@ -139,4 +140,135 @@ fn errors_of_bad_flags_show_a_valid_value() {
         let error = Cli::try_parse_from(line).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
+}
+
+#[test]
+fn flags_without_an_effect_are_refused() {
+    let tcp = "--fabric tcp://a:1";
+    for (flags, message) in [
+        (
+            format!("{tcp} --far-latency 2us"),
+            "--far-latency has no effect beside --fabric tcp://a:1: it is for embedded far memory",
+        ),
+        (
+            format!("{tcp} --far-latency 0s"),
+            "--far-latency has no effect beside --fabric tcp://a:1",
+        ),
+        (
+            format!("{tcp} --far-nodes 2"),
+            "--far-nodes has no effect beside --fabric tcp://a:1",
+        ),
+        (
+            format!("{tcp} --device mlx5_0"),
+            "--device has no effect beside --fabric tcp://a:1: it is for rdma:// and rdma+tcp://",
+        ),
+        (
+            format!("{tcp} --port 1"),
+            "--port has no effect beside --fabric",
+        ),
+        (
+            format!("{tcp} --gid-index 1"),
+            "--gid-index has no effect beside --fabric",
+        ),
+        (
+            format!("{tcp} --engines locked-lru"),
+            "--fabric has no effect with --engines locked-lru",
+        ),
+        (
+            format!("{tcp} --engines farcore-embedded"),
+            "--fabric has no effect with --engines farcore-embedded: only farcore uses memory nodes",
+        ),
+        (
+            "--token-file t".into(),
+            "--token-file has no effect without memory nodes: name them with --fabric",
+        ),
+        (
+            "--nodes-min 1".into(),
+            "--nodes-min has no effect without memory nodes",
+        ),
+        (
+            "--wait-for-nodes".into(),
+            "--wait-for-nodes has no effect without memory nodes",
+        ),
+        (
+            "--device mlx5_0".into(),
+            "--device has no effect without memory nodes",
+        ),
+        (
+            "--engines dashmap --far 1GiB".into(),
+            "--far has no effect with --engines dashmap: none of them has far memory",
+        ),
+        (
+            "--engines dashmap,sharded --far-latency 2us".into(),
+            "--far-latency has no effect with --engines dashmap,sharded",
+        ),
+        (
+            "--engines dashmap --encrypt".into(),
+            "--encrypt has no effect with",
+        ),
+        (
+            "--engines dashmap --local 1GiB".into(),
+            "--local has no effect with",
+        ),
+        (
+            "--engines dashmap --window 8".into(),
+            "--window has no effect with",
+        ),
+        (
+            "--engines dashmap --no-prefault".into(),
+            "--no-prefault has no effect with",
+        ),
+        (
+            "--engines locked-lru --far-nodes 2".into(),
+            "--far-nodes has no effect with",
+        ),
+        (
+            "--engines dashmap --profile p".into(),
+            "--profile has no effect with",
+        ),
+        (
+            "--engines dashmap --stats-socket".into(),
+            "--stats-socket has no effect with",
+        ),
+        (
+            "--engines dashmap --http 127.0.0.1:0".into(),
+            "--http has no effect with",
+        ),
+        (
+            "--engines dashmap --one-shard".into(),
+            "--one-shard has no effect with",
+        ),
+    ] {
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        let refused = contest(&flags).plans(&machine()).unwrap_err().to_string();
+        assert!(refused.contains(message), "{flags:?}: {refused}");
+    }
+    let line = ["farcore-bench", "contest", "--insecure"];
+    let refused = Cli::try_parse_from(line).unwrap_err().to_string();
+    assert!(refused.contains("--http"), "{refused}");
+}
+
+#[test]
+fn the_wait_for_nodes_is_in_the_plan() {
+    let wait = |flags: &str| {
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        contest(&flags).plans(&machine()).unwrap()[0].nodes_wait_ns
+    };
+    assert_eq!(wait("--fabric tcp://a:1"), None);
+    assert_eq!(
+        wait("--fabric tcp://a:1 --wait-for-nodes"),
+        Some(600_000_000_000)
+    );
+    assert_eq!(
+        wait("--fabric tcp://a:1 --wait-for-nodes=3s"),
+        Some(3_000_000_000)
+    );
+}
+
+#[test]
+fn cores_may_be_ranges() {
+    assert_eq!(
+        contest(&["--cores", "0-1"]).plans(&machine()).unwrap()[0].cores,
+        [0, 1]
+    );
 }

@@ -80,12 +80,14 @@ impl Farcore {
         } else {
             None
         };
+        let default = Config::from_profile(&plan.profile);
         Ok(Config {
             cores: plan.cores.clone(),
             local_bytes: plan.local_bytes,
             far_bytes: plan.far_bytes,
             nodes_min: plan.nodes_min.filter(|_| !nodes.is_empty()),
             nodes,
+            nodes_wait_ns: plan.nodes_wait_ns.unwrap_or(default.nodes_wait_ns),
             token,
             verbs: VerbsOptions {
                 device: plan.device.clone(),
@@ -106,7 +108,7 @@ impl Farcore {
             },
             prefault: plan.prefault,
             handles_max: plan.handles(),
-            ..Config::from_profile(&plan.profile)
+            ..default
         })
     }
 }

@@ -106,6 +106,19 @@ impl EngineName {
         matches!(self, Self::Farcore | Self::FarcoreEmbedded)
     }
 
+    /// Whether `--local` limits the engine's memory.
+    #[must_use]
+    pub const fn has_local_cap(self) -> bool {
+        match self {
+            Self::Farcore | Self::FarcoreEmbedded | Self::LockedLru => true,
+            #[cfg(feature = "peers")]
+            Self::Fjall => true,
+            #[cfg(feature = "rocksdb")]
+            Self::Rocksdb => true,
+            _ => false,
+        }
+    }
+
     /// Whether the engine has a far tier.
     #[must_use]
     pub const fn has_far_tier(self) -> bool {

@@ -26,6 +26,14 @@ pub enum PlanError {
     /// A setting out of its range.
     #[error(transparent)]
     Range(#[from] RangeError),
+    /// A flag that changes nothing.
+    #[error("{flag} has no effect {why}")]
+    NoEffect {
+        /// The flag.
+        flag: &'static str,
+        /// Beside or without which other flag, and the remedy.
+        why: String,
+    },
     /// The machine has too little memory.
     #[error(
         "not enough memory for {engine}: about {needed_mib} MiB are needed and {available_mib} MiB are available; \

@@ -112,6 +112,9 @@ pub struct Plan {
     /// Memory nodes that must answer before the run begins; `None` for all.
     #[serde(default)]
     pub nodes_min: Option<usize>,
+    /// Longest wait for these nodes, in nanoseconds; `None` for farcore's default.
+    #[serde(default)]
+    pub nodes_wait_ns: Option<u64>,
     /// The RDMA device, by name.
     pub device: Option<String>,
     /// Its port.

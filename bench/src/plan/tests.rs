@@ -18,6 +18,7 @@ fn plan() -> Plan {
         fabric: Vec::new(),
         token_file: None,
         nodes_min: None,
+        nodes_wait_ns: None,
         device: None,
         port: None,
         gid_index: None,
