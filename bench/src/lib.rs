@@ -7,7 +7,8 @@
 //!   leave unknown; [`run`] one engine's run; [`child`] each run
 //!   in its own process, [`stop`] how signals end it; [`compare`] all engines
 //! - Engines: [`store`] the traits; [`engines`] the implementations
-//! - Results: [`report`] and its [`origin`], [`table`], [`plot`], [`progress`]; [`outputs`] files
+//! - Results: [`report`] and its [`origin`], [`table`] and its [`contrast`]s, [`plot`], [`progress`];
+//!   [`outputs`] files
 //!   and lines; [`ending`] exit statuses; [`resident`] measured memory;
 //!   [`machine`]; [`watch`] metrics of the running engine; [`events`] of the processor;
 //!   [`line_trip`] between two cores
@@ -17,6 +18,7 @@ pub mod block_on;
 pub mod child;
 pub mod cli;
 pub mod compare;
+pub mod contrast;
 pub mod doubts;
 pub mod ending;
 pub mod engines;

@@ -64,7 +64,9 @@ pub struct Outcome {
 /// The engine could not be opened, or a worker was lost.
 pub fn run(plan: Plan) -> anyhow::Result<Outcome> {
     match plan.engine {
-        EngineName::Farcore | EngineName::FarcoreEmbedded => run_store::<Farcore>(plan),
+        EngineName::Farcore | EngineName::FarcoreEmbedded | EngineName::FarcoreAllLocal => {
+            run_store::<Farcore>(plan)
+        }
         EngineName::LockedLru => run_store::<LockedLru>(plan),
         EngineName::Dashmap => run_store::<DirectStore<Dashmap>>(plan),
         EngineName::Sharded => run_store::<DirectStore<Sharded>>(plan),

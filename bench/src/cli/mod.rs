@@ -29,7 +29,13 @@ use crate::record::VALUE_BYTES_MAX;
 use crate::skew::Skew;
 use crate::watch::{Watch, WatchArgs};
 
-const KEYS_PER_CORE: u64 = 250_000;
+/// Default of the contest's records, all threads together.
+const KEYS: u64 = 2_000_000;
+/// Default of each thread's records at least.
+const KEYS_PER_CORE_MIN: u64 = 500_000;
+/// Memory that a default record takes in the engine that takes most, farcore with three times the
+/// data in far memory, and in the driver.
+const KEY_MEMORY_BYTES: u64 = 800;
 /// The contest has one hot request for three keys.
 const KEYS_PER_HOT_OP: u64 = 3;
 /// Most cores used by default.
@@ -198,8 +204,8 @@ pub struct CommonArgs {
     /// Profile written by `farcore tune`
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// Engines to compare [default: farcore,locked-lru,dashmap,sharded; with --fabric
-    /// farcore,farcore-embedded]
+    /// Engines to compare [default: farcore,locked-lru,farcore-all-local,dashmap,sharded; with
+    /// --fabric farcore,farcore-embedded]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub engines: Option<Vec<EngineName>>,
     /// Write the figures to a file, as JSON
@@ -223,7 +229,8 @@ pub struct CommonArgs {
 /// The size of the contest.
 #[derive(Clone, Debug, Args)]
 pub struct ContestSize {
-    /// Keys of each thread [default: 250000, or fewer if memory is short]
+    /// Keys of each thread [default: 2000000 in all, at least 500000 each, or fewer if memory is
+    /// short]
     #[arg(long, value_name = "N")]
     pub keys_per_core: Option<u64>,
     /// Requests of the hot mix, all threads together [default: a third of the keys]
@@ -299,9 +306,11 @@ impl ContestSize {
     pub fn plan(&self, machine: &Machine, setup: &SetupArgs) -> Plan {
         let cores = setup.cores(machine);
         let keys_per_core = self.keys_per_core.unwrap_or_else(|| {
-            // All engines stay far below half of the available memory.
-            let fitting = machine.memory_available_bytes / 4 / 1024 / (cores.len() as u64).max(1);
-            KEYS_PER_CORE.min(fitting).max(1)
+            let threads = (cores.len() as u64).max(1);
+            // All engines stay below half of the available memory.
+            let fitting = machine.memory_available_bytes / 2 / KEY_MEMORY_BYTES / threads;
+            let wanted = KEYS.div_ceil(threads).max(KEYS_PER_CORE_MIN);
+            wanted.min(fitting).max(1)
         });
         let keys = keys_per_core.saturating_mul(cores.len() as u64);
         let hot_ops = self.hot_ops.unwrap_or((keys / KEYS_PER_HOT_OP).max(1));
@@ -434,25 +443,30 @@ impl SetupArgs {
 }
 
 impl CommonArgs {
+    /// The engines of the flag, or the default ones.
+    #[must_use]
+    pub fn engines(&self) -> &[EngineName] {
+        let default: &[EngineName] = if self.setup.nodes().is_empty() {
+            &[
+                EngineName::Farcore,
+                EngineName::LockedLru,
+                EngineName::FarcoreAllLocal,
+                EngineName::Dashmap,
+                EngineName::Sharded,
+            ]
+        } else {
+            &[EngineName::Farcore, EngineName::FarcoreEmbedded]
+        };
+        self.engines.as_deref().unwrap_or(default)
+    }
+
     /// A plan for each engine, with the profile's settings; validated.
     ///
     /// # Errors
     /// The profile cannot be read, or this machine does not allow a setting.
     pub(crate) fn plans(&self, machine: &Machine, mut plan: Plan) -> Result<Vec<Plan>, PlanError> {
         plan.nodes_wait_ns = self.wait.wait_for_nodes;
-        let engines = self
-            .engines
-            .as_deref()
-            .unwrap_or(if plan.fabric.is_empty() {
-                &[
-                    EngineName::Farcore,
-                    EngineName::LockedLru,
-                    EngineName::Dashmap,
-                    EngineName::Sharded,
-                ]
-            } else {
-                &[EngineName::Farcore, EngineName::FarcoreEmbedded]
-            });
+        let engines = self.engines();
         self.check_effects(engines)?;
         if let Some(file) = &self.profile {
             plan = plan.with_profile(Profile::read(file)?);
@@ -461,10 +475,13 @@ impl CommonArgs {
         plan.watch = self.watch.watch()?;
         let mut plans = Vec::new();
         for &engine in engines {
-            let plan = Plan {
-                engine,
-                ..plan.clone()
-            };
+            // Local memory for all data leaves nothing to add to the default comparison.
+            let is_default = self.engines.is_none();
+            let is_same = plan.local_bytes >= plan.all_local_bytes();
+            if is_default && is_same && engine == EngineName::FarcoreAllLocal {
+                continue;
+            }
+            let plan = plan.for_engine(engine);
             plan.validate(machine)?;
             if !plans.contains(&plan) {
                 plans.push(plan);

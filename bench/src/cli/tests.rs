@@ -19,11 +19,24 @@ fn contest(flags: &[&str]) -> ContestArgs {
 #[test]
 fn without_flags_there_is_a_plan_for_every_engine() {
     let plans = contest(&[]).plans(&machine()).unwrap();
-    assert_eq!(plans.len(), 4);
+    let engines: Vec<&str> = plans.iter().map(|plan| plan.engine.name()).collect();
+    assert_eq!(
+        engines,
+        [
+            "farcore",
+            "locked-lru",
+            "farcore-all-local",
+            "dashmap",
+            "sharded"
+        ]
+    );
+    assert_eq!(plans[0].keys(), 2_000_000);
+    assert!(plans[2].local_bytes > 3 * plans[2].data_bytes());
+    assert!(plans[0].local_bytes < plans[0].data_bytes());
     assert!(
         plans
             .iter()
-            .all(|plan| plan.cores == [0, 1] && plan.keys_per_core == KEYS_PER_CORE)
+            .all(|plan| plan.cores == [0, 1] && plan.keys_per_core == KEYS / 2)
     );
 }
 
@@ -271,4 +284,12 @@ fn cores_may_be_ranges() {
         contest(&["--cores", "0-1"]).plans(&machine()).unwrap()[0].cores,
         [0, 1]
     );
+}
+
+#[test]
+fn local_memory_for_all_data_needs_no_second_run_of_farcore() {
+    let plans = contest(&["--local", "2GiB"]).plans(&machine()).unwrap();
+    assert_eq!(plans.len(), 4);
+    let named = contest(&["--local", "2GiB", "--engines", "farcore,farcore-all-local"]);
+    assert_eq!(named.plans(&machine()).unwrap().len(), 2);
 }

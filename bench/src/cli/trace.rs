@@ -55,6 +55,7 @@ impl TraceArgs {
     /// # Errors
     /// The trace cannot be replayed, or this machine does not allow a setting.
     pub fn plans(&self, machine: &Machine) -> anyhow::Result<Vec<Plan>> {
+        self.common.check_effects(self.common.engines())?;
         let plan = self.size.plan(&self.file, machine, &self.common.setup)?;
         Ok(self.common.plans(machine, plan)?)
     }

@@ -66,7 +66,7 @@ impl Farcore {
     /// An address or the token's file is invalid, or no random key is available.
     pub fn config(plan: &Plan) -> anyhow::Result<Config> {
         let mut nodes = Vec::new();
-        if plan.engine != EngineName::FarcoreEmbedded {
+        if plan.engine == EngineName::Farcore {
             for node in &plan.fabric {
                 nodes.push(node.parse::<FabricAddress>()?);
             }

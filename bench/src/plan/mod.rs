@@ -41,6 +41,14 @@ const RECORD_HEADER_BYTES: u64 = 16;
 /// Bytes that a map in plain memory takes for each key besides key and value: two allocations, two
 /// fat pointers, slack.
 const MAP_OVERHEAD_BYTES: u64 = 96;
+/// Local memory of `farcore-all-local`: a multiple of the data, because records that were written
+/// again or deleted take room until they are compacted; an index entry a key; and lanes and spare
+/// pages of each core.
+const ALL_LOCAL_DATA_FACTOR: u64 = 3;
+const ALL_LOCAL_KEY_BYTES: u64 = 48;
+const ALL_LOCAL_CORE_BYTES: u64 = 32 << 20;
+/// Its far memory, which stays empty.
+const ALL_LOCAL_FAR_BYTES: u64 = 64 << 20;
 /// Memory for the driver itself.
 const SPARE_BYTES: u64 = 256 << 20;
 
@@ -159,6 +167,30 @@ impl Plan {
             },
             ..self
         }
+    }
+
+    /// This plan for another engine. All data is local for `farcore-all-local`.
+    #[must_use]
+    pub fn for_engine(&self, engine: EngineName) -> Self {
+        let mut plan = Self {
+            engine,
+            ..self.clone()
+        };
+        if engine == EngineName::FarcoreAllLocal {
+            plan.local_bytes = self.all_local_bytes();
+            plan.far_bytes = ALL_LOCAL_FAR_BYTES;
+            plan.far_latency_ns = 0;
+        }
+        plan
+    }
+
+    /// Local memory with which farcore writes nothing to far memory.
+    #[must_use]
+    pub fn all_local_bytes(&self) -> u64 {
+        let data = self.data_bytes().saturating_mul(ALL_LOCAL_DATA_FACTOR);
+        let indexes = self.keys_max().saturating_mul(ALL_LOCAL_KEY_BYTES);
+        let cores = ALL_LOCAL_CORE_BYTES.saturating_mul(self.threads());
+        data.saturating_add(indexes).saturating_add(cores)
     }
 
     /// Threads, one for each core.
@@ -295,7 +327,7 @@ impl Plan {
         let bytes = match self.engine {
             // Memory on other nodes is not this process's.
             EngineName::Farcore if !self.fabric.is_empty() => self.local_bytes,
-            EngineName::Farcore | EngineName::FarcoreEmbedded => {
+            EngineName::Farcore | EngineName::FarcoreEmbedded | EngineName::FarcoreAllLocal => {
                 self.local_bytes.saturating_add(self.far_bytes)
             }
             EngineName::LockedLru => {
