@@ -160,7 +160,7 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
             format!(
                 "trace {} ({}), {} entries as {} requests in {}: {} hits, {} misses, {} fills, {} puts in all, {} deletes; \
                  times and time to live are not applied",
-                choice.options.file.display(),
+                choice.options.name(),
                 trace.format.name(),
                 trace.entries,
                 trace.requests(),

@@ -9,6 +9,7 @@ use farcore_bench::cli::{Cli, Command, CommonArgs};
 use farcore_bench::ending::Ending;
 use farcore_bench::machine::Machine;
 use farcore_bench::plan::Plan;
+use farcore_bench::trace::Input;
 use farcore_bench::{child, compare, fairness, stop};
 use farcore_tuning::log_to_stderr;
 
@@ -39,7 +40,8 @@ fn run(command: Command) -> anyhow::Result<Ending> {
         }
         Command::Trace(args) => {
             let machine = Machine::here();
-            let plans = args.plans(&machine);
+            let input = Input::open(&args.file)?;
+            let plans = args.plans(&input, &machine);
             compared(machine, plans, &args.common)
         }
         Command::Fairness(args) => {
@@ -56,6 +58,8 @@ fn run(command: Command) -> anyhow::Result<Ending> {
                 Err(error) => Ok(Ending::usage(&error)),
             }
         }
+        Command::Completions(args) => args.print().map(|()| Ending::sound()),
+        Command::Man(args) => args.write().map(|()| Ending::sound()),
         Command::RunOne => child::serve().map(|()| Ending::sound()),
     }
 }

@@ -212,3 +212,72 @@ fn values_are_cut_to_the_limit_of_the_engine() {
     );
     fs::remove_file(file).unwrap();
 }
+
+#[test]
+fn a_trace_is_read_from_standard_input() {
+    let lines = "0,a,1,5,1,get,0\n0,b,1,6,1,set,0\n0,a,1,5,1,get,0\n";
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(lines.as_bytes()).unwrap();
+    drop(writer);
+    let output = Command::new(env!("CARGO_BIN_EXE_farcore-bench"))
+        .args([
+            "trace",
+            "-",
+            "--engines",
+            "dashmap,sharded",
+            "--cores",
+            "0",
+            "--runs",
+            "2",
+        ])
+        .stdin(reader)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let logged = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}{logged}");
+    assert!(
+        said.contains("trace standard input (csv), 3 entries as 4 requests"),
+        "{said}"
+    );
+    let nothing = Command::new(env!("CARGO_BIN_EXE_farcore-bench"))
+        .args(["trace", "-"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    assert!(
+        said.contains("the trace standard input holds nothing"),
+        "{said}"
+    );
+}
+
+#[test]
+fn completions_and_manual_pages_cover_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = bench(&format!("completions {shell}"));
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success() && said.contains("fairness"),
+            "{said}"
+        );
+    }
+    let folder = std::env::temp_dir().join(format!("farcore-bench-man-{}", std::process::id()));
+    let output = bench(&format!("man --out {}", folder.display()));
+    assert!(output.status.success());
+    for name in [
+        "farcore-bench",
+        "farcore-bench-contest",
+        "farcore-bench-ycsb",
+        "farcore-bench-trace",
+        "farcore-bench-fairness",
+    ] {
+        let page = fs::read_to_string(folder.join(format!("{name}.1"))).unwrap();
+        assert!(
+            page.contains(".SH SYNOPSIS") || page.contains(".SH DESCRIPTION"),
+            "{page}"
+        );
+    }
+    assert!(!folder.join("farcore-bench-run-one.1").exists());
+    fs::remove_dir_all(folder).unwrap();
+}

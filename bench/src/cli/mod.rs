@@ -2,6 +2,7 @@
 //!
 //! - This file: `contest` and `ycsb`, and the flags that all commands share
 //! - `trace.rs`, `fairness.rs`: the flags of these commands
+//! - `manual.rs`: completions of shells and manual pages
 //! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect
 //!
 //! Parsing reads no file but a profile and a trace. Each `plans` returns plans that have passed
@@ -10,6 +11,7 @@
 mod core_list;
 mod effect;
 mod fairness;
+mod manual;
 mod trace;
 
 use std::path::PathBuf;
@@ -21,6 +23,7 @@ use farcore_tuning::{LogFormat, Profile};
 
 pub use self::core_list::CoreList;
 pub use self::fairness::FairnessArgs;
+pub use self::manual::{CompletionsArgs, ManArgs};
 pub use self::trace::{TraceArgs, TraceSize};
 use crate::ending::STATUSES;
 use crate::machine::Machine;
@@ -81,6 +84,10 @@ pub enum Command {
     /// answer until the phase ends. Every value is verified.
     #[command(after_long_help = FAIRNESS_TABLES)]
     Fairness(FairnessArgs),
+    /// Prints the completions of a shell, e.g. `source <(farcore-bench completions bash)`.
+    Completions(CompletionsArgs),
+    /// Writes the manual pages into a folder.
+    Man(ManArgs),
     /// Runs one plan given as JSON on standard input and writes the outcome to standard output.
     #[command(hide = true)]
     RunOne,
