@@ -19,6 +19,7 @@ use crate::fairness::{lead, report};
 use crate::plan::{Plan, Scenario};
 use crate::run::{Outcome, run};
 use crate::stop::{self, Forwarding};
+use crate::words;
 
 /// The hidden command of a child.
 const COMMAND: &str = "run-one";
@@ -142,7 +143,7 @@ pub fn serve() -> anyhow::Result<()> {
 fn answer<T: Serialize>(outcome: anyhow::Result<T>) -> anyhow::Result<()> {
     let answer = match outcome {
         Ok(outcome) => Answer::Ran(outcome),
-        Err(error) => Answer::Failed(format!("{error:#}")),
+        Err(error) => Answer::Failed(words::describe(&error)),
     };
     let mut output = std::io::stdout();
     output.write_all(&serde_json::to_vec(&answer)?)?;

@@ -10,7 +10,7 @@
 //! | 128 + n | signal n ended it; the figures are those of what had run |
 
 use crate::failures::{self, ErrorCounts};
-use crate::stop;
+use crate::{stop, words};
 
 /// The exit statuses, for `--help`.
 pub const STATUSES: &str = "\
@@ -52,13 +52,13 @@ impl Ending {
     /// The command cannot be run as written.
     #[must_use]
     pub fn usage(error: &anyhow::Error) -> Self {
-        Self::with(USAGE, format!("{error:#}"))
+        Self::with(USAGE, words::describe(error))
     }
 
     /// The command failed.
     #[must_use]
     pub fn failed(error: &anyhow::Error) -> Self {
-        Self::with(FAILED, format!("{error:#}"))
+        Self::with(FAILED, words::describe(error))
     }
 
     /// The end of a command that measured something. `hung`: what hung, in words.

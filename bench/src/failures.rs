@@ -9,6 +9,8 @@ use std::mem::{Discriminant, discriminant};
 
 use farcore::Error;
 
+use crate::words;
+
 /// Requests by the kind of their error; the form that `--json` writes.
 pub type ErrorCounts = BTreeMap<String, u64>;
 
@@ -24,7 +26,8 @@ impl Failures {
     #[cold]
     pub fn count(&mut self, error: &Error, name: impl FnOnce() -> String) {
         if self.first.is_none() {
-            self.first = Some(format!("{} failed: {error}", name()));
+            let why = words::in_flags(&error.to_string());
+            self.first = Some(format!("{} failed: {why}", name()));
         }
         let kind = discriminant(error);
         match self.kinds.iter_mut().find(|one| one.0 == kind) {

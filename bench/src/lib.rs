@@ -2,7 +2,8 @@
 //!
 //! - Requests: [`record`] keys and values; [`phase`] which keys when; [`skew`] hot keys; [`load`]
 //!   requests and their verdicts; [`trace`] replays of cache traces
-//! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`range`] errors of settings;
+//! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`range`] errors of settings,
+//!   [`words`] how they read;
 //!   [`worker`] one thread; [`stats`] its statistics, [`failures`] its errors, [`doubts`] keys that they
 //!   leave unknown; [`run`] one engine's run; [`child`] each run
 //!   in its own process, [`stop`] how signals end it; [`compare`] all engines
@@ -46,4 +47,5 @@ pub mod store;
 pub mod table;
 pub mod trace;
 pub mod watch;
+pub mod words;
 pub mod worker;

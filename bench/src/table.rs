@@ -5,7 +5,6 @@
 
 use std::fmt::Write;
 
-use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::contrast::{Common, Contrast, contrasts};
@@ -13,6 +12,7 @@ use crate::events;
 use crate::failures::{self, ErrorCounts};
 use crate::plan::EngineName;
 use crate::report::RunReport;
+use crate::words::size;
 
 /// The table: rows are phases and totals, columns are engines and the ratios of farcore to the best
 /// of the baselines that are like it. `digests` are the result hashes of all runs.
@@ -186,10 +186,6 @@ fn ratio(ours: f64, best: f64) -> String {
     } else {
         "-".to_owned()
     }
-}
-
-fn size(bytes: u64) -> String {
-    ByteSize::b(bytes).display().iec().to_string()
 }
 
 fn dash(count: u64, show: impl Fn(u64) -> String) -> String {

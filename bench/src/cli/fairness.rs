@@ -261,10 +261,10 @@ mod tests {
                 "--form is wait: with --one-thread it must be poll",
             ),
             ("--give-up 4000", "--give-up is 4000"),
-            ("--keys 0", "is 0: it must be at least 1"),
+            ("--keys 0", "--keys is 0: it must be at least 1"),
             (
                 "--keys 1000000 --local 200MiB",
-                "--local is 209715200 bytes: at most",
+                "--local is 200 MiB: it must be at most",
             ),
             ("--window 0", "--window is 0"),
         ] {

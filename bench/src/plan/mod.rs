@@ -37,6 +37,9 @@ pub const FAR_NODES_MAX: usize = 64;
 /// Longest far latency, in nanoseconds: a run must end.
 pub const FAR_LATENCY_NS_MAX: u64 = 1_000_000_000;
 
+/// Longest wait for memory nodes, in nanoseconds: a day.
+pub const NODES_WAIT_NS_MAX: u64 = 86_400_000_000_000;
+
 const RECORD_HEADER_BYTES: u64 = 16;
 /// Bytes that a map in plain memory takes for each key besides key and value: two allocations, two
 /// fat pointers, slack.
@@ -191,6 +194,17 @@ impl Plan {
         let indexes = self.keys_max().saturating_mul(ALL_LOCAL_KEY_BYTES);
         let cores = ALL_LOCAL_CORE_BYTES.saturating_mul(self.threads());
         data.saturating_add(indexes).saturating_add(cores)
+    }
+
+    /// What sets the number of keys.
+    #[must_use]
+    pub const fn keys_flag(&self) -> &'static str {
+        match self.scenario {
+            Scenario::Contest { .. } => "--keys-per-core",
+            Scenario::Ycsb { .. } => "--records",
+            Scenario::Trace(_) => "--limit",
+            Scenario::Fairness(_) => "--keys",
+        }
     }
 
     /// Threads, one for each core.

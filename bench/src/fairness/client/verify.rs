@@ -5,6 +5,7 @@ use farcore::{Answer, Error};
 use super::PUT;
 use crate::fairness::keys::Keys;
 use crate::fairness::notes::Notes;
+use crate::words;
 
 /// Counts an answer that is wrong or failed. `expected` is the nonce of the value, if this client
 /// is the only writer of the key.
@@ -37,7 +38,8 @@ pub(super) fn verify(
 }
 
 fn failure(what: &str, index: u64, error: &Error) -> String {
-    format!("a {what} of key {index} failed: {error}")
+    let why = words::in_flags(&error.to_string());
+    format!("a {what} of key {index} failed: {why}")
 }
 
 #[cfg(test)]
