@@ -476,6 +476,7 @@ impl Lead {
             let (wrong, failed) = member.notes.faults();
             run.wrong_values += wrong;
             run.failed_requests += failed;
+            run.unverified_values += member.notes.unverified();
             failures::add(&mut run.errors, &member.notes.errors());
             let complaint = member.notes.complaint();
             run.complaints

@@ -4,12 +4,13 @@
 //! One client writes, the leader reads. Times are those of the run's clock.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farcore::{Error, HistogramSnapshot};
 use farcore_tuning::Histogram;
 
 use super::settings::Request;
+use crate::doubts::Doubts;
 use crate::failures::{ErrorCounts, Failures};
 
 // ORDERING: Relaxed throughout: every number is read alone, and orders and events between client
@@ -26,12 +27,24 @@ pub struct Notes {
     wrong: AtomicU64,
     failed: AtomicU64,
     failures: Mutex<Failures>,
+    unverified: AtomicU64,
+    /// Keys of which a write failed, shared by all clients.
+    doubts: Arc<Doubts>,
     /// The place of the latest request in [`Request::ALL`], plus one; 0 for others.
     latest_request: AtomicU8,
     complaint: Mutex<Option<String>>,
 }
 
 impl Notes {
+    /// The counters of a client that shares the keys in doubt with others.
+    #[must_use]
+    pub fn sharing(doubts: Arc<Doubts>) -> Self {
+        Self {
+            doubts,
+            ..Self::default()
+        }
+    }
+
     /// The client starts to wait. The measured client states the kind of its request.
     pub fn begin(&self, now_ns: u64, request: Option<Request>) {
         let place = request.and_then(|request| Request::ALL.iter().position(|one| *one == request));
@@ -96,8 +109,24 @@ impl Notes {
         arrived.saturating_sub(self.failed.load(Ordering::Relaxed))
     }
 
-    /// Counts a wrong answer.
-    pub fn wrong(&self, complaint: impl FnOnce() -> String) {
+    /// A write of a key failed, so no client knows what it holds.
+    #[cold]
+    pub fn doubt(&self, key: u64) {
+        self.doubts.add(key);
+    }
+
+    /// Unexpected answers about keys of which a write failed.
+    #[must_use]
+    pub fn unverified(&self) -> u64 {
+        self.unverified.load(Ordering::Relaxed)
+    }
+
+    /// Counts an unexpected answer about a key: a wrong one, unless a write of the key has failed.
+    pub fn wrong(&self, key: u64, complaint: impl FnOnce() -> String) {
+        if self.doubts.has(key) {
+            self.unverified.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         self.wrong.fetch_add(1, Ordering::Relaxed);
         self.complain(complaint);
     }
@@ -224,7 +253,7 @@ mod tests {
     #[test]
     fn the_first_complaint_stays() {
         let notes = Notes::default();
-        notes.wrong(|| "one".into());
+        notes.wrong(3, || "one".into());
         notes.failed(&Error::Closed, || "two".into());
         assert_eq!(
             (notes.faults(), notes.complaint()),
@@ -233,6 +262,9 @@ mod tests {
         assert_eq!(notes.errors(), ErrorCounts::from([("Closed".into(), 1)]));
         notes.answered(5, 3);
         assert_eq!(notes.answers(), 2);
+        notes.doubt(3);
+        notes.wrong(3, || "three".into());
+        assert_eq!((notes.faults(), notes.unverified()), ((1, 1), 1));
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub struct Run {
     pub close_seconds: Option<f64>,
     /// Wrong, missing and unexpected answers. Anything but 0 is a failure.
     pub wrong_values: u64,
+    /// Unexpected answers about keys of which a write ended with an error.
+    #[serde(default)]
+    pub unverified_values: u64,
     /// Requests that ended with an error. Anything but 0 is a failure.
     pub failed_requests: u64,
     /// Those requests, by the kind of their error.

@@ -54,6 +54,6 @@ pub enum PlanError {
         remedy: String,
     },
     /// The profile cannot be read.
-    #[error(transparent)]
+    #[error("--profile: {0}")]
     Profile(#[from] ProfileError),
 }

@@ -169,7 +169,7 @@ impl Plan {
                 "--far"
             };
             let what = format!("--local {local}, --far {far}");
-            (what, format!("lower {larger}"))
+            (what, format!("lower {larger}, or {keys}"))
         } else {
             let what = format!("for {} keys", self.keys_max());
             (what, format!("lower {keys}, or leave it out of --engines"))

@@ -22,12 +22,15 @@ pub(super) fn verify(
         Answer::Value { value, .. } => !is_put && keys.is_value(index, expected, value),
         Answer::Stored { .. } => is_put,
         Answer::Failed(error) => {
+            if is_put {
+                notes.doubt(index);
+            }
             return notes.failed(error, || failure(what, index, error));
         }
         _ => false,
     };
     if !right {
-        notes.wrong(|| match answer {
+        notes.wrong(index, || match answer {
             Answer::Value { value, .. } => {
                 let bytes = value.len();
                 format!("a {what} of key {index} was answered with a value of {bytes} bytes")
