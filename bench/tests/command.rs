@@ -10,6 +10,8 @@ use std::process::{Command, Output, Stdio};
 
 use farcore::statistics::{ReadError, read_report};
 
+use farcore_rdma::Lock;
+use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeOptions};
 use serde_json::Value;
 
 fn bench(line: &str) -> Output {
@@ -283,4 +285,38 @@ fn completions_and_manual_pages_cover_every_command() {
     }
     assert!(!folder.join("farcore-bench-run-one.1").exists());
     fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_command_waits_for_its_memory_node() {
+    // The port is free again for the node.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let line = format!(
+        "contest --engines farcore --cores 0 --keys-per-core 100 --local 16MiB --far 16MiB --fabric \
+         tcp://{address} --wait-for-nodes"
+    );
+    let mut child = Command::new(env!("CARGO_BIN_EXE_farcore-bench"))
+        .args(line.split_whitespace())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .env_remove("RUST_LOG")
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let waits = lines.by_ref().map(Result::unwrap).find(|line| {
+        line.contains("waiting for memory nodes") && line.contains(&address.to_string())
+    });
+    assert!(waits.is_some(), "the log names the node");
+    let memory = MemoryOptions {
+        region_bytes: 16 << 20,
+        huge_pages: false,
+        lock: Lock::Off,
+        ..MemoryOptions::new(64 << 20)
+    };
+    let node = MemoryNode::start(NodeOptions::new(address, memory)).unwrap();
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(child.wait().unwrap().success(), "{rest:?}");
+    drop(node);
 }

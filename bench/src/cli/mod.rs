@@ -32,6 +32,8 @@ use crate::record::VALUE_BYTES_MAX;
 use crate::skew::Skew;
 use crate::watch::{Watch, WatchArgs};
 
+/// Default of each thread's records in one of many short runs.
+const TRIAL_KEYS_PER_CORE: u64 = 250_000;
 /// Default of the contest's records, all threads together.
 const KEYS: u64 = 2_000_000;
 /// Default of each thread's records at least.
@@ -65,8 +67,10 @@ pub struct Cli {
 pub enum Command {
     /// Runs the contest: write, verify, rewrite, update, delete, reinsert and a hot mix, every
     /// value verified.
+    #[command(after_help = STATUSES)]
     Contest(ContestArgs),
     /// Runs a YCSB core workload.
+    #[command(after_help = STATUSES)]
     Ycsb(YcsbArgs),
     /// Replays a cache trace, every value verified.
     ///
@@ -75,6 +79,7 @@ pub enum Command {
     /// the combined length. incr and decr are a get and a put of the same length. delete is a
     /// delete. Each record of oracleGeneral is a get. Keys are used as written. Times and the time
     /// to live are not applied.
+    #[command(after_help = STATUSES)]
     Trace(TraceArgs),
     /// Measures how long one client waits beside clients that flood the engine and clients that
     /// leave their answers unread.
@@ -82,7 +87,7 @@ pub enum Command {
     /// Each client has its own handle. The measured client sends one request at a time, a flooder
     /// keeps --window far gets in flight, a sleeper submits --sleeper-window far gets and reads no
     /// answer until the phase ends. Every value is verified.
-    #[command(after_long_help = FAIRNESS_TABLES)]
+    #[command(after_help = STATUSES, after_long_help = FAIRNESS_TABLES)]
     Fairness(FairnessArgs),
     /// Prints the completions of a shell, e.g. `source <(farcore-bench completions bash)`.
     Completions(CompletionsArgs),
@@ -114,7 +119,9 @@ Columns:
   left unread        requests of the sleepers that are still in flight when measuring starts
   far reads          READs of far memory during the phase
 
-With several runs, cells are medians, with the least and the most in brackets.";
+With several runs, cells are medians, with the least and the most in brackets.
+
+The exit statuses are those of `farcore-bench --help`.";
 
 /// Flags of cores, memory and far memory; `farcore tune` has the same.
 #[derive(Clone, Debug, Args)]
@@ -236,8 +243,8 @@ pub struct CommonArgs {
 /// The size of the contest.
 #[derive(Clone, Debug, Args)]
 pub struct ContestSize {
-    /// Keys of each thread [default: 2000000 in all, at least 500000 each, or fewer if memory is
-    /// short]
+    /// Keys of each thread [default: 2000000 in all, at least 500000 each; 250000 each in a trial
+    /// of `farcore tune`; fewer if memory is short]
     #[arg(long, value_name = "N")]
     pub keys_per_core: Option<u64>,
     /// Requests of the hot mix, all threads together [default: a third of the keys]
@@ -307,18 +314,33 @@ fn parse_nanoseconds(text: &str) -> Result<u64, String> {
     u64::try_from(duration.as_nanos()).map_err(|_| format!("`{text}` is too long"))
 }
 
+/// So many keys a thread, or as many as fit: all engines stay below half of the available memory.
+fn fitting(machine: &Machine, threads: u64, wanted: u64) -> u64 {
+    let fitting = machine.memory_available_bytes / 2 / KEY_MEMORY_BYTES / threads.max(1);
+    wanted.min(fitting).max(1)
+}
+
 impl ContestSize {
-    /// The plan for farcore, not validated.
+    /// This size for a contest of its own, which has more keys by default than a trial.
+    #[must_use]
+    pub fn of_contest(&self, machine: &Machine, setup: &SetupArgs) -> Self {
+        let threads = setup.cores(machine).len() as u64;
+        let wanted = KEYS.div_ceil(threads.max(1)).max(KEYS_PER_CORE_MIN);
+        let default = || fitting(machine, threads, wanted);
+        Self {
+            keys_per_core: Some(self.keys_per_core.unwrap_or_else(default)),
+            ..self.clone()
+        }
+    }
+
+    /// The plan for farcore, not validated; of a trial's size by default.
     #[must_use]
     pub fn plan(&self, machine: &Machine, setup: &SetupArgs) -> Plan {
         let cores = setup.cores(machine);
-        let keys_per_core = self.keys_per_core.unwrap_or_else(|| {
-            let threads = (cores.len() as u64).max(1);
-            // All engines stay below half of the available memory.
-            let fitting = machine.memory_available_bytes / 2 / KEY_MEMORY_BYTES / threads;
-            let wanted = KEYS.div_ceil(threads).max(KEYS_PER_CORE_MIN);
-            wanted.min(fitting).max(1)
-        });
+        let threads = cores.len() as u64;
+        let keys_per_core = self
+            .keys_per_core
+            .unwrap_or_else(|| fitting(machine, threads, TRIAL_KEYS_PER_CORE));
         let keys = keys_per_core.saturating_mul(cores.len() as u64);
         let hot_ops = self.hot_ops.unwrap_or((keys / KEYS_PER_HOT_OP).max(1));
         let skew = self.skew();
@@ -363,7 +385,8 @@ impl ContestArgs {
     /// # Errors
     /// A setting that this machine does not allow.
     pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
-        let plan = self.size.plan(machine, &self.common.setup);
+        let setup = &self.common.setup;
+        let plan = self.size.of_contest(machine, setup).plan(machine, setup);
         let plans = self.common.plans(machine, plan)?;
         self.check_one_shard(&plans)?;
         Ok(plans)
