@@ -8,14 +8,17 @@
 //! - I1: no run outlives its command. The kernel sends the run SIGTERM when the command has died,
 //!   SIGKILL included. A command that died before the run subscribed to that is noticed by the
 //!   parent's number.
-//! - I2: a run that was signalled ends within [`GRACE`], also while an engine hangs.
+//! - I2: a run that was signalled ends within [`GRACE`], also while an engine hangs, and removes
+//!   its sockets and folders even then.
 //! - I3: a second signal kills the run at once, a third one the command.
 //!
 //! The run stays in the process group of the command, so that Ctrl-Z stops both and `timeout` and
 //! shells signal both. A run that receives a signal twice, from the terminal and from the command,
 //! counts it once.
 
+use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -57,6 +60,27 @@ pub fn status() -> Option<u8> {
 
 fn status_of(signal: i32) -> u8 {
     u8::try_from(STATUS_OF_SIGNAL + signal).unwrap_or(u8::MAX)
+}
+
+/// Files and folders of this process that its end must remove.
+static SCRAPS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Has a file or folder removed if a signal ends this process while it hangs; else its owner
+/// removes it.
+pub fn remove_if_hung(path: &Path) {
+    let mut scraps = SCRAPS.lock().unwrap_or_else(PoisonError::into_inner);
+    scraps.push(path.to_owned());
+}
+
+fn remove_scraps() {
+    let scraps = SCRAPS.lock().unwrap_or_else(PoisonError::into_inner);
+    for path in &*scraps {
+        // Its owner may have removed it.
+        let _ = match path.is_dir() {
+            true => fs::remove_dir_all(path),
+            false => fs::remove_file(path),
+        };
+    }
 }
 
 /// The process of the current run, which signals are forwarded to.
@@ -139,6 +163,7 @@ pub fn follow_parent(parent: Option<&str>) -> anyhow::Result<()> {
         };
         REQUESTED.store(signal, Ordering::Relaxed);
         thread::sleep(GRACE);
+        remove_scraps();
         std::process::exit(i32::from(status_of(signal)));
     };
     let thread = thread::Builder::new().name("signals".into()).spawn(body);
@@ -153,4 +178,23 @@ pub fn follow_parent(parent: Option<&str>) -> anyhow::Result<()> {
         bail!("the command of this run has ended");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hung_run_removes_its_files_and_folders() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, folder) = (place.path().join("socket"), place.path().join("store"));
+        fs::write(&file, "").unwrap();
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("table"), "").unwrap();
+        for path in [&file, &folder, &place.path().join("gone")] {
+            remove_if_hung(path);
+        }
+        remove_scraps();
+        assert!(!file.exists() && !folder.exists());
+    }
 }

@@ -140,7 +140,7 @@ struct Running {
     run: OwnedFd,
 }
 
-/// Starts a run whose requests wait for far memory.
+/// Starts a run whose requests wait for far memory for a while.
 fn start(flags: &str) -> Running {
     let line = format!(
         "ycsb --workload c --zipf 0 --engines farcore --cores 0 --records 30000 --operations \
@@ -271,5 +271,19 @@ fn a_run_that_is_killed_fails_the_command_in_plain_words() {
     assert!(
         last.contains("the run of sharded was lost: SIGKILL ended it"),
         "{last}"
+    );
+}
+
+#[test]
+fn a_run_whose_command_has_died_does_not_start() {
+    // No process has the number 0.
+    let run = command("run-one")
+        .env("FARCORE_BENCH_PARENT", "0")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(
+        !run.status.success() && said.contains("the command of this run has ended"),
+        "{said}"
     );
 }

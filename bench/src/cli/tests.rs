@@ -155,106 +155,81 @@ fn errors_of_bad_flags_show_a_valid_value() {
     }
 }
 
-#[test]
-fn flags_without_an_effect_are_refused() {
-    let tcp = "--fabric tcp://a:1";
-    for (flags, message) in [
-        (
-            format!("{tcp} --far-latency 2us"),
-            "--far-latency has no effect beside --fabric tcp://a:1: it is for embedded far memory",
-        ),
-        (
-            format!("{tcp} --far-latency 0s"),
-            "--far-latency has no effect beside --fabric tcp://a:1",
-        ),
-        (
-            format!("{tcp} --far-nodes 2"),
-            "--far-nodes has no effect beside --fabric tcp://a:1",
-        ),
-        (
-            format!("{tcp} --device mlx5_0"),
-            "--device has no effect beside --fabric tcp://a:1: it is for rdma:// and rdma+tcp://",
-        ),
-        (
-            format!("{tcp} --port 1"),
-            "--port has no effect beside --fabric",
-        ),
-        (
-            format!("{tcp} --gid-index 1"),
-            "--gid-index has no effect beside --fabric",
-        ),
-        (
-            format!("{tcp} --engines locked-lru"),
-            "--fabric has no effect with --engines locked-lru",
-        ),
-        (
-            format!("{tcp} --engines farcore-embedded"),
-            "--fabric has no effect with --engines farcore-embedded: only farcore uses memory nodes",
-        ),
-        (
-            "--token-file t".into(),
-            "--token-file has no effect without memory nodes: name them with --fabric",
-        ),
-        (
-            "--nodes-min 1".into(),
-            "--nodes-min has no effect without memory nodes",
-        ),
-        (
-            "--wait-for-nodes".into(),
-            "--wait-for-nodes has no effect without memory nodes",
-        ),
-        (
-            "--device mlx5_0".into(),
-            "--device has no effect without memory nodes",
-        ),
-        (
-            "--engines dashmap --far 1GiB".into(),
-            "--far has no effect with --engines dashmap: none of them has far memory",
-        ),
-        (
-            "--engines dashmap,sharded --far-latency 2us".into(),
-            "--far-latency has no effect with --engines dashmap,sharded",
-        ),
-        (
-            "--engines dashmap --encrypt".into(),
-            "--encrypt has no effect with",
-        ),
-        (
-            "--engines dashmap --local 1GiB".into(),
-            "--local has no effect with",
-        ),
-        (
-            "--engines dashmap --window 8".into(),
-            "--window has no effect with",
-        ),
-        (
-            "--engines dashmap --no-prefault".into(),
-            "--no-prefault has no effect with",
-        ),
-        (
-            "--engines locked-lru --far-nodes 2".into(),
-            "--far-nodes has no effect with",
-        ),
-        (
-            "--engines dashmap --profile p".into(),
-            "--profile has no effect with",
-        ),
-        (
-            "--engines dashmap --stats-socket".into(),
-            "--stats-socket has no effect with",
-        ),
-        (
-            "--engines dashmap --http 127.0.0.1:0".into(),
-            "--http has no effect with",
-        ),
-        (
-            "--engines dashmap --one-shard".into(),
-            "--one-shard has no effect with",
-        ),
-    ] {
+fn assert_refused(cases: &[(&str, &str)]) {
+    for (flags, message) in cases {
         let flags: Vec<&str> = flags.split_whitespace().collect();
         let refused = contest(&flags).plans(&machine()).unwrap_err().to_string();
         assert!(refused.contains(message), "{flags:?}: {refused}");
+    }
+}
+
+#[test]
+fn flags_without_an_effect_on_far_memory_are_refused() {
+    let tcp = "has no effect beside --fabric tcp://a:1";
+    for (flag, why) in [
+        ("--far-latency 2us", "it is for embedded far memory"),
+        ("--far-latency 0s", "it is for embedded far memory"),
+        ("--far-nodes 2", "it is for embedded far memory"),
+        ("--device mlx5_0", "it is for rdma:// and rdma+tcp://"),
+        ("--port 1", "it is for rdma:// and rdma+tcp://"),
+        ("--gid-index 1", "it is for rdma:// and rdma+tcp://"),
+    ] {
+        let (name, _) = flag.split_once(' ').unwrap();
+        let flags = format!("--fabric tcp://a:1 {flag}");
+        assert_refused(&[(
+            &flags,
+            &format!("{name} {tcp}: {why}; leave one of them out"),
+        )]);
+    }
+    for flag in [
+        "--token-file t",
+        "--nodes-min 1",
+        "--wait-for-nodes",
+        "--device d",
+        "--port 1",
+        "--gid-index 1",
+    ] {
+        let name = flag.split(' ').next().unwrap();
+        let why = "has no effect without memory nodes: name them with --fabric";
+        assert_refused(&[(flag, &format!("{name} {why}"))]);
+    }
+}
+
+#[test]
+fn flags_without_an_effect_on_the_engines_are_refused() {
+    assert_refused(&[
+        (
+            "--fabric tcp://a:1 --engines locked-lru",
+            "--fabric has no effect with --engines locked-lru",
+        ),
+        (
+            "--fabric tcp://a:1 --engines farcore-embedded",
+            "--fabric has no effect with --engines farcore-embedded: only farcore uses memory nodes",
+        ),
+        (
+            "--engines dashmap,sharded --far 1GiB",
+            "--far has no effect with --engines dashmap,sharded: none of them has far memory",
+        ),
+        (
+            "--engines locked-lru --far-nodes 2",
+            "--far-nodes has no effect",
+        ),
+    ]);
+    for flag in [
+        "--far-latency 2us",
+        "--encrypt",
+        "--local 1GiB",
+        "--window 8",
+        "--no-prefault",
+        "--profile p",
+        "--stats-socket",
+        "--http 127.0.0.1:0",
+        "--one-shard",
+        "--record r",
+    ] {
+        let name = flag.split(' ').next().unwrap();
+        let message = format!("{name} has no effect with --engines dashmap: ");
+        assert_refused(&[(&format!("--engines dashmap {flag}"), &message)]);
     }
     let line = ["farcore-bench", "contest", "--insecure"];
     let refused = Cli::try_parse_from(line).unwrap_err().to_string();
