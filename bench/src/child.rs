@@ -3,7 +3,7 @@
 //!
 //! The parent writes the plan as JSON to the child's standard input and reads the outcome, or why
 //! there is none, as JSON from its standard output. Log and progress go to standard error. How the
-//! two processes end each other is in [`stop`](crate::stop).
+//! two processes end each other is in [`stop`].
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;

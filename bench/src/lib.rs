@@ -3,15 +3,13 @@
 //! - Requests: [`record`] keys and values; [`phase`] which keys when; [`skew`] hot keys; [`load`]
 //!   requests and their verdicts; [`trace`] replays of cache traces
 //! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`range`] errors of settings,
-//!   [`words`] how they read;
-//!   [`worker`] one thread; [`stats`] its statistics, [`failures`] its errors, [`doubts`] keys that they
-//!   leave unknown; [`run`] one engine's run; [`child`] each run
+//!   [`words`] how errors read; [`worker`] one thread; [`stats`] its statistics, [`failures`] its
+//!   errors, [`doubts`] keys that they leave unknown; [`run`] one engine's run; [`child`] each run
 //!   in its own process, [`stop`] how signals end it; [`compare`] all engines
 //! - Engines: [`store`] the traits; [`engines`] the implementations
-//! - Results: [`report`] and its [`origin`], [`table`] and its [`contrast`]s, [`plot`], [`progress`];
-//!   [`outputs`] files
-//!   and lines; [`ending`] exit statuses; [`resident`] measured memory;
-//!   [`machine`]; [`watch`] metrics of the running engine; [`events`] of the processor;
+//! - Results: [`report`] and its [`origin`], [`table`] and its [`contrast`]s, [`plot`],
+//!   [`progress`]; [`outputs`] files and lines; [`ending`] exit statuses; [`resident`] measured
+//!   memory; [`machine`]; [`watch`] metrics of the running engine; [`events`] of the processor;
 //!   [`line_trip`] between two cores
 //! - [`fairness`]: how long one client waits beside others; a separate driver, for farcore only
 

@@ -121,7 +121,7 @@ impl PhaseStats {
     }
 
     /// Counts a request that ended with an error, and returns its tag; `name` describes it if it is
-    /// the first one. A refusal is fast, so its latency would flatter the engine and is not recorded.
+    /// the first one. A refusal is fast: its latency would flatter the engine and is not recorded.
     #[cold]
     pub fn fail(
         &mut self,

@@ -1,8 +1,8 @@
 //! Errors in the words of a command line: flags as the user typed them, sizes with units, and no
 //! cause twice.
 //!
-//! The engine's errors name fields of its configuration, such as `local_bytes`. Here they become the
-//! flags that set these fields.
+//! The engine's errors name fields of its configuration, such as `local_bytes`. Here they become
+//! the flags that set these fields.
 
 use farcore::Error;
 
