@@ -1,94 +1,151 @@
 //! Runs each plan in a separate process, so that no engine inherits another's heap, page faults or
 //! pinned threads.
 //!
-//! The parent writes the plan as JSON to the child's standard input and reads the outcome as JSON
-//! from its standard output. Log and progress go to standard error.
+//! The parent writes the plan as JSON to the child's standard input and reads the outcome, or why
+//! there is none, as JSON from its standard output. Log and progress go to standard error. How the
+//! two processes end each other is in [`stop`].
 
 use std::io::{Read, Write};
-use std::process::{Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 
 use farcore_tuning::{LogFormat, log_format};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::fairness::{lead, report};
 use crate::plan::{Plan, Scenario};
 use crate::run::{Outcome, run};
+use crate::stop::{self, Forwarding};
+use crate::words;
 
 /// The hidden command of a child.
 const COMMAND: &str = "run-one";
 
-/// Runs a plan in a child process, which shows its progress and its log.
+/// What a child writes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer<T> {
+    /// The outcome.
+    Ran(T),
+    /// Why there is none.
+    Failed(String),
+}
+
+/// Runs a plan in a child process, which shows its progress and its log. `None`: a signal ended it
+/// before it had measured anything.
 ///
 /// # Errors
-/// The process could not be started, failed (its reason is on standard error), or was killed.
-pub fn run_in_child(plan: &Plan) -> anyhow::Result<Outcome> {
+/// The process could not be started, failed (the error says why), or was killed.
+pub fn run_in_child(plan: &Plan) -> anyhow::Result<Option<Outcome>> {
     run_with(plan, Stdio::inherit())
 }
 
 /// Runs a plan in a child process, which shows nothing.
 ///
 /// # Errors
-/// The process could not be started, failed (the error says why), or was killed.
+/// As [`run_in_child`]; or a signal ended the run early.
 pub fn run_in_silent_child(plan: &Plan) -> anyhow::Result<Outcome> {
-    run_with(plan, Stdio::piped())
+    let outcome: Option<Outcome> = run_with(plan, Stdio::piped())?;
+    let complete = outcome.filter(|outcome| !outcome.report.partial);
+    complete.ok_or_else(|| anyhow!("a signal ended the run"))
 }
 
 /// Runs a plan of `fairness` in a child process, which shows its progress and its log.
 ///
 /// # Errors
 /// As [`run_in_child`]. A client that hangs is no error.
-pub fn fairness_in_child(plan: &Plan) -> anyhow::Result<report::Run> {
+pub fn fairness_in_child(plan: &Plan) -> anyhow::Result<Option<report::Run>> {
     run_with(plan, Stdio::inherit())
 }
 
-fn run_with<T: DeserializeOwned>(plan: &Plan, stderr: Stdio) -> anyhow::Result<T> {
+fn run_with<T: DeserializeOwned>(plan: &Plan, stderr: Stdio) -> anyhow::Result<Option<T>> {
     let program = std::env::current_exe().context("the path of this program is unknown")?;
-    let mut child = Command::new(program)
+    let child = Command::new(program)
         .arg(COMMAND)
         .env(LogFormat::VARIABLE, log_format().to_string())
+        .env(stop::PARENT, std::process::id().to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(stderr)
         .spawn()
         .context("the process of a run could not be started")?;
-    if let Some(mut input) = child.stdin.take() {
-        input.write_all(&serde_json::to_vec(plan)?)?;
+    let _forwarding = Forwarding::to(child.id()).context("the process of a run was lost")?;
+    let output = exchange(child, plan)?;
+    let answer = serde_json::from_slice(&output.stdout);
+    match answer {
+        Ok(Answer::Ran(outcome)) => Ok(Some(outcome)),
+        _ if stop::is_requested() => Ok(None),
+        Ok(Answer::Failed(why)) => bail!(why),
+        Err(_) if !output.status.success() => {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            bail!(died(plan.engine.name(), output.status, &stderr))
+        }
+        Err(error) => Err(error).context("the outcome of the run cannot be parsed"),
     }
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        let (name, status) = (plan.engine.name(), output.status);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        // Empty if the child's standard error was inherited.
-        let last = stderr.trim_end().lines().next_back();
-        let colon = if last.is_some() { ": " } else { "" };
-        bail!(
-            "the run of {name} ended with {status}{colon}{}",
-            last.unwrap_or_default()
-        );
-    }
-    serde_json::from_slice(&output.stdout).context("the outcome of the run cannot be parsed")
 }
 
-/// Reads a plan from standard input, runs it, writes the outcome to standard output.
+/// Hands the plan to a child and waits for its end.
+fn exchange(mut child: Child, plan: &Plan) -> anyhow::Result<std::process::Output> {
+    if let Some(mut input) = child.stdin.take() {
+        let written = input.write_all(&serde_json::to_vec(plan)?);
+        // A child that ends before it has read its plan says why by its status.
+        if let Err(error) = written
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            return Err(error).context("the process of a run takes no plan");
+        }
+    }
+    Ok(child.wait_with_output()?)
+}
+
+/// Why a run that reported nothing ended. `stderr` is empty if the child's was inherited.
+fn died(engine: &str, status: ExitStatus, stderr: &str) -> String {
+    let how = match status.signal() {
+        // The kernel's choice when memory runs out, and the only one that leaves no trace.
+        Some(9) => {
+            "SIGKILL ended it; if memory ran out, lower --local, --far or the number of keys"
+                .to_owned()
+        }
+        Some(signal) => format!("signal {signal} ended it"),
+        None => format!("it ended with {status}"),
+    };
+    let last = stderr.trim_end().lines().next_back().unwrap_or_default();
+    let colon = if last.is_empty() { "" } else { ": " };
+    format!("the run of {engine} was lost: {how}{colon}{last}")
+}
+
+/// Reads a plan from standard input, runs it, writes the outcome, or why there is none, to standard
+/// output.
 ///
 /// # Errors
-/// The plan cannot be parsed, or the run failed.
+/// The plan cannot be parsed, the parent has ended, or the outcome cannot be written.
 pub fn serve() -> anyhow::Result<()> {
+    stop::follow_parent(std::env::var(stop::PARENT).ok().as_deref())?;
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let plan: Plan = serde_json::from_str(&text).context("the plan cannot be parsed")?;
-    let mut output = std::io::stdout();
     if !matches!(plan.scenario, Scenario::Fairness(_)) {
-        return Ok(output.write_all(&serde_json::to_vec(&run(plan)?)?)?);
+        return answer(run(plan));
     }
-    let outcome = lead::run(&plan)?;
-    output.write_all(&serde_json::to_vec(&outcome)?)?;
-    output.flush()?;
-    if outcome.is_stuck() {
+    let outcome = lead::run(&plan);
+    let is_stuck = outcome.as_ref().is_ok_and(report::Run::is_stuck);
+    answer(outcome)?;
+    if is_stuck {
         // Threads hang in the engine; only the end of the process ends them.
         std::process::exit(0);
     }
     Ok(())
+}
+
+fn answer<T: Serialize>(outcome: anyhow::Result<T>) -> anyhow::Result<()> {
+    let answer = match outcome {
+        Ok(outcome) => Answer::Ran(outcome),
+        Err(error) => Answer::Failed(words::describe(&error)),
+    };
+    let mut output = std::io::stdout();
+    output.write_all(&serde_json::to_vec(&answer)?)?;
+    Ok(output.flush()?)
 }

@@ -2,91 +2,140 @@
 //! standard output, JSON, plots. Engines take turns, so that a slow spell of the machine affects
 //! all of them.
 
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context, bail};
 use bytesize::ByteSize;
 use tracing::error;
 
 use crate::child::run_in_child;
 use crate::cli::CommonArgs;
+use crate::ending::Ending;
 use crate::engines::Farcore;
+use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
+use crate::origin::Origin;
 use crate::plan::{Plan, Scenario};
 use crate::report::{Report, medians};
 use crate::run::Outcome;
-use crate::{plot, table};
+use crate::{outputs, plot, stop, table};
 
-/// Runs all plans `--runs` times, prints the table, writes the files.
+/// Checks what can be checked before anything runs: the engine's settings and the files.
 ///
 /// # Errors
-/// A run failed, a file could not be written, or an engine returned a wrong value.
-pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::Result<()> {
-    if let Some(plan) = plans.first() {
-        println!("{}", describe(plan, args.runs));
-        for note in plan.trace().iter().flat_map(|trace| trace.notes()) {
-            println!("{note}");
-        }
-    }
+/// Farcore cannot run a plan, or a file could not be written.
+pub fn check(plans: &[Plan], args: &CommonArgs) -> anyhow::Result<()> {
     for plan in plans.iter().filter(|plan| plan.engine.is_ours()) {
         Farcore::check(plan)?;
     }
-    // Fail before the runs rather than after them.
-    if let Some(folder) = &args.plot {
-        fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
-    }
-    let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); plans.len()];
-    for run in 0..args.runs {
-        for (plan, outcomes) in plans.iter().zip(&mut outcomes) {
-            let record = plan.record.clone().filter(|_| run == 0);
-            let outcome = run_in_child(&Plan {
-                record,
-                ..plan.clone()
-            })?;
-            if let Some(complaint) = &outcome.complaint {
-                error!(engine = plan.engine.name(), complaint, "wrong value");
-            }
-            outcomes.push(outcome);
+    for (flag, file) in [("--json", &args.json), ("--record", &args.record)] {
+        if let Some(file) = file {
+            outputs::check_file(flag, file)?;
         }
     }
-    let runs: Vec<_> = outcomes
-        .iter()
-        .map(|outcomes| {
-            let reports: Vec<_> = outcomes
-                .iter()
-                .map(|outcome| outcome.report.clone())
-                .collect();
-            medians(&reports)
-        })
-        .collect();
-    let digests: Vec<u64> = outcomes
-        .iter()
-        .flatten()
-        .map(|outcome| outcome.digest)
-        .collect();
-    println!("{}", table::render(&runs, &digests));
-    if !machine.events_missing.is_empty() {
-        println!("processor events: {}", machine.events_missing);
+    match &args.plot {
+        Some(folder) => outputs::check_folder("--plot", folder),
+        None => Ok(()),
     }
-    let report = Report { machine, runs };
-    if let Some(file) = &args.json {
-        write(file, &serde_json::to_vec_pretty(&report)?)?;
-    }
-    if let Some(folder) = &args.plot {
-        for file in plot::write(folder, &report.runs)? {
-            println!("plot: {}", file.display());
-        }
-    }
-    let wrong: u64 = report.runs.iter().map(|run| run.wrong_values).sum();
-    if wrong > 0 {
-        bail!("{wrong} answers were wrong");
-    }
-    Ok(())
 }
 
-fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    fs::write(file, bytes).with_context(|| format!("{} could not be written", file.display()))
+/// Runs all plans `--runs` times, writes the files, prints the table. A signal ends it early, with
+/// the figures so far.
+///
+/// # Errors
+/// A run failed, or a file could not be written.
+pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::Result<Ending> {
+    let mut origin = Origin::here();
+    if let Some(plan) = plans.first() {
+        outputs::say(describe(plan, args.runs))?;
+        for note in plan.trace().iter().flat_map(|trace| trace.notes()) {
+            outputs::say(note)?;
+        }
+    }
+    let outcomes = measure(plans, args.runs)?;
+    origin.partial = stop::is_requested();
+    let runs: Vec<_> = outcomes
+        .iter()
+        .filter(|outcomes| !outcomes.is_empty())
+        .map(|outcomes| {
+            let reports = outcomes.iter().map(|outcome| outcome.report.clone());
+            medians(&reports.collect::<Vec<_>>())
+        })
+        .collect();
+    let report = Report {
+        origin,
+        machine,
+        plans: plans.to_vec(),
+        runs,
+    };
+    if let Some(file) = &args.json {
+        outputs::write("--json", file, &serde_json::to_vec_pretty(&report)?)?;
+    }
+    let plots = match &args.plot {
+        Some(folder) if !report.runs.is_empty() => plot::write(folder, &report.runs)?,
+        _ => Vec::new(),
+    };
+    publish(&report, &outcomes)?;
+    for file in plots {
+        outputs::say(format_args!("plot: {}", file.display()))?;
+    }
+    let wrong: u64 = report.runs.iter().map(|run| run.wrong_values).sum();
+    let mut errors = ErrorCounts::new();
+    for run in &report.runs {
+        failures::add(&mut errors, &run.errors);
+    }
+    Ok(Ending::of(wrong, &errors, None))
+}
+
+/// The outcomes of all plans, each run in turn; after a signal, those so far. A run that is not
+/// complete counts only where there is no other.
+fn measure(plans: &[Plan], runs: u32) -> anyhow::Result<Vec<Vec<Outcome>>> {
+    let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); plans.len()];
+    for run in 0..runs {
+        for (plan, outcomes) in plans.iter().zip(&mut outcomes) {
+            if stop::is_requested() {
+                break;
+            }
+            let record = plan.record.clone().filter(|_| run == 0);
+            let plan = Plan {
+                record,
+                ..plan.clone()
+            };
+            let Some(outcome) = run_in_child(&plan)? else {
+                break;
+            };
+            let engine = plan.engine.name();
+            if let Some(complaint) = &outcome.complaint {
+                error!(engine, complaint, "wrong value");
+            }
+            if let Some(failure) = &outcome.failure {
+                error!(engine, failure, "a request ended with an error");
+            }
+            let measured = !outcome.report.phases.is_empty();
+            if measured && (outcomes.is_empty() || !outcome.report.partial) {
+                outcomes.push(outcome);
+            }
+        }
+    }
+    Ok(outcomes)
+}
+
+/// Prints the table and the notes below it.
+fn publish(report: &Report, outcomes: &[Vec<Outcome>]) -> anyhow::Result<()> {
+    if report.runs.is_empty() {
+        return outputs::say("partial: a signal ended the command before a phase was measured");
+    }
+    let complete = outcomes.iter().flatten();
+    let digests: Vec<u64> = complete
+        .filter(|outcome| !outcome.report.partial)
+        .map(|outcome| outcome.digest)
+        .collect();
+    outputs::say(table::render(&report.runs, &digests))?;
+    if report.origin.partial {
+        outputs::say("partial: a signal ended the command before all runs were complete")?;
+    }
+    let missing = &report.machine.events_missing;
+    if !missing.is_empty() {
+        outputs::say(format_args!("processor events: {missing}"))?;
+    }
+    Ok(())
 }
 
 /// A plan in one line.
@@ -111,7 +160,7 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
             format!(
                 "trace {} ({}), {} entries as {} requests in {}: {} hits, {} misses, {} fills, {} puts in all, {} deletes; \
                  times and time to live are not applied",
-                choice.options.file.display(),
+                choice.options.name(),
                 trace.format.name(),
                 trace.entries,
                 trace.requests(),

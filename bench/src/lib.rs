@@ -2,12 +2,14 @@
 //!
 //! - Requests: [`record`] keys and values; [`phase`] which keys when; [`skew`] hot keys; [`load`]
 //!   requests and their verdicts; [`trace`] replays of cache traces
-//! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`range`] errors of settings;
-//!   [`worker`] one thread; [`stats`] its statistics; [`run`] one engine's run; [`child`] each run
-//!   in its own process; [`compare`] all engines
+//! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`range`] errors of settings,
+//!   [`words`] how errors read; [`worker`] one thread; [`stats`] its statistics, [`failures`] its
+//!   errors, [`doubts`] keys that they leave unknown; [`run`] one engine's run; [`child`] each run
+//!   in its own process, [`stop`] how signals end it; [`compare`] all engines
 //! - Engines: [`store`] the traits; [`engines`] the implementations
-//! - Results: [`report`], [`table`], [`plot`], [`progress`]; [`resident`] measured memory;
-//!   [`machine`]; [`watch`] metrics of the running engine; [`events`] of the processor;
+//! - Results: [`report`] and its [`origin`], [`table`] and its [`contrast`]s, [`plot`],
+//!   [`progress`]; [`outputs`] files and lines; [`ending`] exit statuses; [`resident`] measured
+//!   memory; [`machine`]; [`watch`] metrics of the running engine; [`events`] of the processor;
 //!   [`line_trip`] between two cores
 //! - [`fairness`]: how long one client waits beside others; a separate driver, for farcore only
 
@@ -15,12 +17,18 @@ pub mod block_on;
 pub mod child;
 pub mod cli;
 pub mod compare;
+pub mod contrast;
+pub mod doubts;
+pub mod ending;
 pub mod engines;
 pub mod events;
+pub mod failures;
 pub mod fairness;
 pub mod line_trip;
 pub mod load;
 pub mod machine;
+pub mod origin;
+pub mod outputs;
 pub mod phase;
 pub mod plan;
 pub mod plot;
@@ -32,8 +40,10 @@ pub mod resident;
 pub mod run;
 pub mod skew;
 pub mod stats;
+pub mod stop;
 pub mod store;
 pub mod table;
 pub mod trace;
 pub mod watch;
+pub mod words;
 pub mod worker;

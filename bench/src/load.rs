@@ -29,6 +29,16 @@ pub trait Load {
     /// Judges an answer.
     fn judge(&mut self, tag: RequestTag, answer: &Answer<'_>) -> Verdict;
 
+    /// A number of the request's key that is the same in all phases and threads.
+    fn key(&self, tag: RequestTag) -> u64 {
+        tag.subject
+    }
+
+    /// Whether the request changes its key.
+    fn writes(&self, tag: RequestTag) -> bool {
+        matches!(tag.kind, PUT | DELETE)
+    }
+
     /// A description of a request for error messages.
     fn name(&self, tag: RequestTag) -> String {
         format!("key {}", tag.subject)

@@ -8,7 +8,7 @@ use farcore_tuning::HardwareCounters;
 use serde::{Deserialize, Serialize};
 
 /// The facts that a reader needs to judge a figure.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.
     pub cpu_model: String,
@@ -20,6 +20,13 @@ pub struct Machine {
     pub memory_available_bytes: u64,
     /// Kernel release.
     pub kernel: String,
+    /// Processes that were running or ready, averaged over the last 1, 5 and 15 minutes before the
+    /// start; empty if that cannot be read.
+    #[serde(default)]
+    pub load_average: Vec<f64>,
+    /// Frequency governor of the first core; empty where the machine has none.
+    #[serde(default)]
+    pub governor: String,
     /// Setting of transparent huge pages.
     pub huge_pages: String,
     /// Version of `rustc`, if it is on the path.
@@ -43,12 +50,16 @@ impl Machine {
             .map(|core| core.id)
             .collect();
         cores.sort_unstable();
+        let first = cores.first().copied().unwrap_or_default();
+        let governor = format!("/sys/devices/system/cpu/cpu{first}/cpufreq/scaling_governor");
         Self {
             cpu_model: field(&cpu, "model name").unwrap_or("unknown").to_owned(),
             cores,
             memory_bytes: kib(&memory, "MemTotal"),
             memory_available_bytes: kib(&memory, "MemAvailable"),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            load_average: loads(&read("/proc/loadavg")),
+            governor: read(&governor).trim().to_owned(),
             huge_pages: chosen(&huge).to_owned(),
             rustc: rustc
                 .and_then(|output| String::from_utf8(output.stdout).ok())
@@ -72,6 +83,12 @@ fn kib(text: &str, name: &str) -> u64 {
         .map_or(0, |kib| kib * 1024)
 }
 
+/// The three averages of `/proc/loadavg`.
+fn loads(text: &str) -> Vec<f64> {
+    let words = text.split_whitespace().take(3);
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
 /// The word in brackets.
 fn chosen(text: &str) -> &str {
     text.split_once('[')
@@ -90,6 +107,8 @@ mod tests {
             12 * 1024
         );
         assert_eq!(kib("", "MemAvailable"), 0);
+        assert_eq!(loads("0.5 1.25 2.00 1/234 567\n"), [0.5, 1.25, 2.0]);
+        assert!(loads("").is_empty());
         assert_eq!(chosen("always [madvise] never"), "madvise");
         assert_eq!(field("model name\t: A b\n", "model name"), Some("A b"));
     }

@@ -1,51 +1,81 @@
 //! `farcore-bench`: parses the command line, makes the plans and runs the command. An error is the
-//! last line on stderr and the exit status is 1.
+//! last line on stderr; the exit statuses are those of [`ending`](farcore_bench::ending).
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use farcore_bench::cli::{Cli, Command};
+use farcore_bench::cli::{Cli, Command, CommonArgs};
+use farcore_bench::ending::Ending;
 use farcore_bench::machine::Machine;
-use farcore_bench::{child, compare, fairness};
+use farcore_bench::plan::Plan;
+use farcore_bench::trace::Input;
+use farcore_bench::{child, compare, fairness, stop};
 use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let log = log_to_stderr(cli.log_format, "info");
-    let outcome = run(cli.command);
+    let ending = run(cli.command).unwrap_or_else(|error| Ending::failed(&error));
     // The error is the last line.
     log.end();
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("farcore-bench: {error:#}");
-            ExitCode::FAILURE
-        }
+    if let Some(message) = ending.message {
+        // Where no reader is left, the status remains.
+        let _ = writeln!(std::io::stderr(), "farcore-bench: {message}");
     }
+    ExitCode::from(ending.status)
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: Command) -> anyhow::Result<Ending> {
     match command {
         Command::Contest(args) => {
             let machine = Machine::here();
-            let plans = args.plans(&machine)?;
-            compare::compare(machine, &plans, &args.common)
+            let plans = args.plans(&machine).map_err(Into::into);
+            compared(machine, plans, &args.common)
         }
         Command::Ycsb(args) => {
             let machine = Machine::here();
-            let plans = args.plans(&machine)?;
-            compare::compare(machine, &plans, &args.common)
+            let plans = args.plans(&machine).map_err(Into::into);
+            compared(machine, plans, &args.common)
         }
         Command::Trace(args) => {
             let machine = Machine::here();
-            let plans = args.plans(&machine)?;
-            compare::compare(machine, &plans, &args.common)
+            let input = Input::open(&args.file)?;
+            let plans = args.plans(&input, &machine);
+            compared(machine, plans, &args.common)
         }
         Command::Fairness(args) => {
             let machine = Machine::here();
-            let plan = args.plan(&machine)?;
-            fairness::command(machine, &plan, &args)
+            let checked = args
+                .plan(&machine)
+                .map_err(Into::into)
+                .and_then(|plan| fairness::check(&plan, &args).map(|()| plan));
+            match checked {
+                Ok(plan) => {
+                    stop::forward_signals()?;
+                    fairness::command(machine, &plan, &args)
+                }
+                Err(error) => Ok(Ending::usage(&error)),
+            }
         }
-        Command::RunOne => child::serve(),
+        Command::Completions(args) => args.print().map(|()| Ending::sound()),
+        Command::Man(args) => args.write().map(|()| Ending::sound()),
+        Command::RunOne => child::serve().map(|()| Ending::sound()),
+    }
+}
+
+/// Compares the engines, unless the command cannot be run as written.
+fn compared(
+    machine: Machine,
+    plans: anyhow::Result<Vec<Plan>>,
+    args: &CommonArgs,
+) -> anyhow::Result<Ending> {
+    let checked = plans.and_then(|plans| compare::check(&plans, args).map(|()| plans));
+    match checked {
+        Ok(plans) => {
+            stop::forward_signals()?;
+            compare::compare(machine, &plans, args)
+        }
+        Err(error) => Ok(Ending::usage(&error)),
     }
 }

@@ -6,14 +6,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::events::EventsPerOp;
+use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
+use crate::origin::Origin;
+use crate::plan::Plan;
 use crate::trace::Summary;
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
+    /// The command, the program and the date.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// The machine.
     pub machine: Machine,
+    /// The plan of each engine: sizes, cores, seed and every other setting.
+    #[serde(default)]
+    pub plans: Vec<Plan>,
     /// One entry for each engine: its only run, or the medians of several.
     pub runs: Vec<RunReport>,
 }
@@ -23,6 +32,9 @@ pub struct Report {
 pub struct RunReport {
     /// The engine.
     pub engine: String,
+    /// Whether a signal ended the run; its last phase may be shorter than planned then.
+    #[serde(default)]
+    pub partial: bool,
     /// The summary of the replayed trace; left out for other scenarios.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Summary>,
@@ -37,8 +49,14 @@ pub struct RunReport {
     pub startup_seconds: f64,
     /// Time of all phases.
     pub total_seconds: f64,
-    /// Wrong, missing and unexpected answers. Anything but 0 is a failure.
+    /// Wrong, missing and unexpected answers; no errors. Anything but 0 is a failure.
     pub wrong_values: u64,
+    /// Unexpected answers about keys of which a write ended with an error.
+    #[serde(default)]
+    pub unverified_values: u64,
+    /// Requests that ended with an error, by kind; empty if every request was answered.
+    #[serde(default)]
+    pub errors: ErrorCounts,
     /// Reads of far memory.
     pub far_reads: u64,
     /// Bytes read from far memory.
@@ -94,15 +112,18 @@ pub fn hottest(report: &farcore_tuning::Report) -> Vec<HotKeyReport> {
 pub struct PhaseReport {
     /// The name.
     pub name: String,
-    /// Requests, all threads together.
+    /// Requests, all threads together, those that ended with an error included.
     pub ops: u64,
+    /// Requests that ended with an error, by kind.
+    #[serde(default)]
+    pub errors: ErrorCounts,
     /// Time from the first thread's start to the last one's end.
     pub seconds: f64,
     /// Processor time of the client threads; with `farcore` these also serve. It is less than their
     /// share of `seconds` if something else ran on their cores.
     #[serde(default)]
     pub cpu_seconds: f64,
-    /// Million requests a second.
+    /// Million answered requests a second; a request that ends with an error is not answered.
     pub mops: f64,
     /// Median latency.
     pub p50_ns: u64,
@@ -131,8 +152,8 @@ pub struct PhaseReport {
     pub events: EventsPerOp,
 }
 
-/// The medians of several runs of one engine, each figure separately. Wrong values are summed, and
-/// the peak of local memory is the largest.
+/// The medians of several runs of one engine, each figure separately. Wrong values and
+/// errors are summed, and the peak of local memory is the largest.
 #[must_use]
 pub fn medians(runs: &[RunReport]) -> RunReport {
     let Some(first) = runs.first() else {
@@ -148,6 +169,13 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
         values.get(values.len() / 2).copied()
     };
     let count = |of: &dyn Fn(&RunReport) -> u64| median(runs.iter().map(of).collect()).unwrap_or(0);
+    let sum = |of: &dyn Fn(&RunReport) -> Option<&ErrorCounts>| {
+        let mut all = ErrorCounts::new();
+        for counts in runs.iter().filter_map(of) {
+            failures::add(&mut all, counts);
+        }
+        all
+    };
     let phases = first.phases.iter().enumerate().map(|(at, phase)| {
         let seconds = number(&|run| run.phases[at].seconds);
         PhaseReport {
@@ -155,7 +183,8 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
             ops: phase.ops,
             seconds,
             cpu_seconds: number(&|run| run.phases[at].cpu_seconds),
-            mops: mops(phase.ops, seconds),
+            errors: sum(&|run| run.phases.get(at).map(|phase| &phase.errors)),
+            mops: number(&|run| run.phases[at].mops),
             p50_ns: count(&|run| run.phases[at].p50_ns),
             p99_ns: count(&|run| run.phases[at].p99_ns),
             p999_ns: count(&|run| run.phases[at].p999_ns),
@@ -169,6 +198,7 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
     });
     RunReport {
         engine: first.engine.clone(),
+        partial: runs.iter().any(|run| run.partial),
         trace: first.trace.clone(),
         hot_keys: first.hot_keys.clone(),
         phases: phases.collect(),
@@ -176,6 +206,8 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
         startup_seconds: number(&|run| run.startup_seconds),
         total_seconds: number(&|run| run.total_seconds),
         wrong_values: runs.iter().map(|run| run.wrong_values).sum(),
+        unverified_values: runs.iter().map(|run| run.unverified_values).sum(),
+        errors: sum(&|run| Some(&run.errors)),
         far_reads: count(&|run| run.far_reads),
         far_read_bytes: count(&|run| run.far_read_bytes),
         far_writes: count(&|run| run.far_writes),
@@ -213,6 +245,7 @@ mod tests {
                 name: "write".into(),
                 ops: 10,
                 seconds,
+                mops: mops(10, seconds),
                 ..Default::default()
             }],
             total_seconds: seconds,
@@ -244,7 +277,9 @@ mod tests {
             ..Default::default()
         };
         let report = Report {
+            origin: Origin::default(),
             machine: Machine::default(),
+            plans: Vec::new(),
             runs: vec![run],
         };
         let value = serde_json::to_value(report).unwrap();
@@ -253,13 +288,19 @@ mod tests {
             keys.sort();
             keys
         };
-        assert_eq!(keys(&value), ["machine", "runs"]);
+        assert_eq!(
+            keys(&value),
+            [
+                "command", "commit", "date", "machine", "partial", "plans", "runs", "version"
+            ]
+        );
         let run = &value["runs"][0];
         assert_eq!(
             keys(run),
             [
                 "compaction",
                 "engine",
+                "errors",
                 "far_read_bytes",
                 "far_reads",
                 "far_write_bytes",
@@ -267,9 +308,11 @@ mod tests {
                 "index_bytes_per_key",
                 "local_bytes_cap",
                 "local_bytes_peak",
+                "partial",
                 "phases",
                 "startup_seconds",
                 "total_seconds",
+                "unverified_values",
                 "wrong_values"
             ]
         );
@@ -277,6 +320,7 @@ mod tests {
             keys(&run["phases"][0]),
             [
                 "cpu_seconds",
+                "errors",
                 "far_p50_ns",
                 "far_p99_ns",
                 "far_read_bytes",

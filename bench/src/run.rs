@@ -18,9 +18,11 @@ use farcore_tuning::{Clock, resident_bytes};
 use serde::{Deserialize, Serialize};
 use tracing::{info, info_span, warn};
 
+use crate::doubts::Doubts;
 #[cfg(feature = "peers")]
 use crate::engines::peers;
 use crate::engines::{Dashmap, DirectStore, Farcore, LockedLru, Sharded};
+use crate::failures;
 use crate::line_trip::{line_trip_ns, longer_ns};
 use crate::phase::Phase;
 use crate::plan::{EngineName, Plan, Scenario};
@@ -29,6 +31,7 @@ use crate::record::{Generator, KEY_BYTES};
 use crate::report::RunReport;
 use crate::resident::Sampler;
 use crate::skew;
+use crate::stop;
 use crate::store::{Running, Store, Usage};
 use crate::trace::{self, Script};
 use crate::worker::{Event, Gate, Part, Worker};
@@ -46,6 +49,9 @@ pub struct Outcome {
     pub digest: u64,
     /// A description of the first wrong answer.
     pub complaint: Option<String>,
+    /// A description of the first request that ended with an error.
+    #[serde(default)]
+    pub failure: Option<String>,
     /// Counters of the engine's cores in the last phase, the mixed one, where the engine reports
     /// them.
     #[serde(default)]
@@ -58,7 +64,9 @@ pub struct Outcome {
 /// The engine could not be opened, or a worker was lost.
 pub fn run(plan: Plan) -> anyhow::Result<Outcome> {
     match plan.engine {
-        EngineName::Farcore | EngineName::FarcoreEmbedded => run_store::<Farcore>(plan),
+        EngineName::Farcore | EngineName::FarcoreEmbedded | EngineName::FarcoreAllLocal => {
+            run_store::<Farcore>(plan)
+        }
         EngineName::LockedLru => run_store::<LockedLru>(plan),
         EngineName::Dashmap => run_store::<DirectStore<Dashmap>>(plan),
         EngineName::Sharded => run_store::<DirectStore<Sharded>>(plan),
@@ -120,6 +128,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
         },
         digest: 0,
         complaint: None,
+        failure: None,
         mixed: None,
     };
     let led = lead(&plan, &*store, &gate, &inbox, &mut outcome);
@@ -195,6 +204,7 @@ fn start_workers<S: Store>(
     scripts: Vec<Arc<Script>>,
 ) -> anyhow::Result<(Vec<Running>, Receiver<Event>)> {
     let (events, inbox) = mpsc::channel();
+    let doubts = Arc::new(Doubts::default());
     let mut workers = Vec::new();
     let parts = streams.into_iter().zip(scripts);
     for ((position, &core), (stream, script)) in plan.cores.iter().enumerate().zip(parts) {
@@ -203,6 +213,7 @@ fn start_workers<S: Store>(
             thread: position as u64,
             gate: gate.clone(),
             events: events.clone(),
+            doubts: doubts.clone(),
             clock: clock.clone(),
             stream,
             script,
@@ -233,6 +244,11 @@ fn lead<S: Store>(
     for phase in plan.phases() {
         let reported = store.report().filter(|_| Some(phase) == last);
         let phase = *phase;
+        if stop::is_requested() {
+            outcome.report.partial = true;
+            gate.abort();
+            break;
+        }
         let steps = (0..plan.threads())
             .map(|thread| plan.steps(phase, thread))
             .sum();
@@ -249,6 +265,8 @@ fn lead<S: Store>(
         let parts;
         (parts, ready) = wait_done(plan, phase, gate, inbox, &bar)?;
         bar.finish();
+        let done: u64 = parts.iter().map(|part| part.ops).sum();
+        outcome.report.partial |= done < steps;
         collect::phase(phase, parts, outcome);
         let usage = store.usage();
         if let (Some(before), Some(after)) = (reported, store.report()) {
@@ -262,6 +280,7 @@ fn lead<S: Store>(
                 mops = report.mops,
                 p99_ns = report.p99_ns,
                 wrong = outcome.report.wrong_values,
+                errors = failures::total(&outcome.report.errors),
                 "phase ends"
             );
         }
@@ -301,6 +320,7 @@ fn wait_done(
     while parts.len() < workers {
         match inbox.recv_timeout(TICK) {
             Ok(Event::Done(part)) => parts.push(*part),
+            Err(RecvTimeoutError::Timeout) if stop::is_requested() => gate.end_phase(),
             Err(RecvTimeoutError::Timeout) => bar.set(gate.progress()),
             Ok(Event::Ready) => ready += 1,
             Ok(Event::Left) | Err(RecvTimeoutError::Disconnected) => {

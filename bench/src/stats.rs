@@ -1,12 +1,15 @@
-//! A worker's statistics of one phase: sampled latencies, wrong answers, and a hash of the answers.
+//! A worker's statistics of one phase: sampled latencies, wrong answers, errors, and a hash of the
+//! answers. A request that ends with an error counts with neither the latencies nor the wrong ones.
 //!
 //! Owned by one worker; all memory is allocated at the start of the phase. The token of a request
 //! carries what is needed to judge its answer:
 //!
 //! | sample slot + 1, or 0: 16 bits | kind: 8 bits | subject (a key index): 40 bits |
 
-use farcore::Answer;
+use farcore::{Answer, Error};
 use farcore_tuning::{Clock, Histogram};
+
+use crate::failures::Failures;
 
 /// One request in 61 is timed: reading the clock twice costs as much as half a request. A prime, so
 /// that the samples do not keep step with any batch size.
@@ -34,6 +37,8 @@ pub enum Verdict {
     Right(u64),
     /// Wrong, missing or unexpected.
     Wrong,
+    /// Unexpected, but of a key in doubt: a write of it has failed.
+    Unverified,
 }
 
 impl Verdict {
@@ -58,8 +63,10 @@ pub struct PhaseStats {
     free: Vec<u16>,
     countdown: u32,
     wrong: u64,
+    unverified: u64,
     digest: u64,
     complaint: Option<String>,
+    failures: Failures,
 }
 
 impl PhaseStats {
@@ -73,8 +80,10 @@ impl PhaseStats {
             free: (0..SAMPLES_IN_FLIGHT_MAX).collect(),
             countdown: 1,
             wrong: 0,
+            unverified: 0,
             digest: 0,
             complaint: None,
+            failures: Failures::default(),
         }
     }
 
@@ -108,6 +117,37 @@ impl PhaseStats {
                 .record(self.clock.delta_ns(start, self.clock.raw()));
             self.free.push(slot as u16);
         }
+        Self::tag(token)
+    }
+
+    /// Counts a request that ended with an error, and returns its tag; `name` describes it if it is
+    /// the first one. A refusal is fast: its latency would flatter the engine and is not recorded.
+    #[cold]
+    pub fn fail(
+        &mut self,
+        token: u64,
+        error: &Error,
+        name: impl FnOnce(RequestTag) -> String,
+    ) -> RequestTag {
+        if let Some(slot) = (token >> SAMPLE_SHIFT).checked_sub(1) {
+            self.free.extend(u16::try_from(slot));
+        }
+        let tag = Self::tag(token);
+        self.failures.count(error, || name(tag));
+        tag
+    }
+
+    /// Errors so far.
+    pub fn failures(&mut self) -> &mut Failures {
+        &mut self.failures
+    }
+
+    #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the token's field has 8 bits"
+    )]
+    fn tag(token: u64) -> RequestTag {
         RequestTag {
             subject: token & SUBJECT_MASK,
             kind: (token >> KIND_SHIFT) as u8,
@@ -120,6 +160,7 @@ impl PhaseStats {
         match verdict {
             Verdict::Right(read) => self.digest = self.digest.wrapping_add(read),
             Verdict::Wrong => self.complain(answer, name),
+            Verdict::Unverified => self.unverified += 1,
         }
     }
 
@@ -129,7 +170,6 @@ impl PhaseStats {
         if self.complaint.is_none() {
             let said = match answer {
                 Answer::Value { value, .. } => format!("a value of {} bytes", value.len()),
-                Answer::Failed(error) => format!("the error \"{error}\""),
                 other => format!("{other:?}"),
             };
             self.complaint = Some(format!("{} was answered with {said}", name()));
@@ -140,6 +180,12 @@ impl PhaseStats {
     #[must_use]
     pub fn wrong(&self) -> u64 {
         self.wrong
+    }
+
+    /// Unexpected answers about keys in doubt so far.
+    #[must_use]
+    pub fn unverified(&self) -> u64 {
+        self.unverified
     }
 
     /// An order-independent hash of all right answers.

@@ -5,24 +5,23 @@
 
 use std::fmt::Write;
 
-use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 
+use crate::contrast::{Common, Contrast, contrasts};
 use crate::events;
+use crate::failures::{self, ErrorCounts};
 use crate::plan::EngineName;
 use crate::report::RunReport;
+use crate::words::size;
 
-/// The table: rows are phases and totals, columns are engines and the ratio of farcore to the best
-/// baseline. `digests` are the result hashes of all runs.
+/// The table: rows are phases and totals, columns are engines and the ratios of farcore to the best
+/// of the baselines that are like it. `digests` are the result hashes of all runs.
 #[must_use]
 pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
-    let ours = runs
-        .iter()
-        .position(|run| run.engine == EngineName::Farcore.name());
-    let compared = ours.filter(|_| runs.len() > 1);
+    let contrasts = contrasts(runs);
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
-    phase_rows(&mut table, runs, compared);
+    phase_rows(&mut table, runs, &contrasts);
     total_rows(&mut table, runs);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -31,24 +30,45 @@ pub fn render(runs: &[RunReport], digests: &[u64]) -> String {
     if let Some(events) = events::table(runs) {
         let _ = write!(text, "\n{events}");
     }
-    if let Some(ours) = compared {
-        let best = others(runs, ours)
-            .map(|run| run.total_seconds)
-            .fold(f64::MAX, f64::min);
-        let _ = write!(
-            text,
-            "\ntotal time: farcore takes {:.2} of the best baseline's (ratios are to the best baseline of each row)",
-            runs[ours].total_seconds / best
-        );
+    if !runs.iter().any(|run| run.partial) {
+        for contrast in &contrasts {
+            let _ = write!(text, "\n{}", total_time(runs, contrast));
+        }
+        if !contrasts.is_empty() {
+            text.push_str(" (ratios are to the best baseline of each row)");
+        }
     }
-    let _ = write!(text, "\nresult hash: {}", result_hash(digests));
-    if runs
-        .iter()
-        .any(|run| matches!(run.engine.as_str(), "dashmap" | "sharded"))
-    {
+    if !digests.is_empty() {
+        let _ = write!(text, "\nresult hash: {}", result_hash(digests));
+    }
+    let has = |engine: EngineName| runs.iter().any(|run| run.engine == engine.name());
+    if has(EngineName::Dashmap) || has(EngineName::Sharded) {
         text.push_str("\ndashmap and sharded hold everything in local memory: they have no far tier and no cap");
+        let capped = has(EngineName::Farcore) && contrasts.is_empty();
+        if capped && !has(EngineName::FarcoreAllLocal) {
+            text.push_str("; add farcore-all-local to --engines to compare like with like");
+        }
     }
     text
+}
+
+/// The total times of a contrast in words.
+fn total_time(runs: &[RunReport], contrast: &Contrast) -> String {
+    let seconds = |&at: &usize| runs[at].total_seconds;
+    let by_seconds = |one: &usize, other: &usize| seconds(one).total_cmp(&seconds(other));
+    let best = contrast.others.iter().copied().min_by(by_seconds);
+    let best = best.unwrap_or(contrast.ours);
+    let (ours, theirs) = (&runs[contrast.ours], &runs[best]);
+    let common = match contrast.common {
+        Common::Cap(bytes) => format!("each with {} of local memory", size(bytes)),
+        Common::AllLocal => "all data in local memory".to_owned(),
+    };
+    format!(
+        "total time: {} takes {:.2} of {}'s, the best baseline's; {common}",
+        ours.engine,
+        ours.total_seconds / theirs.total_seconds,
+        theirs.engine
+    )
 }
 
 /// One hash if all runs agree, else those of all runs.
@@ -65,22 +85,36 @@ fn result_hash(digests: &[u64]) -> String {
 }
 
 /// The header, and the throughput of each phase.
-fn phase_rows(table: &mut Table, runs: &[RunReport], compared: Option<usize>) {
+fn phase_rows(table: &mut Table, runs: &[RunReport], contrasts: &[Contrast]) {
     let mut header = vec!["Mops/s".to_owned()];
-    header.extend(runs.iter().map(|run| run.engine.clone()));
-    if compared.is_some() {
-        header.push("ratio".to_owned());
-    }
+    header.extend(runs.iter().map(|run| {
+        let partial = if run.partial { " (partial)" } else { "" };
+        format!("{}{partial}", run.engine)
+    }));
+    header.extend(contrasts.iter().map(|contrast| match contrasts.len() {
+        1 => "ratio".to_owned(),
+        _ => format!("ratio of {}", runs[contrast.ours].engine),
+    }));
     table.set_header(header);
 
-    let phases = runs.first().map_or(&[][..], |run| &run.phases);
+    // A run that a signal ended has fewer phases.
+    let longest = runs.iter().max_by_key(|run| run.phases.len());
+    let phases = longest.map_or(&[][..], |run| &run.phases);
     for (at, phase) in phases.iter().enumerate() {
-        let mops = |run: &RunReport| run.phases.get(at).map_or(0.0, |phase| phase.mops);
+        let measured = |run: &RunReport| run.phases.get(at).map(|phase| phase.mops);
+        let mops = |run: &RunReport| measured(run).unwrap_or(0.0);
         let mut row = vec![phase.name.clone()];
-        row.extend(runs.iter().map(|run| format!("{:.2}", mops(run))));
-        if let Some(ours) = compared {
-            let best = others(runs, ours).map(mops).fold(0.0, f64::max);
-            row.push(ratio(mops(&runs[ours]), best));
+        row.extend(
+            runs.iter().map(|run| {
+                measured(run).map_or_else(|| "-".to_owned(), |mops| format!("{mops:.2}"))
+            }),
+        );
+        for contrast in contrasts {
+            let others = contrast.others.iter().map(|&at| mops(&runs[at]));
+            row.push(ratio(
+                mops(&runs[contrast.ours]),
+                others.fold(0.0, f64::max),
+            ));
         }
         table.add_row(row);
     }
@@ -127,13 +161,23 @@ fn total_rows(table: &mut Table, runs: &[RunReport]) {
         }
     });
     line("wrong values", &|run| run.wrong_values.to_string());
-}
-
-fn others(runs: &[RunReport], ours: usize) -> impl Iterator<Item = &RunReport> {
-    runs.iter()
-        .enumerate()
-        .filter(move |(at, _)| *at != ours)
-        .map(|(_, run)| run)
+    if runs.iter().any(|run| run.unverified_values > 0) {
+        line("unverified values", &|run| {
+            run.unverified_values.to_string()
+        });
+    }
+    let mut all = ErrorCounts::new();
+    for run in runs {
+        failures::add(&mut all, &run.errors);
+    }
+    line("errors", &|run| failures::total(&run.errors).to_string());
+    for kind in all.keys() {
+        line(&format!("- {kind}"), &|run| {
+            dash(run.errors.get(kind).copied().unwrap_or(0), |count| {
+                count.to_string()
+            })
+        });
+    }
 }
 
 fn ratio(ours: f64, best: f64) -> String {
@@ -142,10 +186,6 @@ fn ratio(ours: f64, best: f64) -> String {
     } else {
         "-".to_owned()
     }
-}
-
-fn size(bytes: u64) -> String {
-    ByteSize::b(bytes).display().iec().to_string()
 }
 
 fn dash(count: u64, show: impl Fn(u64) -> String) -> String {

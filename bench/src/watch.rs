@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tracing::info;
 
 use crate::range::RangeError;
+use crate::stop;
 
 /// Stands for the default path.
 const DEFAULT: &str = "default";
@@ -30,7 +31,7 @@ pub struct WatchArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub http: Option<SocketAddr>,
     /// Allow --http on an address beyond loopback
-    #[arg(long)]
+    #[arg(long, requires = "http")]
     pub insecure: bool,
 }
 
@@ -87,6 +88,7 @@ impl Watch {
                 };
                 let socket = StatisticsSocket::bind(path, reporter.clone());
                 let socket = socket.context("--stats-socket")?;
+                stop::remove_if_hung(socket.path());
                 info!(socket = %socket.path().display(), "farcore top can attach");
                 Some(socket)
             }

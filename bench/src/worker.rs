@@ -12,20 +12,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use farcore::{Answer, Error};
 use farcore_tuning::{Clock, HardwareCounters, HardwareSnapshot, HistogramSnapshot};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::doubts::Doubts;
+use crate::failures::ErrorCounts;
 use crate::load::{Hot, Load, OwnKeys, Records, Transactions};
 use crate::phase::Phase;
 use crate::plan::Plan;
 use crate::record::Scratch;
-use crate::stats::PhaseStats;
+use crate::stats::{PhaseStats, Verdict};
 use crate::store::Session;
 use crate::trace::Script;
 use crate::trace::replay::Replay;
 
-/// Requests between two checks of the gate, each of which also yields to the engine.
+/// Requests after which the worker yields to the engine.
 const SLICE: u64 = 2048;
+/// Requests after which it checks whether the phase goes on: few, because far memory may be slow.
+const CHUNK: u64 = 64;
+const _: () = assert!(SLICE.is_multiple_of(CHUNK));
 
 /// A counter on its own cache lines.
 #[derive(Debug, Default)]
@@ -43,6 +49,7 @@ fn thread_cpu_ns() -> u64 {
 pub struct Gate {
     open: AtomicUsize,
     abort: AtomicBool,
+    end_phase: AtomicBool,
     progress: Box<[Progress]>,
 }
 
@@ -53,6 +60,7 @@ impl Gate {
         Self {
             open: AtomicUsize::new(0),
             abort: AtomicBool::new(false),
+            end_phase: AtomicBool::new(false),
             progress: (0..workers).map(|_| Progress::default()).collect(),
         }
     }
@@ -68,6 +76,11 @@ impl Gate {
         self.abort.store(true, Ordering::Relaxed);
     }
 
+    /// Has all workers end their phase early, once their requests are answered.
+    pub fn end_phase(&self) {
+        self.end_phase.store(true, Ordering::Relaxed);
+    }
+
     /// Requests submitted in this phase.
     #[must_use]
     pub fn progress(&self) -> u64 {
@@ -80,6 +93,11 @@ impl Gate {
     fn is_open(&self, number: usize) -> bool {
         // ORDERING: Acquire pairs with the Release in `open_next`.
         self.open.load(Ordering::Acquire) > number
+    }
+
+    /// Whether a phase goes on to its last request.
+    fn goes_on(&self) -> bool {
+        !self.is_aborted() && !self.end_phase.load(Ordering::Relaxed)
     }
 
     fn is_aborted(&self) -> bool {
@@ -98,8 +116,14 @@ pub struct Part {
     pub cpu_ns: u64,
     /// Requests.
     pub ops: u64,
+    /// Requests that ended with an error.
+    pub errors: ErrorCounts,
+    /// A description of the first of them.
+    pub failure: Option<String>,
     /// Wrong answers.
     pub wrong: u64,
+    /// Unexpected answers about keys in doubt.
+    pub unverified: u64,
     /// Hash of the right answers, in any order.
     pub digest: u64,
     /// A description of the first wrong answer.
@@ -132,6 +156,8 @@ pub struct Worker {
     pub gate: Arc<Gate>,
     /// Where events go.
     pub events: Sender<Event>,
+    /// Keys whose contents are unknown after an error.
+    pub doubts: Arc<Doubts>,
     /// The run's clock.
     pub clock: Clock,
     /// Key indexes of the mixed phase.
@@ -208,8 +234,12 @@ impl Worker {
         }
     }
 
-    async fn drive<S: Session, L: Load>(&self, mut load: L, session: &mut S) -> Part {
-        let mut stats = PhaseStats::new(self.clock.clone());
+    async fn drive<S: Session, L: Load>(&self, load: L, session: &mut S) -> Part {
+        let mut run = Run {
+            load,
+            stats: PhaseStats::new(self.clock.clone()),
+            doubts: &self.doubts,
+        };
         let mut scratch = Scratch::default();
         let progress = usize::try_from(self.thread)
             .ok()
@@ -220,33 +250,39 @@ impl Worker {
             }
         };
         report(0);
-        let steps = load.steps();
+        let steps = run.load.steps();
         // Processor time is read inside the wall-clock interval, so it is never the longer one.
         let start_ns = self.clock.now_ns();
         let start_cpu_ns = thread_cpu_ns();
         let mut step = 0;
-        while step < steps && !self.gate.is_aborted() {
-            let end = steps.min(step + SLICE);
-            slice(session, &mut load, &mut stats, &mut scratch, step..end);
+        while step < steps && self.gate.goes_on() {
+            let end = steps.min(step + CHUNK);
+            slice(session, &mut run, &mut scratch, step..end);
             step = end;
-            report(step);
-            session.rest().await;
+            if step.is_multiple_of(SLICE) || step == steps {
+                report(step);
+                session.rest().await;
+            }
         }
         loop {
-            slice(session, &mut load, &mut stats, &mut scratch, 0..0);
+            slice(session, &mut run, &mut scratch, 0..0);
             if session.in_flight() == 0 || self.gate.is_aborted() {
                 break;
             }
-            session.poll(&mut |token, answer| judge(&mut load, &mut stats, token, &answer));
+            session.poll(&mut |token, answer| run.judge(token, &answer));
             session.rest().await;
         }
         let cpu_ns = thread_cpu_ns() - start_cpu_ns;
+        let stats = &mut run.stats;
         Part {
             start_ns,
             end_ns: self.clock.now_ns(),
             cpu_ns,
             ops: step,
+            errors: stats.failures().counts(),
+            failure: stats.failures().take_first(),
             wrong: stats.wrong(),
+            unverified: stats.unverified(),
             digest: stats.digest(),
             complaint: stats.take_complaint(),
             latency: stats.latency().snapshot(),
@@ -255,43 +291,61 @@ impl Worker {
     }
 }
 
+/// A load under way: what it sends and what becomes of it.
+struct Run<'a, L> {
+    load: L,
+    stats: PhaseStats,
+    doubts: &'a Doubts,
+}
+
+impl<L: Load> Run<'_, L> {
+    #[inline(always)]
+    fn judge(&mut self, token: u64, answer: &Answer<'_>) {
+        if let Answer::Failed(error) = answer {
+            return self.fail(token, error);
+        }
+        let tag = self.stats.arrive(token);
+        let mut verdict = self.load.judge(tag, answer);
+        if verdict == Verdict::Wrong && self.doubts.has(self.load.key(tag)) {
+            verdict = Verdict::Unverified;
+        }
+        self.stats.count(verdict, answer, || self.load.name(tag));
+    }
+
+    #[cold]
+    fn fail(&mut self, token: u64, error: &Error) {
+        let load = &self.load;
+        let tag = self.stats.fail(token, error, |tag| load.name(tag));
+        if load.writes(tag) {
+            self.doubts.add(load.key(tag));
+        }
+    }
+}
+
 /// Submits requests and their follow-ups.
 fn slice<S: Session, L: Load>(
     session: &mut S,
-    load: &mut L,
-    stats: &mut PhaseStats,
+    run: &mut Run<'_, L>,
     scratch: &mut Scratch,
     steps: std::ops::Range<u64>,
 ) {
     for step in steps {
-        let (tag, operation) = load.request(step, scratch);
-        let token = stats.issue(tag);
+        let (tag, operation) = run.load.request(step, scratch);
+        let token = run.stats.issue(tag);
         session.submit(operation, token, &mut |token, answer| {
-            judge(load, stats, token, &answer);
+            run.judge(token, &answer);
         });
-        follow_up(session, load, stats, scratch);
+        follow_up(session, run, scratch);
     }
-    follow_up(session, load, stats, scratch);
+    follow_up(session, run, scratch);
 }
 
 #[inline]
-fn follow_up<S: Session, L: Load>(
-    session: &mut S,
-    load: &mut L,
-    stats: &mut PhaseStats,
-    scratch: &mut Scratch,
-) {
-    while let Some((tag, operation)) = load.follow_up(scratch) {
-        let token = stats.issue(tag);
+fn follow_up<S: Session, L: Load>(session: &mut S, run: &mut Run<'_, L>, scratch: &mut Scratch) {
+    while let Some((tag, operation)) = run.load.follow_up(scratch) {
+        let token = run.stats.issue(tag);
         session.submit(operation, token, &mut |token, answer| {
-            judge(load, stats, token, &answer);
+            run.judge(token, &answer);
         });
     }
-}
-
-#[inline(always)]
-fn judge<L: Load>(load: &mut L, stats: &mut PhaseStats, token: u64, answer: &farcore::Answer<'_>) {
-    let tag = stats.arrive(token);
-    let verdict = load.judge(tag, answer);
-    stats.count(verdict, answer, || load.name(tag));
 }

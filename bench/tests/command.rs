@@ -10,6 +10,8 @@ use std::process::{Command, Output, Stdio};
 
 use farcore::statistics::{ReadError, read_report};
 
+use farcore_rdma::Lock;
+use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeOptions};
 use serde_json::Value;
 
 fn bench(line: &str) -> Output {
@@ -108,10 +110,13 @@ fn bad_flags_end_with_a_message_and_a_failure() {
         ("contest --keys-per-core 0", "must be at least 1"),
         ("contest --window 0", "--window is 0"),
         ("contest --local 4096", "need at least"),
-        ("contest --engines farcore --local 1TiB", "are needed and"),
+        (
+            "contest --engines farcore --local 1TiB",
+            "(--local 1 TiB, --far ",
+        ),
         (
             "contest --engines dashmap --keys-per-core 2000000000",
-            "not enough memory for dashmap",
+            "dashmap needs about ",
         ),
         ("ycsb --workload a --value-bytes 17", "multiple of 16"),
         ("ycsb --workload e", "possible values"),
@@ -122,7 +127,7 @@ fn bad_flags_end_with_a_message_and_a_failure() {
         ("trace /dev/null --value-bytes-max 2MiB", "it must be 1 to"),
         (
             "contest --engines dashmap --record x",
-            "only farcore records: add it to --engines",
+            "--record has no effect with --engines dashmap: it is for farcore",
         ),
     ] {
         let output = bench(line);
@@ -211,4 +216,107 @@ fn values_are_cut_to_the_limit_of_the_engine() {
         "{said}"
     );
     fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_trace_is_read_from_standard_input() {
+    let lines = "0,a,1,5,1,get,0\n0,b,1,6,1,set,0\n0,a,1,5,1,get,0\n";
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(lines.as_bytes()).unwrap();
+    drop(writer);
+    let output = Command::new(env!("CARGO_BIN_EXE_farcore-bench"))
+        .args([
+            "trace",
+            "-",
+            "--engines",
+            "dashmap,sharded",
+            "--cores",
+            "0",
+            "--runs",
+            "2",
+        ])
+        .stdin(reader)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let logged = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}{logged}");
+    assert!(
+        said.contains("trace standard input (csv), 3 entries as 4 requests"),
+        "{said}"
+    );
+    let nothing = Command::new(env!("CARGO_BIN_EXE_farcore-bench"))
+        .args(["trace", "-"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    assert!(
+        said.contains("the trace standard input holds nothing"),
+        "{said}"
+    );
+}
+
+#[test]
+fn completions_and_manual_pages_cover_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = bench(&format!("completions {shell}"));
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success() && said.contains("fairness"),
+            "{said}"
+        );
+    }
+    let folder = std::env::temp_dir().join(format!("farcore-bench-man-{}", std::process::id()));
+    let output = bench(&format!("man --out {}", folder.display()));
+    assert!(output.status.success());
+    for name in [
+        "farcore-bench",
+        "farcore-bench-contest",
+        "farcore-bench-ycsb",
+        "farcore-bench-trace",
+        "farcore-bench-fairness",
+    ] {
+        let page = fs::read_to_string(folder.join(format!("{name}.1"))).unwrap();
+        assert!(
+            page.contains(".SH SYNOPSIS") || page.contains(".SH DESCRIPTION"),
+            "{page}"
+        );
+    }
+    assert!(!folder.join("farcore-bench-run-one.1").exists());
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_command_waits_for_its_memory_node() {
+    // The port is free again for the node.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let line = format!(
+        "contest --engines farcore --cores 0 --keys-per-core 100 --local 16MiB --far 16MiB --fabric \
+         tcp://{address} --wait-for-nodes"
+    );
+    let mut child = Command::new(env!("CARGO_BIN_EXE_farcore-bench"))
+        .args(line.split_whitespace())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .env_remove("RUST_LOG")
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let waits = lines.by_ref().map(Result::unwrap).find(|line| {
+        line.contains("waiting for memory nodes") && line.contains(&address.to_string())
+    });
+    assert!(waits.is_some(), "the log names the node");
+    let memory = MemoryOptions {
+        region_bytes: 16 << 20,
+        huge_pages: false,
+        lock: Lock::Off,
+        ..MemoryOptions::new(64 << 20)
+    };
+    let node = MemoryNode::start(NodeOptions::new(address, memory)).unwrap();
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(child.wait().unwrap().success(), "{rest:?}");
+    drop(node);
 }

@@ -37,6 +37,7 @@ fn plan(engine: EngineName, scenario: Scenario) -> Plan {
         fabric: Vec::new(),
         token_file: None,
         nodes_min: None,
+        nodes_wait_ns: None,
         device: None,
         port: None,
         gid_index: None,
@@ -364,7 +365,7 @@ fn evicted_and_fetched_pages_lose_nothing() {
 }
 
 #[test]
-fn full_far_memory_is_reported() {
+fn full_far_memory_is_an_error_and_no_wrong_value() {
     let _turn = turn();
     let plan = Plan {
         local_bytes: 2 << 20,
@@ -373,9 +374,16 @@ fn full_far_memory_is_reported() {
         ..contest(EngineName::LockedLru)
     };
     let outcome = run(plan).unwrap();
-    assert!(outcome.report.wrong_values > 0);
-    let complaint = outcome.complaint.unwrap();
-    assert!(complaint.contains("far memory is full"), "{complaint}");
+    let report = &outcome.report;
+    // Later phases find keys absent that could not be written: that is no wrong value either.
+    assert_eq!((report.wrong_values, &outcome.complaint), (0, &None));
+    assert!(report.errors["FarFull"] > 0 && report.unverified_values > 0);
+    let failure = outcome.failure.unwrap();
+    assert!(failure.contains("far memory is full"), "{failure}");
+    let write = &report.phases[0];
+    assert!(write.errors["FarFull"] > 0);
+    let answered = write.ops - write.errors["FarFull"];
+    assert_eq!(write.mops, answered as f64 / write.seconds / 1e6);
 }
 
 #[test]

@@ -171,3 +171,27 @@ fn bad_flags_end_with_a_message_and_a_failure() {
         assert!(!said.contains("panicked"), "{line}: {said}");
     }
 }
+
+/// Far memory is full before all keys are loaded: requests fail, keys are absent, and no value is
+/// wrong.
+#[test]
+fn full_far_memory_is_an_error_and_no_wrong_value() {
+    let folder = Folder::new("full");
+    let json = folder.0.join("figures.json");
+    let output = bench(&format!(
+        "fairness --cores 0 --keys 20000 --value 2000 --local 8MiB --far 4MiB --window 16 --seconds \
+         0.1 --flooders 1 --sleepers 0 --give-up 60 --json {}",
+        json.display()
+    ));
+    let (said, logged) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(output.status.code(), Some(3), "{said}{logged}");
+    assert!(said.contains(" FarFull)"), "{said}");
+    let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let run = &report["runs"][0];
+    assert_eq!(run["wrong_values"], 0, "{logged}");
+    assert!(run["errors"]["FarFull"].as_u64().unwrap() > 0);
+    assert_eq!(report["partial"], false);
+}

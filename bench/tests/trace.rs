@@ -51,6 +51,7 @@ fn plan(engine: EngineName, file: &Path, threads: usize) -> Plan {
         fabric: Vec::new(),
         token_file: None,
         nodes_min: None,
+        nodes_wait_ns: None,
         device: None,
         port: None,
         gid_index: None,

@@ -134,7 +134,7 @@ fn errors_of_bad_flags_show_a_valid_value() {
         ("--cores 4095", "core 4095, which does not exist"),
         ("--window 0", "--window is 0"),
         ("--keys-per-core 0", "must be at least 1"),
-        ("--local 1MiB --cores 0", "local_bytes"),
+        ("--local 1MiB --cores 0", "--local 1 MiB is too small"),
     ] {
         let output = tune(line, &out).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use farcore_tuning::Profile;
 
-use super::{SetupArgs, parse_size};
+use super::{SetupArgs, WaitArgs, parse_size};
 use crate::fairness::keys::RECORD_BYTES_BESIDE;
 use crate::fairness::settings::{Form, Request, Settings};
 use crate::machine::Machine;
@@ -71,6 +71,9 @@ pub struct FairnessArgs {
     /// Cores and memory.
     #[command(flatten)]
     pub setup: SetupArgs,
+    /// How long to wait for memory nodes.
+    #[command(flatten)]
+    pub wait: WaitArgs,
     /// Profile written by `farcore tune`
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
@@ -94,6 +97,7 @@ impl FairnessArgs {
     /// # Errors
     /// This machine does not allow a setting, or the profile cannot be read.
     pub fn plan(&self, machine: &Machine) -> Result<Plan, PlanError> {
+        self.check_effects()?;
         let cores = self.setup.cores(machine);
         let settings = self.settings(machine, &cores);
         let keys = self.keys.unwrap_or_else(|| {
@@ -124,6 +128,7 @@ impl FairnessArgs {
         plan = plan.with_profile(profile);
         plan.window = window;
         plan.watch = self.watch.watch()?;
+        plan.nodes_wait_ns = self.wait.wait_for_nodes;
         plan.validate(machine)?;
         Ok(plan)
     }
@@ -256,10 +261,10 @@ mod tests {
                 "--form is wait: with --one-thread it must be poll",
             ),
             ("--give-up 4000", "--give-up is 4000"),
-            ("--keys 0", "is 0: it must be at least 1"),
+            ("--keys 0", "--keys is 0: it must be at least 1"),
             (
                 "--keys 1000000 --local 200MiB",
-                "--local is 209715200 bytes: at most",
+                "--local is 200 MiB: it must be at most",
             ),
             ("--window 0", "--window is 0"),
         ] {

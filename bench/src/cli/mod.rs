@@ -2,11 +2,16 @@
 //!
 //! - This file: `contest` and `ycsb`, and the flags that all commands share
 //! - `trace.rs`, `fairness.rs`: the flags of these commands
+//! - `manual.rs`: completions of shells and manual pages
+//! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect
 //!
 //! Parsing reads no file but a profile and a trace. Each `plans` returns plans that have passed
 //! [`Plan::validate`].
 
+mod core_list;
+mod effect;
 mod fairness;
+mod manual;
 mod trace;
 
 use std::path::PathBuf;
@@ -16,16 +21,26 @@ use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use farcore_tuning::{LogFormat, Profile};
 
+pub use self::core_list::CoreList;
 pub use self::fairness::FairnessArgs;
+pub use self::manual::{CompletionsArgs, ManArgs};
 pub use self::trace::{TraceArgs, TraceSize};
+use crate::ending::STATUSES;
 use crate::machine::Machine;
 use crate::plan::{Encryption, EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
-use crate::range::RangeError;
 use crate::record::VALUE_BYTES_MAX;
 use crate::skew::Skew;
 use crate::watch::{Watch, WatchArgs};
 
-const KEYS_PER_CORE: u64 = 250_000;
+/// Default of each thread's records in one of many short runs.
+const TRIAL_KEYS_PER_CORE: u64 = 250_000;
+/// Default of the contest's records, all threads together.
+const KEYS: u64 = 2_000_000;
+/// Default of each thread's records at least.
+const KEYS_PER_CORE_MIN: u64 = 500_000;
+/// Memory that a default record takes in the engine that takes most, farcore with three times the
+/// data in far memory, and in the driver.
+const KEY_MEMORY_BYTES: u64 = 800;
 /// The contest has one hot request for three keys.
 const KEYS_PER_HOT_OP: u64 = 3;
 /// Most cores used by default.
@@ -37,7 +52,7 @@ const WINDOW_SOCKETS: usize = 256;
 
 /// The core-pinned benchmark of Farcore.
 #[derive(Debug, Parser)]
-#[command(name = "farcore-bench", version, about)]
+#[command(name = "farcore-bench", version, about, after_help = STATUSES)]
 pub struct Cli {
     /// Format of the log on stderr: text or json
     #[arg(long, global = true, value_name = "FORMAT", env = LogFormat::VARIABLE, default_value_t)]
@@ -52,8 +67,10 @@ pub struct Cli {
 pub enum Command {
     /// Runs the contest: write, verify, rewrite, update, delete, reinsert and a hot mix, every
     /// value verified.
+    #[command(after_help = STATUSES)]
     Contest(ContestArgs),
     /// Runs a YCSB core workload.
+    #[command(after_help = STATUSES)]
     Ycsb(YcsbArgs),
     /// Replays a cache trace, every value verified.
     ///
@@ -62,6 +79,7 @@ pub enum Command {
     /// the combined length. incr and decr are a get and a put of the same length. delete is a
     /// delete. Each record of oracleGeneral is a get. Keys are used as written. Times and the time
     /// to live are not applied.
+    #[command(after_help = STATUSES)]
     Trace(TraceArgs),
     /// Measures how long one client waits beside clients that flood the engine and clients that
     /// leave their answers unread.
@@ -69,8 +87,12 @@ pub enum Command {
     /// Each client has its own handle. The measured client sends one request at a time, a flooder
     /// keeps --window far gets in flight, a sleeper submits --sleeper-window far gets and reads no
     /// answer until the phase ends. Every value is verified.
-    #[command(after_long_help = FAIRNESS_TABLES)]
+    #[command(after_help = STATUSES, after_long_help = FAIRNESS_TABLES)]
     Fairness(FairnessArgs),
+    /// Prints the completions of a shell, e.g. `source <(farcore-bench completions bash)`.
+    Completions(CompletionsArgs),
+    /// Writes the manual pages into a folder.
+    Man(ManArgs),
     /// Runs one plan given as JSON on standard input and writes the outcome to standard output.
     #[command(hide = true)]
     RunOne,
@@ -97,14 +119,16 @@ Columns:
   left unread        requests of the sleepers that are still in flight when measuring starts
   far reads          READs of far memory during the phase
 
-With several runs, cells are medians, with the least and the most in brackets.";
+With several runs, cells are medians, with the least and the most in brackets.
+
+The exit statuses are those of `farcore-bench --help`.";
 
 /// Flags of cores, memory and far memory; `farcore tune` has the same.
 #[derive(Clone, Debug, Args)]
 pub struct SetupArgs {
-    /// Cores to pin to, one thread each, e.g. 0,1 [default: up to four of those allowed]
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
-    pub cores: Option<Vec<usize>>,
+    /// Cores to pin to, one thread each, e.g. 0,1 or 0-3,8 [default: up to four of those allowed]
+    #[arg(long, value_name = "LIST")]
+    pub cores: Option<CoreList>,
     /// Cap on local memory, e.g. 256MiB [default: a quarter of the data]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub local: Option<u64>,
@@ -136,12 +160,12 @@ pub struct SetupArgs {
     /// Entry of the port's GID table [default: RoCE v2 over IPv4 where there is one]
     #[arg(long, value_name = "N")]
     pub gid_index: Option<u8>,
-    /// Embedded memory nodes that share far memory
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub far_nodes: usize,
-    /// Latency added to each far access, e.g. 2us
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_nanoseconds)]
-    pub far_latency: u64,
+    /// Embedded memory nodes that share far memory [default: 1]
+    #[arg(long, value_name = "N")]
+    pub far_nodes: Option<usize>,
+    /// Latency added to each access of embedded far memory, e.g. 2us [default: none]
+    #[arg(long, value_name = "DURATION", value_parser = parse_nanoseconds)]
+    pub far_latency: Option<u64>,
     /// Requests in flight on each core [default: the profile's; else 64, or 256 with tcp:// nodes,
     /// whose round trips are long]
     #[arg(long, value_name = "N")]
@@ -166,17 +190,36 @@ pub struct SetupArgs {
     pub no_prefault: bool,
 }
 
+/// How long a run waits for memory nodes.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct WaitArgs {
+    /// Wait for the memory nodes of --fabric to come up, for 10 minutes or as long as stated, e.g.
+    /// =30s; the log names those that are missing [default: 10 seconds]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "10m",
+        value_parser = parse_nanoseconds
+    )]
+    pub wait_for_nodes: Option<u64>,
+}
+
 /// Flags of all comparisons of engines.
 #[derive(Clone, Debug, Args)]
 pub struct CommonArgs {
     /// Cores and memory.
     #[command(flatten)]
     pub setup: SetupArgs,
+    /// How long to wait for memory nodes.
+    #[command(flatten)]
+    pub wait: WaitArgs,
     /// Profile written by `farcore tune`
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// Engines to compare [default: farcore,locked-lru,dashmap,sharded; with --fabric
-    /// farcore,farcore-embedded]
+    /// Engines to compare [default: farcore,locked-lru,farcore-all-local,dashmap,sharded; with
+    /// --fabric farcore,farcore-embedded]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub engines: Option<Vec<EngineName>>,
     /// Write the figures to a file, as JSON
@@ -200,7 +243,8 @@ pub struct CommonArgs {
 /// The size of the contest.
 #[derive(Clone, Debug, Args)]
 pub struct ContestSize {
-    /// Keys of each thread [default: 250000, or fewer if memory is short]
+    /// Keys of each thread [default: 2000000 in all, at least 500000 each; 250000 each in a trial
+    /// of `farcore tune`; fewer if memory is short]
     #[arg(long, value_name = "N")]
     pub keys_per_core: Option<u64>,
     /// Requests of the hot mix, all threads together [default: a third of the keys]
@@ -270,16 +314,33 @@ fn parse_nanoseconds(text: &str) -> Result<u64, String> {
     u64::try_from(duration.as_nanos()).map_err(|_| format!("`{text}` is too long"))
 }
 
+/// So many keys a thread, or as many as fit: all engines stay below half of the available memory.
+fn fitting(machine: &Machine, threads: u64, wanted: u64) -> u64 {
+    let fitting = machine.memory_available_bytes / 2 / KEY_MEMORY_BYTES / threads.max(1);
+    wanted.min(fitting).max(1)
+}
+
 impl ContestSize {
-    /// The plan for farcore, not validated.
+    /// This size for a contest of its own, which has more keys by default than a trial.
+    #[must_use]
+    pub fn of_contest(&self, machine: &Machine, setup: &SetupArgs) -> Self {
+        let threads = setup.cores(machine).len() as u64;
+        let wanted = KEYS.div_ceil(threads.max(1)).max(KEYS_PER_CORE_MIN);
+        let default = || fitting(machine, threads, wanted);
+        Self {
+            keys_per_core: Some(self.keys_per_core.unwrap_or_else(default)),
+            ..self.clone()
+        }
+    }
+
+    /// The plan for farcore, not validated; of a trial's size by default.
     #[must_use]
     pub fn plan(&self, machine: &Machine, setup: &SetupArgs) -> Plan {
         let cores = setup.cores(machine);
-        let keys_per_core = self.keys_per_core.unwrap_or_else(|| {
-            // All engines stay far below half of the available memory.
-            let fitting = machine.memory_available_bytes / 4 / 1024 / (cores.len() as u64).max(1);
-            KEYS_PER_CORE.min(fitting).max(1)
-        });
+        let threads = cores.len() as u64;
+        let keys_per_core = self
+            .keys_per_core
+            .unwrap_or_else(|| fitting(machine, threads, TRIAL_KEYS_PER_CORE));
         let keys = keys_per_core.saturating_mul(cores.len() as u64);
         let hot_ops = self.hot_ops.unwrap_or((keys / KEYS_PER_HOT_OP).max(1));
         let skew = self.skew();
@@ -324,8 +385,11 @@ impl ContestArgs {
     /// # Errors
     /// A setting that this machine does not allow.
     pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
-        let plan = self.size.plan(machine, &self.common.setup);
-        self.common.plans(machine, plan)
+        let setup = &self.common.setup;
+        let plan = self.size.of_contest(machine, setup).plan(machine, setup);
+        let plans = self.common.plans(machine, plan)?;
+        self.check_one_shard(&plans)?;
+        Ok(plans)
     }
 }
 
@@ -350,16 +414,23 @@ impl SetupArgs {
     #[must_use]
     pub fn cores(&self, machine: &Machine) -> Vec<usize> {
         let first = || machine.cores.iter().copied().take(CORES_MAX).collect();
-        self.cores.clone().unwrap_or_else(first)
+        let given = self.cores.as_ref().map(|list| list.0.clone());
+        given.unwrap_or_else(first)
+    }
+
+    /// The memory nodes of the flag; none for embedded far memory.
+    #[must_use]
+    pub fn nodes(&self) -> &[String] {
+        match &self.fabric[..] {
+            [only] if only == "embedded" => &[],
+            nodes => nodes,
+        }
     }
 
     /// The plan for farcore with defaults filled in; not validated.
     #[must_use]
     pub fn plan(&self, cores: Vec<usize>, keys_per_core: u64, scenario: Scenario) -> Plan {
-        let fabric: Vec<String> = match &self.fabric[..] {
-            [only] if only == "embedded" => Vec::new(),
-            nodes => nodes.to_vec(),
-        };
+        let fabric = self.nodes().to_vec();
         let behind_sockets = fabric.iter().any(|node| node.starts_with("tcp://"));
         let window = if behind_sockets {
             WINDOW_SOCKETS
@@ -375,8 +446,9 @@ impl SetupArgs {
             fabric,
             token_file: self.token_file.clone(),
             nodes_min: self.nodes_min,
-            far_nodes: self.far_nodes,
-            far_latency_ns: self.far_latency,
+            nodes_wait_ns: None,
+            far_nodes: self.far_nodes.unwrap_or(1),
+            far_latency_ns: self.far_latency.unwrap_or(0),
             window: self.window.unwrap_or(window),
             profile: Profile::default(),
             device: self.device.clone(),
@@ -401,45 +473,55 @@ impl SetupArgs {
 }
 
 impl CommonArgs {
+    /// The engines of the flag, or the default ones.
+    #[must_use]
+    pub fn engines(&self) -> &[EngineName] {
+        let default: &[EngineName] = if self.setup.nodes().is_empty() {
+            &[
+                EngineName::Farcore,
+                EngineName::LockedLru,
+                EngineName::FarcoreAllLocal,
+                EngineName::Dashmap,
+                EngineName::Sharded,
+            ]
+        } else {
+            &[EngineName::Farcore, EngineName::FarcoreEmbedded]
+        };
+        self.engines.as_deref().unwrap_or(default)
+    }
+
     /// A plan for each engine, with the profile's settings; validated.
     ///
     /// # Errors
     /// The profile cannot be read, or this machine does not allow a setting.
     pub(crate) fn plans(&self, machine: &Machine, mut plan: Plan) -> Result<Vec<Plan>, PlanError> {
+        plan.nodes_wait_ns = self.wait.wait_for_nodes;
+        let engines = self.engines();
+        self.check_effects(engines)?;
         if let Some(file) = &self.profile {
             plan = plan.with_profile(Profile::read(file)?);
             plan.window = self.setup.window.unwrap_or(plan.window);
         }
         plan.watch = self.watch.watch()?;
-        let engines = self
-            .engines
-            .as_deref()
-            .unwrap_or(if plan.fabric.is_empty() {
-                &[
-                    EngineName::Farcore,
-                    EngineName::LockedLru,
-                    EngineName::Dashmap,
-                    EngineName::Sharded,
-                ]
-            } else {
-                &[EngineName::Farcore, EngineName::FarcoreEmbedded]
-            });
         let mut plans = Vec::new();
         for &engine in engines {
-            let plan = Plan {
-                engine,
-                ..plan.clone()
-            };
+            // Local memory for all data leaves nothing to add to the default comparison.
+            let is_default = self.engines.is_none();
+            let is_same = plan.local_bytes >= plan.all_local_bytes();
+            if is_default && is_same && engine == EngineName::FarcoreAllLocal {
+                continue;
+            }
+            let plan = plan.for_engine(engine);
             plan.validate(machine)?;
             if !plans.contains(&plan) {
                 plans.push(plan);
             }
         }
         if let Some(file) = &self.record {
-            let ours = plans.iter_mut().find(|plan| plan.engine.is_ours());
-            let limit = "only farcore records: add it to --engines";
-            let ours = ours.ok_or_else(|| RangeError::new("--record", file.display(), limit))?;
-            ours.record = Some(file.clone());
+            // Without any, the flag has been refused.
+            if let Some(ours) = plans.iter_mut().find(|plan| plan.engine.is_ours()) {
+                ours.record = Some(file.clone());
+            }
         }
         Ok(plans)
     }

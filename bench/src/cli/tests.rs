@@ -19,18 +19,31 @@ fn contest(flags: &[&str]) -> ContestArgs {
 #[test]
 fn without_flags_there_is_a_plan_for_every_engine() {
     let plans = contest(&[]).plans(&machine()).unwrap();
-    assert_eq!(plans.len(), 4);
+    let engines: Vec<&str> = plans.iter().map(|plan| plan.engine.name()).collect();
+    assert_eq!(
+        engines,
+        [
+            "farcore",
+            "locked-lru",
+            "farcore-all-local",
+            "dashmap",
+            "sharded"
+        ]
+    );
+    assert_eq!(plans[0].keys(), 2_000_000);
+    assert!(plans[2].local_bytes > 3 * plans[2].data_bytes());
+    assert!(plans[0].local_bytes < plans[0].data_bytes());
     assert!(
         plans
             .iter()
-            .all(|plan| plan.cores == [0, 1] && plan.keys_per_core == KEYS_PER_CORE)
+            .all(|plan| plan.cores == [0, 1] && plan.keys_per_core == KEYS / 2)
     );
 }
 
 #[test]
 fn flags_reach_the_plan() {
     let flags = "--cores 1 --keys-per-core 10 --local 4GiB --far 1gb --far-nodes 3 --far-latency 2us --window 8 \
-                 --engines dashmap,locked-lru --encrypt --hot-ops 5 --seed 9 --no-prefault --runs 3 --json a --plot b";
+                 --engines dashmap,locked-lru,farcore --encrypt --hot-ops 5 --seed 9 --no-prefault --runs 3 --json a --plot b";
     let flags: Vec<&str> = flags.split_whitespace().collect();
     let machine = Machine {
         memory_available_bytes: 32 << 30,
@@ -48,6 +61,7 @@ fn flags_reach_the_plan() {
             fabric: Vec::new(),
             token_file: None,
             nodes_min: None,
+            nodes_wait_ns: None,
             device: None,
             port: None,
             gid_index: None,
@@ -139,4 +153,118 @@ fn errors_of_bad_flags_show_a_valid_value() {
         let error = Cli::try_parse_from(line).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
+}
+
+fn assert_refused(cases: &[(&str, &str)]) {
+    for (flags, message) in cases {
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        let refused = contest(&flags).plans(&machine()).unwrap_err().to_string();
+        assert!(refused.contains(message), "{flags:?}: {refused}");
+    }
+}
+
+#[test]
+fn flags_without_an_effect_on_far_memory_are_refused() {
+    let tcp = "has no effect beside --fabric tcp://a:1";
+    for (flag, why) in [
+        ("--far-latency 2us", "it is for embedded far memory"),
+        ("--far-latency 0s", "it is for embedded far memory"),
+        ("--far-nodes 2", "it is for embedded far memory"),
+        ("--device mlx5_0", "it is for rdma:// and rdma+tcp://"),
+        ("--port 1", "it is for rdma:// and rdma+tcp://"),
+        ("--gid-index 1", "it is for rdma:// and rdma+tcp://"),
+    ] {
+        let (name, _) = flag.split_once(' ').unwrap();
+        let flags = format!("--fabric tcp://a:1 {flag}");
+        assert_refused(&[(
+            &flags,
+            &format!("{name} {tcp}: {why}; leave one of them out"),
+        )]);
+    }
+    for flag in [
+        "--token-file t",
+        "--nodes-min 1",
+        "--wait-for-nodes",
+        "--device d",
+        "--port 1",
+        "--gid-index 1",
+    ] {
+        let name = flag.split(' ').next().unwrap();
+        let why = "has no effect without memory nodes: name them with --fabric";
+        assert_refused(&[(flag, &format!("{name} {why}"))]);
+    }
+}
+
+#[test]
+fn flags_without_an_effect_on_the_engines_are_refused() {
+    assert_refused(&[
+        (
+            "--fabric tcp://a:1 --engines locked-lru",
+            "--fabric has no effect with --engines locked-lru",
+        ),
+        (
+            "--fabric tcp://a:1 --engines farcore-embedded",
+            "--fabric has no effect with --engines farcore-embedded: only farcore uses memory nodes",
+        ),
+        (
+            "--engines dashmap,sharded --far 1GiB",
+            "--far has no effect with --engines dashmap,sharded: none of them has far memory",
+        ),
+        (
+            "--engines locked-lru --far-nodes 2",
+            "--far-nodes has no effect",
+        ),
+    ]);
+    for flag in [
+        "--far-latency 2us",
+        "--encrypt",
+        "--local 1GiB",
+        "--window 8",
+        "--no-prefault",
+        "--profile p",
+        "--stats-socket",
+        "--http 127.0.0.1:0",
+        "--one-shard",
+        "--record r",
+    ] {
+        let name = flag.split(' ').next().unwrap();
+        let message = format!("{name} has no effect with --engines dashmap: ");
+        assert_refused(&[(&format!("--engines dashmap {flag}"), &message)]);
+    }
+    let line = ["farcore-bench", "contest", "--insecure"];
+    let refused = Cli::try_parse_from(line).unwrap_err().to_string();
+    assert!(refused.contains("--http"), "{refused}");
+}
+
+#[test]
+fn the_wait_for_nodes_is_in_the_plan() {
+    let wait = |flags: &str| {
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        contest(&flags).plans(&machine()).unwrap()[0].nodes_wait_ns
+    };
+    assert_eq!(wait("--fabric tcp://a:1"), None);
+    assert_eq!(
+        wait("--fabric tcp://a:1 --wait-for-nodes"),
+        Some(600_000_000_000)
+    );
+    assert_eq!(
+        wait("--fabric tcp://a:1 --wait-for-nodes=3s"),
+        Some(3_000_000_000)
+    );
+}
+
+#[test]
+fn cores_may_be_ranges() {
+    assert_eq!(
+        contest(&["--cores", "0-1"]).plans(&machine()).unwrap()[0].cores,
+        [0, 1]
+    );
+}
+
+#[test]
+fn local_memory_for_all_data_needs_no_second_run_of_farcore() {
+    let plans = contest(&["--local", "2GiB"]).plans(&machine()).unwrap();
+    assert_eq!(plans.len(), 4);
+    let named = contest(&["--local", "2GiB", "--engines", "farcore,farcore-all-local"]);
+    assert_eq!(named.plans(&machine()).unwrap().len(), 2);
 }

@@ -11,7 +11,7 @@ use super::{CommonArgs, SetupArgs, parse_size};
 use crate::engines::Farcore;
 use crate::machine::Machine;
 use crate::plan::{Plan, Scenario};
-use crate::trace::{Format, OnMiss, TraceOptions, choose, keys_per_core};
+use crate::trace::{Format, Input, OnMiss, TraceOptions, choose, keys_per_core};
 
 /// Which part of a trace is replayed, and how.
 #[derive(Clone, Debug, Args)]
@@ -38,7 +38,8 @@ pub struct TraceSize {
 /// Flags of `trace`.
 #[derive(Clone, Debug, Args)]
 pub struct TraceArgs {
-    /// The trace: Twitter's CSV or libCacheSim's oracleGeneral, plain or compressed with zstd
+    /// The trace: Twitter's CSV or libCacheSim's oracleGeneral, plain or compressed with zstd; `-`
+    /// reads it from standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Which part, and how.
@@ -50,12 +51,14 @@ pub struct TraceArgs {
 }
 
 impl TraceArgs {
-    /// One plan for each engine. Cost: that of [`TraceSize::plan`].
+    /// One plan for each engine. `input` is that of the file argument, and must last until all runs
+    /// have ended. Cost: that of [`TraceSize::plan`].
     ///
     /// # Errors
     /// The trace cannot be replayed, or this machine does not allow a setting.
-    pub fn plans(&self, machine: &Machine) -> anyhow::Result<Vec<Plan>> {
-        let plan = self.size.plan(&self.file, machine, &self.common.setup)?;
+    pub fn plans(&self, input: &Input, machine: &Machine) -> anyhow::Result<Vec<Plan>> {
+        self.common.check_effects(self.common.engines())?;
+        let plan = self.size.plan_of(input, machine, &self.common.setup)?;
         Ok(self.common.plans(machine, plan)?)
     }
 }
@@ -67,6 +70,10 @@ impl TraceSize {
     /// # Errors
     /// The trace cannot be replayed, or `--value-bytes-max` is out of range.
     pub fn plan(&self, file: &Path, machine: &Machine, setup: &SetupArgs) -> anyhow::Result<Plan> {
+        self.plan_of(&file.into(), machine, setup)
+    }
+
+    fn plan_of(&self, input: &Input, machine: &Machine, setup: &SetupArgs) -> anyhow::Result<Plan> {
         let most = VALUE_BYTES_MAX as u64;
         let flagged = self.value_bytes_max;
         if let Some(bytes) = flagged
@@ -80,7 +87,11 @@ impl TraceSize {
             limit: self.limit,
             value_bytes_max: u32::try_from(flagged.unwrap_or(most))?,
             on_miss: self.on_miss,
-            ..TraceOptions::new(file, memory.unwrap_or(machine.memory_available_bytes / 4))
+            is_stdin: input.is_stdin(),
+            ..TraceOptions::new(
+                input.file(),
+                memory.unwrap_or(machine.memory_available_bytes / 4),
+            )
         };
         let plan = read(&options, machine, setup)?;
         let longest = plan.trace().map_or(0, |trace| trace.value_bytes_longest);

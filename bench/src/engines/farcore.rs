@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use farcore::{
     Answer, Config, Core, EncryptionKey, EncryptionMode, Engine, FabricAddress, HardwareSnapshot,
     LinkModel, Operation, Recorder, Recording, Refused, Report, Reporter, Token, VerbsOptions,
@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use crate::plan::{Encryption, EngineName, Plan, Scenario};
 use crate::store::{Running, Session, Store, Usage};
 use crate::watch::Watched;
+use crate::words;
 use crate::worker::Worker;
 
 /// The store.
@@ -66,13 +67,14 @@ impl Farcore {
     /// An address or the token's file is invalid, or no random key is available.
     pub fn config(plan: &Plan) -> anyhow::Result<Config> {
         let mut nodes = Vec::new();
-        if plan.engine != EngineName::FarcoreEmbedded {
+        if plan.engine == EngineName::Farcore {
             for node in &plan.fabric {
-                nodes.push(node.parse::<FabricAddress>()?);
+                let address = node.parse::<FabricAddress>();
+                nodes.push(address.with_context(|| format!("--fabric {}", plan.fabric.join(",")))?);
             }
         }
         let token = match &plan.token_file {
-            Some(file) => Some(Token::read(file)?),
+            Some(file) => Some(Token::read(file).context("--token-file")?),
             None => None,
         };
         let encryption = if plan.encrypt.is_on() {
@@ -80,12 +82,14 @@ impl Farcore {
         } else {
             None
         };
+        let default = Config::from_profile(&plan.profile);
         Ok(Config {
             cores: plan.cores.clone(),
             local_bytes: plan.local_bytes,
             far_bytes: plan.far_bytes,
             nodes_min: plan.nodes_min.filter(|_| !nodes.is_empty()),
             nodes,
+            nodes_wait_ns: plan.nodes_wait_ns.unwrap_or(default.nodes_wait_ns),
             token,
             verbs: VerbsOptions {
                 device: plan.device.clone(),
@@ -106,7 +110,7 @@ impl Farcore {
             },
             prefault: plan.prefault,
             handles_max: plan.handles(),
-            ..Config::from_profile(&plan.profile)
+            ..default
         })
     }
 }
@@ -117,13 +121,15 @@ impl Farcore {
     /// # Errors
     /// As [`Farcore::config`]; a setting is out of range, or values are longer than the limit.
     pub fn check(plan: &Plan) -> anyhow::Result<()> {
-        let limit = Self::config(plan)?.value_bytes_max()?;
+        let limit = Self::config(plan)?
+            .value_bytes_max()
+            .map_err(|error| anyhow!(words::refusal(&error, plan.keys_max(), plan.far_bytes)))?;
         if let Scenario::Fairness(settings) = &plan.scenario {
             let longest = settings.value_bytes_longest();
             if longest > limit as u64 {
                 bail!(
                     "--value or --sleeper-value names {longest} bytes, but farcore takes {limit} with these settings: \
-                     lower it, or raise --local or the profile's page size"
+                     lower it, or raise --local or page_bytes of --profile"
                 );
             }
         }
@@ -131,7 +137,7 @@ impl Farcore {
         if longest as usize > limit {
             bail!(
                 "the trace's longest value has {longest} bytes, but farcore takes {limit} with these settings: \
-                 lower --value-bytes-max, or raise --local or the profile's page size"
+                 lower --value-bytes-max, or raise --local or page_bytes of --profile"
             );
         }
         Ok(())

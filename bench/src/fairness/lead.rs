@@ -30,8 +30,10 @@ use super::notes::{Latencies, Notes};
 use super::report::{FlooderFigures, Hang, PhaseFigures, RequestFigures, Run};
 use super::settings::{Phase, Request, Settings};
 use crate::engines::Farcore;
+use crate::failures;
 use crate::plan::{Plan, Scenario};
 use crate::progress::PhaseBar;
+use crate::stop;
 use crate::watch::Watched;
 
 /// How often the leader checks the clients.
@@ -149,6 +151,10 @@ impl Lead {
             return Ok(());
         }
         for (number, phase) in (0..).zip(self.settings.phases()) {
+            if stop::is_requested() {
+                run.partial = true;
+                break;
+            }
             info!(phase = phase.name(), "phase starts");
             let figures = self.phase(number, phase, engine)?;
             for request in &figures.requests {
@@ -168,6 +174,7 @@ impl Lead {
                 .iter()
                 .all(|hang| hang.ended_after_seconds.is_some());
             run.phases.push(figures);
+            run.partial = stop::is_requested();
             if !ended {
                 break;
             }
@@ -408,7 +415,7 @@ impl Lead {
         waiting.max_by_key(|stuck| stuck.wait_ns)
     }
 
-    /// Waits for some time, or until a client is stuck.
+    /// Waits for some time, or until a client is stuck; with a bar, also until a signal.
     fn until(&mut self, length: Duration, bar: Option<&PhaseBar>) -> anyhow::Result<Option<Stuck>> {
         let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         let start_ns = self.clock.now_ns();
@@ -418,7 +425,8 @@ impl Lead {
                 bar.set(passed_ns / 1_000_000);
             }
             let left_ns = length_ns.saturating_sub(passed_ns);
-            if left_ns == 0 {
+            let ends = bar.is_some() && stop::is_requested();
+            if left_ns == 0 || ends {
                 return Ok(None);
             }
             if let Some(stuck) = self.stuck(0) {
@@ -468,6 +476,8 @@ impl Lead {
             let (wrong, failed) = member.notes.faults();
             run.wrong_values += wrong;
             run.failed_requests += failed;
+            run.unverified_values += member.notes.unverified();
+            failures::add(&mut run.errors, &member.notes.errors());
             let complaint = member.notes.complaint();
             run.complaints
                 .extend(complaint.map(|complaint| format!("{}: {complaint}", member.name)));

@@ -32,57 +32,86 @@ pub mod report;
 pub mod settings;
 pub mod table;
 
-use std::fs;
-
-use anyhow::{Context, bail};
+use anyhow::bail;
 use tracing::error;
 
 use self::report::{FairnessReport, Run};
 use crate::child::fairness_in_child;
 use crate::cli::FairnessArgs;
 use crate::compare::describe;
+use crate::ending::Ending;
 use crate::engines::Farcore;
 use crate::machine::Machine;
+use crate::origin::Origin;
 use crate::plan::{Plan, Scenario};
-use crate::plot;
+use crate::{outputs, plot, stop};
 
-/// Runs a plan `--runs` times, prints the tables, writes the files.
+/// Checks what can be checked before anything runs: the engine's settings and the files.
 ///
 /// # Errors
-/// A run failed, a file could not be written, a value was wrong, a request failed, or a client
-/// waited longer than `--give-up` for an answer.
-pub fn command(machine: Machine, plan: &Plan, args: &FairnessArgs) -> anyhow::Result<()> {
+/// Farcore cannot run the plan, or a file could not be written.
+pub fn check(plan: &Plan, args: &FairnessArgs) -> anyhow::Result<()> {
+    Farcore::check(plan)?;
+    if let Some(file) = &args.json {
+        outputs::check_file("--json", file)?;
+    }
+    match &args.plot {
+        Some(folder) => outputs::check_folder("--plot", folder),
+        None => Ok(()),
+    }
+}
+
+/// Runs a plan `--runs` times, writes the files, prints the tables. A signal ends it early, with
+/// the figures so far.
+///
+/// # Errors
+/// A run failed, or a file could not be written.
+pub fn command(machine: Machine, plan: &Plan, args: &FairnessArgs) -> anyhow::Result<Ending> {
     let Scenario::Fairness(settings) = &plan.scenario else {
         bail!("the plan is of another command");
     };
-    println!("{}", describe(plan, args.runs));
-    println!("{}", settings.describe_cores(&plan.cores));
-    Farcore::check(plan)?;
-    if let Some(folder) = &args.plot {
-        fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
+    let mut origin = Origin::here();
+    outputs::say(describe(plan, args.runs))?;
+    outputs::say(settings.describe_cores(&plan.cores))?;
+    let runs = measure(plan, args.runs)?;
+    origin.partial = stop::is_requested();
+    let report = FairnessReport::of(origin, machine, plan.clone(), runs);
+    if let Some(file) = &args.json {
+        outputs::write("--json", file, &serde_json::to_vec_pretty(&report)?)?;
     }
-    let mut runs: Vec<Run> = Vec::new();
-    for number in 1..=args.runs {
-        let run = fairness_in_child(plan)?;
+    let plots = match &args.plot {
+        Some(folder) if !report.phases.is_empty() => plot::write(folder, &report.plotted())?,
+        _ => Vec::new(),
+    };
+    outputs::say(table::render(&report))?;
+    if report.origin.partial {
+        outputs::say("partial: a signal ended the command before all runs were complete")?;
+    }
+    for file in plots {
+        outputs::say(format_args!("plot: {}", file.display()))?;
+    }
+    Ok(report.ending())
+}
+
+/// The runs, each in turn; after a signal, those so far.
+fn measure(plan: &Plan, count: u32) -> anyhow::Result<Vec<Run>> {
+    let mut runs = Vec::new();
+    for number in 1..=count {
+        if stop::is_requested() {
+            break;
+        }
+        let Some(run) = fairness_in_child(plan)? else {
+            break;
+        };
         for complaint in &run.complaints {
             error!(run = number, complaint, "wrong value or failed request");
         }
         for hang in run.hangs() {
             error!(run = number, "{hang}");
         }
-        runs.push(run);
-    }
-    let report = FairnessReport::of(machine, plan.clone(), runs);
-    println!("{}", table::render(&report));
-    if let Some(file) = &args.json {
-        let text = serde_json::to_vec_pretty(&report)?;
-        fs::write(file, text)
-            .with_context(|| format!("{} could not be written", file.display()))?;
-    }
-    if let Some(folder) = &args.plot {
-        for file in plot::write(folder, &report.plotted())? {
-            println!("plot: {}", file.display());
+        if runs.is_empty() || !run.partial {
+            runs.push(run);
         }
     }
-    report.verdict()
+    Ok(runs)
 }

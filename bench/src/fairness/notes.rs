@@ -4,12 +4,14 @@
 //! One client writes, the leader reads. Times are those of the run's clock.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farcore::HistogramSnapshot;
+use farcore::{Error, HistogramSnapshot};
 use farcore_tuning::Histogram;
 
 use super::settings::Request;
+use crate::doubts::Doubts;
+use crate::failures::{ErrorCounts, Failures};
 
 // ORDERING: Relaxed throughout: every number is read alone, and orders and events between client
 // and leader pass through channels.
@@ -24,12 +26,25 @@ pub struct Notes {
     answers: AtomicU64,
     wrong: AtomicU64,
     failed: AtomicU64,
+    failures: Mutex<Failures>,
+    unverified: AtomicU64,
+    /// Keys of which a write failed, shared by all clients.
+    doubts: Arc<Doubts>,
     /// The place of the latest request in [`Request::ALL`], plus one; 0 for others.
     latest_request: AtomicU8,
     complaint: Mutex<Option<String>>,
 }
 
 impl Notes {
+    /// The counters of a client that shares the keys in doubt with others.
+    #[must_use]
+    pub fn sharing(doubts: Arc<Doubts>) -> Self {
+        Self {
+            doubts,
+            ..Self::default()
+        }
+    }
+
     /// The client starts to wait. The measured client states the kind of its request.
     pub fn begin(&self, now_ns: u64, request: Option<Request>) {
         let place = request.and_then(|request| Request::ALL.iter().position(|one| *one == request));
@@ -40,7 +55,7 @@ impl Notes {
             .store(now_ns.max(1), Ordering::Relaxed);
     }
 
-    /// Answers have arrived; the client waits for more.
+    /// Answers have arrived, failures among them; the client waits for more.
     pub fn answered(&self, now_ns: u64, count: u64) {
         self.note_wait(now_ns);
         self.waiting_since_ns
@@ -87,22 +102,52 @@ impl Notes {
         self.longest_wait_ns.store(0, Ordering::Relaxed);
     }
 
-    /// Answers so far.
+    /// Answers so far; a request that failed is not answered.
     #[must_use]
     pub fn answers(&self) -> u64 {
-        self.answers.load(Ordering::Relaxed)
+        let arrived = self.answers.load(Ordering::Relaxed);
+        arrived.saturating_sub(self.failed.load(Ordering::Relaxed))
     }
 
-    /// Counts a wrong answer.
-    pub fn wrong(&self, complaint: impl FnOnce() -> String) {
+    /// A write of a key failed, so no client knows what it holds.
+    #[cold]
+    pub fn doubt(&self, key: u64) {
+        self.doubts.add(key);
+    }
+
+    /// Unexpected answers about keys of which a write failed.
+    #[must_use]
+    pub fn unverified(&self) -> u64 {
+        self.unverified.load(Ordering::Relaxed)
+    }
+
+    /// Counts an unexpected answer about a key: a wrong one, unless a write of the key has failed.
+    pub fn wrong(&self, key: u64, complaint: impl FnOnce() -> String) {
+        if self.doubts.has(key) {
+            self.unverified.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         self.wrong.fetch_add(1, Ordering::Relaxed);
         self.complain(complaint);
     }
 
     /// Counts a request that the engine refused or failed.
-    pub fn failed(&self, complaint: impl FnOnce() -> String) {
+    #[cold]
+    pub fn failed(&self, error: &Error, complaint: impl FnOnce() -> String) {
         self.failed.fetch_add(1, Ordering::Relaxed);
+        self.failures().count(error, String::new);
         self.complain(complaint);
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        let failures = self.failures.lock();
+        failures.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The failed requests by the kind of their error.
+    #[must_use]
+    pub fn errors(&self) -> ErrorCounts {
+        self.failures().counts()
     }
 
     #[cold]
@@ -208,12 +253,18 @@ mod tests {
     #[test]
     fn the_first_complaint_stays() {
         let notes = Notes::default();
-        notes.wrong(|| "one".into());
-        notes.failed(|| "two".into());
+        notes.wrong(3, || "one".into());
+        notes.failed(&Error::Closed, || "two".into());
         assert_eq!(
             (notes.faults(), notes.complaint()),
             ((1, 1), Some("one".into()))
         );
+        assert_eq!(notes.errors(), ErrorCounts::from([("Closed".into(), 1)]));
+        notes.answered(5, 3);
+        assert_eq!(notes.answers(), 2);
+        notes.doubt(3);
+        notes.wrong(3, || "three".into());
+        assert_eq!((notes.faults(), notes.unverified()), ((1, 1), 1));
     }
 
     #[test]

@@ -3,18 +3,23 @@
 
 use std::fmt;
 
-use anyhow::bail;
 use farcore::HistogramSnapshot;
 use serde::{Deserialize, Serialize};
 
 use super::settings::{Phase, Request};
+use crate::ending::Ending;
+use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
+use crate::origin::Origin;
 use crate::plan::Plan;
 use crate::report::{PhaseReport, RunReport, mops};
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FairnessReport {
+    /// The command, the program and the date.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// The machine.
     pub machine: Machine,
     /// The plan of every run.
@@ -40,8 +45,17 @@ pub struct Run {
     pub close_seconds: Option<f64>,
     /// Wrong, missing and unexpected answers. Anything but 0 is a failure.
     pub wrong_values: u64,
+    /// Unexpected answers about keys of which a write ended with an error.
+    #[serde(default)]
+    pub unverified_values: u64,
     /// Requests that ended with an error. Anything but 0 is a failure.
     pub failed_requests: u64,
+    /// Those requests, by the kind of their error.
+    #[serde(default)]
+    pub errors: ErrorCounts,
+    /// Whether a signal ended the run; its last phase may be shorter than planned then.
+    #[serde(default)]
+    pub partial: bool,
     /// The first wrong answer or failed request of each client.
     pub complaints: Vec<String>,
 }
@@ -336,10 +350,11 @@ impl PhaseSummary {
 impl FairnessReport {
     /// The report of all runs of one plan.
     #[must_use]
-    pub fn of(machine: Machine, plan: Plan, runs: Vec<Run>) -> Self {
+    pub fn of(origin: Origin, machine: Machine, plan: Plan, runs: Vec<Run>) -> Self {
         use Phase::{Alone, Both, Flooders, Sleepers};
         let phases = [Alone, Flooders, Sleepers, Both].into_iter();
         Self {
+            origin,
             machine,
             plan,
             phases: phases
@@ -384,29 +399,27 @@ impl FairnessReport {
         Request::ALL.into_iter().filter_map(of).collect()
     }
 
-    /// Fails if a run had a fault.
-    ///
-    /// # Errors
-    /// A value was wrong, a request failed, or a client hung.
-    pub fn verdict(&self) -> anyhow::Result<()> {
+    /// How the command ends: with the faults of all runs.
+    #[must_use]
+    pub fn ending(&self) -> Ending {
         let wrong: u64 = self.runs.iter().map(|run| run.wrong_values).sum();
-        let failed: u64 = self.runs.iter().map(|run| run.failed_requests).sum();
-        let hung = self
-            .runs
-            .iter()
-            .filter(|run| run.hangs().next().is_some())
-            .count();
-        if wrong > 0 {
-            bail!("{wrong} answers were wrong");
+        let hung = |run: &&Run| run.hangs().next().is_some();
+        let hung = self.runs.iter().filter(hung).count();
+        let runs = self.runs.len();
+        let hung = (hung > 0).then(|| {
+            format!("in {hung} of {runs} runs a client waited longer than --give-up for an answer")
+        });
+        Ending::of(wrong, &self.errors(), hung)
+    }
+
+    /// The failed requests of all runs, by kind.
+    #[must_use]
+    pub fn errors(&self) -> ErrorCounts {
+        let mut errors = ErrorCounts::new();
+        for run in &self.runs {
+            failures::add(&mut errors, &run.errors);
         }
-        if failed > 0 {
-            bail!("{failed} requests failed");
-        }
-        if hung > 0 {
-            let runs = self.runs.len();
-            bail!("in {hung} of {runs} runs a client waited longer than --give-up for an answer");
-        }
-        Ok(())
+        errors
     }
 }
 

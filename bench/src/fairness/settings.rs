@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::{RECORD_BYTES_BESIDE, VALUE_BYTES_MIN};
 use crate::range::RangeError;
+use crate::words::size;
 
 /// Most flooders, and most sleepers.
 pub const CLIENTS_MAX: usize = 64;
@@ -209,13 +210,11 @@ impl Settings {
         let local_max = data_bytes / DATA_TO_LOCAL_MIN;
         if local_bytes > local_max {
             let limit = format!(
-                "at most {local_max}, so that the older half of {data_bytes} bytes of data is far: lower it, or raise --keys"
+                "it must be at most {}, so that the older half of {} of data is far: lower it, or raise --keys",
+                size(local_max),
+                size(data_bytes)
             );
-            return Err(RangeError::new(
-                "--local",
-                format!("{local_bytes} bytes"),
-                limit,
-            ));
+            return Err(RangeError::new("--local", size(local_bytes), limit));
         }
         Ok(())
     }

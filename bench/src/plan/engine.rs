@@ -44,6 +44,9 @@ pub enum EngineName {
     Farcore,
     /// Farcore with far memory in this process, whatever `--fabric` says.
     FarcoreEmbedded,
+    /// Farcore with far memory in this process and local memory for all data, whatever `--local`
+    /// says: like with like beside the maps, which have no cap.
+    FarcoreAllLocal,
     /// 64 locked entities, pages, LRU, whole-page far memory.
     LockedLru,
     /// One `DashMap`; everything in local memory.
@@ -80,6 +83,7 @@ impl EngineName {
         match self {
             Self::Farcore => "farcore",
             Self::FarcoreEmbedded => "farcore-embedded",
+            Self::FarcoreAllLocal => "farcore-all-local",
             Self::LockedLru => "locked-lru",
             Self::Dashmap => "dashmap",
             Self::Sharded => "sharded",
@@ -103,7 +107,23 @@ impl EngineName {
     /// Whether this is farcore, whatever holds its far memory.
     #[must_use]
     pub const fn is_ours(self) -> bool {
-        matches!(self, Self::Farcore | Self::FarcoreEmbedded)
+        matches!(
+            self,
+            Self::Farcore | Self::FarcoreEmbedded | Self::FarcoreAllLocal
+        )
+    }
+
+    /// Whether `--local` limits the engine's memory.
+    #[must_use]
+    pub const fn has_local_cap(self) -> bool {
+        match self {
+            Self::Farcore | Self::FarcoreEmbedded | Self::LockedLru => true,
+            #[cfg(feature = "peers")]
+            Self::Fjall => true,
+            #[cfg(feature = "rocksdb")]
+            Self::Rocksdb => true,
+            _ => false,
+        }
     }
 
     /// Whether the engine has a far tier.

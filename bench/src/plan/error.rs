@@ -3,13 +3,14 @@
 use farcore_tuning::ProfileError;
 
 use crate::range::RangeError;
+use crate::words::size;
 
 /// A plan that cannot run, with the limit and the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A core that does not exist or is not allowed.
     #[error(
-        "--cores names core {core}, which does not exist or is not allowed here: the cores are {available:?}"
+        "--cores names core {core}, which does not exist or is not allowed here: name some of {available:?}"
     )]
     Core {
         /// The core in the flag.
@@ -26,22 +27,33 @@ pub enum PlanError {
     /// A setting out of its range.
     #[error(transparent)]
     Range(#[from] RangeError),
+    /// A flag that changes nothing.
+    #[error("{flag} has no effect {why}")]
+    NoEffect {
+        /// The flag.
+        flag: &'static str,
+        /// Beside or without which other flag, and the remedy.
+        why: String,
+    },
     /// The machine has too little memory.
     #[error(
-        "not enough memory for {engine}: about {needed_mib} MiB are needed and {available_mib} MiB are available; \
-         lower {flags}"
+        "{engine} needs about {} ({what}), and only {} is available: {remedy}",
+        size(*needed_bytes),
+        size(*available_bytes)
     )]
     Memory {
         /// The engine that needs most.
         engine: &'static str,
+        /// What it needs the memory for.
+        what: String,
         /// Memory that it needs.
-        needed_mib: u64,
+        needed_bytes: u64,
         /// Memory that is available.
-        available_mib: u64,
+        available_bytes: u64,
         /// Which flags to lower.
-        flags: &'static str,
+        remedy: String,
     },
     /// The profile cannot be read.
-    #[error(transparent)]
+    #[error("--profile: {0}")]
     Profile(#[from] ProfileError),
 }

@@ -37,10 +37,21 @@ pub const FAR_NODES_MAX: usize = 64;
 /// Longest far latency, in nanoseconds: a run must end.
 pub const FAR_LATENCY_NS_MAX: u64 = 1_000_000_000;
 
+/// Longest wait for memory nodes, in nanoseconds: a day.
+pub const NODES_WAIT_NS_MAX: u64 = 86_400_000_000_000;
+
 const RECORD_HEADER_BYTES: u64 = 16;
 /// Bytes that a map in plain memory takes for each key besides key and value: two allocations, two
 /// fat pointers, slack.
 const MAP_OVERHEAD_BYTES: u64 = 96;
+/// Local memory of `farcore-all-local`: a multiple of the data, because records that were written
+/// again or deleted take room until they are compacted; an index entry a key; and lanes and spare
+/// pages of each core.
+const ALL_LOCAL_DATA_FACTOR: u64 = 3;
+const ALL_LOCAL_KEY_BYTES: u64 = 48;
+const ALL_LOCAL_CORE_BYTES: u64 = 32 << 20;
+/// Its far memory, which stays empty.
+const ALL_LOCAL_FAR_BYTES: u64 = 64 << 20;
 /// Memory for the driver itself.
 const SPARE_BYTES: u64 = 256 << 20;
 
@@ -112,6 +123,9 @@ pub struct Plan {
     /// Memory nodes that must answer before the run begins; `None` for all.
     #[serde(default)]
     pub nodes_min: Option<usize>,
+    /// Longest wait for these nodes, in nanoseconds; `None` for farcore's default.
+    #[serde(default)]
+    pub nodes_wait_ns: Option<u64>,
     /// The RDMA device, by name.
     pub device: Option<String>,
     /// Its port.
@@ -155,6 +169,41 @@ impl Plan {
                 ..profile
             },
             ..self
+        }
+    }
+
+    /// This plan for another engine. All data is local for `farcore-all-local`.
+    #[must_use]
+    pub fn for_engine(&self, engine: EngineName) -> Self {
+        let mut plan = Self {
+            engine,
+            ..self.clone()
+        };
+        if engine == EngineName::FarcoreAllLocal {
+            plan.local_bytes = self.all_local_bytes();
+            plan.far_bytes = ALL_LOCAL_FAR_BYTES;
+            plan.far_latency_ns = 0;
+        }
+        plan
+    }
+
+    /// Local memory with which farcore writes nothing to far memory.
+    #[must_use]
+    pub fn all_local_bytes(&self) -> u64 {
+        let data = self.data_bytes().saturating_mul(ALL_LOCAL_DATA_FACTOR);
+        let indexes = self.keys_max().saturating_mul(ALL_LOCAL_KEY_BYTES);
+        let cores = ALL_LOCAL_CORE_BYTES.saturating_mul(self.threads());
+        data.saturating_add(indexes).saturating_add(cores)
+    }
+
+    /// What sets the number of keys.
+    #[must_use]
+    pub const fn keys_flag(&self) -> &'static str {
+        match self.scenario {
+            Scenario::Contest { .. } => "--keys-per-core",
+            Scenario::Ycsb { .. } => "--records",
+            Scenario::Trace(_) => "--limit",
+            Scenario::Fairness(_) => "--keys",
         }
     }
 
@@ -292,7 +341,7 @@ impl Plan {
         let bytes = match self.engine {
             // Memory on other nodes is not this process's.
             EngineName::Farcore if !self.fabric.is_empty() => self.local_bytes,
-            EngineName::Farcore | EngineName::FarcoreEmbedded => {
+            EngineName::Farcore | EngineName::FarcoreEmbedded | EngineName::FarcoreAllLocal => {
                 self.local_bytes.saturating_add(self.far_bytes)
             }
             EngineName::LockedLru => {

@@ -18,6 +18,7 @@ fn plan() -> Plan {
         fabric: Vec::new(),
         token_file: None,
         nodes_min: None,
+        nodes_wait_ns: None,
         device: None,
         port: None,
         gid_index: None,
@@ -68,11 +69,11 @@ fn bad_settings_are_named_with_limit_and_value() {
         ),
         (
             |plan| plan.local_bytes = 4096,
-            "--local is 4096 bytes: 2 cores need at least 2097152",
+            "--local is 4 KiB: 2 cores need at least 2 MiB",
         ),
         (
             |plan| plan.far_bytes = 8 << 30,
-            "8512 MiB are needed and 1024 MiB are available",
+            "farcore needs about 8.3 GiB (--local 64 MiB, --far 8 GiB), and only 1 GiB is available: lower --far, or the number of keys",
         ),
         (|plan| plan.keys_per_core = 1 << 33, "at most 4294967296"),
         (|plan| plan.scenario = contest(0), "--hot-ops is 0"),

@@ -2,14 +2,17 @@
 //!
 //! Each check names the flag, its value and what it must be. The first that fails is reported.
 
+use std::time::Duration;
+
 use super::{
-    EngineName, FAR_LATENCY_NS_MAX, FAR_NODES_MAX, LOCAL_BYTES_MIN, Plan, PlanError, Scenario,
-    WINDOW_MAX,
+    EngineName, FAR_LATENCY_NS_MAX, FAR_NODES_MAX, LOCAL_BYTES_MIN, NODES_WAIT_NS_MAX, Plan,
+    PlanError, Scenario, WINDOW_MAX,
 };
 use crate::machine::Machine;
 use crate::range::RangeError;
 use crate::record::{KEYS_MAX, VALUE_BYTES_MAX, VALUE_GRAIN_BYTES};
 use crate::skew::ZIPF_MAX;
+use crate::words::size;
 
 impl Plan {
     /// Checks every setting.
@@ -45,16 +48,16 @@ impl Plan {
 
     fn validate_amounts(&self) -> Result<(), RangeError> {
         if self.keys_per_core == 0 {
-            let flag = "the number of keys a core";
-            return Err(RangeError::new(flag, 0, "it must be at least 1"));
+            let limit = "it must be at least 1";
+            return Err(RangeError::new(self.keys_flag(), 0, limit));
         }
         if self.keys_max() > KEYS_MAX {
-            let limit = format!("at most {KEYS_MAX} in all");
-            return Err(RangeError::new(
-                "the number of keys",
-                self.keys_max(),
-                limit,
-            ));
+            let limit = format!(
+                "it must be at most {KEYS_MAX} in all: lower {}",
+                self.keys_flag()
+            );
+            let flag = "the number of keys";
+            return Err(RangeError::new(flag, self.keys_max(), limit));
         }
         if !(1..=WINDOW_MAX).contains(&self.window) {
             let limit = format!("it must be 1 to {WINDOW_MAX} requests in flight a core");
@@ -99,13 +102,16 @@ impl Plan {
     fn validate_memory_sizes(&self) -> Result<(), RangeError> {
         let local_min = LOCAL_BYTES_MIN * self.threads();
         if self.local_bytes < local_min {
-            let value = format!("{} bytes", self.local_bytes);
-            let limit = format!("{} cores need at least {local_min} bytes", self.cores.len());
-            return Err(RangeError::new("--local", value, limit));
+            let limit = format!(
+                "{} cores need at least {}",
+                self.cores.len(),
+                size(local_min)
+            );
+            return Err(RangeError::new("--local", size(self.local_bytes), limit));
         }
         if self.engine.has_far_tier() && self.far_bytes == 0 {
-            let limit = "far memory must have a size";
-            return Err(RangeError::new("--far", "0 bytes", limit));
+            let limit = "far memory must have a size, e.g. 64MiB";
+            return Err(RangeError::new("--far", 0, limit));
         }
         Ok(())
     }
@@ -120,13 +126,29 @@ impl Plan {
         {
             let limit = match self.fabric.len() {
                 0 => "it is for memory nodes: name them with --fabric".into(),
+                1 => "it must be 1: --fabric names one memory node".into(),
                 nodes => format!("it must be 1 to {nodes}, the memory nodes of --fabric"),
             };
             return Err(RangeError::new("--nodes-min", nodes_min, limit));
         }
+        if let Some(wait_ns) = self
+            .nodes_wait_ns
+            .filter(|&wait_ns| wait_ns > NODES_WAIT_NS_MAX)
+        {
+            let value = humantime::format_duration(Duration::from_nanos(wait_ns));
+            return Err(RangeError::new(
+                "--wait-for-nodes",
+                value,
+                "it must be at most 1day",
+            ));
+        }
+        if self.fabric.len() > 1 && self.fabric.iter().any(|node| node == "embedded") {
+            let limit = "name `embedded` alone, or memory nodes";
+            return Err(RangeError::new("--fabric", self.fabric.join(","), limit));
+        }
         if self.far_latency_ns > FAR_LATENCY_NS_MAX {
-            let value = format!("{} ns", self.far_latency_ns);
-            let limit = "it must be at most one second";
+            let value = humantime::format_duration(Duration::from_nanos(self.far_latency_ns));
+            let limit = "it must be at most 1s";
             return Err(RangeError::new("--far-latency", value, limit));
         }
         Ok(())
@@ -137,14 +159,27 @@ impl Plan {
         if needed <= available {
             return Ok(());
         }
+        let keys = format!("the number of keys ({})", self.keys_flag());
+        let is_sized = self.engine.is_ours() && self.engine != EngineName::FarcoreAllLocal;
+        let (what, remedy) = if is_sized {
+            let (local, far) = (size(self.local_bytes), size(self.far_bytes));
+            let larger = if self.local_bytes > self.far_bytes {
+                "--local"
+            } else {
+                "--far"
+            };
+            let what = format!("--local {local}, --far {far}");
+            (what, format!("lower {larger}, or {keys}"))
+        } else {
+            let what = format!("for {} keys", self.keys_max());
+            (what, format!("lower {keys}, or leave it out of --engines"))
+        };
         Err(PlanError::Memory {
             engine: self.engine.name(),
-            needed_mib: needed >> 20,
-            available_mib: available >> 20,
-            flags: match self.engine {
-                EngineName::Farcore | EngineName::FarcoreEmbedded => "--local or --far",
-                _ => "the number of keys, or leave the engine out of --engines",
-            },
+            what,
+            needed_bytes: needed,
+            available_bytes: available,
+            remedy,
         })
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Outcome, Part, Phase, Usage};
 use crate::events::EventsPerOp;
+use crate::failures::{self, ErrorCounts};
 use crate::report::{PhaseReport, RunReport, hottest, mops};
 
 /// Adds a phase's report, digest and wrong answers.
@@ -18,14 +19,17 @@ pub(super) fn phase(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
     let cpu_ns = parts.iter().map(|part| part.cpu_ns).sum();
     let hardware = parts.iter().map(|part| part.hardware);
     let hardware = hardware.reduce(|sum, part| sum + part).unwrap_or_default();
+    let mut errors = ErrorCounts::default();
     for part in parts {
         latency.merge(&part.latency);
         digest = digest.wrapping_add(part.digest);
         outcome.report.wrong_values += part.wrong;
+        outcome.report.unverified_values += part.unverified;
+        failures::add(&mut errors, &part.errors);
+        let of_phase = |text| format!("phase {}: {text}", phase.name());
+        outcome.failure = outcome.failure.take().or(part.failure.map(of_phase));
         if let Some(complaint) = part.complaint {
-            outcome
-                .complaint
-                .get_or_insert(format!("phase {}: {complaint}", phase.name()));
+            outcome.complaint.get_or_insert(of_phase(complaint));
         }
     }
     outcome.digest = outcome.digest.rotate_left(7) ^ digest;
@@ -37,13 +41,15 @@ pub(super) fn phase(phase: Phase, parts: Vec<Part>, outcome: &mut Outcome) {
         ops,
         seconds,
         cpu_seconds,
-        mops: mops(ops, seconds),
+        mops: mops(ops.saturating_sub(failures::total(&errors)), seconds),
         p50_ns: latency.quantile(0.5),
         p99_ns: latency.quantile(0.99),
         p999_ns: latency.quantile(0.999),
+        errors: errors.clone(),
         events: EventsPerOp::of(&hardware, ops),
         ..PhaseReport::default()
     });
+    failures::add(&mut outcome.report.errors, &errors);
 }
 
 /// Adds the counters of the mixed phase and the hot keys at its end.

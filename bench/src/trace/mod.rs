@@ -1,7 +1,8 @@
 //! Replays cache traces. A file is compiled into one script a thread before anything is timed.
 //!
 //! - [`entry`]: one request as a file states it, and why a line is skipped
-//! - [`csv`], [`oracle`]: the two formats; [`source`]: a file of either, plain or compressed
+//! - [`csv`], [`oracle`]: the two formats; [`source`]: a file of either, plain or compressed;
+//!   [`input`]: a file or standard input
 //! - [`loader`]: compiles scripts; [`script`]: one thread's requests and their outcomes;
 //!   [`summary`]: what a file holds
 //! - [`replay`]: a script as a load
@@ -28,6 +29,7 @@
 
 pub mod csv;
 pub mod entry;
+pub mod input;
 pub mod loader;
 pub mod oracle;
 pub mod replay;
@@ -42,6 +44,7 @@ use anyhow::{Context, bail};
 use farcore::constants::VALUE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
+pub use self::input::Input;
 pub use self::loader::OnMiss;
 pub use self::script::Script;
 pub use self::source::Format;
@@ -54,6 +57,9 @@ use source::Source;
 pub struct TraceOptions {
     /// The file.
     pub file: PathBuf,
+    /// Whether the file is a copy of standard input.
+    #[serde(default)]
+    pub is_stdin: bool,
     /// Its format; `None` to detect it from the name or the contents.
     pub format: Option<Format>,
     /// Most requests read from it; `None` for all.
@@ -74,12 +80,22 @@ impl TraceOptions {
     pub fn new(file: &Path, memory_bytes_max: u64) -> Self {
         Self {
             file: file.to_owned(),
+            is_stdin: false,
             format: None,
             limit: None,
             value_bytes_max: u32::try_from(VALUE_BYTES_MAX).unwrap_or(u32::MAX),
             on_miss: OnMiss::Fill,
             memory_bytes_max,
         }
+    }
+
+    /// The trace as people know it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        if self.is_stdin {
+            return "standard input".to_owned();
+        }
+        self.file.display().to_string()
     }
 }
 
@@ -119,7 +135,7 @@ pub fn keys_per_core(summary: &Summary, threads: u64) -> u64 {
 pub fn load(choice: &Choice, threads: u64, seed: u64) -> anyhow::Result<Vec<Arc<Script>>> {
     let (summary, scripts) = read(&choice.options, threads, seed)?;
     if summary != choice.summary {
-        let file = choice.options.file.display();
+        let file = choice.options.name();
         bail!("{file} changed while it was being replayed: run it again");
     }
     Ok(scripts)
@@ -130,7 +146,7 @@ fn read(
     threads: u64,
     seed: u64,
 ) -> anyhow::Result<(Summary, Vec<Arc<Script>>)> {
-    let name = || format!("the trace {}", options.file.display());
+    let name = || format!("the trace {}", options.name());
     let mut source = Source::open(&options.file, options.format).with_context(name)?;
     let mut loader = Loader::new(options, threads, seed, source.format());
     while let Some(found) = source.read().with_context(name)? {

@@ -86,6 +86,15 @@ impl Load for Replay {
         }
     }
 
+    fn key(&self, tag: RequestTag) -> u64 {
+        self.script.step(tag.subject).word
+    }
+
+    fn writes(&self, tag: RequestTag) -> bool {
+        let kind = self.script.step(tag.subject).kind;
+        matches!(kind, Kind::Put | Kind::Delete | Kind::DeleteAbsent)
+    }
+
     fn name(&self, tag: RequestTag) -> String {
         let step = self.script.step(tag.subject);
         format!(

@@ -147,6 +147,9 @@ impl Trial for Runs {
             let error = anyhow!("with {profile}: {count} answers were wrong; the first: {first}");
             return Err(Stop::Failed(error));
         }
+        if let Some(failure) = outcome.failure {
+            return Err(Stop::Failed(anyhow!("with {profile}: {failure}")));
+        }
         let reached = self.metric.of(report);
         self.hot_keys.clone_from(&report.hot_keys);
         if reached > 0.0 {

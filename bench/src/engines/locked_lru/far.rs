@@ -191,6 +191,7 @@ mod tests {
             fabric: Vec::new(),
             token_file: None,
             nodes_min: None,
+            nodes_wait_ns: None,
             device: None,
             port: None,
             gid_index: None,

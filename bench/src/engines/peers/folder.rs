@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use tempfile::TempDir;
 
+use crate::stop;
+
 /// The memory file system of Linux.
 const MEMORY: &str = "/dev/shm";
 /// Environment variable that names another parent folder.
@@ -32,6 +34,7 @@ impl Folder {
                     place.display()
                 )
             })?;
+        stop::remove_if_hung(folder.path());
         Ok(Self(folder))
     }
 

@@ -52,6 +52,7 @@ struct Received {
     /// Answers to the flooders since the request.
     passed_by: u64,
     stored: bool,
+    failed: bool,
 }
 
 impl Client {
@@ -85,7 +86,10 @@ impl Client {
             self.send(request, place, far);
         }
         let received = self.receive();
-        if let Some((request, received)) = received {
+        // The time to a refusal is no wait for an answer.
+        if let Some((request, received)) = received
+            && !received.failed
+        {
             measure
                 .latencies
                 .record(request, received.took_ns, received.passed_by);
@@ -200,6 +204,7 @@ impl Judge<'_> {
             took_ns: end_ns - pending.start_ns,
             passed_by,
             stored: matches!(answer, Answer::Stored { .. }),
+            failed: matches!(answer, Answer::Failed(_)),
         }
     }
 }

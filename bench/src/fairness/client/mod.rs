@@ -29,6 +29,7 @@ use super::keys::{Draws, Keys};
 use super::notes::{Latencies, Notes};
 use super::settings::{Form, Request};
 use crate::record::Scratch;
+use crate::stop;
 
 /// Empty polls after which a thread yields its core, which the engine may need.
 const IDLE_POLLS_MAX: u32 = 64;
@@ -321,6 +322,7 @@ impl Client {
             Err(Refused::Error(error)) => {
                 let answer = Answer::Failed(&error);
                 verify(&self.keys, &self.notes, token, None, &answer);
+                self.notes.answered(self.clock.now_ns(), 1);
                 true
             }
         }
@@ -336,7 +338,7 @@ impl Client {
             any = true;
         }
         any |= self.poll();
-        if keys.is_empty() {
+        if keys.is_empty() || stop::is_requested() {
             (Task::Drain, Step::Progress)
         } else {
             (Task::Load(keys), Step::from_progress(any))

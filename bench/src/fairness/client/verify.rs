@@ -5,6 +5,7 @@ use farcore::{Answer, Error};
 use super::PUT;
 use crate::fairness::keys::Keys;
 use crate::fairness::notes::Notes;
+use crate::words;
 
 /// Counts an answer that is wrong or failed. `expected` is the nonce of the value, if this client
 /// is the only writer of the key.
@@ -21,12 +22,15 @@ pub(super) fn verify(
         Answer::Value { value, .. } => !is_put && keys.is_value(index, expected, value),
         Answer::Stored { .. } => is_put,
         Answer::Failed(error) => {
-            return notes.failed(|| failure(what, index, error));
+            if is_put {
+                notes.doubt(index);
+            }
+            return notes.failed(error, || failure(what, index, error));
         }
         _ => false,
     };
     if !right {
-        notes.wrong(|| match answer {
+        notes.wrong(index, || match answer {
             Answer::Value { value, .. } => {
                 let bytes = value.len();
                 format!("a {what} of key {index} was answered with a value of {bytes} bytes")
@@ -37,7 +41,8 @@ pub(super) fn verify(
 }
 
 fn failure(what: &str, index: u64, error: &Error) -> String {
-    format!("a {what} of key {index} failed: {error}")
+    let why = words::in_flags(&error.to_string());
+    format!("a {what} of key {index} failed: {why}")
 }
 
 #[cfg(test)]

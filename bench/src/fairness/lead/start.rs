@@ -11,6 +11,7 @@ use farcore_tuning::Clock;
 use tracing::warn;
 
 use super::{Member, Role};
+use crate::doubts::Doubts;
 use crate::fairness::client::{self, Client, ClientOptions, Event};
 use crate::fairness::keys::Keys;
 use crate::fairness::notes::Notes;
@@ -30,9 +31,10 @@ pub(super) fn open_clients(
         .chain([Role::Measured]);
     let mut members: Vec<Member> = Vec::new();
     let mut flooders = Vec::new();
+    let doubts = Arc::new(Doubts::default());
     let mut clients = Vec::new();
     for (number, role) in roles.enumerate() {
-        let notes = Arc::new(Notes::default());
+        let notes = Arc::new(Notes::sharing(Arc::clone(&doubts)));
         if role == Role::Flooder {
             flooders.push(notes.clone());
         }

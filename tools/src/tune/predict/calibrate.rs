@@ -107,6 +107,9 @@ type Measured = (f64, f64, Report);
 
 fn once(plan: &Plan) -> Result<Measured> {
     let outcome = run_in_silent_child(plan)?;
+    if let Some(failure) = outcome.failure {
+        bail!("the calibrating run failed: {failure}");
+    }
     if let Some(complaint) = outcome.complaint {
         bail!("the calibrating run returned a wrong value: {complaint}");
     }

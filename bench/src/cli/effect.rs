@@ -1,0 +1,165 @@
+//! Refuses flags that would change nothing: a flag beside another that replaces it, or for engines
+//! that do not take part. Clap cannot know, because it depends on the values of other flags.
+
+use super::{CommonArgs, ContestArgs, FairnessArgs, SetupArgs};
+use crate::plan::{EngineName, Plan, PlanError};
+
+/// Flags of RDMA devices need a memory node behind one of these.
+const RDMA_SCHEMES: [&str; 2] = ["rdma://", "rdma+tcp://"];
+
+/// The first flag that is present is refused.
+fn refuse(flags: &[(&'static str, bool)], why: &str) -> Result<(), PlanError> {
+    let present = flags.iter().find(|(_, present)| *present);
+    present.map_or(Ok(()), |&(flag, _)| {
+        Err(PlanError::NoEffect {
+            flag,
+            why: why.to_owned(),
+        })
+    })
+}
+
+impl SetupArgs {
+    /// Checks that every flag given has an effect on one of the engines.
+    ///
+    /// # Errors
+    /// The first flag that has none, and the flag that it depends on.
+    pub fn check_effects(&self, engines: &[EngineName]) -> Result<(), PlanError> {
+        self.check_nodes()?;
+        let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
+        let names = names.join(",");
+        if !engines.iter().any(|engine| engine.is_ours()) {
+            let flags = [
+                ("--fabric", !self.nodes().is_empty()),
+                ("--far-nodes", self.far_nodes.is_some()),
+                ("--no-prefault", self.no_prefault),
+                ("--window", self.window.is_some()),
+            ];
+            let why = format!(
+                "with --engines {names}: it is for farcore; add that to --engines, or leave the flag out"
+            );
+            refuse(&flags, &why)?;
+        }
+        if !engines.contains(&EngineName::Farcore) {
+            let why = format!(
+                "with --engines {names}: only farcore uses memory nodes; add it to --engines, or leave the flag out"
+            );
+            refuse(&[("--fabric", !self.nodes().is_empty())], &why)?;
+        }
+        if !engines.iter().any(|engine| engine.has_far_tier()) {
+            let flags = [
+                ("--far", self.far.is_some()),
+                ("--far-latency", self.far_latency.is_some()),
+                ("--encrypt", self.encrypt.is_on()),
+            ];
+            let why = format!("with --engines {names}: none of them has far memory");
+            refuse(&flags, &why)?;
+        }
+        if !engines.iter().any(|engine| engine.has_local_cap()) {
+            let why = format!("with --engines {names}: none of them has a cap on local memory");
+            refuse(&[("--local", self.local.is_some())], &why)?;
+        }
+        Ok(())
+    }
+
+    /// Flags of memory nodes without these, and of embedded far memory beside them.
+    fn check_nodes(&self) -> Result<(), PlanError> {
+        let device = [
+            ("--device", self.device.is_some()),
+            ("--port", self.port.is_some()),
+            ("--gid-index", self.gid_index.is_some()),
+        ];
+        let nodes = self.nodes();
+        if nodes.is_empty() {
+            let why = "without memory nodes: name them with --fabric, or leave the flag out";
+            let flags = [
+                ("--token-file", self.token_file.is_some()),
+                ("--nodes-min", self.nodes_min.is_some()),
+            ];
+            refuse(&flags, why)?;
+            return refuse(&device, why);
+        }
+        let names = nodes.join(",");
+        let flags = [
+            ("--far-latency", self.far_latency.is_some()),
+            ("--far-nodes", self.far_nodes.is_some()),
+        ];
+        let why = format!(
+            "beside --fabric {names}: it is for embedded far memory; leave one of them out"
+        );
+        refuse(&flags, &why)?;
+        let is_rdma = |node: &String| RDMA_SCHEMES.iter().any(|scheme| node.starts_with(scheme));
+        if nodes.iter().any(is_rdma) {
+            return Ok(());
+        }
+        let why = format!(
+            "beside --fabric {names}: it is for rdma:// and rdma+tcp://; leave one of them out"
+        );
+        refuse(&device, &why)
+    }
+}
+
+impl CommonArgs {
+    /// Checks that every flag given has an effect on one of the engines.
+    pub(super) fn check_effects(&self, engines: &[EngineName]) -> Result<(), PlanError> {
+        self.setup.check_effects(engines)?;
+        self.wait.check_effects(&self.setup)?;
+        if engines.iter().any(|engine| engine.is_ours()) {
+            return Ok(());
+        }
+        let flags = [
+            ("--record", self.record.is_some()),
+            ("--profile", self.profile.is_some()),
+            ("--stats-socket", self.watch.stats_socket.is_some()),
+            ("--http", self.watch.http.is_some()),
+        ];
+        let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
+        let why = format!(
+            "with --engines {}: it is for farcore; add that to --engines, or leave the flag out",
+            names.join(",")
+        );
+        refuse(&flags, &why)
+    }
+}
+
+impl ContestArgs {
+    /// Checks that `--one-shard` meets an engine with shards.
+    pub(super) fn check_one_shard(&self, plans: &[Plan]) -> Result<(), PlanError> {
+        let names: Vec<&str> = plans.iter().map(|plan| plan.engine.name()).collect();
+        let why = format!(
+            "with --engines {}: only farcore has shards; add it to --engines, or leave the flag out",
+            names.join(",")
+        );
+        let is_idle = self.size.one_shard && !plans.iter().any(|plan| plan.engine.is_ours());
+        refuse(&[("--one-shard", is_idle)], &why)
+    }
+}
+
+impl FairnessArgs {
+    /// Checks that every flag given has an effect.
+    pub(super) fn check_effects(&self) -> Result<(), PlanError> {
+        self.setup.check_effects(&[EngineName::Farcore])?;
+        self.wait.check_effects(&self.setup)?;
+        if self.flooders == 0 {
+            let why = "beside --flooders 0: it is for flooders; leave one of them out";
+            refuse(&[("--puts", self.puts > 0)], why)?;
+        }
+        if self.sleepers == 0 {
+            let flags = [
+                ("--sleeper-window", self.sleeper_window.is_some()),
+                ("--sleeper-value", self.sleeper_value.is_some()),
+            ];
+            let why = "beside --sleepers 0: it is for sleepers; leave one of them out";
+            refuse(&flags, why)?;
+        }
+        Ok(())
+    }
+}
+
+impl super::WaitArgs {
+    fn check_effects(&self, setup: &SetupArgs) -> Result<(), PlanError> {
+        let is_embedded = setup.nodes().is_empty();
+        let given = is_embedded && self.wait_for_nodes.is_some();
+        let why = "without memory nodes: name them with --fabric, or leave the flag out";
+        refuse(&[("--wait-for-nodes", given)], why)
+    }
+}

@@ -1,0 +1,200 @@
+//! Signals: how a command and the process of its run end early.
+//!
+//! SIGINT, SIGTERM and SIGHUP request an end. The command forwards them to the process of its run,
+//! which ends its phase, closes the engine (its sockets and folders with it) and reports what it
+//! measured. The command then publishes the figures, marked partial, and exits with 128 plus the
+//! number of the signal.
+//!
+//! - I1: no run outlives its command. The kernel sends the run SIGTERM when the command has died,
+//!   SIGKILL included. A command that died before the run subscribed to that is noticed by the
+//!   parent's number.
+//! - I2: a run that was signalled ends within [`GRACE`], also while an engine hangs, and removes
+//!   its sockets and folders even then.
+//! - I3: a second signal kills the run at once, a third one the command.
+//!
+//! The run stays in the process group of the command, so that Ctrl-Z stops both and `timeout` and
+//! shells signal both. A run that receives a signal twice, from the terminal and from the command,
+//! counts it once.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rustix::fd::OwnedFd;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal,
+    set_parent_process_death_signal,
+};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Time that a run has to end after a signal.
+pub const GRACE: Duration = Duration::from_secs(5);
+/// Environment variable with the number of the command's process.
+pub const PARENT: &str = "FARCORE_BENCH_PARENT";
+/// What a shell adds to the number of the signal that ended a process.
+const STATUS_OF_SIGNAL: i32 = 128;
+
+const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// The first signal, or 0.
+static REQUESTED: AtomicI32 = AtomicI32::new(0);
+
+/// Whether a signal has requested the end of this process.
+#[must_use]
+pub fn is_requested() -> bool {
+    REQUESTED.load(Ordering::Relaxed) != 0
+}
+
+/// The exit status of a process that ends because of a signal; `None` without one.
+#[must_use]
+pub fn status() -> Option<u8> {
+    let signal = REQUESTED.load(Ordering::Relaxed);
+    (signal != 0).then(|| status_of(signal))
+}
+
+fn status_of(signal: i32) -> u8 {
+    u8::try_from(STATUS_OF_SIGNAL + signal).unwrap_or(u8::MAX)
+}
+
+/// Files and folders of this process that its end must remove.
+static SCRAPS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Has a file or folder removed if a signal ends this process while it hangs; else its owner
+/// removes it.
+pub fn remove_if_hung(path: &Path) {
+    let mut scraps = SCRAPS.lock().unwrap_or_else(PoisonError::into_inner);
+    scraps.push(path.to_owned());
+}
+
+fn remove_scraps() {
+    let scraps = SCRAPS.lock().unwrap_or_else(PoisonError::into_inner);
+    for path in &*scraps {
+        // Its owner may have removed it.
+        let _ = match path.is_dir() {
+            true => fs::remove_dir_all(path),
+            false => fs::remove_file(path),
+        };
+    }
+}
+
+/// The process of the current run, which signals are forwarded to.
+static RUN: Mutex<Option<OwnedFd>> = Mutex::new(None);
+
+fn current_run() -> MutexGuard<'static, Option<OwnedFd>> {
+    RUN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Forwards signals to a process until it is dropped.
+#[derive(Debug)]
+pub struct Forwarding(());
+
+impl Forwarding {
+    /// Starts forwarding to a child that has not been waited for.
+    ///
+    /// # Errors
+    /// The child cannot be opened.
+    pub fn to(child: u32) -> io::Result<Self> {
+        let number = i32::try_from(child).ok().and_then(Pid::from_raw);
+        let number = number.ok_or(io::ErrorKind::InvalidInput)?;
+        // It stays this process's even if the number is used again.
+        let process = pidfd_open(number, PidfdFlags::empty())?;
+        let mut run = current_run();
+        if is_requested() {
+            // The signal may have come before there was a run to forward it to. A run that has
+            // ended needs none.
+            let _ = pidfd_send_signal(&process, Signal::TERM);
+        }
+        *run = Some(process);
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Forwarding {
+    fn drop(&mut self) {
+        *current_run() = None;
+    }
+}
+
+/// Has this command end early on a signal: the first one is forwarded to the run, the second kills
+/// it, the third ends the command.
+///
+/// # Errors
+/// The handlers or their thread cannot be installed.
+pub fn forward_signals() -> io::Result<()> {
+    let mut signals = Signals::new(SIGNALS)?;
+    let body = move || {
+        let mut count = 0_u32;
+        for signal in signals.forever() {
+            count += 1;
+            let first = REQUESTED.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+            let forwarded = match first {
+                Ok(_) => Signal::from_named_raw(signal).unwrap_or(Signal::TERM),
+                Err(_) => Signal::KILL,
+            };
+            if count > 2 {
+                std::process::exit(i32::from(status_of(signal)));
+            }
+            if let Some(run) = &*current_run() {
+                // It may have ended by itself.
+                let _ = pidfd_send_signal(run, forwarded);
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(body)?;
+    Ok(())
+}
+
+/// Has the process of a run end when its command has died, and early on a signal. `parent` is the
+/// number of the command's process.
+///
+/// # Errors
+/// The command has died already, or a handler cannot be installed.
+pub fn follow_parent(parent: Option<&str>) -> anyhow::Result<()> {
+    let mut signals = Signals::new(SIGNALS).context("signals cannot be handled")?;
+    let body = move || {
+        let Some(signal) = signals.forever().next() else {
+            return;
+        };
+        REQUESTED.store(signal, Ordering::Relaxed);
+        thread::sleep(GRACE);
+        remove_scraps();
+        std::process::exit(i32::from(status_of(signal)));
+    };
+    let thread = thread::Builder::new().name("signals".into()).spawn(body);
+    thread.context("the thread that handles signals could not be started")?;
+    set_parent_process_death_signal(Some(Signal::TERM))
+        .context("the process of a run cannot follow its command")?;
+    let Some(parent) = parent else {
+        return Ok(());
+    };
+    let now = getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
+    if now.to_string() != parent {
+        bail!("the command of this run has ended");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hung_run_removes_its_files_and_folders() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, folder) = (place.path().join("socket"), place.path().join("store"));
+        fs::write(&file, "").unwrap();
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("table"), "").unwrap();
+        for path in [&file, &folder, &place.path().join("gone")] {
+            remove_if_hung(path);
+        }
+        remove_scraps();
+        assert!(!file.exists() && !folder.exists());
+    }
+}

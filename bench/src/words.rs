@@ -1,0 +1,172 @@
+//! Errors in the words of a command line: flags as the user typed them, sizes with units, and no
+//! cause twice.
+//!
+//! The engine's errors name fields of its configuration, such as `local_bytes`. Here they become
+//! the flags that set these fields.
+
+use farcore::Error;
+
+const UNITS: [&str; 7] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+const UNIT: u64 = 1024;
+const MIB: u64 = 1 << 20;
+
+/// Fields of the engine's configuration, and what sets them here.
+const FLAGS: [(&str, &str); 16] = [
+    ("local_bytes", "--local"),
+    ("far_bytes", "--far"),
+    ("cores", "--cores"),
+    ("nodes", "--fabric"),
+    ("nodes_min", "--nodes-min"),
+    ("nodes_wait_ns", "--wait-for-nodes"),
+    ("embedded_nodes", "--far-nodes"),
+    ("verbs", "--device, --port or --gid-index"),
+    ("keys_expected", "the number of keys"),
+    ("handles_max", "the number of clients"),
+    ("page_bytes", "page_bytes of --profile"),
+    ("lane_bytes", "lane_bytes of --profile"),
+    ("batch", "batch of --profile"),
+    ("cache_percent", "cache_percent of --profile"),
+    ("read_ahead_chunks", "read_ahead_chunks of --profile"),
+    ("spin_ns", "spin_ns of --profile"),
+];
+
+/// An error and its causes in one line. A cause that has been named is left out.
+#[must_use]
+pub fn describe(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if text.contains(&cause) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&cause);
+    }
+    in_flags(&text)
+}
+
+/// Replaces the names of fields by those of flags.
+#[must_use]
+pub fn in_flags(text: &str) -> String {
+    // The name of a Cargo feature, not of a field.
+    let text = text.replace("the feature `verbs`", "the feature verbs");
+    FLAGS.iter().fold(text, |text, (field, flag)| {
+        text.replace(&format!("`{field}`"), flag)
+    })
+}
+
+/// An error about the engine's configuration in the words of the command line, for a number of keys
+/// and a size of far memory.
+#[must_use]
+pub fn refusal(error: &Error, keys: u64, far_bytes: u64) -> String {
+    let Error::Config {
+        field,
+        value,
+        limit,
+    } = error
+    else {
+        return in_flags(&error.to_string());
+    };
+    let bytes = |text: &str, before: &str| {
+        let (number, _) = text.strip_prefix(before)?.split_once(" bytes")?;
+        number.parse::<u64>().ok()
+    };
+    if *field == "local_bytes"
+        && let (Some(given), Some(least)) = (bytes(value, ""), bytes(limit, "at least "))
+    {
+        return format!(
+            "--local {} is too small: {} is needed for {keys} keys and --far {}; raise it, or lower \
+             the number of keys or --far",
+            size(given),
+            size(least.div_ceil(MIB) * MIB),
+            size(far_bytes)
+        );
+    }
+    let value = bytes(value, "").map_or_else(|| value.clone(), size);
+    in_flags(&format!("`{field}` is {value}: {limit}"))
+}
+
+/// A size with the largest unit of which it has at least one, such as `8 MiB` or `21.7 GiB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    let mut unit = 0;
+    let mut whole = bytes;
+    while whole >= UNIT && unit + 1 < UNITS.len() {
+        whole /= UNIT;
+        unit += 1;
+    }
+    let of_unit = UNIT.pow(u32::try_from(unit).unwrap_or(0));
+    if bytes.is_multiple_of(of_unit) {
+        return format!("{whole} {}", UNITS[unit]);
+    }
+    format!("{:.1} {}", bytes as f64 / of_unit as f64, UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn no_cause_is_named_twice() {
+        let error = anyhow!("no such file (os error 2)");
+        let error = error
+            .context("cannot read x: no such file (os error 2)")
+            .context("--token-file");
+        assert_eq!(
+            describe(&error),
+            "--token-file: cannot read x: no such file (os error 2)"
+        );
+        let io = std::fs::read("/nowhere/at/all").context("a").unwrap_err();
+        assert!(
+            describe(&io).starts_with("a: No such file"),
+            "{}",
+            describe(&io)
+        );
+    }
+
+    #[test]
+    fn fields_become_flags() {
+        let full = Error::FarFull { used: 1, limit: 2 };
+        assert_eq!(
+            in_flags(&full.to_string()),
+            "far memory is full: 1 of 2 bytes are in use; delete keys or raise --far"
+        );
+        let small = Error::Config {
+            field: "local_bytes",
+            value: "8388608 bytes".into(),
+            limit: "at least 1011875840 bytes for 1 core, 6000 keys".into(),
+        };
+        assert_eq!(
+            refusal(&small, 6000, 1 << 40),
+            "--local 8 MiB is too small: 965 MiB is needed for 6000 keys and --far 1 TiB; raise it, \
+             or lower the number of keys or --far"
+        );
+        let nodes = Error::Config {
+            field: "nodes",
+            value: "rdma://a:1".into(),
+            limit: "build it with the feature `verbs`".into(),
+        };
+        assert_eq!(
+            refusal(&nodes, 0, 0),
+            "--fabric is rdma://a:1: build it with the feature verbs"
+        );
+    }
+
+    #[test]
+    fn sizes_are_exact_or_have_one_decimal() {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (4096, "4 KiB"),
+            (1 << 40, "1 TiB"),
+            (1_610_612_736, "1.5 GiB"),
+            (23_300_000_000, "21.7 GiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+}

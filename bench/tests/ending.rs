@@ -1,0 +1,289 @@
+//! How a command ends: its exit status, its files although no reader is left, and its processes
+//! when a signal meets it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use serde_json::Value;
+
+/// Longer than any end takes; a test that reaches it fails.
+const LIMIT: Timespec = Timespec {
+    tv_sec: 120,
+    tv_nsec: 0,
+};
+
+fn command(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farcore-bench"));
+    command.args(line.split_whitespace()).env_remove("RUST_LOG");
+    command
+}
+
+fn bench(line: &str) -> Output {
+    command(line).output().unwrap()
+}
+
+fn json(file: &Path) -> Value {
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+#[test]
+fn errors_are_no_wrong_values_and_have_a_status_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("figures.json");
+    let output = bench(&format!(
+        "contest --engines locked-lru --cores 0 --keys-per-core 40000 --hot-ops 100 --local 2MiB \
+         --far 1MiB --json {}",
+        file.display()
+    ));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let logged = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}{logged}");
+    assert!(said.contains("FarFull"), "{said}");
+    let last = logged.lines().last().unwrap();
+    assert!(
+        last.contains("requests ended with an error: ") && last.contains(" FarFull"),
+        "{last}"
+    );
+    let run = &json(&file)["runs"][0];
+    assert_eq!(run["wrong_values"], 0);
+    assert!(run["errors"]["FarFull"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn figures_carry_their_origin() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("figures.json");
+    let line = format!(
+        "contest --engines sharded --cores 0 --keys-per-core 100 --seed 7 --json {}",
+        file.display()
+    );
+    let output = bench(&line);
+    assert_eq!(output.status.code(), Some(0));
+    let report = json(&file);
+    let arguments: Vec<&str> = line.split_whitespace().collect();
+    let written = report["command"].as_array().unwrap();
+    assert_eq!(written.len(), arguments.len() + 1);
+    assert!(
+        written[1..]
+            .iter()
+            .zip(arguments)
+            .all(|(one, other)| one == other)
+    );
+    assert_eq!(report["partial"], false);
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(report["plans"][0]["seed"], 7);
+    assert_eq!(report["plans"][0]["keys_per_core"], 100);
+    assert!(report["date"].as_str().unwrap().ends_with('Z'));
+    assert!(report["commit"].is_string());
+    for fact in ["cpu_model", "kernel", "governor", "load_average"] {
+        assert!(!report["machine"][fact].is_null(), "{fact}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_written_fail_the_command_before_it_runs() {
+    for flag in ["--json", "--plot", "--record"] {
+        let command = if flag == "--record" {
+            "ycsb --workload a"
+        } else {
+            "contest"
+        };
+        let output = bench(&format!(
+            "{command} --engines farcore {flag} /dev/null/file"
+        ));
+        let logged = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{logged}");
+        assert!(
+            logged.contains(&format!("{flag} /dev/null/file")),
+            "{logged}"
+        );
+        assert!(!logged.contains("phase starts"), "{logged}");
+    }
+}
+
+#[test]
+fn files_are_written_although_the_reader_of_the_table_has_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("figures.json");
+    for line in [
+        "contest --engines sharded --cores 0 --keys-per-core 100",
+        "fairness --cores 0 --keys 10000 --value 2000 --local 8MiB --far 64MiB --window 16 \
+         --sleepers 0 --flooders 0 --seconds 0.1 --give-up 60",
+    ] {
+        let line = format!("{line} --json {}", file.display());
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(&line)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        let logged = String::from_utf8_lossy(&output.stderr);
+        assert!(!logged.contains("panicked"), "{logged}");
+        assert_eq!(output.status.code(), Some(0), "{logged}");
+        assert_eq!(json(&file)["partial"], false);
+        fs::remove_file(&file).unwrap();
+    }
+}
+
+/// A command in the middle of its last phase, which takes minutes, and the process of its run.
+struct Running {
+    command: Child,
+    stdout: ChildStdout,
+    run: OwnedFd,
+}
+
+/// Starts a run whose requests wait for far memory for a while.
+fn start(flags: &str) -> Running {
+    let line = format!(
+        "ycsb --workload c --zipf 0 --engines farcore --cores 0 --records 30000 --operations \
+         10000000 --local 8MiB --far 128MiB --far-latency 2ms --window 64 {flags}"
+    );
+    let mut command = command(&line)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = command.stdout.take().unwrap();
+    let mut lines = BufReader::new(command.stderr.take().unwrap()).lines();
+    let starts = |line: &String| line.contains("phase starts") && line.contains("transactions");
+    let found = lines.by_ref().map(Result::unwrap).find(starts);
+    assert!(found.is_some(), "the last phase starts");
+    // A command whose log is not read would wait for a reader.
+    std::thread::spawn(move || lines.for_each(drop));
+    let run = pidfd_open(run_of(command.id()), PidfdFlags::empty()).unwrap();
+    Running {
+        command,
+        stdout,
+        run,
+    }
+}
+
+/// The child of a process.
+fn run_of(parent: u32) -> Pid {
+    let parent = parent.to_string();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let child = processes.filter_map(|process| {
+        let stat = fs::read_to_string(process.path().join("stat")).ok()?;
+        // The name, in brackets, may hold blanks; then state and parent.
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let is_ours = fields.split(' ').nth(1) == Some(&parent);
+        let number = process.file_name().to_str()?.parse().ok()?;
+        is_ours.then(|| Pid::from_raw(number)).flatten()
+    });
+    child.into_iter().next().expect("a command has a run")
+}
+
+fn assert_ends(process: &OwnedFd, what: &str) {
+    let mut ended = [PollFd::new(process, PollFlags::IN)];
+    assert_eq!(poll(&mut ended, Some(&LIMIT)), Ok(1), "{what} ends");
+}
+
+impl Running {
+    fn signal(&self, signal: Signal) {
+        let number = i32::try_from(self.command.id()).unwrap();
+        kill_process(Pid::from_raw(number).unwrap(), signal).unwrap();
+    }
+
+    /// Waits for both processes; returns the status of the command and what it printed.
+    fn end(mut self) -> (std::process::ExitStatus, String) {
+        let number = i32::try_from(self.command.id()).unwrap();
+        let command = pidfd_open(Pid::from_raw(number).unwrap(), PidfdFlags::empty());
+        assert_ends(&command.unwrap(), "the command");
+        assert_ends(&self.run, "its run");
+        let mut said = String::new();
+        self.stdout.read_to_string(&mut said).unwrap();
+        (self.command.wait().unwrap(), said)
+    }
+}
+
+#[test]
+fn a_signal_ends_command_and_run_with_what_was_measured() {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, socket) = (
+            folder.path().join("figures.json"),
+            folder.path().join("socket"),
+        );
+        let running = start(&format!(
+            "--json {} --stats-socket {}",
+            file.display(),
+            socket.display()
+        ));
+        assert!(socket.exists());
+        running.signal(signal);
+        let (ended, said) = running.end();
+        assert_eq!(ended.code(), Some(status), "{said}");
+        assert!(said.contains("farcore (partial)"), "{said}");
+        let report = json(&file);
+        assert_eq!(report["partial"], true);
+        let run = &report["runs"][0];
+        assert_eq!(
+            (&run["partial"], &run["wrong_values"]),
+            (&Value::from(true), &Value::from(0))
+        );
+        let ops = |phase: usize| run["phases"][phase]["ops"].as_u64().unwrap();
+        assert!(ops(0) == 30_000 && ops(1) < 10_000_000);
+        assert!(!socket.exists(), "the run removed its socket");
+    }
+}
+
+#[test]
+fn a_run_ends_when_its_command_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let running = start(&format!("--stats-socket {}", socket.display()));
+    assert!(socket.exists());
+    running.signal(Signal::KILL);
+    running.end();
+    assert!(!socket.exists(), "the run removed its socket");
+}
+
+#[test]
+fn a_run_that_is_killed_fails_the_command_in_plain_words() {
+    let mut command =
+        command("contest --engines sharded --cores 0 --keys-per-core 100 --runs 1000")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+    let mut lines = BufReader::new(command.stderr.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    // A run may end by itself before it is killed; the next one is killed then.
+    let status = loop {
+        if let Some(status) = command.try_wait().unwrap() {
+            break status;
+        }
+        let run = std::panic::catch_unwind(|| run_of(command.id()));
+        if let Ok(run) = run {
+            let _ = kill_process(run, Signal::KILL);
+        }
+    };
+    let last = lines.map(Result::unwrap).last().unwrap();
+    assert_eq!(status.code(), Some(4), "{last}");
+    assert!(
+        last.contains("the run of sharded was lost: SIGKILL ended it"),
+        "{last}"
+    );
+}
+
+#[test]
+fn a_run_whose_command_has_died_does_not_start() {
+    // No process has the number 0.
+    let run = command("run-one")
+        .env("FARCORE_BENCH_PARENT", "0")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(
+        !run.status.success() && said.contains("the command of this run has ended"),
+        "{said}"
+    );
+}
