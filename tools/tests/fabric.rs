@@ -188,7 +188,7 @@ fn memory_of_this_process_is_measured() {
 
 fn free_extents(http: SocketAddr) -> String {
     let mut stream = TcpStream::connect(http).expect("a memory node's figures");
-    let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).expect("a request");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("figures");

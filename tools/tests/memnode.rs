@@ -47,7 +47,7 @@ fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("a running memory node");
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     )
     .expect("a running memory node");
     let mut text = String::new();

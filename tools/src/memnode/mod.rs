@@ -1,14 +1,17 @@
 //! `farcore memnode`: lends this machine's memory to engines on other hosts.
 //!
 //! Checks the flags, starts the node in a thread, prints `ready: ADDRESS lends SIZE`, and waits for
-//! a signal. `exposed.rs` has the metrics.
+//! a signal. `exposed` has the metrics, `descriptors` the limit on open files, `token` the file of
+//! the token.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
 //! - I2: beyond loopback the node needs a token or `--insecure`. Metrics have no token, so beyond
 //!   loopback they need `--insecure` in any case.
 //! - I3: SIGTERM and SIGINT end it cleanly with exit code 0, also during the start.
 
+mod descriptors;
 mod exposed;
+mod token;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -24,7 +27,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
 use clap::Args;
-use farcore_rdma::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN, Token};
+use farcore_rdma::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN};
 use farcore_rdma::node::{
     MemoryNode, MemoryOptions, NodeHandle, NodeOptions, Registered, StartError,
 };
@@ -35,6 +38,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
+use self::descriptors::Descriptors;
 use crate::device::DeviceArguments;
 use crate::text::{line, size};
 
@@ -145,7 +149,7 @@ impl Arguments {
             None => None,
         };
         let token = match &self.token_file {
-            Some(file) => Some(Token::read(file)?),
+            Some(file) => Some(token::read(file)?),
             None => None,
         };
         if !self.insecure {
@@ -239,7 +243,13 @@ enum Event {
 }
 
 fn serve(arguments: &Arguments) -> Result<()> {
-    let Plan { node, http } = arguments.plan()?;
+    let Plan { mut node, http } = arguments.plan()?;
+    let descriptors = Descriptors::raise();
+    descriptors.fit(&mut node)?;
+    info!(
+        "up to {} cores; descriptor limit {}",
+        node.connections_max, descriptors.limit
+    );
     let insecure = node.token.is_none();
     let (memory, requested, scheme) = (node.memory, node.listen, node.scheme);
     let listener =
@@ -262,8 +272,15 @@ fn serve(arguments: &Arguments) -> Result<()> {
             "not all memory is locked, so the kernel may swap it out; raise `ulimit -l`, or give --require-lock to make this an error"
         );
     }
-    if insecure && !is_loopback(requested) {
-        warn!("no token: any host that can reach {requested} can read and write all of the memory");
+    if insecure {
+        let reader = if is_loopback(requested) {
+            "any process of this machine"
+        } else {
+            "any host that can reach it"
+        };
+        warn!(
+            "no token: {reader} can read and write all of the memory at {requested}; give --token-file"
+        );
     }
     let server = match listener {
         Some(listener) => {

@@ -7,6 +7,8 @@ mod attach;
 #[cfg(feature = "http")]
 mod exposition;
 #[cfg(feature = "http")]
+mod host;
+#[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "log")]
 mod log;
