@@ -96,6 +96,18 @@ fn errors_are_one_line_with_limit_and_value() {
         ),
         (&["--memory", "1MiB", "--http", "here"], &["--http `here`"]),
         (
+            &["--memory", "1MiB", "--port", "1"],
+            &["--port has no effect with --listen tcp://"],
+        ),
+        (
+            &["--memory", "1MiB", "--device", "mlx5_0"],
+            &["--device has no effect", "rdma://"],
+        ),
+        (
+            &["--memory", "1MiB", "--gid-index", "1"],
+            &["--gid-index has no effect"],
+        ),
+        (
             &["--memory", "1MiB", "--listen", "127.0.0.1:1"],
             &["no scheme", "tcp://host:port"],
         ),

@@ -67,9 +67,11 @@ impl Selection<'_> {
         let sizes = sizes.collect::<Result<Vec<u32>>>()?;
         let swap = sizes.is_empty() || sizes.contains(&WORD_BYTES);
         let is_named = self.operations.contains(&Operation::Cas);
+        let is_alone = is_named && self.operations.iter().all(|one| *one == Operation::Cas);
+        let has_others = sizes.iter().any(|&bytes| bytes != WORD_BYTES);
         ensure!(
-            swap || !is_named,
-            "--operation cas --bytes {}: compare-and-swap works on words of {WORD_BYTES} bytes; add {WORD_BYTES} to --bytes, or omit --bytes",
+            (swap || !is_named) && !(is_alone && has_others),
+            "--operation cas --bytes {}: compare-and-swap works on words of {WORD_BYTES} bytes; write --bytes {WORD_BYTES}, or omit --bytes",
             self.sizes.join(",")
         );
         let sizes = match &sizes[..] {
@@ -139,7 +141,9 @@ mod tests {
             let error = rows(&[], sizes).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
-        let error = rows(&[Operation::Cas], &["64"]).unwrap_err().to_string();
-        assert!(error.contains("words of 8 bytes"), "{error}");
+        for sizes in [&["64"][..], &["8", "64"]] {
+            let error = rows(&[Operation::Cas], sizes).unwrap_err().to_string();
+            assert!(error.contains("words of 8 bytes"), "{error}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use farcore_rdma::{FabricAddress, Scheme, Token, VerbsOptions};
 
@@ -57,8 +57,20 @@ impl TargetArguments {
             );
             nodes.push(node);
         }
+        ensure!(
+            !embedded || self.token_file.is_none(),
+            "--token-file has no effect without --fabric and addresses of memory nodes: omit it"
+        );
+        if nodes.iter().all(|node| node.scheme() == Scheme::Tcp) {
+            let why = if embedded {
+                "without --fabric and addresses of memory nodes"
+            } else {
+                "with tcp://"
+            };
+            self.device.refuse(why)?;
+        }
         let token = match &self.token_file {
-            Some(file) => Some(Token::read(file)?),
+            Some(file) => Some(Token::read(file).context("--token-file")?),
             None => None,
         };
         Ok(Target {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use farcore_rdma::control::NodeStatistics;
 use farcore_rdma::node::NodeMetrics;
-use farcore_tuning::Exposed;
+use farcore_tuning::{Exposed, log_lines_dropped};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -111,6 +111,11 @@ fn encode_counters(encoder: &mut DescriptorEncoder<'_>, now: &NodeStatistics) ->
             "take_backs_failed",
             "Times that the device failed to free extents",
             now.take_backs_failed,
+        ),
+        (
+            "log_lines_dropped",
+            "Lines of the log that stderr did not take in time",
+            log_lines_dropped(),
         ),
     ] {
         let metric = ConstCounter::new(value);

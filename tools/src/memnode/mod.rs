@@ -40,7 +40,7 @@ use tracing::{info, warn};
 
 use self::descriptors::Descriptors;
 use crate::device::DeviceArguments;
-use crate::text::{line, size};
+use crate::text::size;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -142,6 +142,9 @@ impl Arguments {
             address.host(),
             address.port()
         );
+        if address.scheme() == Scheme::Tcp {
+            self.device.refuse("with --listen tcp://")?;
+        }
         let verbs = self.device.options()?;
         let listen = resolve("--listen", &self.listen, address.host(), address.port())?;
         let http = match &self.http {
@@ -167,7 +170,7 @@ impl Arguments {
         let memory = self.memory()?;
         let lease: humantime::Duration = read("--lease", &self.lease, "30s")?;
         ensure!(
-            (LEASE_MIN..=LEASE_MAX).contains(&lease),
+            (LEASE_MIN..=LEASE_MAX).contains(&*lease),
             "--lease {}: must be {}s to {}h",
             self.lease,
             LEASE_MIN.as_secs(),
@@ -246,10 +249,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let Plan { mut node, http } = arguments.plan()?;
     let descriptors = Descriptors::raise();
     descriptors.fit(&mut node)?;
-    info!(
-        "up to {} cores; descriptor limit {}",
-        node.connections_max, descriptors.limit
-    );
+    let cores = node.connections_max;
     let insecure = node.token.is_none();
     let (memory, requested, scheme) = (node.memory, node.listen, node.scheme);
     let listener =
@@ -267,6 +267,13 @@ fn serve(arguments: &Arguments) -> Result<()> {
             return Ok(());
         }
     };
+    info!(
+        "up to {cores} cores; descriptor limit {}",
+        descriptors.limit
+    );
+    if let Some(file) = &arguments.token_file {
+        token::warn_if_exposed(file);
+    }
     if !handle.is_locked() {
         warn!(
             "not all memory is locked, so the kernel may swap it out; raise `ulimit -l`, or give --require-lock to make this an error"
@@ -337,12 +344,9 @@ fn start(node: NodeOptions) -> Result<Receiver<Event>> {
 }
 
 /// Runs the command until a signal ends it.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    match serve(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("farcore memnode: {}", line(&error));
-            ExitCode::FAILURE
-        }
-    }
+///
+/// # Errors
+/// A flag is wrong, or the node cannot start.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    serve(arguments).map(|()| ExitCode::SUCCESS)
 }

@@ -16,7 +16,11 @@ const READABLE_BY_OTHERS: u32 = 0o044;
 /// # Errors
 /// The file cannot be read, or holds no token.
 pub(super) fn read(file: &Path) -> Result<Token> {
-    let token = Token::read(file).context("--token-file")?;
+    Token::read(file).context("--token-file")
+}
+
+/// Warns if other users can read the token's file.
+pub(super) fn warn_if_exposed(file: &Path) {
     if let Some(mode) = exposed_mode(file) {
         warn!(
             "--token-file {}: mode {mode:04o} lets other users read the token; run `chmod 600 {}`",
@@ -24,7 +28,6 @@ pub(super) fn read(file: &Path) -> Result<Token> {
             file.display()
         );
     }
-    Ok(token)
 }
 
 /// The mode of a file that group or others may read.
