@@ -1,6 +1,7 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
-//! One module a command: `doctor`, `fabric`, `memnode`, `top`, `tune`. Each checks its flags and
+//! One module a command: `doctor`, `fabric`, `memnode`, `top`, `tune`; `manual` has completions and
+//! manual pages. Each checks its flags and
 //! returns the exit code, or an error, which is one line on stderr and exit code 1. `watch` reads
 //! reports of running engines; `device`, `given`, `output` and `text` hold the flags, streams
 //! and formats that commands share.
@@ -9,6 +10,7 @@ mod device;
 mod doctor;
 mod fabric;
 mod given;
+mod manual;
 mod memnode;
 mod output;
 mod text;
@@ -49,6 +51,10 @@ enum Command {
     Top(top::Arguments),
     /// Find the best settings for a workload, or predict the throughput of another machine.
     Tune(Box<tune::Arguments>),
+    /// Print the completions of a shell to stdout.
+    Completions(manual::CompletionsArguments),
+    /// Write the manual pages into a folder.
+    Man(manual::ManArguments),
     /// Runs one plan given as JSON on standard input and writes the outcome to standard output.
     #[command(hide = true)]
     RunOne,
@@ -63,6 +69,8 @@ impl Command {
             Self::Memnode(_) => "memnode",
             Self::Top(_) => "top",
             Self::Tune(_) => "tune",
+            Self::Completions(_) => "completions",
+            Self::Man(_) => "man",
             Self::RunOne => "run-one",
         }
     }
@@ -83,6 +91,8 @@ impl Command {
             Self::Memnode(arguments) => memnode::run(arguments),
             Self::Top(arguments) => top::run(arguments, given),
             Self::Tune(arguments) => tune::run(arguments, given),
+            Self::Completions(arguments) => manual::completions(arguments, &Arguments::command()),
+            Self::Man(arguments) => manual::write_pages(arguments, Arguments::command()),
             Self::RunOne => farcore_bench::child::serve().map(|()| ExitCode::SUCCESS),
         }
     }

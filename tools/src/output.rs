@@ -2,8 +2,9 @@
 //!
 //! - I1: a closed stdout or stderr, as behind `| head -1`, is neither a panic nor an error: what is
 //!   printed after that is lost, and files are written still.
-//! - I2: a file is opened before the work that fills it, so that a wrong path costs no work. Its old
-//!   contents stay until the new ones are written, and a new file that is never written is removed.
+//! - I2: a file is tried before the work that fills it, so that a wrong path costs no work. Until the
+//!   work is done an old file keeps its contents, and a new one does not exist, however the process
+//!   ends.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
@@ -34,38 +35,40 @@ pub(crate) fn complain(text: impl Display) {
     let _ = write_line(io::stderr().lock(), text);
 }
 
-/// A file that a flag names, opened before the work.
+/// A file that a flag names, tried before the work.
 #[derive(Debug)]
 pub(crate) struct OutputFile {
     flag: &'static str,
     path: PathBuf,
-    file: File,
-    /// Whether to remove the file if it is not written.
-    is_new: bool,
+    /// The file, if there was one: a pipe must not be opened twice.
+    file: Option<File>,
 }
 
 impl OutputFile {
-    /// Opens the file of a flag.
+    /// Tries the file of a flag.
     ///
     /// # Errors
     /// It cannot be written.
     pub(crate) fn open(flag: &'static str, path: &Path) -> Result<Self> {
-        let is_new = !path.exists();
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .with_context(|| format!("{flag} {} cannot be written", path.display()))?;
+        let found = OpenOptions::new().write(true).open(path);
+        let file = match found {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(path)
+                .and_then(|_| fs::remove_file(path))
+                .map(|()| None),
+            Err(error) => Err(error),
+        };
         Ok(Self {
             flag,
             path: path.to_owned(),
-            file,
-            is_new,
+            file: file.with_context(|| format!("{flag} {} cannot be written", path.display()))?,
         })
     }
 
-    /// Opens the file of a flag that may be absent.
+    /// Tries the file of a flag that may be absent.
     ///
     /// # Errors
     /// As [`OutputFile::open`].
@@ -77,12 +80,18 @@ impl OutputFile {
     ///
     /// # Errors
     /// The system's error.
-    pub(crate) fn write(mut self, text: &str) -> Result<()> {
-        self.is_new = false;
-        // A pipe or a terminal has no contents to remove.
-        let _ = self.file.set_len(0).and_then(|()| self.file.rewind());
-        let written = self.file.write_all(text.as_bytes());
-        written.with_context(|| format!("{} {} cannot be written", self.flag, self.path.display()))
+    pub(crate) fn write(self, text: &str) -> Result<()> {
+        let Self { flag, path, file } = self;
+        let file = match file {
+            Some(mut file) => {
+                // A pipe or a terminal has no contents to remove.
+                let _ = file.set_len(0).and_then(|()| file.rewind());
+                Ok(file)
+            }
+            None => File::create(&path),
+        };
+        file.and_then(|mut file| file.write_all(text.as_bytes()))
+            .with_context(|| format!("{flag} {} cannot be written", path.display()))
     }
 
     /// Replaces the contents with JSON.
@@ -93,15 +102,6 @@ impl OutputFile {
         let mut text = serde_json::to_string_pretty(value)?;
         text.push('\n');
         self.write(&text)
-    }
-}
-
-impl Drop for OutputFile {
-    fn drop(&mut self) {
-        if self.is_new {
-            // An empty file that stays is harmless.
-            let _ = fs::remove_file(&self.path);
-        }
     }
 }
 

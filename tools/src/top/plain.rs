@@ -3,10 +3,12 @@
 //! - I1: a closed pipe ends the command without an error.
 
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::sync::mpsc;
 use std::thread;
 
 use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::app::App;
 use super::{default_size, picture, view};
@@ -26,6 +28,12 @@ fn text(app: &App, last_lost: &mut Option<String>) -> Option<String> {
     Some(picture::text(&view(app, default_size())))
 }
 
+/// Whether the reader of a pipe has closed it, without a write that would show it.
+fn is_closed(out: &impl AsFd) -> bool {
+    let mut one = [PollFd::new(out, PollFlags::empty())];
+    poll(&mut one, Some(&Timespec::default())).is_ok() && one[0].revents().contains(PollFlags::ERR)
+}
+
 /// Prints views until the reader closes the pipe or a signal ends the process.
 pub(super) fn watch(source: Source, app: &mut App) -> Result<()> {
     let (sender, samples) = mpsc::channel();
@@ -41,6 +49,9 @@ pub(super) fn watch(source: Source, app: &mut App) -> Result<()> {
     for (path, sample) in samples {
         app.on_sample(path, sample);
         let Some(text) = text(app, &mut last_lost) else {
+            if is_closed(&out) {
+                break;
+            }
             continue;
         };
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
