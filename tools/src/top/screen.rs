@@ -13,10 +13,11 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use anyhow::{Context, Result};
-use ratatui::DefaultTerminal;
+use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
+use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, enable_raw_mode};
+use ratatui::{DefaultTerminal, Terminal};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -89,69 +90,79 @@ fn start_keys(sender: Sender<Message>) -> Result<()> {
     })
 }
 
-/// Takes the terminal again after the process was stopped: the shell has changed its mode.
-fn resume(terminal: &mut DefaultTerminal) -> Result<()> {
-    // The library keeps the mode that it found first, and does nothing if it believes it is set.
-    ratatui::restore();
-    enable_raw_mode()
-        .and_then(|()| execute!(io::stdout(), EnterAlternateScreen))
-        .and_then(|()| terminal.clear())
-        .context("the terminal cannot be drawn on")
+/// The view and its terminal.
+struct Screen<'a> {
+    app: &'a mut App,
+    terminal: DefaultTerminal,
+    order: Sender<Order>,
+    /// Whether the terminal is the shell's until SIGCONT comes.
+    is_suspended: bool,
 }
 
-/// Gives the terminal back and stops the process until it is continued.
-fn suspend(terminal: &mut DefaultTerminal) -> Result<()> {
-    ratatui::restore();
-    emulate_default_handler(SIGTSTP).context("the process cannot be stopped")?;
-    resume(terminal)
-}
-
-/// Handles one message; false ends the view.
-fn handle(
-    message: Message,
-    app: &mut App,
-    terminal: &mut DefaultTerminal,
-    order: &Sender<Order>,
-) -> Result<bool> {
-    let action = match message {
-        Message::Sample((path, sample)) => {
-            app.on_sample(path, sample);
-            Action::None
-        }
-        Message::Event(Event::Key(key)) if key.is_press() => app.on_key(key),
-        Message::Event(_) => Action::None,
-        Message::Signal(SIGTSTP) => Action::Suspend,
-        Message::Signal(SIGCONT) => {
-            resume(terminal)?;
-            Action::None
-        }
-        Message::Signal(_) => Action::Quit,
-        Message::End(error) => return Err(error).context("the terminal is lost"),
-    };
-    // If the sampling thread has ended, no sample comes.
-    match action {
-        Action::None => {}
-        Action::Quit => return Ok(false),
-        Action::Suspend => suspend(terminal)?,
-        Action::Interval => drop(order.send(Order::Interval(app.interval))),
-        Action::NextEngine => drop(order.send(Order::NextEngine)),
+impl Screen<'_> {
+    /// Gives the terminal back and stops the process. The next message is that it goes on.
+    fn suspend(&mut self) -> Result<()> {
+        ratatui::restore();
+        self.is_suspended = true;
+        emulate_default_handler(SIGTSTP).context("the process cannot be stopped")
     }
-    Ok(true)
-}
 
-fn serve(
-    app: &mut App,
-    terminal: &mut DefaultTerminal,
-    messages: &Receiver<Message>,
-    order: &Sender<Order>,
-) -> Result<()> {
-    loop {
-        terminal
-            .draw(|frame| draw::draw(frame, app))
+    /// Takes the terminal again after a stop: the shell has changed its mode.
+    fn resume(&mut self) -> Result<()> {
+        if !self.is_suspended {
+            // SIGSTOP was not seen. The library must forget that it has set the mode.
+            ratatui::restore();
+        }
+        self.is_suspended = false;
+        // A new one draws every cell. `Terminal::clear` would ask the terminal for its cursor, whose
+        // answer the thread of the keys would read.
+        self.terminal = enable_raw_mode()
+            .and_then(|()| execute!(io::stdout(), EnterAlternateScreen, Clear(ClearType::All)))
+            .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())))
             .context("the terminal cannot be drawn on")?;
-        let message = messages.recv().context("the threads of the view ended")?;
-        if !handle(message, app, terminal, order)? {
-            return Ok(());
+        Ok(())
+    }
+
+    /// Handles one message; false ends the view.
+    fn handle(&mut self, message: Message) -> Result<bool> {
+        let action = match message {
+            Message::Sample((path, sample)) => {
+                self.app.on_sample(path, sample);
+                Action::None
+            }
+            Message::Event(Event::Key(key)) if key.is_press() => self.app.on_key(key),
+            Message::Event(_) => Action::None,
+            Message::Signal(SIGTSTP) => Action::Suspend,
+            Message::Signal(SIGCONT) => {
+                self.resume()?;
+                Action::None
+            }
+            Message::Signal(_) => Action::Quit,
+            Message::End(error) => return Err(error).context("the terminal is lost"),
+        };
+        // If the sampling thread has ended, no sample comes.
+        match action {
+            Action::None => {}
+            Action::Quit => return Ok(false),
+            Action::Suspend => self.suspend()?,
+            Action::Interval => drop(self.order.send(Order::Interval(self.app.interval))),
+            Action::NextEngine => drop(self.order.send(Order::NextEngine)),
+        }
+        Ok(true)
+    }
+
+    fn serve(&mut self, messages: &Receiver<Message>) -> Result<()> {
+        loop {
+            if !self.is_suspended {
+                let app = &*self.app;
+                self.terminal
+                    .draw(|frame| draw::draw(frame, app))
+                    .context("the terminal cannot be drawn on")?;
+            }
+            let message = messages.recv().context("the threads of the view ended")?;
+            if !self.handle(message)? {
+                return Ok(());
+            }
         }
     }
 }
@@ -164,8 +175,13 @@ pub(super) fn watch(source: Source, app: &mut App) -> Result<()> {
     let (sender, messages) = mpsc::channel();
     // Signals are caught before the terminal is taken, so that none leaves it taken.
     let order = start_senders(source, app, &sender)?;
-    let mut terminal = ratatui::try_init().context("the terminal cannot be drawn on")?;
-    let ended = start_keys(sender).and_then(|()| serve(app, &mut terminal, &messages, &order));
+    let mut screen = Screen {
+        app,
+        terminal: ratatui::try_init().context("the terminal cannot be drawn on")?,
+        order,
+        is_suspended: false,
+    };
+    let ended = start_keys(sender).and_then(|()| screen.serve(&messages));
     ratatui::restore();
     ended
 }
