@@ -3,7 +3,7 @@
 //! One module a command: `doctor`, `fabric`, `memnode`, `top`, `tune`; `manual` has completions and
 //! manual pages. Each checks its flags and
 //! returns the exit code, or an error, which is one line on stderr and exit code 1. `watch` reads
-//! reports of running engines; `device`, `given`, `output` and `text` hold the flags, streams
+//! reports of running engines; `device`, `given`, `output`, `text` and `token` hold the flags, streams
 //! and formats that commands share.
 
 mod device;
@@ -14,6 +14,7 @@ mod manual;
 mod memnode;
 mod output;
 mod text;
+mod token;
 mod top;
 mod tune;
 mod watch;
@@ -115,7 +116,12 @@ fn main() -> ExitCode {
         log.end();
     }
     outcome.unwrap_or_else(|error| {
-        complain(format_args!("farcore {}: {}", command.name(), line(&error)));
+        let error = line(&error);
+        match command {
+            // The parent process names the command.
+            Command::RunOne => complain(error),
+            _ => complain(format_args!("farcore {}: {error}", command.name())),
+        }
         ExitCode::FAILURE
     })
 }

@@ -73,10 +73,21 @@ fn errors_are_one_line_with_limit_and_value() {
             &["--memory", "1MiB", "--region", "long"],
             &["--region `long`"],
         ),
-        (&["--memory", "1MiB", "--extent", "3"], &["extent of 3"]),
+        (
+            &["--memory", "1MiB", "--extent", "3"],
+            &["--extent 3: must be a power of two"],
+        ),
+        (
+            &["--memory", "1EiB", "--region", "1GiB", "--extent", "1GiB"],
+            &["--memory 1EiB has", "at most 2,048"],
+        ),
+        (
+            &["--memory", "1TiB"],
+            &["--memory 1TiB: only ", "B is available ", "lend less"],
+        ),
         (
             &["--memory", "3GiB", "--region", "2GiB"],
-            &["under 2147483648"],
+            &["--region 2GiB: must be under 2GiB"],
         ),
         (
             &["--memory", "1MiB", "--lease", "soon"],
@@ -92,7 +103,7 @@ fn errors_are_one_line_with_limit_and_value() {
         ),
         (
             &["--memory", "1MiB", "--threads", "0"],
-            &["threads is 0", "1 to 1024"],
+            &["--threads 0", "1 to 1024"],
         ),
         (&["--memory", "1MiB", "--http", "here"], &["--http `here`"]),
         (

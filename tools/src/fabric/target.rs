@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use farcore_rdma::{FabricAddress, Scheme, Token, VerbsOptions};
 
 use crate::device::DeviceArguments;
+use crate::token;
 
 /// Far memory in this process.
 const EMBEDDED: &str = "embedded";
@@ -70,7 +71,7 @@ impl TargetArguments {
             self.device.refuse(why)?;
         }
         let token = match &self.token_file {
-            Some(file) => Some(Token::read(file).context("--token-file")?),
+            Some(file) => Some(token::read(file)?),
             None => None,
         };
         Ok(Target {

@@ -1,8 +1,8 @@
 //! `farcore memnode`: lends this machine's memory to engines on other hosts.
 //!
 //! Checks the flags, starts the node in a thread, prints `ready: ADDRESS lends SIZE`, and waits for
-//! a signal. `exposed` has the metrics, `descriptors` the limit on open files, `token` the file of
-//! the token.
+//! a signal. `lent` checks the memory, `exposed` has the metrics, `descriptors` the limit on open
+//! files.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
 //! - I2: beyond loopback the node needs a token or `--insecure`. Metrics have no token, so beyond
@@ -11,7 +11,7 @@
 
 mod descriptors;
 mod exposed;
-mod token;
+mod lent;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -29,7 +29,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use farcore_rdma::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN};
 use farcore_rdma::node::{
-    MemoryNode, MemoryOptions, NodeHandle, NodeOptions, Registered, StartError,
+    MemoryError, MemoryNode, MemoryOptions, NodeHandle, NodeOptions, Registered, StartError,
 };
 use farcore_rdma::{FabricAddress, Lock, PageKind, Scheme};
 use farcore_tuning::{HttpLimits, HttpServer, is_loopback};
@@ -39,8 +39,13 @@ use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use self::descriptors::Descriptors;
+use self::lent::Lent;
 use crate::device::DeviceArguments;
-use crate::text::size;
+use crate::text::shown;
+use crate::token;
+
+/// Most threads that serve.
+const THREADS_MAX: usize = 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -112,21 +117,19 @@ struct Plan {
 
 impl Arguments {
     fn memory(&self) -> Result<MemoryOptions> {
-        let memory = MemoryOptions {
-            memory_bytes: size("--memory", &self.memory, "32GiB")?,
-            region_bytes: size("--region", &self.region, "1GiB")?,
-            extent_bytes: size("--extent", &self.extent, "1MiB")?,
+        let lent = Lent {
+            memory: &self.memory,
+            region: &self.region,
+            extent: &self.extent,
+        };
+        Ok(MemoryOptions {
             huge_pages: !self.no_huge_pages,
             lock: if self.require_lock {
                 Lock::Require
             } else {
                 Lock::Try
             },
-        };
-        // Memory shorter than a region is one shorter region.
-        Ok(MemoryOptions {
-            region_bytes: memory.region_bytes.min(memory.memory_bytes),
-            ..memory
+            ..lent.options()?
         })
     }
 
@@ -168,6 +171,11 @@ impl Arguments {
             }
         }
         let memory = self.memory()?;
+        ensure!(
+            (1..=THREADS_MAX).contains(&self.threads),
+            "--threads {}: must be 1 to {THREADS_MAX}",
+            self.threads
+        );
         let lease: humantime::Duration = read("--lease", &self.lease, "30s")?;
         ensure!(
             (LEASE_MIN..=LEASE_MAX).contains(&*lease),
@@ -240,6 +248,23 @@ impl Progress {
     }
 }
 
+/// The error of a start in terms of the flags.
+fn named(arguments: &Arguments, error: StartError) -> anyhow::Error {
+    match error {
+        StartError::Memory(MemoryError::TooMuch {
+            free_bytes, end, ..
+        }) => anyhow!(
+            "--memory {}: only {} is available {}: lend less, or {}",
+            arguments.memory,
+            shown(free_bytes),
+            end.place(),
+            end.remedy()
+        ),
+        StartError::Listen { .. } => anyhow!("--listen {}: {error}", arguments.listen),
+        other => other.into(),
+    }
+}
+
 enum Event {
     Started(Result<NodeHandle, StartError>),
     Signal(i32),
@@ -254,14 +279,14 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let (memory, requested, scheme) = (node.memory, node.listen, node.scheme);
     let listener =
         match http {
-            Some(address) => Some(TcpListener::bind(address).with_context(|| {
-                format!("cannot listen on {address}; give --http another address")
+            Some(address) => Some(TcpListener::bind(address).map_err(|error| {
+                anyhow!("--http {address}: cannot listen there: {error}: give another address of this machine")
             })?),
             None => None,
         };
     let events = start(node)?;
     let handle = match events.recv().context("the start was lost")? {
-        Event::Started(started) => started?,
+        Event::Started(started) => started.map_err(|error| named(arguments, error))?,
         Event::Signal(signal) => {
             info!(signal, "stopped before it was ready");
             return Ok(());

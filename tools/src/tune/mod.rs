@@ -3,9 +3,10 @@
 //! With `--predict`, [`predict`] computes a prediction from a queueing model that real runs
 //! calibrate. Otherwise [`tuner`] searches settings: [`knob`] lists them, [`search`] is the
 //! algorithm, [`trial`] makes the runs, [`report`] and [`chart`] show the findings. [`idle`] refuses
-//! flags without effect. No setting of this machine is changed.
+//! flags without effect, [`fault`] words errors of the engine by flags. No setting of this machine is changed.
 
 mod chart;
+mod fault;
 mod idle;
 mod knob;
 mod predict;

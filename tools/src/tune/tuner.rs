@@ -19,6 +19,7 @@ use farcore_tuning::RatioEstimate;
 
 use super::RunArgs;
 use super::chart;
+use super::fault::in_flags;
 use super::knob::Knob;
 use super::report::{self, Setting};
 use super::search::{Ended, Findings, Options, Range, Stop, Trial, search};
@@ -127,8 +128,8 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> Result<Ended> {
     let machine = Machine::here();
     let plan = arguments.plan(&machine, run_args)?;
     plan.validate(&machine)?;
-    Farcore::check(&plan)?;
-    let ranges = ranges(arguments, &plan)?;
+    let checked = Farcore::check(&plan).and_then(|()| ranges(arguments, &plan));
+    let ranges = checked.map_err(|error| in_flags(&plan, &error))?;
     // Fail before the runs rather than after them.
     let profile = OutputFile::open("--out", &arguments.out)?;
     let files = (arguments.report.as_deref())
@@ -147,13 +148,14 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> Result<Ended> {
         confidence: CONFIDENCE,
     };
     print(&setting.workload)?;
-    let mut runs = Runs::new(plan, setting.metric, arguments.budget)?;
+    let mut runs = Runs::new(plan.clone(), setting.metric, arguments.budget)?;
     let options = Options {
         repeats: repeats as usize,
         confidence: CONFIDENCE,
         seed: run_args.setup.seed,
     };
-    let Some(findings) = find(&mut runs, &ranges, options, arguments)? else {
+    let found = find(&mut runs, &ranges, options, arguments);
+    let Some(findings) = found.map_err(|error| in_flags(&plan, &error))? else {
         return Ok(Ended::Interrupted);
     };
     let comment = report::comment(&findings, &setting);

@@ -1,26 +1,32 @@
-//! The file of the node's token: reads it, and warns if others can read it too.
+//! The file of `--token-file`: reads it, and warns if others can read it too.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use farcore_rdma::control::Token;
+use anyhow::{Result, anyhow};
+use farcore_rdma::control::{Token, TokenError};
 use tracing::warn;
 
 /// The permission of group and others to read a file.
 const READABLE_BY_OTHERS: u32 = 0o044;
 
-/// Reads the token.
+/// Reads the token of `--token-file`.
 ///
 /// # Errors
 /// The file cannot be read, or holds no token.
-pub(super) fn read(file: &Path) -> Result<Token> {
-    Token::read(file).context("--token-file")
+pub(crate) fn read(file: &Path) -> Result<Token> {
+    Token::read(file).map_err(|error| {
+        let file = file.display();
+        match error {
+            TokenError::Read { source, .. } => anyhow!("--token-file {file}: {source}"),
+            other @ TokenError::Length { .. } => anyhow!("--token-file {file}: {other}"),
+        }
+    })
 }
 
 /// Warns if other users can read the token's file.
-pub(super) fn warn_if_exposed(file: &Path) {
+pub(crate) fn warn_if_exposed(file: &Path) {
     if let Some(mode) = exposed_mode(file) {
         warn!(
             "--token-file {}: mode {mode:04o} lets other users read the token; run `chmod 600 {}`",
