@@ -51,7 +51,7 @@ fn write_number(number: &str, out: &mut impl fmt::Write) -> fmt::Result {
     let digits = number.strip_prefix('-').unwrap_or(number);
     let is_integer = digits.bytes().all(|byte| byte.is_ascii_digit());
     // More digits than a u128 has are beyond it, too.
-    if is_integer && digits.parse().is_ok_and(|value: u128| value <= EXACT_MAX) || !is_integer {
+    if !is_integer || digits.parse().is_ok_and(|value: u128| value <= EXACT_MAX) {
         out.write_str(number)
     } else {
         write!(out, "\"{number}\"")
