@@ -1,10 +1,9 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
 //! One module a command: `doctor`, `fabric`, `memnode`, `top`, `tune`; `manual` has completions and
-//! manual pages. Each checks its flags and
-//! returns the exit code, or an error, which is one line on stderr and exit code 1. `watch` reads
-//! reports of running engines; `device`, `given`, `output`, `text` and `token` hold the flags, streams
-//! and formats that commands share.
+//! manual pages. Each checks its flags and returns the exit code, or an error, which is one line on
+//! stderr and exit code 1. `watch` reads reports of running engines; `device`, `given`, `output`,
+//! `text` and `token` hold the flags, streams and formats that commands share.
 
 mod device;
 mod doctor;

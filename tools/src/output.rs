@@ -2,9 +2,9 @@
 //!
 //! - I1: a closed stdout or stderr, as behind `| head -1`, is neither a panic nor an error: what is
 //!   printed after that is lost, and files are written still.
-//! - I2: a file is tried before the work that fills it, so that a wrong path costs no work. Until the
-//!   work is done an old file keeps its contents, and a new one does not exist, however the process
-//!   ends.
+//! - I2: a file is tried before the work that fills it, so that a wrong path costs no work. Until
+//!   the work is done an old file keeps its contents, and a new one does not exist, however the
+//!   process ends.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};

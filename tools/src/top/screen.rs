@@ -114,8 +114,8 @@ impl Screen<'_> {
             ratatui::restore();
         }
         self.is_suspended = false;
-        // A new one draws every cell. `Terminal::clear` would ask the terminal for its cursor, whose
-        // answer the thread of the keys would read.
+        // A new one draws every cell. `Terminal::clear` would ask the terminal for its cursor, and
+        // the thread of the keys would read the answer.
         self.terminal = enable_raw_mode()
             .and_then(|()| execute!(io::stdout(), EnterAlternateScreen, Clear(ClearType::All)))
             .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())))

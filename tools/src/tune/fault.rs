@@ -1,5 +1,5 @@
-//! Errors of the engine in terms of the flags: the engine names fields of its configuration, which a
-//! user of the command has never typed.
+//! Errors of the engine in terms of the flags: the engine names fields of its configuration, which
+//! a user of the command has never typed.
 
 use anyhow::{Error, anyhow};
 use farcore_bench::plan::Plan;

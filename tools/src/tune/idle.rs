@@ -1,4 +1,5 @@
-//! Flags that have no effect beside others are errors: a user who types one expects something of it.
+//! Flags that have no effect beside others are errors: a user who types one expects something of
+//! it.
 
 use anyhow::Result;
 use farcore_bench::cli::{ContestSize, SetupArgs, TraceSize, YcsbSize};

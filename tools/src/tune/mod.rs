@@ -2,8 +2,9 @@
 //!
 //! With `--predict`, [`predict`] computes a prediction from a queueing model that real runs
 //! calibrate. Otherwise [`tuner`] searches settings: [`knob`] lists them, [`search`] is the
-//! algorithm, [`trial`] makes the runs, [`report`] and [`chart`] show the findings. [`idle`] refuses
-//! flags without effect, [`fault`] words errors of the engine by flags. No setting of this machine is changed.
+//! algorithm, [`trial`] makes the runs, [`report`] and [`chart`] show the findings. [`idle`]
+//! refuses flags without effect, [`fault`] words errors of the engine by flags. No setting of this
+//! machine is changed.
 
 mod chart;
 mod fault;

@@ -117,8 +117,8 @@ fn filter(level: &str) -> EnvFilter {
 /// Writes the process's log to stderr, from `level` up unless `RUST_LOG` is set. Call it once,
 /// before anything else.
 ///
-/// A separate thread writes the lines, so that no thread that logs waits for stderr. Lines that come
-/// faster than stderr takes them are dropped, and a later line says how many.
+/// A separate thread writes the lines, so that no thread that logs waits for stderr. Lines that
+/// come faster than stderr takes them are dropped, and a later line says how many.
 ///
 /// With the feature `otel`, a separate thread sends spans from `info` up (or as `RUST_LOG` sets) to
 /// the collector at `OTEL_EXPORTER_OTLP_ENDPOINT`. `OTEL_SERVICE_NAME` names the sender; the
