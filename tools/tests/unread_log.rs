@@ -13,7 +13,8 @@ use farcore_rdma::Lock;
 
 use self::support::{PATIENCE, Process};
 
-/// Bad connections: each is worth a line, and all of them more than a pipe and the log's queue hold.
+/// Bad connections: each is worth a line, and all of them more than a pipe and the log's queue
+/// hold.
 const BAD: usize = 8_000;
 /// Garbage instead of a connect request.
 const GARBAGE: [u8; 56] = [0xa5; 56];
