@@ -310,9 +310,25 @@ fn errors_are_one_line_with_limit_and_value() {
             &["ping", "--fabric", "embedded,tcp://h"],
             &["embedded,tcp://h", "cannot be combined"],
         ),
+        #[cfg(not(feature = "verbs"))]
         (
-            &["ping", "--port", "1"],
-            &["--port has no effect", "omit it"],
+            &["bandwidth", "--fabric", "tcp://a,rdma+tcp://localhost"],
+            &["no verbs", "--features verbs", "tcp://localhost:7400"],
+        ),
+    ] {
+        let text = refused(arguments);
+        for part in parts {
+            assert!(text.contains(part), "{arguments:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn errors_of_files_and_devices_are_one_line() {
+    for (arguments, parts) in [
+        (
+            &["ping", "--port", "1"][..],
+            &["--port has no effect", "omit it"][..],
         ),
         (
             &[
@@ -327,11 +343,6 @@ fn errors_are_one_line_with_limit_and_value() {
         (
             &["ping", "--json", "/nonexistent/file"],
             &["--json /nonexistent/file"],
-        ),
-        #[cfg(not(feature = "verbs"))]
-        (
-            &["bandwidth", "--fabric", "tcp://a,rdma+tcp://localhost"],
-            &["no verbs", "--features verbs", "tcp://localhost:7400"],
         ),
     ] {
         let text = refused(arguments);

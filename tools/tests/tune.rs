@@ -126,6 +126,36 @@ fn an_interrupted_search_writes_its_findings_so_far() {
 }
 
 #[test]
+fn a_search_that_is_ended_before_its_first_finding_keeps_the_profile() {
+    let folder = folder("ended");
+    let out = folder.join("profile.toml");
+    let old = "batch = 32\n";
+    fs::write(&out, old).unwrap();
+    // One setting, whose comparison takes many runs.
+    let size = "--keys-per-core 20000 --hot-ops 20000 --local 16MiB --far 64MiB";
+    let line = format!("--cores 0 --no-prefault --repeats 6 --knobs window {size}");
+    let mut child = tune(&line, &out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("contest"));
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Before the handler is set, the signal ends the process at once.
+    if output.status.code().is_some() {
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert!(said.contains("is not changed"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(&out).unwrap(), old);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn errors_of_bad_flags_show_a_valid_value() {
     let folder = folder("flags");
     let out = folder.join("profile.toml");
