@@ -98,9 +98,10 @@ where
 #[derive(Debug)]
 #[must_use = "writes the remaining lines when dropped, at the end of the process"]
 pub struct LogGuard {
-    _lines: QueueGuard,
+    // Before the lines: its end may log a warning.
     #[cfg(feature = "otel")]
     _spans: Option<SpanExport>,
+    _lines: QueueGuard,
 }
 
 impl LogGuard {
