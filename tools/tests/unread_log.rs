@@ -5,7 +5,7 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
 use farcore::{Config, Engine};
@@ -13,18 +13,20 @@ use farcore_rdma::Lock;
 
 use self::support::{PATIENCE, Process};
 
-/// Bad connections: each is worth a line, and all of them more than a pipe and the log's queue
-/// hold.
-const BAD: usize = 8_000;
+/// Bad connections: every other one is worth a line of the log, and all of them more than a pipe and
+/// the log's queue hold.
+const BAD: usize = 16_000;
 /// Garbage instead of a connect request.
 const GARBAGE: [u8; 56] = [0xa5; 56];
 
 /// One connection that sends garbage, until the node has closed it.
-fn knock(address: SocketAddr) {
+fn knock(address: SocketAddr, garbage: &[u8]) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     // The node may close before it has read all.
-    let _ = stream.write_all(&GARBAGE);
+    let _ = stream
+        .write_all(garbage)
+        .and_then(|()| stream.shutdown(Shutdown::Write));
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -77,8 +79,11 @@ fn a_stderr_that_is_never_read_locks_no_client_out() {
         .strip_prefix("ready: tcp://")
         .and_then(|rest| rest.split(' ').next());
     let address: SocketAddr = address.unwrap().parse().unwrap();
-    for _ in 0..BAD {
-        knock(address);
+    for number in 0..BAD {
+        // A whole request that is none, or one that is cut short: the node may sum up refusals of
+        // the first kind.
+        let bytes = if number % 2 == 0 { GARBAGE.len() } else { 9 };
+        knock(address, &GARBAGE[..bytes]);
     }
     let dropped = metric(http, "farcore_memnode_log_lines_dropped_total");
     assert!(
