@@ -88,7 +88,7 @@ fn a_running_engine_publishes_its_metrics() {
     assert!(!report.cores.is_empty() && report.local_cap_bytes == 32 << 20);
     let mut stream = TcpStream::connect(address).unwrap();
     stream
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();

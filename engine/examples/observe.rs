@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Prometheus reads this.
     let mut stream = TcpStream::connect(server.address())?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: farcore\r\nConnection: close\r\n\r\n")?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     assert!(

@@ -121,15 +121,30 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 
 #[test]
 fn values_come_back_from_two_nodes() {
-    let (first, second) = (node(), node());
-    let engine = Engine::open(config(&[&first, &second])).unwrap();
+    values_come_back_from(&[node(), node()]);
+}
+
+#[test]
+fn values_come_back_from_nodes_that_isolate_sessions() {
+    let isolated = || {
+        let options = NodeOptions {
+            isolate: true,
+            ..options(0)
+        };
+        MemoryNode::start(options).expect("a node")
+    };
+    values_come_back_from(&[isolated(), isolated()]);
+}
+
+fn values_come_back_from([first, second]: &[NodeHandle; 2]) {
+    let engine = Engine::open(config(&[first, second])).unwrap();
     write(&engine, 1);
     engine.flush().unwrap();
     assert_eq!(read(&engine, 1), (KEYS, 0));
     write(&engine, 2);
     engine.compact().unwrap();
     assert_eq!(read(&engine, 2), (KEYS, 0));
-    for node in [&first, &second] {
+    for node in [first, second] {
         let seen = node.metrics().statistics();
         assert!(seen.reads > 0 && seen.writes > 0, "{seen:?}");
         // One session for each core.
@@ -138,7 +153,7 @@ fn values_come_back_from_two_nodes() {
     }
     engine.close();
     // The memory of a closed engine is free at once.
-    for node in [&first, &second] {
+    for node in [first, second] {
         let seen = node.metrics().statistics();
         assert_eq!(
             (seen.sessions, seen.extents_free),

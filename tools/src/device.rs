@@ -1,6 +1,6 @@
 //! The flags that select an RDMA device, shared by several commands.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use farcore_rdma::VerbsOptions;
 
@@ -19,6 +19,25 @@ pub(crate) struct DeviceArguments {
 }
 
 impl DeviceArguments {
+    /// Refuses the flags where no RDMA device is used.
+    ///
+    /// # Errors
+    /// One was given.
+    pub(crate) fn refuse(&self, why: &str) -> Result<()> {
+        let given = [
+            ("--device", self.device.is_some()),
+            ("--port", self.port.is_some()),
+            ("--gid-index", self.gid_index.is_some()),
+        ];
+        for (flag, is_given) in given {
+            ensure!(
+                !is_given,
+                "{flag} has no effect {why}: it chooses the RDMA device of rdma:// and rdma+tcp://; omit it"
+            );
+        }
+        Ok(())
+    }
+
     pub(crate) fn options(&self) -> Result<VerbsOptions> {
         let options = VerbsOptions {
             device: self.device.clone(),

@@ -1,22 +1,32 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
-//! One module a command: `doctor`, `fabric`, `memnode`, `top`, `tune`. Each parses its flags,
-//! reports an error as one line on stderr, and returns the exit code. `watch` reads reports of
-//! running engines; `device` and `text` hold flags and formats that commands share.
+//! One module a command: `doctor`, `fabric`, `memnode`, `top`, `tune`; `manual` has completions and
+//! manual pages. Each checks its flags and returns the exit code, or an error, which is one line on
+//! stderr and exit code 1. `watch` reads reports of running engines; `device`, `given`, `output`,
+//! `text` and `token` hold the flags, streams and formats that commands share.
 
 mod device;
 mod doctor;
 mod fabric;
+mod given;
+mod manual;
 mod memnode;
+mod output;
 mod text;
+mod token;
 mod top;
 mod tune;
 mod watch;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use farcore_tuning::{LogFormat, LogGuard, log_to_stderr};
+use anyhow::Result;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use farcore_tuning::{LogFormat, log_to_stderr};
+
+use self::given::Given;
+use self::output::complain;
+use self::text::line;
 
 #[derive(Debug, Parser)]
 #[command(name = "farcore", version, about = "Operate and inspect Farcore")]
@@ -41,41 +51,76 @@ enum Command {
     Top(top::Arguments),
     /// Find the best settings for a workload, or predict the throughput of another machine.
     Tune(Box<tune::Arguments>),
+    /// Print the completions of a shell to stdout.
+    Completions(manual::CompletionsArguments),
+    /// Write the manual pages into a folder.
+    Man(manual::ManArguments),
     /// Runs one plan given as JSON on standard input and writes the outcome to standard output.
     #[command(hide = true)]
     RunOne,
 }
 
-fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let log = match arguments.command {
-        // A log would corrupt the view.
-        Command::Top(_) => None,
-        Command::Memnode(_) => Some(log_to_stderr(arguments.log_format, "info")),
-        _ => Some(log_to_stderr(arguments.log_format, "warn")),
-    };
-    match arguments.command {
-        Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Fabric(command) => fabric::run(&command),
-        Command::Memnode(arguments) => memnode::run(&arguments),
-        Command::Top(arguments) => top::run(&arguments),
-        Command::Tune(arguments) => tune::run(&arguments),
-        Command::RunOne => run_one(log),
+impl Command {
+    /// The words that name the command, for errors.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Doctor(_) => "doctor",
+            Self::Fabric(command) => command.name(),
+            Self::Memnode(_) => "memnode",
+            Self::Top(_) => "top",
+            Self::Tune(_) => "tune",
+            Self::Completions(_) => "completions",
+            Self::Man(_) => "man",
+            Self::RunOne => "run-one",
+        }
+    }
+
+    /// The level from which the command logs; none if a log would corrupt its view.
+    fn log_level(&self) -> Option<&'static str> {
+        match self {
+            Self::Top(_) => None,
+            Self::Memnode(_) => Some("info"),
+            _ => Some("warn"),
+        }
+    }
+
+    fn run(&self, given: &Given) -> Result<ExitCode> {
+        match self {
+            Self::Doctor(arguments) => doctor::run(arguments),
+            Self::Fabric(command) => fabric::run(command),
+            Self::Memnode(arguments) => memnode::run(arguments),
+            Self::Top(arguments) => top::run(arguments, given),
+            Self::Tune(arguments) => tune::run(arguments, given),
+            Self::Completions(arguments) => manual::completions(arguments, &Arguments::command()),
+            Self::Man(arguments) => manual::write_pages(arguments, Arguments::command()),
+            Self::RunOne => farcore_bench::child::serve().map(|()| ExitCode::SUCCESS),
+        }
     }
 }
 
-/// Runs a plan of the benchmark for the parent process.
-fn run_one(log: Option<LogGuard>) -> ExitCode {
-    let outcome = farcore_bench::child::serve();
-    // The error is the last line.
+fn main() -> ExitCode {
+    let matches = Arguments::command().get_matches();
+    let given = Given::of(&matches);
+    // The matches are of this command, so that they always fit.
+    let Arguments {
+        log_format,
+        command,
+    } = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let log = command
+        .log_level()
+        .map(|level| log_to_stderr(log_format, level));
+    let outcome = command.run(&given);
+    // An error is the last line.
     if let Some(log) = log {
         log.end();
     }
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
+    outcome.unwrap_or_else(|error| {
+        let error = line(&error);
+        match command {
+            // The parent process names the command.
+            Command::RunOne => complain(error),
+            _ => complain(format_args!("farcore {}: {error}", command.name())),
         }
-    }
+        ExitCode::FAILURE
+    })
 }

@@ -1,4 +1,4 @@
-//! Parsing of sizes in flags, and errors as one line. Shared by all commands.
+//! Sizes in flags and messages, numbers for people, and errors as one line. Shared by all commands.
 
 use anyhow::{Result, anyhow};
 use bytesize::ByteSize;
@@ -10,6 +10,24 @@ pub(crate) fn size(flag: &str, text: &str, like: &str) -> Result<u64> {
     Ok(size.as_u64())
 }
 
+/// A size for people, e.g. `17.4 GiB`.
+pub(crate) fn shown(bytes: u64) -> String {
+    ByteSize::b(bytes).display().iec().to_string()
+}
+
+/// A number with a comma before each three digits.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// The error with its causes, without those that its text already contains.
 pub(crate) fn line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
@@ -19,4 +37,30 @@ pub(crate) fn line(error: &anyhow::Error) -> String {
         }
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn a_cause_is_named_once() {
+        let cause = || std::io::Error::from_raw_os_error(2);
+        let once = anyhow::Error::new(cause()).context("the file x");
+        let twice = anyhow::Error::new(cause()).context(format!("the file x: {}", cause()));
+        assert_eq!(line(&once), line(&twice));
+        assert_eq!(line(&once).matches("os error").count(), 1);
+    }
 }

@@ -287,7 +287,7 @@ fn send_bytes(random: &mut Random, mut stream: TcpStream, words: &[u8]) -> Optio
 fn http_words(random: &mut Random) -> Vec<u8> {
     let mut words = match random.below(4) {
         0 => random.bytes(2000),
-        1 => b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551615\r\n\r\n"
+        1 => b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 18446744073709551615\r\n\r\n"
             .to_vec(),
         2 => [
             &b"GET /"[..],
@@ -295,7 +295,7 @@ fn http_words(random: &mut Random) -> Vec<u8> {
             b" HTTP/1.1\r\n\r\n",
         ]
         .concat(),
-        _ => b"POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+        _ => b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
             .to_vec(),
     };
     if random.below(2) == 0 && !words.is_empty() {
@@ -308,7 +308,7 @@ fn http_words(random: &mut Random) -> Vec<u8> {
 
 fn healthy(http: SocketAddr) -> bool {
     let mut stream = connect(http);
-    let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let mut text = String::new();
     let received = stream
         .write_all(request)

@@ -47,7 +47,7 @@ fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("a running memory node");
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     )
     .expect("a running memory node");
     let mut text = String::new();
@@ -73,10 +73,21 @@ fn errors_are_one_line_with_limit_and_value() {
             &["--memory", "1MiB", "--region", "long"],
             &["--region `long`"],
         ),
-        (&["--memory", "1MiB", "--extent", "3"], &["extent of 3"]),
+        (
+            &["--memory", "1MiB", "--extent", "3"],
+            &["--extent 3: must be a power of two"],
+        ),
+        (
+            &["--memory", "1EiB", "--region", "1GiB", "--extent", "1GiB"],
+            &["--memory 1EiB has", "at most 2,048"],
+        ),
+        (
+            &["--memory", "1TiB"],
+            &["--memory 1TiB: only ", "B is available ", "lend less"],
+        ),
         (
             &["--memory", "3GiB", "--region", "2GiB"],
-            &["under 2147483648"],
+            &["--region 2GiB: must be under 2GiB"],
         ),
         (
             &["--memory", "1MiB", "--lease", "soon"],
@@ -92,9 +103,21 @@ fn errors_are_one_line_with_limit_and_value() {
         ),
         (
             &["--memory", "1MiB", "--threads", "0"],
-            &["threads is 0", "1 to 1024"],
+            &["--threads 0", "1 to 1024"],
         ),
         (&["--memory", "1MiB", "--http", "here"], &["--http `here`"]),
+        (
+            &["--memory", "1MiB", "--port", "1"],
+            &["--port has no effect with --listen tcp://"],
+        ),
+        (
+            &["--memory", "1MiB", "--device", "mlx5_0"],
+            &["--device has no effect", "rdma://"],
+        ),
+        (
+            &["--memory", "1MiB", "--gid-index", "1"],
+            &["--gid-index has no effect"],
+        ),
         (
             &["--memory", "1MiB", "--listen", "127.0.0.1:1"],
             &["no scheme", "tcp://host:port"],

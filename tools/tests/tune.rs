@@ -10,8 +10,9 @@ use std::process::{Command, Stdio};
 use farcore::{Config, Profile};
 
 /// A workload of a fraction of a second.
-const TINY: &str = "--cores 0 --keys-per-core 300 --hot-ops 300 --records 300 --operations 300 --local 16MiB --far 16MiB \
-                    --no-prefault --repeats 6";
+const TINY: &str = "--cores 0 --local 16MiB --far 16MiB --no-prefault --repeats 6";
+/// The size of such a contest.
+const CONTEST: &str = "--keys-per-core 300 --hot-ops 300";
 
 fn folder(name: &str) -> PathBuf {
     let name = format!("farcore-tune-{name}-{}", std::process::id());
@@ -35,12 +36,12 @@ fn a_search_leaves_a_profile_and_a_report() {
     let requests = (0..400u32).map(|at| format!("{at},key{},6,100,1,get,0\n", at * at % 97));
     fs::write(&trace, requests.collect::<String>()).unwrap();
     let trace = format!("trace:{}", trace.display());
-    for (workload, knobs) in [
-        ("contest", "batch,spin-ns"),
-        ("ycsb-b", "window"),
-        (&*trace, "page-bytes,cache-percent"),
+    for (workload, size, knobs) in [
+        ("contest", CONTEST, "batch,spin-ns"),
+        ("ycsb-b", "--records 300 --operations 300", "window"),
+        (&*trace, "", "page-bytes,cache-percent"),
     ] {
-        let line = format!("--workload {workload} --knobs {knobs} {TINY}");
+        let line = format!("--workload {workload} {size} --knobs {knobs} {TINY}");
         let output = tune(&line, &out).arg("--report").arg(&folder).output();
         let output = output.unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
@@ -57,7 +58,7 @@ fn a_search_leaves_a_profile_and_a_report() {
                 assert!(text.contains(&knob), "{knob}: {text}");
             }
         }
-        assert!(report.contains("--hot-ops 300"), "{report}");
+        assert!(report.contains("--cores 0 --local 16MiB"), "{report}");
         assert!(report.contains("| stays |") || report.contains("| proof: kept |"));
         let profile = Profile::read(&out).unwrap();
         let text = fs::read_to_string(&out).unwrap();
@@ -76,18 +77,23 @@ fn a_search_leaves_a_profile_and_a_report() {
 }
 
 #[test]
-fn a_small_budget_changes_nothing_and_is_reported() {
+fn a_small_budget_names_the_one_it_needs_and_keeps_the_profile() {
     let folder = folder("budget");
     let out = folder.join("profile.toml");
-    let output = tune(&format!("--budget 1ms {TINY}"), &out)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("raise --budget"),
-        "{said}"
-    );
-    assert!(Profile::read(&out).unwrap().is_empty());
+    for old in [None, Some("batch = 32\n")] {
+        if let Some(old) = old {
+            fs::write(&out, old).unwrap();
+        }
+        let output = tune(&format!("--budget 1ms {CONTEST} {TINY}"), &out)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        for part in ["--budget 1ms", "needs about", "not changed"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert_eq!(fs::read_to_string(&out).ok().as_deref(), old);
+    }
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -96,7 +102,7 @@ fn an_interrupted_search_writes_its_findings_so_far() {
     let folder = folder("interrupt");
     let out = folder.join("profile.toml");
     let mut child = tune(
-        &format!("--knobs batch,spin-ns,window,cache-percent {TINY}"),
+        &format!("--knobs batch,spin-ns,window,cache-percent {CONTEST} {TINY}"),
         &out,
     )
     .stdout(Stdio::piped())
@@ -120,6 +126,36 @@ fn an_interrupted_search_writes_its_findings_so_far() {
 }
 
 #[test]
+fn a_search_that_is_ended_before_its_first_finding_keeps_the_profile() {
+    let folder = folder("ended");
+    let out = folder.join("profile.toml");
+    let old = "batch = 32\n";
+    fs::write(&out, old).unwrap();
+    // One setting, whose comparison takes many runs.
+    let size = "--keys-per-core 20000 --hot-ops 20000 --local 16MiB --far 64MiB";
+    let line = format!("--cores 0 --no-prefault --repeats 6 --knobs window {size}");
+    let mut child = tune(&line, &out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("contest"));
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Before the handler is set, the signal ends the process at once.
+    if output.status.code().is_some() {
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert!(said.contains("is not changed"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(&out).unwrap(), old);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn errors_of_bad_flags_show_a_valid_value() {
     let folder = folder("flags");
     let out = folder.join("profile.toml");
@@ -134,7 +170,38 @@ fn errors_of_bad_flags_show_a_valid_value() {
         ("--cores 4095", "core 4095, which does not exist"),
         ("--window 0", "--window is 0"),
         ("--keys-per-core 0", "must be at least 1"),
-        ("--local 1MiB --cores 0", "--local 1 MiB is too small"),
+        (
+            "--local 1MiB --keys-per-core 6000 --cores 0",
+            "--local 1 MiB is too small: ",
+        ),
+        (
+            "--local 1MiB --keys-per-core 6000 --cores 0",
+            " is needed for 6,000 keys and --far ",
+        ),
+        ("--json", "--json has no effect without --predict"),
+        ("--plot x.svg", "--plot has no effect without --predict"),
+        ("--from x.json", "--from has no effect without --predict"),
+        (
+            "--records 9",
+            "--records has no effect without --workload ycsb",
+        ),
+        (
+            "--limit 9",
+            "--limit has no effect without --workload trace",
+        ),
+        (
+            "--workload ycsb-a --hot-ops 9",
+            "--hot-ops has no effect without --workload contest",
+        ),
+        ("--port 1", "--port has no effect without --fabric"),
+        (
+            "--fabric tcp://127.0.0.1:1 --gid-index 1",
+            "--gid-index has no effect with tcp://",
+        ),
+        (
+            "--fabric tcp://127.0.0.1:1 --far-latency 2us",
+            "--far-latency has no effect with --fabric",
+        ),
     ] {
         let output = tune(line, &out).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -151,7 +218,10 @@ fn errors_of_bad_flags_show_a_valid_value() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("a folder that exists"), "{said}");
+    assert!(
+        said.contains("--out ") && said.contains("none/profile.toml"),
+        "{said}"
+    );
     fs::remove_dir_all(folder).unwrap();
 }
 

@@ -30,7 +30,7 @@ pub use self::publish::{
 #[cfg(feature = "http")]
 pub use self::publish::{Exposed, Exposition, HttpLimits, HttpServer, is_loopback, openmetrics};
 #[cfg(feature = "log")]
-pub use self::publish::{LogFormat, LogGuard, log_format, log_to_stderr};
+pub use self::publish::{LogFormat, LogGuard, log_format, log_lines_dropped, log_to_stderr};
 
 /// False in a build with `--cfg farcore_uncounted`, which counts and samples nothing. Such a build
 /// exists only to measure the cost of counting.

@@ -53,7 +53,7 @@ pub enum TokenError {
     },
     /// The length is out of range: too short to be safe, or not a token.
     #[error(
-        "the token is {bytes} bytes long, must be {} to {}: create one with `head -c 32 /dev/urandom | base64`",
+        "the token is {bytes} bytes long, must be {} to {}: create one with `(umask 077; head -c 32 /dev/urandom | base64 > token)`",
         Token::BYTES_MIN,
         Token::BYTES_MAX
     )]

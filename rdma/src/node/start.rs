@@ -64,7 +64,8 @@ pub struct NodeOptions {
     pub sessions_max: usize,
     /// Limit on the control connections, and again on the memory connections.
     pub connections_max: u64,
-    /// Limit on the connections that have not sent a connect request. When all places are taken, the address that holds most of them loses its oldest.
+    /// Limit on the connections that have not sent a connect request. When all places are taken,
+    /// the address that holds most of them loses its oldest.
     pub silent_max: usize,
     /// The same for connections that have sent a connect request and have not authenticated
     /// themselves. Each thread has its share, at least one.

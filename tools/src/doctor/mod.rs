@@ -21,9 +21,11 @@ mod tests;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Args;
 
 use self::finding::{Finding, Verdict};
+use crate::output::print;
 use farcore_tuning::Root;
 
 /// Flags of `doctor`.
@@ -52,26 +54,25 @@ fn examine(root: &Root) -> Vec<Finding> {
     .collect()
 }
 
-/// Prints all findings; fails if the engine cannot run.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+/// Prints all findings. The exit code says whether the engine can run.
+///
+/// # Errors
+/// stdout cannot be written.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut findings = examine(&Root::new("/"));
     findings.extend(probe::check());
-    if arguments.json {
-        match serde_json::to_string_pretty(&findings) {
-            Ok(text) => println!("{text}"),
-            Err(error) => {
-                eprintln!("farcore doctor: {error}");
-                return ExitCode::FAILURE;
-            }
-        }
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&findings)?
     } else {
-        for finding in &findings {
-            println!("{}", finding.text());
-        }
-    }
-    if findings.iter().any(|one| one.verdict == Verdict::Broken) {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+        let lines: Vec<String> = findings.iter().map(Finding::text).collect();
+        lines.join("\n")
+    };
+    print(text)?;
+    Ok(
+        if findings.iter().any(|one| one.verdict == Verdict::Broken) {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        },
+    )
 }

@@ -10,10 +10,11 @@ use clap::Args;
 use farcore_rdma::run_local;
 use serde::Serialize;
 
-use super::output::{JsonFile, Progress, count, length, print, table};
+use super::output::{Progress, count, length, table};
 use super::probe::{self, Probe, Streamed, Until};
 use super::request::{Operation, Selection, Shape, longest_bytes};
 use super::target::{Target, TargetArguments};
+use crate::output::{OutputFile, print};
 
 const SIZES: [u32; 6] = [64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
 const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];
@@ -184,7 +185,7 @@ fn render(rows: &[Row]) -> String {
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let plan = arguments.plan()?;
-    let json = JsonFile::open(arguments.json.as_deref())?;
+    let json = OutputFile::open_if("--json", arguments.json.as_deref())?;
     let report = Report {
         measured: "bandwidth",
         version: env!("CARGO_PKG_VERSION"),
@@ -198,13 +199,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         Until::Count(count) => format!("{count} requests"),
         Until::Nanoseconds(ns) => format!("{} s", ns as f64 / 1e9),
     };
+    if let Some(json) = json {
+        json.write_json(&report)?;
+    }
     print(format_args!(
         "{}: {}, each with {} requests in flight (depth) and {} a doorbell (batch), {row} a row after a warm-up of a tenth of it",
         report.fabric.join(", "),
         count(report.queue_pairs, "queue pair"),
         report.depth,
         report.batch,
-    ));
-    print(render(&report.rows));
-    json.write(&report)
+    ))?;
+    print(render(&report.rows))
 }

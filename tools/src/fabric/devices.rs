@@ -9,7 +9,8 @@ use clap::Args;
 use farcore_rdma::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices};
 use serde::Serialize;
 
-use super::output::{JsonFile, print, table};
+use super::output::table;
+use crate::output::{OutputFile, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -139,10 +140,13 @@ fn render(devices: &[Device]) -> String {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
-    let json = JsonFile::open(arguments.json.as_deref())?;
-    let devices: Vec<Device> = rdma_devices().into_iter().map(Device::from).collect();
-    print(render(&devices));
-    json.write(&Report { devices })
+    let json = OutputFile::open_if("--json", arguments.json.as_deref())?;
+    let devices = rdma_devices().into_iter().map(Device::from).collect();
+    let report = Report { devices };
+    if let Some(json) = json {
+        json.write_json(&report)?;
+    }
+    print(render(&report.devices))
 }
 
 #[cfg(test)]

@@ -18,9 +18,8 @@ mod target;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Subcommand;
-
-use crate::text;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -32,18 +31,26 @@ pub(crate) enum Command {
     Devices(devices::Arguments),
 }
 
-/// Runs the command.
-pub(crate) fn run(command: &Command) -> ExitCode {
-    let (name, done) = match command {
-        Command::Ping(arguments) => ("ping", ping::run(arguments)),
-        Command::Bandwidth(arguments) => ("bandwidth", bandwidth::run(arguments)),
-        Command::Devices(arguments) => ("devices", devices::run(arguments)),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("farcore fabric {name}: {}", text::line(&error));
-            ExitCode::FAILURE
+impl Command {
+    /// The words that name the command, for errors.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Ping(_) => "fabric ping",
+            Self::Bandwidth(_) => "fabric bandwidth",
+            Self::Devices(_) => "fabric devices",
         }
     }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A flag is wrong, a node does not answer, or an output cannot be written.
+pub(crate) fn run(command: &Command) -> Result<ExitCode> {
+    match command {
+        Command::Ping(arguments) => ping::run(arguments),
+        Command::Bandwidth(arguments) => bandwidth::run(arguments),
+        Command::Devices(arguments) => devices::run(arguments),
+    }
+    .map(|()| ExitCode::SUCCESS)
 }

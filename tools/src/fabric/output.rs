@@ -1,47 +1,11 @@
-//! Output of measurements: a table on stdout, a JSON file, a progress bar on stderr. Nothing is
-//! written while a row is measured.
+//! Output of measurements: a table for stdout, a progress bar on stderr. Nothing is written while a
+//! row is measured.
 
 use std::fmt::Display;
-use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal};
 
-use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
-
-/// The file of `--json`, opened before measuring, so that an error comes early.
-#[derive(Debug)]
-pub(super) struct JsonFile(Option<(File, PathBuf)>);
-
-impl JsonFile {
-    pub(super) fn open(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else {
-            return Ok(Self(None));
-        };
-        // The old contents stay until the new ones are written.
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path);
-        let file = file.with_context(|| format!("--json {}", path.display()))?;
-        Ok(Self(Some((file, path.to_owned()))))
-    }
-
-    pub(super) fn write(self, report: &impl Serialize) -> Result<()> {
-        let Some((mut file, path)) = self.0 else {
-            return Ok(());
-        };
-        let mut text = serde_json::to_string_pretty(report)?;
-        text.push('\n');
-        // A pipe cannot be truncated.
-        let _ = file.set_len(0).and_then(|()| file.rewind());
-        let written = file.write_all(text.as_bytes());
-        written.with_context(|| format!("--json {}", path.display()))
-    }
-}
 
 /// A table with aligned columns, the first `left` of them to the left.
 pub(super) fn table(columns: &[&str], left: usize, rows: Vec<Vec<String>>) -> String {
@@ -53,11 +17,6 @@ pub(super) fn table(columns: &[&str], left: usize, rows: Vec<Vec<String>>) -> St
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.trim_fmt()
-}
-
-/// Prints to stdout; a closed stdout is ignored.
-pub(super) fn print(text: impl Display) {
-    let _ = writeln!(io::stdout(), "{text}");
 }
 
 /// `1 queue pair`, `2 queue pairs`.

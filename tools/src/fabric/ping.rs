@@ -11,10 +11,11 @@ use farcore_rdma::run_local;
 use farcore_tuning::Histogram;
 use serde::Serialize;
 
-use super::output::{JsonFile, Progress, count, length, print, table};
+use super::output::{Progress, count, length, table};
 use super::probe::{self, Probe};
 use super::request::{Operation, Selection, Shape, longest_bytes};
 use super::target::{Target, TargetArguments};
+use crate::output::{OutputFile, print};
 
 const SIZES: [u32; 5] = [8, 64, 256, 1 << 10, 4 << 10];
 const OPERATIONS: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Cas];
@@ -166,7 +167,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let shapes = selection.shapes()?;
     ensure!(arguments.count > 0, "--count is 0: must be 1 or more");
     probe::check(target.queues(), 1, longest_bytes(&shapes))?;
-    let json = JsonFile::open(arguments.json.as_deref())?;
+    let json = OutputFile::open_if("--json", arguments.json.as_deref())?;
     let warm_up_count = arguments.count.min(WARM_UP_MAX);
     let report = Report {
         measured: "ping",
@@ -178,11 +179,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         warm_up_count,
         rows: run_local(open_and_measure(&target, &shapes, arguments.count))??,
     };
+    if let Some(json) = json {
+        json.write_json(&report)?;
+    }
     print(format_args!(
         "{}: {}, one request at a time (depth 1, batch 1) after a warm-up of {warm_up_count} a row; microseconds from the post to the polled completion",
         report.fabric.join(", "),
         count(report.queue_pairs, "queue pair"),
-    ));
-    print(render(&report.rows));
-    json.write(&report)
+    ))?;
+    print(render(&report.rows))
 }

@@ -16,8 +16,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
+use farcore_rdma::control::SessionError;
 use farcore_rdma::{
     Completion, ConnectOptions, EmbeddedEndpoint, EmbeddedNode, Endpoint, ExtentRun, FabricAddress,
     FabricEndpoint, FabricOptions, Heartbeats, LinkModel, LocalKey, LocalSlice, Lock, ManagerError,
@@ -26,8 +27,10 @@ use farcore_rdma::{
 };
 use farcore_tuning::Clock;
 
+use super::output::{count, length};
 use super::request::{Operation, Shape};
 use super::target::Target;
+use crate::text::shown;
 
 /// Most requests in flight on a queue pair.
 pub(super) const DEPTH_MAX: usize = 4096;
@@ -97,14 +100,50 @@ pub(super) struct Probe {
     _heartbeats: Option<Heartbeats>,
 }
 
-fn unreachable(address: &FabricAddress, error: ManagerError) -> anyhow::Error {
-    let remedy = match error {
-        ManagerError::Connect(_) | ManagerError::TimedOut { .. } => {
-            ": no memory node answers; start one with `farcore memnode`, or name another"
+/// Why a node cannot be used, and the remedy.
+fn unreachable(address: &FabricAddress, error: &ManagerError) -> anyhow::Error {
+    const NO_NODE: &str =
+        "no memory node answers there; start one with `farcore memnode`, or name another";
+    // The flag names the address already.
+    let place = format!("{}:{}: ", address.host(), address.port());
+    let text = error.to_string();
+    let text = text.strip_prefix(&format!("{address}: ")).unwrap_or(&text);
+    let text = text.strip_prefix(&place).unwrap_or(text);
+    match error {
+        ManagerError::Session {
+            source: SessionError::WrongToken,
+            ..
+        } => anyhow!("--fabric {address} rejected the token: --token-file differs from the node's"),
+        ManagerError::Session {
+            source: SessionError::TokenMissing,
+            ..
+        } => anyhow!("--fabric {address} requires a token: give --token-file the node's file"),
+        ManagerError::Session {
+            source: SessionError::NoTokenAtNode,
+            ..
+        } => {
+            anyhow!("--fabric {address} has no token: omit --token-file, or start the node with it")
         }
-        _ => "",
-    };
-    anyhow::Error::new(error).context(format!("--fabric {address}{remedy}"))
+        ManagerError::Connect(_) | ManagerError::TimedOut { .. } => {
+            anyhow!("--fabric {address}: {text}: {NO_NODE}")
+        }
+        _ => anyhow!("--fabric {address}: {text}"),
+    }
+}
+
+/// Why a request failed, in plain words.
+fn failed(status: Status) -> String {
+    match status {
+        Status::RetryExceeded | Status::ResponseTimeout => {
+            "the node stopped answering, or sent an invalid answer; the connection is closed"
+                .to_owned()
+        }
+        Status::Flushed => "the connection was closed before the answer came".to_owned(),
+        Status::BadResponse => {
+            "the node sent an invalid answer; the connection is closed".to_owned()
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Opens a session at a node and connects its queue pair.
@@ -116,14 +155,14 @@ async fn open_session(
     heartbeats: &Heartbeats,
 ) -> Result<NodeConnections> {
     let opened = NodeConnections::open(address.clone(), options.clone(), heartbeats).await;
-    let mut connections = opened.map_err(|error| unreachable(address, error))?;
+    let mut connections = opened.map_err(|error| unreachable(address, &error))?;
     let connection_slot = endpoint
         .connection_slot(queue)
         .context("this endpoint accepts no connections")?;
     connections.keep(connection_slot);
     if let Err(error) = connections.connect().await {
         connections.close().await;
-        return Err(unreachable(address, error));
+        return Err(unreachable(address, &error));
     }
     Ok(connections)
 }
@@ -173,7 +212,11 @@ pub(super) fn check(queues: usize, depth: usize, longest_bytes: u32) -> Result<(
     let bytes = (queues * depth) as u64 * u64::from(longest_bytes).next_multiple_of(LINE_BYTES);
     ensure!(
         bytes <= LOCAL_BYTES_MAX,
-        "{queues} queue pairs times --depth {depth} times --bytes {longest_bytes} is {bytes} bytes of local memory: at most {LOCAL_BYTES_MAX}; lower one of them"
+        "--depth {depth} times --bytes {} on {} is {} of local memory: at most {}; lower one of them",
+        length(longest_bytes),
+        count(queues, "queue pair"),
+        shown(bytes),
+        shown(LOCAL_BYTES_MAX)
     );
     Ok(())
 }
@@ -380,8 +423,12 @@ impl Probe {
             return Ok(());
         }
         match self.nodes.get(queue) {
-            Some(node) => bail!("{}: {}", node.connections.address(), completion.status),
-            None => bail!("{}", completion.status),
+            Some(node) => bail!(
+                "--fabric {}: {}",
+                node.connections.address(),
+                failed(completion.status)
+            ),
+            None => bail!("memory of this process: {}", completion.status),
         }
     }
 

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use farcore_rdma::tcp::TRANSFER_BYTES_MAX;
 use serde::Serialize;
 
-use crate::text::size;
+use crate::text::{shown, size};
 
 /// Length of the word that an atomic operation changes.
 const WORD_BYTES: u32 = 8;
@@ -54,7 +54,8 @@ fn bytes(text: &str) -> Result<u32> {
     let bytes = u32::try_from(given).unwrap_or(u32::MAX);
     ensure!(
         (1..=TRANSFER_BYTES_MAX).contains(&bytes),
-        "--bytes {text} is {given}: must be 1 to {TRANSFER_BYTES_MAX}"
+        "--bytes {text}: must be 1 to {}",
+        shown(TRANSFER_BYTES_MAX.into())
     );
     Ok(bytes)
 }
@@ -67,9 +68,11 @@ impl Selection<'_> {
         let sizes = sizes.collect::<Result<Vec<u32>>>()?;
         let swap = sizes.is_empty() || sizes.contains(&WORD_BYTES);
         let is_named = self.operations.contains(&Operation::Cas);
+        let is_alone = is_named && self.operations.iter().all(|one| *one == Operation::Cas);
+        let has_others = sizes.iter().any(|&bytes| bytes != WORD_BYTES);
         ensure!(
-            swap || !is_named,
-            "--operation cas --bytes {}: compare-and-swap works on words of {WORD_BYTES} bytes; add {WORD_BYTES} to --bytes, or omit --bytes",
+            (swap || !is_named) && !(is_alone && has_others),
+            "--operation cas --bytes {}: compare-and-swap works on words of {WORD_BYTES} bytes; write --bytes {WORD_BYTES}, or omit --bytes",
             self.sizes.join(",")
         );
         let sizes = match &sizes[..] {
@@ -132,14 +135,16 @@ mod tests {
     fn bad_sizes_are_named_in_errors() {
         for (sizes, part) in [
             (&["4 parsecs"][..], "`4 parsecs` is not a size"),
-            (&["0"], "--bytes 0 is 0: must be 1 to 16777216"),
-            (&["8", "17MiB"], "--bytes 17MiB is 17825792"),
-            (&["1TiB"], "must be 1 to 16777216"),
+            (&["0"], "--bytes 0: must be 1 to 16.0 MiB"),
+            (&["8", "17MiB"], "--bytes 17MiB: must be"),
+            (&["1TiB"], "must be 1 to 16.0 MiB"),
         ] {
             let error = rows(&[], sizes).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
-        let error = rows(&[Operation::Cas], &["64"]).unwrap_err().to_string();
-        assert!(error.contains("words of 8 bytes"), "{error}");
+        for sizes in [&["64"][..], &["8", "64"]] {
+            let error = rows(&[Operation::Cas], sizes).unwrap_err().to_string();
+            assert!(error.contains("words of 8 bytes"), "{error}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use farcore_rdma::{FabricAddress, Scheme, Token, VerbsOptions};
 
 use crate::device::DeviceArguments;
+use crate::token;
 
 /// Far memory in this process.
 const EMBEDDED: &str = "embedded";
@@ -57,8 +58,20 @@ impl TargetArguments {
             );
             nodes.push(node);
         }
+        ensure!(
+            !embedded || self.token_file.is_none(),
+            "--token-file has no effect without --fabric and addresses of memory nodes: omit it"
+        );
+        if nodes.iter().all(|node| node.scheme() == Scheme::Tcp) {
+            let why = if embedded {
+                "without --fabric and addresses of memory nodes"
+            } else {
+                "with tcp://"
+            };
+            self.device.refuse(why)?;
+        }
         let token = match &self.token_file {
-            Some(file) => Some(Token::read(file)?),
+            Some(file) => Some(token::read(file)?),
             None => None,
         };
         Ok(Target {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use farcore_rdma::control::NodeStatistics;
 use farcore_rdma::node::NodeMetrics;
-use farcore_tuning::Exposed;
+use farcore_tuning::{Exposed, log_lines_dropped};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -25,7 +25,7 @@ impl Exposed for ExposedNode {
 
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.0.statistics();
-        encode_gauges(&mut encoder, &now)?;
+        encode_gauges(&mut encoder, &now, self.0.held_bytes())?;
         encode_counters(&mut encoder, &now)?;
         let refusals: Vec<_> = self.0.refusals().collect();
         let help = "Connections and control requests refused";
@@ -33,7 +33,11 @@ impl Exposed for ExposedNode {
     }
 }
 
-fn encode_gauges(encoder: &mut DescriptorEncoder<'_>, now: &NodeStatistics) -> fmt::Result {
+fn encode_gauges(
+    encoder: &mut DescriptorEncoder<'_>,
+    now: &NodeStatistics,
+    held_bytes: u64,
+) -> fmt::Result {
     let mut gauge = |name: &str, help: &str, value: u64| {
         let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
         let family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
@@ -52,6 +56,11 @@ fn encode_gauges(encoder: &mut DescriptorEncoder<'_>, now: &NodeStatistics) -> f
         "extents_stuck",
         "Extents of ended sessions that the device has not freed yet",
         now.extents_stuck,
+    )?;
+    gauge(
+        "held_bytes",
+        "Memory of answers that clients have not read",
+        held_bytes,
     )?;
     #[allow(clippy::cast_precision_loss, reason = "microseconds do for centuries")]
     let uptime = ConstGauge::new((now.uptime_ns / 1_000) as f64 / 1e6);
@@ -111,6 +120,11 @@ fn encode_counters(encoder: &mut DescriptorEncoder<'_>, now: &NodeStatistics) ->
             "take_backs_failed",
             "Times that the device failed to free extents",
             now.take_backs_failed,
+        ),
+        (
+            "log_lines_dropped",
+            "Lines of the log that stderr did not take in time",
+            log_lines_dropped(),
         ),
     ] {
         let metric = ConstCounter::new(value);

@@ -1,14 +1,17 @@
 //! `farcore memnode`: lends this machine's memory to engines on other hosts.
 //!
 //! Checks the flags, starts the node in a thread, prints `ready: ADDRESS lends SIZE`, and waits for
-//! a signal. `exposed.rs` has the metrics.
+//! a signal. `lent` checks the memory, `exposed` has the metrics, `descriptors` the limit on open
+//! files.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1.
 //! - I2: beyond loopback the node needs a token or `--insecure`. Metrics have no token, so beyond
 //!   loopback they need `--insecure` in any case.
 //! - I3: SIGTERM and SIGINT end it cleanly with exit code 0, also during the start.
 
+mod descriptors;
 mod exposed;
+mod lent;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -24,9 +27,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
 use clap::Args;
-use farcore_rdma::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN, Token};
+use farcore_rdma::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN};
 use farcore_rdma::node::{
-    MemoryNode, MemoryOptions, NodeHandle, NodeOptions, Registered, StartError,
+    MemoryError, MemoryNode, MemoryOptions, NodeHandle, NodeOptions, Registered, StartError,
 };
 use farcore_rdma::{FabricAddress, Lock, PageKind, Scheme};
 use farcore_tuning::{HttpLimits, HttpServer, is_loopback};
@@ -35,8 +38,14 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
+use self::descriptors::Descriptors;
+use self::lent::Lent;
 use crate::device::DeviceArguments;
-use crate::text::{line, size};
+use crate::text::shown;
+use crate::token;
+
+/// Most threads that serve.
+const THREADS_MAX: usize = 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -73,6 +82,10 @@ pub(crate) struct Arguments {
     /// Serve other hosts without a token, and metrics beyond loopback.
     #[arg(long)]
     insecure: bool,
+    /// Keep each client core to the extents that it owns, and clear them before another can own
+    /// them; over tcp only.
+    #[arg(long)]
+    isolate: bool,
     /// Do not use huge pages.
     #[arg(long)]
     no_huge_pages: bool,
@@ -108,25 +121,24 @@ struct Plan {
 
 impl Arguments {
     fn memory(&self) -> Result<MemoryOptions> {
-        let memory = MemoryOptions {
-            memory_bytes: size("--memory", &self.memory, "32GiB")?,
-            region_bytes: size("--region", &self.region, "1GiB")?,
-            extent_bytes: size("--extent", &self.extent, "1MiB")?,
+        let lent = Lent {
+            memory: &self.memory,
+            region: &self.region,
+            extent: &self.extent,
+        };
+        Ok(MemoryOptions {
             huge_pages: !self.no_huge_pages,
             lock: if self.require_lock {
                 Lock::Require
             } else {
                 Lock::Try
             },
-        };
-        // Memory shorter than a region is one shorter region.
-        Ok(MemoryOptions {
-            region_bytes: memory.region_bytes.min(memory.memory_bytes),
-            ..memory
+            ..lent.options()?
         })
     }
 
-    fn plan(&self) -> Result<Plan> {
+    /// The address to listen on, if this build and the other flags can serve it.
+    fn address(&self) -> Result<FabricAddress> {
         let address: FabricAddress = self
             .listen
             .parse()
@@ -138,6 +150,21 @@ impl Arguments {
             address.host(),
             address.port()
         );
+        if address.scheme() == Scheme::Tcp {
+            self.device.refuse("with --listen tcp://")?;
+        }
+        ensure!(
+            !self.isolate || address.scheme() == Scheme::Tcp,
+            "--isolate with --listen {}: an RDMA device does not check who owns an extent; write it as tcp://{}:{}, or leave --isolate out",
+            self.listen,
+            address.host(),
+            address.port()
+        );
+        Ok(address)
+    }
+
+    fn plan(&self) -> Result<Plan> {
+        let address = self.address()?;
         let verbs = self.device.options()?;
         let listen = resolve("--listen", &self.listen, address.host(), address.port())?;
         let http = match &self.http {
@@ -145,7 +172,7 @@ impl Arguments {
             None => None,
         };
         let token = match &self.token_file {
-            Some(file) => Some(Token::read(file)?),
+            Some(file) => Some(token::read(file)?),
             None => None,
         };
         if !self.insecure {
@@ -161,9 +188,14 @@ impl Arguments {
             }
         }
         let memory = self.memory()?;
+        ensure!(
+            (1..=THREADS_MAX).contains(&self.threads),
+            "--threads {}: must be 1 to {THREADS_MAX}",
+            self.threads
+        );
         let lease: humantime::Duration = read("--lease", &self.lease, "30s")?;
         ensure!(
-            (LEASE_MIN..=LEASE_MAX).contains(&lease),
+            (LEASE_MIN..=LEASE_MAX).contains(&*lease),
             "--lease {}: must be {}s to {}h",
             self.lease,
             LEASE_MIN.as_secs(),
@@ -181,6 +213,7 @@ impl Arguments {
                 scheme: address.scheme(),
                 verbs,
                 token,
+                isolate: self.isolate,
                 lease: lease.into(),
                 keep: keep.into(),
                 threads: self.threads,
@@ -233,37 +266,71 @@ impl Progress {
     }
 }
 
+/// The error of a start in terms of the flags.
+fn named(arguments: &Arguments, error: StartError) -> anyhow::Error {
+    match error {
+        StartError::Memory(MemoryError::TooMuch {
+            free_bytes, end, ..
+        }) => anyhow!(
+            "--memory {}: only {} is available {}: lend less, or {}",
+            arguments.memory,
+            shown(free_bytes),
+            end.place(),
+            end.remedy()
+        ),
+        StartError::Listen { .. } => anyhow!("--listen {}: {error}", arguments.listen),
+        other => other.into(),
+    }
+}
+
 enum Event {
     Started(Result<NodeHandle, StartError>),
     Signal(i32),
 }
 
 fn serve(arguments: &Arguments) -> Result<()> {
-    let Plan { node, http } = arguments.plan()?;
+    let Plan { mut node, http } = arguments.plan()?;
+    let descriptors = Descriptors::raise();
+    descriptors.fit(&mut node)?;
+    let cores = node.connections_max;
     let insecure = node.token.is_none();
     let (memory, requested, scheme) = (node.memory, node.listen, node.scheme);
     let listener =
         match http {
-            Some(address) => Some(TcpListener::bind(address).with_context(|| {
-                format!("cannot listen on {address}; give --http another address")
+            Some(address) => Some(TcpListener::bind(address).map_err(|error| {
+                anyhow!("--http {address}: cannot listen there: {error}: give another address of this machine")
             })?),
             None => None,
         };
     let events = start(node)?;
     let handle = match events.recv().context("the start was lost")? {
-        Event::Started(started) => started?,
+        Event::Started(started) => started.map_err(|error| named(arguments, error))?,
         Event::Signal(signal) => {
             info!(signal, "stopped before it was ready");
             return Ok(());
         }
     };
+    info!(
+        "up to {cores} cores; descriptor limit {}",
+        descriptors.limit
+    );
+    if let Some(file) = &arguments.token_file {
+        token::warn_if_exposed(file);
+    }
     if !handle.is_locked() {
         warn!(
             "not all memory is locked, so the kernel may swap it out; raise `ulimit -l`, or give --require-lock to make this an error"
         );
     }
-    if insecure && !is_loopback(requested) {
-        warn!("no token: any host that can reach {requested} can read and write all of the memory");
+    if insecure {
+        let reader = if is_loopback(requested) {
+            "any process of this machine"
+        } else {
+            "any host that can reach it"
+        };
+        warn!(
+            "no token: {reader} can read and write all of the memory at {requested}; give --token-file"
+        );
     }
     let server = match listener {
         Some(listener) => {
@@ -320,12 +387,9 @@ fn start(node: NodeOptions) -> Result<Receiver<Event>> {
 }
 
 /// Runs the command until a signal ends it.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    match serve(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("farcore memnode: {}", line(&error));
-            ExitCode::FAILURE
-        }
-    }
+///
+/// # Errors
+/// A flag is wrong, or the node cannot start.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    serve(arguments).map(|()| ExitCode::SUCCESS)
 }

@@ -25,6 +25,8 @@ pub(super) enum Action {
     Interval,
     /// Switch to the next engine.
     NextEngine,
+    /// Give the terminal back and stop until the shell continues the command.
+    Suspend,
 }
 
 /// The view's state.
@@ -157,6 +159,7 @@ impl App {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('c') if control => return Action::Quit,
+            KeyCode::Char('z') if control => return Action::Suspend,
             KeyCode::Char('q') => return Action::Quit,
             KeyCode::Esc if !self.help => return Action::Quit,
             // Any key closes the help.

@@ -106,7 +106,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
                 Some(why) => format!("{why}\nwaiting for an engine"),
                 None => "measuring the first interval".to_owned(),
             };
-            frame.render_widget(Paragraph::new(text).alignment(Alignment::Center), body);
+            let text = Paragraph::new(text).alignment(Alignment::Center);
+            frame.render_widget(text.wrap(Wrap { trim: true }), body);
         }
     }
     if app.help {
@@ -140,10 +141,13 @@ fn draw_header(frame: &mut Frame<'_>, app: &App, area: Rect) {
             uptime(rates.uptime_seconds)
         )));
     }
-    first.push(Span::from(format!(
-        "  every {}",
-        humantime::format_duration(app.interval)
-    )));
+    // A lost engine has no interval, and all words must fit 80 columns.
+    if app.lost.is_none() {
+        first.push(Span::from(format!(
+            "  every {}",
+            humantime::format_duration(app.interval)
+        )));
+    }
     if app.paused {
         first.push(Span::from("  paused").bold().fg(Color::Yellow));
     }

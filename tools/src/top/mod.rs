@@ -1,38 +1,39 @@
 //! `farcore top`: shows a running engine in the terminal, through its statistics socket.
 //!
 //! `app` holds the state and handles keys, `column` defines the columns of a core's row, `draw`
-//! draws the view, `picture` turns a view into text or SVG. Reports and rates come from
-//! [`crate::watch`].
+//! draws the view, `picture` turns a view into text or SVG. `screen` owns the terminal, `plain`
+//! prints where there is none. Reports and rates come from [`crate::watch`].
 //!
 //! - I1: the view waits for an engine that is lost, and shows its last figures until then.
 //! - I2: an engine that takes over the path of another starts a new history.
+//! - I3: however the command ends or is suspended, the terminal is as it was before.
 
 mod app;
 mod column;
 mod draw;
 mod picture;
+mod plain;
+mod screen;
 
 #[cfg(test)]
 mod tests;
 
-use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
-use ratatui::crossterm::event::{self, Event};
 
-use self::app::{Action, App};
-use crate::text::line;
-use crate::watch::source::{Order, Sample, Source};
+use self::app::App;
+use crate::given::Given;
+use crate::output::{OutputFile, print};
+use crate::watch::source::Source;
 
 /// The view's size without a terminal.
 const SIZE: (u16, u16) = (80, 24);
@@ -80,7 +81,17 @@ fn view(app: &App, (width, height): (u16, u16)) -> Buffer {
     terminal.backend().buffer().clone()
 }
 
+/// The size of printed views without a flag.
+fn default_size() -> (u16, u16) {
+    let terminal = ratatui::crossterm::terminal::size().ok();
+    let terminal = terminal.filter(|&(width, height)| width > 0 && height > 0);
+    terminal
+        .filter(|_| io::stdout().is_terminal())
+        .unwrap_or(SIZE)
+}
+
 fn once(arguments: &Arguments, source: &mut Source, app: &mut App) -> Result<()> {
+    let svg = OutputFile::open_if("--svg", arguments.svg.as_deref())?;
     for round in 0..=arguments.samples {
         if round > 0 {
             thread::sleep(app.interval);
@@ -92,117 +103,43 @@ fn once(arguments: &Arguments, source: &mut Source, app: &mut App) -> Result<()>
     let Some(rates) = &app.rates else {
         bail!("another engine took over the path: run the command again");
     };
-    let mut out = io::stdout().lock();
+    let view = view(app, arguments.size.unwrap_or_else(default_size));
+    let is_drawn = svg.is_some();
+    if let Some(svg) = svg {
+        svg.write(&picture::svg(&view))?;
+    }
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, rates)?;
-        writeln!(out)?;
-    }
-    let terminal = || {
-        let size = ratatui::crossterm::terminal::size().ok()?;
-        io::stdout().is_terminal().then_some(size)
-    };
-    let size = arguments.size.or_else(terminal).unwrap_or(SIZE);
-    let view = view(app, size);
-    if let Some(file) = &arguments.svg {
-        fs::write(file, picture::svg(&view))
-            .with_context(|| format!("{} could not be written", file.display()))?;
-    }
-    if !arguments.json && arguments.svg.is_none() {
-        out.write_all(picture::text(&view).as_bytes())?;
+        print(serde_json::to_string_pretty(rates)?)?;
+    } else if !is_drawn {
+        print(picture::text(&view).trim_end_matches('\n'))?;
     }
     Ok(())
 }
 
-enum Message {
-    Sample(Sample),
-    Event(Event),
-    /// The terminal is lost.
-    End(io::Error),
-}
-
-fn watch(source: Source, app: &mut App) -> Result<()> {
-    ensure!(
-        io::stdout().is_terminal() && io::stdin().is_terminal(),
-        "the view needs a terminal: --once prints it, --once --json prints its figures"
-    );
-    let (sender, messages) = mpsc::channel();
-    let (order, orders) = mpsc::channel();
-    let (sampler, samples) = mpsc::channel();
-    let interval = app.interval;
-    // The three threads end with the process, or when their channel closes.
-    thread::Builder::new()
-        .name("samples".to_owned())
-        .spawn(move || source.run(interval, &orders, &sampler))?;
-    let sampled = sender.clone();
-    thread::Builder::new()
-        .name("relay".to_owned())
-        .spawn(move || {
-            for sample in samples {
-                if sampled.send(Message::Sample(sample)).is_err() {
-                    return;
-                }
-            }
-        })?;
-    let mut terminal = ratatui::try_init().context("the terminal cannot be drawn on")?;
-    thread::Builder::new()
-        .name("keys".to_owned())
-        .spawn(move || {
-            loop {
-                let message = event::read().map_or_else(Message::End, Message::Event);
-                let ended = matches!(message, Message::End(_));
-                if sender.send(message).is_err() || ended {
-                    return;
-                }
-            }
-        })?;
-    let ended = loop {
-        if let Err(error) = terminal.draw(|frame| draw::draw(frame, app)) {
-            break Err(error.into());
-        }
-        let action = match messages.recv() {
-            Ok(Message::Sample((path, sample))) => {
-                app.on_sample(path, sample);
-                Action::None
-            }
-            Ok(Message::Event(Event::Key(key))) if key.is_press() => app.on_key(key),
-            Ok(Message::Event(_)) => Action::None,
-            Ok(Message::End(error)) => break Err(error.into()),
-            Err(error) => break Err(error.into()),
-        };
-        // If the sampling thread has ended, the next `recv` fails.
-        match action {
-            Action::None => {}
-            Action::Quit => break Ok(()),
-            Action::Interval => drop(order.send(Order::Interval(app.interval))),
-            Action::NextEngine => drop(order.send(Order::NextEngine)),
-        }
-    };
-    ratatui::restore();
-    ended
-}
-
 /// Shows an engine until the user quits, or prints one view.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let shown = || {
-        let interval = Duration::from(arguments.interval);
-        ensure!(
-            interval >= Duration::from_millis(100),
-            "--interval is {}: it must be at least 100ms, because a report takes a millisecond of the engine's machine",
-            arguments.interval
-        );
-        let mut source = Source::new(arguments.path.clone());
-        let mut app = App::new(interval);
-        if arguments.once {
-            once(arguments, &mut source, &mut app)
-        } else {
-            watch(source, &mut app)
-        }
-    };
-    match shown() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("farcore top: {}", line(&error));
-            ExitCode::FAILURE
-        }
+///
+/// # Errors
+/// A flag is wrong, the terminal is lost, or there is no engine to print.
+pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
+    given.refuse(&["log_format"], "with top, which has no log")?;
+    let interval = Duration::from(arguments.interval);
+    ensure!(
+        interval >= Duration::from_millis(100),
+        "--interval is {}: it must be at least 100ms, because a report takes a millisecond of the engine's machine",
+        arguments.interval
+    );
+    ensure!(
+        !arguments.json || arguments.svg.is_some() || arguments.size.is_none(),
+        "--size has no effect with --json: omit one of them"
+    );
+    let mut source = Source::new(arguments.path.clone());
+    let mut app = App::new(interval);
+    if arguments.once {
+        once(arguments, &mut source, &mut app)?;
+    } else if screen::is_possible() {
+        screen::watch(source, &mut app)?;
+    } else {
+        plain::watch(source, &mut app)?;
     }
+    Ok(ExitCode::SUCCESS)
 }

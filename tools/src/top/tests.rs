@@ -5,6 +5,7 @@ use farcore::statistics::{CoreReport, HotKey, NodeReport};
 use farcore_tuning::Histogram;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
+use super::app::Action;
 use super::*;
 use crate::watch::rates::Rates;
 

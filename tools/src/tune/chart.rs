@@ -3,8 +3,8 @@
 //! interval.
 
 use std::error::Error;
-use std::path::Path;
 
+use anyhow::{Result, anyhow};
 use farcore_bench::plot::COLOURS;
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -25,13 +25,22 @@ const SPAN_MIN: f64 = 0.02;
 /// not stretch the axis.
 const CUT: f64 = 1.5;
 
-type Drawn = Result<(), Box<dyn Error>>;
+type Drawn = std::result::Result<(), Box<dyn Error>>;
 
-/// Draws all sweeps into one file.
-pub(super) fn write(file: &Path, sweeps: &[Sweep]) -> Drawn {
+/// Draws all sweeps into one picture.
+///
+/// # Errors
+/// The drawing library's error.
+pub(super) fn svg(sweeps: &[Sweep]) -> Result<String> {
+    let mut svg = String::new();
+    draw(&mut svg, sweeps).map_err(|error| anyhow!("the plot cannot be drawn: {error}"))?;
+    Ok(svg)
+}
+
+fn draw(svg: &mut String, sweeps: &[Sweep]) -> Drawn {
     let rows = sweeps.len().div_ceil(COLUMNS).max(1);
     let height = PANEL_HEIGHT * u32::try_from(rows)? + 30;
-    let root = SVGBackend::new(file, (WIDTH, height)).into_drawing_area();
+    let root = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
     let (head, body) = root.split_vertically(30);
     legend(&head)?;
@@ -152,9 +161,7 @@ mod tests {
             sweep(Knob::SpinNs, 50_000, 50_000),
             sweep(Knob::Window, 64, 1 << 16),
         ];
-        let file = std::env::temp_dir().join(format!("farcore-chart-{}.svg", std::process::id()));
-        write(&file, &sweeps).unwrap();
-        let text = std::fs::read_to_string(&file).unwrap();
+        let text = svg(&sweeps).unwrap();
         for words in [
             "page_bytes: 128.0 KiB to 64.0 KiB",
             "spin_ns stays 50.0 us",
@@ -163,6 +170,5 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words}");
         }
-        std::fs::remove_file(&file).unwrap();
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! With `--predict`, [`predict`] computes a prediction from a queueing model that real runs
 //! calibrate. Otherwise [`tuner`] searches settings: [`knob`] lists them, [`search`] is the
-//! algorithm, [`trial`] makes the runs, [`report`] and [`chart`] show the findings. No setting of
-//! this machine is changed.
+//! algorithm, [`trial`] makes the runs, [`report`] and [`chart`] show the findings. [`idle`]
+//! refuses flags without effect, [`fault`] words errors of the engine by flags. No setting of this
+//! machine is changed.
 
 mod chart;
+mod fault;
+mod idle;
 mod knob;
 mod predict;
 mod report;
@@ -15,10 +18,11 @@ mod tuner;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Args;
 use farcore_bench::cli::{ContestSize, SetupArgs};
 
-use crate::text;
+use crate::given::Given;
 
 /// Default of runs of each kind for a prediction.
 const PREDICTION_RUNS: u32 = 5;
@@ -52,7 +56,11 @@ struct RunArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+///
+/// # Errors
+/// A flag is wrong, a run failed, or an output cannot be written.
+pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
+    idle::check(arguments, given)?;
     let Arguments {
         predict,
         prediction,
@@ -63,11 +71,6 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         return tuner::run(tuner, runs);
     };
     let repeats = runs.repeats.unwrap_or(PREDICTION_RUNS);
-    match predict::run(machine, prediction, &runs.setup, &runs.contest, repeats) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("farcore tune: {}", text::line(&error));
-            ExitCode::FAILURE
-        }
-    }
+    predict::run(machine, prediction, &runs.setup, &runs.contest, repeats)?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -110,6 +110,8 @@ pub(super) struct Findings {
     /// Settings that were reset, because the whole profile was not proven better with them.
     pub(super) put_back: Vec<Knob>,
     pub(super) ended: Ended,
+    /// Whether all values of at least one setting were compared.
+    pub(super) has_outcome: bool,
 }
 
 /// Searches the best settings for the workload of a trial.
@@ -131,6 +133,7 @@ pub(super) fn search(
             proof: None,
             put_back: Vec::new(),
             ended: Ended::Complete,
+            has_outcome: false,
         },
     };
     let outcome = search.passes(ranges).and_then(|()| search.prove());
@@ -179,6 +182,7 @@ impl<T: Trial> Search<'_, T> {
                     return Ok(());
                 }
                 *known = Some(others);
+                self.findings.has_outcome = true;
                 swept = true;
             }
             if !swept {

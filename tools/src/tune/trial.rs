@@ -1,6 +1,7 @@
 //! The runs that are compared: the workload in a child process each time, with every value
 //! verified, within a budget of time.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::report;
 use super::search::{Stop, Sweep, Trial};
+use crate::output::print;
 
 /// The rate to optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -62,6 +64,8 @@ pub(super) struct Runs {
     spent: Duration,
     /// Hot keys of the latest run.
     hot_keys: Vec<HotKeyReport>,
+    /// The budget that the latest check of the time would have been content with.
+    needed: Cell<Duration>,
 }
 
 impl Runs {
@@ -79,7 +83,8 @@ impl Runs {
                 .context("signals cannot be caught")?;
         }
         let bar = ProgressBar::new(budget.as_secs().max(1));
-        let style = "[{bar:30}] {elapsed} of {prefix}, {msg}";
+        // One line on 80 columns, whatever the message.
+        let style = "[{bar:20}] {elapsed} of {prefix}, {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style.progress_chars("=> "));
         }
@@ -95,6 +100,7 @@ impl Runs {
             count: 0,
             spent: Duration::ZERO,
             hot_keys: Vec::new(),
+            needed: Cell::default(),
         })
     }
 
@@ -111,6 +117,12 @@ impl Runs {
     /// Time since the start.
     pub(super) fn elapsed(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    /// The budget that was needed when the time ran out, with a quarter to spare: runs vary.
+    pub(super) fn needed_budget(&self) -> Duration {
+        let needed = self.needed.get();
+        Duration::from_secs((needed + needed / 4).as_secs() + 1)
     }
 
     /// Removes the bar from the screen.
@@ -168,8 +180,10 @@ impl Trial for Runs {
 
     fn has_time_for(&self, runs: usize) -> bool {
         let runs = u32::try_from(runs).unwrap_or(u32::MAX);
-        let needed = (self.spent / self.count.max(1)).saturating_mul(runs);
-        self.elapsed().saturating_add(needed) <= self.budget
+        let runs_length = (self.spent / self.count.max(1)).saturating_mul(runs);
+        let needed = self.elapsed().saturating_add(runs_length);
+        self.needed.set(needed);
+        needed <= self.budget
     }
 
     fn announce(&mut self, what: &str) {
@@ -178,6 +192,7 @@ impl Trial for Runs {
 
     fn found(&mut self, sweep: &Sweep) {
         let line = report::line(sweep);
-        self.bar.suspend(|| println!("{line}"));
+        // The profile and the report say the same.
+        self.bar.suspend(|| drop(print(line)));
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use farcore_bench::cli::TraceSize;
 use farcore_bench::cli::YcsbSize;
@@ -19,11 +19,12 @@ use farcore_tuning::RatioEstimate;
 
 use super::RunArgs;
 use super::chart;
+use super::fault::in_flags;
 use super::knob::Knob;
 use super::report::{self, Setting};
 use super::search::{Ended, Findings, Options, Range, Stop, Trial, search};
 use super::trial::{Metric, Runs};
-use crate::text;
+use crate::output::{OutputFile, complain, print};
 
 /// Confidence of a proof.
 const CONFIDENCE: f64 = 0.95;
@@ -31,12 +32,14 @@ const CONFIDENCE: f64 = 0.95;
 const PAIRS: u32 = 12;
 /// Most pairs of a proof.
 const PAIRS_MOST: usize = 100;
+/// The plot beside the report.
+const PLOT: &str = "sweeps.svg";
 /// Exit code that shells expect of an interrupted command.
 const INTERRUPTED: u8 = 130;
 
 /// The workload to tune for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Target {
+pub(super) enum Target {
     Contest,
     Ycsb(Workload),
     Trace(PathBuf),
@@ -47,7 +50,7 @@ enum Target {
 pub(super) struct TunerArgs {
     /// Workload to tune for: contest, ycsb-a, ycsb-b, ycsb-c, ycsb-d, ycsb-f, or trace:FILE
     #[arg(long, default_value = "contest", value_parser = target)]
-    workload: Target,
+    pub(super) workload: Target,
     /// Settings to tune [default: all]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     knobs: Option<Vec<Knob>>,
@@ -69,7 +72,7 @@ pub(super) struct TunerArgs {
     trace: TraceSize,
 }
 
-fn target(name: &str) -> Result<Target, String> {
+fn target(name: &str) -> std::result::Result<Target, String> {
     if name == "contest" {
         return Ok(Target::Contest);
     }
@@ -84,20 +87,19 @@ fn target(name: &str) -> Result<Target, String> {
         })
 }
 
-/// Runs the command.
-pub(super) fn run(arguments: &TunerArgs, runs: &RunArgs) -> ExitCode {
-    match tune(arguments, runs) {
-        Ok(Ended::Interrupted) => ExitCode::from(INTERRUPTED),
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("farcore tune: {}", text::line(&error));
-            ExitCode::FAILURE
-        }
-    }
+/// Runs the command. An interrupted search has an exit code of its own.
+///
+/// # Errors
+/// A flag is wrong, a run failed, the budget is too small, or an output cannot be written.
+pub(super) fn run(arguments: &TunerArgs, runs: &RunArgs) -> Result<ExitCode> {
+    Ok(match tune(arguments, runs)? {
+        Ended::Interrupted => ExitCode::from(INTERRUPTED),
+        Ended::Complete | Ended::Budget => ExitCode::SUCCESS,
+    })
 }
 
 impl TunerArgs {
-    fn plan(&self, machine: &Machine, runs: &RunArgs) -> anyhow::Result<Plan> {
+    fn plan(&self, machine: &Machine, runs: &RunArgs) -> Result<Plan> {
         let setup = &runs.setup;
         Ok(match &self.workload {
             Target::Contest => runs.contest.plan(machine, setup),
@@ -117,7 +119,7 @@ impl TunerArgs {
     }
 }
 
-fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> anyhow::Result<Ended> {
+fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> Result<Ended> {
     let repeats = run_args.repeats.unwrap_or(PAIRS);
     let least = RatioEstimate::pairs_min(CONFIDENCE);
     if !(least..=PAIRS_MOST).contains(&(repeats as usize)) {
@@ -126,16 +128,16 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> anyhow::Result<Ended> {
     let machine = Machine::here();
     let plan = arguments.plan(&machine, run_args)?;
     plan.validate(&machine)?;
-    Farcore::check(&plan)?;
-    let ranges = ranges(arguments, &plan)?;
+    let checked = Farcore::check(&plan).and_then(|()| ranges(arguments, &plan));
+    let ranges = checked.map_err(|error| in_flags(&plan, &error))?;
     // Fail before the runs rather than after them.
-    if let Some(folder) = &arguments.report {
-        fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
-    }
-    check_file(&arguments.out)?;
+    let profile = OutputFile::open("--out", &arguments.out)?;
+    let files = (arguments.report.as_deref())
+        .map(ReportFiles::open)
+        .transpose()?;
     if cfg!(debug_assertions) {
-        eprintln!(
-            "farcore tune: this is a debug build; its best settings may differ from a release build's"
+        complain(
+            "farcore tune: this is a debug build; its best settings may differ from a release build's",
         );
     }
     let setting = Setting {
@@ -145,39 +147,73 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> anyhow::Result<Ended> {
         command: std::env::args().collect::<Vec<_>>().join(" "),
         confidence: CONFIDENCE,
     };
-    println!("{}", setting.workload);
-    let mut runs = Runs::new(plan, setting.metric, arguments.budget)?;
-    runs.announce("first run: warm-up and length of a run");
-    match runs.run(&farcore::Profile::default()) {
-        Ok(_) => {}
-        Err(Stop::Interrupted) => bail!("interrupted before the first finding"),
-        Err(Stop::Failed(error)) => return Err(error),
-    }
+    print(&setting.workload)?;
+    let mut runs = Runs::new(plan.clone(), setting.metric, arguments.budget)?;
     let options = Options {
         repeats: repeats as usize,
         confidence: CONFIDENCE,
         seed: run_args.setup.seed,
     };
-    let findings = search(&mut runs, &ranges, options);
-    runs.finish();
-    let findings = findings?;
+    let found = find(&mut runs, &ranges, options, arguments);
+    let Some(findings) = found.map_err(|error| in_flags(&plan, &error))? else {
+        return Ok(Ended::Interrupted);
+    };
     let comment = report::comment(&findings, &setting);
-    write(&arguments.out, &findings.profile.to_toml(&comment))?;
-    println!("{}", report::summary(&findings));
-    println!(
+    profile.write(&findings.profile.to_toml(&comment))?;
+    let folder = match files {
+        Some(files) => Some(files.write(&findings, &setting, runs.hot_keys())?),
+        None => None,
+    };
+    print(report::summary(&findings))?;
+    print(format_args!(
         "{} runs in {}; profile: {}",
         runs.count(),
         humantime::format_duration(Duration::from_secs(runs.elapsed().as_secs())),
         arguments.out.display()
-    );
-    if let Some(folder) = &arguments.report {
-        write_report(folder, &findings, &setting, runs.hot_keys())?;
+    ))?;
+    if let Some(file) = folder {
+        print(format_args!("report: {}", file.display()))?;
     }
     Ok(findings.ended)
 }
 
+/// The findings of a search; `None` if it was interrupted before the first one.
+fn find(
+    runs: &mut Runs,
+    ranges: &[Range],
+    options: Options,
+    arguments: &TunerArgs,
+) -> Result<Option<Findings>> {
+    runs.announce("first run: warm-up and length of a run");
+    let findings = match runs.run(&farcore::Profile::default()) {
+        Ok(_) => Some(search(runs, ranges, options)),
+        Err(Stop::Interrupted) => None,
+        Err(Stop::Failed(error)) => return Err(error),
+    };
+    runs.finish();
+    let findings = findings.transpose()?.filter(|findings| {
+        // A profile without an outcome must not replace one that has some.
+        findings.has_outcome || findings.ended != Ended::Interrupted
+    });
+    let Some(findings) = findings else {
+        complain(format_args!(
+            "farcore tune: interrupted before the first setting was compared; {} is not changed",
+            arguments.out.display()
+        ));
+        return Ok(None);
+    };
+    ensure!(
+        findings.has_outcome || findings.ended != Ended::Budget,
+        "--budget {} ended before the values of one setting were compared: that needs about {}, or fewer --repeats; {} is not changed",
+        humantime::format_duration(arguments.budget),
+        humantime::format_duration(runs.needed_budget()),
+        arguments.out.display()
+    );
+    Ok(Some(findings))
+}
+
 /// The settings to tune, each once, with the values to try.
-fn ranges(arguments: &TunerArgs, plan: &Plan) -> anyhow::Result<Vec<Range>> {
+fn ranges(arguments: &TunerArgs, plan: &Plan) -> Result<Vec<Range>> {
     let config = Farcore::config(plan)?;
     let knobs = arguments.knobs.as_deref();
     let knobs = knobs.unwrap_or(Knob::value_variants());
@@ -196,39 +232,39 @@ fn ranges(arguments: &TunerArgs, plan: &Plan) -> anyhow::Result<Vec<Range>> {
     Ok(ranges)
 }
 
-/// Writes the report and its plot into a folder.
-fn write_report(
-    folder: &Path,
-    findings: &Findings,
-    setting: &Setting,
-    hot_keys: &[HotKeyReport],
-) -> anyhow::Result<()> {
-    let plot = "sweeps.svg";
-    if !findings.sweeps.is_empty() {
-        let file = folder.join(plot);
-        chart::write(&file, &findings.sweeps)
-            .map_err(|error| anyhow!("{}: {error}", file.display()))?;
-    }
-    let file = folder.join("report.md");
-    write(&file, &report::markdown(findings, setting, hot_keys, plot))?;
-    println!("report: {}", file.display());
-    Ok(())
+/// The files of a report.
+#[derive(Debug)]
+struct ReportFiles {
+    plot: OutputFile,
+    text: OutputFile,
+    path: PathBuf,
 }
 
-fn check_file(file: &Path) -> anyhow::Result<()> {
-    let folder = match file.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    if file.is_dir() || !folder.is_dir() {
-        bail!(
-            "--out {}: name a file in a folder that exists",
-            file.display()
-        );
+impl ReportFiles {
+    /// Opens the files in a folder, which is made if it does not exist.
+    fn open(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("--report {} cannot be made", folder.display()))?;
+        let path = folder.join("report.md");
+        Ok(Self {
+            plot: OutputFile::open("--report", &folder.join(PLOT))?,
+            text: OutputFile::open("--report", &path)?,
+            path,
+        })
     }
-    Ok(())
-}
 
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(file, text).with_context(|| format!("{} could not be written", file.display()))
+    /// Writes the report and its plot; returns the path of the report.
+    fn write(
+        self,
+        findings: &Findings,
+        setting: &Setting,
+        hot_keys: &[HotKeyReport],
+    ) -> Result<PathBuf> {
+        if !findings.sweeps.is_empty() {
+            self.plot.write(&chart::svg(&findings.sweeps)?)?;
+        }
+        let text = report::markdown(findings, setting, hot_keys, PLOT);
+        self.text.write(&text)?;
+        Ok(self.path)
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use farcore::Report;
-use farcore::statistics::{find_sockets, read_report, sockets_folder};
+use farcore::statistics::{ReadError, find_sockets, read_report, sockets_folder};
 
 /// The engine whose reports are read.
 #[derive(Debug)]
@@ -17,6 +17,17 @@ pub(crate) struct Source {
     path: Option<PathBuf>,
     /// The socket found in the default folder, if no path was given.
     found: Option<PathBuf>,
+}
+
+/// Why there is no report, with a remedy.
+fn why(error: &ReadError) -> String {
+    match error {
+        ReadError::Absent { path } => format!(
+            "{error}: start one with `farcore-bench --stats-socket {}`, or give another path",
+            path.display()
+        ),
+        _ => error.to_string(),
+    }
 }
 
 /// The path of a report, and the report or the reason that there is none.
@@ -41,7 +52,7 @@ impl Source {
         let known = self.path.as_ref().or(self.found.as_ref());
         let mut sample = match known {
             Some(path) => {
-                let report = read_report(path).map_err(|error| error.to_string());
+                let report = read_report(path).map_err(|error| why(&error));
                 (path.display().to_string(), report)
             }
             None => Self::none(),

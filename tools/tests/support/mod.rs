@@ -14,6 +14,13 @@ use std::time::{Duration, Instant};
 /// Time limit of everything that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A stdout or stderr whose reader is gone.
+pub(crate) fn closed_pipe() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
 /// The token of these tests.
 pub(crate) const TOKEN: &str = "a token of the tests of the tools";
 

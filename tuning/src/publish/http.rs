@@ -6,6 +6,8 @@
 //!   [`HttpLimits::connection`], whatever its client does.
 //! - I2: there are at most [`HttpLimits::connections_max`]. The oldest is dropped for the next one,
 //!   so that silent clients lock no other client out.
+//! - I3: on a loopback address only requests for this machine are answered, so that a page in a
+//!   browser cannot read the figures.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -19,6 +21,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
+use axum::middleware;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use hyper::server::conn::http1;
@@ -31,6 +34,8 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
+
+use super::host::only_local;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Pause after a failed accept.
@@ -156,6 +161,11 @@ impl HttpServer {
             .route("/metrics", get(metrics))
             .route("/healthz", get(health))
             .with_state(exposed);
+        let router = if is_loopback(address) {
+            router.layer(middleware::from_fn(only_local))
+        } else {
+            router
+        };
         let (end, ended) = oneshot::channel::<()>();
         let thread = thread::Builder::new()
             .name("http".to_owned())
@@ -280,8 +290,12 @@ mod tests {
     }
 
     fn ask(address: SocketAddr, path: &str) -> String {
+        ask_as(address, path, &format!("Host: {address}\r\n"))
+    }
+
+    fn ask_as(address: SocketAddr, path: &str, headers: &str) -> String {
         let mut stream = connect(address);
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("it listens");
+        write!(stream, "GET {path} HTTP/1.1\r\n{headers}\r\n").expect("it listens");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
         text
@@ -309,6 +323,39 @@ mod tests {
         assert!(ask(address, "/").starts_with("HTTP/1.1 404"));
         drop(server);
         assert!(TcpStream::connect(address).is_err());
+    }
+
+    #[test]
+    fn a_request_for_another_host_is_misdirected() {
+        let (_two, _server, address) = start(HttpLimits::default());
+        for path in ["/metrics", "/healthz", "/"] {
+            for headers in [
+                "Host: rebound.example.org\r\n",
+                "Host: rebound.example.org:9400\r\n",
+                "Host: localhost\r\nHost: rebound.example.org\r\n",
+                "",
+            ] {
+                let text = ask_as(address, path, headers);
+                assert!(
+                    text.starts_with("HTTP/1.1 421 "),
+                    "{path} {headers}: {text}"
+                );
+                assert!(
+                    !text.contains("test_two") && text.contains("localhost"),
+                    "{text}"
+                );
+            }
+        }
+        let text = ask_as(
+            address,
+            "http://rebound.example.org/metrics",
+            "Host: localhost\r\n",
+        );
+        assert!(text.starts_with("HTTP/1.1 421 "), "{text}");
+        for host in ["localhost", "localhost:1", "127.0.0.1", "[::1]:9400"] {
+            let text = ask_as(address, "/healthz", &format!("Host: {host}\r\n"));
+            assert!(text.starts_with("HTTP/1.1 200 "), "{host}: {text}");
+        }
     }
 
     #[test]

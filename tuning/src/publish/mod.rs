@@ -7,6 +7,8 @@ mod attach;
 #[cfg(feature = "http")]
 mod exposition;
 #[cfg(feature = "http")]
+mod host;
+#[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "log")]
 mod log;
@@ -21,6 +23,6 @@ pub use self::exposition::Exposition;
 #[cfg(feature = "http")]
 pub use self::http::{Exposed, HttpLimits, HttpServer, is_loopback, openmetrics};
 #[cfg(feature = "log")]
-pub use self::log::{LogFormat, LogGuard, log_format, log_to_stderr};
+pub use self::log::{LogFormat, LogGuard, log_format, log_lines_dropped, log_to_stderr};
 pub use self::report::{CoreReport, NodeReport, Report, Reporter};
 pub use self::socket::StatisticsSocket;

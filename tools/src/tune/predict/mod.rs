@@ -12,12 +12,13 @@ mod show;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use farcore_bench::cli::{ContestSize, SetupArgs};
 
 pub(super) use self::machine::Machine;
 use self::show::Answer;
+use crate::output::{OutputFile, print};
 
 /// Flags of predictions.
 #[derive(Debug, Args)]
@@ -25,7 +26,7 @@ pub(super) struct Options {
     /// With --predict: calibrate by this report of an engine instead of runs here; costs that its
     /// counters do not separate (a crossing, a READ) take default values
     #[arg(long, value_name = "REPORT.json")]
-    from: Option<PathBuf>,
+    pub(super) from: Option<PathBuf>,
     /// With --predict: print JSON
     #[arg(long)]
     json: bool,
@@ -42,11 +43,14 @@ pub(super) fn run(
     size: &ContestSize,
     repeats: u32,
 ) -> Result<()> {
+    let plot = OutputFile::open_if("--plot", options.plot.as_deref())?;
     let (calibration, checks) = if let Some(path) = &options.from {
         (calibrate::from_report(&calibrate::read(path)?)?, Vec::new())
     } else {
         if !options.json {
-            println!("calibrating: the contest on 1 core and on 2, {repeats} times each");
+            print(format_args!(
+                "calibrating: the contest on 1 core and on 2, {repeats} times each"
+            ))?;
         }
         let (plan, runs) = calibrate::measure(setup, size, repeats)?;
         (
@@ -61,13 +65,12 @@ pub(super) fn run(
         limit: calibration.limit(machine),
         steps: calibration.steps(machine),
     };
+    if let Some(plot) = plot {
+        plot.write(&plot::svg(&answer)?)?;
+    }
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&answer)?);
+        print(serde_json::to_string_pretty(&answer)?)
     } else {
-        println!("{}", answer.text());
+        print(answer.text())
     }
-    if let Some(path) = &options.plot {
-        plot::write(path, &answer).with_context(|| format!("--plot {}", path.display()))?;
-    }
-    Ok(())
 }

@@ -1,8 +1,6 @@
 //! The plot of a prediction, as SVG: throughput above, utilisation of the stations below, both by
 //! the number of cores. Stations with little use are left out.
 
-use std::path::Path;
-
 use anyhow::{Result, anyhow};
 use farcore_bench::plot::COLOURS;
 use plotters::coord::Shift;
@@ -21,16 +19,18 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 /// A line: its name, its colour, its points.
 type Line<'a> = (&'a str, RGBColor, Vec<(f64, f64)>);
 
-/// Writes the plot.
+/// Draws the plot.
 ///
 /// # Errors
-/// The file could not be written.
-pub(super) fn write(path: &Path, answer: &Answer) -> Result<()> {
-    draw(path, answer).map_err(|error| anyhow!("{error}"))
+/// The drawing library's error.
+pub(super) fn svg(answer: &Answer) -> Result<String> {
+    let mut svg = String::new();
+    draw(&mut svg, answer).map_err(|error| anyhow!("the plot cannot be drawn: {error}"))?;
+    Ok(svg)
 }
 
-fn draw(path: &Path, answer: &Answer) -> Drawn {
-    let root = SVGBackend::new(path, SIZE).into_drawing_area();
+fn draw(svg: &mut String, answer: &Answer) -> Drawn {
+    let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let (upper, lower) = root.split_vertically(SIZE.1 / 2);
     throughput(&upper, answer)?;
@@ -180,19 +180,14 @@ mod tests {
 
     #[test]
     fn the_plot_names_stations_and_limits() {
-        let folder = tempfile::tempdir().unwrap();
         for cores in [1, 2, 64] {
             let machine: Machine = format!("cores={cores},link=25Gb").parse().unwrap();
-            let path = folder.path().join("plot.svg");
-            write(&path, &answer(machine)).unwrap();
-            let text = std::fs::read_to_string(path).unwrap();
+            let text = svg(&answer(machine)).unwrap();
             assert!(
                 text.contains("predicted") && text.contains("host link, in"),
                 "{cores}"
             );
             assert_eq!(text.contains("limit: host link, in"), cores == 64);
         }
-        let nowhere = folder.path().join("no/such/plot.svg");
-        assert!(write(&nowhere, &answer(Machine::default())).is_err());
     }
 }

@@ -2,13 +2,19 @@
 //! feature `otel`, as spans to a collector too.
 //!
 //! Owns the process's subscriber and format. Fields and spans are named by OpenTelemetry's semantic
-//! conventions where one fits, and `farcore.*` otherwise.
+//! conventions where one fits, and `farcore.*` otherwise. `escape` makes lines safe to show and to
+//! parse, `queue` keeps a stderr that is not read from stopping the threads that log.
+
+mod escape;
+mod queue;
 
 use std::fmt;
 use std::io::{self, IsTerminal};
 use std::str::FromStr;
 use std::sync::OnceLock;
 
+use self::escape::Escaped;
+use self::queue::{DroppedLines, LINES_MAX, Queue, QueueGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
@@ -53,11 +59,18 @@ impl FromStr for LogFormat {
 }
 
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+static DROPPED: OnceLock<DroppedLines> = OnceLock::new();
 
 /// The format passed to [`log_to_stderr`], for child processes.
 #[must_use]
 pub fn log_format() -> LogFormat {
     FORMAT.get().copied().unwrap_or_default()
+}
+
+/// Lines of this process's log that were dropped, because stderr did not take them in time.
+#[must_use]
+pub fn log_lines_dropped() -> u64 {
+    DROPPED.get().map_or(0, DroppedLines::count)
 }
 
 fn lines<W>(format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<Registry> + Send + Sync>
@@ -66,22 +79,35 @@ where
 {
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     match format {
-        LogFormat::Text => lines.with_ansi(colours).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Text => lines
+            .with_ansi(colours)
+            .map_event_format(|inner| {
+                let inner = inner.with_ansi(colours);
+                Escaped { inner, format }
+            })
+            .boxed(),
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .map_event_format(|inner| Escaped { inner, format })
+            .boxed(),
     }
 }
 
 /// Keeps the log's resources until the process ends.
 #[derive(Debug)]
-#[must_use = "sends the remaining spans when dropped, at the end of the process"]
+#[must_use = "writes the remaining lines when dropped, at the end of the process"]
 pub struct LogGuard {
+    // Before the lines: its end may log a warning.
     #[cfg(feature = "otel")]
     _spans: Option<SpanExport>,
+    _lines: QueueGuard,
 }
 
 impl LogGuard {
-    /// Sends the remaining spans, as dropping does, for callers with work to do afterwards. Waits
-    /// up to three seconds for a collector that does not answer.
+    /// Writes the remaining lines and sends the remaining spans, as dropping does, for callers with
+    /// work to do afterwards. Waits up to a second for a stderr that is not read, and up to three
+    /// for a collector that does not answer. What is logged later is lost.
     pub fn end(self) {}
 }
 
@@ -92,12 +118,17 @@ fn filter(level: &str) -> EnvFilter {
 /// Writes the process's log to stderr, from `level` up unless `RUST_LOG` is set. Call it once,
 /// before anything else.
 ///
+/// A separate thread writes the lines, so that no thread that logs waits for stderr. Lines that
+/// come faster than stderr takes them are dropped, and a later line says how many.
+///
 /// With the feature `otel`, a separate thread sends spans from `info` up (or as `RUST_LOG` sets) to
 /// the collector at `OTEL_EXPORTER_OTLP_ENDPOINT`. `OTEL_SERVICE_NAME` names the sender; the
 /// default is the program's name.
 pub fn log_to_stderr(format: LogFormat, level: &str) -> LogGuard {
     let colours = io::stderr().is_terminal();
-    let lines = lines(format, io::stderr, colours).with_filter(filter(level));
+    let (queue, guard) = Queue::start(io::stderr(), format, LINES_MAX);
+    let dropped = queue.dropped_lines();
+    let lines = lines(format, queue, colours).with_filter(filter(level));
     let log = tracing_subscriber::registry().with(lines);
     #[cfg(feature = "otel")]
     let export = SpanExport::from_environment();
@@ -109,8 +140,10 @@ pub fn log_to_stderr(format: LogFormat, level: &str) -> LogGuard {
     // A second call has no effect.
     if log.try_init().is_ok() {
         let _ = FORMAT.set(format);
+        let _ = DROPPED.set(dropped);
     }
     LogGuard {
+        _lines: guard,
         #[cfg(feature = "otel")]
         _spans: export.unwrap_or_else(|error| {
             tracing::warn!("cannot send spans: {error}");

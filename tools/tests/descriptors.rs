@@ -1,0 +1,83 @@
+//! The limit on open files of a memory node: raised, named at start, and never in the way of a
+//! client.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use farcore::{Config, Engine};
+use farcore_rdma::Lock;
+
+use self::support::Node;
+
+const MEMNODE: [&str; 5] = [
+    "--listen",
+    "tcp://127.0.0.1:0",
+    "--memory",
+    "64MiB",
+    "--no-huge-pages",
+];
+
+/// A node that a shell starts after a `ulimit` of its own.
+fn start(limit: &str) -> Node {
+    let shell = format!("ulimit {limit}; exec \"$0\" \"$@\"");
+    Node::start(&["sh", "-c", &shell], &MEMNODE)
+}
+
+#[test]
+fn the_soft_limit_is_raised_and_named() {
+    let mut node = start("-S -n 200");
+    let line = node.log.wait("descriptor limit");
+    let limit = line
+        .rsplit(' ')
+        .next()
+        .and_then(|limit| limit.parse::<u64>().ok());
+    assert!(limit.is_some_and(|limit| limit > 200), "{line}");
+    assert!(line.contains("up to ") && line.contains(" cores"), "{line}");
+}
+
+#[test]
+fn silent_connections_do_not_use_up_the_descriptors() {
+    let mut node = start("-n 320");
+    let line = node.log.wait("descriptor limit");
+    assert!(line.ends_with("descriptor limit 320"), "{line}");
+    // More than the node may open.
+    let silent: Vec<TcpStream> = (0..400)
+        .map(|_| TcpStream::connect(node.address).unwrap())
+        .collect();
+    let engine = Engine::open(Config {
+        cores: vec![0],
+        local_bytes: 12 << 20,
+        far_bytes: 32 << 20,
+        page_bytes: Some(64 << 10),
+        keys_expected: 1_000,
+        nodes: vec![format!("tcp://{}", node.address).parse().unwrap()],
+        prefault: false,
+        lock: Lock::Off,
+        handles_max: 1,
+        ..Config::default()
+    });
+    engine.expect("a free descriptor").close();
+    drop(silent);
+    assert!(node.process.is_alive());
+}
+
+#[test]
+fn a_limit_that_is_too_low_is_an_error() {
+    let shell = "ulimit -n 100; exec \"$0\" \"$@\"";
+    let output = Command::new("sh")
+        .args(["-c", shell, env!("CARGO_BIN_EXE_farcore"), "memnode"])
+        .args(MEMNODE)
+        .stdin(Stdio::null())
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in ["open files is 100", "needs at least", "ulimit -n"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}

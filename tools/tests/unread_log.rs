@@ -1,0 +1,117 @@
+//! A memory node whose stderr is a pipe that is full and never read serves on.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+
+use farcore::{Config, Engine};
+use farcore_rdma::Lock;
+
+use self::support::{PATIENCE, Process};
+
+/// Bad connections: every other one is worth a line of the log, and all of them more than a pipe and
+/// the log's queue hold.
+const BAD: usize = 16_000;
+/// Garbage instead of a connect request.
+const GARBAGE: [u8; 56] = [0xa5; 56];
+
+/// One connection that sends garbage, until the node has closed it.
+fn knock(address: SocketAddr, garbage: &[u8]) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The node may close before it has read all.
+    let _ = stream
+        .write_all(garbage)
+        .and_then(|()| stream.shutdown(Shutdown::Write));
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            panic!("the node does not serve: {error}")
+        }
+        _ => {}
+    }
+}
+
+/// The value of a metric.
+fn metric(http: SocketAddr, name: &str) -> u64 {
+    let mut stream = TcpStream::connect(http).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.trim().parse().ok())
+        .unwrap_or_else(|| panic!("{name}: {text}"))
+}
+
+#[test]
+fn a_stderr_that_is_never_read_locks_no_client_out() {
+    // A port that was free a moment ago.
+    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = probe.local_addr().unwrap();
+    drop(probe);
+    let child = Command::new(env!("CARGO_BIN_EXE_farcore"))
+        .args([
+            "memnode",
+            "--listen",
+            "tcp://127.0.0.1:0",
+            "--memory",
+            "64MiB",
+            "--no-huge-pages",
+        ])
+        .args(["--http", &http.to_string()])
+        // All that there is to log, so that the pipe is full whatever is summed up.
+        .env("RUST_LOG", "trace")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut node = Process(child.unwrap());
+    let mut ready = String::new();
+    let out = node.0.stdout.take().unwrap();
+    BufReader::new(out).read_line(&mut ready).unwrap();
+    let address = ready
+        .strip_prefix("ready: tcp://")
+        .and_then(|rest| rest.split(' ').next());
+    let address: SocketAddr = address.unwrap().parse().unwrap();
+    for number in 0..BAD {
+        // A whole request that is none, or one that is cut short: the node may sum up refusals of
+        // the first kind.
+        let bytes = if number % 2 == 0 { GARBAGE.len() } else { 9 };
+        knock(address, &GARBAGE[..bytes]);
+    }
+    let dropped = metric(http, "farcore_memnode_log_lines_dropped_total");
+    assert!(
+        dropped > 0,
+        "the pipe was not full, so that nothing was tested"
+    );
+    let engine = Engine::open(Config {
+        cores: vec![0],
+        local_bytes: 12 << 20,
+        far_bytes: 32 << 20,
+        page_bytes: Some(64 << 10),
+        keys_expected: 1_000,
+        nodes: vec![format!("tcp://{address}").parse().unwrap()],
+        prefault: false,
+        lock: Lock::Off,
+        handles_max: 1,
+        ..Config::default()
+    })
+    .expect("a node that serves");
+    let mut handle = engine.handle().unwrap();
+    handle.put(b"key", b"value").wait().unwrap();
+    engine.flush().unwrap();
+    assert_eq!(
+        handle.get(b"key").wait().unwrap().as_deref(),
+        Some(&b"value"[..])
+    );
+    drop(handle);
+    engine.close();
+    node.signal("TERM");
+    assert_eq!(node.end().code(), Some(0));
+}
