@@ -13,8 +13,8 @@ use farcore_rdma::Lock;
 
 use self::support::{PATIENCE, Process};
 
-/// Bad connections: every other one is worth a line of the log, and all of them more than a pipe and
-/// the log's queue hold.
+/// Bad connections: every other one is worth a line of the log, and all of them more than a pipe
+/// and the log's queue hold.
 const BAD: usize = 16_000;
 /// Garbage instead of a connect request.
 const GARBAGE: [u8; 56] = [0xa5; 56];
