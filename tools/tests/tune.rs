@@ -170,14 +170,7 @@ fn errors_of_bad_flags_show_a_valid_value() {
         ("--cores 4095", "core 4095, which does not exist"),
         ("--window 0", "--window is 0"),
         ("--keys-per-core 0", "must be at least 1"),
-        (
-            "--local 1MiB --keys-per-core 6000 --cores 0",
-            "--local 1 MiB is too small: ",
-        ),
-        (
-            "--local 1MiB --keys-per-core 6000 --cores 0",
-            " is needed for 6,000 keys and --far ",
-        ),
+        ("--local 1MiB --cores 0", "--local 1 MiB is too small"),
         ("--json", "--json has no effect without --predict"),
         ("--plot x.svg", "--plot has no effect without --predict"),
         ("--from x.json", "--from has no effect without --predict"),

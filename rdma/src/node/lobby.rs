@@ -127,10 +127,11 @@ impl Lobby {
             let spare = rustix::buffer::spare_capacity(&mut events);
             // An interrupted wait is one without events.
             let _ = epoll::wait(&self.epoll, spare, Some(&wait));
-            for &Event { data, .. } in &events {
+            for &Event { flags, data } in &events {
+                let ends = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
                 match data.u64() {
                     LISTENER => self.accept(),
-                    number => self.look(number),
+                    number => self.look(number, flags.intersects(ends)),
                 }
             }
             self.expire(Instant::now());
@@ -182,13 +183,13 @@ impl Lobby {
         }
     }
 
-    /// Looks at a connection that may have sent something.
-    fn look(&mut self, number: u64) {
+    /// Looks at a connection that has sent something, or will send nothing more.
+    fn look(&mut self, number: u64, ends: bool) {
         let Some(&network) = self.kept.get(&number) else {
             return;
         };
         let progress = self.silent.get(network, number).map(Silent::progress);
-        if progress == Some(Progress::Silent) {
+        if progress == Some(Progress::Silent) && !ends {
             return;
         }
         self.kept.remove(&number);

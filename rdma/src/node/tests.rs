@@ -706,6 +706,23 @@ fn silent_peers_are_dropped_and_connections_limited() {
 }
 
 #[test]
+fn a_peer_that_ends_within_its_request_is_closed_at_once() {
+    let node = MemoryNode::start(NodeOptions {
+        handshake_limit: Duration::from_secs(1 << 20),
+        ..options()
+    })
+    .unwrap();
+    for bytes in [0, 1, wire::CONNECT_REQUEST_BYTES - 1] {
+        let mut peer = std::net::TcpStream::connect(node.address()).unwrap();
+        peer.write_all(&vec![0; bytes]).unwrap();
+        peer.shutdown(std::net::Shutdown::Write).unwrap();
+        // The end, or a reset because the node has not read what was sent.
+        assert!(!matches!(peer.read(&mut [0]), Ok(1..)), "{bytes}");
+    }
+    node.stop();
+}
+
+#[test]
 fn silent_peers_lock_no_client_out() {
     let silent_max = 16;
     let node = MemoryNode::start(NodeOptions {

@@ -2,9 +2,8 @@
 //! a user of the command has never typed.
 
 use anyhow::{Error, anyhow};
-use farcore_bench::plan::Plan;
 
-use crate::text::{grouped, line, shown};
+use crate::text::line;
 
 /// Fields and the flags that set them; longer texts first.
 const FLAGS: [(&str, &str); 9] = [
@@ -23,37 +22,8 @@ const FLAGS: [(&str, &str); 9] = [
     ("`token`", "--token-file"),
 ];
 
-/// The number after "at least " in the limit of a field.
-fn least(limit: &str) -> Option<u64> {
-    let (number, _) = limit.strip_prefix("at least ")?.split_once(' ')?;
-    number.parse().ok()
-}
-
-/// Local memory that is too small for a plan, as one sentence.
-fn too_little_local(plan: &Plan, error: &Error) -> Option<String> {
-    let farcore::Error::Config {
-        field: "local_bytes",
-        limit,
-        ..
-    } = error.downcast_ref()?
-    else {
-        return None;
-    };
-    let needed = least(limit)?;
-    Some(format!(
-        "--local {} is too small: {} is needed for {} keys and --far {}; raise it, or lower --keys-per-core or --far",
-        shown(plan.local_bytes),
-        shown(needed),
-        grouped(plan.keys()),
-        shown(plan.far_bytes)
-    ))
-}
-
 /// The error with flags in place of fields.
-pub(super) fn in_flags(plan: &Plan, error: &Error) -> Error {
-    if let Some(sentence) = too_little_local(plan, error) {
-        return anyhow!(sentence);
-    }
+pub(super) fn in_flags(error: &Error) -> Error {
     let text = line(error);
     anyhow!(
         FLAGS

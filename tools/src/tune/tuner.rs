@@ -129,7 +129,7 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> Result<Ended> {
     let plan = arguments.plan(&machine, run_args)?;
     plan.validate(&machine)?;
     let checked = Farcore::check(&plan).and_then(|()| ranges(arguments, &plan));
-    let ranges = checked.map_err(|error| in_flags(&plan, &error))?;
+    let ranges = checked.map_err(|error| in_flags(&error))?;
     // Fail before the runs rather than after them.
     let profile = OutputFile::open("--out", &arguments.out)?;
     let files = (arguments.report.as_deref())
@@ -148,14 +148,14 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> Result<Ended> {
         confidence: CONFIDENCE,
     };
     print(&setting.workload)?;
-    let mut runs = Runs::new(plan.clone(), setting.metric, arguments.budget)?;
+    let mut runs = Runs::new(plan, setting.metric, arguments.budget)?;
     let options = Options {
         repeats: repeats as usize,
         confidence: CONFIDENCE,
         seed: run_args.setup.seed,
     };
     let found = find(&mut runs, &ranges, options, arguments);
-    let Some(findings) = found.map_err(|error| in_flags(&plan, &error))? else {
+    let Some(findings) = found.map_err(|error| in_flags(&error))? else {
         return Ok(Ended::Interrupted);
     };
     let comment = report::comment(&findings, &setting);
