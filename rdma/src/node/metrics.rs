@@ -55,7 +55,7 @@ pub(crate) enum Why {
     Stopping,
 }
 
-const REASONS: [&str; 10] = [
+pub(crate) const REASONS: [&str; 10] = [
     "version",
     "token",
     "proof",

@@ -1,14 +1,15 @@
 //! Limits the log lines about refusals: any peer can cause a refusal, and none may fill a disk or
 //! make the node wait for a reader of its log.
 //!
-//! The first refusal of an interval is logged with its peer and reason. The others of the interval
-//! are counted, and logged as one line when it is over. The metrics count every refusal by reason.
+//! The first refusal for each reason in an interval is logged by itself. The others are counted, and
+//! logged as one line when the interval is over. The metrics count every refusal by reason.
 //!
-//! - I1: each interval logs at most one refusal by itself and one sum.
+//! - I1: each interval logs at most one refusal for each reason, and one sum.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::metrics::{REASONS, Why};
 use super::service::nanoseconds;
 
 /// Length of an interval.
@@ -17,20 +18,23 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The refusals of one node since the last line about them. Any thread notes one.
 #[derive(Debug, Default)]
 pub(super) struct RefusalLog {
-    /// When the next refusal may be logged by itself.
-    next_ns: AtomicU64,
+    /// By [`Why`], when the next refusal may be logged by itself.
+    next_ns: [AtomicU64; REASONS.len()],
+    /// When the next sum may be logged.
+    sum_ns: AtomicU64,
     /// Refusals that were not logged by themselves.
     unlogged: AtomicU64,
 }
 
 impl RefusalLog {
     /// Notes a refusal; true if the caller must log it.
-    pub(super) fn note(&self, now_ns: u64) -> bool {
-        let next_ns = self.next_ns.load(Ordering::Relaxed);
+    pub(super) fn note(&self, why: Why, now_ns: u64) -> bool {
+        let next = &self.next_ns[why as usize];
+        let next_ns = next.load(Ordering::Relaxed);
         let then_ns = now_ns.saturating_add(nanoseconds(INTERVAL));
         // ORDERING: relaxed; the exchange only decides which thread logs.
         let logs = now_ns >= next_ns
-            && (self.next_ns)
+            && next
                 .compare_exchange(next_ns, then_ns, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok();
         if !logs {
@@ -39,12 +43,14 @@ impl RefusalLog {
         logs
     }
 
-    /// The number of refusals that were not logged, once their interval is over; `None` if there
-    /// were none.
+    /// The number of refusals that were not logged, once an interval; `None` if there were none.
+    /// For one thread.
     pub(super) fn sum(&self, now_ns: u64) -> Option<u64> {
-        if now_ns < self.next_ns.load(Ordering::Relaxed) {
+        if now_ns < self.sum_ns.load(Ordering::Relaxed) {
             return None;
         }
+        let then_ns = now_ns.saturating_add(nanoseconds(INTERVAL));
+        self.sum_ns.store(then_ns, Ordering::Relaxed);
         Some(self.unlogged.swap(0, Ordering::Relaxed)).filter(|&count| count > 0)
     }
 }
@@ -54,16 +60,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_refusal_and_one_sum_are_logged_in_an_interval() {
+    fn one_refusal_for_each_reason_and_one_sum_are_logged_in_an_interval() {
         let interval = nanoseconds(INTERVAL);
         let log = RefusalLog::default();
         let start = 5 * interval;
-        let logged = (0..1000).filter(|&later| log.note(start + later)).count();
-        assert_eq!(logged, 1);
+        assert_eq!(log.sum(start), None, "nothing happened");
+        let logged = |why| {
+            (0..1000)
+                .filter(|&later| log.note(why, start + later))
+                .count()
+        };
+        assert_eq!((logged(Why::Token), logged(Why::Proof)), (1, 1));
         assert_eq!(log.sum(start + 1000), None, "the interval is not over");
-        assert_eq!(log.sum(start + interval), Some(999));
-        assert_eq!(log.sum(start + interval), None, "it was logged");
-        assert!(log.note(start + interval));
-        assert!(!log.note(start + interval));
+        assert_eq!(log.sum(start + interval), Some(2 * 999));
+        assert_eq!(log.sum(start + 2 * interval), None, "it was logged");
+        assert!(log.note(Why::Token, start + interval));
+        assert!(!log.note(Why::Token, start + interval));
     }
 }

@@ -126,8 +126,9 @@ impl Service {
     /// Counts a refusal; true if the caller must log it.
     #[must_use]
     pub(super) fn refused(&self, why: impl Into<Why>) -> bool {
+        let why = why.into();
         self.metrics.refused(why);
-        self.refusal_log.note(self.now_ns())
+        self.refusal_log.note(why, self.now_ns())
     }
 
     pub(super) fn stop(&self) {
