@@ -1,8 +1,8 @@
 //! Limits the log lines about refusals: any peer can cause a refusal, and none may fill a disk or
 //! make the node wait for a reader of its log.
 //!
-//! The first refusal for each reason in an interval is logged by itself. The others are counted, and
-//! logged as one line when the interval is over. The metrics count every refusal by reason.
+//! The first refusal for each reason in an interval is logged by itself. The others are counted,
+//! and logged as one line when the interval is over. The metrics count every refusal by reason.
 //!
 //! - I1: each interval logs at most one refusal for each reason, and one sum.
 
