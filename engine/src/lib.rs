@@ -38,13 +38,15 @@ pub use farcore_tuning::{
 };
 
 pub use self::cipher::{EncryptionKey, EncryptionMode};
-pub use self::client::call::{Call, CasOutcome, DeleteOutcome, Value};
+pub use self::client::call::{
+    Call, CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, TimeToLive, Value,
+};
 pub use self::client::core::Core;
 pub use self::client::handle::{Handle, Refused};
 pub use self::config::Config;
 pub use self::engine::Engine;
 pub use self::error::{Error, Result};
-pub use self::message::change::{Change, Condition, Metadata};
+pub use self::message::change::{Change, Condition, Expiry, ExpiryCondition, Metadata, PutOptions};
 pub use self::message::operation::{Operation, Version};
 pub use self::message::outcome::Answer;
 pub use self::observe::metrics::{EngineReporter, Stats};

@@ -11,6 +11,8 @@ use std::str::FromStr;
 use std::task::{Context, Poll};
 use std::thread;
 
+use farcore_tuning::system_ms;
+
 use super::handle::{CALLED, Handle, IDLE_LOOKS, Refused, SPINS};
 use crate::error::{Error, Result};
 use crate::message::change::Metadata;
@@ -48,6 +50,42 @@ pub enum CasOutcome {
     Stored(Version),
     /// The key has this version (`0` if it is absent), and nothing changed.
     Mismatch(Version),
+}
+
+/// The outcome of a put that may expire.
+#[must_use = "it may have stored nothing"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PutOutcome {
+    /// Stored under this version.
+    Stored(Version),
+    /// The condition does not hold: the key has this version (`0` if it is absent), and nothing
+    /// changed.
+    Unmet(Version),
+    /// The expiry lies in the past: the key is absent now.
+    Expired,
+}
+
+/// The outcome of setting an expiry.
+#[must_use = "it may have set nothing"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExpiryOutcome {
+    /// It is set, and the key has this version.
+    Set(Version),
+    /// It lies in the past: the key was removed.
+    Deleted,
+    /// The condition does not hold: the key has this version, and nothing changed.
+    Unmet(Version),
+    /// There is no such key.
+    Absent,
+}
+
+/// How long a key has to live.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeToLive {
+    /// It does not expire.
+    Unlimited,
+    /// So many milliseconds, by the system's clock.
+    Milliseconds(u64),
 }
 
 /// The outcome of a conditional delete.
@@ -97,7 +135,7 @@ impl<'a> FromAnswer<'a> for bool {
     fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
         match answer.answer() {
             Answer::Failed(error) => Err(error.clone()),
-            Answer::Deleted | Answer::Value { .. } => Ok(true),
+            Answer::Deleted | Answer::Stored { .. } | Answer::Value { .. } => Ok(true),
             _ => Ok(false),
         }
     }
@@ -151,6 +189,39 @@ impl<'a> FromAnswer<'a> for i64 {
 impl<'a> FromAnswer<'a> for f64 {
     fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
         sum(&answer)
+    }
+}
+
+impl<'a> FromAnswer<'a> for PutOutcome {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Stored { version } => Ok(Self::Stored(version)),
+            Answer::Mismatch { current } => Ok(Self::Unmet(current)),
+            Answer::Failed(error) => Err(error.clone()),
+            _ => Ok(Self::Expired),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for ExpiryOutcome {
+    fn from_answer(answer: OwnedAnswer, _: &'a mut Vec<u8>) -> Result<Self> {
+        match answer.answer() {
+            Answer::Stored { version } => Ok(Self::Set(version)),
+            Answer::Mismatch { current } => Ok(Self::Unmet(current)),
+            Answer::Deleted => Ok(Self::Deleted),
+            Answer::Failed(error) => Err(error.clone()),
+            _ => Ok(Self::Absent),
+        }
+    }
+}
+
+impl<'a> FromAnswer<'a> for Option<TimeToLive> {
+    fn from_answer(answer: OwnedAnswer, scratch: &'a mut Vec<u8>) -> Result<Self> {
+        let metadata = Option::<Metadata>::from_answer(answer, scratch)?;
+        Ok(metadata.map(|metadata| match metadata.expiry_ms {
+            None => TimeToLive::Unlimited,
+            Some(at_ms) => TimeToLive::Milliseconds(at_ms.saturating_sub(system_ms())),
+        }))
     }
 }
 

@@ -1,9 +1,9 @@
 //! The calls of a core client that depend on what a key holds, and reads of less than a value.
 
-use super::call::{CasOutcome, DeleteOutcome, Value};
+use super::call::{CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, TimeToLive, Value};
 use super::core::Core;
 use crate::error::Result;
-use crate::message::change::{Change, Condition, Metadata};
+use crate::message::change::{Change, Condition, Expiry, ExpiryCondition, Metadata, PutOptions};
 use crate::message::operation::Operation;
 
 impl Core {
@@ -19,10 +19,87 @@ impl Core {
     ) -> Result<CasOutcome> {
         let change = Change::Put {
             value,
+            expiry: Expiry::Never,
             condition,
             previous: false,
         };
         self.call(Operation::Change { key, change }).await
+    }
+
+    /// Stores a value that may expire, if a condition holds. A value with an expiry may have 8
+    /// bytes less.
+    ///
+    /// # Errors
+    /// Those of [`Core::put`].
+    pub async fn put_with(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        options: PutOptions<'_>,
+    ) -> Result<PutOutcome> {
+        let change = Change::Put {
+            value,
+            expiry: options.expiry,
+            condition: options.condition,
+            previous: false,
+        };
+        self.call(Operation::Change { key, change }).await
+    }
+
+    /// Sets when a key expires. A time in the past deletes it.
+    ///
+    /// # Errors
+    /// Those of [`Core::put`].
+    pub async fn expire(
+        &mut self,
+        key: &[u8],
+        expiry: Expiry,
+        condition: ExpiryCondition,
+    ) -> Result<ExpiryOutcome> {
+        let change = Change::SetExpiry {
+            expiry,
+            condition,
+            value: false,
+        };
+        self.call(Operation::Change { key, change }).await
+    }
+
+    /// Removes a key's expiry; true if it had one.
+    ///
+    /// # Errors
+    /// Those of [`Core::put`].
+    pub async fn persist(&mut self, key: &[u8]) -> Result<bool> {
+        let change = Change::SetExpiry {
+            expiry: Expiry::Never,
+            condition: ExpiryCondition::Set,
+            value: false,
+        };
+        self.call(Operation::Change { key, change }).await
+    }
+
+    /// Reads a value and sets when it expires.
+    ///
+    /// # Errors
+    /// Those of [`Core::put`].
+    pub async fn get_and_expire(
+        &mut self,
+        key: &[u8],
+        expiry: Expiry,
+    ) -> Result<Option<Value<'_>>> {
+        let change = Change::SetExpiry {
+            expiry,
+            condition: ExpiryCondition::Always,
+            value: true,
+        };
+        self.call(Operation::Change { key, change }).await
+    }
+
+    /// Reads how long a key has to live; `None` if it is absent. Cost: as [`Core::inspect`].
+    ///
+    /// # Errors
+    /// Those of [`Core::get`].
+    pub async fn time_to_live(&mut self, key: &[u8]) -> Result<Option<TimeToLive>> {
+        self.call(Operation::Inspect { key }).await
     }
 
     /// Removes a key if the condition holds.
@@ -48,6 +125,7 @@ impl Core {
     pub async fn get_and_put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Value<'_>>> {
         let change = Change::Put {
             value,
+            expiry: Expiry::Never,
             condition: Condition::Always,
             previous: true,
         };

@@ -1,10 +1,10 @@
 //! The calls of a handle that depend on what a key holds, and reads of less than a value.
 
-use super::call::{Call, CasOutcome, DeleteOutcome, Value};
+use super::call::{Call, CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, TimeToLive, Value};
 use super::handle::Handle;
 #[cfg(doc)]
 use crate::error::Error;
-use crate::message::change::{Change, Condition, Metadata};
+use crate::message::change::{Change, Condition, Expiry, ExpiryCondition, Metadata, PutOptions};
 use crate::message::operation::Operation;
 
 impl Handle {
@@ -20,10 +20,87 @@ impl Handle {
     ) -> Call<'a, 'k, CasOutcome> {
         let change = Change::Put {
             value,
+            expiry: Expiry::Never,
             condition,
             previous: false,
         };
         Call::new(self, Operation::Change { key, change })
+    }
+
+    /// Stores a value that may expire, if a condition holds. A value with an expiry may have 8
+    /// bytes less.
+    ///
+    /// # Errors
+    /// Those of [`Handle::put`].
+    pub fn put_with<'a, 'k>(
+        &'a mut self,
+        key: &'k [u8],
+        value: &'k [u8],
+        options: PutOptions<'k>,
+    ) -> Call<'a, 'k, PutOutcome> {
+        let change = Change::Put {
+            value,
+            expiry: options.expiry,
+            condition: options.condition,
+            previous: false,
+        };
+        Call::new(self, Operation::Change { key, change })
+    }
+
+    /// Sets when a key expires. A time in the past deletes it.
+    ///
+    /// # Errors
+    /// Those of [`Handle::put`].
+    pub fn expire<'a, 'k>(
+        &'a mut self,
+        key: &'k [u8],
+        expiry: Expiry,
+        condition: ExpiryCondition,
+    ) -> Call<'a, 'k, ExpiryOutcome> {
+        let change = Change::SetExpiry {
+            expiry,
+            condition,
+            value: false,
+        };
+        Call::new(self, Operation::Change { key, change })
+    }
+
+    /// Removes a key's expiry; true if it had one.
+    ///
+    /// # Errors
+    /// Those of [`Handle::put`].
+    pub fn persist<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, bool> {
+        let change = Change::SetExpiry {
+            expiry: Expiry::Never,
+            condition: ExpiryCondition::Set,
+            value: false,
+        };
+        Call::new(self, Operation::Change { key, change })
+    }
+
+    /// Reads a value and sets when it expires.
+    ///
+    /// # Errors
+    /// Those of [`Handle::put`].
+    pub fn get_and_expire<'a, 'k>(
+        &'a mut self,
+        key: &'k [u8],
+        expiry: Expiry,
+    ) -> Call<'a, 'k, Option<Value<'a>>> {
+        let change = Change::SetExpiry {
+            expiry,
+            condition: ExpiryCondition::Always,
+            value: true,
+        };
+        Call::new(self, Operation::Change { key, change })
+    }
+
+    /// Reads how long a key has to live; `None` if it is absent. Cost: as [`Handle::inspect`].
+    ///
+    /// # Errors
+    /// Those of [`Handle::get`].
+    pub fn time_to_live<'a, 'k>(&'a mut self, key: &'k [u8]) -> Call<'a, 'k, Option<TimeToLive>> {
+        Call::new(self, Operation::Inspect { key })
     }
 
     /// Removes a key if the condition holds.
@@ -53,6 +130,7 @@ impl Handle {
     ) -> Call<'a, 'k, Option<Value<'a>>> {
         let change = Change::Put {
             value,
+            expiry: Expiry::Never,
             condition: Condition::Always,
             previous: true,
         };

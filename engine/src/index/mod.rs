@@ -546,6 +546,20 @@ impl Index {
         numbers.end < self.segments.len()
     }
 
+    /// Visits the slots of a range of segments; true if there are segments after those.
+    pub(crate) fn for_each_in(&self, numbers: Range<usize>, mut visit: impl FnMut(Slot)) -> bool {
+        let end = numbers.end.min(self.segments.len());
+        for segment in self.segments.get(numbers.start..end).unwrap_or_default() {
+            for place in 0..SLOTS {
+                let slot = segment.slot(place);
+                if !slot.is_empty() {
+                    visit(slot);
+                }
+            }
+        }
+        numbers.end < self.segments.len()
+    }
+
     /// Visits every slot. Cost: one pass over the whole index.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(Slot)) {
         for segment in &self.segments {

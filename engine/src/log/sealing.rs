@@ -186,7 +186,7 @@ mod tests {
                 record::write_at(pointer, 9, KEYED_TAG, &key, &value);
                 if let Some(shorter) = shorter {
                     value.truncate(shorter);
-                    LocalRecord::at(pointer).overwrite(10, &value);
+                    LocalRecord::at(pointer).overwrite(10, 0, &value);
                 }
             }
             let class = SizeClass::for_units(1);

@@ -4,18 +4,20 @@
 //! A [`Change`] is sent as the value of a request:
 //!
 //! ```text
-//! | kind:8 | condition:8 | previous:8 | 0:8 | compared bytes:32 | word:64 | compared | bytes |
+//! | kind:8 | condition:8 | previous:8 | expiry kind:8 | compared bytes:32 | word:64 | expiry:64 |
+//! | compared | bytes |
 //!
 //! word:  the version of a condition, the addend, or the offset
 //! ```
 //!
 //! [`Change::decide`] is the rule of each change, without shard or memory.
 
+use crate::constants::EXPIRY_BYTES;
 use crate::error::Error;
 use crate::message::operation::Version;
 
 /// Bytes of an encoded change beside its value and what it compares.
-pub(crate) const CHANGE_BYTES: usize = 16;
+pub(crate) const CHANGE_BYTES: usize = 24;
 
 /// What a key must be for a change to happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,15 +47,99 @@ impl Condition<'_> {
     }
 }
 
+/// When a key expires: from that millisecond on it is absent.
+///
+/// The engine's clock follows the system's clock forwards and never goes back, so a key that has
+/// expired stays absent when the system's clock is set back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expiry {
+    /// Never.
+    #[default]
+    Never,
+    /// When the key would have expired before; never if it was absent.
+    Keep,
+    /// At a time, in milliseconds since 1970. A time in the past deletes the key.
+    At(u64),
+    /// So many milliseconds from now. 0 deletes the key.
+    In(u64),
+}
+
+impl Expiry {
+    /// The time, in milliseconds since 1970.
+    fn resolve(self, before_ms: Option<u64>, now_ms: u64) -> Option<u64> {
+        match self {
+            Self::Never => None,
+            Self::Keep => before_ms,
+            // The greatest number stands for no expiry where metadata is encoded.
+            Self::At(at_ms) => Some(at_ms.min(u64::MAX - 1)),
+            Self::In(milliseconds) => Some(now_ms.saturating_add(milliseconds).min(u64::MAX - 1)),
+        }
+    }
+}
+
+/// How and when a put happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutOptions<'a> {
+    /// When the key expires.
+    pub expiry: Expiry,
+    /// What the key must be.
+    pub condition: Condition<'a>,
+}
+
+/// What a key's expiry must be for another to be set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExpiryCondition {
+    /// Anything.
+    #[default]
+    Always = 0,
+    /// The key does not expire.
+    Unset = 1,
+    /// The key expires.
+    Set = 2,
+    /// The new expiry is later; a key that does not expire counts as latest.
+    Later = 3,
+    /// The new expiry is earlier.
+    Earlier = 4,
+}
+
+impl ExpiryCondition {
+    fn holds(self, before_ms: Option<u64>, after_ms: Option<u64>) -> bool {
+        let (before, after) = (before_ms.unwrap_or(u64::MAX), after_ms.unwrap_or(u64::MAX));
+        match self {
+            Self::Always => true,
+            Self::Unset => before_ms.is_none(),
+            Self::Set => before_ms.is_some(),
+            Self::Later => after > before,
+            Self::Earlier => after < before,
+        }
+    }
+
+    fn of(code: u8) -> Option<Self> {
+        let all = [
+            Self::Always,
+            Self::Unset,
+            Self::Set,
+            Self::Later,
+            Self::Earlier,
+        ];
+        all.get(usize::from(code)).copied()
+    }
+}
+
 /// A change that depends on what the key holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change<'a> {
     /// Store a value if the condition holds. Answers [`Answer::Stored`](crate::Answer::Stored), or
     /// with `previous` the value before as [`Answer::Value`](crate::Answer::Value) or
-    /// [`Answer::Absent`](crate::Answer::Absent).
+    /// [`Answer::Absent`](crate::Answer::Absent). With an expiry in the past the key is deleted:
+    /// [`Answer::Deleted`](crate::Answer::Deleted), or [`Answer::Absent`](crate::Answer::Absent) if
+    /// it was absent.
     Put {
         /// The new value.
         value: &'a [u8],
+        /// When it expires.
+        expiry: Expiry,
         /// What the key must be.
         condition: Condition<'a>,
         /// Answer the value before.
@@ -67,6 +153,19 @@ pub enum Change<'a> {
         condition: Condition<'a>,
         /// Answer the value before.
         previous: bool,
+    },
+    /// Set when the key expires, if the condition holds. Answers
+    /// [`Answer::Stored`](crate::Answer::Stored), or with `value` the value as
+    /// [`Answer::Value`](crate::Answer::Value); [`Answer::Mismatch`](crate::Answer::Mismatch) if
+    /// the condition does not hold, [`Answer::Deleted`](crate::Answer::Deleted) if the time is
+    /// past, [`Answer::Absent`](crate::Answer::Absent) if there is no such key.
+    SetExpiry {
+        /// When it expires.
+        expiry: Expiry,
+        /// What its expiry must be.
+        condition: ExpiryCondition,
+        /// Answer the value.
+        value: bool,
     },
     /// Add to a decimal integer; an absent key counts as 0. Answers the sum in decimal.
     Increment {
@@ -100,7 +199,12 @@ pub struct Metadata {
     pub version: Version,
     /// Bytes of the value.
     pub length: u64,
+    /// When the key expires, in milliseconds since 1970; `None` if it does not.
+    pub expiry_ms: Option<u64>,
 }
+
+/// Bytes of encoded metadata.
+pub(crate) const METADATA_BYTES: usize = 16;
 
 impl Metadata {
     /// The metadata that an [`Answer::Value`](crate::Answer::Value) to an
@@ -108,13 +212,22 @@ impl Metadata {
     /// the value is not that.
     #[must_use]
     pub fn decode(version: Version, value: &[u8]) -> Option<Self> {
-        let length = u64::from_le_bytes(value.try_into().ok()?);
-        Some(Self { version, length })
+        let encoded: &[u8; METADATA_BYTES] = value.try_into().ok()?;
+        let (length, expiry) = encoded.split_first_chunk()?;
+        let expiry_ms = u64::from_le_bytes(*expiry.first_chunk()?);
+        Some(Self {
+            version,
+            length: u64::from_le_bytes(*length),
+            expiry_ms: (expiry_ms != u64::MAX).then_some(expiry_ms),
+        })
     }
 
-    /// The value that carries the length.
-    pub(crate) fn encode(length: usize) -> [u8; 8] {
-        (length as u64).to_le_bytes()
+    /// The value that carries length and expiry.
+    pub(crate) fn encode(length: usize, expiry_ms: Option<u64>) -> [u8; METADATA_BYTES] {
+        let mut encoded = [0; METADATA_BYTES];
+        encoded[..8].copy_from_slice(&(length as u64).to_le_bytes());
+        encoded[8..].copy_from_slice(&expiry_ms.unwrap_or(u64::MAX).to_le_bytes());
+        encoded
     }
 }
 
@@ -123,6 +236,17 @@ impl Metadata {
 pub(crate) struct Current<'a> {
     pub(crate) version: Version,
     pub(crate) value: &'a [u8],
+    /// When it expires, later than now.
+    pub(crate) expiry_ms: Option<u64>,
+}
+
+/// What a decision depends on beside the key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances {
+    /// The longest value.
+    pub(crate) value_bytes_max: usize,
+    /// Milliseconds since 1970.
+    pub(crate) now_ms: u64,
 }
 
 /// What a change does to its key.
@@ -147,7 +271,7 @@ pub(crate) enum Reply {
     Previous,
     /// The new value, under the new version.
     New,
-    /// The new value's length, under the new version.
+    /// The new value's length and expiry, under the new version.
     Length,
 }
 
@@ -158,14 +282,33 @@ pub(crate) struct Decision<'a> {
     pub(crate) reply: Reply,
     /// The value to store.
     pub(crate) value: &'a [u8],
+    /// When it expires.
+    pub(crate) expiry_ms: Option<u64>,
 }
 
 impl<'a> Decision<'a> {
-    const fn of(effect: Effect, reply: Reply, value: &'a [u8]) -> Self {
+    const fn nothing(reply: Reply) -> Self {
         Self {
-            effect,
+            effect: Effect::None,
+            reply,
+            value: &[],
+            expiry_ms: None,
+        }
+    }
+
+    const fn delete(reply: Reply) -> Self {
+        Self {
+            effect: Effect::Delete,
+            ..Self::nothing(reply)
+        }
+    }
+
+    const fn store(reply: Reply, value: &'a [u8], expiry_ms: Option<u64>) -> Self {
+        Self {
+            effect: Effect::Store,
             reply,
             value,
+            expiry_ms,
         }
     }
 }
@@ -176,6 +319,7 @@ const INCREMENT: u8 = 2;
 const INCREMENT_FLOAT: u8 = 3;
 const APPEND: u8 = 4;
 const SET_RANGE: u8 = 5;
+const SET_EXPIRY: u8 = 6;
 
 impl<'a> Change<'a> {
     /// The bytes that the change stores or adds; empty if it carries none.
@@ -184,7 +328,10 @@ impl<'a> Change<'a> {
             Self::Put { value: bytes, .. }
             | Self::Append { tail: bytes }
             | Self::SetRange { bytes, .. } => bytes,
-            Self::Delete { .. } | Self::Increment { .. } | Self::IncrementFloat { .. } => &[],
+            Self::Delete { .. }
+            | Self::SetExpiry { .. }
+            | Self::Increment { .. }
+            | Self::IncrementFloat { .. } => &[],
         }
     }
 
@@ -195,6 +342,7 @@ impl<'a> Change<'a> {
             Self::Put {
                 condition: Condition::Always,
                 previous: false,
+                expiry: Expiry::Never | Expiry::At(_) | Expiry::In(_),
                 ..
             }
         )
@@ -210,8 +358,17 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// The expiry that the change names; [`Expiry::Keep`] if it names none.
+    fn expiry(&self) -> Expiry {
+        match *self {
+            Self::Put { expiry, .. } | Self::SetExpiry { expiry, .. } => expiry,
+            _ => Expiry::Keep,
+        }
+    }
+
     /// Writes the change as a request's value.
     pub(crate) fn encode(&self, into: &mut Vec<u8>) {
+        let any = Condition::Always;
         let (kind, condition, previous, word) = match *self {
             Self::Put {
                 condition,
@@ -222,12 +379,13 @@ impl<'a> Change<'a> {
                 condition,
                 previous,
             } => (DELETE, condition, previous, 0),
-            Self::Increment { by } => (INCREMENT, Condition::Always, false, by.cast_unsigned()),
-            Self::IncrementFloat { by } => {
-                (INCREMENT_FLOAT, Condition::Always, false, by.to_bits())
-            }
-            Self::Append { .. } => (APPEND, Condition::Always, false, 0),
-            Self::SetRange { offset, .. } => (SET_RANGE, Condition::Always, false, offset),
+            Self::SetExpiry {
+                condition, value, ..
+            } => (SET_EXPIRY, any, value, condition as u64),
+            Self::Increment { by } => (INCREMENT, any, false, by.cast_unsigned()),
+            Self::IncrementFloat { by } => (INCREMENT_FLOAT, any, false, by.to_bits()),
+            Self::Append { .. } => (APPEND, any, false, 0),
+            Self::SetRange { offset, .. } => (SET_RANGE, any, false, offset),
         };
         let (condition, word) = match condition {
             Condition::Always => (0, word),
@@ -236,15 +394,19 @@ impl<'a> Change<'a> {
             Condition::Version(version) => (3, version),
             Condition::Equals(_) => (4, word),
         };
+        let (expiry_kind, expiry) = match self.expiry() {
+            Expiry::Never => (0, 0),
+            Expiry::Keep => (1, 0),
+            Expiry::At(at_ms) => (2, at_ms),
+            Expiry::In(milliseconds) => (3, milliseconds),
+        };
         let compared = self.compared();
+        let compared_bytes = u32::try_from(compared.len()).unwrap_or(u32::MAX);
         into.clear();
-        into.extend([kind, condition, u8::from(previous), 0]);
-        into.extend(
-            u32::try_from(compared.len())
-                .unwrap_or(u32::MAX)
-                .to_le_bytes(),
-        );
+        into.extend([kind, condition, u8::from(previous), expiry_kind]);
+        into.extend(compared_bytes.to_le_bytes());
         into.extend(word.to_le_bytes());
+        into.extend(expiry.to_le_bytes());
         into.extend_from_slice(compared);
         into.extend_from_slice(self.bytes());
     }
@@ -254,6 +416,7 @@ impl<'a> Change<'a> {
         let (head, rest) = encoded.split_first_chunk::<CHANGE_BYTES>()?;
         let compared_bytes = u32::from_le_bytes(*head[4..].first_chunk()?);
         let word = u64::from_le_bytes(*head[8..].first_chunk()?);
+        let expiry = u64::from_le_bytes(*head[16..].first_chunk()?);
         let (compared, bytes) = rest.split_at_checked(compared_bytes as usize)?;
         let condition = match head[1] {
             0 => Condition::Always,
@@ -263,16 +426,29 @@ impl<'a> Change<'a> {
             4 => Condition::Equals(compared),
             _ => return None,
         };
+        let expiry = match head[3] {
+            0 => Expiry::Never,
+            1 => Expiry::Keep,
+            2 => Expiry::At(expiry),
+            3 => Expiry::In(expiry),
+            _ => return None,
+        };
         let previous = head[2] != 0;
         Some(match head[0] {
             PUT => Self::Put {
                 value: bytes,
+                expiry,
                 condition,
                 previous,
             },
             DELETE => Self::Delete {
                 condition,
                 previous,
+            },
+            SET_EXPIRY => Self::SetExpiry {
+                expiry,
+                condition: ExpiryCondition::of(u8::try_from(word).ok()?)?,
+                value: previous,
             },
             INCREMENT => Self::Increment {
                 by: word.cast_signed(),
@@ -289,47 +465,61 @@ impl<'a> Change<'a> {
         })
     }
 
-    /// Decides what the change does to a key. A value that must be made is made in `scratch`; it
-    /// has at most `value_bytes_max` bytes.
+    /// Decides what the change does to a key. A value that must be made is made in `scratch`.
+    /// Counters, appends and ranges keep the key's expiry.
     ///
     /// # Errors
     /// [`Error::NotANumber`], [`Error::CounterOverflow`], [`Error::ValueTooLong`]: nothing changes.
     pub(crate) fn decide<'b>(
         &self,
         current: Option<&Current<'_>>,
-        value_bytes_max: usize,
+        circumstances: Circumstances,
         scratch: &'b mut Vec<u8>,
     ) -> Result<Decision<'b>, Error>
     where
         'a: 'b,
     {
         let before = current.map_or(&[][..], |current| current.value);
+        let expiry_ms = current.and_then(|current| current.expiry_ms);
+        // A value with an expiry is shorter: both are stored together.
+        let taken = expiry_ms.map_or(0, |_| EXPIRY_BYTES);
+        let longest = circumstances.value_bytes_max - taken;
         Ok(match *self {
             Self::Put { condition, .. } | Self::Delete { condition, .. }
                 if !condition.holds(current) =>
             {
-                Decision::of(Effect::None, Reply::Mismatch, &[])
+                Decision::nothing(Reply::Mismatch)
             }
             Self::Put {
                 value, previous, ..
             } => {
-                let reply = if previous {
+                let stored = if previous {
                     Reply::Previous
                 } else {
                     Reply::Stored
                 };
-                Decision::of(Effect::Store, reply, value)
+                self.store_until(current, circumstances, stored, value)?
             }
-            Self::Delete { .. } if current.is_none() => {
-                Decision::of(Effect::None, Reply::Absent, &[])
-            }
-            Self::Delete { previous, .. } => {
-                let reply = if previous {
-                    Reply::Previous
-                } else {
-                    Reply::Deleted
-                };
-                Decision::of(Effect::Delete, reply, &[])
+            Self::Delete { .. } if current.is_none() => Decision::nothing(Reply::Absent),
+            Self::Delete { previous, .. } => Decision::delete(if previous {
+                Reply::Previous
+            } else {
+                Reply::Deleted
+            }),
+            Self::SetExpiry { .. } if current.is_none() => Decision::nothing(Reply::Absent),
+            Self::SetExpiry {
+                expiry,
+                condition,
+                value,
+            } => {
+                let after_ms = expiry.resolve(expiry_ms, circumstances.now_ms);
+                if !condition.holds(expiry_ms, after_ms) {
+                    return Ok(Decision::nothing(Reply::Mismatch));
+                }
+                let stored = if value { Reply::New } else { Reply::Stored };
+                scratch.clear();
+                scratch.extend_from_slice(before);
+                self.store_until(current, circumstances, stored, scratch)?
             }
             Self::Increment { by } => {
                 let number = integer(before, current.is_some())?;
@@ -339,39 +529,66 @@ impl<'a> Change<'a> {
                     by,
                 })?;
                 *scratch = sum.to_string().into_bytes();
-                Decision::of(Effect::Store, Reply::New, scratch)
+                Decision::store(Reply::New, scratch, expiry_ms)
             }
             Self::IncrementFloat { by } => {
-                let sum = float(before, current.is_some())? + by;
-                if !sum.is_finite() {
-                    return Err(Error::NotANumber {
-                        reason: "the sum is not finite",
-                    });
-                }
+                let sum = finite(float(before, current.is_some())? + by)?;
                 *scratch = sum.to_string().into_bytes();
-                Decision::of(Effect::Store, Reply::New, scratch)
+                Decision::store(Reply::New, scratch, expiry_ms)
             }
-            Self::Append { tail } => {
-                fits(before.len() as u64 + tail.len() as u64, value_bytes_max)?;
-                scratch.clear();
-                scratch.extend_from_slice(before);
-                scratch.extend_from_slice(tail);
-                Decision::of(Effect::Store, Reply::Length, scratch)
+            Self::Append { .. } | Self::SetRange { .. } => {
+                self.splice(before, longest, scratch)?;
+                let effect = match self.bytes() {
+                    [] if matches!(self, Self::SetRange { .. }) => Effect::None,
+                    _ => Effect::Store,
+                };
+                Decision {
+                    effect,
+                    ..Decision::store(Reply::Length, scratch, expiry_ms)
+                }
             }
-            Self::SetRange { bytes: [], .. } => {
-                scratch.clear();
-                scratch.extend_from_slice(before);
-                Decision::of(Effect::None, Reply::Length, scratch)
-            }
-            Self::SetRange { offset, bytes } => {
-                fits(offset.saturating_add(bytes.len() as u64), value_bytes_max)?;
-                let start = usize::try_from(offset).unwrap_or(usize::MAX);
-                scratch.clear();
-                scratch.extend_from_slice(before);
-                scratch.resize(before.len().max(start + bytes.len()), 0);
-                scratch[start..start + bytes.len()].copy_from_slice(bytes);
-                Decision::of(Effect::Store, Reply::Length, scratch)
-            }
+        })
+    }
+
+    /// Makes the value after an append or a range in `scratch`.
+    fn splice(&self, before: &[u8], longest: usize, scratch: &mut Vec<u8>) -> Result<(), Error> {
+        let (start, bytes) = match *self {
+            Self::Append { tail } => (before.len() as u64, tail),
+            Self::SetRange { offset, bytes } if !bytes.is_empty() => (offset, bytes),
+            _ => (0, &[][..]),
+        };
+        fits(start.saturating_add(bytes.len() as u64), longest)?;
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        scratch.clear();
+        scratch.extend_from_slice(before);
+        scratch.resize(before.len().max(start + bytes.len()), 0);
+        scratch[start..start + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Stores a value until it expires, or deletes the key if that is past.
+    fn store_until<'b>(
+        &self,
+        current: Option<&Current<'_>>,
+        circumstances: Circumstances,
+        stored: Reply,
+        value: &'b [u8],
+    ) -> Result<Decision<'b>, Error> {
+        let before_ms = current.and_then(|current| current.expiry_ms);
+        let expiry_ms = (self.expiry()).resolve(before_ms, circumstances.now_ms);
+        let Some(at_ms) = expiry_ms else {
+            return Ok(Decision::store(stored, value, None));
+        };
+        if at_ms > circumstances.now_ms {
+            let longest = circumstances.value_bytes_max - EXPIRY_BYTES;
+            fits(value.len() as u64, longest)?;
+            return Ok(Decision::store(stored, value, expiry_ms));
+        }
+        Ok(match (current, stored) {
+            (None, Reply::Previous) => Decision::nothing(Reply::Previous),
+            (None, _) => Decision::nothing(Reply::Absent),
+            (Some(_), Reply::Previous | Reply::New) => Decision::delete(Reply::Previous),
+            (Some(_), _) => Decision::delete(Reply::Deleted),
         })
     }
 }
@@ -398,6 +615,12 @@ fn integer(value: &[u8], present: bool) -> Result<i64, Error> {
         })
 }
 
+fn finite(sum: f64) -> Result<f64, Error> {
+    let reason = "the sum is not finite";
+    let sum = Some(sum).filter(|sum| sum.is_finite());
+    sum.ok_or(Error::NotANumber { reason })
+}
+
 fn float(value: &[u8], present: bool) -> Result<f64, Error> {
     if !present {
         return Ok(0.0);
@@ -417,13 +640,23 @@ mod tests {
 
     use super::*;
 
+    const NOW: Circumstances = Circumstances {
+        value_bytes_max: 1_000,
+        now_ms: 5_000,
+    };
+
     fn decided(
         change: Change<'_>,
         before: Option<(Version, &[u8])>,
     ) -> Result<(Effect, Reply, Vec<u8>), Error> {
-        let current = before.map(|(version, value)| Current { version, value });
+        let expiry_ms = None;
+        let current = before.map(|(version, value)| Current {
+            version,
+            value,
+            expiry_ms,
+        });
         let mut scratch = Vec::new();
-        let decision = change.decide(current.as_ref(), 1_000, &mut scratch)?;
+        let decision = change.decide(current.as_ref(), NOW, &mut scratch)?;
         Ok((decision.effect, decision.reply, decision.value.to_vec()))
     }
 
@@ -442,6 +675,7 @@ mod tests {
             for (before, happens) in [(present, on_present), (None, on_absent)] {
                 let put = Change::Put {
                     value: b"new",
+                    expiry: Expiry::Never,
                     condition,
                     previous: false,
                 };
@@ -517,6 +751,86 @@ mod tests {
         ));
     }
 
+    #[test]
+    fn an_expiry_is_set_kept_and_a_past_one_deletes() {
+        let now_ms = NOW.now_ms;
+        let decide = |change: Change<'_>, expiry_ms: Option<Option<u64>>| {
+            let current = expiry_ms.map(|expiry_ms| Current {
+                version: 7,
+                value: b"12",
+                expiry_ms,
+            });
+            let mut scratch = Vec::new();
+            let decision = change.decide(current.as_ref(), NOW, &mut scratch).unwrap();
+            (decision.effect, decision.reply, decision.expiry_ms)
+        };
+        let put = |expiry| Change::Put {
+            value: b"v",
+            expiry,
+            condition: Condition::Always,
+            previous: false,
+        };
+        let stored = |expiry_ms| (Effect::Store, Reply::Stored, expiry_ms);
+        let (later, before) = (Some(now_ms + 1), Some(Some(9_000)));
+        assert_eq!(decide(put(Expiry::Never), before), stored(None));
+        assert_eq!(decide(put(Expiry::Keep), before), stored(Some(9_000)));
+        assert_eq!(decide(put(Expiry::Keep), None), stored(None));
+        assert_eq!(decide(put(Expiry::In(1)), None), stored(later));
+        assert_eq!(decide(put(Expiry::At(now_ms + 1)), before), stored(later));
+        for past in [Expiry::In(0), Expiry::At(now_ms), Expiry::At(0)] {
+            let deleted = (Effect::Delete, Reply::Deleted, None);
+            assert_eq!(decide(put(past), before), deleted);
+            let absent = (Effect::None, Reply::Absent, None);
+            assert_eq!(decide(put(past), None), absent);
+        }
+        let set = |expiry, condition| Change::SetExpiry {
+            expiry,
+            condition,
+            value: false,
+        };
+        let refused = (Effect::None, Reply::Mismatch, None);
+        let to = |ms| Expiry::At(now_ms + ms);
+        use ExpiryCondition::{Always, Earlier, Later, Set, Unset};
+        for (condition, on_none, on_4000) in [
+            (Always, true, true),
+            (Unset, true, false),
+            (Set, false, true),
+            (Later, false, false),
+            (Earlier, true, true),
+        ] {
+            for (before, happens) in [(None, on_none), (Some(9_000), on_4000)] {
+                let expected = if happens { stored(later) } else { refused };
+                let found = decide(set(to(1), condition), Some(before));
+                assert_eq!(found, expected, "{condition:?} {before:?}");
+            }
+        }
+        assert_eq!(decide(set(to(4_001), Later), before), stored(Some(9_001)));
+        let absent = (Effect::None, Reply::Absent, None);
+        assert_eq!(decide(set(to(1), Always), None), absent);
+        assert_eq!(decide(set(Expiry::Never, Set), before), stored(None));
+        assert_eq!(decide(set(Expiry::Never, Set), Some(None)), refused);
+        // Counters keep it.
+        let sum = decide(Change::Increment { by: 1 }, before);
+        assert_eq!(sum, (Effect::Store, Reply::New, Some(9_000)));
+    }
+
+    #[test]
+    fn a_value_with_an_expiry_leaves_room_for_it() {
+        let value = [0; 993];
+        let put = |value| Change::Put {
+            value,
+            expiry: Expiry::In(1),
+            condition: Condition::Always,
+            previous: false,
+        };
+        let mut scratch = Vec::new();
+        let refused = put(&value).decide(None, NOW, &mut scratch).unwrap_err();
+        let (bytes, max) = (993, 992);
+        assert_eq!(refused, Error::ValueTooLong { bytes, max });
+        let mut scratch = Vec::new();
+        assert!(put(&value[1..]).decide(None, NOW, &mut scratch).is_ok());
+    }
+
     fn conditions() -> impl Strategy<Value = (u8, Version, Vec<u8>)> {
         (
             0u8..5,
@@ -528,7 +842,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_change_survives_its_encoding(
-            kind in 0u8..6,
+            kind in 0u8..7,
+            expiry_kind in 0u8..4,
             (which, version, compared) in conditions(),
             previous: bool,
             word: u64,
@@ -541,8 +856,19 @@ mod tests {
                 3 => Condition::Version(version),
                 _ => Condition::Equals(&compared),
             };
+            let expiry = match expiry_kind {
+                0 => Expiry::Never,
+                1 => Expiry::Keep,
+                2 => Expiry::At(word),
+                _ => Expiry::In(word),
+            };
             let change = match kind {
-                PUT => Change::Put { value: &bytes, condition, previous },
+                PUT => Change::Put { value: &bytes, expiry, condition, previous },
+                SET_EXPIRY => Change::SetExpiry {
+                    expiry,
+                    condition: ExpiryCondition::of(which).unwrap(),
+                    value: previous,
+                },
                 DELETE => Change::Delete { condition, previous },
                 INCREMENT => Change::Increment { by: word.cast_signed() },
                 INCREMENT_FLOAT => Change::IncrementFloat { by: f64::from(u32::from(previous)) + 0.5 },
@@ -558,9 +884,9 @@ mod tests {
         #[test]
         fn any_bytes_decode_without_a_panic(encoded in prop::collection::vec(any::<u8>(), 0..60)) {
             if let Some(change) = Change::decode(&encoded) {
-                let current = Current { version: 1, value: b"12" };
-                let _ = change.decide(Some(&current), 100, &mut Vec::new());
-                let _ = change.decide(None, 100, &mut Vec::new());
+                let current = Current { version: 1, value: b"12", expiry_ms: Some(6_000) };
+                let _ = change.decide(Some(&current), NOW, &mut Vec::new());
+                let _ = change.decide(None, NOW, &mut Vec::new());
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a client requests of a shard. An [`Operation`] borrows from the caller or from a lane;
 //! nothing here owns memory. To add an operation, follow HACKING.md.
 
-use crate::message::change::Change;
+use crate::message::change::{Change, METADATA_BYTES};
 
 /// The version of a record: unique and increasing per key within one engine. `0` means "absent".
 pub type Version = u64;
@@ -189,8 +189,9 @@ impl OperationKind {
     #[inline(always)]
     pub(crate) fn answer_bytes(self, value_bytes: usize) -> usize {
         match self {
-            Self::Get | Self::Change | Self::GetRange => value_bytes,
-            Self::Inspect => size_of::<u64>(),
+            Self::Get | Self::GetRange => value_bytes,
+            Self::Change => value_bytes.max(METADATA_BYTES),
+            Self::Inspect => METADATA_BYTES,
             Self::Put | Self::Delete | Self::CompareAndSwap => 0,
         }
     }

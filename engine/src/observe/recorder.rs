@@ -80,6 +80,7 @@ impl Kind {
                 Condition::Version(_) | Condition::Equals(_) => Self::Cas,
             },
             Change::Delete { .. } => Self::Delete,
+            Change::SetExpiry { .. } => Self::Get,
             Change::Increment { .. } | Change::IncrementFloat { .. } => Self::Increment,
             Change::Append { .. } | Change::SetRange { .. } => Self::Append,
         }

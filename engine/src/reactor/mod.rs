@@ -17,15 +17,17 @@ mod job;
 mod park;
 mod replies;
 mod service;
+mod unix_time;
 mod watchdog;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use farcore_rdma::{Endpoint, FabricEndpoint, prefetch_burst};
-use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler};
+use farcore_tuning::{COUNTED, Clock, HardwareSnapshot, Sampler, system_ms};
 
 use self::replies::{LaneSink, OWN_LANE, OwnSink, Replies, TurnSink};
+use self::unix_time::UnixTime;
 use crate::constants::LANE_NUMBERS;
 use crate::far_memory::{FarChange, FarEventQueue};
 use crate::message::hash::Hasher128;
@@ -49,13 +51,21 @@ pub(crate) use self::watchdog::Watchdog;
 
 /// Reads the time, in nanoseconds since any fixed moment. Tests pass their own.
 pub(crate) trait Time {
+    /// Monotonic time.
     fn now_ns(&self) -> u64;
+
+    /// The system's clock, in milliseconds since 1970.
+    fn system_ms(&self) -> u64;
 }
 
 impl Time for Clock {
     #[inline]
     fn now_ns(&self) -> u64 {
         Clock::now_ns(self)
+    }
+
+    fn system_ms(&self) -> u64 {
+        system_ms()
     }
 }
 
@@ -147,6 +157,7 @@ pub(crate) struct Reactor<E: Endpoint, T> {
     shards: u16,
     hasher: Hasher128,
     time: T,
+    unix_time: UnixTime,
     /// What keepers send, where there are memory nodes.
     far_events: Option<FarEventQueue>,
     command_port: Arc<CommandPort>,
@@ -246,6 +257,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             flushing: 0,
             forgetting: 0,
             served_ns,
+            unix_time: UnixTime::default(),
             turns: 0,
             metrics,
             turns_counted: 0,
@@ -402,9 +414,9 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             busy |= self.run_commands();
         }
         self.was_busy |= busy;
-        // Reading the clock costs as much as serving a request. Only work on the fabric needs it
-        // every turn.
-        if due || self.shard.waits_for_fabric() {
+        // Reading the clock costs as much as serving a request. Only work on the fabric and keys
+        // that expire need it every turn.
+        if due || self.shard.waits_for_fabric() || self.shard.knows_expiry() {
             self.read_clock();
         }
         let now_ns = self.served_ns;
@@ -511,8 +523,15 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         }
         self.turns_counted = self.turns;
         self.served_ns = now_ns;
-        self.shard.note_time(now_ns);
+        self.note_time(now_ns);
         self.was_busy = false;
+    }
+
+    #[inline]
+    fn note_time(&mut self, now_ns: u64) {
+        self.shard.note_time(now_ns);
+        let unix_ms = self.unix_time.at(now_ns, || self.time.system_ms());
+        self.shard.note_unix_ms(unix_ms);
     }
 
     /// Publishes all metrics.
@@ -544,7 +563,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.has_woken = true;
         self.metrics.counters.wakes.add(1);
         self.served_ns = now_ns;
-        self.shard.note_time(now_ns);
+        self.note_time(now_ns);
         // Background work that waits for time to pass is examined again.
         self.shard.request_background();
     }

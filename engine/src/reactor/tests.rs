@@ -23,6 +23,10 @@ impl Time for TestTime {
     fn now_ns(&self) -> u64 {
         self.0.get()
     }
+
+    fn system_ms(&self) -> u64 {
+        self.0.get() / 1_000_000
+    }
 }
 
 fn region(bytes: usize) -> Arc<Region> {

@@ -287,7 +287,12 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Examines every slot that may stand for a key.
-    fn find<'a>(&self, hash: IndexHash, key: &[u8], evidence: &Evidence<'a>) -> Found<'a> {
+    pub(in crate::shard) fn find<'a>(
+        &self,
+        hash: IndexHash,
+        key: &[u8],
+        evidence: &Evidence<'a>,
+    ) -> Found<'a> {
         let mut found = Found::Absent;
         let (mut may_be_lost, mut damaged) = (evidence.hides_lost, None);
         let mut candidates = self.index.candidates(hash);

@@ -59,6 +59,7 @@ use crate::log::{Address, PageShape, record};
 use crate::message::hash::KeyHasher;
 use crate::message::operation::Version;
 use crate::observe::metrics::CoreMetrics;
+use crate::shard::background::expire::Expiring;
 use crate::shard::ops::change::ChangeScratch;
 
 pub(crate) use self::background::flush::Shortfall;
@@ -154,6 +155,9 @@ pub(crate) struct Shard<E: Endpoint> {
     rounds: u64,
     lost: Lost,
     change_scratch: ChangeScratch,
+    /// The time in milliseconds since 1970; it never goes back.
+    unix_ms: u64,
+    expiring: Expiring,
     key_hasher: KeyHasher,
 }
 
@@ -241,6 +245,8 @@ impl<E: Endpoint> Shard<E> {
             compactor: Compactor::new(options.page_bytes),
             lost: Lost::default(),
             change_scratch: ChangeScratch::default(),
+            unix_ms: 0,
+            expiring: Expiring::default(),
             key_hasher: options.key_hasher,
             version: 0,
             sequence: 0,
@@ -272,6 +278,7 @@ impl<E: Endpoint> Shard<E> {
             self.background_due = self.make_room();
             self.background_due |= self.compact_slice();
             self.background_due |= self.forget_slice();
+            self.background_due |= self.expire_slice();
             busy |= self.background_due;
             self.frames_seen = self.local.arena.free_count();
         }

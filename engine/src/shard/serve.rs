@@ -273,9 +273,18 @@ impl<E: Endpoint> Shard<E> {
         local: &LocalHint,
         answers: &mut impl AnswerSink,
     ) -> Step {
+        let header = local.record.header();
+        let value = if header.has_expiry() {
+            match self.unexpired_value(local) {
+                Some(value) => value,
+                None => return self.get_expired(lane, request, local.slot.address(), answers),
+            }
+        } else {
+            local.record.plain_value()
+        };
         let answer = Answer::Value {
-            version: local.record.header().version(),
-            value: local.record.value(),
+            version: header.version(),
+            value,
         };
         if !answers.try_answer(lane, request.token, answer) {
             return Step::NoRoom {
@@ -293,7 +302,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     #[inline(always)]
-    fn get_absent(
+    pub(super) fn get_absent(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
@@ -339,6 +348,10 @@ impl<E: Endpoint> Shard<E> {
         let Some(view) = record::RecordView::parse(bytes) else {
             return Step::Blocked;
         };
+        if self.is_past(view.expiry_ms()) {
+            self.note_served(&far);
+            return self.get_far_expired(lane, request, slot, view.header(), answers);
+        }
         let answer = Answer::Value {
             version: view.version(),
             value: view.value(),

@@ -42,7 +42,9 @@ fn conditions_hold_for_local_and_far_records() {
         let mut handle = engine.handle().unwrap();
         for number in (0..KEYS).step_by(1_997) {
             let (key, old) = (key(number), value(number, 0));
-            let Metadata { version, length } = handle.inspect(&key).wait().unwrap().unwrap();
+            let Metadata {
+                version, length, ..
+            } = handle.inspect(&key).wait().unwrap().unwrap();
             assert_eq!(length, old.len() as u64);
             let refused = handle
                 .put_if(&key, b"new", Condition::Absent)

@@ -5,6 +5,7 @@
 
 mod changes;
 mod closing;
+mod expiry;
 mod faults;
 mod jobs;
 mod liveness;

@@ -4,6 +4,7 @@
 //! their readings compare.
 
 use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The origin of time, in raw units. One per process, so that the readings of two clocks compare.
 static ORIGIN: OnceLock<u64> = OnceLock::new();
@@ -51,6 +52,15 @@ impl Clock {
     pub fn delta_ns(&self, start: u64, end: u64) -> u64 {
         self.inner.delta_as_nanos(start, end)
     }
+}
+
+/// The system's clock, in milliseconds since 1970; 0 if it is set before.
+#[must_use]
+pub fn system_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
 }
 
 #[cfg(test)]

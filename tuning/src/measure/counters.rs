@@ -186,6 +186,8 @@ counters! {
     changes_failed: Counter,
     /// Inspections answered: version and length without the value.
     inspections: Counter,
+    /// Records removed because they had expired.
+    expired: Counter,
     /// Gets, inspections and range reads answered with an error.
     gets_failed: Counter,
     /// Puts answered with an error.

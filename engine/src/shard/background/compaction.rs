@@ -297,7 +297,11 @@ impl<E: Endpoint> Shard<E> {
                 _ if self.is_sparse() => LIVE_PERCENT[1],
                 _ => LIVE_PERCENT[0],
             };
-            match self.pick_victim(percent, short) {
+            let picked = match self.next_expired_page() {
+                Some(page) => Pick::Page(page),
+                None => self.pick_victim(percent, short),
+            };
+            match picked {
                 Pick::Page(page) => self.start_victim(page),
                 Pick::Later => {
                     self.compactor.due = true;
@@ -556,6 +560,11 @@ impl<E: Endpoint> Shard<E> {
                         }
                         continue;
                     };
+                    if self.is_past(record.expiry_ms()) {
+                        self.remove_expired(entry.hash, address);
+                        victim.next += 1;
+                        continue;
+                    }
                     let Some(moved) = self.move_record(&entry, slot, record.bytes()) else {
                         break;
                     };
@@ -579,6 +588,10 @@ impl<E: Endpoint> Shard<E> {
     fn move_home(&mut self, entry: &DirectoryEntry, address: Address, slot: Slot) -> bool {
         let record = self.local.record(self.framed_of(slot.address()));
         let hash = self.key_hasher.hash(record.key());
+        if self.is_past(record.expiry_ms()) {
+            self.remove_expired(hash, slot.address());
+            return true;
+        }
         let entry = DirectoryEntry { hash, ..*entry };
         let Some(home) = self.move_record(&entry, slot, record.bytes()) else {
             return false;
@@ -604,6 +617,9 @@ impl<E: Endpoint> Shard<E> {
         room.copy(record);
         self.local
             .commit(TailKind::Cold, entry.hash, address, slot.class(), units);
+        if let Some(expiry_ms) = RecordView::parse(record).and_then(|view| view.expiry_ms()) {
+            self.note_expiry(address, expiry_ms, units);
+        }
         self.metrics.counters.compaction_records_moved.add(1);
         self.metrics
             .counters
@@ -736,6 +752,13 @@ impl<E: Endpoint> Shard<E> {
                                 // What the directory says of it is not handed on.
                                 let hash = self.key_hasher.hash(view.key());
                                 let entry = DirectoryEntry { hash, ..entry };
+                                if self.is_past(view.expiry_ms()) {
+                                    self.remove_expired_slot(hash, slot, view.header());
+                                    run.next += 1;
+                                    run.proven = false;
+                                    busy = true;
+                                    continue;
+                                }
                                 let moved = self.move_record(&entry, slot, view.bytes());
                                 if let Some(moved) = moved {
                                     self.index.replace(position, slot.class(), moved);

@@ -164,6 +164,15 @@ impl LocalLog {
         }
     }
 
+    /// Notes that a record of a page expires.
+    pub(in crate::shard) fn note_expiry(&mut self, number: u32, expiry_ms: u64, units: u32) {
+        let page = self.pages.get_mut(number);
+        let seconds = |seconds: u64| u32::try_from(seconds).unwrap_or(u32::MAX);
+        page.expiring_units = page.expiring_units.saturating_add(units);
+        page.expiry_min_s = page.expiry_min_s.min(seconds(expiry_ms / 1000));
+        page.expiry_max_s = page.expiry_max_s.max(seconds(expiry_ms.div_ceil(1000)));
+    }
+
     /// Changes the bytes that a record updated in place counts for.
     pub(in crate::shard) fn resize(&mut self, address: Address, old: u64, new: u64) {
         let entry = self.pages.get_mut(address.page(self.shape));

@@ -67,6 +67,11 @@ pub(crate) struct Page {
     pub(in crate::shard) live_bytes: u64,
     /// Bytes of all records appended, by size class.
     pub(crate) record_bytes: u64,
+    /// Units of the records with an expiry, dead ones included.
+    pub(in crate::shard) expiring_units: u32,
+    /// The first and last expiry of its records, in seconds since 1970, rounded outwards.
+    pub(in crate::shard) expiry_min_s: u32,
+    pub(in crate::shard) expiry_max_s: u32,
     pub(crate) pins: u32,
     /// The page that its tail continued in.
     pub(crate) successor: Option<u32>,
@@ -97,6 +102,9 @@ impl Default for Page {
             longest_units: 0,
             live_bytes: 0,
             record_bytes: 0,
+            expiring_units: 0,
+            expiry_min_s: u32::MAX,
+            expiry_max_s: 0,
             pins: 0,
             successor: None,
             damaged: false,

@@ -10,7 +10,9 @@ use crate::constants::VALUE_BYTES_MAX;
 use crate::error::Error;
 use crate::log::Address;
 use crate::log::record::RecordView;
-use crate::message::change::{Change, Current, Decision, Effect, Metadata, Reply};
+use crate::message::change::{
+    Change, Circumstances, Current, Decision, Effect, METADATA_BYTES, Metadata, Reply,
+};
 use crate::message::operation::Version;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
@@ -24,6 +26,8 @@ use crate::shard::serve::Step;
 pub(in crate::shard) struct ChangeScratch {
     new: Vec<u8>,
     previous: Vec<u8>,
+    /// A value with its expiry.
+    stored: Vec<u8>,
 }
 
 impl<E: Endpoint> Shard<E> {
@@ -45,16 +49,20 @@ impl<E: Endpoint> Shard<E> {
             Ok(found) => found,
             Err(step) => return step,
         };
+        let expiry_ms = Self::expiry_of(&found);
         let current = match &found {
+            _ if self.is_past(expiry_ms) => None,
             Found::Absent => None,
             Found::Local(local) => Some(Current {
                 version: local.record.header().version(),
                 value: local.record.value(),
+                expiry_ms,
             }),
             Found::Confirmed { slot, far, .. } => match far.record.and_then(RecordView::parse) {
                 Some(view) => Some(Current {
                     version: view.version(),
                     value: view.value(),
+                    expiry_ms,
                 }),
                 None => return Step::fetch(*slot),
             },
@@ -65,13 +73,22 @@ impl<E: Endpoint> Shard<E> {
             }
         };
         let mut scratch = std::mem::take(&mut self.change_scratch);
-        let longest = VALUE_BYTES_MAX.min(self.shape.page_bytes() / 2);
-        let step = match change.decide(current.as_ref(), longest, &mut scratch.new) {
+        let circumstances = Circumstances {
+            value_bytes_max: VALUE_BYTES_MAX.min(self.shape.page_bytes() / 2),
+            now_ms: self.unix_ms,
+        };
+        let step = match change.decide(current.as_ref(), circumstances, &mut scratch.new) {
             Err(error) => self.fail(lane, request, error, answers),
+            // Whether the key was there is not known.
+            Ok(decision)
+                if decision.effect == Effect::None && matches!(found, Found::Lost { .. }) =>
+            {
+                self.fail(lane, request, self.lost_error(None), answers)
+            }
             Ok(decision) => {
                 let found = (found, current, evidence.damaged);
-                let previous = &mut scratch.previous;
-                self.carry_out(lane, request, found, decision, previous, answers)
+                let buffers = (&mut scratch.previous, &mut scratch.stored);
+                self.carry_out(lane, request, found, decision, buffers, answers)
             }
         };
         self.change_scratch = scratch;
@@ -85,13 +102,13 @@ impl<E: Endpoint> Shard<E> {
         request: &Request<'_>,
         (found, current, damaged): (Found<'_>, Option<Current<'_>>, &[Address]),
         decision: Decision<'_>,
-        previous: &mut Vec<u8>,
+        (previous, stored): (&mut Vec<u8>, &mut Vec<u8>),
         answers: &mut impl AnswerSink,
     ) -> Step {
         let value_bytes = match decision.reply {
             Reply::Previous => current.map_or(0, |current| current.value.len()),
             Reply::New => decision.value.len(),
-            Reply::Length => size_of::<u64>(),
+            Reply::Length => METADATA_BYTES,
             Reply::Stored | Reply::Deleted | Reply::Absent | Reply::Mismatch => 0,
         };
         if !answers.has_room(lane, value_bytes) {
@@ -110,7 +127,7 @@ impl<E: Endpoint> Shard<E> {
                 self.take_away(request, &found);
                 0
             }
-            Effect::Store => match self.store_found(request, found, damaged, decision.value) {
+            Effect::Store => match self.store(request, found, damaged, &decision, stored) {
                 Ok(version) => version,
                 Err(NoRoom::Wait) => {
                     self.background_due = true;
@@ -121,7 +138,7 @@ impl<E: Endpoint> Shard<E> {
         };
         let counters = &self.metrics.counters;
         counters.changes.add(1);
-        let length = Metadata::encode(decision.value.len());
+        let length = Metadata::encode(decision.value.len(), decision.expiry_ms);
         let answer = match decision.reply {
             Reply::Stored => Answer::Stored { version },
             Reply::Deleted => Answer::Deleted,
@@ -148,6 +165,29 @@ impl<E: Endpoint> Shard<E> {
         };
         answers.answer(lane, request.token, answer);
         Step::Done
+    }
+
+    /// Stores a decision's value, with its expiry if it has one.
+    fn store(
+        &mut self,
+        request: &Request<'_>,
+        found: Found<'_>,
+        damaged: &[Address],
+        decision: &Decision<'_>,
+        stored: &mut Vec<u8>,
+    ) -> Result<Version, NoRoom> {
+        let value = match decision.expiry_ms {
+            None => decision.value,
+            Some(expiry_ms) => {
+                stored.clear();
+                stored.extend_from_slice(decision.value);
+                stored.extend(expiry_ms.to_le_bytes());
+                stored
+            }
+        };
+        self.with_expiry(request, decision.expiry_ms, |shard| {
+            shard.store_found(request, found, damaged, value)
+        })
     }
 
     /// Stores a value for the key that was found, or not found.
@@ -178,7 +218,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Removes the key that was found.
-    fn take_away(&mut self, request: &Request<'_>, found: &Found<'_>) {
+    pub(super) fn take_away(&mut self, request: &Request<'_>, found: &Found<'_>) {
         let place = match found {
             Found::Local(local) => local.place(),
             Found::Confirmed {

@@ -26,7 +26,9 @@ impl<E: Endpoint> Shard<E> {
             Ok(found) => found,
             Err(step) => return step,
         };
+        let expiry_ms = Self::expiry_of(&found);
         let header = match &found {
+            _ if self.is_past(expiry_ms) => None,
             Found::Absent => None,
             Found::Local(local) => Some(local.record.header()),
             Found::Confirmed { far, .. } => Some(far.header),
@@ -35,7 +37,8 @@ impl<E: Endpoint> Shard<E> {
                 return self.fail(lane, request, self.lost_error(*damaged), answers);
             }
         };
-        let length = Metadata::encode(header.map_or(0, |header| header.value_bytes() as usize));
+        let length = header.map_or(0, |header| header.value_bytes() as usize);
+        let length = Metadata::encode(length, expiry_ms);
         let answer = header.map_or(Answer::Absent, |header| Answer::Value {
             version: header.version(),
             value: &length,
@@ -67,6 +70,7 @@ impl<E: Endpoint> Shard<E> {
             Err(step) => return step,
         };
         let record: Option<(Version, &[u8])> = match &found {
+            found if self.has_expired(found) => None,
             Found::Absent => None,
             Found::Local(local) => Some((local.record.header().version(), local.record.value())),
             Found::Confirmed { slot, far, .. } => match far.record.and_then(RecordView::parse) {

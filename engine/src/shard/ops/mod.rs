@@ -6,6 +6,7 @@
 //! is reserved before anything changes, so a refused operation leaves no trace.
 
 pub(in crate::shard) mod change;
+pub(in crate::shard) mod expiry;
 pub(in crate::shard) mod inspect;
 
 use farcore_rdma::Endpoint;
@@ -71,6 +72,7 @@ impl<E: Endpoint> Shard<E> {
         };
         if swap {
             let current = match &found {
+                found if self.has_expired(found) => 0,
                 Found::Absent => 0,
                 Found::Local(local) => local.record.header().version(),
                 Found::Confirmed { far, .. } => far.header.version(),
@@ -179,7 +181,7 @@ impl<E: Endpoint> Shard<E> {
             return self.replace(hash, position, slot, header, key, value);
         }
         let version = self.version + 1;
-        record.overwrite(version, value);
+        record.overwrite(version, self.record_flags, value);
         self.batch_counters.puts_in_place += 1;
         let class = SizeClass::for_units(units);
         if class != slot.class() || class.units().is_none() {
@@ -314,7 +316,13 @@ impl<E: Endpoint> Shard<E> {
             return Step::NoRoom { value_bytes: 0 };
         }
         match self.hinted(request, hint) {
-            HintOutcome::Local(local) => self.remove(lane, request, local.place(), answers),
+            HintOutcome::Local(local) => {
+                let found = Found::Local(local);
+                if local.record.header().has_expiry() && self.has_expired(&found) {
+                    return self.delete_expired(lane, request, &found, answers);
+                }
+                self.remove(lane, request, local.place(), answers)
+            }
             HintOutcome::Absent => self.delete_absent(lane, request, answers),
             HintOutcome::Unknown => self.delete_anywhere(lane, request, hint, evidence, answers),
         }
@@ -333,6 +341,9 @@ impl<E: Endpoint> Shard<E> {
             Ok(found) => found,
             Err(step) => return step,
         };
+        if self.has_expired(&found) {
+            return self.delete_expired(lane, request, &found, answers);
+        }
         match found {
             Found::Absent => self.delete_absent(lane, request, answers),
             Found::Unknown { slot, .. } => Step::fetch(slot),
@@ -352,6 +363,20 @@ impl<E: Endpoint> Shard<E> {
                 self.remove(lane, request, place, answers)
             }
         }
+    }
+
+    /// Deletes a key whose record has expired: it is absent.
+    #[cold]
+    fn delete_expired(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        found: &Found<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        self.take_away(request, found);
+        self.metrics.counters.expired.add(1);
+        self.delete_absent(lane, request, answers)
     }
 
     fn delete_absent(
@@ -406,6 +431,8 @@ impl<E: Endpoint> Shard<E> {
         hash: IndexHash,
         (position, slot, framed, header): (Position, Slot, Framed, RecordHeader),
     ) {
+        // A delete draws a version too, so that versions order all changes of a shard.
+        self.version += 1;
         if self.lost.is_any() {
             self.remove_beside_lost(hash, position, header);
         } else {

@@ -6,7 +6,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{LANE, Owned, Random, Reactor, SLEEPER, Setting, value};
 use crate::error::Error;
-use crate::message::change::{Change, Condition, Current, Effect, Metadata, Reply};
+use crate::message::change::{
+    Change, Circumstances, Condition, Current, Effect, Expiry, ExpiryCondition, Metadata, Reply,
+};
 use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
 use crate::shard::far::placement::LOST;
@@ -16,7 +18,12 @@ type State = Option<(u64, Vec<u8>)>;
 
 /// A change, encoded. It does not answer the value before a put, because the model would not learn
 /// the new version.
-fn random_change(random: &mut Random, known: Option<&(u64, Vec<u8>)>, bytes: usize) -> Vec<u8> {
+fn random_change(
+    random: &mut Random,
+    known: Option<&(u64, Vec<u8>)>,
+    bytes: usize,
+    now_ms: u64,
+) -> Vec<u8> {
     let (value, other) = (value(random, bytes), value(random, 9));
     let condition = match random.below(6) {
         0 => Condition::Always,
@@ -26,22 +33,40 @@ fn random_change(random: &mut Random, known: Option<&(u64, Vec<u8>)>, bytes: usi
         4 => Condition::Equals(known.map_or(&other, |known| &known.1)),
         _ => Condition::Equals(&other),
     };
-    let change = match random.below(6) {
-        0 => Change::Put {
+    let expiry = match random.below(5) {
+        0 => Expiry::Never,
+        1 => Expiry::Keep,
+        // Some of them past.
+        _ => Expiry::At((now_ms + random.below(60)).saturating_sub(4)),
+    };
+    let change = match random.below(10) {
+        0..=2 => Change::Put {
             value: &value,
+            expiry,
             condition,
             previous: false,
         },
-        1 => Change::Delete {
+        3 | 4 => Change::SetExpiry {
+            expiry,
+            condition: match random.below(6) {
+                0 => ExpiryCondition::Unset,
+                1 => ExpiryCondition::Set,
+                2 => ExpiryCondition::Later,
+                3 => ExpiryCondition::Earlier,
+                _ => ExpiryCondition::Always,
+            },
+            value: random.below(2) == 0,
+        },
+        5 => Change::Delete {
             condition,
             previous: random.below(2) == 0,
         },
-        2 => Change::Increment {
+        6 => Change::Increment {
             by: random.below(9) as i64 - 4,
         },
-        3 => Change::IncrementFloat { by: 0.5 },
+        7 => Change::IncrementFloat { by: 0.5 },
         // Short, because far memory must hold all values without one node.
-        4 => Change::Append { tail: &other },
+        8 => Change::Append { tail: &other },
         _ => Change::SetRange {
             offset: random.below(600),
             bytes: &other,
@@ -52,21 +77,45 @@ fn random_change(random: &mut Random, known: Option<&(u64, Vec<u8>)>, bytes: usi
     encoded
 }
 
-/// The state after a change of a key in some state, if that could be answered so.
-fn after_change(encoded: &[u8], state: &State, answer: &Owned) -> Option<State> {
+/// The expiries of the versions that have one, by key.
+type Expiries = HashMap<(u64, u64), u64>;
+
+/// The state after a change of a key in some state, and its expiry, if that could be answered so at
+/// that time.
+fn after_change(
+    encoded: &[u8],
+    state: &State,
+    expiry_ms: Option<u64>,
+    now_ms: u64,
+    answer: &Owned,
+) -> Option<(State, Option<u64>)> {
     let change = Change::decode(encoded).expect("it was encoded");
+    let is_past = expiry_ms.is_some_and(|at_ms| at_ms <= now_ms);
+    let state = if is_past { &None } else { state };
+    let expiry_ms = expiry_ms.filter(|_| !is_past);
     let current = state.as_ref().map(|(version, value)| Current {
         version: *version,
         value,
+        expiry_ms,
     });
     let before = state.as_ref().map_or(0, |state| state.0);
     let mut scratch = Vec::new();
-    let decision = match change.decide(current.as_ref(), 32 << 10, &mut scratch) {
-        Ok(decision) => decision,
-        Err(error) => return (*answer == Owned::Failed(error)).then(|| state.clone()),
+    let circumstances = Circumstances {
+        value_bytes_max: 32 << 10,
+        now_ms,
     };
-    let length = Metadata::encode(decision.value.len());
-    let stored = |now: u64| (now > before).then(|| Some((now, decision.value.to_vec())));
+    let decision = match change.decide(current.as_ref(), circumstances, &mut scratch) {
+        Ok(decision) => decision,
+        Err(error) => {
+            return (*answer == Owned::Failed(error)).then(|| (state.clone(), expiry_ms));
+        }
+    };
+    let same = || (state.clone(), expiry_ms);
+    let gone = (None, None);
+    let length = Metadata::encode(decision.value.len(), decision.expiry_ms);
+    let after_ms = decision.expiry_ms;
+    let stored =
+        |now: u64| (now > before).then(|| (Some((now, decision.value.to_vec())), after_ms));
     match (decision.effect, decision.reply, answer) {
         (Effect::Store, Reply::Stored, Owned::Stored(now)) => stored(*now),
         (Effect::Store, Reply::New, Owned::Value(now, sum)) if sum == decision.value => {
@@ -75,16 +124,16 @@ fn after_change(encoded: &[u8], state: &State, answer: &Owned) -> Option<State> 
         (Effect::Store, Reply::Length, Owned::Value(now, bytes)) if *bytes == length => {
             stored(*now)
         }
-        (Effect::Delete, Reply::Deleted, Owned::Deleted) => Some(None),
+        (Effect::Delete, Reply::Deleted, Owned::Deleted) => Some(gone),
         (Effect::Delete, Reply::Previous, Owned::Value(version, value)) => {
-            (*state == Some((*version, value.clone()))).then_some(None)
+            (*state == Some((*version, value.clone()))).then_some(gone)
         }
-        (Effect::None, Reply::Absent, Owned::Absent) => Some(None),
+        (Effect::None, Reply::Absent, Owned::Absent) => Some(gone),
         (Effect::None, Reply::Mismatch, Owned::Mismatch(version)) => {
-            (*version == before).then(|| state.clone())
+            (*version == before).then(same)
         }
         (Effect::None, Reply::Length, Owned::Value(version, bytes)) => {
-            (*version == before && *bytes == length).then(|| state.clone())
+            (*version == before && *bytes == length).then(same)
         }
         _ => None,
     }
@@ -114,6 +163,10 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         GetRange(u32, u32),
     }
     let mut offered: HashMap<u64, u64> = HashMap::new();
+    // The time of the expiries, and that at which each request was offered.
+    let mut now_ms = 1_000;
+    let mut offered_ms: HashMap<u64, u64> = HashMap::new();
+    let mut expiries = Expiries::new();
     // Requests of the client that never polls.
     let mut slept = 0;
     if setting.sleeper {
@@ -161,6 +214,12 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             forgot = step;
         }
         reactor.inbox.set_full(random.below(20) == 0);
+        if random.below(16) == 0 {
+            now_ms += 1;
+            reactor.shard.note_unix_ms(now_ms);
+            // The system's clock may be set back.
+            reactor.shard.note_unix_ms(now_ms - random.below(500));
+        }
         let key = if step % walk_every < 24 {
             walk += 1;
             walk % keys
@@ -186,7 +245,12 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 // A counter.
                 70..72 => Call::Put(random.below(1_000).to_string().into_bytes()),
                 72..82 => Call::Delete,
-                82..90 => Call::Change(random_change(&mut random, known.as_ref(), bytes as usize)),
+                82..90 => Call::Change(random_change(
+                    &mut random,
+                    known.as_ref(),
+                    bytes as usize,
+                    now_ms,
+                )),
                 _ => {
                     let version = known.map_or(0, |(version, _)| version);
                     let expected = if random.below(4) == 0 {
@@ -238,6 +302,17 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 break;
             }
             offered.insert(token, reactor.now_ns);
+            offered_ms.insert(token, now_ms);
+            // What has expired by now is absent, whatever happens later.
+            for state in model.entry(key).or_insert_with(|| vec![None]) {
+                let version = state.as_ref().map_or(0, |held| held.0);
+                if expiries
+                    .get(&(key, version))
+                    .is_some_and(|&at_ms| at_ms <= now_ms)
+                {
+                    *state = None;
+                }
+            }
             waiting.insert(token, (key, call));
             backlog.pop_front();
         }
@@ -252,6 +327,16 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             let (key, call) = waiting.remove(&token).expect("answered once");
             busy.remove(&key);
             let states = model.entry(key).or_insert_with(|| vec![None]);
+            let since_ms = offered_ms.remove(&token).expect("it was offered");
+            let expiry_of = |state: &State| {
+                let version = state.as_ref().map_or(0, |held| held.0);
+                expiries.get(&(key, version)).copied()
+            };
+            // What has expired since may be found or not.
+            let is_past = |state: &State| expiry_of(state).is_some_and(|at_ms| at_ms <= now_ms);
+            if states.iter().any(is_past) && !states.contains(&None) {
+                states.push(None);
+            }
             let known = states.clone();
             let context = || format!("seed {seed} step {step} key {key} {call:?} {known:?}");
             let version = |state: &Option<(u64, Vec<u8>)>| state.as_ref().map_or(0, |held| held.0);
@@ -269,7 +354,12 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                         | Error::ValueTooLong { .. },
                     ),
                 ) => {
-                    states.retain(|state| after_change(encoded, state, &answer).is_some());
+                    states.retain(|state| {
+                        (since_ms..=now_ms).any(|now_ms| {
+                            let expiry_ms = expiry_of(state);
+                            after_change(encoded, state, expiry_ms, now_ms, &answer).is_some()
+                        })
+                    });
                     assert!(!states.is_empty(), "{} {answer:?}", context());
                 }
                 (_, Owned::Failed(Error::Unavailable { reason, .. }))
@@ -304,13 +394,15 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     is_now(None);
                 }
                 (Call::Inspect, Owned::Value(version, bytes)) => {
-                    let length = Metadata::decode(version, &bytes).expect("a length").length;
+                    let metadata = Metadata::decode(version, &bytes).expect("metadata");
                     states.retain(|state| {
                         (state.as_ref()).is_some_and(|(is, value)| {
-                            *is == version && value.len() as u64 == length
+                            *is == version
+                                && value.len() as u64 == metadata.length
+                                && expiry_of(state) == metadata.expiry_ms
                         })
                     });
-                    assert!(!states.is_empty(), "{} {length}", context());
+                    assert!(!states.is_empty(), "{} {metadata:?}", context());
                 }
                 (Call::GetRange(offset, bytes), Owned::Value(version, part)) => {
                     states.retain(|state| {
@@ -323,8 +415,22 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     assert!(!states.is_empty(), "{} {part:?}", context());
                 }
                 (Call::Change(encoded), answer) => {
-                    let after = |state| after_change(encoded, state, &answer);
-                    *states = known.iter().filter_map(after).collect();
+                    let mut after = Vec::new();
+                    for (state, at_ms) in known
+                        .iter()
+                        .flat_map(|state| (since_ms..=now_ms).map(move |at_ms| (state, at_ms)))
+                    {
+                        let expiry_ms = expiry_of(state);
+                        let one = after_change(encoded, state, expiry_ms, at_ms, &answer);
+                        after.extend(one.filter(|one| !after.contains(one)));
+                    }
+                    *states = Vec::new();
+                    for (state, expiry_ms) in after {
+                        if let (Some((version, _)), Some(expiry_ms)) = (&state, expiry_ms) {
+                            expiries.insert((key, *version), expiry_ms);
+                        }
+                        states.push(state);
+                    }
                     assert!(!states.is_empty(), "{} {answer:?}", context());
                     if !matches!(answer, Owned::Mismatch(_) | Owned::Absent) {
                         doubtful.remove(&key);
@@ -406,6 +512,16 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
             answer = reactor.call(Operation::Get {
                 key: name.as_bytes(),
             });
+        }
+        let mut states = states.clone();
+        for state in &mut states {
+            let version = state.as_ref().map_or(0, |held| held.0);
+            if expiries
+                .get(&(*key, version))
+                .is_some_and(|&at_ms| at_ms <= now_ms)
+            {
+                *state = None;
+            }
         }
         let found = match answer {
             Owned::Absent => None,

@@ -1,0 +1,147 @@
+//! The one gate of expiry: whether a record that was found has expired, and its removal when a
+//! request meets it.
+//!
+//! - I1: no request is answered from a record whose expiry is not later than [`Shard::unix_ms`].
+//! - I2: `unix_ms` never goes back.
+
+use farcore_rdma::Endpoint;
+
+use crate::index::Slot;
+use crate::log::Address;
+use crate::log::record::{self, RecordHeader, RecordView};
+use crate::message::hash::IndexHash;
+use crate::message::request::{AnswerSink, ReplyTo, Request};
+use crate::shard::Shard;
+use crate::shard::lookup::{Evidence, Found, LocalHint};
+use crate::shard::serve::Step;
+
+impl<E: Endpoint> Shard<E> {
+    /// Tells the time in milliseconds since 1970. An earlier time than before is ignored.
+    #[inline]
+    pub(crate) fn note_unix_ms(&mut self, unix_ms: u64) {
+        self.unix_ms = self.unix_ms.max(unix_ms);
+    }
+
+    /// True if a record with an expiry has been stored: only then the time since 1970 matters.
+    #[inline]
+    pub(crate) fn knows_expiry(&self) -> bool {
+        self.expiring.any
+    }
+
+    /// True if that time has come.
+    #[inline]
+    pub(in crate::shard) fn is_past(&self, expiry_ms: Option<u64>) -> bool {
+        expiry_ms.is_some_and(|at_ms| at_ms <= self.unix_ms)
+    }
+
+    /// When a record that was found expires. A far record with an expiry was read as a whole.
+    pub(in crate::shard) fn expiry_of(found: &Found<'_>) -> Option<u64> {
+        match found {
+            Found::Local(local) => local.record.expiry_ms(),
+            Found::Confirmed { far, .. } => far.record.and_then(RecordView::parse)?.expiry_ms(),
+            Found::Absent | Found::Unknown { .. } | Found::Lost { .. } => None,
+        }
+    }
+
+    /// True if the record that was found has expired: its key is absent.
+    #[inline]
+    pub(in crate::shard) fn has_expired(&self, found: &Found<'_>) -> bool {
+        self.expiring.any && self.is_past(Self::expiry_of(found))
+    }
+
+    /// The value of a local record with an expiry; `None` if it has expired.
+    #[cold]
+    pub(in crate::shard) fn unexpired_value<'a>(&self, local: &LocalHint) -> Option<&'a [u8]> {
+        let record = local.record;
+        (!self.is_past(record.expiry_ms())).then(|| record.value())
+    }
+
+    /// Answers a get of a key whose record has expired, and removes the record.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::shard) fn get_expired(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        address: Address,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let step = self.get_absent(lane, request, answers);
+        if step == Step::Done {
+            self.remove_expired(request.hash, address);
+        }
+        step
+    }
+
+    /// The same for a far record.
+    #[cold]
+    pub(in crate::shard) fn get_far_expired(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        slot: Slot,
+        header: RecordHeader,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let step = self.get_absent(lane, request, answers);
+        if step == Step::Done {
+            self.remove_expired_slot(request.hash, slot, header);
+        }
+        step
+    }
+
+    /// Removes the record of a slot, which has expired.
+    pub(in crate::shard) fn remove_expired_slot(
+        &mut self,
+        hash: IndexHash,
+        slot: Slot,
+        header: RecordHeader,
+    ) {
+        if let Some(position) = self.index.find_address(hash, slot.address()) {
+            let framed = self.framed_of(slot.address());
+            self.remove_record(hash, (position, slot, framed, header));
+            self.metrics.counters.expired.add(1);
+        }
+    }
+
+    /// Removes a local record that has expired, by its address.
+    pub(in crate::shard) fn remove_expired(&mut self, hash: IndexHash, address: Address) {
+        if let Some(position) = self.index.find_address(hash, address)
+            && let Some(record) = self.local.record_at(address)
+        {
+            let slot = self.index.slot(position);
+            self.remove_expired_slot(hash, slot, record.header());
+        }
+    }
+
+    /// Runs `store` with records that end with an expiry, and notes their page.
+    pub(in crate::shard) fn with_expiry<T, F>(
+        &mut self,
+        request: &Request<'_>,
+        expiry_ms: Option<u64>,
+        store: impl FnOnce(&mut Self) -> Result<T, F>,
+    ) -> Result<T, F> {
+        let Some(expiry_ms) = expiry_ms else {
+            return store(self);
+        };
+        let flags = self.record_flags;
+        self.record_flags |= record::EXPIRY;
+        let stored = store(self);
+        self.record_flags = flags;
+        if stored.is_ok() {
+            self.expiring.any = true;
+            let found = self.find(request.hash, request.key(), &Evidence::NONE);
+            if let Found::Local(local) = found {
+                let units = local.record.header().units();
+                self.note_expiry(local.slot.address(), expiry_ms, units);
+            }
+        }
+        stored
+    }
+
+    /// Notes that a record with an expiry lies at an address.
+    pub(in crate::shard) fn note_expiry(&mut self, address: Address, expiry_ms: u64, units: u32) {
+        let page = address.page(self.shape);
+        self.local.note_expiry(page, expiry_ms, units);
+    }
+}
