@@ -151,9 +151,17 @@ impl SessionPermissions {
     /// Pins the extents of a range if the session owns them all.
     fn pin_own(&self, extents: Range<u32>) -> bool {
         let table = self.node.memory().table();
+        let is_own = |extent| table.owner(extent) == Some(self.session);
         for extent in extents.clone() {
-            let pinned = self.isolation.pin(extent);
-            if pinned && table.owner(extent) == Some(self.session) {
+            let mut pinned = false;
+            // A pin fails while the extent is being freed: by the session itself, or still by the
+            // owner before. Neither waits for anything.
+            while is_own(extent) && !pinned {
+                pinned = self.isolation.pin(extent);
+                std::hint::spin_loop();
+            }
+            // The session may have freed it meanwhile.
+            if pinned && is_own(extent) {
                 continue;
             }
             let pinned = extents.start..extent + u32::from(pinned);
@@ -184,6 +192,12 @@ impl SessionPermissions {
         }
         if change != free {
             return Err(Status::RemoteAccess);
+        }
+        // Only its owner may keep others from an extent, and nothing is swapped for another: answered
+        // as a swap that found a different word.
+        let old = word.load(Ordering::Acquire);
+        if old != session {
+            return Ok(Some(old));
         }
         if !self.isolation.free(extent) {
             return Ok(None);

@@ -1,7 +1,8 @@
 //! A limited number of places for connections that have not authenticated themselves. When all are
 //! taken, one is evicted for the next.
 //!
-//! No address wins over others: the oldest connection of the address with the most places goes.
+//! No address wins over others: the oldest connection of the address with the most places goes; of
+//! several such addresses, that of the oldest connection.
 //! IPv6 addresses count by their first 64 bits, because one host may use all of the rest.
 //!
 //! - I1: at most `limit` places are taken, and at least one is available.
@@ -10,6 +11,7 @@
 //! Source: the eviction of half-open connections in TCP stacks; shares by address as in the
 //! `MaxStartups` and `PerSourceMaxStartups` of OpenSSH.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
@@ -26,14 +28,23 @@ impl Network {
     }
 }
 
+/// A network by the number of its places and the number of its oldest connection, which is greater
+/// the later that came.
+type Crowd = (usize, Reverse<u64>, Network);
+
+fn crowd<T>(network: Network, held: &BTreeMap<u64, T>) -> Option<Crowd> {
+    let (&oldest, _) = held.first_key_value()?;
+    Some((held.len(), Reverse(oldest), network))
+}
+
 /// Places, and who holds them. Connections have ascending numbers.
 #[derive(Debug)]
 pub(super) struct Places<T> {
     limit: usize,
     /// By network, the connections in the order in which they came.
     held: HashMap<Network, BTreeMap<u64, T>>,
-    /// The networks by the number of their places.
-    crowds: BTreeSet<(usize, Network)>,
+    /// The networks by the number of their places, and then by the age of their oldest.
+    crowds: BTreeSet<Crowd>,
     taken: usize,
 }
 
@@ -55,15 +66,17 @@ impl<T> Places<T> {
             self.evict()
         };
         let held = self.held.entry(network).or_default();
-        self.crowds.remove(&(held.len(), network));
+        if let Some(before) = crowd(network, held) {
+            self.crowds.remove(&before);
+        }
         held.insert(number, one);
-        self.crowds.insert((held.len(), network));
+        self.crowds.extend(crowd(network, held));
         self.taken += 1;
         evicted
     }
 
     fn evict(&mut self) -> Option<(u64, T)> {
-        let &(_, largest) = self.crowds.last()?;
+        let &(_, _, largest) = self.crowds.last()?;
         let (&oldest, _) = self.held.get(&largest)?.first_key_value()?;
         self.free(largest, oldest).map(|evicted| (oldest, evicted))
     }
@@ -76,13 +89,13 @@ impl<T> Places<T> {
     /// Frees a place, if it is taken.
     pub(super) fn free(&mut self, network: Network, number: u64) -> Option<T> {
         let held = self.held.get_mut(&network)?;
+        let before = crowd(network, held)?;
         let one = held.remove(&number)?;
-        self.crowds.remove(&(held.len() + 1, network));
+        self.crowds.remove(&before);
         self.taken -= 1;
+        self.crowds.extend(crowd(network, held));
         if held.is_empty() {
             self.held.remove(&network);
-        } else {
-            self.crowds.insert((held.len(), network));
         }
         Some(one)
     }
@@ -136,6 +149,16 @@ mod tests {
     }
 
     #[test]
+    fn among_equal_crowds_the_oldest_goes_whatever_its_address() {
+        let mut places = Places::new(3);
+        for (number, address) in [(1, 5), (2, 9), (3, 1)] {
+            assert_eq!(places.take(host(address), number, ()), None);
+        }
+        assert_eq!(places.take(host(7), 4, ()), Some((1, ())));
+        assert_eq!(places.take(host(8), 5, ()), Some((2, ())));
+    }
+
+    #[test]
     fn the_second_half_of_an_address_and_a_mapped_one_make_no_other_network() {
         assert_eq!(network("2001:db8::1"), network("2001:db8::ffff:1"));
         assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));
@@ -168,7 +191,7 @@ mod tests {
                 let held: usize = places.held.values().map(BTreeMap::len).sum();
                 prop_assert!(held == places.taken && held == inside.len() && held <= limit);
                 let crowds: BTreeSet<_> =
-                    places.held.iter().map(|(&network, held)| (held.len(), network)).collect();
+                    places.held.iter().filter_map(|(&network, held)| crowd(network, held)).collect();
                 prop_assert_eq!(&crowds, &places.crowds);
             }
         }

@@ -271,11 +271,18 @@ impl Service {
         let (table, owner) = (self.memory.table(), speaker.session);
         let freed = match &self.isolation {
             None => Some(table.free(owner, run)),
-            Some(isolation) => isolation.while_unpinned(run, || {
-                let own = run.extents().filter(|&one| table.owner(one) == Some(owner));
-                own.for_each(|extent| self.memory.clear(extent));
-                table.free(owner, run)
-            }),
+            Some(isolation) => {
+                // Nothing of another's, or past the end, is touched or waited for.
+                let foreign = run.extents().filter(|&one| table.owner(one) != Some(owner));
+                let count = u32::try_from(foreign.count()).unwrap_or(u32::MAX);
+                if count > 0 {
+                    return Err(Refused::NotOwned { count });
+                }
+                isolation.while_unpinned(run, || {
+                    run.extents().for_each(|extent| self.memory.clear(extent));
+                    table.free(owner, run)
+                })
+            }
         };
         let Some(freed) = freed else {
             return Ok(None);

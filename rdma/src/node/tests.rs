@@ -14,6 +14,7 @@ use crate::control::{
 };
 use crate::executor::Timer;
 use crate::fabric::{Endpoint, QueuePairState};
+use crate::pool::ExtentRun;
 use crate::region::Lock;
 use crate::session::NodeSession;
 use crate::tcp::wire::{self, Header, Opcode};
@@ -491,6 +492,32 @@ fn an_isolated_session_reaches_nothing_else() {
             assert_eq!(status, Status::RemoteAccess, "{what}: {work:?}");
         }
         owner.heartbeat().await.unwrap();
+    });
+    node.stop();
+}
+
+#[test]
+fn an_isolated_session_frees_nothing_of_another() {
+    let node = isolated();
+    run(async {
+        let (mut owner, mut other) = (session(&node).await, session(&node).await);
+        let chunk = owner.allocate_chunk(EXTENT).await.unwrap();
+        let remote = owner.map().slice(chunk.first(), 64).unwrap();
+        let (mut mine, local) = endpoint(&node, &owner.memory_request(0)).await;
+        let (mut theirs, their_local) = endpoint(&node, &other.memory_request(0)).await;
+        let word = owner.map().owner_slice(chunk.first());
+        for _ in 0..100 {
+            let free = swap(their_local, word, other.owner().get(), 0);
+            // It finds another owner, as any swap of a word that has changed.
+            assert_eq!(perform(&mut theirs, free).await, Status::Success);
+            let error = other.free_chunk(chunk).await.unwrap_err();
+            assert!(error.to_string().contains("do not belong"), "{error}");
+            let read = Work::Read { local, remote };
+            assert_eq!(perform(&mut mine, read).await, Status::Success);
+        }
+        let past = ExtentRun::new(u32::try_from(EXTENTS).unwrap(), 1).unwrap();
+        assert!(other.free_chunk(past).await.is_err());
+        owner.free_chunk(chunk).await.unwrap();
     });
     node.stop();
 }
