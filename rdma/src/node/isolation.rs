@@ -193,8 +193,8 @@ impl SessionPermissions {
         if change != free {
             return Err(Status::RemoteAccess);
         }
-        // Only its owner may keep others from an extent, and nothing is swapped for another: answered
-        // as a swap that found a different word.
+        // Only its owner may keep others from an extent, and nothing is swapped for another:
+        // answered as a swap that found a different word.
         let old = word.load(Ordering::Acquire);
         if old != session {
             return Ok(Some(old));
