@@ -3,7 +3,8 @@
 use super::call::{CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, TimeToLive, Value};
 use super::core::Core;
 use crate::error::Result;
-use crate::message::change::{Change, Condition, Expiry, ExpiryCondition, Metadata, PutOptions};
+use crate::message::change::{Change, Condition, Metadata, PutOptions};
+use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Operation;
 
 impl Core {

@@ -4,7 +4,8 @@ use super::call::{Call, CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, Ti
 use super::handle::Handle;
 #[cfg(doc)]
 use crate::error::Error;
-use crate::message::change::{Change, Condition, Expiry, ExpiryCondition, Metadata, PutOptions};
+use crate::message::change::{Change, Condition, Metadata, PutOptions};
+use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Operation;
 
 impl Handle {

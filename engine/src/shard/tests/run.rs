@@ -6,9 +6,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{LANE, Owned, Random, Reactor, SLEEPER, Setting, value};
 use crate::error::Error;
-use crate::message::change::{
-    Change, Circumstances, Condition, Current, Effect, Expiry, ExpiryCondition, Metadata, Reply,
-};
+use crate::message::change::{Change, Circumstances, Condition, Current, Effect, Metadata, Reply};
+use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
 use crate::shard::far::placement::LOST;
