@@ -88,7 +88,7 @@ impl<E: Endpoint> Shard<E> {
     /// True if a local record that has expired is at an address.
     fn is_expired_at(&self, address: Address) -> bool {
         let page = self.local.page(address.page(self.shape));
-        // Pages of copies are not told of expiries.
+        // No expiry is noted for pages of copies.
         if u64::from(page.expiry_min_s) * 1000 > self.unix_ms && page.kind() == PageKind::Log {
             return false;
         }

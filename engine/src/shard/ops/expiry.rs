@@ -16,7 +16,7 @@ use crate::shard::lookup::{Evidence, Found, LocalHint};
 use crate::shard::serve::Step;
 
 impl<E: Endpoint> Shard<E> {
-    /// Tells the time in milliseconds since 1970. An earlier time than before is ignored.
+    /// Notes the time in milliseconds since 1970. An earlier time than before is ignored.
     #[inline]
     pub(crate) fn note_unix_ms(&mut self, unix_ms: u64) {
         self.unix_ms = self.unix_ms.max(unix_ms);
