@@ -125,6 +125,14 @@ pub enum Error {
         /// Keys it holds.
         keys: u64,
     },
+    /// A cursor of another engine.
+    #[error(
+        "the cursor is not of this engine, which has {shards} shards: begin the scan again with `Cursor::START`"
+    )]
+    Cursor {
+        /// Shards of this engine.
+        shards: u16,
+    },
     /// What lies on a memory node cannot be reached, or the node cannot be used at all. It can be
     /// read again when the node is back, unless the reason says that it is lost: then until the key
     /// is written, or deleted, or [`Engine::forget_lost`](crate::Engine::forget_lost) is called.

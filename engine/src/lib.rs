@@ -43,6 +43,9 @@ pub use self::client::call::{
 };
 pub use self::client::core::Core;
 pub use self::client::handle::{Handle, Refused};
+pub use self::client::scan::{
+    Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOptions, ScanPage,
+};
 pub use self::config::Config;
 pub use self::engine::Engine;
 pub use self::error::{Error, Result};

@@ -11,8 +11,10 @@ use farcore_tuning::HardwareSnapshot;
 
 use super::call::{CasOutcome, FromAnswer, Value};
 use super::handle::{Refused, check};
+use super::scan::ShardRequests;
 use crate::error::Result;
 use crate::lifecycle::JobTicket;
+use crate::message::hash::Hasher128;
 use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::observe::recorder::{Recorder, RequestTap};
@@ -329,6 +331,43 @@ impl Core {
             }
             yield_now().await;
         }
+    }
+
+    /// What tells which shard a key is of: the hasher, and how many shards there are.
+    pub(super) fn hasher_and_shards(&self) -> (Hasher128, u16) {
+        self.reactor.borrow().hasher_and_shards()
+    }
+
+    /// Runs requests about shards to their end.
+    pub(super) async fn run_shard_requests(
+        &mut self,
+        requests: &mut impl ShardRequests,
+    ) -> Result<()> {
+        if self.caller == NO_CLIENT {
+            self.begin_calls().await;
+        }
+        self.call = self.call.wrapping_add(1);
+        while !requests.is_done() {
+            while self.calls_in_flight < IN_FLIGHT_MAX {
+                let sent = requests.next(|shard, hash, place, parts| {
+                    let token = self.token(place);
+                    let mut reactor = self.reactor.borrow_mut();
+                    let sent = reactor.submit_to(shard, hash, (self.caller, token), parts);
+                    (sent, sent)
+                });
+                if sent != Some(true) {
+                    break;
+                }
+                self.calls_in_flight += 1;
+            }
+            self.poll_calls(&mut |place, answer| {
+                requests.take(u32::try_from(place).unwrap_or(u32::MAX), answer);
+            });
+            if !requests.is_done() {
+                yield_now().await;
+            }
+        }
+        Ok(())
     }
 
     /// Reads many keys; see [`Core::many`].

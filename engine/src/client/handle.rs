@@ -18,9 +18,11 @@ use farcore_tuning::Sampler;
 
 use super::call::{Call, CasOutcome, Value};
 use super::lanes::{DrainingLanes, HandleLanes, Shared};
+use super::scan::ShardRequests;
 use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::message::change::CHANGE_BYTES;
+use crate::message::hash::IndexHash;
 use crate::message::operation::{Operation, OperationKind, RequestParts, Version};
 use crate::message::outcome::{Answer, OwnedAnswer};
 use crate::message::request::{Origin, RequestFlags};
@@ -157,14 +159,25 @@ impl Handle {
         }
         let hash = self.shared.hasher.hash(parts.key);
         let shards = u16::try_from(self.shared.cores_shared.len()).unwrap_or(u16::MAX);
-        let shard = usize::from(hash.shard(shards));
+        self.send_to(hash.shard(shards), hash.index, (client, token), parts)
+    }
+
+    /// Sends a request to a shard.
+    #[inline]
+    fn send_to(
+        &mut self,
+        shard: u16,
+        hash: IndexHash,
+        (client, token): (u16, u64),
+        parts: &RequestParts<'_>,
+    ) -> std::result::Result<(), Refused> {
         let Some(lanes) = &mut self.lanes else {
             return Err(Error::Closed.into());
         };
         let timed = self.sampler.starts();
         let origin = Origin::new(client, RequestFlags::timed(timed));
-        let producer = &mut lanes.lanes[shard].requests;
-        if !producer.push(hash.index, token, origin, parts) {
+        let producer = &mut lanes.lanes[usize::from(shard)].requests;
+        if !producer.push(hash, token, origin, parts) {
             self.sampler.refused(timed);
             return Err(Refused::Full);
         }
@@ -331,6 +344,45 @@ impl Handle {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Runs requests about shards to their end, and blocks until then.
+    pub(super) fn run_shard_requests(&mut self, requests: &mut impl ShardRequests) -> Result<()> {
+        self.begin_call();
+        let mut idle_looks = 0;
+        while !requests.is_done() {
+            let mut is_idle = true;
+            while let Some(sent) = requests.next(|shard, hash, place, parts| {
+                let token = self.token(place);
+                let sent = if self.shared.lifecycle.is_closing() {
+                    Err(Refused::Error(Error::Closed))
+                } else {
+                    self.send_to(shard, hash, (CALLED, token), parts)
+                };
+                (sent.is_ok(), sent)
+            }) {
+                match sent {
+                    Ok(()) => is_idle = false,
+                    Err(Refused::Full) => break,
+                    Err(Refused::Error(error)) => return Err(error),
+                }
+            }
+            let stopped = self.shared.is_stopped();
+            self.pump_keeping();
+            for (place, answer) in std::mem::take(&mut self.answers) {
+                is_idle = false;
+                requests.take(place, answer.answer());
+            }
+            if stopped && !requests.is_done() {
+                return Err(Error::Closed);
+            }
+            idle_looks = if is_idle { idle_looks + 1 } else { 0 };
+            // In a job, this core may have to serve what the job waits for.
+            if idle_looks > IDLE_LOOKS && !serve_current_core() {
+                thread::yield_now();
+            }
+        }
+        Ok(())
     }
 
     /// Reads many keys; see [`Handle::many`].

@@ -29,6 +29,7 @@
 #![allow(unsafe_code)] // segments lie in the shard's arena
 
 mod growth;
+pub(crate) mod scan;
 mod segment;
 mod slot;
 
@@ -495,6 +496,18 @@ impl Index {
             + self.segments.len() * (SEGMENT_BYTES + ENTRY_BYTES)
             + self.directory.len() * CELL_BYTES
             + self.groups.len() * size_of::<Group>()
+    }
+
+    /// Empties the index. It keeps its segments. Cost: its slots are zeroed.
+    pub(crate) fn clear(&mut self) {
+        for segment in &mut self.segments {
+            segment.clear();
+        }
+        self.keys_in.fill(0);
+        for group in &mut self.groups {
+            group.cannot_divide = false;
+        }
+        self.keys = 0;
     }
 
     /// Steps of growth so far.

@@ -11,7 +11,7 @@ use crate::message::hash::Hasher128;
 struct Memory([u8; SEGMENT_BYTES]);
 
 #[derive(Default)]
-struct Heap {
+pub(super) struct Heap {
     pieces: Vec<Box<Memory>>,
     limit: Option<usize>,
 }

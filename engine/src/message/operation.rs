@@ -1,7 +1,9 @@
 //! What a client requests of a shard. An [`Operation`] borrows from the caller or from a lane;
 //! nothing here owns memory. To add an operation, follow HACKING.md.
 
+use crate::constants::{KEY_BYTES_MAX, UNIT_BYTES};
 use crate::message::change::{Change, METADATA_BYTES};
+use crate::message::list::{ADDRESS_BYTES, LIST_BYTES};
 
 /// The version of a record: unique and increasing per key within one engine. `0` means "absent".
 pub type Version = u64;
@@ -120,7 +122,7 @@ impl<'a> Operation<'a> {
     pub(crate) fn of_every_kind(
         key: &'a [u8],
         value: &'a [u8],
-    ) -> [Self; OperationKind::LAST as usize + 1] {
+    ) -> [Self; OperationKind::LAST_PUBLIC as usize + 1] {
         let change = Change::Append { tail: value };
         let operations = [
             Self::Get { key },
@@ -158,11 +160,25 @@ pub(crate) enum OperationKind {
     Change = 4,
     Inspect = 5,
     GetRange = 6,
+    // From here on there is no `Operation`: they are about a shard, or a slot of it.
+    /// List records in the order of the index.
+    List = 7,
+    /// Read the record at an address, if a slot still leads there.
+    ReadAt = 8,
+    /// The same for its header and key.
+    ReadHeadAt = 9,
+    /// Count the keys of a shard.
+    Count = 10,
+    /// Remove all keys of a shard.
+    Clear = 11,
 }
 
 impl OperationKind {
     /// The last kind: no request has a greater one.
-    pub(crate) const LAST: Self = Self::GetRange;
+    pub(crate) const LAST: Self = Self::Clear;
+    /// The last kind that an [`Operation`] has.
+    #[cfg(test)]
+    pub(crate) const LAST_PUBLIC: Self = Self::GetRange;
 
     /// True if the parts of a request of this kind are encoded.
     #[inline(always)]
@@ -180,8 +196,24 @@ impl OperationKind {
             | Self::Delete
             | Self::Change
             | Self::Inspect
-            | Self::GetRange => false,
+            | Self::GetRange
+            | Self::List
+            | Self::ReadAt
+            | Self::ReadHeadAt
+            | Self::Count
+            | Self::Clear => false,
         }
+    }
+
+    /// True if the key of a request of this kind is an address.
+    #[inline(always)]
+    pub(crate) fn is_by_address(self) -> bool {
+        matches!(self, Self::ReadAt | Self::ReadHeadAt)
+    }
+
+    /// True if a request of this kind names a key.
+    pub(crate) fn names_a_key(self) -> bool {
+        (self as u8) < Self::List as u8
     }
 
     /// Bytes of the value in its answer, at most, if the key's value has this many bytes: a parked
@@ -192,7 +224,11 @@ impl OperationKind {
             Self::Get | Self::GetRange => value_bytes,
             Self::Change => value_bytes.max(METADATA_BYTES),
             Self::Inspect => METADATA_BYTES,
-            Self::Put | Self::Delete | Self::CompareAndSwap => 0,
+            // The whole record. Its address was taken for the key.
+            Self::ReadAt => value_bytes + UNIT_BYTES + ADDRESS_BYTES,
+            Self::ReadHeadAt => UNIT_BYTES + KEY_BYTES_MAX,
+            Self::List => LIST_BYTES,
+            Self::Put | Self::Delete | Self::CompareAndSwap | Self::Count | Self::Clear => 0,
         }
     }
 
@@ -200,8 +236,27 @@ impl OperationKind {
     #[inline(always)]
     pub(crate) fn reads_whole_record(self) -> bool {
         match self {
-            Self::Get | Self::CompareAndSwap | Self::Change | Self::GetRange => true,
-            Self::Put | Self::Delete | Self::Inspect => false,
+            Self::Get
+            | Self::CompareAndSwap
+            | Self::Change
+            | Self::GetRange
+            | Self::ReadAt => true,
+            Self::Put
+            | Self::Delete
+            | Self::Inspect
+            | Self::ReadHeadAt
+            | Self::List
+            | Self::Count
+            | Self::Clear => false,
+        }
+    }
+
+    /// Bytes of the key in a record that a request of this kind is about, at most.
+    #[inline(always)]
+    pub(crate) fn record_key_bytes(self, key_bytes: usize) -> usize {
+        match self {
+            Self::ReadHeadAt => KEY_BYTES_MAX,
+            _ => key_bytes,
         }
     }
 }

@@ -30,7 +30,7 @@ use self::replies::{LaneSink, OWN_LANE, OwnSink, Replies, TurnSink};
 use self::unix_time::UnixTime;
 use crate::constants::LANE_NUMBERS;
 use crate::far_memory::{FarChange, FarEventQueue};
-use crate::message::hash::Hasher128;
+use crate::message::hash::{Hasher128, IndexHash};
 use crate::message::operation::RequestParts;
 use crate::message::outcome::Answer;
 use crate::message::request::{Origin, ReplyTo, RequestFlags};
@@ -357,6 +357,28 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             usize::from(shard)
         };
         let taken = self.producers[place].push(hash.index, token, origin, parts);
+        taken || self.refuse(timed)
+    }
+
+    /// The hasher of keys, and how many shards there are.
+    pub(crate) fn hasher_and_shards(&self) -> (Hasher128, u16) {
+        (self.hasher, self.shards)
+    }
+
+    /// Submits a request about a shard; false if the client must poll first.
+    pub(crate) fn submit_to(
+        &mut self,
+        shard: u16,
+        hash: IndexHash,
+        (client, token): (u16, u64),
+        parts: &RequestParts<'_>,
+    ) -> bool {
+        if self.is_parked {
+            self.wake_for_client();
+        }
+        let timed = self.replies.sampler.starts();
+        let origin = Origin::new(client, RequestFlags::timed(timed));
+        let taken = self.producers[usize::from(shard)].push(hash, token, origin, parts);
         taken || self.refuse(timed)
     }
 

@@ -17,6 +17,11 @@ pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter 
         OperationKind::Put => &counters.puts_failed,
         OperationKind::Delete => &counters.deletes_failed,
         OperationKind::CompareAndSwap => &counters.swaps_failed,
+        OperationKind::List
+        | OperationKind::ReadAt
+        | OperationKind::ReadHeadAt
+        | OperationKind::Count
+        | OperationKind::Clear => &counters.lists_failed,
     }
 }
 

@@ -13,7 +13,7 @@ use farcore_rdma::{Endpoint, prefetch, prefetch_burst};
 use crate::bytes::equal;
 use crate::constants::{LINE_BYTES, UNIT_BYTES};
 use crate::index::{FirstCandidate, Position, Slot};
-use crate::log::record::{LocalRecord, RecordHeader};
+use crate::log::record::{LocalRecord, RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::message::operation::OperationKind;
@@ -411,6 +411,21 @@ impl<E: Endpoint> Shard<E> {
         position: Position,
         slot: Slot,
     ) -> Result<Found<'a>, Step> {
+        let far = self.find_far_by(|_, record| record.key() == key, slot)?;
+        Ok(Found::Confirmed {
+            position,
+            slot,
+            far,
+        })
+    }
+
+    /// A far record that a stream has read ahead, if it is the one meant; else how to get it.
+    #[inline]
+    pub(in crate::shard) fn find_far_by<'a>(
+        &mut self,
+        is_meant: impl Fn(&Self, &RecordView<'_>) -> bool,
+        slot: Slot,
+    ) -> Result<Confirmed<'a>, Step> {
         let (address, class) = (slot.address(), slot.class());
         let fetch = Step::Fetch { address, class };
         let Some(units) = class.units() else {
@@ -429,21 +444,16 @@ impl<E: Endpoint> Shard<E> {
                 let Some(record) = (unsafe { self.record_ahead((page, unit), read) }) else {
                     return Err(fetch);
                 };
-                if record.key() != key {
+                if !is_meant(self, &record) {
                     return Err(fetch);
                 }
                 let wanted_bytes = record.units() as usize * UNIT_BYTES;
-                let far = Confirmed {
+                Ok(Confirmed {
                     address,
                     header: record.header(),
                     record: Some(record.bytes()),
                     wanted_bytes,
                     streamed: true,
-                };
-                Ok(Found::Confirmed {
-                    position,
-                    slot,
-                    far,
                 })
             }
             Located::Reading(chunk) => {

@@ -61,6 +61,7 @@ use crate::message::operation::Version;
 use crate::observe::metrics::CoreMetrics;
 use crate::shard::background::expire::Expiring;
 use crate::shard::ops::change::ChangeScratch;
+use crate::shard::ops::list::ListScratch;
 
 pub(crate) use self::background::flush::Shortfall;
 pub(crate) use self::far::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
@@ -155,6 +156,7 @@ pub(crate) struct Shard<E: Endpoint> {
     rounds: u64,
     lost: Lost,
     change_scratch: ChangeScratch,
+    list_scratch: ListScratch,
     /// The time in milliseconds since 1970; it never goes back.
     unix_ms: u64,
     expiring: Expiring,
@@ -245,6 +247,7 @@ impl<E: Endpoint> Shard<E> {
             compactor: Compactor::new(options.page_bytes),
             lost: Lost::default(),
             change_scratch: ChangeScratch::default(),
+            list_scratch: ListScratch::default(),
             unix_ms: 0,
             expiring: Expiring::default(),
             key_hasher: options.key_hasher,

@@ -143,6 +143,9 @@ impl<E: Endpoint> Shard<E> {
         self.metrics.batches.record(batch.len() as u64);
         if let Some(place) = self.hot_keys.sample(batch.len()) {
             let request = &batch[place];
+            if !request.kind().names_a_key() {
+                return;
+            }
             self.hot_keys.note(request.hash.0, request.key());
         }
     }
@@ -227,9 +230,7 @@ impl<E: Endpoint> Shard<E> {
             }
             OperationKind::Delete => self.delete(lane, request, hint, evidence, answers),
             // One call for all of them, so that the kinds above take two comparisons.
-            OperationKind::Change | OperationKind::Inspect | OperationKind::GetRange => {
-                self.execute_rare(lane, request, hint, evidence, answers)
-            }
+            _ => self.execute_rare(lane, request, hint, evidence, answers),
         }
     }
 
@@ -245,7 +246,17 @@ impl<E: Endpoint> Shard<E> {
         match request.kind() {
             OperationKind::Inspect => self.inspect(lane, request, hint, evidence, answers),
             OperationKind::GetRange => self.get_range(lane, request, hint, evidence, answers),
-            _ => self.change(lane, request, hint, evidence, answers),
+            OperationKind::List => self.list(lane, request, answers),
+            OperationKind::ReadAt | OperationKind::ReadHeadAt => {
+                self.read_at(lane, request, evidence, answers)
+            }
+            OperationKind::Count => self.count_keys(lane, request, answers),
+            OperationKind::Clear => self.clear_keys(lane, request, answers),
+            OperationKind::Change
+            | OperationKind::Get
+            | OperationKind::Put
+            | OperationKind::Delete
+            | OperationKind::CompareAndSwap => self.change(lane, request, hint, evidence, answers),
         }
     }
 

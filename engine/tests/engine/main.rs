@@ -10,6 +10,7 @@ mod faults;
 mod jobs;
 mod liveness;
 mod long_values;
+mod scan;
 mod support;
 
 use std::collections::HashSet;

@@ -188,6 +188,14 @@ counters! {
     inspections: Counter,
     /// Records removed because they had expired.
     expired: Counter,
+    /// Parts of the index listed for scans.
+    lists: Counter,
+    /// Records listed, or named to be read for a scan.
+    keys_listed: Counter,
+    /// Lists, and reads for scans, answered with an error.
+    lists_failed: Counter,
+    /// Times that all keys were removed at once.
+    clears: Counter,
     /// Gets, inspections and range reads answered with an error.
     gets_failed: Counter,
     /// Puts answered with an error.

@@ -67,6 +67,12 @@ impl Segment {
         unsafe { self.0.add(place).read() }
     }
 
+    /// Empties all slots.
+    pub(super) fn clear(&mut self) {
+        // SAFETY: as in `new`.
+        unsafe { ptr::write_bytes(self.0.as_ptr(), 0, BUCKETS * SLOTS_A_BUCKET) };
+    }
+
     /// The address of a slot.
     #[inline]
     pub(super) fn position(&self, place: usize) -> NonNull<Slot> {

@@ -44,6 +44,7 @@ use crate::log::{Address, PageShape, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::shard::Shard;
 use crate::shard::far::placement::LOST;
+use crate::shard::local::page_table::PageTable;
 
 /// Segments of the index that one slice sweeps.
 const SEGMENTS_A_SLICE: usize = 2;
@@ -59,6 +60,8 @@ pub(in crate::shard) struct Lost {
     generation: u16,
     /// Lost slots of this generation.
     slots: u64,
+    /// Lost slots of the previous generation that were not removed yet.
+    forgotten_slots: u64,
     /// There are lost slots of this generation, or records that took one over.
     any: bool,
     /// The next segment to sweep for lost slots of the previous generation.
@@ -73,6 +76,7 @@ impl Default for Lost {
             nodes: Arc::from(""),
             generation: 1,
             slots: 0,
+            forgotten_slots: 0,
             any: false,
             sweep: None,
             forgotten: 0,
@@ -84,6 +88,21 @@ impl Lost {
     /// Lost slots of this generation.
     pub(in crate::shard) fn slots(&self) -> u64 {
         self.slots
+    }
+
+    /// Lost slots in the index, forgotten ones included.
+    pub(in crate::shard) fn slots_in_index(&self) -> u64 {
+        self.slots + self.forgotten_slots
+    }
+
+    /// True if a lost page stands for records of this generation.
+    pub(in crate::shard) fn is_current(&self, page: u32, pages: &PageTable) -> bool {
+        page == pages.lost_page(self.generation)
+    }
+
+    /// Notes that the index was emptied: no slot is lost, and no record took one over.
+    pub(in crate::shard) fn clear(&mut self) {
+        (self.slots, self.forgotten_slots, self.any) = (0, 0, false);
     }
 
     /// True if a key may be lost.
@@ -272,6 +291,7 @@ impl<E: Endpoint> Shard<E> {
             keys = lost.slots,
             "forgetting lost keys: they are absent from now on"
         );
+        lost.forgotten_slots = lost.slots;
         lost.forgotten += std::mem::take(&mut lost.slots);
         lost.generation = lost.generation % LOSS_MARK_MAX + 1;
         lost.sweep = Some(0);
@@ -305,7 +325,10 @@ impl<E: Endpoint> Shard<E> {
             pages.is_lost_page(page) && page != now
         };
         let end = next + SEGMENTS_A_SLICE;
+        let before = self.index.len();
         let more = self.index.remove_where(next..end, is_forgotten);
+        let removed = (before - self.index.len()) as u64;
+        self.lost.forgotten_slots = self.lost.forgotten_slots.saturating_sub(removed);
         self.lost.sweep = more.then_some(end);
         true
     }

@@ -1,5 +1,6 @@
 //! Puts, compare-and-swaps and deletes; `change` has what depends on what a key
-//! holds, and `inspect` reads of less than a value.
+//! holds, `inspect` reads of less than a value, `list` scans, and `whole` operations on
+//! all keys.
 //!
 //! A change is made in place if the record's page is mutable and the value fits. Otherwise a new
 //! record is appended and the slot is redirected; the old record is counted dead in its page. Room
@@ -8,6 +9,8 @@
 pub(in crate::shard) mod change;
 pub(in crate::shard) mod expiry;
 pub(in crate::shard) mod inspect;
+pub(in crate::shard) mod list;
+pub(in crate::shard) mod whole;
 
 use farcore_rdma::Endpoint;
 

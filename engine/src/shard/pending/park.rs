@@ -478,7 +478,12 @@ impl<E: Endpoint> Shard<E> {
                 let offset = landing.offset();
                 // SAFETY: the READ has completed and the buffer is freed only by `release_landing`.
                 let read = unsafe { self.landed(offset, bytes) };
-                match self.judge(flight, hash, key, read) {
+                let judged = if request.kind().is_by_address() {
+                    self.judge_at(flight, request, read)
+                } else {
+                    self.judge(flight, hash, key, read)
+                };
+                match judged {
                     Ok(found) => confirmed = found,
                     Err(class) => return Step::Fetch { address, class },
                 }
@@ -591,6 +596,54 @@ impl<E: Endpoint> Shard<E> {
         }
         // A mismatch counts only when the checksum says so too.
         class.map_or(Ok(None), Err)
+    }
+
+    /// The same for a request that names the record by its address.
+    #[cold]
+    fn judge_at<'a>(
+        &mut self,
+        flight: u32,
+        request: &Request<'_>,
+        read: &'a [u8],
+    ) -> Result<Option<Confirmed<'a>>, SizeClass> {
+        let authenticates = self.authenticates();
+        let entry = self.flights.get(flight);
+        let (address, whole, verified) = (entry.address, entry.whole, entry.verified);
+        // The flight began for another record, or the record has moved.
+        let Some(class) = self.class_at(request.hash, address) else {
+            return Ok(None);
+        };
+        if Self::address_of(request) != Some(address) {
+            return Ok(None);
+        }
+        let view = RecordView::parse(read).filter(|_| whole);
+        if let Some(view) = view
+            && (verified || !authenticates && view.verify())
+            && self.is_of_slot(view.key(), address)
+        {
+            self.flights.get(flight).verified = true;
+            let record = view.bytes();
+            return Ok(Some(Confirmed {
+                address,
+                header: view.header(),
+                record: Some(record),
+                wanted_bytes: record.len(),
+                streamed: false,
+            }));
+        }
+        if let Some(header) = RecordHeader::decode_from(read).filter(|_| !whole) {
+            self.flights.get(flight).exact = header.units();
+            let head = self.confirm_head(address, header, read);
+            let wants_head = request.kind() == OperationKind::ReadHeadAt;
+            return match head.filter(|_| wants_head && class.units().is_some()) {
+                Some(head) => Ok(Some(head)),
+                None => Err(class),
+            };
+        }
+        if self.is_to_be_read_again(flight, address) {
+            return Err(class);
+        }
+        Ok(None)
     }
 
     /// The size class of the slot of a hash that leads to an address, if one does.

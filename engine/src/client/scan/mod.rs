@@ -1,0 +1,291 @@
+//! A scan as its client drives it: list a batch of one shard's records, read those that the list
+//! only names, and list a place again if a record there has moved meanwhile.
+//!
+//! ```text
+//! list from..until -> records ------------------------------> emitted
+//!                  -> references -> reads, many at once ----> emitted
+//!                                   moved: list its place --^
+//! ```
+//!
+//! [`ShardScan`] is the state of one batch, without any input or output: it says what to send and
+//! takes answers. `pages` turns it into [`Handle::scan`](crate::Handle::scan) and
+//! [`Handle::export`](crate::Handle::export), and the same of core clients.
+//!
+//! - I1: every record that a place holds while it is listed is emitted, unless it is gone when its
+//!   turn to be read comes.
+//! - I2: no record of a place is emitted twice, although its place is listed twice.
+
+mod page;
+mod pages;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::error::Error;
+use crate::message::hash::IndexHash;
+use crate::message::list::{
+    ADDRESS_BYTES, END, LIST_HEAD_BYTES, List, REFERENCE_BYTES, Reference,
+};
+use crate::message::outcome::Answer;
+
+use self::page::run_of_records;
+pub(super) use self::pages::ShardRequests;
+pub use self::page::{Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOptions, ScanPage};
+
+/// The place of a list's answer; reads have lower ones.
+pub(super) const LIST: u32 = (1 << 20) - 1;
+/// References of one batch, at most: their places are below that of a list.
+pub(super) const REFERENCES_MAX: usize = LIST as usize - 1;
+
+/// A request that a scan wants to send.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Want {
+    List(List),
+    ReadAt {
+        place: u32,
+        hash: IndexHash,
+        address: [u8; ADDRESS_BYTES],
+    },
+}
+
+/// How records are emitted: the place in the batch, and one or more records.
+pub(super) type Emit<'a> = dyn FnMut(u32, &[u8]) + 'a;
+
+/// One batch of a scan of one shard.
+#[derive(Debug)]
+pub(super) struct ShardScan {
+    values: bool,
+    /// Read in the order of addresses rather than of the index.
+    by_address: bool,
+    /// Entries and references that it gathers, at most.
+    entries_max: u32,
+    /// Where the list goes on; `None` at the end of the shard.
+    next: Option<u64>,
+    /// A list is under way.
+    listing: Option<List>,
+    /// Entries listed.
+    entries: u32,
+    /// What is to be read, with its sequence. A read's token is its place here.
+    references: Vec<(u32, Reference)>,
+    sent: usize,
+    read: usize,
+    /// Places to be listed again, with their sequence.
+    again: Vec<(u64, u32)>,
+    /// Keys emitted of places that have several records, or are listed again.
+    emitted: HashMap<u64, HashSet<Vec<u8>>>,
+    /// The sequence of what is emitted.
+    sequence: u32,
+    unreadable: u64,
+    error: Option<Error>,
+}
+
+impl ShardScan {
+    pub(super) fn new(from: u64, values: bool, by_address: bool, entries_max: usize) -> Self {
+        let entries_max = entries_max.clamp(1, REFERENCES_MAX / 2);
+        Self {
+            values,
+            by_address,
+            entries_max: u32::try_from(entries_max).unwrap_or(u32::MAX),
+            next: Some(from),
+            listing: None,
+            entries: 0,
+            references: Vec::new(),
+            sent: 0,
+            read: 0,
+            again: Vec::new(),
+            emitted: HashMap::new(),
+            sequence: 0,
+            unreadable: 0,
+            error: None,
+        }
+    }
+
+    /// Where the next batch begins; `None` at the end of the shard.
+    pub(super) fn next(&self) -> Option<u64> {
+        self.next
+    }
+
+    /// Entries listed so far.
+    pub(super) fn entries(&self) -> usize {
+        self.entries as usize
+    }
+
+    /// Records that were lost or cannot be read.
+    pub(super) fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// The error that ended it.
+    pub(super) fn take_error(&mut self) -> Option<Error> {
+        self.error.take()
+    }
+
+    /// Starts the next batch.
+    pub(super) fn go_on(&mut self) {
+        debug_assert!(self.is_done());
+        self.entries = 0;
+        self.sequence = 0;
+        self.emitted.clear();
+        self.references.clear();
+        (self.sent, self.read) = (0, 0);
+    }
+
+    /// True once nothing is under way and the batch is complete, or has failed.
+    pub(super) fn is_done(&self) -> bool {
+        self.listing.is_none()
+            && self.read == self.sent
+            && (self.error.is_some()
+                || self.sent == self.references.len()
+                    && self.again.is_empty()
+                    && (self.next.is_none() || self.entries >= self.entries_max))
+    }
+
+    /// The next request to send, if any; [`ShardScan::note_sent`] confirms it.
+    pub(super) fn want(&mut self) -> Option<Want> {
+        if self.error.is_some() || self.listing.is_some() {
+            return None;
+        }
+        let more = self.next.filter(|_| self.entries < self.entries_max);
+        // By address, everything is listed before anything is read.
+        if let Some((_, reference)) = self.references.get(self.sent)
+            && !(self.by_address && more.is_some())
+        {
+            return Some(Want::ReadAt {
+                place: u32::try_from(self.sent).unwrap_or(LIST),
+                hash: reference.hash,
+                address: reference.address.to_le_bytes(),
+            });
+        }
+        if let Some(from) = more {
+            return Some(Want::List(List {
+                from,
+                until: END,
+                entries: self.entries_max - self.entries,
+                values: self.values,
+            }));
+        }
+        let all_read = self.read == self.sent;
+        let (order, _) = self.again.last().copied().filter(|_| all_read)?;
+        Some(Want::List(List {
+            from: order,
+            until: order + 1,
+            entries: u32::MAX,
+            values: self.values,
+        }))
+    }
+
+    /// Notes that what [`ShardScan::want`] returned was sent.
+    pub(super) fn note_sent(&mut self, want: &Want) {
+        match want {
+            Want::List(list) => self.listing = Some(*list),
+            Want::ReadAt { .. } => self.sent += 1,
+        }
+    }
+
+    /// Takes an answer and emits the records that it brings.
+    pub(super) fn take(&mut self, place: u32, answer: Answer<'_>, emit: &mut Emit<'_>) {
+        if place == LIST {
+            self.take_list(answer, emit);
+        } else {
+            self.take_read(place, answer, emit);
+        }
+    }
+
+    fn take_list(&mut self, answer: Answer<'_>, emit: &mut Emit<'_>) {
+        let Some(list) = self.listing.take() else {
+            return;
+        };
+        let (next, bytes) = match answer {
+            Answer::Value { version, value } => (version, value),
+            Answer::Failed(error) => return self.fail(error),
+            _ => return self.fail(&Error::Closed),
+        };
+        let again = (list.until != END).then(|| self.again.pop()).flatten();
+        // What was lost since a place was listed first counts too.
+        let unreadable = bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        self.unreadable += unreadable;
+        if again.is_none() {
+            self.next = (next != END).then_some(next);
+        }
+        let mut rest = bytes.get(LIST_HEAD_BYTES..).unwrap_or_default();
+        let listed = self.references.len();
+        while !rest.is_empty() {
+            // Records that follow each other are emitted together.
+            let (run, count) = run_of_records(rest, self.values);
+            if run > 0 {
+                if let Some((order, sequence)) = again {
+                    self.emit_again(order, sequence, &rest[..run], emit);
+                } else {
+                    emit(self.sequence, &rest[..run]);
+                    self.sequence += 1;
+                    self.entries += count;
+                }
+                rest = &rest[run..];
+            }
+            if let Some(reference) = Reference::decode(rest) {
+                if let Some((_, sequence)) = again {
+                    self.references.push((sequence, reference));
+                } else {
+                    self.references.push((self.sequence, reference));
+                    self.sequence += 1;
+                    self.entries += 1;
+                }
+                rest = rest.get(REFERENCE_BYTES..).unwrap_or_default();
+            } else if run == 0 {
+                debug_assert!(false, "an entry is a record or a reference");
+                break;
+            }
+        }
+        self.note_shared_places(listed);
+    }
+
+    /// Notes the places of which several records were named.
+    fn note_shared_places(&mut self, listed: usize) {
+        let added = &self.references[listed..];
+        for pair in added.windows(2) {
+            if pair[0].1.order == pair[1].1.order {
+                self.emitted.entry(pair[0].1.order).or_default();
+            }
+        }
+        if self.by_address && (self.next.is_none() || self.entries >= self.entries_max) {
+            self.references[self.sent..].sort_unstable_by_key(|(_, one)| one.address);
+        }
+    }
+
+    fn take_read(&mut self, place: u32, answer: Answer<'_>, emit: &mut Emit<'_>) {
+        self.read += 1;
+        let sent = self.references.get(place as usize).copied();
+        let Some((sequence, Reference { order, .. })) = sent else {
+            debug_assert!(false, "it was sent");
+            return;
+        };
+        match answer {
+            Answer::Value { value, .. } if self.emitted.contains_key(&order) => {
+                self.emit_again(order, sequence, value, emit);
+            }
+            Answer::Value { value, .. } => emit(sequence, value),
+            Answer::Absent => {
+                self.emitted.entry(order).or_default();
+                if !self.again.iter().any(|&(other, _)| other == order) {
+                    self.again.push((order, sequence));
+                }
+            }
+            Answer::Failed(Error::Damaged { .. }) => self.unreadable += 1,
+            Answer::Failed(error) => self.fail(error),
+            _ => self.fail(&Error::Closed),
+        }
+    }
+
+    /// Emits records of a place, except for those that were emitted before.
+    fn emit_again(&mut self, order: u64, sequence: u32, records: &[u8], emit: &mut Emit<'_>) {
+        let emitted = self.emitted.entry(order).or_default();
+        for entry in Entries::new(records, self.values) {
+            if emitted.insert(entry.key.to_vec()) {
+                emit(sequence, entry.bytes);
+            }
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        self.error.get_or_insert_with(|| error.clone());
+    }
+}

@@ -1,0 +1,319 @@
+//! What a scan takes and returns: cursors, options, pages of entries.
+
+use std::ops::Range;
+
+use crate::constants::UNIT_BYTES;
+use crate::error::{Error, Result};
+use crate::log::record::{self, RecordHeader, RecordView};
+use crate::message::operation::Version;
+
+/// Where a scan goes on: 16 bytes that stay valid while the engine is open, whatever is written,
+/// removed or moved meanwhile.
+///
+/// ```text
+/// | engine:32 | shard:16 | 0:16 | order:64 |     little endian; all zero is the start
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Cursor {
+    engine: u32,
+    shard: u16,
+    order: u64,
+}
+
+impl Cursor {
+    /// Where a scan begins.
+    pub const START: Self = Self {
+        engine: 0,
+        shard: 0,
+        order: 0,
+    };
+
+    pub(super) fn new(engine: u32, shard: u16, order: u64) -> Self {
+        Self {
+            engine,
+            shard,
+            order,
+        }
+    }
+
+    /// The cursor as bytes.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&self.engine.to_le_bytes());
+        bytes[4..6].copy_from_slice(&self.shard.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.order.to_le_bytes());
+        bytes
+    }
+
+    /// A cursor from bytes. A scan refuses those of another engine.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        let word = u128::from_le_bytes(bytes);
+        #[expect(clippy::cast_possible_truncation, reason = "takes fields out of a word")]
+        Self {
+            engine: word as u32,
+            shard: (word >> 32) as u16,
+            order: (word >> 64) as u64,
+        }
+    }
+
+    /// Shard and order where a scan of this engine begins.
+    pub(super) fn place(self, engine: u32, shards: u16) -> Result<(u16, u64)> {
+        if self == Self::START {
+            return Ok((0, 0));
+        }
+        if self.engine != engine || self.shard >= shards {
+            return Err(Error::Cursor { shards });
+        }
+        Ok((self.shard, self.order))
+    }
+}
+
+/// What a scan returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScanOptions {
+    /// Values, and when they expire, beside keys, versions and lengths. Default: no. Then only
+    /// header and key of a far record are read, unless it expires or is authenticated.
+    pub values: bool,
+    /// Entries of a page, at least; it has fewer only at the end. Default 1024.
+    pub entries: usize,
+}
+
+impl Default for ScanOptions {
+    fn default() -> Self {
+        Self {
+            values: false,
+            entries: 1024,
+        }
+    }
+}
+
+/// What an export visits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExportOptions {
+    /// Visit values too. Default: yes.
+    pub values: bool,
+    /// Far records of one shard that are gathered before they are read in the order of the log, at
+    /// 32 bytes each: 1 to 524,287. With as many as the shard has, its pages are read once and in
+    /// order. Default 524,287.
+    pub batch: usize,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        Self {
+            values: true,
+            batch: super::REFERENCES_MAX / 2,
+        }
+    }
+}
+
+/// What an export has visited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ExportSummary {
+    /// Records visited.
+    pub entries: u64,
+    /// Records that were lost or are damaged.
+    pub unreadable: u64,
+}
+
+/// One record of a scan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Entry<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value, if the scan wants values.
+    pub value: Option<&'a [u8]>,
+    /// The version.
+    pub version: Version,
+    /// The length of the value, in bytes.
+    pub length: usize,
+    /// When the key expires, in milliseconds since 1970. `None` if it does not, or if the scan does
+    /// not want values.
+    pub expiry_ms: Option<u64>,
+    /// The record.
+    pub(super) bytes: &'a [u8],
+}
+
+/// Iterates over the entries of a page.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    parts: std::slice::Iter<'a, Part>,
+    bytes: &'a [u8],
+    rest: &'a [u8],
+    values: bool,
+}
+
+impl<'a> Entries<'a> {
+    /// The entries of records that follow each other.
+    pub(super) fn new(records: &'a [u8], values: bool) -> Self {
+        Self {
+            parts: [].iter(),
+            bytes: &[],
+            rest: records,
+            values,
+        }
+    }
+}
+
+/// The first of the records that follow each other in `bytes`, and its length.
+fn first_entry(bytes: &[u8], values: bool) -> Option<(Entry<'_>, usize)> {
+    let header = RecordHeader::decode_from(bytes)?;
+    let key_bytes = header.key_bytes() as usize;
+    let mut entry = Entry {
+        key: bytes.get(UNIT_BYTES..UNIT_BYTES + key_bytes)?,
+        value: None,
+        version: header.version(),
+        length: header.value_bytes() as usize,
+        expiry_ms: None,
+        bytes,
+    };
+    let length = if values {
+        let view = RecordView::parse(bytes)?;
+        entry.value = Some(view.value());
+        entry.expiry_ms = view.expiry_ms();
+        view.bytes().len()
+    } else {
+        record::units_for(key_bytes, 0) as usize * UNIT_BYTES
+    };
+    entry.bytes = bytes.get(..length)?;
+    Some((entry, length))
+}
+
+/// Bytes of the records at the start of `bytes` that follow each other, and their count.
+pub(super) fn run_of_records(bytes: &[u8], values: bool) -> (usize, u32) {
+    let (mut run, mut count) = (0, 0);
+    while let Some((_, length)) = bytes.get(run..).and_then(|rest| first_entry(rest, values)) {
+        run += length;
+        count += 1;
+    }
+    (run, count)
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Entry<'a>> {
+        while self.rest.is_empty() {
+            let part = self.parts.next()?;
+            self.rest = &self.bytes[part.range.clone()];
+        }
+        let (entry, length) = first_entry(self.rest, self.values)?;
+        self.rest = &self.rest[length..];
+        Some(entry)
+    }
+}
+
+/// Records that follow each other in a page's bytes.
+#[derive(Clone, Debug)]
+struct Part {
+    sequence: u32,
+    range: Range<usize>,
+}
+
+/// Entries of a scan, in its order, and where it goes on.
+#[derive(Clone, Debug)]
+pub struct ScanPage {
+    bytes: Vec<u8>,
+    parts: Vec<Part>,
+    values: bool,
+    unreadable: u64,
+    next: Option<Cursor>,
+}
+
+impl ScanPage {
+    pub(super) fn new(values: bool) -> Self {
+        Self {
+            bytes: Vec::new(),
+            parts: Vec::new(),
+            values,
+            unreadable: 0,
+            next: None,
+        }
+    }
+
+    /// Adds records of a batch.
+    pub(super) fn add(&mut self, sequence: u32, records: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(records);
+        let range = start..self.bytes.len();
+        match self.parts.last_mut() {
+            Some(last) if last.sequence == sequence => last.range.end = range.end,
+            _ => self.parts.push(Part { sequence, range }),
+        }
+    }
+
+    /// Ends a batch: its parts, from `start` on, are put in order.
+    pub(super) fn end_batch(&mut self, start: usize) {
+        self.parts[start..].sort_by_key(|part| part.sequence);
+    }
+
+    pub(super) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    pub(super) fn note_unreadable(&mut self, count: u64) {
+        self.unreadable += count;
+    }
+
+    pub(super) fn set_next(&mut self, next: Option<Cursor>) {
+        self.next = next;
+    }
+
+    /// The entries.
+    #[must_use]
+    pub fn entries(&self) -> Entries<'_> {
+        Entries {
+            parts: self.parts.iter(),
+            bytes: &self.bytes,
+            rest: &[],
+            values: self.values,
+        }
+    }
+
+    /// Where the scan goes on; `None` at its end.
+    #[must_use]
+    pub fn next(&self) -> Option<Cursor> {
+        self.next
+    }
+
+    /// Records that were lost or are damaged, whose keys are unknown.
+    #[must_use]
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_cursor_reads_back(engine: u32, shard: u16, order: u64) {
+            let cursor = Cursor::new(engine, shard, order);
+            prop_assert_eq!(Cursor::from_bytes(cursor.to_bytes()), cursor);
+        }
+
+        #[test]
+        fn garbage_is_no_entry_that_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), values: bool) {
+            let _ = run_of_records(&bytes, values);
+            prop_assert!(Entries::new(&bytes, values).count() < 20);
+        }
+    }
+
+    #[test]
+    fn a_cursor_of_another_engine_is_refused() {
+        assert_eq!(Cursor::START.place(5, 2), Ok((0, 0)));
+        assert_eq!(Cursor::from_bytes([0; 16]), Cursor::START);
+        assert_eq!(Cursor::new(5, 1, 9).place(5, 2), Ok((1, 9)));
+        for cursor in [Cursor::new(4, 1, 9), Cursor::new(5, 2, 9), Cursor::new(0, 0, 1)] {
+            assert_eq!(cursor.place(5, 2), Err(Error::Cursor { shards: 2 }));
+        }
+    }
+}

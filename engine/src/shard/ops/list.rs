@@ -1,0 +1,319 @@
+//! Lists records in the order of the index, and reads one where it lies.
+//!
+//! ```text
+//! list:     slots in order -> records in frames are copied; the others are named by address
+//! read at:  slot by hash and address -> frame, chunk or flight, as a get, but without a key
+//! ```
+//!
+//! The two together are a scan: its client lists a batch, reads what was named, and lists a place
+//! again if a record there has moved meanwhile.
+//!
+//! - I1: an answer holds all records of every place that it covers, or names them.
+//! - I2: a request copies or names a bounded number of records and visits a bounded part of the
+//!   index.
+
+use farcore_rdma::{Endpoint, prefetch};
+
+use crate::constants::UNIT_BYTES;
+use crate::index::Slot;
+use crate::index::scan::Order;
+use crate::log::Address;
+use crate::log::record::{self, RecordHeader, RecordView};
+use crate::message::list::{
+    END, LIST_BYTES, LIST_HEAD_BYTES, LISTED_BYTES_MAX, List, REFERENCE_BYTES, Reference,
+};
+use crate::message::operation::OperationKind;
+use crate::message::outcome::Answer;
+use crate::message::request::{AnswerSink, ReplyTo, Request};
+use crate::shard::Shard;
+use crate::shard::lookup::{Confirmed, Evidence};
+use crate::shard::serve::Step;
+
+/// Slots that are looked up together, so that their cache misses overlap.
+const SLOTS_TOGETHER: usize = 64;
+/// Homes of the index that a request visits, at most.
+const HOMES_MAX: usize = 1024;
+
+/// Buffers of lists. They grow to the longest answer and stay.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct ListScratch {
+    slots: Vec<(Order, Slot)>,
+    answer: Vec<u8>,
+}
+
+/// Where a list stops.
+enum Stop {
+    /// Before this place: the answer is full.
+    Before(Order),
+    /// It was not stopped.
+    Not,
+}
+
+/// An answer under construction.
+struct Listing<'a> {
+    list: List,
+    answer: &'a mut Vec<u8>,
+    entries: u32,
+    unreadable: u64,
+}
+
+/// Header, key and padding of a record.
+fn head_of(record: &[u8]) -> &[u8] {
+    let key_bytes = RecordHeader::decode_from(record).map_or(0, RecordHeader::key_bytes);
+    let bytes = record::units_for(key_bytes as usize, 0) as usize * UNIT_BYTES;
+    record.get(..bytes).unwrap_or(record)
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Answers records from a place of the order on.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::shard) fn list(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let Some(list) = List::decode(request.key(), request.value()) else {
+            debug_assert!(false, "a client encoded it");
+            return self.get_absent(lane, request, answers);
+        };
+        let mut scratch = std::mem::take(&mut self.list_scratch);
+        let ListScratch { slots, answer } = &mut scratch;
+        answer.clear();
+        answer.resize(LIST_HEAD_BYTES, 0);
+        let mut listing = Listing {
+            list,
+            answer,
+            entries: 0,
+            unreadable: 0,
+        };
+        let next = self.list_from(&mut listing, slots);
+        let (entries, unreadable) = (listing.entries, listing.unreadable);
+        answer[..8].copy_from_slice(&unreadable.to_le_bytes());
+        let value = Answer::Value {
+            version: next.map_or(END, |next| next.0),
+            value: answer,
+        };
+        let value_bytes = answer.len();
+        let is_answered = answers.try_answer(lane, request.token, value);
+        self.list_scratch = scratch;
+        if !is_answered {
+            return Step::NoRoom { value_bytes };
+        }
+        self.metrics.counters.lists.add(1);
+        self.metrics.counters.keys_listed.add(u64::from(entries));
+        Step::Done
+    }
+
+    fn list_from(
+        &self,
+        listing: &mut Listing<'_>,
+        slots: &mut Vec<(Order, Slot)>,
+    ) -> Option<Order> {
+        let until = Order(listing.list.until);
+        let mut next = Some(Order(listing.list.from));
+        let mut homes = 0;
+        while let Some(from) = next.filter(|&from| from < until) {
+            if homes >= HOMES_MAX {
+                return Some(from);
+            }
+            slots.clear();
+            while let Some(order) = next
+                && slots.len() < SLOTS_TOGETHER
+                && order < until
+            {
+                let before = slots.len();
+                next = self.index.slots_at(order, slots);
+                homes += 1;
+                for (_, slot) in &slots[before..] {
+                    let framed = self.framed_of(slot.address());
+                    if !framed.is_far() {
+                        prefetch(framed.pointer());
+                    }
+                }
+            }
+            let end = slots.partition_point(|&(order, _)| order < until);
+            for place in slots[..end].chunk_by(|one, other| one.0 == other.0) {
+                if let Stop::Before(order) = self.list_place(listing, place) {
+                    return Some(order);
+                }
+            }
+        }
+        next.filter(|&from| from < until)
+    }
+
+    /// Lists the records of one place of the order, or stops before it.
+    fn list_place(&self, listing: &mut Listing<'_>, place: &[(Order, Slot)]) -> Stop {
+        let order = place[0].0;
+        if listing.entries >= listing.list.entries {
+            return Stop::Before(order);
+        }
+        let start = listing.answer.len();
+        let (entries, unreadable) = (listing.entries, listing.unreadable);
+        let are_listed = place.iter().all(|&(_, slot)| self.list_slot(listing, slot));
+        if !are_listed {
+            listing.answer.truncate(start);
+            (listing.entries, listing.unreadable) = (entries, unreadable);
+            for &(order, slot) in place {
+                self.name_slot(listing, order, slot);
+            }
+        }
+        // A place alone may be longer than the limit.
+        if listing.answer.len() > LIST_BYTES && start > LIST_HEAD_BYTES {
+            listing.answer.truncate(start);
+            (listing.entries, listing.unreadable) = (entries, unreadable);
+            return Stop::Before(order);
+        }
+        Stop::Not
+    }
+
+    /// Copies what a list wants of a slot's record; false if it must be read at its address.
+    fn list_slot(&self, listing: &mut Listing<'_>, slot: Slot) -> bool {
+        let address = slot.address();
+        if self.count_lost(listing, address) {
+            return true;
+        }
+        let Some(record) = self.local.record_at(address) else {
+            return false;
+        };
+        let header = record.header();
+        if header.has_expiry() && self.is_past(record.expiry_ms()) {
+            return true;
+        }
+        let bytes = record.bytes();
+        if !listing.list.values {
+            let head = record::units_for(header.key_bytes() as usize, 0) as usize * UNIT_BYTES;
+            listing.answer.extend_from_slice(&bytes[..head]);
+        } else if bytes.len() > LISTED_BYTES_MAX {
+            return false;
+        } else {
+            listing.answer.extend_from_slice(bytes);
+        }
+        listing.entries += 1;
+        true
+    }
+
+    /// Names a slot's record by its address.
+    fn name_slot(&self, listing: &mut Listing<'_>, order: Order, slot: Slot) {
+        if self.count_lost(listing, slot.address()) {
+            return;
+        }
+        let reference = Reference {
+            hash: self.index.hash_at(order),
+            address: slot.address().raw(),
+            order: order.0,
+        };
+        let bytes: [u8; REFERENCE_BYTES] = reference.encode();
+        listing.answer.extend_from_slice(&bytes);
+        listing.entries += 1;
+    }
+
+    /// True if a slot leads to no record because it was lost; counts those that are not forgotten.
+    fn count_lost(&self, listing: &mut Listing<'_>, address: Address) -> bool {
+        let page = address.page(self.shape);
+        let is_lost = self.local.pages.is_lost_page(page);
+        if is_lost && self.lost.is_current(page, &self.local.pages) {
+            listing.unreadable += 1;
+        }
+        is_lost
+    }
+
+    /// Answers the record at an address, or its head; [`Answer::Absent`] if no slot of the hash
+    /// leads there any more, or if it has expired.
+    #[inline(never)]
+    pub(in crate::shard) fn read_at(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        evidence: &Evidence<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let hash = request.hash;
+        let Some(address) = Self::address_of(request) else {
+            debug_assert!(false, "a client encoded it");
+            return self.get_absent(lane, request, answers);
+        };
+        let position = self.index.find_address(hash, address);
+        let is_lost = self.local.pages.is_lost_page(address.page(self.shape));
+        let Some(position) = position.filter(|_| !is_lost) else {
+            return self.answer_at(lane, request, None, answers);
+        };
+        if evidence.damaged.contains(&address) {
+            return self.fail(lane, request, self.lost_error(Some(address)), answers);
+        }
+        if let Some(record) = self.local.record_at(address) {
+            let wanted = (!self.is_past(record.expiry_ms())).then(|| record.bytes());
+            return self.answer_at(lane, request, wanted, answers);
+        }
+        let far = match evidence.confirmed.filter(|far| far.address == address) {
+            Some(far) => far,
+            None => {
+                let slot = self.index.slot(position);
+                match self.find_far_by(|shard, record| shard.is_of_slot(record.key(), address), slot)
+                {
+                    Ok(far) => far,
+                    Err(step) => return step,
+                }
+            }
+        };
+        let Some(bytes) = far.record else {
+            debug_assert!(false, "it is confirmed with what was read");
+            return Step::fetch(self.index.slot(position));
+        };
+        let expiry_ms = RecordView::parse(bytes).and_then(|view| view.expiry_ms());
+        let wanted = (!self.is_past(expiry_ms)).then_some(bytes);
+        let step = self.answer_at(lane, request, wanted, answers);
+        if step == Step::Done {
+            self.note_served(&far);
+        }
+        step
+    }
+
+    fn answer_at(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        record: Option<&[u8]>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let wanted = record.map(|record| match request.kind() {
+            OperationKind::ReadHeadAt => head_of(record),
+            _ => record,
+        });
+        let answer = wanted.map_or(Answer::Absent, |value| Answer::Value { version: 0, value });
+        if !answers.try_answer(lane, request.token, answer) {
+            return Step::NoRoom {
+                value_bytes: answer.value().len(),
+            };
+        }
+        Step::Done
+    }
+
+    /// The address that a request names.
+    pub(in crate::shard) fn address_of(request: &Request<'_>) -> Option<Address> {
+        let bytes = request.key().first_chunk()?;
+        Some(Address::from_raw(u64::from_le_bytes(*bytes)))
+    }
+
+    /// What the READ of a head says of the record at an address: the head, if it proves itself.
+    pub(in crate::shard) fn confirm_head<'a>(
+        &self,
+        address: Address,
+        header: RecordHeader,
+        read: &'a [u8],
+    ) -> Option<Confirmed<'a>> {
+        let key_bytes = header.key_bytes() as usize;
+        let head = read.get(..record::units_for(key_bytes, 0) as usize * UNIT_BYTES)?;
+        let key = &head[UNIT_BYTES..UNIT_BYTES + key_bytes];
+        // A header alone does not say when the record expires.
+        let proves = !header.has_expiry() && !self.authenticates() && self.is_of_slot(key, address);
+        proves.then_some(Confirmed {
+            address,
+            header,
+            record: Some(head),
+            wanted_bytes: head.len(),
+            streamed: false,
+        })
+    }
+}
