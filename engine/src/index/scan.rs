@@ -78,7 +78,7 @@ impl Index {
         }
         let first = usize::try_from(root).ok()? * self.cells;
         let cells = &self.directory[first..first + self.cells];
-        let cell = usize::try_from(from.tag()).ok()? * self.cells >> TAG_BITS;
+        let cell = (usize::try_from(from.tag()).ok()? * self.cells) >> TAG_BITS;
         let number = cells[cell];
         let start = found.len();
         self.segments[number as usize].for_each_of_home(home, |slot| {
@@ -97,7 +97,6 @@ impl Index {
         let next = Order::new(root, home, TAGS - 1).next();
         (next.root() < u64::from(self.roots)).then_some(next)
     }
-
 }
 
 impl Segment {
@@ -132,13 +131,20 @@ mod tests {
     use crate::log::{Address, SizeClass};
 
     /// Scans from an order on, `slots_at` by `slots_at`; stops after `most` slots.
-    fn scan(index: &Index, mut from: Option<Order>, most: usize) -> (Vec<(Order, Slot)>, Option<Order>) {
+    fn scan(
+        index: &Index,
+        mut from: Option<Order>,
+        most: usize,
+    ) -> (Vec<(Order, Slot)>, Option<Order>) {
         let mut found = Vec::new();
         while let Some(order) = from
             && found.len() < most
         {
             from = index.slots_at(order, &mut found);
-            assert!(from.is_none_or(|next| next > order), "a scan makes progress");
+            assert!(
+                from.is_none_or(|next| next > order),
+                "a scan makes progress"
+            );
         }
         (found, from)
     }

@@ -157,7 +157,7 @@ mod tests {
 
         #[test]
         fn garbage_never_panics(key in prop::collection::vec(any::<u8>(), 0..12), entry in prop::collection::vec(any::<u8>(), 0..60)) {
-            let _ = List::decode(&key, &entry.get(..VALUE_BYTES).unwrap_or_default());
+            let _ = List::decode(&key, entry.get(..VALUE_BYTES).unwrap_or_default());
             let _ = Reference::decode(&entry);
         }
     }

@@ -236,11 +236,7 @@ impl OperationKind {
     #[inline(always)]
     pub(crate) fn reads_whole_record(self) -> bool {
         match self {
-            Self::Get
-            | Self::CompareAndSwap
-            | Self::Change
-            | Self::GetRange
-            | Self::ReadAt => true,
+            Self::Get | Self::CompareAndSwap | Self::Change | Self::GetRange | Self::ReadAt => true,
             Self::Put
             | Self::Delete
             | Self::Inspect

@@ -22,23 +22,21 @@ use std::collections::{HashMap, HashSet};
 
 use crate::error::Error;
 use crate::message::hash::IndexHash;
-use crate::message::list::{
-    ADDRESS_BYTES, END, LIST_HEAD_BYTES, List, REFERENCE_BYTES, Reference,
-};
+use crate::message::list::{ADDRESS_BYTES, END, LIST_HEAD_BYTES, List, REFERENCE_BYTES, Reference};
 use crate::message::outcome::Answer;
 
 use self::page::run_of_records;
-pub(super) use self::pages::ShardRequests;
 pub use self::page::{Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOptions, ScanPage};
+pub(super) use self::pages::ShardRequests;
 
 /// The place of a list's answer; reads have lower ones.
-pub(super) const LIST: u32 = (1 << 20) - 1;
+pub(crate) const LIST: u32 = (1 << 20) - 1;
 /// References of one batch, at most: their places are below that of a list.
 pub(super) const REFERENCES_MAX: usize = LIST as usize - 1;
 
 /// A request that a scan wants to send.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Want {
+pub(crate) enum Want {
     List(List),
     ReadAt {
         place: u32,
@@ -48,11 +46,11 @@ pub(super) enum Want {
 }
 
 /// How records are emitted: the place in the batch, and one or more records.
-pub(super) type Emit<'a> = dyn FnMut(u32, &[u8]) + 'a;
+pub(crate) type Emit<'a> = dyn FnMut(u32, &[u8]) + 'a;
 
 /// One batch of a scan of one shard.
 #[derive(Debug)]
-pub(super) struct ShardScan {
+pub(crate) struct ShardScan {
     values: bool,
     /// Read in the order of addresses rather than of the index.
     by_address: bool,
@@ -79,7 +77,7 @@ pub(super) struct ShardScan {
 }
 
 impl ShardScan {
-    pub(super) fn new(from: u64, values: bool, by_address: bool, entries_max: usize) -> Self {
+    pub(crate) fn new(from: u64, values: bool, by_address: bool, entries_max: usize) -> Self {
         let entries_max = entries_max.clamp(1, REFERENCES_MAX / 2);
         Self {
             values,
@@ -100,27 +98,27 @@ impl ShardScan {
     }
 
     /// Where the next batch begins; `None` at the end of the shard.
-    pub(super) fn next(&self) -> Option<u64> {
+    pub(crate) fn next(&self) -> Option<u64> {
         self.next
     }
 
     /// Entries listed so far.
-    pub(super) fn entries(&self) -> usize {
+    pub(crate) fn entries(&self) -> usize {
         self.entries as usize
     }
 
     /// Records that were lost or cannot be read.
-    pub(super) fn unreadable(&self) -> u64 {
+    pub(crate) fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
     /// The error that ended it.
-    pub(super) fn take_error(&mut self) -> Option<Error> {
+    pub(crate) fn take_error(&mut self) -> Option<Error> {
         self.error.take()
     }
 
     /// Starts the next batch.
-    pub(super) fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         debug_assert!(self.is_done());
         self.entries = 0;
         self.sequence = 0;
@@ -130,7 +128,7 @@ impl ShardScan {
     }
 
     /// True once nothing is under way and the batch is complete, or has failed.
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.listing.is_none()
             && self.read == self.sent
             && (self.error.is_some()
@@ -140,7 +138,7 @@ impl ShardScan {
     }
 
     /// The next request to send, if any; [`ShardScan::note_sent`] confirms it.
-    pub(super) fn want(&mut self) -> Option<Want> {
+    pub(crate) fn want(&mut self) -> Option<Want> {
         if self.error.is_some() || self.listing.is_some() {
             return None;
         }
@@ -174,7 +172,7 @@ impl ShardScan {
     }
 
     /// Notes that what [`ShardScan::want`] returned was sent.
-    pub(super) fn note_sent(&mut self, want: &Want) {
+    pub(crate) fn note_sent(&mut self, want: &Want) {
         match want {
             Want::List(list) => self.listing = Some(*list),
             Want::ReadAt { .. } => self.sent += 1,
@@ -182,7 +180,7 @@ impl ShardScan {
     }
 
     /// Takes an answer and emits the records that it brings.
-    pub(super) fn take(&mut self, place: u32, answer: Answer<'_>, emit: &mut Emit<'_>) {
+    pub(crate) fn take(&mut self, place: u32, answer: Answer<'_>, emit: &mut Emit<'_>) {
         if place == LIST {
             self.take_list(answer, emit);
         } else {
@@ -201,7 +199,9 @@ impl ShardScan {
         };
         let again = (list.until != END).then(|| self.again.pop()).flatten();
         // What was lost since a place was listed first counts too.
-        let unreadable = bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        let unreadable = bytes
+            .first_chunk()
+            .map_or(0, |word| u64::from_le_bytes(*word));
         self.unreadable += unreadable;
         if again.is_none() {
             self.next = (next != END).then_some(next);
@@ -269,6 +269,8 @@ impl ShardScan {
                     self.again.push((order, sequence));
                 }
             }
+            // It has expired.
+            Answer::Deleted => {}
             Answer::Failed(Error::Damaged { .. }) => self.unreadable += 1,
             Answer::Failed(error) => self.fail(error),
             _ => self.fail(&Error::Closed),

@@ -50,7 +50,10 @@ impl Cursor {
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         let word = u128::from_le_bytes(bytes);
-        #[expect(clippy::cast_possible_truncation, reason = "takes fields out of a word")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "takes fields out of a word"
+        )]
         Self {
             engine: word as u32,
             shard: (word >> 32) as u16,
@@ -76,7 +79,7 @@ pub struct ScanOptions {
     /// Values, and when they expire, beside keys, versions and lengths. Default: no. Then only
     /// header and key of a far record are read, unless it expires or is authenticated.
     pub values: bool,
-    /// Entries of a page, at least; it has fewer only at the end. Default 1024.
+    /// Entries of a page, about: records that go while they are read are missing. Default 1024.
     pub entries: usize,
 }
 
@@ -148,7 +151,7 @@ pub struct Entries<'a> {
 
 impl<'a> Entries<'a> {
     /// The entries of records that follow each other.
-    pub(super) fn new(records: &'a [u8], values: bool) -> Self {
+    pub(crate) fn new(records: &'a [u8], values: bool) -> Self {
         Self {
             parts: [].iter(),
             bytes: &[],
@@ -312,7 +315,11 @@ mod tests {
         assert_eq!(Cursor::START.place(5, 2), Ok((0, 0)));
         assert_eq!(Cursor::from_bytes([0; 16]), Cursor::START);
         assert_eq!(Cursor::new(5, 1, 9).place(5, 2), Ok((1, 9)));
-        for cursor in [Cursor::new(4, 1, 9), Cursor::new(5, 2, 9), Cursor::new(0, 0, 1)] {
+        for cursor in [
+            Cursor::new(4, 1, 9),
+            Cursor::new(5, 2, 9),
+            Cursor::new(0, 0, 1),
+        ] {
             assert_eq!(cursor.place(5, 2), Err(Error::Cursor { shards: 2 }));
         }
     }

@@ -155,12 +155,7 @@ struct Pages {
 }
 
 impl Pages {
-    fn new(
-        hasher: Hasher128,
-        shards: u16,
-        cursor: Cursor,
-        options: ScanOptions,
-    ) -> Result<Self> {
+    fn new(hasher: Hasher128, shards: u16, cursor: Cursor, options: ScanOptions) -> Result<Self> {
         let engine = engine_of(hasher);
         let (shard, from) = cursor.place(engine, shards)?;
         Ok(Self {
@@ -305,7 +300,10 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::Closed`].
-    #[expect(clippy::len_without_is_empty, reason = "it is a request, which can fail")]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "it is a request, which can fail"
+    )]
     pub fn len(&mut self) -> Result<u64> {
         let mut requests = OnePerShard::new(OperationKind::Count, self.shards());
         self.run_shard_requests(&mut requests)?;
@@ -387,7 +385,6 @@ impl Core {
     ///
     /// # Errors
     /// As [`Handle::len`].
-    #[expect(clippy::len_without_is_empty, reason = "it is a request, which can fail")]
     pub async fn len(&mut self) -> Result<u64> {
         let (_, shards) = self.hasher_and_shards();
         let mut requests = OnePerShard::new(OperationKind::Count, shards);

@@ -129,7 +129,9 @@ impl<E: Endpoint> Shard<E> {
                 for (_, slot) in &slots[before..] {
                     let framed = self.framed_of(slot.address());
                     if !framed.is_far() {
+                        // Header and a short key may lie in two lines.
                         prefetch(framed.pointer());
+                        prefetch(framed.pointer().wrapping_add(2 * UNIT_BYTES - 1));
                     }
                 }
             }
@@ -184,7 +186,10 @@ impl<E: Endpoint> Shard<E> {
         let bytes = record.bytes();
         if !listing.list.values {
             let head = record::units_for(header.key_bytes() as usize, 0) as usize * UNIT_BYTES;
-            listing.answer.extend_from_slice(&bytes[..head]);
+            // Unit by unit: most heads are short.
+            for unit in bytes[..head].as_chunks::<UNIT_BYTES>().0 {
+                listing.answer.extend_from_slice(unit);
+            }
         } else if bytes.len() > LISTED_BYTES_MAX {
             return false;
         } else {
@@ -220,7 +225,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Answers the record at an address, or its head; [`Answer::Absent`] if no slot of the hash
-    /// leads there any more, or if it has expired.
+    /// leads there any more, [`Answer::Deleted`] if it has expired.
     #[inline(never)]
     pub(in crate::shard) fn read_at(
         &mut self,
@@ -237,21 +242,22 @@ impl<E: Endpoint> Shard<E> {
         let position = self.index.find_address(hash, address);
         let is_lost = self.local.pages.is_lost_page(address.page(self.shape));
         let Some(position) = position.filter(|_| !is_lost) else {
-            return self.answer_at(lane, request, None, answers);
+            return self.answer_at(lane, request, Answer::Absent, answers);
         };
         if evidence.damaged.contains(&address) {
             return self.fail(lane, request, self.lost_error(Some(address)), answers);
         }
         if let Some(record) = self.local.record_at(address) {
-            let wanted = (!self.is_past(record.expiry_ms())).then(|| record.bytes());
-            return self.answer_at(lane, request, wanted, answers);
+            return self.answer_record(lane, request, record.expiry_ms(), record.bytes(), answers);
         }
         let far = match evidence.confirmed.filter(|far| far.address == address) {
             Some(far) => far,
             None => {
                 let slot = self.index.slot(position);
-                match self.find_far_by(|shard, record| shard.is_of_slot(record.key(), address), slot)
-                {
+                match self.find_far_by(
+                    |shard, record| shard.is_of_slot(record.key(), address),
+                    slot,
+                ) {
                     Ok(far) => far,
                     Err(step) => return step,
                 }
@@ -262,26 +268,38 @@ impl<E: Endpoint> Shard<E> {
             return Step::fetch(self.index.slot(position));
         };
         let expiry_ms = RecordView::parse(bytes).and_then(|view| view.expiry_ms());
-        let wanted = (!self.is_past(expiry_ms)).then_some(bytes);
-        let step = self.answer_at(lane, request, wanted, answers);
+        let step = self.answer_record(lane, request, expiry_ms, bytes, answers);
         if step == Step::Done {
             self.note_served(&far);
         }
         step
     }
 
+    fn answer_record(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        expiry_ms: Option<u64>,
+        record: &[u8],
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let value = match request.kind() {
+            _ if self.is_past(expiry_ms) => {
+                return self.answer_at(lane, request, Answer::Deleted, answers);
+            }
+            OperationKind::ReadHeadAt => head_of(record),
+            _ => record,
+        };
+        self.answer_at(lane, request, Answer::Value { version: 0, value }, answers)
+    }
+
     fn answer_at(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
-        record: Option<&[u8]>,
+        answer: Answer<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        let wanted = record.map(|record| match request.kind() {
-            OperationKind::ReadHeadAt => head_of(record),
-            _ => record,
-        });
-        let answer = wanted.map_or(Answer::Absent, |value| Answer::Value { version: 0, value });
         if !answers.try_answer(lane, request.token, answer) {
             return Step::NoRoom {
                 value_bytes: answer.value().len(),

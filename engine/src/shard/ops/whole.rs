@@ -60,9 +60,7 @@ impl<E: Endpoint> Shard<E> {
         self.lost.clear();
         let pages = self.local.pages.iter();
         let alive: Vec<(u32, u64)> = pages
-            .filter(|&(number, page)| {
-                page.live_bytes > 0 && !self.local.pages.is_lost_page(number)
-            })
+            .filter(|&(number, page)| page.live_bytes > 0 && !self.local.pages.is_lost_page(number))
             .map(|(number, page)| (number, page.live_bytes))
             .collect();
         for (number, live_bytes) in alive {

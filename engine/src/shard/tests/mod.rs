@@ -23,6 +23,7 @@ mod needs;
 mod nodes;
 mod room;
 mod run;
+mod scans;
 mod wire;
 
 use std::cell::{Cell, RefCell};
@@ -219,6 +220,8 @@ struct Setting {
     losses: bool,
     /// Bits of far memory are flipped at random.
     damage: bool,
+    /// All keys are removed at once, at random.
+    clears: bool,
     /// No record is too long for a size class: live bytes are exact.
     short: bool,
     /// A fault injected half-way, which the model must detect.
@@ -240,6 +243,7 @@ impl Default for Setting {
             outages: None,
             losses: false,
             damage: false,
+            clears: false,
             short: false,
             sabotage: None,
         }

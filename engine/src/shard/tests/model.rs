@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use farcore_rdma::{FaultPlan, LinkModel};
 
 use super::{ENCRYPTIONS, Owned, Random, Reactor, Setting, ShardTuning, run, seeds, value};
+use crate::cipher::EncryptionMode;
 use crate::constants::{BATCH_MAX, CACHE_PERCENT_MAX};
 use crate::index::{Position, Slot};
 use crate::log::record::LocalRecord;
@@ -47,6 +48,30 @@ fn model_with_cache_and_read_ahead_at_their_limits() {
         let reactor = run(seed, &with(high), 40_000, 6_000, false);
         let seen = reactor.shard.metrics.counters.snapshot();
         assert!(seen.cache_copies > 0, "{seen:?}");
+    }
+}
+
+#[test]
+fn model_with_clears() {
+    for seed in seeds() {
+        for (encryption, nodes, losses) in [
+            (None, 1, false),
+            (Some(EncryptionMode::Authenticated), 1, false),
+            (None, 3, true),
+        ] {
+            let setting = Setting {
+                encryption,
+                nodes,
+                losses,
+                far_bytes: nodes * (16 << 20),
+                local_bytes: 2 << 20,
+                clears: true,
+                ..Setting::default()
+            };
+            let reactor = run(seed, &setting, 40_000, 6_000, false);
+            let seen = reactor.shard.metrics.counters.snapshot();
+            assert!(seen.clears > 0 && seen.far_reads > 0, "{seen:?}");
+        }
     }
 }
 

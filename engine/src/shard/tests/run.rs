@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use super::scans::{SCAN, Scanning};
 use super::{LANE, Owned, Random, Reactor, SLEEPER, Setting, value};
 use crate::error::Error;
 use crate::message::change::{Change, Circumstances, Condition, Current, Effect, Metadata, Reply};
@@ -11,6 +12,9 @@ use crate::message::expiry::{Expiry, ExpiryCondition};
 use crate::message::operation::Operation;
 use crate::message::request::ReplyTo;
 use crate::shard::far::placement::LOST;
+
+/// The token of a request that removes all keys.
+const CLEAR: u64 = u64::MAX >> 1;
 
 /// A key's version and value; `None` if it is absent.
 type State = Option<(u64, Vec<u8>)>;
@@ -176,6 +180,8 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
     // the last forgetting.
     let mut doubtful: HashSet<u64> = HashSet::new();
     let mut forgot = 0;
+    let mut scanning: Option<Scanning> = None;
+    let mut clear_due = false;
     let walk_every = 64;
     let mut walk = 0;
     for step in 0..steps {
@@ -260,6 +266,10 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                     Call::Swap(expected, value(&mut random, bytes as usize))
                 }
             };
+            let reads = matches!(call, Call::Get | Call::Inspect | Call::GetRange(..));
+            if let Some(scanning) = scanning.as_mut().filter(|_| !reads) {
+                scanning.excuse(name(key).as_bytes());
+            }
             busy.insert(key, step);
             backlog.push_back((step, key, call));
         }
@@ -321,8 +331,21 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
         if step % 4096 == 4095 {
             reactor.shard.start_compaction();
         }
+        if let Some(scanning) = &mut scanning {
+            scanning.send(&mut reactor);
+        }
         let answers: Vec<_> = reactor.inbox.answers.borrow_mut().drain(..).collect();
         for (token, answer) in answers {
+            if token & SCAN != 0 {
+                let may_fail = faulty || setting.outages.is_some() || setting.losses;
+                let ends = scanning
+                    .as_mut()
+                    .is_some_and(|scanning| scanning.take(token, &answer, may_fail, seed));
+                if ends {
+                    scanning = None;
+                }
+                continue;
+            }
             let (key, call) = waiting.remove(&token).expect("answered once");
             busy.remove(&key);
             let states = model.entry(key).or_insert_with(|| vec![None]);
@@ -462,6 +485,39 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 (call, answer) => panic!("seed {seed}: {call:?} was answered {answer:?}"),
             }
         }
+        clear_due |= setting.clears && step % 13_000 == 12_999;
+        if clear_due && reactor.inbox.answers.borrow().is_empty() {
+            // What waits is carried out later.
+            if reactor.clear_keys(CLEAR) {
+                clear_due = false;
+                reactor.inbox.answers.borrow_mut().clear();
+                doubtful.clear();
+                forgot = step;
+                model = (0..keys).map(|key| (key, vec![None])).collect();
+                assert_eq!(reactor.shard.keys(), 0, "seed {seed}");
+                scanning.iter_mut().for_each(Scanning::excuse_all);
+            }
+        }
+        if scanning.is_none() && random.below(300) == 0 {
+            let lasting = |(&key, states): (&u64, &Vec<State>)| match &states[..] {
+                [Some((version, held))]
+                    if !busy.contains_key(&key) && !expiries.contains_key(&(key, *version)) =>
+                {
+                    Some((name(key).into_bytes(), (*version, held.clone())))
+                }
+                _ => None,
+            };
+            let is_exact = !(setting.losses || setting.damage || setting.sabotage.is_some());
+            let must = model
+                .iter()
+                .filter(|_| is_exact)
+                .filter_map(lasting)
+                .collect();
+            let known = (0..keys).map(|key| name(key).into_bytes()).collect();
+            let batch = 1 + random.below(400) as usize;
+            let (values, by_address) = (random.below(2) == 0, random.below(2) == 0);
+            scanning = Some(Scanning::start(values, by_address, batch, must, known));
+        }
         if step % 512 == 0 {
             if setting.short {
                 reactor.check_accounts();
@@ -475,16 +531,33 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
     }
     reactor.inbox.set_full(false);
     for _ in 0..100_000 {
-        if reactor.shard.is_quiet() && waiting.is_empty() {
+        if let Some(scanning) = &mut scanning {
+            scanning.send(&mut reactor);
+        }
+        if reactor.shard.is_quiet() && waiting.is_empty() && scanning.is_none() {
             break;
         }
         reactor.advance();
-        for (token, _) in reactor.inbox.answers.borrow_mut().drain(..) {
+        let answers: Vec<_> = reactor.inbox.answers.borrow_mut().drain(..).collect();
+        for (token, answer) in answers {
+            if token & SCAN != 0 {
+                let ends = scanning
+                    .as_mut()
+                    .is_some_and(|scanning| scanning.take(token, &answer, true, seed));
+                if ends {
+                    scanning = None;
+                }
+                continue;
+            }
             let (key, _) = waiting.remove(&token).expect("answered once");
             // Its outcome is not examined: the key leaves the model.
             model.remove(&key);
         }
     }
+    assert!(
+        scanning.is_none(),
+        "seed {seed}: {scanning:?} has not ended"
+    );
     assert!(
         waiting.is_empty(),
         "seed {seed}: {} requests were never answered",
