@@ -237,8 +237,8 @@ impl Handle {
     /// been read; far records are read many at once.
     ///
     /// A scan from [`Cursor::START`] until [`ScanPage::next`] is `None` returns every key that was
-    /// present all the time exactly once, whatever else is written meanwhile. A key that was written
-    /// or removed meanwhile may be returned or not.
+    /// present all the time exactly once, whatever else is written meanwhile. A key that was
+    /// written or removed meanwhile may be returned or not.
     ///
     /// # Errors
     /// [`Error::Cursor`] for a cursor of another engine; [`Error::Unavailable`] and
@@ -265,8 +265,8 @@ impl Handle {
         }
     }
 
-    /// Visits every record, all shards at once and the far ones in the order of the log, so that far
-    /// memory is read in long pieces. What is visited is as for [`Handle::scan`].
+    /// Visits every record, all shards at once and the far ones in the order of the log, so that
+    /// far memory is read in long pieces. What is visited is as for [`Handle::scan`].
     ///
     /// # Errors
     /// [`Error::Unavailable`] and [`Error::Fabric`] if far memory does not answer.
