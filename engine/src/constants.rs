@@ -10,6 +10,12 @@ pub(crate) const UNIT: u32 = 16;
 pub const KEY_BYTES_MAX: usize = 1024;
 /// Longest value that any configuration allows, in bytes; half a page may be less.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Longest value that is stored in pieces, in bytes.
+pub const LONG_VALUE_BYTES_MAX: u64 = 64 << 20;
+/// Long values of a shard that can be written at once.
+pub(crate) const UNFINISHED_LONG_VALUES_MAX: usize = 64;
+/// The longest pause of a client that writes a long value, in nanoseconds.
+pub(crate) const LONG_PAUSE_NS: u64 = 60_000_000_000;
 /// Bytes that an expiry takes of a value's room.
 pub(crate) const EXPIRY_BYTES: usize = 8;
 /// Smallest page, in bytes.

@@ -125,6 +125,44 @@ pub enum Error {
         /// Keys it holds.
         keys: u64,
     },
+    /// The key holds a long value, which this operation does not read or change.
+    #[error(
+        "the value has {bytes} bytes and is stored in pieces: read it with `get_long` or `get_long_range`, or replace it"
+    )]
+    LongValue {
+        /// Length of the value, in bytes.
+        bytes: u64,
+    },
+    /// The pieces of a long value have another length than was said.
+    #[error("the value was said to have {said} bytes and has {given}: nothing was stored")]
+    LongValueLength {
+        /// Bytes that were said.
+        said: u64,
+        /// Bytes that were given; at least, if they are more.
+        given: u64,
+    },
+    /// A long value is longer than any can be.
+    #[error("the value has {bytes} bytes: the limit is {max} bytes")]
+    LongValueTooLong {
+        /// Length given, in bytes.
+        bytes: u64,
+        /// Longest value, in bytes.
+        max: u64,
+    },
+    /// There is no room for the table entries of a long value, or too many are being written.
+    #[error(
+        "a shard can write {writing} long values at once and hold {pieces} pieces: wait for others, delete some or raise `local_bytes`"
+    )]
+    LongValues {
+        /// Long values that can be written at once.
+        writing: usize,
+        /// Pieces that a shard can hold.
+        pieces: usize,
+    },
+    /// A long value that was being written or read ended meanwhile: it was replaced or removed, or
+    /// its writer paused for more than a minute.
+    #[error("the long value was replaced, removed or abandoned meanwhile: try again")]
+    LongValueGone,
     /// A cursor of another engine.
     #[error(
         "the cursor is not of this engine, which has {shards} shards: begin the scan again with `Cursor::START`"

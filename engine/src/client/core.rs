@@ -11,7 +11,7 @@ use farcore_tuning::HardwareSnapshot;
 
 use super::call::{CasOutcome, FromAnswer, Value};
 use super::handle::{Refused, check};
-use super::scan::ShardRequests;
+use super::shard_requests::ShardRequests;
 use crate::error::Result;
 use crate::lifecycle::JobTicket;
 use crate::message::hash::Hasher128;
@@ -331,6 +331,11 @@ impl Core {
             }
             yield_now().await;
         }
+    }
+
+    /// The longest value of a record, in bytes.
+    pub(super) fn value_bytes_max(&self) -> usize {
+        self.value_bytes_max
     }
 
     /// What tells which shard a key is of: the hasher, and how many shards there are.

@@ -18,7 +18,7 @@ use farcore_tuning::Sampler;
 
 use super::call::{Call, CasOutcome, Value};
 use super::lanes::{DrainingLanes, HandleLanes, Shared};
-use super::scan::ShardRequests;
+use super::shard_requests::ShardRequests;
 use crate::constants::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::message::change::CHANGE_BYTES;

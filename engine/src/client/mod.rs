@@ -13,4 +13,6 @@ mod core_changes;
 pub(crate) mod handle;
 mod handle_changes;
 pub(crate) mod lanes;
+pub(crate) mod long;
 pub(crate) mod scan;
+pub(crate) mod shard_requests;

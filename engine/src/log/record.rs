@@ -9,7 +9,8 @@
 //!
 //! flags: 0 hot (a cached copy that was hit) · 1 expiry · 2 tombstone · 3 keyed tag · 4 home (2 and
 //! 4 kept for later)
-//!        5..15 loss mark: the generation of the lost slot that the record took over; 0 is none
+//!        5..14 loss mark: the generation of the lost slot that the record took over; 0 is none
+//!        15 head of a long value
 //! ```
 //!
 //! `check` is filled in at flush and covers everything but itself and the hot flag. In the
@@ -38,12 +39,14 @@ const HOT: u16 = 1;
 const EXPIRY_BIT: u32 = 1;
 /// The record ends with the time at which it expires.
 pub(crate) const EXPIRY: u16 = 1 << EXPIRY_BIT;
+/// The record is the head of a long value.
+pub(crate) const LONG: u16 = 1 << 15;
 const KEYED_TAG_BIT: u32 = 3;
 /// The record's last unit is for its tag.
 pub(crate) const KEYED_TAG: u16 = 1 << KEYED_TAG_BIT;
 const LOSS_MARK_SHIFT: u32 = 5;
 /// The highest loss mark.
-pub(crate) const LOSS_MARK_MAX: u16 = u16::MAX >> LOSS_MARK_SHIFT;
+pub(crate) const LOSS_MARK_MAX: u16 = (LONG - 1) >> LOSS_MARK_SHIFT;
 const LOSS_FLAGS: u16 = LOSS_MARK_MAX << LOSS_MARK_SHIFT;
 
 /// The flags for a loss mark.
@@ -115,6 +118,16 @@ impl RecordHeader {
     pub(crate) fn has_expiry(self) -> bool {
         self.flags() & EXPIRY != 0
     }
+    /// True if the record is the head of a long value.
+    #[inline]
+    pub(crate) fn is_long(self) -> bool {
+        self.flags() & LONG != 0
+    }
+    /// True if a get must look at more than the value: it may expire, or be long.
+    #[inline]
+    pub(crate) fn is_special(self) -> bool {
+        self.flags() & (EXPIRY | LONG) != 0
+    }
     /// Units of the whole record, tag included.
     #[inline]
     pub(crate) fn units(self) -> u32 {
@@ -131,7 +144,7 @@ impl RecordHeader {
     /// The generation of the lost slot that the record took over; 0 is none.
     #[inline]
     pub(crate) fn loss_mark(self) -> u16 {
-        self.flags() >> LOSS_MARK_SHIFT
+        (self.flags() & LOSS_FLAGS) >> LOSS_MARK_SHIFT
     }
     /// The flag bits of the loss mark.
     #[inline]
@@ -368,7 +381,7 @@ impl LocalRecord {
     pub(crate) fn overwrite(&self, version: Version, flags: u16, value: &[u8]) {
         let old = self.header();
         let key_bytes = old.key_bytes() as usize;
-        let flags = old.flags() & !(HOT | EXPIRY) | flags;
+        let flags = old.flags() & !(HOT | EXPIRY | LONG) | flags;
         let new = RecordHeader::new(version, flags, key_bytes, value.len());
         debug_assert!(new.units() <= old.units());
         self.set_header(new);

@@ -278,6 +278,26 @@ impl<'a> Change<'a> {
         )
     }
 
+    /// True if what it does or its answer depends on the value that the key holds.
+    pub(crate) fn needs_value(&self) -> bool {
+        match *self {
+            Self::Put {
+                condition,
+                previous,
+                ..
+            }
+            | Self::Delete {
+                condition,
+                previous,
+            } => previous || matches!(condition, Condition::Equals(_)),
+            Self::SetExpiry { value, .. } => value,
+            Self::Increment { .. }
+            | Self::IncrementFloat { .. }
+            | Self::Append { .. }
+            | Self::SetRange { .. } => true,
+        }
+    }
+
     fn compared(&self) -> &'a [u8] {
         match *self {
             Self::Put { condition, .. } | Self::Delete { condition, .. } => match condition {

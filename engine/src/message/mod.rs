@@ -7,6 +7,7 @@ pub(crate) mod change;
 pub(crate) mod expiry;
 pub(crate) mod hash;
 pub(crate) mod list;
+pub(crate) mod long;
 pub(crate) mod operation;
 pub(crate) mod outcome;
 pub(crate) mod request;

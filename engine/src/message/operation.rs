@@ -4,6 +4,7 @@
 use crate::constants::{KEY_BYTES_MAX, UNIT_BYTES};
 use crate::message::change::{Change, METADATA_BYTES};
 use crate::message::list::{ADDRESS_BYTES, LIST_BYTES};
+use crate::message::long::OPENED_BYTES;
 
 /// The version of a record: unique and increasing per key within one engine. `0` means "absent".
 pub type Version = u64;
@@ -171,11 +172,18 @@ pub(crate) enum OperationKind {
     Count = 10,
     /// Remove all keys of a shard.
     Clear = 11,
+    // Long values: see `message::long`.
+    LongBegin = 12,
+    LongWrite = 13,
+    LongCommit = 14,
+    LongAbort = 15,
+    LongOpen = 16,
+    LongRead = 17,
 }
 
 impl OperationKind {
     /// The last kind: no request has a greater one.
-    pub(crate) const LAST: Self = Self::Clear;
+    pub(crate) const LAST: Self = Self::LongRead;
     /// The last kind that an [`Operation`] has.
     #[cfg(test)]
     pub(crate) const LAST_PUBLIC: Self = Self::GetRange;
@@ -201,7 +209,13 @@ impl OperationKind {
             | Self::ReadAt
             | Self::ReadHeadAt
             | Self::Count
-            | Self::Clear => false,
+            | Self::Clear
+            | Self::LongBegin
+            | Self::LongWrite
+            | Self::LongCommit
+            | Self::LongAbort
+            | Self::LongOpen
+            | Self::LongRead => false,
         }
     }
 
@@ -214,6 +228,7 @@ impl OperationKind {
     /// True if a request of this kind names a key.
     pub(crate) fn names_a_key(self) -> bool {
         (self as u8) < Self::List as u8
+            || matches!(self, Self::LongBegin | Self::LongCommit | Self::LongOpen)
     }
 
     /// Bytes of the value in its answer, at most, if the key's value has this many bytes: a parked
@@ -221,14 +236,22 @@ impl OperationKind {
     #[inline(always)]
     pub(crate) fn answer_bytes(self, value_bytes: usize) -> usize {
         match self {
-            Self::Get | Self::GetRange => value_bytes,
-            Self::Change => value_bytes.max(METADATA_BYTES),
+            Self::Get | Self::GetRange | Self::LongRead => value_bytes,
+            Self::LongOpen => OPENED_BYTES,
+            Self::Change | Self::LongCommit => value_bytes.max(METADATA_BYTES),
             Self::Inspect => METADATA_BYTES,
             // The whole record. Its address was taken for the key.
             Self::ReadAt => value_bytes + UNIT_BYTES + ADDRESS_BYTES,
             Self::ReadHeadAt => UNIT_BYTES + KEY_BYTES_MAX,
             Self::List => LIST_BYTES,
-            Self::Put | Self::Delete | Self::CompareAndSwap | Self::Count | Self::Clear => 0,
+            Self::Put
+            | Self::Delete
+            | Self::CompareAndSwap
+            | Self::Count
+            | Self::Clear
+            | Self::LongBegin
+            | Self::LongWrite
+            | Self::LongAbort => 0,
         }
     }
 
@@ -236,14 +259,24 @@ impl OperationKind {
     #[inline(always)]
     pub(crate) fn reads_whole_record(self) -> bool {
         match self {
-            Self::Get | Self::CompareAndSwap | Self::Change | Self::GetRange | Self::ReadAt => true,
+            Self::Get
+            | Self::CompareAndSwap
+            | Self::Change
+            | Self::GetRange
+            | Self::ReadAt
+            | Self::LongCommit
+            | Self::LongOpen
+            | Self::LongRead => true,
             Self::Put
             | Self::Delete
             | Self::Inspect
             | Self::ReadHeadAt
             | Self::List
             | Self::Count
-            | Self::Clear => false,
+            | Self::Clear
+            | Self::LongBegin
+            | Self::LongWrite
+            | Self::LongAbort => false,
         }
     }
 

@@ -10,10 +10,16 @@ use crate::message::operation::OperationKind;
 /// The counter of operations of a kind that failed.
 pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter {
     match kind {
-        OperationKind::Get | OperationKind::Inspect | OperationKind::GetRange => {
-            &counters.gets_failed
-        }
-        OperationKind::Change => &counters.changes_failed,
+        OperationKind::Get
+        | OperationKind::Inspect
+        | OperationKind::GetRange
+        | OperationKind::LongOpen
+        | OperationKind::LongRead => &counters.gets_failed,
+        OperationKind::Change
+        | OperationKind::LongBegin
+        | OperationKind::LongWrite
+        | OperationKind::LongCommit
+        | OperationKind::LongAbort => &counters.changes_failed,
         OperationKind::Put => &counters.puts_failed,
         OperationKind::Delete => &counters.deletes_failed,
         OperationKind::CompareAndSwap => &counters.swaps_failed,

@@ -44,6 +44,7 @@ use self::far::buffers::Buffers;
 use self::far::opened::OpenedRecords;
 use self::far::read_ahead::ReadAhead;
 use self::local::LocalLog;
+use self::local::long_values::LongValues;
 use self::local::page_table::{Framed, PageKind, PageTable};
 use self::local::read_cache::Cache;
 use self::local::victims::Victims;
@@ -157,6 +158,9 @@ pub(crate) struct Shard<E: Endpoint> {
     lost: Lost,
     change_scratch: ChangeScratch,
     list_scratch: ListScratch,
+    long: LongValues,
+    /// The long value whose head the change under way stores.
+    head_of: Option<u64>,
     /// The time in milliseconds since 1970; it never goes back.
     unix_ms: u64,
     expiring: Expiring,
@@ -248,6 +252,8 @@ impl<E: Endpoint> Shard<E> {
             lost: Lost::default(),
             change_scratch: ChangeScratch::default(),
             list_scratch: ListScratch::default(),
+            long: LongValues::new(options.local_bytes),
+            head_of: None,
             unix_ms: 0,
             expiring: Expiring::default(),
             key_hasher: options.key_hasher,
@@ -278,6 +284,9 @@ impl<E: Endpoint> Shard<E> {
             self.publish_batch_counters();
         }
         if due {
+            if self.long.unfinished() > 0 {
+                self.end_abandoned();
+            }
             self.background_due = self.make_room();
             self.background_due |= self.compact_slice();
             self.background_due |= self.forget_slice();
@@ -334,6 +343,7 @@ impl<E: Endpoint> Shard<E> {
     pub(crate) fn publish_gauges(&mut self) {
         let counters = &self.metrics.counters;
         counters.keys.set(self.index.len() as u64);
+        counters.long_values.set(self.long.count() as u64);
         counters.lost_keys.set(self.lost.slots());
         counters.index_bytes.set(self.index.bytes() as u64);
         counters.index_growth_steps.set(self.index.growth_steps());
@@ -414,6 +424,14 @@ impl<E: Endpoint> Shard<E> {
         self.exhausted = false;
     }
 
+    /// Notes that the record at an address is dead: with a head its long value ends.
+    #[inline]
+    fn note_dead(&mut self, address: Address) {
+        if !self.long.is_empty() {
+            self.end_long_at(address);
+        }
+    }
+
     /// Counts a record dead whose slot holds its address no longer.
     #[inline]
     fn retire(&mut self, address: Address, bytes: u64) {
@@ -425,5 +443,6 @@ impl<E: Endpoint> Shard<E> {
             self.free_if_dead(page);
         }
         self.compactor.note_dead(bytes);
+        self.note_dead(address);
     }
 }

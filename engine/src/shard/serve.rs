@@ -250,6 +250,12 @@ impl<E: Endpoint> Shard<E> {
             OperationKind::ReadAt | OperationKind::ReadHeadAt => {
                 self.read_at(lane, request, evidence, answers)
             }
+            OperationKind::LongBegin => self.long_begin(lane, request, answers),
+            OperationKind::LongWrite => self.long_write(lane, request, answers),
+            OperationKind::LongCommit => self.long_commit(lane, request, hint, evidence, answers),
+            OperationKind::LongAbort => self.long_abort(lane, request, answers),
+            OperationKind::LongOpen => self.long_open(lane, request, hint, evidence, answers),
+            OperationKind::LongRead => self.long_read(lane, request, evidence, answers),
             OperationKind::Count => self.count_keys(lane, request, answers),
             OperationKind::Clear => self.clear_keys(lane, request, answers),
             OperationKind::Change
@@ -285,8 +291,11 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> Step {
         let header = local.record.header();
-        let value = if header.has_expiry() {
+        let value = if header.is_special() {
             match self.unexpired_value(local) {
+                Some(_) if header.is_long() => {
+                    return self.get_long_value(lane, request, local.slot.address(), answers);
+                }
                 Some(value) => value,
                 None => return self.get_expired(lane, request, local.slot.address(), answers),
             }
@@ -362,6 +371,9 @@ impl<E: Endpoint> Shard<E> {
         if self.is_past(view.expiry_ms()) {
             self.note_served(&far);
             return self.get_far_expired(lane, request, slot, view.header(), answers);
+        }
+        if view.header().is_long() {
+            return self.get_long_value(lane, request, slot.address(), answers);
         }
         let answer = Answer::Value {
             version: view.version(),

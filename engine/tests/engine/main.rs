@@ -9,6 +9,7 @@ mod expiry;
 mod faults;
 mod jobs;
 mod liveness;
+mod long;
 mod long_values;
 mod scan;
 mod support;

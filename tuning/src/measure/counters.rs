@@ -194,6 +194,10 @@ counters! {
     keys_listed: Counter,
     /// Lists, and reads for scans, answered with an error.
     lists_failed: Counter,
+    /// Pieces of long values written.
+    long_pieces_written: Counter,
+    /// Pieces of long values read.
+    long_pieces_read: Counter,
     /// Times that all keys were removed at once.
     clears: Counter,
     /// Gets, inspections and range reads answered with an error.
@@ -290,6 +294,8 @@ counters! {
     parked_ns: Counter,
     /// Keys stored, lost keys included.
     keys: Gauge,
+    /// Values that are stored in pieces.
+    long_values: Gauge,
     /// Keys whose record was lost and that have not been written, deleted or forgotten since.
     lost_keys: Gauge,
     /// Bytes of the index.

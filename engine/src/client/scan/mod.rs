@@ -27,7 +27,6 @@ use crate::message::outcome::Answer;
 
 use self::page::run_of_records;
 pub use self::page::{Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOptions, ScanPage};
-pub(super) use self::pages::ShardRequests;
 
 /// The place of a list's answer; reads have lower ones.
 pub(crate) const LIST: u32 = (1 << 20) - 1;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::constants::UNIT_BYTES;
 use crate::error::{Error, Result};
 use crate::log::record::{self, RecordHeader, RecordView};
+use crate::message::long::word;
 use crate::message::operation::Version;
 
 /// Where a scan goes on: 16 bytes that stay valid while the engine is open, whatever is written,
@@ -127,7 +128,8 @@ pub struct ExportSummary {
 pub struct Entry<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// The value, if the scan wants values.
+    /// The value, if the scan wants values and it is in a record:
+    /// [`get_long`](crate::Handle::get_long) reads those in pieces.
     pub value: Option<&'a [u8]>,
     /// The version.
     pub version: Version,
@@ -173,7 +175,13 @@ fn first_entry(bytes: &[u8], values: bool) -> Option<(Entry<'_>, usize)> {
         expiry_ms: None,
         bytes,
     };
-    let length = if values {
+    let length = if header.is_long() {
+        // The head of a long value says how long it is.
+        let view = RecordView::parse(bytes)?;
+        entry.length = usize::try_from(word(view.value(), 0)).unwrap_or(usize::MAX);
+        entry.expiry_ms = view.expiry_ms().filter(|_| values);
+        view.bytes().len()
+    } else if values {
         let view = RecordView::parse(bytes)?;
         entry.value = Some(view.value());
         entry.expiry_ms = view.expiry_ms();

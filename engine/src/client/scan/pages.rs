@@ -4,6 +4,7 @@ use super::page::{Cursor, Entries, Entry, ExportOptions, ExportSummary, ScanOpti
 use super::{Emit, LIST, ShardScan, Want};
 use crate::client::core::Core;
 use crate::client::handle::Handle;
+use crate::client::shard_requests::ShardRequests;
 use crate::error::{Error, Result};
 use crate::message::hash::{Hasher128, IndexHash};
 use crate::message::list::{parts_at, parts_of_shard};
@@ -19,17 +20,6 @@ const _: () = assert!(LIST < 1 << PLACE_BITS);
 #[expect(clippy::cast_possible_truncation, reason = "a part of a hash")]
 fn engine_of(hasher: Hasher128) -> u32 {
     hasher.hash(b"cursor").index.0 as u32 | 1
-}
-
-/// Requests about shards, and what their answers are for.
-pub(in crate::client) trait ShardRequests {
-    /// The next request, and its shard and hash; `sent` confirms it.
-    fn next<T>(
-        &mut self,
-        send: impl FnOnce(u16, IndexHash, u32, &RequestParts<'_>) -> (bool, T),
-    ) -> Option<T>;
-    fn take(&mut self, place: u32, answer: Answer<'_>);
-    fn is_done(&self) -> bool;
 }
 
 /// Batches of several shards that are scanned at once.

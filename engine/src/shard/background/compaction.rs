@@ -13,15 +13,17 @@ use farcore_rdma::{Endpoint, Landing, Status};
 
 use crate::constants::{UNIT, UNIT_BYTES};
 use crate::index::{Position, Slot};
-use crate::log::Address;
 use crate::log::page::{self, DIRECTORY_ENTRY_BYTES, DirectoryEntry};
 use crate::log::record::RecordView;
+use crate::log::{Address, SizeClass};
+use crate::message::long::piece_key;
 use crate::shard::Shard;
 use crate::shard::background::flush::Shortfall;
 use crate::shard::far::Posted;
 use crate::shard::far::Purpose;
 use crate::shard::far::extents::NodeId;
 use crate::shard::local::account_bytes;
+use crate::shard::local::long_values::PieceOrHead;
 use crate::shard::local::open_pages::{HEADER_UNITS, TailKind};
 use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::victims::{Pick, live_percent};
@@ -170,10 +172,19 @@ impl Compactor {
     }
 }
 
+/// A record that is alive, and what leads to it.
+#[derive(Clone, Copy)]
+struct Living {
+    /// Where its slot is; `None` for a piece of a long value.
+    slot: Option<(Position, Slot)>,
+    address: Address,
+    class: SizeClass,
+}
+
 enum EntryState {
     Dead,
-    /// The slot holds the record's address.
-    Direct(Position, Slot),
+    /// A slot holds the record's address, or the table of long values does.
+    Direct(Living),
     /// The slot holds a cached copy whose home the record is.
     Cached(Slot),
 }
@@ -423,6 +434,8 @@ impl<E: Endpoint> Shard<E> {
                 || self.framed_of(address).is_cached()
                     && self.local.home_of(address).page(self.shape) == page;
         });
+        let shape = self.shape;
+        has_slots |= !(self.long.lying(|address| address.page(shape) == page)).is_empty();
         has_slots
     }
 
@@ -517,7 +530,11 @@ impl<E: Endpoint> Shard<E> {
     fn life_of(&self, entry: &DirectoryEntry, address: Address) -> EntryState {
         for (position, slot) in self.index.candidates(entry.hash) {
             if slot.address() == address {
-                return EntryState::Direct(position, slot);
+                return EntryState::Direct(Living {
+                    slot: Some((position, slot)),
+                    address,
+                    class: slot.class(),
+                });
             }
             if self.framed_of(slot.address()).is_cached()
                 && self.local.home_of(slot.address()) == address
@@ -525,7 +542,57 @@ impl<E: Endpoint> Shard<E> {
                 return EntryState::Cached(slot);
             }
         }
-        EntryState::Dead
+        self.life_of_piece(address)
+    }
+
+    fn life_of_piece(&self, address: Address) -> EntryState {
+        let piece = match self.long.owner(address) {
+            Some(PieceOrHead::Piece(id, place)) => self.long.piece(id, place),
+            _ => None,
+        };
+        piece.map_or(EntryState::Dead, |piece| {
+            EntryState::Direct(Living {
+                slot: None,
+                address,
+                class: piece.class(),
+            })
+        })
+    }
+
+    /// True if a key is that of the record which the slot or the table means.
+    fn is_of_living(&self, key: &[u8], living: &Living) -> bool {
+        match living.slot {
+            Some(_) => self.is_of_slot(key, living.address),
+            None => match self.long.owner(living.address) {
+                Some(PieceOrHead::Piece(id, place)) => *key == piece_key(id, place),
+                _ => false,
+            },
+        }
+    }
+
+    /// Points what leads to a record to where it was moved, and counts the old place dead.
+    fn redirect(&mut self, living: &Living, moved: Address, units: u32) {
+        if let Some((position, slot)) = living.slot {
+            self.index.replace(position, slot.class(), moved);
+        }
+        if !self.long.is_empty() {
+            self.long.moved(living.address, moved);
+        }
+        self.retire(living.address, account_bytes(living.class, units));
+    }
+
+    /// Gives up a record that twice was not what was written.
+    fn give_up_living(&mut self, living: &Living) {
+        if let Some((position, slot)) = living.slot {
+            return self.give_up(position, slot);
+        }
+        if let Some(PieceOrHead::Piece(id, place)) = self.long.owner(living.address)
+            && let Some(piece) = self.long.piece(id, place)
+        {
+            self.metrics.counters.records_damaged.add(1);
+            self.long.lose_piece(living.address);
+            self.retire(living.address, piece.account_bytes());
+        }
     }
 
     /// Prefetches the buckets of some of a victim's records before they are looked up.
@@ -553,9 +620,9 @@ impl<E: Endpoint> Shard<E> {
                         break;
                     }
                 }
-                EntryState::Direct(position, slot) => {
+                EntryState::Direct(living) => {
                     let Some(record) = self.local.record_at(address) else {
-                        if !self.read_run(victim, slot) {
+                        if !self.read_run(victim, &living) {
                             break;
                         }
                         continue;
@@ -565,14 +632,11 @@ impl<E: Endpoint> Shard<E> {
                         victim.next += 1;
                         continue;
                     }
-                    let Some(moved) = self.move_record(&entry, slot, record.bytes()) else {
+                    let units = record.header().units();
+                    let Some(moved) = self.move_record(&entry, living.class, record.bytes()) else {
                         break;
                     };
-                    self.index.replace(position, slot.class(), moved);
-                    self.retire(
-                        address,
-                        account_bytes(slot.class(), record.header().units()),
-                    );
+                    self.redirect(&living, moved, units);
                 }
             }
             victim.next += 1;
@@ -593,7 +657,7 @@ impl<E: Endpoint> Shard<E> {
             return true;
         }
         let entry = DirectoryEntry { hash, ..*entry };
-        let Some(home) = self.move_record(&entry, slot, record.bytes()) else {
+        let Some(home) = self.move_record(&entry, slot.class(), record.bytes()) else {
             return false;
         };
         self.local.set_home(slot.address(), home);
@@ -608,7 +672,7 @@ impl<E: Endpoint> Shard<E> {
     fn move_record(
         &mut self,
         entry: &DirectoryEntry,
-        slot: Slot,
+        class: SizeClass,
         record: &[u8],
     ) -> Option<Address> {
         let units = u32::try_from(record.len() / UNIT_BYTES).ok()?;
@@ -616,7 +680,7 @@ impl<E: Endpoint> Shard<E> {
         let address = room.address();
         room.copy(record);
         self.local
-            .commit(TailKind::Cold, entry.hash, address, slot.class(), units);
+            .commit(TailKind::Cold, entry.hash, address, class, units);
         if let Some(expiry_ms) = RecordView::parse(record).and_then(|view| view.expiry_ms()) {
             self.note_expiry(address, expiry_ms, units);
         }
@@ -630,13 +694,13 @@ impl<E: Endpoint> Shard<E> {
 
     /// Posts one READ for the record at `victim.next` and its living neighbours, and steps over
     /// them.
-    fn read_run(&mut self, victim: &mut Victim, slot: Slot) -> bool {
+    fn read_run(&mut self, victim: &mut Victim, living: &Living) -> bool {
         let Some(place) = self.compactor.runs.iter().position(Option::is_none) else {
             return false;
         };
         let first = victim.next;
-        let start = slot.address().unit(self.shape);
-        let (end, last) = self.run_end(victim, slot);
+        let start = living.address.unit(self.shape);
+        let (end, last) = self.run_end(victim, living);
         if end <= start {
             victim.fault = Fault::Damage;
             return false;
@@ -673,14 +737,14 @@ impl<E: Endpoint> Shard<E> {
 
     /// Where a run ends that begins with the victim's next record: its unit, and the number of the
     /// first record that is not part of it. A run goes on over short gaps and up to a length.
-    fn run_end(&self, victim: &Victim, slot: Slot) -> (u32, u32) {
+    fn run_end(&self, victim: &Victim, living: &Living) -> (u32, u32) {
         let used = self.local.pages.get(victim.page).units;
         let first = victim.next;
-        let start = slot.address().unit(self.shape);
+        let start = living.address.unit(self.shape);
         // A record too long for a class ends where the next one of the page starts, if the
         // directory is right about that.
         let longest = self.local.pages.get(victim.page).longest_units;
-        let length = slot.class().units().unwrap_or_else(|| {
+        let length = living.class.units().unwrap_or_else(|| {
             if victim.reads_again {
                 return longest;
             }
@@ -704,8 +768,8 @@ impl<E: Endpoint> Shard<E> {
                 break;
             }
             let address = Address::new(self.shape, victim.page, entry.unit);
-            if let EntryState::Direct(_, slot) = self.life_of(&entry, address) {
-                let Some(units) = slot.class().units() else {
+            if let EntryState::Direct(living) = self.life_of(&entry, address) {
+                let Some(units) = living.class.units() else {
                     break;
                 };
                 let reach = (entry.unit + units).min(used).max(end);
@@ -736,7 +800,7 @@ impl<E: Endpoint> Shard<E> {
                 let moved = match self.life_of(&entry, address) {
                     EntryState::Dead => true,
                     EntryState::Cached(slot) => self.move_home(&entry, address, slot),
-                    EntryState::Direct(position, slot) => {
+                    EntryState::Direct(living) => {
                         let skip = entry.unit.saturating_sub(run.start) * UNIT;
                         let (place, buffer) =
                             ((victim.page, entry.unit), (run.landing.offset(), run.bytes));
@@ -745,30 +809,30 @@ impl<E: Endpoint> Shard<E> {
                         // is done.
                         let read = unsafe { self.landed(run.landing.offset(), run.bytes) };
                         let view = read.get(skip as usize..).and_then(RecordView::parse);
-                        let view =
-                            view.filter(|view| run.proven && self.is_of_slot(view.key(), address));
+                        let view = view
+                            .filter(|view| run.proven && self.is_of_living(view.key(), &living));
                         match view {
                             Some(view) => {
                                 // What the directory says of it is not handed on.
                                 let hash = self.key_hasher.hash(view.key());
                                 let entry = DirectoryEntry { hash, ..entry };
-                                if self.is_past(view.expiry_ms()) {
+                                if self.is_past(view.expiry_ms())
+                                    && let Some((_, slot)) = living.slot
+                                {
                                     self.remove_expired_slot(hash, slot, view.header());
                                     run.next += 1;
                                     run.proven = false;
                                     busy = true;
                                     continue;
                                 }
-                                let moved = self.move_record(&entry, slot, view.bytes());
+                                let moved = self.move_record(&entry, living.class, view.bytes());
                                 if let Some(moved) = moved {
-                                    self.index.replace(position, slot.class(), moved);
-                                    let bytes = account_bytes(slot.class(), view.units());
-                                    self.retire(address, bytes);
+                                    self.redirect(&living, moved, view.units());
                                 }
                                 moved.is_some()
                             }
                             None if victim.reads_again => {
-                                self.give_up(position, slot);
+                                self.give_up_living(&living);
                                 true
                             }
                             None => {

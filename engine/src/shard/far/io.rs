@@ -13,6 +13,7 @@ use super::{COMPLETIONS, Posted};
 use crate::constants::{UNIT, UNIT_BYTES};
 use crate::log::record::units_for;
 use crate::log::{Address, SizeClass};
+use crate::message::operation::OperationKind;
 use crate::message::request::AnswerSink;
 use crate::shard::Shard;
 use crate::shard::far::buffers::is_long;
@@ -93,12 +94,17 @@ impl<E: Endpoint> Shard<E> {
         let head_units = units_for(kind.record_key_bytes(key_bytes), 0);
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         let units_left = self.local.pages.get(page).units.saturating_sub(unit);
+        let piece_units = match kind {
+            OperationKind::LongRead => self.piece_units_at(address),
+            _ => None,
+        };
         let entry = self.flights.get(flight);
         // The length of a record too long for a class is in its header, which an earlier READ has
         // brought.
         let known = class
             .units()
-            .or((entry.address == address && entry.bytes > 0).then_some(entry.exact));
+            .or((entry.address == address && entry.bytes > 0).then_some(entry.exact))
+            .or(piece_units);
         let units = match known {
             Some(units) if units > 0 && (whole || units <= head_units) => {
                 entry.whole = true;

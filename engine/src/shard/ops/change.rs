@@ -13,6 +13,7 @@ use crate::log::record::RecordView;
 use crate::message::change::{
     Change, Circumstances, Current, Decision, Effect, METADATA_BYTES, Metadata, Reply,
 };
+use crate::message::long::head_value;
 use crate::message::operation::Version;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
@@ -41,7 +42,19 @@ impl<E: Endpoint> Shard<E> {
         evidence: &Evidence<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
-        let Some(change) = Change::decode(request.value()) else {
+        self.change_with(lane, request, request.value(), (hint, evidence), answers)
+    }
+
+    /// Carries out a change that was encoded.
+    pub(in crate::shard) fn change_with(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        encoded: &[u8],
+        (hint, evidence): (&Hint, &Evidence<'_>),
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let Some(change) = Change::decode(encoded) else {
             debug_assert!(false, "a client encoded it");
             return self.fail(lane, request, Error::Closed, answers);
         };
@@ -72,6 +85,18 @@ impl<E: Endpoint> Shard<E> {
                 return self.fail(lane, request, self.lost_error(*damaged), answers);
             }
         };
+        let long = current.and(Self::long_head_of(&found));
+        if let Some(head) = long
+            && change.needs_value()
+        {
+            return self.fail(lane, request, self.long_error(head), answers);
+        }
+        // The value stays where it is when only its expiry changes.
+        if let Some(head) = long
+            && matches!(change, Change::SetExpiry { .. })
+        {
+            self.head_of = self.long.at_head(head).map(|(_, id)| id);
+        }
         let mut scratch = std::mem::take(&mut self.change_scratch);
         let circumstances = Circumstances {
             value_bytes_max: VALUE_BYTES_MAX.min(self.shape.page_bytes() / 2),
@@ -92,7 +117,18 @@ impl<E: Endpoint> Shard<E> {
             }
         };
         self.change_scratch = scratch;
+        self.head_of = None;
         step
+    }
+
+    /// The address of the head that was found, if it is one.
+    pub(super) fn long_head_of(found: &Found<'_>) -> Option<Address> {
+        let (header, address) = match found {
+            Found::Local(local) => (local.record.header(), local.slot.address()),
+            Found::Confirmed { slot, far, .. } => (far.header, slot.address()),
+            Found::Absent | Found::Unknown { .. } | Found::Lost { .. } => return None,
+        };
+        header.is_long().then_some(address)
     }
 
     /// Carries out a decision and answers it, or changes nothing.
@@ -167,7 +203,8 @@ impl<E: Endpoint> Shard<E> {
         Step::Done
     }
 
-    /// Stores a decision's value, with its expiry if it has one.
+    /// Stores a decision's value, with its expiry if it has one. A head stands for a value in
+    /// pieces.
     fn store(
         &mut self,
         request: &Request<'_>,
@@ -176,18 +213,34 @@ impl<E: Endpoint> Shard<E> {
         decision: &Decision<'_>,
         stored: &mut Vec<u8>,
     ) -> Result<Version, NoRoom> {
-        let value = match decision.expiry_ms {
-            None => decision.value,
-            Some(expiry_ms) => {
-                stored.clear();
-                stored.extend_from_slice(decision.value);
-                stored.extend(expiry_ms.to_le_bytes());
-                stored
-            }
-        };
-        self.with_expiry(request, decision.expiry_ms, |shard| {
-            shard.store_found(request, found, damaged, value)
-        })
+        let head_of = self.head_of;
+        if decision.expiry_ms.is_none() && head_of.is_none() {
+            return self.store_found(request, found, damaged, decision.value);
+        }
+        stored.clear();
+        match head_of {
+            Some(id) => stored.extend(head_value(self.long.length(id), id)),
+            None => stored.extend_from_slice(decision.value),
+        }
+        stored.extend(
+            decision
+                .expiry_ms
+                .iter()
+                .flat_map(|at_ms| at_ms.to_le_bytes()),
+        );
+        // The head before, if it is of the same value: the value does not end with it.
+        let before = Self::long_head_of(&found);
+        let before = before.filter(|&head| head_of.is_some() && self.long.id_at(head) == head_of);
+        if let Some(head) = before {
+            self.long.detach(head);
+        }
+        let result = self.with_flags(request, decision.expiry_ms, |shard| {
+            shard.store_found(request, found, damaged, stored)
+        });
+        if let (Err(_), Some(head), Some(id)) = (&result, before, head_of) {
+            self.long.adopt(id, head);
+        }
+        result
     }
 
     /// Stores a value for the key that was found, or not found.

@@ -114,26 +114,30 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Runs `store` with records that end with an expiry, and notes their page.
-    pub(in crate::shard) fn with_expiry<T, F>(
+    /// Runs `store`, whose record ends with an expiry or is a head, and notes where it lies.
+    pub(in crate::shard) fn with_flags<T, F>(
         &mut self,
         request: &Request<'_>,
         expiry_ms: Option<u64>,
         store: impl FnOnce(&mut Self) -> Result<T, F>,
     ) -> Result<T, F> {
-        let Some(expiry_ms) = expiry_ms else {
-            return store(self);
-        };
         let flags = self.record_flags;
-        self.record_flags |= record::EXPIRY;
+        let expires = expiry_ms.map_or(0, |_| record::EXPIRY);
+        let is_head = self.head_of.map_or(0, |_| record::LONG);
+        self.record_flags |= expires | is_head;
         let stored = store(self);
         self.record_flags = flags;
         if stored.is_ok() {
-            self.expiring.any = true;
             let found = self.find(request.hash, request.key(), &Evidence::NONE);
             if let Found::Local(local) = found {
-                let units = local.record.header().units();
-                self.note_expiry(local.slot.address(), expiry_ms, units);
+                let (address, units) = (local.slot.address(), local.record.header().units());
+                if let Some(expiry_ms) = expiry_ms {
+                    self.expiring.any = true;
+                    self.note_expiry(address, expiry_ms, units);
+                }
+                if let Some(id) = self.head_of {
+                    self.long.adopt(id, address);
+                }
             }
         }
         stored

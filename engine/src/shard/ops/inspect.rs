@@ -38,6 +38,11 @@ impl<E: Endpoint> Shard<E> {
             }
         };
         let length = header.map_or(0, |header| header.value_bytes() as usize);
+        let length = match Self::long_head_of(&found) {
+            Some(head) => usize::try_from(self.long.at_head(head).map_or(0, |(length, _)| length))
+                .unwrap_or(usize::MAX),
+            None => length,
+        };
         let length = Metadata::encode(length, expiry_ms);
         let answer = header.map_or(Answer::Absent, |header| Answer::Value {
             version: header.version(),
@@ -82,6 +87,11 @@ impl<E: Endpoint> Shard<E> {
                 return self.fail(lane, request, self.lost_error(*damaged), answers);
             }
         };
+        if record.is_some()
+            && let Some(head) = Self::long_head_of(&found)
+        {
+            return self.fail(lane, request, self.long_error(head), answers);
+        }
         let (offset, bytes) = decode_range(request.value());
         let answer = record.map_or(Answer::Absent, |(version, value)| {
             let start = offset.min(value.len());

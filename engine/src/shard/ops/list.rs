@@ -64,6 +64,11 @@ fn head_of(record: &[u8]) -> &[u8] {
     record.get(..bytes).unwrap_or(record)
 }
 
+/// True if a record is the head of a long value, which says how long the value is.
+fn is_long(record: &[u8]) -> bool {
+    RecordHeader::decode_from(record).is_some_and(RecordHeader::is_long)
+}
+
 impl<E: Endpoint> Shard<E> {
     /// Answers records from a place of the order on.
     #[cold]
@@ -184,7 +189,7 @@ impl<E: Endpoint> Shard<E> {
             return true;
         }
         let bytes = record.bytes();
-        if !listing.list.values {
+        if !listing.list.values && !header.is_long() {
             let head = record::units_for(header.key_bytes() as usize, 0) as usize * UNIT_BYTES;
             // Unit by unit: most heads are short.
             for unit in bytes[..head].as_chunks::<UNIT_BYTES>().0 {
@@ -287,7 +292,7 @@ impl<E: Endpoint> Shard<E> {
             _ if self.is_past(expiry_ms) => {
                 return self.answer_at(lane, request, Answer::Deleted, answers);
             }
-            OperationKind::ReadHeadAt => head_of(record),
+            OperationKind::ReadHeadAt if !is_long(record) => head_of(record),
             _ => record,
         };
         self.answer_at(lane, request, Answer::Value { version: 0, value }, answers)
@@ -325,7 +330,7 @@ impl<E: Endpoint> Shard<E> {
         let head = read.get(..record::units_for(key_bytes, 0) as usize * UNIT_BYTES)?;
         let key = &head[UNIT_BYTES..UNIT_BYTES + key_bytes];
         // A header alone does not say when the record expires.
-        let proves = !header.has_expiry() && !self.authenticates() && self.is_of_slot(key, address);
+        let proves = !header.is_special() && !self.authenticates() && self.is_of_slot(key, address);
         proves.then_some(Confirmed {
             address,
             header,

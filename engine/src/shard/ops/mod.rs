@@ -1,6 +1,6 @@
 //! Puts, compare-and-swaps and deletes; `change` has what depends on what a key
-//! holds, `inspect` reads of less than a value, `list` scans, and `whole` operations on
-//! all keys.
+//! holds, `inspect` reads of less than a value, `list` scans, `long` values in pieces,
+//! and `whole` operations on all keys.
 //!
 //! A change is made in place if the record's page is mutable and the value fits. Otherwise a new
 //! record is appended and the slot is redirected; the old record is counted dead in its page. Room
@@ -10,6 +10,7 @@ pub(in crate::shard) mod change;
 pub(in crate::shard) mod expiry;
 pub(in crate::shard) mod inspect;
 pub(in crate::shard) mod list;
+pub(in crate::shard) mod long;
 pub(in crate::shard) mod whole;
 
 use farcore_rdma::Endpoint;
@@ -180,7 +181,8 @@ impl<E: Endpoint> Shard<E> {
         let units = record::units_for(key.len(), value.len()) + self.tag_units;
         let header = record.header();
         let old_units = header.units();
-        if units > old_units || !framed.is_mutable() {
+        // A head is replaced, so that its long value ends.
+        if units > old_units || !framed.is_mutable() || header.is_long() {
             return self.replace(hash, position, slot, header, key, value);
         }
         let version = self.version + 1;
@@ -294,6 +296,7 @@ impl<E: Endpoint> Shard<E> {
             self.free_if_dead(address.page(self.shape));
         }
         self.compactor.note_dead(bytes);
+        self.note_dead(address);
     }
 
     /// The same for an immutable record. If it is a cached copy, its home dies with it.

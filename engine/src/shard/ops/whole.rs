@@ -58,6 +58,7 @@ impl<E: Endpoint> Shard<E> {
         self.version += 1;
         self.index.clear();
         self.lost.clear();
+        self.long.clear();
         let pages = self.local.pages.iter();
         let alive: Vec<(u32, u64)> = pages
             .filter(|&(number, page)| page.live_bytes > 0 && !self.local.pages.is_lost_page(number))

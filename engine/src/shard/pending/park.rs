@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::log::record::{RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
+use crate::message::long::piece_of;
 use crate::message::operation::OperationKind;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
@@ -478,7 +479,9 @@ impl<E: Endpoint> Shard<E> {
                 let offset = landing.offset();
                 // SAFETY: the READ has completed and the buffer is freed only by `release_landing`.
                 let read = unsafe { self.landed(offset, bytes) };
-                let judged = if request.kind().is_by_address() {
+                let judged = if request.kind() == OperationKind::LongRead {
+                    self.judge_piece(flight, request, read)
+                } else if request.kind().is_by_address() {
                     self.judge_at(flight, request, read)
                 } else {
                     self.judge(flight, hash, key, read)
@@ -596,6 +599,42 @@ impl<E: Endpoint> Shard<E> {
         }
         // A mismatch counts only when the checksum says so too.
         class.map_or(Ok(None), Err)
+    }
+
+    /// The same for a request for a piece of a long value, which no slot leads to.
+    #[cold]
+    fn judge_piece<'a>(
+        &mut self,
+        flight: u32,
+        request: &Request<'_>,
+        read: &'a [u8],
+    ) -> Result<Option<Confirmed<'a>>, SizeClass> {
+        let authenticates = self.authenticates();
+        let entry = self.flights.get(flight);
+        let (address, verified) = (entry.address, entry.verified);
+        let named = piece_of(request.key());
+        let piece = named.and_then(|(id, place)| self.long.piece(id, place));
+        let Some(piece) = piece.filter(|piece| piece.address == Some(address)) else {
+            return Ok(None);
+        };
+        let view = RecordView::parse(read);
+        if let Some(view) = view
+            && (verified || !authenticates && view.verify())
+            && view.key() == request.key()
+        {
+            self.flights.get(flight).verified = true;
+            return Ok(Some(Confirmed {
+                address,
+                header: view.header(),
+                record: Some(view.bytes()),
+                wanted_bytes: view.bytes().len(),
+                streamed: false,
+            }));
+        }
+        if self.is_to_be_read_again(flight, address) {
+            return Err(piece.class());
+        }
+        Ok(None)
     }
 
     /// The same for a request that names the record by its address.

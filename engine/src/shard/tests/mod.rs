@@ -444,6 +444,12 @@ impl Reactor {
                 *live.entry(home).or_default() += u64::from(units) * 16;
             }
         });
+        for piece in shard.long.pieces() {
+            let Some(address) = piece.address else {
+                continue;
+            };
+            *live.entry(address.page(shard.shape)).or_default() += piece.account_bytes();
+        }
         let far: Vec<_> = shard
             .local
             .pages
@@ -563,7 +569,9 @@ impl Reactor {
             };
             slots += if has_home { bytes } else { 0 };
         });
-        assert_eq!(accounts, slots);
+        let pieces = shard.long.pieces().filter(|piece| piece.address.is_some());
+        let pieces: u64 = pieces.map(|piece| piece.account_bytes()).sum();
+        assert_eq!(accounts, slots + pieces);
         assert!(!shard.forgetting_done() || lost == shard.lost.slots());
     }
 }

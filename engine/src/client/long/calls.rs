@@ -1,0 +1,244 @@
+//! Calls of handles and core clients that write and read long values.
+
+use super::{LongGet, LongPut, Routed};
+use crate::client::call::PutOutcome;
+use crate::client::core::Core;
+use crate::client::handle::{Handle, check};
+use crate::constants::EXPIRY_BYTES;
+use crate::error::{Error, Result};
+use crate::message::change::{CHANGE_BYTES, PutOptions};
+use crate::message::hash::Hasher128;
+use crate::message::operation::{OperationKind, RequestParts, Version};
+
+/// Bytes that a value in a record can have beside it: those of the put, and an expiry.
+const BESIDE_BYTES: usize = CHANGE_BYTES + EXPIRY_BYTES;
+
+/// A value that is short enough for a record.
+fn whole(said: u64, parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Vec<u8>> {
+    let mut value = Vec::new();
+    for part in parts {
+        value.extend_from_slice(part.as_ref());
+        if value.len() as u64 > said {
+            break;
+        }
+    }
+    let given = value.len() as u64;
+    if given == said {
+        Ok(value)
+    } else {
+        Err(Error::LongValueLength { said, given })
+    }
+}
+
+/// The outcome of a put without a condition.
+fn stored(outcome: PutOutcome) -> Result<Version> {
+    match outcome {
+        PutOutcome::Stored(version) => Ok(version),
+        PutOutcome::Unmet(_) | PutOutcome::Expired => Err(Error::Closed),
+    }
+}
+
+/// Checks a key.
+fn routed(key: &[u8], hasher: Hasher128, shards: u16) -> Result<Routed<'_>> {
+    let parts = RequestParts {
+        kind: OperationKind::Get,
+        key,
+        value: &[],
+        expected: 0,
+    };
+    check(&parts, 0)?;
+    Ok(Routed::new(key, hasher, shards))
+}
+
+/// Puts bytes where they belong in what is read.
+fn place(into: &mut Vec<u8>, (length, at): (u64, u64), bytes: &[u8]) {
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if into.len() != length {
+        into.resize(length, 0);
+    }
+    let start = usize::try_from(at).unwrap_or(usize::MAX);
+    if let Some(target) = start
+        .checked_add(bytes.len())
+        .and_then(|end| into.get_mut(start..end))
+    {
+        target.copy_from_slice(bytes);
+    }
+}
+
+impl Handle {
+    fn hasher_and_shards(&self) -> (Hasher128, u16) {
+        let shards = u16::try_from(self.shared.cores_shared.len()).unwrap_or(u16::MAX);
+        (self.shared.hasher, shards)
+    }
+
+    /// Stores a value of up to 64 MiB, in pieces if it is too long for [`Handle::put`]. Blocks until
+    /// it is stored. Other clients find the value before until all of this one is stored, and then
+    /// all of it.
+    ///
+    /// # Errors
+    /// Those of [`Handle::put`]; [`Error::LongValueTooLong`], [`Error::LongValues`],
+    /// [`Error::LongValueGone`]. The stored value is as before.
+    pub fn put_long(&mut self, key: &[u8], value: &[u8]) -> Result<Version> {
+        let length = value.len() as u64;
+        stored(self.put_long_with(key, length, [value], PutOptions::default())?)
+    }
+
+    /// Stores a value of `length` bytes that comes in parts of any length, if a condition holds.
+    ///
+    /// # Errors
+    /// As [`Handle::put_long`]; [`Error::LongValueLength`] if the parts have fewer or more bytes.
+    pub fn put_long_with(
+        &mut self,
+        key: &[u8],
+        length: u64,
+        parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
+        options: PutOptions<'_>,
+    ) -> Result<PutOutcome> {
+        if length
+            <= self
+                .shared
+                .sizes
+                .value_bytes_max
+                .saturating_sub(BESIDE_BYTES) as u64
+        {
+            let value = whole(length, parts)?;
+            return self.put_with(key, &value, options).wait();
+        }
+        let (hasher, shards) = self.hasher_and_shards();
+        let routed = routed(key, hasher, shards)?;
+        let mut put = LongPut::new(routed, hasher, length, parts.into_iter(), options);
+        self.run_shard_requests(&mut put)?;
+        put.result()
+    }
+
+    /// Reads a value of any length into `value`, which it replaces; returns its version, or `None`
+    /// if the key is absent. All of it is of one version.
+    ///
+    /// # Errors
+    /// Those of [`Handle::get`]; [`Error::LongValueGone`] if the value was replaced each time that
+    /// it was read.
+    pub fn get_long(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Version>> {
+        self.get_long_range(key, 0, u64::MAX, value)
+    }
+
+    /// The same for a part of the value, which is shorter where the value ends. Only pieces that
+    /// hold a byte of it are read.
+    ///
+    /// # Errors
+    /// As [`Handle::get_long`].
+    pub fn get_long_range(
+        &mut self,
+        key: &[u8],
+        offset: u64,
+        bytes: u64,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<Version>> {
+        let (hasher, shards) = self.hasher_and_shards();
+        let routed = routed(key, hasher, shards)?;
+        value.clear();
+        let mut sink = |length, at, bytes: &[u8]| place(value, (length, at), bytes);
+        let mut get = LongGet::new(routed, hasher, (offset, bytes), false, &mut sink);
+        self.run_shard_requests(&mut get)?;
+        get.result()
+    }
+
+    /// Reads a value of any length and visits it in order, a piece at a time, each with the length
+    /// of the whole. A few pieces are in memory at once.
+    ///
+    /// # Errors
+    /// Those of [`Handle::get`]; [`Error::LongValueGone`] if the value was replaced after its first
+    /// piece was visited.
+    pub fn read_long(
+        &mut self,
+        key: &[u8],
+        mut visit: impl FnMut(u64, &[u8]),
+    ) -> Result<Option<Version>> {
+        let (hasher, shards) = self.hasher_and_shards();
+        let routed = routed(key, hasher, shards)?;
+        let mut sink = |length, _, bytes: &[u8]| visit(length, bytes);
+        let mut get = LongGet::new(routed, hasher, (0, u64::MAX), true, &mut sink);
+        self.run_shard_requests(&mut get)?;
+        get.result()
+    }
+}
+
+impl Core {
+    /// Stores a value of up to 64 MiB; see [`Handle::put_long`]. If the call is dropped, nothing is
+    /// stored, and its pieces are removed within about a minute.
+    ///
+    /// # Errors
+    /// As [`Handle::put_long`].
+    pub async fn put_long(&mut self, key: &[u8], value: &[u8]) -> Result<Version> {
+        let length = value.len() as u64;
+        let options = PutOptions::default();
+        stored(self.put_long_with(key, length, [value], options).await?)
+    }
+
+    /// Stores a value that comes in parts; see [`Handle::put_long_with`].
+    ///
+    /// # Errors
+    /// As [`Handle::put_long_with`].
+    pub async fn put_long_with(
+        &mut self,
+        key: &[u8],
+        length: u64,
+        parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
+        options: PutOptions<'_>,
+    ) -> Result<PutOutcome> {
+        if length <= self.value_bytes_max().saturating_sub(BESIDE_BYTES) as u64 {
+            let value = whole(length, parts)?;
+            return self.put_with(key, &value, options).await;
+        }
+        let (hasher, shards) = self.hasher_and_shards();
+        let routed = routed(key, hasher, shards)?;
+        let mut put = LongPut::new(routed, hasher, length, parts.into_iter(), options);
+        self.run_shard_requests(&mut put).await?;
+        put.result()
+    }
+
+    /// Reads a value of any length; see [`Handle::get_long`]. Dropping the call is safe.
+    ///
+    /// # Errors
+    /// As [`Handle::get_long`].
+    pub async fn get_long(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Version>> {
+        self.get_long_range(key, 0, u64::MAX, value).await
+    }
+
+    /// Reads a part of a value; see [`Handle::get_long_range`].
+    ///
+    /// # Errors
+    /// As [`Handle::get_long`].
+    pub async fn get_long_range(
+        &mut self,
+        key: &[u8],
+        offset: u64,
+        bytes: u64,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<Version>> {
+        let (hasher, shards) = self.hasher_and_shards();
+        let routed = routed(key, hasher, shards)?;
+        value.clear();
+        let mut sink = |length, at, bytes: &[u8]| place(value, (length, at), bytes);
+        let mut get = LongGet::new(routed, hasher, (offset, bytes), false, &mut sink);
+        self.run_shard_requests(&mut get).await?;
+        get.result()
+    }
+
+    /// Reads a value in order, a piece at a time; see [`Handle::read_long`]. The visitor must keep
+    /// the rules of [`Core::poll`].
+    ///
+    /// # Errors
+    /// As [`Handle::read_long`].
+    pub async fn read_long(
+        &mut self,
+        key: &[u8],
+        mut visit: impl FnMut(u64, &[u8]),
+    ) -> Result<Option<Version>> {
+        let (hasher, shards) = self.hasher_and_shards();
+        let routed = routed(key, hasher, shards)?;
+        let mut sink = |length, _, bytes: &[u8]| visit(length, bytes);
+        let mut get = LongGet::new(routed, hasher, (0, u64::MAX), true, &mut sink);
+        self.run_shard_requests(&mut get).await?;
+        get.result()
+    }
+}

@@ -1,0 +1,34 @@
+//! Long values as their clients write and read them: piece by piece, several under way.
+//!
+//! [`LongPut`] and [`LongGet`] are the states of one put and one read, without any input or output.
+//! `calls` turns them into calls of handles and core clients.
+
+mod calls;
+mod get;
+mod put;
+
+pub(crate) use self::get::LongGet;
+pub(crate) use self::put::LongPut;
+use crate::message::hash::{Hasher128, IndexHash};
+
+/// Pieces under way at once.
+const WINDOW: u32 = 8;
+
+/// A caller's key: its bytes, its shard and its hash there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routed<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) shard: u16,
+    pub(crate) hash: IndexHash,
+}
+
+impl<'a> Routed<'a> {
+    pub(crate) fn new(key: &'a [u8], hasher: Hasher128, shards: u16) -> Self {
+        let hash = hasher.hash(key);
+        Self {
+            key,
+            shard: hash.shard(shards),
+            hash: hash.index,
+        }
+    }
+}

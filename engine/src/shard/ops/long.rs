@@ -1,0 +1,364 @@
+//! Long values: begin, write piece by piece, commit; open, read pieces.
+//!
+//! A put of a long value is a put of its head. Pieces that were written before it have no head yet,
+//! so nobody sees them; the commit stores the head as any put does, and with it the whole value.
+//! A value that ends takes its pieces along, so a reader finds either the pieces of the value that
+//! it opened or none.
+//!
+//! - I1: the pieces of a value with a head are all of its bytes, in order.
+//! - I2: a record with the flag [`record::LONG`] is a head, and the table names its value.
+
+use farcore_rdma::Endpoint;
+
+use crate::constants::{LONG_PAUSE_NS, LONG_VALUE_BYTES_MAX, UNFINISHED_LONG_VALUES_MAX};
+use crate::error::Error;
+use crate::log::record::{self, RecordView};
+use crate::log::{Address, SizeClass};
+use crate::message::long::{COMMIT_HEAD_BYTES, OPENED_BYTES, piece_of, word};
+use crate::message::operation::decode_range;
+use crate::message::outcome::Answer;
+use crate::message::request::{AnswerSink, ReplyTo, Request};
+use crate::shard::Shard;
+use crate::shard::local::append::NoRoom;
+use crate::shard::local::long_values::{Piece, PieceOrHead, piece_bytes};
+use crate::shard::local::open_pages::TailKind;
+use crate::shard::lookup::{Evidence, Found, Hint};
+use crate::shard::serve::Step;
+
+impl<E: Endpoint> Shard<E> {
+    /// Bytes of a piece of a long value; the last one may be shorter.
+    fn piece_bytes(&self) -> usize {
+        piece_bytes(self.shape.page_bytes())
+    }
+
+    /// Starts a long value and answers its id.
+    #[cold]
+    pub(in crate::shard) fn long_begin(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let bytes = word(request.value(), 0);
+        let max = LONG_VALUE_BYTES_MAX;
+        if bytes > max {
+            let error = Error::LongValueTooLong { bytes, max };
+            return self.fail(lane, request, error, answers);
+        }
+        let piece_bytes = (self.piece_bytes() as u64).to_le_bytes();
+        if !answers.has_room(lane, piece_bytes.len()) {
+            return Step::NoRoom {
+                value_bytes: piece_bytes.len(),
+            };
+        }
+        let pieces = usize::try_from(bytes)
+            .unwrap_or(usize::MAX)
+            .div_ceil(self.piece_bytes());
+        let Some(id) = self.long.begin(bytes, pieces, self.now_ns) else {
+            let error = Error::LongValues {
+                writing: UNFINISHED_LONG_VALUES_MAX,
+                pieces: self.long.pieces_max(),
+            };
+            return self.fail(lane, request, error, answers);
+        };
+        let answer = Answer::Value {
+            version: id,
+            value: &piece_bytes,
+        };
+        answers.answer(lane, request.token, answer);
+        Step::Done
+    }
+
+    /// Appends the next piece of a value.
+    #[inline(never)]
+    pub(in crate::shard) fn long_write(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let (key, value) = (request.key(), request.value());
+        let named = piece_of(key);
+        let written = named.and_then(|(id, _)| self.long.written(id));
+        let is_next = written.is_some_and(|(pieces, length)| {
+            let before = pieces.len() * self.piece_bytes();
+            let left = (length as usize).saturating_sub(before);
+            named.is_some_and(|(_, place)| place as usize == pieces.len())
+                && value.len() == left.min(self.piece_bytes())
+                && !value.is_empty()
+        });
+        let Some((id, _)) = named.filter(|_| is_next) else {
+            return self.get_gone(lane, request, answers);
+        };
+        if !answers.has_room(lane, 0) {
+            return Step::NoRoom { value_bytes: 0 };
+        }
+        let units = record::units_for(key.len(), value.len()) + self.tag_units;
+        let room = match self.reserve(TailKind::Log, units) {
+            Ok(room) => room,
+            Err(NoRoom::Wait) => {
+                self.background_due = true;
+                return Step::Blocked;
+            }
+            Err(NoRoom::Never(error)) => return self.fail(lane, request, error, answers),
+        };
+        self.version += 1;
+        let (address, class) = (room.address(), SizeClass::for_units(units));
+        room.write(self.version, self.record_flags, key, value);
+        self.local
+            .commit(TailKind::Log, request.hash, address, class, units);
+        self.long.add(id, address, units, self.now_ns);
+        self.metrics.counters.long_pieces_written.add(1);
+        let version = self.version;
+        answers.answer(lane, request.token, Answer::Stored { version });
+        Step::Done
+    }
+
+    /// Answers that a value or a piece is gone.
+    fn get_gone(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        if answers.try_answer(lane, request.token, Answer::Absent) {
+            Step::Done
+        } else {
+            Step::NoRoom { value_bytes: 0 }
+        }
+    }
+
+    /// Stores the head of a value whose pieces are all written.
+    #[cold]
+    pub(in crate::shard) fn long_commit(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let id = word(request.value(), 0);
+        let put = request.value().get(COMMIT_HEAD_BYTES..).unwrap_or_default();
+        let Some((pieces, length)) = self.long.written(id) else {
+            return self.fail(lane, request, Error::LongValueGone, answers);
+        };
+        if pieces.len() != (length as usize).div_ceil(self.piece_bytes()) {
+            let given = (pieces.len() * self.piece_bytes()) as u64;
+            let error = Error::LongValueLength {
+                said: length,
+                given,
+            };
+            return self.fail(lane, request, error, answers);
+        }
+        if pieces.iter().any(|piece| piece.address.is_none()) {
+            return self.fail(lane, request, self.lost_error(None), answers);
+        }
+        self.head_of = Some(id);
+        let step = self.change_with(lane, request, put, (hint, evidence), answers);
+        self.head_of = None;
+        step
+    }
+
+    /// Ends a value that is being written.
+    #[cold]
+    pub(in crate::shard) fn long_abort(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        if !answers.has_room(lane, 0) {
+            return Step::NoRoom { value_bytes: 0 };
+        }
+        let id = piece_of(request.key()).map(|(id, _)| id);
+        let Some(id) = id.filter(|&id| self.long.written(id).is_some()) else {
+            return self.get_gone(lane, request, answers);
+        };
+        self.end_long(id);
+        answers.answer(lane, request.token, Answer::Deleted);
+        Step::Done
+    }
+
+    /// Answers length and id of a key's long value; a mismatch if its value is in a record.
+    #[cold]
+    pub(in crate::shard) fn long_open(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let found = match self.find_or_step(request, hint, evidence) {
+            Ok(found) => found,
+            Err(step) => return step,
+        };
+        let (header, address) = match &found {
+            found if self.has_expired(found) => {
+                return self.get_absent(lane, request, answers);
+            }
+            Found::Absent => return self.get_absent(lane, request, answers),
+            Found::Local(local) => (local.record.header(), local.slot.address()),
+            Found::Confirmed { slot, far, .. } => (far.header, slot.address()),
+            Found::Unknown { slot, .. } => return Step::fetch(*slot),
+            Found::Lost { damaged } => {
+                return self.fail(lane, request, self.lost_error(*damaged), answers);
+            }
+        };
+        let version = header.version();
+        let mut value = [0; OPENED_BYTES];
+        let answer = match self.long.at_head(address).filter(|_| header.is_long()) {
+            None => Answer::Mismatch { current: version },
+            Some((length, id)) => {
+                let words = [length, id, self.piece_bytes() as u64];
+                for (place, word) in value.chunks_exact_mut(8).zip(words) {
+                    place.copy_from_slice(&word.to_le_bytes());
+                }
+                Answer::Value {
+                    version,
+                    value: &value,
+                }
+            }
+        };
+        if !answers.try_answer(lane, request.token, answer) {
+            return Step::NoRoom {
+                value_bytes: OPENED_BYTES,
+            };
+        }
+        if let Found::Confirmed { far, .. } = &found {
+            self.note_served(far);
+        }
+        Step::Done
+    }
+
+    /// Answers a part of a piece.
+    #[inline(never)]
+    pub(in crate::shard) fn long_read(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        evidence: &Evidence<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        let named = piece_of(request.key());
+        let Some(piece) = named.and_then(|(id, place)| self.long.piece(id, place)) else {
+            return self.get_gone(lane, request, answers);
+        };
+        let Some(address) = piece.address else {
+            return self.fail(lane, request, self.lost_error(None), answers);
+        };
+        if evidence.damaged.contains(&address) {
+            return self.fail(lane, request, self.lost_error(Some(address)), answers);
+        }
+        let confirmed = evidence.confirmed.filter(|far| far.address == address);
+        let value = match (self.local.record_at(address), confirmed) {
+            (Some(record), _) => record.value(),
+            (None, Some(far)) => match far.record.and_then(RecordView::parse) {
+                Some(view) => view.value(),
+                None => return Step::Blocked,
+            },
+            (None, None) => {
+                let class = piece.class();
+                return Step::Fetch { address, class };
+            }
+        };
+        let (offset, bytes) = decode_range(request.value());
+        let start = offset.min(value.len());
+        let end = start.saturating_add(bytes).min(value.len());
+        let answer = Answer::Value {
+            version: 0,
+            value: &value[start..end],
+        };
+        if !answers.try_answer(lane, request.token, answer) {
+            return Step::NoRoom {
+                value_bytes: end - start,
+            };
+        }
+        self.metrics.counters.long_pieces_read.add(1);
+        if let Some(far) = confirmed {
+            self.note_served(&far);
+        }
+        Step::Done
+    }
+
+    /// The units of the piece at an address.
+    pub(in crate::shard) fn piece_units_at(&self, address: Address) -> Option<u32> {
+        match self.long.owner(address)? {
+            PieceOrHead::Piece(id, place) => Some(self.long.piece(id, place)?.units),
+            PieceOrHead::Head(_) => None,
+        }
+    }
+
+    /// Ends a value: its pieces are dead.
+    #[cold]
+    fn end_long(&mut self, id: u64) {
+        for piece in self.long.end(id) {
+            self.retire_piece(piece);
+        }
+    }
+
+    fn retire_piece(&mut self, piece: Piece) {
+        if let Some(address) = piece.address {
+            self.retire(address, piece.account_bytes());
+        }
+    }
+
+    /// A record is dead. If it is a head, its value ends.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::shard) fn end_long_at(&mut self, address: Address) {
+        if let Some(PieceOrHead::Head(id)) = self.long.owner(address) {
+            self.end_long(id);
+        }
+    }
+
+    /// Records of pages are gone: values without a head end, pieces there cannot be read.
+    #[cold]
+    pub(in crate::shard) fn lose_long_values(&mut self, gone: &[bool]) {
+        let shape = self.shape;
+        let is_gone = |address: Address| gone[address.page(shape) as usize];
+        for address in self.long.lying(is_gone) {
+            match self.long.owner(address) {
+                Some(PieceOrHead::Piece(..)) => self.long.lose_piece(address),
+                Some(PieceOrHead::Head(id)) => {
+                    let pieces = self.long.end(id).into_iter();
+                    // What lies in pages that are gone is no longer counted.
+                    for piece in pieces.filter(|piece| !piece.address.is_some_and(is_gone)) {
+                        self.retire_piece(piece);
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Ends values whose clients have paused for too long.
+    #[cold]
+    pub(in crate::shard) fn end_abandoned(&mut self) {
+        let since_ns = self.now_ns.saturating_sub(LONG_PAUSE_NS);
+        for id in self.long.abandoned(since_ns) {
+            self.end_long(id);
+        }
+    }
+
+    /// Answers a get of a key that holds a long value: an error that tells how to read it.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::shard) fn get_long_value(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        address: Address,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        self.fail(lane, request, self.long_error(address), answers)
+    }
+
+    /// The error for a request that does not read or change long values.
+    #[cold]
+    pub(in crate::shard) fn long_error(&self, address: Address) -> Error {
+        let bytes = self.long.at_head(address).map_or(0, |(length, _)| length);
+        Error::LongValue { bytes }
+    }
+}
