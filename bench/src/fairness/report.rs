@@ -315,7 +315,7 @@ impl RequestSummary {
 }
 
 impl PhaseSummary {
-    fn of(phase: Phase, runs: &[Run]) -> Option<Self> {
+    fn of(phase: Phase, runs: &[&Run]) -> Option<Self> {
         let all = runs.iter().flat_map(|run| &run.phases);
         let phases: Vec<_> = all.filter(|one| one.phase == phase).collect();
         if phases.is_empty() {
@@ -348,17 +348,22 @@ impl PhaseSummary {
 }
 
 impl FairnessReport {
-    /// The report of all runs of one plan.
+    /// The report of all runs of one plan. A partial run has no part in the figures of the phases,
+    /// unless it is the only one.
     #[must_use]
     pub fn of(origin: Origin, machine: Machine, plan: Plan, runs: Vec<Run>) -> Self {
         use Phase::{Alone, Both, Flooders, Sleepers};
         let phases = [Alone, Flooders, Sleepers, Both].into_iter();
+        let mut complete: Vec<&Run> = runs.iter().filter(|run| !run.partial).collect();
+        if complete.is_empty() {
+            complete = runs.iter().collect();
+        }
         Self {
             origin,
             machine,
             plan,
             phases: phases
-                .filter_map(|phase| PhaseSummary::of(phase, &runs))
+                .filter_map(|phase| PhaseSummary::of(phase, &complete))
                 .collect(),
             runs,
         }
@@ -399,9 +404,9 @@ impl FairnessReport {
         Request::ALL.into_iter().filter_map(of).collect()
     }
 
-    /// How the command ends: with the faults of all runs.
+    /// How the command ends: with the faults of all runs, and what failed beside them.
     #[must_use]
-    pub fn ending(&self) -> Ending {
+    pub fn ending(&self, failures: &[anyhow::Error]) -> Ending {
         let wrong: u64 = self.runs.iter().map(|run| run.wrong_values).sum();
         let hung = |run: &&Run| run.hangs().next().is_some();
         let hung = self.runs.iter().filter(hung).count();
@@ -409,7 +414,7 @@ impl FairnessReport {
         let hung = (hung > 0).then(|| {
             format!("in {hung} of {runs} runs a client waited longer than --give-up for an answer")
         });
-        Ending::of(wrong, &self.errors(), hung)
+        Ending::of(wrong, &self.errors(), hung, failures)
     }
 
     /// The failed requests of all runs, by kind.

@@ -26,13 +26,13 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
+use farcore_bench::outputs::{OutputFile, print};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
 use self::app::App;
 use crate::given::Given;
-use crate::output::{OutputFile, print};
 use crate::watch::source::Source;
 
 /// The view's size without a terminal.

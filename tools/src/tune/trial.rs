@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::report;
 use super::search::{Stop, Sweep, Trial};
-use crate::output::print;
+use farcore_bench::outputs::print;
 
 /// The rate to optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -24,7 +24,7 @@ use super::knob::Knob;
 use super::report::{self, Setting};
 use super::search::{Ended, Findings, Options, Range, Stop, Trial, search};
 use super::trial::{Metric, Runs};
-use crate::output::{OutputFile, complain, print};
+use farcore_bench::outputs::{OutputFile, complain, print};
 
 /// Confidence of a proof.
 const CONFIDENCE: f64 = 0.95;
