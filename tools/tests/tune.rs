@@ -190,14 +190,17 @@ fn errors_of_bad_flags_show_a_valid_value() {
             "--workload ycsb-a --hot-ops 9",
             "--hot-ops has no effect without --workload contest",
         ),
-        ("--port 1", "--port has no effect without --fabric"),
+        (
+            "--port 1",
+            "--port has no effect without memory nodes: name them with --fabric",
+        ),
         (
             "--fabric tcp://127.0.0.1:1 --gid-index 1",
-            "--gid-index has no effect with tcp://",
+            "--gid-index has no effect beside --fabric tcp://127.0.0.1:1: it is for rdma:// and rdma+tcp://",
         ),
         (
             "--fabric tcp://127.0.0.1:1 --far-latency 2us",
-            "--far-latency has no effect with --fabric",
+            "--far-latency has no effect beside --fabric tcp://127.0.0.1:1: it is for embedded far memory",
         ),
     ] {
         let output = tune(line, &out).output().unwrap();
