@@ -77,7 +77,7 @@ impl Ending {
         }
         causes.extend(failures.iter().map(|why| (FAILED, words::describe(why))));
         if let Some(status) = stop::status() {
-            causes.push((status, "ended by a signal: the figures are partial".into()));
+            causes.push((status, "ended by a signal".into()));
         }
         let failed = failures::total(errors);
         if failed > 0 {

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use farcore_bench::cli::{Cli, Command, CommonArgs};
+use farcore_bench::cli::{Cli, Command, CommonArgs, plain};
 use farcore_bench::ending::Ending;
 use farcore_bench::machine::Machine;
 use farcore_bench::outputs::complain;
@@ -14,7 +14,7 @@ use farcore_bench::{child, compare, fairness, stop};
 use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| plain(error).exit());
     let log = log_to_stderr(cli.log_format, "info");
     let ending = run(cli.command).unwrap_or_else(|error| Ending::failed(&error));
     // The error is the last line.

@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use farcore_bench::cli::plain;
 use farcore_bench::outputs::complain;
 use farcore_tuning::{LogFormat, log_to_stderr};
 
@@ -99,7 +100,8 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let matches = Arguments::command().get_matches();
+    let matches = Arguments::command().try_get_matches();
+    let matches = matches.unwrap_or_else(|error| plain(error).exit());
     let given = Given::of(&matches);
     // The matches are of this command, so that they always fit.
     let Arguments {

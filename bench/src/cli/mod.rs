@@ -3,7 +3,8 @@
 //! - This file: `contest` and `ycsb`, and the flags that all commands share
 //! - `trace.rs`, `fairness.rs`: the flags of these commands
 //! - `manual.rs`: completions of shells and manual pages
-//! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect
+//! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect; `usage.rs`: errors
+//!   in plain words
 //!
 //! Parsing reads no file but a profile and a trace. Each `plans` returns plans that have passed
 //! [`Plan::validate`].
@@ -13,6 +14,7 @@ mod effect;
 mod fairness;
 mod manual;
 mod trace;
+mod usage;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -25,6 +27,7 @@ pub use self::core_list::CoreList;
 pub use self::fairness::FairnessArgs;
 pub use self::manual::{CompletionsArgs, ManArgs};
 pub use self::trace::{TraceArgs, TraceSize};
+pub use self::usage::plain;
 use crate::ending::STATUSES;
 use crate::machine::Machine;
 use crate::plan::{Encryption, EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
@@ -65,14 +68,14 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Runs the contest: write, verify, rewrite, update, delete, reinsert and a hot mix, every
+    /// Run the contest: write, verify, rewrite, update, delete, reinsert and a hot mix, every
     /// value verified.
     #[command(after_help = STATUSES)]
     Contest(ContestArgs),
-    /// Runs a YCSB core workload.
+    /// Run a YCSB core workload.
     #[command(after_help = STATUSES)]
     Ycsb(YcsbArgs),
-    /// Replays a cache trace, every value verified.
+    /// Replay a cache trace, every value verified.
     ///
     /// get and gets are gets; a miss is followed by a put of the stated size unless that is 0 (see
     /// --on-miss). set, add, replace and cas are puts. append and prepend are a get and a put of
@@ -81,7 +84,7 @@ pub enum Command {
     /// to live are not applied.
     #[command(after_help = STATUSES)]
     Trace(TraceArgs),
-    /// Measures how long one client waits beside clients that flood the engine and clients that
+    /// Measure how long one client waits beside clients that flood the engine and clients that
     /// leave their answers unread.
     ///
     /// Each client has its own handle. The measured client sends one request at a time, a flooder
@@ -89,9 +92,9 @@ pub enum Command {
     /// answer until the phase ends. Every value is verified.
     #[command(after_help = STATUSES, after_long_help = FAIRNESS_TABLES)]
     Fairness(FairnessArgs),
-    /// Prints the completions of a shell, e.g. `source <(farcore-bench completions bash)`.
+    /// Print the completions of a shell, e.g. `source <(farcore-bench completions bash)`.
     Completions(CompletionsArgs),
-    /// Writes the manual pages into a folder.
+    /// Write the manual pages into a folder.
     Man(ManArgs),
     /// Runs one plan given as JSON on standard input and writes the outcome to standard output.
     #[command(hide = true)]
@@ -219,7 +222,7 @@ pub struct CommonArgs {
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// Engines to compare [default: farcore,locked-lru,farcore-all-local,dashmap,sharded; with
-    /// --fabric farcore,farcore-embedded]
+    /// --fabric farcore,farcore-embedded]; builds with the features `peers` and `rocksdb` have more
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub engines: Option<Vec<EngineName>>,
     /// Write the figures to a file, as JSON
@@ -251,7 +254,12 @@ pub struct ContestSize {
     #[arg(long, value_name = "N")]
     pub hot_ops: Option<u64>,
     /// Skew of the hot mix: the exponent of a Zipf distribution; 0 requests all keys alike
-    #[arg(long, value_name = "EXPONENT", default_value_t = Skew::default().zipf)]
+    #[arg(
+        long,
+        value_name = "EXPONENT",
+        default_value_t = Skew::default().zipf,
+        allow_negative_numbers = true
+    )]
     pub zipf: f64,
     /// Request only keys of the first core's shard in the hot mix, where an engine has shards
     #[arg(long)]
@@ -293,7 +301,12 @@ pub struct YcsbArgs {
     #[command(flatten)]
     pub size: YcsbSize,
     /// Skew of the transactions: the exponent of a Zipf distribution; 0 requests all keys alike
-    #[arg(long, value_name = "EXPONENT", default_value_t = Skew::default().zipf)]
+    #[arg(
+        long,
+        value_name = "EXPONENT",
+        default_value_t = Skew::default().zipf,
+        allow_negative_numbers = true
+    )]
     pub zipf: f64,
     /// Flags of all comparisons.
     #[command(flatten)]
