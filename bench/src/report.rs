@@ -152,17 +152,22 @@ pub struct PhaseReport {
     pub events: EventsPerOp,
 }
 
+/// The runs whose figures count: the complete ones, or all if none is.
+pub(crate) fn counted<T>(runs: &[T], is_partial: impl Fn(&T) -> bool) -> Vec<&T> {
+    let complete: Vec<&T> = runs.iter().filter(|run| !is_partial(run)).collect();
+    if complete.is_empty() {
+        runs.iter().collect()
+    } else {
+        complete
+    }
+}
+
 /// The medians of several runs of one engine, each figure separately, and the largest peak of local
 /// memory. A partial run has no part in them, unless it is the only one. Wrong values and errors
 /// are summed over all runs.
 #[must_use]
 pub fn medians(all: &[RunReport]) -> RunReport {
-    let complete: Vec<&RunReport> = all.iter().filter(|run| !run.partial).collect();
-    let runs = if complete.is_empty() {
-        all.iter().collect()
-    } else {
-        complete
-    };
+    let runs = counted(all, |run| run.partial);
     let Some(&first) = runs.first() else {
         return RunReport::default();
     };

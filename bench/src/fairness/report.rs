@@ -12,7 +12,7 @@ use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::plan::Plan;
-use crate::report::{PhaseReport, RunReport, mops};
+use crate::report::{PhaseReport, RunReport, counted, mops};
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -354,16 +354,13 @@ impl FairnessReport {
     pub fn of(origin: Origin, machine: Machine, plan: Plan, runs: Vec<Run>) -> Self {
         use Phase::{Alone, Both, Flooders, Sleepers};
         let phases = [Alone, Flooders, Sleepers, Both].into_iter();
-        let mut complete: Vec<&Run> = runs.iter().filter(|run| !run.partial).collect();
-        if complete.is_empty() {
-            complete = runs.iter().collect();
-        }
+        let counted = counted(&runs, |run| run.partial);
         Self {
             origin,
             machine,
             plan,
             phases: phases
-                .filter_map(|phase| PhaseSummary::of(phase, &complete))
+                .filter_map(|phase| PhaseSummary::of(phase, &counted))
                 .collect(),
             runs,
         }

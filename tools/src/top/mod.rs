@@ -106,7 +106,7 @@ fn once(arguments: &Arguments, source: &mut Source, app: &mut App) -> Result<()>
     let view = view(app, arguments.size.unwrap_or_else(default_size));
     let is_drawn = svg.is_some();
     if let Some(svg) = svg {
-        svg.write(&picture::svg(&view))?;
+        svg.write(picture::svg(&view))?;
     }
     if arguments.json {
         print(serde_json::to_string_pretty(rates)?)?;

@@ -159,7 +159,7 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> Result<Ended> {
         return Ok(Ended::Interrupted);
     };
     let comment = report::comment(&findings, &setting);
-    profile.write(&findings.profile.to_toml(&comment))?;
+    profile.write(findings.profile.to_toml(&comment))?;
     let folder = match files {
         Some(files) => Some(files.write(&findings, &setting, runs.hot_keys())?),
         None => None,
