@@ -3,8 +3,8 @@
 //! - This file: `contest` and `ycsb`, and the flags that all commands share
 //! - `trace.rs`, `fairness.rs`: the flags of these commands
 //! - `manual.rs`: completions of shells and manual pages
-//! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect; `usage.rs`: errors
-//!   in plain words
+//! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect
+//! - `usage.rs`: errors in plain words
 //!
 //! Parsing reads no file but a profile and a trace. Each `plans` returns plans that have passed
 //! [`Plan::validate`].

@@ -60,8 +60,8 @@ pub fn check<'a>(plan: &Plan, args: &'a FairnessArgs) -> anyhow::Result<FigureFi
     FigureFiles::open(args.json.as_deref(), args.plot.as_deref())
 }
 
-/// Runs a plan several times, writes the files, prints the tables. A signal or a run that fails ends
-/// it early, with the figures so far.
+/// Runs a plan several times, writes the files, prints the tables. A signal or a run that fails
+/// ends it early, with the figures so far.
 ///
 /// # Errors
 /// Nothing was measured, because standard output cannot be written.
