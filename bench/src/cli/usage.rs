@@ -1,5 +1,5 @@
-//! Errors of the command line in plain words. The parsers of the standard library say what they met,
-//! such as an invalid digit; a user needs to know what to write.
+//! Errors of the command line in plain words. The parsers of the standard library say what they
+//! met, such as an invalid digit; a user needs to know what to write.
 
 use clap::error::ErrorKind;
 
