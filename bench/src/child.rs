@@ -78,7 +78,7 @@ fn run_with<T: DeserializeOwned>(plan: &Plan, stderr: Stdio) -> anyhow::Result<O
     match answer {
         Ok(Answer::Ran(outcome)) => Ok(Some(outcome)),
         _ if stop::is_requested() => Ok(None),
-        Ok(Answer::Failed(why)) => bail!(why),
+        Ok(Answer::Failed(why)) => bail!("the run of {} failed: {why}", plan.engine.name()),
         Err(_) if !output.status.success() => {
             let stderr = String::from_utf8_lossy(&output.stderr);
             bail!(died(plan.engine.name(), output.status, &stderr))

@@ -2,6 +2,8 @@
 //! standard output, JSON, plots. Engines take turns, so that a slow spell of the machine affects
 //! all of them.
 
+use std::path::PathBuf;
+
 use bytesize::ByteSize;
 use tracing::error;
 
@@ -10,48 +12,51 @@ use crate::cli::CommonArgs;
 use crate::ending::Ending;
 use crate::engines::Farcore;
 use crate::failures::{self, ErrorCounts};
+use crate::figures::FigureFiles;
 use crate::machine::Machine;
 use crate::origin::Origin;
+use crate::outputs::{check_file, print};
 use crate::plan::{Plan, Scenario};
 use crate::report::{Report, medians};
 use crate::run::Outcome;
-use crate::{outputs, plot, stop, table};
+use crate::{stop, table};
 
-/// Checks what can be checked before anything runs: the engine's settings and the files.
+/// Checks what can be checked before anything runs: the engine's settings and the files, which it
+/// returns.
 ///
 /// # Errors
 /// Farcore cannot run a plan, or a file could not be written.
-pub fn check(plans: &[Plan], args: &CommonArgs) -> anyhow::Result<()> {
+pub fn check<'a>(plans: &[Plan], args: &'a CommonArgs) -> anyhow::Result<FigureFiles<'a>> {
     for plan in plans.iter().filter(|plan| plan.engine.is_ours()) {
         Farcore::check(plan)?;
     }
-    for (flag, file) in [("--json", &args.json), ("--record", &args.record)] {
-        if let Some(file) = file {
-            outputs::check_file(flag, file)?;
-        }
+    if let Some(file) = &args.record {
+        check_file("--record", file)?;
     }
-    match &args.plot {
-        Some(folder) => outputs::check_folder("--plot", folder),
-        None => Ok(()),
-    }
+    FigureFiles::open(args.json.as_deref(), args.plot.as_deref())
 }
 
-/// Runs all plans `--runs` times, writes the files, prints the table. A signal ends it early, with
-/// the figures so far.
+/// Runs all plans `--runs` times, writes the files, prints the table. A signal or a run that fails
+/// ends it early, with the figures so far.
 ///
 /// # Errors
-/// A run failed, or a file could not be written.
-pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::Result<Ending> {
+/// Nothing was measured, because the first run failed or standard output cannot be written.
+pub fn compare(
+    machine: Machine,
+    plans: &[Plan],
+    runs: u32,
+    files: FigureFiles<'_>,
+) -> anyhow::Result<Ending> {
     let mut origin = Origin::here();
     if let Some(plan) = plans.first() {
-        outputs::say(describe(plan, args.runs))?;
+        print(describe(plan, runs))?;
         for note in plan.trace().iter().flat_map(|trace| trace.notes()) {
-            outputs::say(note)?;
+            print(note)?;
         }
     }
-    let outcomes = measure(plans, args.runs)?;
-    origin.partial = stop::is_requested();
-    let runs: Vec<_> = outcomes
+    let (outcomes, failed) = measure(plans, runs);
+    origin.end(failed.as_ref());
+    let measured: Vec<_> = outcomes
         .iter()
         .filter(|outcomes| !outcomes.is_empty())
         .map(|outcomes| {
@@ -59,37 +64,36 @@ pub fn compare(machine: Machine, plans: &[Plan], args: &CommonArgs) -> anyhow::R
             medians(&reports.collect::<Vec<_>>())
         })
         .collect();
+    let mut failures: Vec<anyhow::Error> = failed.into_iter().collect();
+    if measured.is_empty() {
+        if failures.is_empty() {
+            print("partial: a signal ended the command before a phase was measured")?;
+        }
+        return Ok(Ending::of(0, &ErrorCounts::new(), None, &failures));
+    }
     let report = Report {
         origin,
         machine,
         plans: plans.to_vec(),
-        runs,
+        runs: measured,
     };
-    if let Some(file) = &args.json {
-        outputs::write("--json", file, &serde_json::to_vec_pretty(&report)?)?;
-    }
-    let plots = match &args.plot {
-        Some(folder) if !report.runs.is_empty() => plot::write(folder, &report.runs)?,
-        _ => Vec::new(),
-    };
-    publish(&report, &outcomes)?;
-    for file in plots {
-        outputs::say(format_args!("plot: {}", file.display()))?;
-    }
+    let (plots, unwritten) = files.write(&report, &report.runs);
+    failures.extend(unwritten);
+    failures.extend(publish(&report, &outcomes, &plots).err());
     let wrong: u64 = report.runs.iter().map(|run| run.wrong_values).sum();
     let mut errors = ErrorCounts::new();
     for run in &report.runs {
         failures::add(&mut errors, &run.errors);
     }
-    Ok(Ending::of(wrong, &errors, None))
+    Ok(Ending::of(wrong, &errors, None, &failures))
 }
 
-/// The outcomes of all plans, each run in turn; after a signal, those so far. A run that is not
-/// complete counts only where there is no other.
-fn measure(plans: &[Plan], runs: u32) -> anyhow::Result<Vec<Vec<Outcome>>> {
-    let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); plans.len()];
+/// The outcomes of all plans, each run in turn; after a signal or a run that failed, those so far,
+/// and the failure.
+fn measure(plans: &[Plan], runs: u32) -> (Vec<Vec<Outcome>>, Option<anyhow::Error>) {
+    let mut all: Vec<Vec<Outcome>> = vec![Vec::new(); plans.len()];
     for run in 0..runs {
-        for (plan, outcomes) in plans.iter().zip(&mut outcomes) {
+        for (plan, outcomes) in plans.iter().zip(&mut all) {
             if stop::is_requested() {
                 break;
             }
@@ -98,8 +102,10 @@ fn measure(plans: &[Plan], runs: u32) -> anyhow::Result<Vec<Vec<Outcome>>> {
                 record,
                 ..plan.clone()
             };
-            let Some(outcome) = run_in_child(&plan)? else {
-                break;
+            let outcome = match run_in_child(&plan) {
+                Ok(Some(outcome)) => outcome,
+                Ok(None) => break,
+                Err(error) => return (all, Some(error)),
             };
             let engine = plan.engine.name();
             if let Some(complaint) = &outcome.complaint {
@@ -108,32 +114,31 @@ fn measure(plans: &[Plan], runs: u32) -> anyhow::Result<Vec<Vec<Outcome>>> {
             if let Some(failure) = &outcome.failure {
                 error!(engine, failure, "a request ended with an error");
             }
-            let measured = !outcome.report.phases.is_empty();
-            if measured && (outcomes.is_empty() || !outcome.report.partial) {
+            if !outcome.report.phases.is_empty() {
                 outcomes.push(outcome);
             }
         }
     }
-    Ok(outcomes)
+    (all, None)
 }
 
 /// Prints the table and the notes below it.
-fn publish(report: &Report, outcomes: &[Vec<Outcome>]) -> anyhow::Result<()> {
-    if report.runs.is_empty() {
-        return outputs::say("partial: a signal ended the command before a phase was measured");
-    }
+fn publish(report: &Report, outcomes: &[Vec<Outcome>], plots: &[PathBuf]) -> anyhow::Result<()> {
     let complete = outcomes.iter().flatten();
     let digests: Vec<u64> = complete
         .filter(|outcome| !outcome.report.partial)
         .map(|outcome| outcome.digest)
         .collect();
-    outputs::say(table::render(&report.runs, &digests))?;
-    if report.origin.partial {
-        outputs::say("partial: a signal ended the command before all runs were complete")?;
+    print(table::render(&report.runs, &digests))?;
+    if let Some(note) = report.origin.note() {
+        print(note)?;
     }
     let missing = &report.machine.events_missing;
     if !missing.is_empty() {
-        outputs::say(format_args!("processor events: {missing}"))?;
+        print(format_args!("processor events: {missing}"))?;
+    }
+    for file in plots {
+        print(format_args!("plot: {}", file.display()))?;
     }
     Ok(())
 }

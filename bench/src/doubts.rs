@@ -4,7 +4,9 @@
 //! lock is off the path that is measured.
 //!
 //! I1: a key in doubt stays so: the write that failed may have taken effect or not, and a later one
-//!     that succeeds is not noted. An unexpected answer about it is unverified, not wrong.
+//!     that succeeds is not noted. An unexpected answer about it is unverified, not wrong, if it is
+//!     possible: the key is absent, or holds a value that was written to it. A value that is torn,
+//!     foreign or was never written is wrong.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

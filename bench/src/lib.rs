@@ -8,9 +8,9 @@
 //!   in its own process, [`stop`] how signals end it; [`compare`] all engines
 //! - Engines: [`store`] the traits; [`engines`] the implementations
 //! - Results: [`report`] and its [`origin`], [`table`] and its [`contrast`]s, [`plot`],
-//!   [`progress`]; [`outputs`] files and lines; [`ending`] exit statuses; [`resident`] measured
-//!   memory; [`machine`]; [`watch`] metrics of the running engine; [`events`] of the processor;
-//!   [`line_trip`] between two cores
+//!   [`progress`]; [`figures`] files of a command, [`outputs`] files and lines; [`ending`] exit
+//!   statuses; [`resident`] measured memory; [`machine`]; [`watch`] metrics of the running engine;
+//!   [`events`] of the processor; [`line_trip`] between two cores
 //! - [`fairness`]: how long one client waits beside others; a separate driver, for farcore only
 
 pub mod block_on;
@@ -24,6 +24,7 @@ pub mod engines;
 pub mod events;
 pub mod failures;
 pub mod fairness;
+pub mod figures;
 pub mod line_trip;
 pub mod load;
 pub mod machine;

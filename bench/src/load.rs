@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use farcore::{Answer, Operation};
 
-use crate::phase::{Action, Phase};
+use crate::phase::{Action, CONTEST, Phase};
 use crate::plan::{Plan, Scenario, Workload};
 use crate::record::{Generator, Scratch, Shape, mix};
 use crate::stats::{RequestTag, Verdict};
@@ -28,6 +28,10 @@ pub trait Load {
 
     /// Judges an answer.
     fn judge(&mut self, tag: RequestTag, answer: &Answer<'_>) -> Verdict;
+
+    /// Whether an answer that was judged wrong is possible after a write of its key that failed: it
+    /// may have taken effect or not. So the key is absent, or holds a value that was written to it.
+    fn is_possible(&mut self, tag: RequestTag, answer: &Answer<'_>) -> bool;
 
     /// A number of the request's key that is the same in all phases and threads.
     fn key(&self, tag: RequestTag) -> u64 {
@@ -128,6 +132,30 @@ impl Load for OwnKeys {
             _ => Verdict::Wrong,
         }
     }
+
+    fn is_possible(&mut self, tag: RequestTag, answer: &Answer<'_>) -> bool {
+        match (self.action, answer) {
+            (Action::Get, Answer::Value { value, .. }) => {
+                let word = self.generator.key_word(tag.subject);
+                let own = tag.subject - self.first;
+                was_written(&self.generator, self.phase, word, own, value)
+            }
+            (Action::Get | Action::Delete, Answer::Absent) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Whether a value was written to a thread's key, `own`, by a phase of the contest up to this one;
+/// the hot mix aside.
+#[cold]
+fn was_written(generator: &Generator, last: Phase, word: u64, own: u64, value: &[u8]) -> bool {
+    let until = CONTEST.iter().position(|&phase| phase == last);
+    let phases = &CONTEST[..=until.unwrap_or(0)];
+    let mut stored = phases
+        .iter()
+        .filter_map(|phase| phase.stored(generator, word, own));
+    stored.any(|shape| generator.is(word, shape, value))
 }
 
 /// A thread's small generator of random draws (xorshift64*).
@@ -226,6 +254,18 @@ impl Load for Hot {
             _ => false,
         };
         Verdict::when(right, 1)
+    }
+
+    fn is_possible(&mut self, tag: RequestTag, answer: &Answer<'_>) -> bool {
+        match answer {
+            Answer::Value { value, .. } => {
+                let word = self.generator.key_word(tag.subject);
+                let own = tag.subject % self.keys_per_core;
+                tag.kind == GET && was_written(&self.generator, Phase::Hot, word, own, value)
+            }
+            Answer::Absent => tag.kind == GET,
+            _ => false,
+        }
     }
 }
 
@@ -367,6 +407,11 @@ impl Load for Transactions {
         Verdict::when(right, 1)
     }
 
+    /// Any value that was ever written has been judged right.
+    fn is_possible(&mut self, tag: RequestTag, answer: &Answer<'_>) -> bool {
+        tag.kind != PUT && matches!(answer, Answer::Absent)
+    }
+
     #[inline]
     fn follow_up<'a>(&mut self, scratch: &'a mut Scratch) -> Option<(RequestTag, Operation<'a>)> {
         let subject = self.modify.pop()?;
@@ -408,5 +453,10 @@ impl Load for Records {
             tag.kind == PUT && matches!(answer, Answer::Stored { .. }),
             1,
         )
+    }
+
+    /// A load reads nothing.
+    fn is_possible(&mut self, _tag: RequestTag, _answer: &Answer<'_>) -> bool {
+        false
     }
 }

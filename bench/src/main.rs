@@ -1,27 +1,27 @@
 //! `farcore-bench`: parses the command line, makes the plans and runs the command. An error is the
 //! last line on stderr; the exit statuses are those of [`ending`](farcore_bench::ending).
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use farcore_bench::cli::{Cli, Command, CommonArgs};
+use farcore_bench::cli::{Cli, Command, CommonArgs, plain};
 use farcore_bench::ending::Ending;
 use farcore_bench::machine::Machine;
+use farcore_bench::outputs::complain;
 use farcore_bench::plan::Plan;
 use farcore_bench::trace::Input;
 use farcore_bench::{child, compare, fairness, stop};
 use farcore_tuning::log_to_stderr;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| plain(error).exit());
     let log = log_to_stderr(cli.log_format, "info");
     let ending = run(cli.command).unwrap_or_else(|error| Ending::failed(&error));
     // The error is the last line.
     log.end();
     if let Some(message) = ending.message {
         // Where no reader is left, the status remains.
-        let _ = writeln!(std::io::stderr(), "farcore-bench: {message}");
+        complain(format_args!("farcore-bench: {message}"));
     }
     ExitCode::from(ending.status)
 }
@@ -49,11 +49,11 @@ fn run(command: Command) -> anyhow::Result<Ending> {
             let checked = args
                 .plan(&machine)
                 .map_err(Into::into)
-                .and_then(|plan| fairness::check(&plan, &args).map(|()| plan));
+                .and_then(|plan| Ok((fairness::check(&plan, &args)?, plan)));
             match checked {
-                Ok(plan) => {
+                Ok((files, plan)) => {
                     stop::forward_signals()?;
-                    fairness::command(machine, &plan, &args)
+                    fairness::command(machine, &plan, args.runs, files)
                 }
                 Err(error) => Ok(Ending::usage(&error)),
             }
@@ -70,11 +70,11 @@ fn compared(
     plans: anyhow::Result<Vec<Plan>>,
     args: &CommonArgs,
 ) -> anyhow::Result<Ending> {
-    let checked = plans.and_then(|plans| compare::check(&plans, args).map(|()| plans));
+    let checked = plans.and_then(|plans| Ok((compare::check(&plans, args)?, plans)));
     match checked {
-        Ok(plans) => {
+        Ok((files, plans)) => {
             stop::forward_signals()?;
-            compare::compare(machine, &plans, args)
+            compare::compare(machine, &plans, args.runs, files)
         }
         Err(error) => Ok(Ending::usage(&error)),
     }

@@ -5,6 +5,8 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{stop, words};
+
 /// The origin of the figures of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
@@ -16,8 +18,11 @@ pub struct Origin {
     pub commit: String,
     /// Start of the command, in UTC (RFC 3339).
     pub date: String,
-    /// Whether a signal ended the command before all runs were complete.
+    /// Whether a signal or a failed run ended the command before all runs were complete.
     pub partial: bool,
+    /// Why a run failed; left out if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 impl Origin {
@@ -34,6 +39,24 @@ impl Origin {
             commit: env!("FARCORE_COMMIT").to_owned(),
             date: now.to_string(),
             partial: false,
+            failure: None,
         }
+    }
+
+    /// Notes that the command ended early, because of a signal or a failed run, if it did.
+    pub fn end(&mut self, failed: Option<&anyhow::Error>) {
+        self.partial = stop::is_requested() || failed.is_some();
+        self.failure = failed.map(words::describe);
+    }
+
+    /// A line about figures that are partial.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let why = match &self.failure {
+            Some(failure) => failure,
+            None if self.partial => "a signal ended the command before all runs were complete",
+            None => return None,
+        };
+        Some(format!("partial: {why}"))
     }
 }

@@ -1,27 +1,131 @@
-//! What a command writes: files, which are checked before anything runs, and lines on standard
-//! output. A reader of standard output that has gone is no error: the files count.
+//! Where commands write: standard output, standard error, and the files that flags name. `farcore`
+//! uses it, too.
+//!
+//! - I1: a closed standard output or error, as behind `| head -1`, is neither a panic nor an error:
+//!   what is printed after that is lost, and files are written still.
+//! - I2: a file is tried before the work that fills it, so that a wrong path costs no work. Until
+//!   the work is done an old file keeps its contents, and a new one does not exist, however the
+//!   process ends.
+//! - I3: a pipe is opened once: its reader would take the end of a first opening for the end of the
+//!   output.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rustix::fs::{Access, access};
+use serde::Serialize;
 
-/// Checks that a file can be written. It is not changed, and none stays behind.
+fn write_line(mut stream: impl Write, text: impl Display) -> io::Result<()> {
+    let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Prints text and a line feed to standard output.
+///
+/// # Errors
+/// It cannot be written, for example because a disk is full.
+pub fn print(text: impl Display) -> anyhow::Result<()> {
+    write_line(io::stdout().lock(), text).context("standard output cannot be written")
+}
+
+/// Prints a message to standard error, the last resort: there is no place for an error of its own.
+pub fn complain(text: impl Display) {
+    let _ = write_line(io::stderr().lock(), text);
+}
+
+/// A file that a flag names, tried before the work.
+#[derive(Debug)]
+pub struct OutputFile {
+    flag: &'static str,
+    path: PathBuf,
+    /// The file, if there was one.
+    file: Option<File>,
+}
+
+impl OutputFile {
+    /// Tries the file of a flag. A pipe waits for its reader here.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn open(flag: &'static str, path: &Path) -> anyhow::Result<Self> {
+        let found = OpenOptions::new().write(true).open(path);
+        let file = match found {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                try_to_create(path).map(|()| None)
+            }
+            Err(error) => Err(error),
+        };
+        Ok(Self {
+            flag,
+            path: path.to_owned(),
+            file: file.with_context(|| refusal(flag, path))?,
+        })
+    }
+
+    /// Tries the file of a flag that may be absent.
+    ///
+    /// # Errors
+    /// As [`OutputFile::open`].
+    pub fn open_if(flag: &'static str, path: Option<&Path>) -> anyhow::Result<Option<Self>> {
+        path.map(|path| Self::open(flag, path)).transpose()
+    }
+
+    /// Replaces the contents.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn write(self, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+        let Self { flag, path, file } = self;
+        let file = match file {
+            Some(mut file) => {
+                // A pipe or a terminal has no contents to remove.
+                let _ = file.set_len(0).and_then(|()| file.rewind());
+                Ok(file)
+            }
+            None => File::create(&path),
+        };
+        file.and_then(|mut file| file.write_all(bytes.as_ref()))
+            .with_context(|| refusal(flag, &path))
+    }
+
+    /// Replaces the contents with JSON.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn write_json(self, value: &impl Serialize) -> anyhow::Result<()> {
+        let mut text = serde_json::to_string_pretty(value)?;
+        text.push('\n');
+        self.write(text)
+    }
+}
+
+fn refusal(flag: &str, path: &Path) -> String {
+    format!("{flag} {} cannot be written", path.display())
+}
+
+fn try_to_create(path: &Path) -> io::Result<()> {
+    File::create_new(path).and_then(|_| fs::remove_file(path))
+}
+
+/// Checks that the file of a flag, which another process opens, can be written.
 ///
 /// # Errors
 /// It cannot; the error names the flag.
-pub fn check_file(flag: &str, file: &Path) -> anyhow::Result<()> {
-    let create = File::create_new(file);
-    let checked = match create {
-        Ok(_) => fs::remove_file(file),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            OpenOptions::new().append(true).open(file).map(drop)
-        }
+pub fn check_file(flag: &str, path: &Path) -> anyhow::Result<()> {
+    let checked = match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(_) => access(path, Access::WRITE_OK).map_err(Into::into),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => try_to_create(path),
         Err(error) => Err(error),
     };
-    checked.with_context(|| format!("{flag} {} cannot be written", file.display()))
+    checked.with_context(|| refusal(flag, path))
 }
 
 /// Creates a folder and checks that files can be written into it.
@@ -36,49 +140,74 @@ pub fn check_folder(flag: &str, folder: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("{flag} {}: no file can be written there", folder.display()))
 }
 
-/// Writes a file.
-///
-/// # Errors
-/// It cannot be written; the error names the flag.
-pub fn write(flag: &str, file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    fs::write(file, bytes)
-        .with_context(|| format!("{flag} {} could not be written", file.display()))
-}
-
-/// Prints a line on standard output, unless its reader has gone.
-///
-/// # Errors
-/// It cannot be written for another reason.
-pub fn say(line: impl Display) -> anyhow::Result<()> {
-    let mut output = io::stdout().lock();
-    match writeln!(output, "{line}").and_then(|()| output.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("standard output cannot be written")
-        }
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::thread;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
+    use crate::words::describe;
 
     #[test]
-    fn a_check_leaves_files_as_they_are() {
+    fn contents_stay_until_they_are_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        let (old, new) = (folder.path().join("old"), folder.path().join("new"));
-        fs::write(&old, "figures").unwrap();
-        check_file("--json", &old).unwrap();
-        check_file("--json", &new).unwrap();
-        assert_eq!(fs::read(&old).unwrap(), b"figures");
-        assert!(!new.exists());
-        let lost = folder.path().join("nowhere/file");
-        let error = format!("{:#}", check_file("--json", &lost).unwrap_err());
-        assert!(
-            error.starts_with("--json ") && error.contains("cannot be written: "),
-            "{error}"
+        let path = folder.path().join("file.json");
+        drop(OutputFile::open("--json", &path).unwrap());
+        check_file("--json", &path).unwrap();
+        assert!(!path.exists(), "nothing was written");
+        fs::write(&path, "the old and longer contents").unwrap();
+        drop(OutputFile::open("--json", &path).unwrap());
+        check_file("--json", &path).unwrap();
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            "the old and longer contents"
         );
-        let error = check_folder("--plot", &old.join("x")).unwrap_err();
+        let file = OutputFile::open("--json", &path).unwrap();
+        file.write_json(&[1, 2]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "[\n  1,\n  2\n]\n");
+        let file = OutputFile::open("--json", Path::new("/dev/null")).unwrap();
+        file.write("lost").unwrap();
+    }
+
+    #[test]
+    fn a_reader_of_a_pipe_gets_all_that_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        // Another process opens the pipe later: this must not wait for a reader.
+        check_file("--record", &path).unwrap();
+        let reader = thread::spawn({
+            let path = path.clone();
+            move || {
+                let mut text = String::new();
+                File::open(path).unwrap().read_to_string(&mut text).unwrap();
+                text
+            }
+        });
+        let file = OutputFile::open("--json", &path).unwrap();
+        file.write("figures").unwrap();
+        assert_eq!(reader.join().unwrap(), "figures");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_names_its_flag_and_path() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [Path::new("/nonexistent/x"), folder.path()] {
+            for error in [
+                OutputFile::open("--json", path).map(drop).unwrap_err(),
+                check_file("--json", path).unwrap_err(),
+            ] {
+                let error = describe(&error);
+                let start = format!("--json {} cannot be written: ", path.display());
+                assert!(error.starts_with(&start), "{error}");
+            }
+        }
+        assert!(OutputFile::open_if("--json", None).unwrap().is_none());
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = check_folder("--plot", &file.join("x")).unwrap_err();
         assert!(error.to_string().starts_with("--plot "), "{error}");
     }
 }

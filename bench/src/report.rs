@@ -152,15 +152,27 @@ pub struct PhaseReport {
     pub events: EventsPerOp,
 }
 
-/// The medians of several runs of one engine, each figure separately. Wrong values and
-/// errors are summed, and the peak of local memory is the largest.
+/// The runs whose figures count: the complete ones, or all if none is.
+pub(crate) fn counted<T>(runs: &[T], is_partial: impl Fn(&T) -> bool) -> Vec<&T> {
+    let complete: Vec<&T> = runs.iter().filter(|run| !is_partial(run)).collect();
+    if complete.is_empty() {
+        runs.iter().collect()
+    } else {
+        complete
+    }
+}
+
+/// The medians of several runs of one engine, each figure separately, and the largest peak of local
+/// memory. A partial run has no part in them, unless it is the only one. Wrong values and errors
+/// are summed over all runs.
 #[must_use]
-pub fn medians(runs: &[RunReport]) -> RunReport {
-    let Some(first) = runs.first() else {
+pub fn medians(all: &[RunReport]) -> RunReport {
+    let runs = counted(all, |run| run.partial);
+    let Some(&first) = runs.first() else {
         return RunReport::default();
     };
     let number = |of: &dyn Fn(&RunReport) -> f64| {
-        let mut values: Vec<f64> = runs.iter().map(of).collect();
+        let mut values: Vec<f64> = runs.iter().map(|run| of(run)).collect();
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
     };
@@ -168,13 +180,15 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
         values.sort_unstable();
         values.get(values.len() / 2).copied()
     };
-    let count = |of: &dyn Fn(&RunReport) -> u64| median(runs.iter().map(of).collect()).unwrap_or(0);
+    let count = |of: &dyn Fn(&RunReport) -> u64| {
+        median(runs.iter().map(|run| of(run)).collect()).unwrap_or(0)
+    };
     let sum = |of: &dyn Fn(&RunReport) -> Option<&ErrorCounts>| {
-        let mut all = ErrorCounts::new();
-        for counts in runs.iter().filter_map(of) {
-            failures::add(&mut all, counts);
+        let mut sum = ErrorCounts::new();
+        for counts in all.iter().filter_map(of) {
+            failures::add(&mut sum, counts);
         }
-        all
+        sum
     };
     let phases = first.phases.iter().enumerate().map(|(at, phase)| {
         let seconds = number(&|run| run.phases[at].seconds);
@@ -205,8 +219,8 @@ pub fn medians(runs: &[RunReport]) -> RunReport {
         line_trip_ns: median(runs.iter().filter_map(|run| run.line_trip_ns).collect()),
         startup_seconds: number(&|run| run.startup_seconds),
         total_seconds: number(&|run| run.total_seconds),
-        wrong_values: runs.iter().map(|run| run.wrong_values).sum(),
-        unverified_values: runs.iter().map(|run| run.unverified_values).sum(),
+        wrong_values: all.iter().map(|run| run.wrong_values).sum(),
+        unverified_values: all.iter().map(|run| run.unverified_values).sum(),
         errors: sum(&|run| Some(&run.errors)),
         far_reads: count(&|run| run.far_reads),
         far_read_bytes: count(&|run| run.far_read_bytes),
@@ -258,6 +272,28 @@ mod tests {
         assert_eq!((median.wrong_values, median.local_bytes_peak), (3, 9));
         assert_eq!(median.phases[0].mops, 5e-6);
         assert_eq!(median.line_trip_ns, None);
+    }
+
+    #[test]
+    fn a_partial_run_counts_with_its_faults_only() {
+        let run = |partial, mops, wrong_values| RunReport {
+            partial,
+            phases: vec![PhaseReport {
+                mops,
+                ..Default::default()
+            }],
+            wrong_values,
+            unverified_values: 1,
+            errors: ErrorCounts::from([("FarFull".into(), 2)]),
+            ..Default::default()
+        };
+        let median = medians(&[run(false, 5.0, 0), run(true, 9.0, 3)]);
+        assert!(!median.partial);
+        assert_eq!(median.phases[0].mops, 5.0);
+        assert_eq!((median.wrong_values, median.unverified_values), (3, 2));
+        assert_eq!(median.errors["FarFull"], 4);
+        let median = medians(&[run(true, 9.0, 3)]);
+        assert!(median.partial && median.phases[0].mops == 9.0);
     }
 
     #[test]

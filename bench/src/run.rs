@@ -99,9 +99,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     let trip_before_ns = line_trip_ns(&plan.cores);
     let base_bytes = resident_bytes();
     let start_ns = clock.now_ns();
-    let store = Arc::new(
-        S::open(&plan).with_context(|| format!("{} could not be opened", plan.engine.name()))?,
-    );
+    let store = Arc::new(S::open(&plan).context("the engine could not be opened")?);
     let startup_seconds = collect::seconds(clock.now_ns() - start_ns);
     info!(
         engine = plan.engine.name(),

@@ -37,7 +37,7 @@ pub enum Verdict {
     Right(u64),
     /// Wrong, missing or unexpected.
     Wrong,
-    /// Unexpected, but of a key in doubt: a write of it has failed.
+    /// Unexpected, but possible for a key in doubt: a write of it has failed.
     Unverified,
 }
 

@@ -11,6 +11,8 @@
 //! - I2: a run that was signalled ends within [`GRACE`], also while an engine hangs, and removes
 //!   its sockets and folders even then.
 //! - I3: a second signal kills the run at once, a third one the command.
+//! - I4: a signal that was ignored when the process started stays ignored, as `nohup` and shells
+//!   without job control want it.
 //!
 //! The run stays in the process group of the command, so that Ctrl-Z stops both and `timeout` and
 //! shells signal both. A run that receives a signal twice, from the terminal and from the command,
@@ -42,6 +44,23 @@ const STATUS_OF_SIGNAL: i32 = 128;
 
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
+/// Those of `signals` that this process does not ignore. To be called before any is handled, so
+/// that a signal which the process inherited as ignored stays so.
+#[must_use]
+pub fn heeded(signals: &[i32]) -> Vec<i32> {
+    // What cannot be read, on a system without /proc, ignores none.
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = ignored(&status);
+    let is_heeded = |&signal: &i32| ignored >> (signal - 1) & 1 == 0;
+    signals.iter().copied().filter(is_heeded).collect()
+}
+
+/// The ignored signals of a status of proc(5): bit n - 1 is signal n.
+fn ignored(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap_or(0))
+}
+
 /// The first signal, or 0.
 static REQUESTED: AtomicI32 = AtomicI32::new(0);
 
@@ -56,6 +75,10 @@ pub fn is_requested() -> bool {
 pub fn status() -> Option<u8> {
     let signal = REQUESTED.load(Ordering::Relaxed);
     (signal != 0).then(|| status_of(signal))
+}
+
+fn named(signal: i32) -> Signal {
+    Signal::from_named_raw(signal).unwrap_or(Signal::TERM)
 }
 
 fn status_of(signal: i32) -> u8 {
@@ -108,7 +131,7 @@ impl Forwarding {
         if is_requested() {
             // The signal may have come before there was a run to forward it to. A run that has
             // ended needs none.
-            let _ = pidfd_send_signal(&process, Signal::TERM);
+            let _ = pidfd_send_signal(&process, named(REQUESTED.load(Ordering::Relaxed)));
         }
         *run = Some(process);
         Ok(Self(()))
@@ -127,14 +150,14 @@ impl Drop for Forwarding {
 /// # Errors
 /// The handlers or their thread cannot be installed.
 pub fn forward_signals() -> io::Result<()> {
-    let mut signals = Signals::new(SIGNALS)?;
+    let mut signals = Signals::new(heeded(&SIGNALS))?;
     let body = move || {
         let mut count = 0_u32;
         for signal in signals.forever() {
             count += 1;
             let first = REQUESTED.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
             let forwarded = match first {
-                Ok(_) => Signal::from_named_raw(signal).unwrap_or(Signal::TERM),
+                Ok(_) => named(signal),
                 Err(_) => Signal::KILL,
             };
             if count > 2 {
@@ -156,7 +179,13 @@ pub fn forward_signals() -> io::Result<()> {
 /// # Errors
 /// The command has died already, or a handler cannot be installed.
 pub fn follow_parent(parent: Option<&str>) -> anyhow::Result<()> {
-    let mut signals = Signals::new(SIGNALS).context("signals cannot be handled")?;
+    let heeded = heeded(&SIGNALS);
+    // A run that ignores SIGTERM must end with its command, too.
+    let end = match heeded.contains(&SIGTERM) {
+        true => Signal::TERM,
+        false => Signal::KILL,
+    };
+    let mut signals = Signals::new(heeded).context("signals cannot be handled")?;
     let body = move || {
         let Some(signal) = signals.forever().next() else {
             return;
@@ -168,7 +197,7 @@ pub fn follow_parent(parent: Option<&str>) -> anyhow::Result<()> {
     };
     let thread = thread::Builder::new().name("signals".into()).spawn(body);
     thread.context("the thread that handles signals could not be started")?;
-    set_parent_process_death_signal(Some(Signal::TERM))
+    set_parent_process_death_signal(Some(end))
         .context("the process of a run cannot follow its command")?;
     let Some(parent) = parent else {
         return Ok(());
@@ -183,6 +212,13 @@ pub fn follow_parent(parent: Option<&str>) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ignored_signal_is_not_heeded() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
+        assert_eq!(ignored(status), 1 << (SIGHUP - 1) | 1 << (13 - 1));
+        assert_eq!(ignored(""), 0);
+    }
 
     #[test]
     fn a_hung_run_removes_its_files_and_folders() {

@@ -98,6 +98,9 @@ pub fn size(bytes: u64) -> String {
         unit += 1;
     }
     let of_unit = UNIT.pow(u32::try_from(unit).unwrap_or(0));
+    if bytes == 1 {
+        return "1 byte".to_owned();
+    }
     if bytes.is_multiple_of(of_unit) {
         return format!("{whole} {}", UNITS[unit]);
     }
@@ -160,6 +163,7 @@ mod tests {
     fn sizes_are_exact_or_have_one_decimal() {
         for (bytes, text) in [
             (0, "0 bytes"),
+            (1, "1 byte"),
             (1023, "1023 bytes"),
             (4096, "4 KiB"),
             (1 << 40, "1 TiB"),

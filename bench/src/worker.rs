@@ -306,7 +306,10 @@ impl<L: Load> Run<'_, L> {
         }
         let tag = self.stats.arrive(token);
         let mut verdict = self.load.judge(tag, answer);
-        if verdict == Verdict::Wrong && self.doubts.has(self.load.key(tag)) {
+        if verdict == Verdict::Wrong
+            && self.doubts.has(self.load.key(tag))
+            && self.load.is_possible(tag, answer)
+        {
             verdict = Verdict::Unverified;
         }
         self.stats.count(verdict, answer, || self.load.name(tag));

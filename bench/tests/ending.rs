@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
 /// Longer than any end takes; a test that reaches it fails.
@@ -19,9 +19,20 @@ const LIMIT: Timespec = Timespec {
     tv_nsec: 0,
 };
 
+/// The command, whatever the signals that this process ignores.
 fn command(line: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farcore-bench"));
-    command.args(line.split_whitespace()).env_remove("RUST_LOG");
+    command_as("env --default-signal=HUP,INT,TERM", line)
+}
+
+/// The command behind another one that sets its signals.
+fn command_as(before: &str, line: &str) -> Command {
+    let mut words = before.split_whitespace();
+    let mut command = Command::new(words.next().unwrap());
+    command
+        .args(words)
+        .arg(env!("CARGO_BIN_EXE_farcore-bench"))
+        .args(line.split_whitespace())
+        .env_remove("RUST_LOG");
     command
 }
 
@@ -133,6 +144,66 @@ fn files_are_written_although_the_reader_of_the_table_has_gone() {
     }
 }
 
+#[test]
+fn a_run_that_fails_hides_no_figures_of_the_runs_before_it() {
+    // No process listens there.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("figures.json");
+    let line = |engines: &str| {
+        format!(
+            "contest --engines {engines} --cores 0 --keys-per-core 100 --fabric tcp://{address} \
+             --wait-for-nodes=1ms --json {}",
+            file.display()
+        )
+    };
+    let output = bench(&line("sharded,farcore"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let logged = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}{logged}");
+    assert!(said.contains("verify4"), "{said}");
+    let failure = "the run of farcore failed: the engine could not be opened: ";
+    assert!(said.contains(&format!("\npartial: {failure}")), "{said}");
+    assert!(logged.lines().last().unwrap().contains(failure), "{logged}");
+    let report = json(&file);
+    assert_eq!(report["partial"], true);
+    assert!(report["failure"].as_str().unwrap().starts_with(failure));
+    assert_eq!(report["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(report["runs"][0]["engine"], "sharded");
+    // Nothing was measured: older figures stay.
+    let output = bench(&line("farcore"));
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(json(&file), report);
+}
+
+#[test]
+fn figures_that_cannot_be_written_hide_no_table() {
+    for (line, figure) in [
+        (
+            "contest --engines sharded --cores 0 --keys-per-core 100",
+            "verify4",
+        ),
+        (
+            "fairness --cores 0 --keys 10000 --value 2000 --local 8MiB --far 64MiB --window 16 \
+             --sleepers 0 --flooders 0 --seconds 0.1 --give-up 60",
+            "measured",
+        ),
+    ] {
+        let output = bench(&format!("{line} --json /dev/full"));
+        let said = String::from_utf8_lossy(&output.stdout);
+        let logged = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{said}{logged}");
+        assert!(said.contains(figure), "{said}");
+        let last = logged.lines().last().unwrap();
+        assert!(
+            last.starts_with("farcore-bench: --json /dev/full cannot be written: No space left"),
+            "{last}"
+        );
+    }
+}
+
 /// A command in the middle of its last phase, which takes minutes, and the process of its run.
 struct Running {
     command: Child,
@@ -142,11 +213,16 @@ struct Running {
 
 /// Starts a run whose requests wait for far memory for a while.
 fn start(flags: &str) -> Running {
+    start_as("env --default-signal=HUP,INT,TERM", flags)
+}
+
+/// The same behind a command that sets its signals.
+fn start_as(before: &str, flags: &str) -> Running {
     let line = format!(
         "ycsb --workload c --zipf 0 --engines farcore --cores 0 --records 30000 --operations \
          10000000 --local 8MiB --far 128MiB --far-latency 2ms --window 64 {flags}"
     );
-    let mut command = command(&line)
+    let mut command = command_as(before, &line)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -233,6 +309,18 @@ fn a_signal_ends_command_and_run_with_what_was_measured() {
         assert!(ops(0) == 30_000 && ops(1) < 10_000_000);
         assert!(!socket.exists(), "the run removed its socket");
     }
+}
+
+#[test]
+fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
+    // As `nohup` does.
+    let running = start_as("env --ignore-signal=HUP", "");
+    pidfd_send_signal(&running.run, Signal::HUP).unwrap();
+    running.signal(Signal::HUP);
+    // Had one of them heeded SIGHUP, the status would be its.
+    running.signal(Signal::TERM);
+    let (ended, said) = running.end();
+    assert_eq!(ended.code(), Some(143), "{said}");
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //!
 //! One module a command: `doctor`, `fabric`, `memnode`, `top`, `tune`; `manual` has completions and
 //! manual pages. Each checks its flags and returns the exit code, or an error, which is one line on
-//! stderr and exit code 1. `watch` reads reports of running engines; `device`, `given`, `output`,
-//! `text` and `token` hold the flags, streams and formats that commands share.
+//! stderr and exit code 1. `watch` reads reports of running engines; `device`, `given`, `text`
+//! and `token` hold the flags and formats that commands share. Streams and files are those of
+//! [`farcore_bench::outputs`].
 
 mod device;
 mod doctor;
@@ -11,7 +12,6 @@ mod fabric;
 mod given;
 mod manual;
 mod memnode;
-mod output;
 mod text;
 mod token;
 mod top;
@@ -22,10 +22,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use farcore_bench::cli::plain;
+use farcore_bench::outputs::complain;
 use farcore_tuning::{LogFormat, log_to_stderr};
 
 use self::given::Given;
-use self::output::complain;
 use self::text::line;
 
 #[derive(Debug, Parser)]
@@ -99,7 +100,8 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let matches = Arguments::command().get_matches();
+    let matches = Arguments::command().try_get_matches();
+    let matches = matches.unwrap_or_else(|error| plain(error).exit());
     let given = Given::of(&matches);
     // The matches are of this command, so that they always fit.
     let Arguments {

@@ -8,8 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Command};
 use clap_complete::Shell;
-
-use crate::output::print;
+use farcore_bench::outputs::print;
 
 const NAME: &str = "farcore";
 
@@ -31,7 +30,7 @@ pub(crate) struct ManArguments {
 /// Prints the completions of a shell.
 ///
 /// # Errors
-/// stdout cannot be written.
+/// standard output cannot be written.
 pub(crate) fn completions(arguments: &CompletionsArguments, command: &Command) -> Result<ExitCode> {
     // Shells would offer hidden commands, too.
     let shown = command.get_subcommands().filter(|one| !one.is_hide_set());

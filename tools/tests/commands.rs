@@ -133,7 +133,7 @@ fn an_output_that_cannot_be_written_is_an_error_before_the_work() {
     let full = fs::File::create("/dev/full").unwrap();
     let output = farcore(PING).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("stdout cannot be written: No space left"));
+    assert!(said(&output).contains("standard output cannot be written: No space left"));
 }
 
 #[test]

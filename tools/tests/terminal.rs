@@ -50,35 +50,42 @@ fn text_of(mut source: File) -> Receiver<String> {
     output
 }
 
+/// Starts `farcore top` on a new terminal: its master, its line, the process.
+fn top_on(kind: &str) -> (File, File, Process) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let line = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(name.to_str().unwrap());
+    let line = line.unwrap();
+    let size = Winsize {
+        ws_row: 24,
+        ws_col: 80,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&line, size).unwrap();
+    let end = || Stdio::from(OwnedFd::from(line.try_clone().unwrap()));
+    // As from a shell, whatever the signals that this process ignores.
+    let top = Command::new("env")
+        .args(["--default-signal", env!("CARGO_BIN_EXE_farcore")])
+        .args(["top", NOWHERE, "--interval", "100ms"])
+        .env("TERM", kind)
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .spawn();
+    (File::from(master), line, Process(top.unwrap()))
+}
+
 impl Terminal {
     fn start(kind: &str) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let line = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(name.to_str().unwrap());
-        let line = line.unwrap();
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: 80,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        tcsetwinsize(&line, size).unwrap();
-        let end = || Stdio::from(OwnedFd::from(line.try_clone().unwrap()));
-        let top = Command::new(env!("CARGO_BIN_EXE_farcore"))
-            .args(["top", NOWHERE, "--interval", "100ms"])
-            .env("TERM", kind)
-            .stdin(end())
-            .stdout(end())
-            .stderr(end())
-            .spawn();
-        let keys = File::from(master);
+        let (keys, line, top) = top_on(kind);
         Self {
-            top: Process(top.unwrap()),
+            top,
             output: text_of(keys.try_clone().unwrap()),
             keys,
             line,
@@ -138,6 +145,21 @@ fn signals_and_keys_end_the_view_and_give_the_terminal_back() {
         assert_eq!(terminal.top.end().code(), Some(0), "{end:?}");
         assert!(terminal.is_as_before(), "{end:?}");
     }
+}
+
+#[test]
+fn a_view_whose_terminal_has_vanished_ends_without_a_panic() {
+    let (mut master, line, mut top) = top_on("xterm");
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains(TAKEN) {
+        let mut piece = [0; 4096];
+        let bytes = master.read(&mut piece).unwrap();
+        seen.extend_from_slice(&piece[..bytes]);
+    }
+    drop((master, line));
+    // A panic would end it with 101, or with a signal.
+    let status = top.end();
+    assert_eq!(status.code(), Some(1), "{status}");
 }
 
 #[test]

@@ -17,7 +17,8 @@ pub use self::measure::{
     AvailableMemory, Clock, Counter, Gauge, HardwareCounters, HardwareSnapshot, Histogram,
     HistogramSnapshot, HotKey, HotKeys, HotKeysReader, MemoryEnd, Metric, MetricKind, NodeCounters,
     NodeSnapshot, Root, Sampler, ShardCounters, ShardSnapshot, available_memory,
-    available_resident_memory, cores_limit, kibibytes, memory_limit, resident_bytes, system_ms,
+    available_resident_memory, cores_limit, kibibytes, memory_limit, resident_bytes,
+    saturating_sum, system_ms,
 };
 pub use self::model::{
     Bounds, Load, Network, PAIRS_MAX, Profile, ProfileError, RatioEstimate, Solution, Station,

@@ -1,7 +1,6 @@
 //! `completions` and `man`: what shells and `man` know of the command line.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -9,7 +8,7 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use super::Cli;
-use crate::outputs;
+use crate::outputs::{check_folder, print};
 
 /// The name of the program.
 const PROGRAM: &str = "farcore-bench";
@@ -37,12 +36,7 @@ impl CompletionsArgs {
     pub fn print(self) -> anyhow::Result<()> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), PROGRAM, &mut script);
-        match io::stdout().write_all(&script) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(error).context("standard output cannot be written")
-            }
-            _ => Ok(()),
-        }
+        print(String::from_utf8_lossy(&script).trim_end())
     }
 }
 
@@ -52,7 +46,7 @@ impl ManArgs {
     /// # Errors
     /// They cannot be written.
     pub fn write(&self) -> anyhow::Result<()> {
-        outputs::check_folder("--out", &self.out)?;
+        check_folder("--out", &self.out)?;
         let mut command = Cli::command();
         command.build();
         let hidden = |command: &clap::Command| command.is_hide_set();
@@ -65,8 +59,8 @@ impl ManArgs {
             clap_mangen::Man::new(page).render(&mut text)?;
             let file = self.out.join(format!("{name}.1"));
             fs::write(&file, text)
-                .with_context(|| format!("{} could not be written", file.display()))?;
-            outputs::say(file.display())?;
+                .with_context(|| format!("--out {} cannot be written", file.display()))?;
+            print(file.display())?;
         }
         Ok(())
     }

@@ -2,8 +2,10 @@
 //!
 //! - This file: `contest` and `ycsb`, and the flags that all commands share
 //! - `trace.rs`, `fairness.rs`: the flags of these commands
+//! - `size.rs`: the sizes of `contest` and `ycsb`
 //! - `manual.rs`: completions of shells and manual pages
 //! - `core_list.rs`: the value of `--cores`; `effect.rs`: flags without an effect
+//! - `usage.rs`: errors in plain words
 //!
 //! Parsing reads no file but a profile and a trace. Each `plans` returns plans that have passed
 //! [`Plan::validate`].
@@ -12,7 +14,9 @@ mod core_list;
 mod effect;
 mod fairness;
 mod manual;
+mod size;
 mod trace;
+mod usage;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -24,25 +28,15 @@ use farcore_tuning::{LogFormat, Profile};
 pub use self::core_list::CoreList;
 pub use self::fairness::FairnessArgs;
 pub use self::manual::{CompletionsArgs, ManArgs};
+pub use self::size::{ContestSize, YcsbSize};
 pub use self::trace::{TraceArgs, TraceSize};
+pub use self::usage::plain;
 use crate::ending::STATUSES;
 use crate::machine::Machine;
 use crate::plan::{Encryption, EngineName, LOCAL_BYTES_MIN, Plan, PlanError, Scenario, Workload};
-use crate::record::VALUE_BYTES_MAX;
 use crate::skew::Skew;
 use crate::watch::{Watch, WatchArgs};
 
-/// Default of each thread's records in one of many short runs.
-const TRIAL_KEYS_PER_CORE: u64 = 250_000;
-/// Default of the contest's records, all threads together.
-const KEYS: u64 = 2_000_000;
-/// Default of each thread's records at least.
-const KEYS_PER_CORE_MIN: u64 = 500_000;
-/// Memory that a default record takes in the engine that takes most, farcore with three times the
-/// data in far memory, and in the driver.
-const KEY_MEMORY_BYTES: u64 = 800;
-/// The contest has one hot request for three keys.
-const KEYS_PER_HOT_OP: u64 = 3;
 /// Most cores used by default.
 const CORES_MAX: usize = 4;
 /// Default of requests in flight on each core.
@@ -65,14 +59,14 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Runs the contest: write, verify, rewrite, update, delete, reinsert and a hot mix, every
+    /// Run the contest: write, verify, rewrite, update, delete, reinsert and a hot mix, every
     /// value verified.
     #[command(after_help = STATUSES)]
     Contest(ContestArgs),
-    /// Runs a YCSB core workload.
+    /// Run a YCSB core workload.
     #[command(after_help = STATUSES)]
     Ycsb(YcsbArgs),
-    /// Replays a cache trace, every value verified.
+    /// Replay a cache trace, every value verified.
     ///
     /// get and gets are gets; a miss is followed by a put of the stated size unless that is 0 (see
     /// --on-miss). set, add, replace and cas are puts. append and prepend are a get and a put of
@@ -81,7 +75,7 @@ pub enum Command {
     /// to live are not applied.
     #[command(after_help = STATUSES)]
     Trace(TraceArgs),
-    /// Measures how long one client waits beside clients that flood the engine and clients that
+    /// Measure how long one client waits beside clients that flood the engine and clients that
     /// leave their answers unread.
     ///
     /// Each client has its own handle. The measured client sends one request at a time, a flooder
@@ -89,9 +83,9 @@ pub enum Command {
     /// answer until the phase ends. Every value is verified.
     #[command(after_help = STATUSES, after_long_help = FAIRNESS_TABLES)]
     Fairness(FairnessArgs),
-    /// Prints the completions of a shell, e.g. `source <(farcore-bench completions bash)`.
+    /// Print the completions of a shell, e.g. `source <(farcore-bench completions bash)`.
     Completions(CompletionsArgs),
-    /// Writes the manual pages into a folder.
+    /// Write the manual pages into a folder.
     Man(ManArgs),
     /// Runs one plan given as JSON on standard input and writes the outcome to standard output.
     #[command(hide = true)]
@@ -219,7 +213,7 @@ pub struct CommonArgs {
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// Engines to compare [default: farcore,locked-lru,farcore-all-local,dashmap,sharded; with
-    /// --fabric farcore,farcore-embedded]
+    /// --fabric farcore,farcore-embedded]; builds with the features `peers` and `rocksdb` have more
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub engines: Option<Vec<EngineName>>,
     /// Write the figures to a file, as JSON
@@ -238,38 +232,6 @@ pub struct CommonArgs {
     /// Runs of each engine; medians are reported
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
-}
-
-/// The size of the contest.
-#[derive(Clone, Debug, Args)]
-pub struct ContestSize {
-    /// Keys of each thread [default: 2000000 in all, at least 500000 each; 250000 each in a trial
-    /// of `farcore tune`; fewer if memory is short]
-    #[arg(long, value_name = "N")]
-    pub keys_per_core: Option<u64>,
-    /// Requests of the hot mix, all threads together [default: a third of the keys]
-    #[arg(long, value_name = "N")]
-    pub hot_ops: Option<u64>,
-    /// Skew of the hot mix: the exponent of a Zipf distribution; 0 requests all keys alike
-    #[arg(long, value_name = "EXPONENT", default_value_t = Skew::default().zipf)]
-    pub zipf: f64,
-    /// Request only keys of the first core's shard in the hot mix, where an engine has shards
-    #[arg(long)]
-    pub one_shard: bool,
-}
-
-/// The size of a YCSB workload.
-#[derive(Clone, Debug, Args)]
-pub struct YcsbSize {
-    /// Records loaded before the transactions, all threads together
-    #[arg(long, value_name = "N", default_value_t = 400_000)]
-    pub records: u64,
-    /// Transactions, all threads together
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-    pub operations: u64,
-    /// Bytes of each value
-    #[arg(long, value_name = "N", default_value_t = VALUE_BYTES_MAX)]
-    pub value_bytes: usize,
 }
 
 /// Flags of `contest`.
@@ -293,7 +255,12 @@ pub struct YcsbArgs {
     #[command(flatten)]
     pub size: YcsbSize,
     /// Skew of the transactions: the exponent of a Zipf distribution; 0 requests all keys alike
-    #[arg(long, value_name = "EXPONENT", default_value_t = Skew::default().zipf)]
+    #[arg(
+        long,
+        value_name = "EXPONENT",
+        default_value_t = Skew::default().zipf,
+        allow_negative_numbers = true
+    )]
     pub zipf: f64,
     /// Flags of all comparisons.
     #[command(flatten)]
@@ -312,71 +279,6 @@ fn parse_nanoseconds(text: &str) -> Result<u64, String> {
     let duration = humantime::parse_duration(text)
         .map_err(|_| format!("`{text}` is not a duration: write e.g. 2us, 500ns or 0s"))?;
     u64::try_from(duration.as_nanos()).map_err(|_| format!("`{text}` is too long"))
-}
-
-/// So many keys a thread, or as many as fit: all engines stay below half of the available memory.
-fn fitting(machine: &Machine, threads: u64, wanted: u64) -> u64 {
-    let fitting = machine.memory_available_bytes / 2 / KEY_MEMORY_BYTES / threads.max(1);
-    wanted.min(fitting).max(1)
-}
-
-impl ContestSize {
-    /// This size for a contest of its own, which has more keys by default than a trial.
-    #[must_use]
-    pub fn of_contest(&self, machine: &Machine, setup: &SetupArgs) -> Self {
-        let threads = setup.cores(machine).len() as u64;
-        let wanted = KEYS.div_ceil(threads.max(1)).max(KEYS_PER_CORE_MIN);
-        let default = || fitting(machine, threads, wanted);
-        Self {
-            keys_per_core: Some(self.keys_per_core.unwrap_or_else(default)),
-            ..self.clone()
-        }
-    }
-
-    /// The plan for farcore, not validated; of a trial's size by default.
-    #[must_use]
-    pub fn plan(&self, machine: &Machine, setup: &SetupArgs) -> Plan {
-        let cores = setup.cores(machine);
-        let threads = cores.len() as u64;
-        let keys_per_core = self
-            .keys_per_core
-            .unwrap_or_else(|| fitting(machine, threads, TRIAL_KEYS_PER_CORE));
-        let keys = keys_per_core.saturating_mul(cores.len() as u64);
-        let hot_ops = self.hot_ops.unwrap_or((keys / KEYS_PER_HOT_OP).max(1));
-        let skew = self.skew();
-        setup.plan(cores, keys_per_core, Scenario::Contest { hot_ops, skew })
-    }
-
-    /// Which keys the hot mix requests.
-    #[must_use]
-    pub fn skew(&self) -> Skew {
-        Skew {
-            zipf: self.zipf,
-            one_shard: self.one_shard,
-        }
-    }
-}
-
-impl YcsbSize {
-    /// The plan for farcore, not validated.
-    #[must_use]
-    pub fn plan(
-        &self,
-        workload: Workload,
-        skew: Skew,
-        machine: &Machine,
-        setup: &SetupArgs,
-    ) -> Plan {
-        let cores = setup.cores(machine);
-        let scenario = Scenario::Ycsb {
-            workload,
-            operations: self.operations,
-            value_bytes: self.value_bytes,
-            skew,
-        };
-        let keys_per_core = self.records.div_ceil((cores.len() as u64).max(1));
-        setup.plan(cores, keys_per_core, scenario)
-    }
 }
 
 impl ContestArgs {

@@ -1,3 +1,4 @@
+use super::size::KEYS;
 use super::*;
 
 fn machine() -> Machine {

@@ -53,7 +53,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Run> {
     Farcore::check(plan)?;
     let clock = Clock::new();
     let start_ns = clock.now_ns();
-    let engine = Engine::open(Farcore::config(plan)?).context("farcore could not be opened")?;
+    let engine = Engine::open(Farcore::config(plan)?).context("the engine could not be opened")?;
     let mut run = Run {
         startup_seconds: seconds(clock.now_ns() - start_ns),
         ..Run::default()

@@ -32,6 +32,8 @@ pub mod report;
 pub mod settings;
 pub mod table;
 
+use std::path::PathBuf;
+
 use anyhow::bail;
 use tracing::error;
 
@@ -41,67 +43,79 @@ use crate::cli::FairnessArgs;
 use crate::compare::describe;
 use crate::ending::Ending;
 use crate::engines::Farcore;
+use crate::figures::FigureFiles;
 use crate::machine::Machine;
 use crate::origin::Origin;
+use crate::outputs::print;
 use crate::plan::{Plan, Scenario};
-use crate::{outputs, plot, stop};
+use crate::stop;
 
-/// Checks what can be checked before anything runs: the engine's settings and the files.
+/// Checks what can be checked before anything runs: the engine's settings and the files, which it
+/// returns.
 ///
 /// # Errors
 /// Farcore cannot run the plan, or a file could not be written.
-pub fn check(plan: &Plan, args: &FairnessArgs) -> anyhow::Result<()> {
+pub fn check<'a>(plan: &Plan, args: &'a FairnessArgs) -> anyhow::Result<FigureFiles<'a>> {
     Farcore::check(plan)?;
-    if let Some(file) = &args.json {
-        outputs::check_file("--json", file)?;
-    }
-    match &args.plot {
-        Some(folder) => outputs::check_folder("--plot", folder),
-        None => Ok(()),
-    }
+    FigureFiles::open(args.json.as_deref(), args.plot.as_deref())
 }
 
-/// Runs a plan `--runs` times, writes the files, prints the tables. A signal ends it early, with
-/// the figures so far.
+/// Runs a plan several times, writes the files, prints the tables. A signal or a run that fails
+/// ends it early, with the figures so far.
 ///
 /// # Errors
-/// A run failed, or a file could not be written.
-pub fn command(machine: Machine, plan: &Plan, args: &FairnessArgs) -> anyhow::Result<Ending> {
+/// Nothing was measured, because standard output cannot be written.
+pub fn command(
+    machine: Machine,
+    plan: &Plan,
+    count: u32,
+    files: FigureFiles<'_>,
+) -> anyhow::Result<Ending> {
     let Scenario::Fairness(settings) = &plan.scenario else {
         bail!("the plan is of another command");
     };
     let mut origin = Origin::here();
-    outputs::say(describe(plan, args.runs))?;
-    outputs::say(settings.describe_cores(&plan.cores))?;
-    let runs = measure(plan, args.runs)?;
-    origin.partial = stop::is_requested();
+    print(describe(plan, count))?;
+    print(settings.describe_cores(&plan.cores))?;
+    let (runs, failed) = measure(plan, count);
+    origin.end(failed.as_ref());
+    let mut failures: Vec<anyhow::Error> = failed.into_iter().collect();
     let report = FairnessReport::of(origin, machine, plan.clone(), runs);
-    if let Some(file) = &args.json {
-        outputs::write("--json", file, &serde_json::to_vec_pretty(&report)?)?;
+    if report.runs.is_empty() {
+        if failures.is_empty() {
+            print("partial: a signal ended the command before a phase was measured")?;
+        }
+        return Ok(report.ending(&failures));
     }
-    let plots = match &args.plot {
-        Some(folder) if !report.phases.is_empty() => plot::write(folder, &report.plotted())?,
-        _ => Vec::new(),
-    };
-    outputs::say(table::render(&report))?;
-    if report.origin.partial {
-        outputs::say("partial: a signal ended the command before all runs were complete")?;
-    }
-    for file in plots {
-        outputs::say(format_args!("plot: {}", file.display()))?;
-    }
-    Ok(report.ending())
+    let (plots, unwritten) = files.write(&report, &report.plotted());
+    failures.extend(unwritten);
+    failures.extend(publish(&report, &plots).err());
+    Ok(report.ending(&failures))
 }
 
-/// The runs, each in turn; after a signal, those so far.
-fn measure(plan: &Plan, count: u32) -> anyhow::Result<Vec<Run>> {
+/// Prints the tables and the notes below them.
+fn publish(report: &FairnessReport, plots: &[PathBuf]) -> anyhow::Result<()> {
+    print(table::render(report))?;
+    if let Some(note) = report.origin.note() {
+        print(note)?;
+    }
+    for file in plots {
+        print(format_args!("plot: {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// The runs, each in turn; after a signal or a run that failed, those so far, and the failure.
+fn measure(plan: &Plan, count: u32) -> (Vec<Run>, Option<anyhow::Error>) {
     let mut runs = Vec::new();
     for number in 1..=count {
         if stop::is_requested() {
             break;
         }
-        let Some(run) = fairness_in_child(plan)? else {
-            break;
+        let run = match fairness_in_child(plan) {
+            Ok(Some(run)) => run,
+            Ok(None) => break,
+            Err(error) => return (runs, Some(error)),
         };
         for complaint in &run.complaints {
             error!(run = number, complaint, "wrong value or failed request");
@@ -109,9 +123,7 @@ fn measure(plan: &Plan, count: u32) -> anyhow::Result<Vec<Run>> {
         for hang in run.hangs() {
             error!(run = number, "{hang}");
         }
-        if runs.is_empty() || !run.partial {
-            runs.push(run);
-        }
+        runs.push(run);
     }
-    Ok(runs)
+    (runs, None)
 }

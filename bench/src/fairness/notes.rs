@@ -121,9 +121,10 @@ impl Notes {
         self.unverified.load(Ordering::Relaxed)
     }
 
-    /// Counts an unexpected answer about a key: a wrong one, unless a write of the key has failed.
-    pub fn wrong(&self, key: u64, complaint: impl FnOnce() -> String) {
-        if self.doubts.has(key) {
+    /// Counts an unexpected answer about a key: a wrong one, unless a write of the key has failed
+    /// and the answer is possible after that.
+    pub fn wrong(&self, key: u64, is_possible: bool, complaint: impl FnOnce() -> String) {
+        if is_possible && self.doubts.has(key) {
             self.unverified.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -253,7 +254,7 @@ mod tests {
     #[test]
     fn the_first_complaint_stays() {
         let notes = Notes::default();
-        notes.wrong(3, || "one".into());
+        notes.wrong(3, true, || "one".into());
         notes.failed(&Error::Closed, || "two".into());
         assert_eq!(
             (notes.faults(), notes.complaint()),
@@ -263,8 +264,10 @@ mod tests {
         notes.answered(5, 3);
         assert_eq!(notes.answers(), 2);
         notes.doubt(3);
-        notes.wrong(3, || "three".into());
+        notes.wrong(3, true, || "three".into());
         assert_eq!((notes.faults(), notes.unverified()), ((1, 1), 1));
+        notes.wrong(3, false, || "four".into());
+        assert_eq!((notes.faults(), notes.unverified()), ((2, 1), 1));
     }
 
     #[test]

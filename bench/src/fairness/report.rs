@@ -12,7 +12,7 @@ use crate::failures::{self, ErrorCounts};
 use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::plan::Plan;
-use crate::report::{PhaseReport, RunReport, mops};
+use crate::report::{PhaseReport, RunReport, counted, mops};
 
 /// Everything that one command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -315,7 +315,7 @@ impl RequestSummary {
 }
 
 impl PhaseSummary {
-    fn of(phase: Phase, runs: &[Run]) -> Option<Self> {
+    fn of(phase: Phase, runs: &[&Run]) -> Option<Self> {
         let all = runs.iter().flat_map(|run| &run.phases);
         let phases: Vec<_> = all.filter(|one| one.phase == phase).collect();
         if phases.is_empty() {
@@ -348,17 +348,19 @@ impl PhaseSummary {
 }
 
 impl FairnessReport {
-    /// The report of all runs of one plan.
+    /// The report of all runs of one plan. A partial run has no part in the figures of the phases,
+    /// unless it is the only one.
     #[must_use]
     pub fn of(origin: Origin, machine: Machine, plan: Plan, runs: Vec<Run>) -> Self {
         use Phase::{Alone, Both, Flooders, Sleepers};
         let phases = [Alone, Flooders, Sleepers, Both].into_iter();
+        let counted = counted(&runs, |run| run.partial);
         Self {
             origin,
             machine,
             plan,
             phases: phases
-                .filter_map(|phase| PhaseSummary::of(phase, &runs))
+                .filter_map(|phase| PhaseSummary::of(phase, &counted))
                 .collect(),
             runs,
         }
@@ -399,9 +401,9 @@ impl FairnessReport {
         Request::ALL.into_iter().filter_map(of).collect()
     }
 
-    /// How the command ends: with the faults of all runs.
+    /// How the command ends: with the faults of all runs, and what failed beside them.
     #[must_use]
-    pub fn ending(&self) -> Ending {
+    pub fn ending(&self, failures: &[anyhow::Error]) -> Ending {
         let wrong: u64 = self.runs.iter().map(|run| run.wrong_values).sum();
         let hung = |run: &&Run| run.hangs().next().is_some();
         let hung = self.runs.iter().filter(hung).count();
@@ -409,7 +411,7 @@ impl FairnessReport {
         let hung = (hung > 0).then(|| {
             format!("in {hung} of {runs} runs a client waited longer than --give-up for an answer")
         });
-        Ending::of(wrong, &self.errors(), hung)
+        Ending::of(wrong, &self.errors(), hung, failures)
     }
 
     /// The failed requests of all runs, by kind.

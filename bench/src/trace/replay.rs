@@ -2,12 +2,13 @@
 //!
 //! Each request is taken from the script, its value is generated, and the answer is compared with
 //! the outcome in the script, byte by byte. Nothing is looked up, and nothing is allocated once the
-//! buffers have grown to the longest key and value.
+//! buffers have grown to the longest key and value, unless a write fails.
 
 use std::sync::Arc;
 
 use farcore::{Answer, Operation};
 
+use super::puts::Puts;
 use super::script::{Kind, Script, Step};
 use crate::load::Load;
 use crate::record::{Generator, Scratch, mix};
@@ -18,6 +19,8 @@ use crate::stats::{RequestTag, Verdict};
 pub struct Replay {
     generator: Generator,
     script: Arc<Script>,
+    /// Found when a value of a key in doubt is first read.
+    puts: Option<Puts>,
 }
 
 impl Replay {
@@ -27,6 +30,7 @@ impl Replay {
         Self {
             generator: Generator::new(seed),
             script,
+            puts: None,
         }
     }
 }
@@ -83,6 +87,26 @@ impl Load for Replay {
                 Verdict::Right(1)
             }
             _ => Verdict::Wrong,
+        }
+    }
+
+    fn is_possible(&mut self, tag: RequestTag, answer: &Answer<'_>) -> bool {
+        let script = &*self.script;
+        match (script.step(tag.subject).kind, answer) {
+            (Kind::Hit | Kind::Miss, Answer::Value { value, .. }) => {
+                let puts = self.puts.get_or_insert_with(|| Puts::of(script));
+                let is_of = |step: Step<'_>| {
+                    value.len() == step.bytes as usize
+                        && self
+                            .generator
+                            .is_long(step.word, u64::from(step.version), value)
+                };
+                puts.before(script, tag.subject).any(is_of)
+            }
+            (Kind::Hit | Kind::Delete, Answer::Absent) | (Kind::DeleteAbsent, Answer::Deleted) => {
+                true
+            }
+            _ => false,
         }
     }
 

@@ -103,6 +103,12 @@ impl Script {
         }
     }
 
+    /// The number of the key of the request at a place below [`Script::len`].
+    #[expect(clippy::cast_possible_truncation, reason = "a place in a vector")]
+    pub(super) fn key_number(&self, place: u64) -> u32 {
+        self.requests[place as usize].key
+    }
+
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "places in a vector")]
     pub(super) fn key(&self, key: usize) -> &[u8] {

@@ -23,9 +23,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use farcore_bench::outputs::print;
 
 use self::finding::{Finding, Verdict};
-use crate::output::print;
 use farcore_tuning::Root;
 
 /// Flags of `doctor`.
@@ -57,7 +57,7 @@ fn examine(root: &Root) -> Vec<Finding> {
 /// Prints all findings. The exit code says whether the engine can run.
 ///
 /// # Errors
-/// stdout cannot be written.
+/// standard output cannot be written.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut findings = examine(&Root::new("/"));
     findings.extend(probe::check());

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use farcore_bench::outputs::{OutputFile, print};
 use farcore_rdma::run_local;
 use serde::Serialize;
 
@@ -14,7 +15,6 @@ use super::output::{Progress, count, length, table};
 use super::probe::{self, Probe, Streamed, Until};
 use super::request::{Operation, Selection, Shape, longest_bytes};
 use super::target::{Target, TargetArguments};
-use crate::output::{OutputFile, print};
 
 const SIZES: [u32; 6] = [64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
 const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use farcore_bench::outputs::{OutputFile, print};
 use farcore_rdma::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices};
 use serde::Serialize;
 
 use super::output::table;
-use crate::output::{OutputFile, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use farcore_bench::outputs::{OutputFile, print};
 use farcore_rdma::run_local;
 use farcore_tuning::Histogram;
 use serde::Serialize;
@@ -15,7 +16,6 @@ use super::output::{Progress, count, length, table};
 use super::probe::{self, Probe};
 use super::request::{Operation, Selection, Shape, longest_bytes};
 use super::target::{Target, TargetArguments};
-use crate::output::{OutputFile, print};
 
 const SIZES: [u32; 5] = [8, 64, 256, 1 << 10, 4 << 10];
 const OPERATIONS: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Cas];

@@ -27,6 +27,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytesize::ByteSize;
 use clap::Args;
+use farcore_bench::stop;
 use farcore_rdma::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN};
 use farcore_rdma::node::{
     MemoryError, MemoryNode, MemoryOptions, NodeHandle, NodeOptions, Registered, StartError,
@@ -361,7 +362,8 @@ fn serve(arguments: &Arguments) -> Result<()> {
 /// and a signal must not wait for it.
 fn start(node: NodeOptions) -> Result<Receiver<Event>> {
     let (sender, events) = mpsc::channel();
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
+    let mut signals =
+        Signals::new(stop::heeded(&[SIGTERM, SIGINT])).context("cannot wait for signals")?;
     let signalled = sender.clone();
     thread::Builder::new()
         .name("signals".to_owned())

@@ -26,13 +26,13 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
+use farcore_bench::outputs::{OutputFile, print};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
 use self::app::App;
 use crate::given::Given;
-use crate::output::{OutputFile, print};
 use crate::watch::source::Source;
 
 /// The view's size without a terminal.
@@ -106,7 +106,7 @@ fn once(arguments: &Arguments, source: &mut Source, app: &mut App) -> Result<()>
     let view = view(app, arguments.size.unwrap_or_else(default_size));
     let is_drawn = svg.is_some();
     if let Some(svg) = svg {
-        svg.write(&picture::svg(&view))?;
+        svg.write(picture::svg(&view))?;
     }
     if arguments.json {
         print(serde_json::to_string_pretty(rates)?)?;

@@ -57,7 +57,7 @@ pub(super) fn watch(source: Source, app: &mut App) -> Result<()> {
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
-            Err(error) => return Err(error).context("stdout cannot be written"),
+            Err(error) => return Err(error).context("standard output cannot be written"),
         }
     }
     Ok(())

@@ -5,15 +5,21 @@
 //! - I1: SIGTERM, SIGHUP and SIGINT end the view as `q` does, and the terminal is as it was before.
 //! - I2: Ctrl-Z and SIGTSTP give the terminal back before the process stops. It is taken again and
 //!   drawn anew when the process goes on, also after a stop that no handler saw.
+//! - I3: a terminal that has vanished is an error and no panic: what gives the terminal back may
+//!   fail.
 //!
 //! Source: signal(7); termios(3), "Raw mode".
 
 use std::io::{self, IsTerminal};
+use std::mem::ManuallyDrop;
+use std::panic;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use anyhow::{Context, Result};
+use farcore_bench::stop;
 use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, enable_raw_mode};
@@ -64,8 +70,8 @@ fn start_senders(source: Source, app: &App, sender: &Sender<Message>) -> Result<
             }
         }
     })?;
-    let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT])
-        .context("cannot wait for signals")?;
+    let heeded = stop::heeded(&[SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT]);
+    let mut signals = Signals::new(heeded).context("cannot wait for signals")?;
     let signalled = sender.clone();
     start("signals", move || {
         for signal in signals.forever() {
@@ -90,10 +96,37 @@ fn start_keys(sender: Sender<Message>) -> Result<()> {
     })
 }
 
+/// Takes the terminal. It draws every cell anew.
+fn take() -> Result<ManuallyDrop<DefaultTerminal>> {
+    enable_raw_mode()
+        .and_then(|()| execute!(io::stdout(), EnterAlternateScreen, Clear(ClearType::All)))
+        .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())))
+        .map(ManuallyDrop::new)
+        .inspect_err(|_| give_back())
+        .context("the terminal cannot be drawn on")
+}
+
+/// Gives the terminal back; one that has vanished needs nothing.
+fn give_back() {
+    let _ = ratatui::try_restore();
+    let _ = execute!(io::stdout(), Show);
+}
+
+/// Has a panic give the terminal back before its message.
+fn give_back_on_panic() {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        give_back();
+        hook(panic);
+    }));
+}
+
 /// The view and its terminal.
 struct Screen<'a> {
     app: &'a mut App,
-    terminal: DefaultTerminal,
+    /// Never dropped: a drop that cannot show the cursor prints an error, and panics if it cannot
+    /// print.
+    terminal: ManuallyDrop<DefaultTerminal>,
     order: Sender<Order>,
     /// Whether the terminal is the shell's until SIGCONT comes.
     is_suspended: bool,
@@ -102,7 +135,7 @@ struct Screen<'a> {
 impl Screen<'_> {
     /// Gives the terminal back and stops the process. The next message is that it goes on.
     fn suspend(&mut self) -> Result<()> {
-        ratatui::restore();
+        give_back();
         self.is_suspended = true;
         emulate_default_handler(SIGTSTP).context("the process cannot be stopped")
     }
@@ -111,15 +144,12 @@ impl Screen<'_> {
     fn resume(&mut self) -> Result<()> {
         if !self.is_suspended {
             // SIGSTOP was not seen. The library must forget that it has set the mode.
-            ratatui::restore();
+            give_back();
         }
         self.is_suspended = false;
         // A new one draws every cell. `Terminal::clear` would ask the terminal for its cursor, and
         // the thread of the keys would read the answer.
-        self.terminal = enable_raw_mode()
-            .and_then(|()| execute!(io::stdout(), EnterAlternateScreen, Clear(ClearType::All)))
-            .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())))
-            .context("the terminal cannot be drawn on")?;
+        self.terminal = take()?;
         Ok(())
     }
 
@@ -175,13 +205,14 @@ pub(super) fn watch(source: Source, app: &mut App) -> Result<()> {
     let (sender, messages) = mpsc::channel();
     // Signals are caught before the terminal is taken, so that none leaves it taken.
     let order = start_senders(source, app, &sender)?;
+    give_back_on_panic();
     let mut screen = Screen {
         app,
-        terminal: ratatui::try_init().context("the terminal cannot be drawn on")?,
+        terminal: take()?,
         order,
         is_suspended: false,
     };
     let ended = start_keys(sender).and_then(|()| screen.serve(&messages));
-    ratatui::restore();
+    give_back();
     ended
 }

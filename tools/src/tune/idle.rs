@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use farcore_bench::cli::{ContestSize, SetupArgs, TraceSize, YcsbSize};
+use farcore_bench::plan::EngineName;
 
 use super::Arguments;
 use super::predict::Options;
@@ -11,12 +12,6 @@ use crate::given::{Given, ids};
 
 /// Flags of the size that also hold for YCSB.
 const SKEW: [&str; 2] = ["zipf", "one_shard"];
-/// Flags that only memory nodes need.
-const OF_NODES: [&str; 5] = ["token_file", "nodes_min", "device", "port", "gid_index"];
-/// Flags that choose an RDMA device.
-const OF_A_DEVICE: [&str; 3] = ["device", "port", "gid_index"];
-/// Flags of far memory in this process.
-const OF_EMBEDDED: [&str; 2] = ["far_nodes", "far_latency"];
 
 /// Refuses flags that have no effect.
 ///
@@ -35,7 +30,9 @@ pub(super) fn check(arguments: &Arguments, given: &Given) -> Result<()> {
         given.refuse(&ids::<Options>(), "without --predict")?;
         check_workload(&arguments.tuner.workload, given)?;
     }
-    check_fabric(&arguments.runs.setup.fabric, given)
+    // The runs are of the benchmark, so its rules hold for the flags of far memory.
+    arguments.runs.setup.check_effects(&[EngineName::Farcore])?;
+    Ok(())
 }
 
 fn check_workload(workload: &Target, given: &Given) -> Result<()> {
@@ -57,14 +54,4 @@ fn check_workload(workload: &Target, given: &Given) -> Result<()> {
         given.refuse(&size, "without --workload contest")?;
     }
     Ok(())
-}
-
-fn check_fabric(fabric: &[String], given: &Given) -> Result<()> {
-    if fabric == ["embedded"] {
-        return given.refuse(&OF_NODES, "without --fabric and addresses of memory nodes");
-    }
-    if fabric.iter().all(|one| one.starts_with("tcp://")) {
-        given.refuse(&OF_A_DEVICE, "with tcp://, which uses no RDMA device")?;
-    }
-    given.refuse(&OF_EMBEDDED, "with --fabric and addresses of memory nodes")
 }

@@ -2,8 +2,6 @@
 //! verified, within a budget of time.
 
 use std::cell::Cell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -11,14 +9,14 @@ use clap::ValueEnum;
 use farcore::Profile;
 use farcore_bench::child::run_in_silent_child;
 use farcore_bench::engines::Farcore;
+use farcore_bench::outputs::print;
 use farcore_bench::plan::Plan;
 use farcore_bench::report::{HotKeyReport, RunReport};
+use farcore_bench::stop;
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::report;
 use super::search::{Stop, Sweep, Trial};
-use crate::output::print;
 
 /// The rate to optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -55,7 +53,6 @@ impl Metric {
 pub(super) struct Runs {
     plan: Plan,
     metric: Metric,
-    interrupted: Arc<AtomicBool>,
     start: Instant,
     budget: Duration,
     bar: ProgressBar,
@@ -69,19 +66,13 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Starts the clock. From here on, Ctrl-C or SIGTERM ends the search with its findings so far,
-    /// and a second one ends the process.
+    /// Starts the clock. From here on, a signal ends the current run, and the search with its
+    /// findings so far ([`stop`]).
     ///
     /// # Errors
     /// The signals cannot be caught.
     pub(super) fn new(plan: Plan, metric: Metric, budget: Duration) -> anyhow::Result<Self> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            let flag = || Arc::clone(&interrupted);
-            signal_hook::flag::register_conditional_default(signal, flag())
-                .and_then(|_| signal_hook::flag::register(signal, flag()))
-                .context("signals cannot be caught")?;
-        }
+        stop::forward_signals().context("signals cannot be caught")?;
         let bar = ProgressBar::new(budget.as_secs().max(1));
         // One line on 80 columns, whatever the message.
         let style = "[{bar:20}] {elapsed} of {prefix}, {wide_msg}";
@@ -93,7 +84,6 @@ impl Runs {
         Ok(Self {
             plan,
             metric,
-            interrupted,
             start: Instant::now(),
             budget,
             bar,
@@ -133,16 +123,15 @@ impl Runs {
 
 impl Trial for Runs {
     fn run(&mut self, profile: &Profile) -> Result<f64, Stop> {
-        let is_interrupted = || self.interrupted.load(Ordering::Relaxed);
-        if is_interrupted() {
+        if stop::is_requested() {
             return Err(Stop::Interrupted);
         }
         let begin = Instant::now();
         let plan = self.plan.clone().with_profile(*profile);
         let outcome = match run_in_silent_child(&plan) {
             Ok(outcome) => outcome,
-            // The terminal interrupts the child, too.
-            Err(_) if is_interrupted() => return Err(Stop::Interrupted),
+            // The signal was forwarded to the run.
+            Err(_) if stop::is_requested() => return Err(Stop::Interrupted),
             Err(error) => {
                 let error = error.context(format!("with {profile}"));
                 return Err(Stop::Failed(error));

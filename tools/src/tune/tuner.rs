@@ -13,8 +13,10 @@ use farcore_bench::cli::TraceSize;
 use farcore_bench::cli::YcsbSize;
 use farcore_bench::engines::Farcore;
 use farcore_bench::machine::Machine;
+use farcore_bench::outputs::{OutputFile, complain, print};
 use farcore_bench::plan::{Plan, Workload};
 use farcore_bench::report::HotKeyReport;
+use farcore_bench::stop;
 use farcore_tuning::RatioEstimate;
 
 use super::RunArgs;
@@ -24,7 +26,6 @@ use super::knob::Knob;
 use super::report::{self, Setting};
 use super::search::{Ended, Findings, Options, Range, Stop, Trial, search};
 use super::trial::{Metric, Runs};
-use crate::output::{OutputFile, complain, print};
 
 /// Confidence of a proof.
 const CONFIDENCE: f64 = 0.95;
@@ -34,8 +35,6 @@ const PAIRS: u32 = 12;
 const PAIRS_MOST: usize = 100;
 /// The plot beside the report.
 const PLOT: &str = "sweeps.svg";
-/// Exit code that shells expect of an interrupted command.
-const INTERRUPTED: u8 = 130;
 
 /// The workload to tune for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +92,8 @@ fn target(name: &str) -> std::result::Result<Target, String> {
 /// A flag is wrong, a run failed, the budget is too small, or an output cannot be written.
 pub(super) fn run(arguments: &TunerArgs, runs: &RunArgs) -> Result<ExitCode> {
     Ok(match tune(arguments, runs)? {
-        Ended::Interrupted => ExitCode::from(INTERRUPTED),
+        // 128 and the signal's number, as shells expect.
+        Ended::Interrupted => stop::status().map_or(ExitCode::FAILURE, ExitCode::from),
         Ended::Complete | Ended::Budget => ExitCode::SUCCESS,
     })
 }
@@ -159,7 +159,7 @@ fn tune(arguments: &TunerArgs, run_args: &RunArgs) -> Result<Ended> {
         return Ok(Ended::Interrupted);
     };
     let comment = report::comment(&findings, &setting);
-    profile.write(&findings.profile.to_toml(&comment))?;
+    profile.write(findings.profile.to_toml(&comment))?;
     let folder = match files {
         Some(files) => Some(files.write(&findings, &setting, runs.hot_keys())?),
         None => None,

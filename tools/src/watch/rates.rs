@@ -5,6 +5,7 @@
 
 use farcore::statistics::{CoreReport, HotKey, NodeReport};
 use farcore::{HistogramSnapshot, Report, ShardSnapshot};
+use farcore_tuning::saturating_sum;
 use serde::Serialize;
 
 /// Most hot keys of all cores together.
@@ -114,11 +115,6 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// A sum that saturates.
-fn sum(parts: &[u64]) -> u64 {
-    parts.iter().copied().fold(0, u64::saturating_add)
-}
-
 /// Whether two reports are of the same engine; another process may have taken over the path.
 fn is_same_engine(earlier: &Report, later: &Report) -> bool {
     let grown = |one: &CoreReport, other: &CoreReport| {
@@ -183,8 +179,8 @@ impl Between {
         let counted = &self.counters;
         let rate = |count: u64| count as f64 / seconds;
         let operations = counted.answered();
-        let hits = sum(&[counted.local_hits, counted.cache_hits, counted.far_hits]);
-        let time = sum(&[counted.busy_ns, counted.spinning_ns, counted.parked_ns]);
+        let hits = saturating_sum(&[counted.local_hits, counted.cache_hits, counted.far_hits]);
+        let time = saturating_sum(&[counted.busy_ns, counted.spinning_ns, counted.parked_ns]);
         CoreRates {
             core,
             operations_per_second: rate(operations),
@@ -196,13 +192,19 @@ impl Between {
             local_share: share(counted.local_hits, hits),
             cache_share: share(counted.cache_hits, hits),
             far_share: share(counted.far_hits, hits),
-            hit_ratio: share(sum(&[counted.local_hits, counted.cache_hits]), hits),
+            hit_ratio: share(
+                saturating_sum(&[counted.local_hits, counted.cache_hits]),
+                hits,
+            ),
             local: latency(&self.local),
             cross: latency(&self.cross),
             far: latency(&self.far),
             reads_per_second: rate(counted.far_reads),
             writes_per_second: rate(counted.far_writes),
-            far_bytes_per_second: rate(sum(&[counted.far_read_bytes, counted.far_write_bytes])),
+            far_bytes_per_second: rate(saturating_sum(&[
+                counted.far_read_bytes,
+                counted.far_write_bytes,
+            ])),
             busy_share: share(counted.busy_ns, time),
             spinning_share: share(counted.spinning_ns, time),
             parked_share: share(counted.parked_ns, time),
@@ -225,7 +227,7 @@ fn node(earlier: &NodeReport, later: &NodeReport, seconds: f64) -> NodeRates {
         total_bytes: between.total_bytes,
         reads_per_second: rate(between.reads),
         writes_per_second: rate(between.writes),
-        bytes_per_second: rate(sum(&[between.read_bytes, between.write_bytes])),
+        bytes_per_second: rate(saturating_sum(&[between.read_bytes, between.write_bytes])),
         errors: later.counters.errors,
         silent_queues: between.silent_queues,
     }

@@ -336,7 +336,8 @@ counters! {
 }
 
 /// The sum of counters; it stays at the greatest number, because reports are untrusted.
-fn sum(counts: &[u64]) -> u64 {
+#[must_use]
+pub fn saturating_sum(counts: &[u64]) -> u64 {
     counts
         .iter()
         .fold(0, |sum, &count| sum.saturating_add(count))
@@ -346,7 +347,7 @@ impl ShardSnapshot {
     /// Operations answered, of every kind; those that failed are not in it.
     #[must_use]
     pub fn answered(&self) -> u64 {
-        sum(&[
+        saturating_sum(&[
             self.gets,
             self.puts,
             self.deletes,
@@ -359,7 +360,7 @@ impl ShardSnapshot {
     /// Operations answered with an error.
     #[must_use]
     pub fn failed(&self) -> u64 {
-        sum(&[
+        saturating_sum(&[
             self.gets_failed,
             self.puts_failed,
             self.deletes_failed,

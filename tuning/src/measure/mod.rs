@@ -22,6 +22,7 @@ pub use self::cgroup::{
 pub use self::clock::{Clock, system_ms};
 pub use self::counters::{
     Counter, Gauge, Metric, MetricKind, NodeCounters, NodeSnapshot, ShardCounters, ShardSnapshot,
+    saturating_sum,
 };
 pub use self::hardware::{HardwareCounters, HardwareSnapshot};
 pub use self::histogram::{Histogram, HistogramSnapshot};

@@ -88,7 +88,15 @@ impl Profile {
     /// # Errors
     /// [`ProfileError::Text`] shows the line of a setting that is unknown or has a wrong value.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
-        toml::from_str(text).map_err(|error| ProfileError::Text(error.to_string()))
+        toml::from_str(text).map_err(|error| {
+            // The error's own text has several lines.
+            let start = error.span().map_or(0, |span| span.start);
+            let before = text.get(..start).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            let reason = error.message().replace('\n', ", ");
+            let found = text.lines().nth(line - 1).unwrap_or_default().trim();
+            ProfileError::Text(format!("line {line}, `{found}`: {reason}"))
+        })
     }
 
     /// Reads a profile's file.
@@ -200,6 +208,7 @@ mod tests {
         ] {
             let error = Profile::parse(text).expect_err(text).to_string();
             assert!(error.contains(line) && error.contains(what), "{error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
         }
     }
 

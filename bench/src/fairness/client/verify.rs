@@ -30,7 +30,13 @@ pub(super) fn verify(
         _ => false,
     };
     if !right {
-        notes.wrong(index, || match answer {
+        // A write that failed may have taken effect or not.
+        let is_possible = match *answer {
+            Answer::Value { value, .. } => !is_put && keys.is_value(index, None, value),
+            Answer::Absent => !is_put,
+            _ => false,
+        };
+        notes.wrong(index, is_possible, || match answer {
             Answer::Value { value, .. } => {
                 let bytes = value.len();
                 format!("a {what} of key {index} was answered with a value of {bytes} bytes")
@@ -98,6 +104,31 @@ mod tests {
             verify(&keys, &notes, token, expected, &answer);
             assert_eq!(notes.faults(), faults, "{token} {answer:?}");
             assert_eq!(notes.complaint().is_some(), faults != (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_key_in_doubt_may_be_absent_or_hold_any_value_that_was_put() {
+        let keys = keys();
+        let mut scratch = Scratch::default();
+        let sound = keys.put(3, 9, &mut scratch).value().to_vec();
+        let torn = [&keys.put(3, 8, &mut scratch).value()[..32], &sound[32..]].concat();
+        let value = |value| Answer::Value { version: 1, value };
+        for (answer, wrong) in [
+            (Answer::Absent, 0),
+            (value(&sound), 0),
+            (value(&torn), 1),
+            (value(&sound[..32]), 1),
+            (Answer::Stored { version: 1 }, 1),
+        ] {
+            let notes = Notes::default();
+            notes.doubt(3);
+            verify(&keys, &notes, 3, Some(8), &answer);
+            let unverified = 1 - wrong;
+            assert_eq!(
+                (notes.faults(), notes.unverified()),
+                ((wrong, 0), unverified)
+            );
         }
     }
 }

@@ -62,8 +62,12 @@ pub(super) fn read(path: &Path) -> Result<Report> {
             path.display()
         );
     }
-    let report: Report = serde_json::from_str(&text)
-        .with_context(|| format!("--from {} is not a report of an engine", path.display()))?;
+    let report: Report = serde_json::from_str(&text).with_context(|| {
+        format!(
+            "--from {} is not a report, which an engine's statistics socket sends as JSON",
+            path.display()
+        )
+    })?;
     if report.format != Report::FORMAT {
         bail!(
             "--from {}: the report has format {}, but this version reads format {}: save it with this version",

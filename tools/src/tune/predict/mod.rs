@@ -15,10 +15,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use farcore_bench::cli::{ContestSize, SetupArgs};
+use farcore_bench::outputs::{OutputFile, print};
 
 pub(super) use self::machine::Machine;
 use self::show::Answer;
-use crate::output::{OutputFile, print};
 
 /// Flags of predictions.
 #[derive(Debug, Args)]

@@ -1,0 +1,102 @@
+//! Errors of the command line in plain words. The parsers of the standard library say what they
+//! met, such as an invalid digit; a user needs to know what to write.
+
+use clap::error::ErrorKind;
+
+/// What parsers say, and what to write.
+const WORDS: [(&str, &str); 6] = [
+    ("invalid digit found in string", "write a whole number"),
+    (
+        "cannot parse integer from empty string",
+        "write a whole number",
+    ),
+    ("invalid float literal", "write a number"),
+    ("cannot parse float from empty string", "write a number"),
+    (
+        "number too large to fit in target type",
+        "the number is too large",
+    ),
+    (
+        "invalid socket address syntax",
+        "write it as ADDRESS:PORT, with a port up to 65535, e.g. 127.0.0.1:9401",
+    ),
+];
+/// How clap names a range such as `1..=1000`.
+const RANGE: &str = " is not in ";
+const TO: &str = "..=";
+/// How it names the end of a range that has none.
+const FROM: &str = "..18446744073709551615";
+
+/// The error with plain words for what a parser of the standard library said.
+#[must_use]
+pub fn plain(error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::ValueValidation {
+        return error;
+    }
+    let said = error.to_string();
+    let mut text = said.clone();
+    for (theirs, ours) in WORDS {
+        text = text.replace(theirs, ours);
+    }
+    if let Some((before, range)) = text.split_once(RANGE) {
+        // The value stands there twice.
+        let before = before
+            .rsplit_once(": ")
+            .map_or(before, |(before, _)| before);
+        let range = range.replace(TO, " to ").replace(FROM, " or more");
+        text = format!("{before}: it must be {range}");
+    }
+    if text == said {
+        return error;
+    }
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    clap::Error::raw(error.kind(), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn an_error_says_what_to_write() {
+        for (line, said) in [
+            (
+                "contest --keys-per-core abc",
+                "error: invalid value 'abc' for '--keys-per-core <N>': write a whole number\n",
+            ),
+            (
+                "contest --runs 0",
+                "error: invalid value '0' for '--runs <N>': it must be 1 to 1000\n",
+            ),
+            (
+                "trace x --limit 0",
+                "error: invalid value '0' for '--limit <N>': it must be 1 or more\n",
+            ),
+            (
+                "contest --port 256",
+                "error: invalid value '256' for '--port <N>': it must be 0 to 255\n",
+            ),
+            (
+                "contest --zipf much",
+                "error: invalid value 'much' for '--zipf <EXPONENT>': write a number\n",
+            ),
+            (
+                "contest --http here",
+                "error: invalid value 'here' for '--http <ADDRESS>': write it as ADDRESS:PORT",
+            ),
+            // Words of our own, and of clap about the flags.
+            ("contest --local big", "`big` is not a size: write e.g. "),
+            ("contest --nothing", "unexpected argument '--nothing'"),
+        ] {
+            let words = std::iter::once("farcore-bench").chain(line.split_whitespace());
+            let error = Cli::try_parse_from(words).unwrap_err();
+            let text = plain(error).to_string();
+            assert!(text.contains(said), "{line}: {text}");
+            let help = "\nFor more information, try '--help'.\n";
+            assert!(text.ends_with(help), "{line}: {text}");
+        }
+    }
+}
