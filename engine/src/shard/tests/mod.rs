@@ -17,6 +17,7 @@ mod damage;
 mod economy;
 mod forgery;
 mod lanes;
+mod long;
 mod losses;
 mod model;
 mod needs;

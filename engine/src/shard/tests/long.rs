@@ -1,0 +1,296 @@
+//! Long values in one shard and simulated time: random puts, reads and deletes with compaction,
+//! encryption, nodes that lose their memory and damage, against a map.
+
+use std::collections::HashMap;
+
+use super::{ENCRYPTIONS, LANE, Owned, Random, Reactor, Setting, seeds, value};
+use crate::client::call::PutOutcome;
+use crate::client::long::{LongGet, LongPut, Routed};
+use crate::client::shard_requests::ShardRequests;
+use crate::constants::LONG_PAUSE_NS;
+use crate::error::{Error, Result};
+use crate::message::change::PutOptions;
+use crate::message::expiry::Expiry;
+use crate::message::long::{long_parts, piece_key};
+use crate::message::operation::{Operation, OperationKind, Version};
+use crate::message::outcome::Answer;
+
+impl Reactor {
+    /// Runs requests that follow from each other to their end.
+    fn run_requests(&mut self, requests: &mut impl ShardRequests) {
+        for _ in 0..2_000_000 {
+            let mut goes_on = true;
+            while goes_on {
+                let sent = requests.next(|_, hash, number, parts| {
+                    let taken = self.offer_parts(u64::from(number), hash, parts);
+                    (taken, taken)
+                });
+                goes_on = sent == Some(true);
+            }
+            self.advance();
+            let answers: Vec<_> = self.inbox.answers.borrow_mut().drain(..).collect();
+            for (token, answer) in answers {
+                let answer = match &answer {
+                    Owned::Value(version, value) => Answer::Value {
+                        version: *version,
+                        value,
+                    },
+                    Owned::Absent => Answer::Absent,
+                    Owned::Stored(version) => Answer::Stored { version: *version },
+                    Owned::Deleted => Answer::Deleted,
+                    Owned::Mismatch(current) => Answer::Mismatch { current: *current },
+                    Owned::Failed(error) => Answer::Failed(error),
+                };
+                requests.take(u32::try_from(token).expect("a number"), answer);
+            }
+            if requests.is_done() {
+                return;
+            }
+        }
+        panic!("the requests did not end");
+    }
+
+    fn put_long(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<PutOutcome> {
+        let options = PutOptions {
+            expiry,
+            ..PutOptions::default()
+        };
+        let routed = Routed::new(key, self.hasher, 1);
+        let parts = value.chunks(5000);
+        let mut put = LongPut::new(routed, self.hasher, value.len() as u64, parts, options);
+        self.run_requests(&mut put);
+        put.result()
+    }
+
+    fn get_long(
+        &mut self,
+        key: &[u8],
+        (offset, bytes): (u64, u64),
+        in_order: bool,
+    ) -> Result<Option<(Version, Vec<u8>)>> {
+        let routed = Routed::new(key, self.hasher, 1);
+        let mut value = Vec::new();
+        let mut sink = |length: u64, at: u64, part: &[u8]| {
+            value.resize(length as usize, 0);
+            value[at as usize..][..part.len()].copy_from_slice(part);
+        };
+        let hasher = self.hasher;
+        let mut get = LongGet::new(routed, hasher, (offset, bytes), in_order, &mut sink);
+        self.run_requests(&mut get);
+        let version = get.result()?;
+        Ok(version.map(|version| (version, value)))
+    }
+}
+
+/// What may become of values in this run.
+struct Faults {
+    losses: bool,
+    damage: bool,
+}
+
+fn is_lost(error: &Error, faults: &Faults) -> bool {
+    match error {
+        Error::Unavailable { .. } => faults.losses || faults.damage,
+        Error::Damaged { .. } => faults.damage,
+        _ => false,
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "one arm per step")]
+fn run_long(seed: u64, setting: &Setting, steps: u64) -> Reactor {
+    let mut reactor = Reactor::new(setting);
+    let mut random = Random(seed);
+    let mut model: HashMap<u64, (Option<u64>, Vec<u8>)> = HashMap::new();
+    let faults = Faults {
+        losses: setting.losses,
+        damage: setting.damage,
+    };
+    let mut now_ms = 1_000;
+    for step in 0..steps {
+        let context = format!("seed {seed} step {step}");
+        if faults.losses && random.below(60) == 0 {
+            reactor.lose_for_good(random.below(setting.nodes as u64) as usize);
+        }
+        if faults.damage && random.below(6) == 0 {
+            reactor.flip_far_bit(&mut random);
+        }
+        now_ms += random.below(3);
+        reactor.shard.note_unix_ms(now_ms);
+        let number = random.below(24);
+        let name = format!("key-{number}");
+        let key = name.as_bytes();
+        let is_past = |model: &HashMap<u64, (Option<u64>, Vec<u8>)>| {
+            let held = model.get(&number);
+            held.is_some_and(|(at_ms, _)| at_ms.is_some_and(|at_ms| at_ms <= now_ms))
+        };
+        if is_past(&model) {
+            model.remove(&number);
+        }
+        match random.below(12) {
+            0..4 => {
+                let bytes = 20_000 + random.below(200_000) as usize;
+                let value = value(&mut random, bytes);
+                let at_ms = (random.below(4) == 0).then(|| now_ms + 1 + random.below(300));
+                let expiry = at_ms.map_or(Expiry::Never, Expiry::At);
+                match reactor.put_long(key, &value, expiry) {
+                    Ok(outcome) => {
+                        assert!(matches!(outcome, PutOutcome::Stored(_)), "{context}");
+                        model.insert(number, (at_ms, value));
+                    }
+                    Err(Error::FarFull { .. } | Error::LongValues { .. }) => {}
+                    Err(error) => assert!(is_lost(&error, &faults), "{context} {error}"),
+                }
+            }
+            4 => {
+                let value = value(&mut random, 700);
+                match reactor.call(Operation::Put { key, value: &value }) {
+                    Owned::Stored(_) => drop(model.insert(number, (None, value))),
+                    Owned::Failed(Error::FarFull { .. }) => {}
+                    answer => panic!("{context} {answer:?}"),
+                }
+            }
+            5 => match reactor.call(Operation::Delete { key }) {
+                Owned::Deleted => assert!(model.remove(&number).is_some(), "{context}"),
+                Owned::Absent => assert!(model.remove(&number).is_none(), "{context}"),
+                Owned::Failed(error) => {
+                    assert!(is_lost(&error, &faults), "{context} {error}");
+                    model.remove(&number);
+                }
+                answer => panic!("{context} {answer:?}"),
+            },
+            6 => {
+                // Records of others.
+                for _ in 0..30 {
+                    let other = format!("other-{}", random.below(3000));
+                    let value = value(&mut random, 900);
+                    let key = other.as_bytes();
+                    let _ = reactor.call(Operation::Put { key, value: &value });
+                }
+            }
+            _ => {
+                let length = model.get(&number).map_or(0, |(_, value)| value.len());
+                let offset = random.below(length as u64 + 10).min(length as u64);
+                let wanted = match random.below(3) {
+                    0 => (offset, random.below(30_000)),
+                    _ => (0, u64::MAX),
+                };
+                let found = reactor.get_long(key, wanted, random.below(2) == 0);
+                match (found, model.get(&number)) {
+                    (Ok(found), held) => {
+                        let held = held.map(|(_, value)| {
+                            let start = (wanted.0 as usize).min(value.len());
+                            let end = (wanted.0.saturating_add(wanted.1) as usize).min(value.len());
+                            &value[start..end]
+                        });
+                        let found = found.as_ref().map(|(_, value)| &value[..]);
+                        assert!(found == held, "{context}: {number}");
+                    }
+                    (Err(error), _) => assert!(is_lost(&error, &faults), "{context} {error}"),
+                }
+            }
+        }
+        if step % 64 == 0 {
+            reactor.shard.start_compaction();
+        }
+        if step % 32 == 0 {
+            reactor.check();
+        }
+    }
+    reactor.check();
+    for number in 0..24 {
+        let name = format!("key-{number}");
+        let _ = reactor.call(Operation::Delete {
+            key: name.as_bytes(),
+        });
+    }
+    assert_eq!(reactor.shard.long.pieces().count(), 0, "seed {seed}");
+    assert!(reactor.shard.long.is_empty(), "seed {seed}");
+    reactor.check();
+    reactor
+}
+
+fn crowded() -> Setting {
+    Setting {
+        local_bytes: 4 << 20,
+        far_bytes: 8 << 20,
+        ..Setting::default()
+    }
+}
+
+#[test]
+fn long_values_live_and_die_as_a_map_says() {
+    for seed in seeds() {
+        for encryption in ENCRYPTIONS {
+            let setting = Setting {
+                encryption,
+                ..crowded()
+            };
+            let reactor = run_long(seed, &setting, 1_500);
+            let seen = reactor.shard.metrics.counters.snapshot();
+            assert!(
+                seen.long_pieces_written > 0 && seen.far_reads > 0,
+                "{seen:?}"
+            );
+            assert!(
+                seen.compaction_records_moved > 0 && seen.expired > 0,
+                "{seen:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn long_values_survive_nodes_that_lose_their_memory_or_say_so() {
+    for seed in seeds() {
+        let setting = Setting {
+            nodes: 3,
+            far_bytes: 12 << 20,
+            losses: true,
+            ..crowded()
+        };
+        run_long(seed, &setting, 1_500);
+    }
+}
+
+#[test]
+fn damaged_pieces_are_never_returned() {
+    for seed in seeds() {
+        for encryption in [None, ENCRYPTIONS[2]] {
+            let setting = Setting {
+                damage: true,
+                encryption,
+                ..crowded()
+            };
+            run_long(seed, &setting, 1_200);
+        }
+    }
+}
+
+#[test]
+fn a_value_whose_writer_pauses_for_too_long_is_removed() {
+    let mut reactor = Reactor::new(&crowded());
+    let begin = |reactor: &mut Reactor, token| {
+        let length = 100_000u64.to_le_bytes();
+        let parts = long_parts(OperationKind::LongBegin, b"key", &length);
+        assert!(reactor.offer_parts(token, reactor.hash(b"x"), &parts));
+        match reactor.inbox.answers.borrow_mut().pop() {
+            Some((_, Owned::Value(id, _))) => id,
+            answer => panic!("{answer:?}"),
+        }
+    };
+    let id = begin(&mut reactor, 1);
+    reactor.now_ns += LONG_PAUSE_NS + 1;
+    (0..20).for_each(|_| reactor.advance());
+    assert_eq!(reactor.shard.long.unfinished(), 0);
+    let name = piece_key(id, 0);
+    let parts = long_parts(OperationKind::LongWrite, &name, &[1; 15_000]);
+    assert!(reactor.offer_parts(2, reactor.hash(&name), &parts));
+    let answer = reactor.inbox.answers.borrow_mut().pop();
+    assert_eq!(answer, Some((2, Owned::Absent)));
+    let commit = id.to_le_bytes();
+    let parts = long_parts(OperationKind::LongCommit, b"key", &commit);
+    assert!(reactor.offer_parts(3, reactor.hash(b"key"), &parts));
+    let answer = reactor.inbox.answers.borrow_mut().pop();
+    assert_eq!(answer, Some((3, Owned::Failed(Error::LongValueGone))));
+    let _ = LANE;
+}
