@@ -71,9 +71,9 @@ impl Handle {
         (self.shared.hasher, shards)
     }
 
-    /// Stores a value of up to 64 MiB, in pieces if it is too long for [`Handle::put`]. Blocks until
-    /// it is stored. Other clients find the value before until all of this one is stored, and then
-    /// all of it.
+    /// Stores a value of up to 64 MiB, in pieces if it is too long for [`Handle::put`]. Blocks
+    /// until it is stored. Other clients find the value before until all of this one is stored, and
+    /// then all of it.
     ///
     /// # Errors
     /// Those of [`Handle::put`]; [`Error::LongValueTooLong`], [`Error::LongValues`],

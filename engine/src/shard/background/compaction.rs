@@ -23,7 +23,7 @@ use crate::shard::far::Posted;
 use crate::shard::far::Purpose;
 use crate::shard::far::extents::NodeId;
 use crate::shard::local::account_bytes;
-use crate::shard::local::long_values::PieceOrHead;
+use crate::shard::local::long_values::LongRecord;
 use crate::shard::local::open_pages::{HEADER_UNITS, TailKind};
 use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::victims::{Pick, live_percent};
@@ -547,7 +547,7 @@ impl<E: Endpoint> Shard<E> {
 
     fn life_of_piece(&self, address: Address) -> EntryState {
         let piece = match self.long.owner(address) {
-            Some(PieceOrHead::Piece(id, place)) => self.long.piece(id, place),
+            Some(LongRecord::Piece(id, place)) => self.long.piece(id, place),
             _ => None,
         };
         piece.map_or(EntryState::Dead, |piece| {
@@ -564,7 +564,7 @@ impl<E: Endpoint> Shard<E> {
         match living.slot {
             Some(_) => self.is_of_slot(key, living.address),
             None => match self.long.owner(living.address) {
-                Some(PieceOrHead::Piece(id, place)) => *key == piece_key(id, place),
+                Some(LongRecord::Piece(id, place)) => *key == piece_key(id, place),
                 _ => false,
             },
         }
@@ -586,7 +586,7 @@ impl<E: Endpoint> Shard<E> {
         if let Some((position, slot)) = living.slot {
             return self.give_up(position, slot);
         }
-        if let Some(PieceOrHead::Piece(id, place)) = self.long.owner(living.address)
+        if let Some(LongRecord::Piece(id, place)) = self.long.owner(living.address)
             && let Some(piece) = self.long.piece(id, place)
         {
             self.metrics.counters.records_damaged.add(1);

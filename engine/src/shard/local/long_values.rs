@@ -1,8 +1,8 @@
 //! Long values: which records are pieces of which value.
 //!
-//! A value that is too long for a record lies in *pieces*: records of the log that no slot leads to.
-//! A slot leads to the *head*, a short record. This table is to pieces what the index is to other
-//! records: a piece is alive if and only if it is here.
+//! A value that is too long for a record lies in *pieces*: records of the log that no slot leads
+//! to. A slot leads to the *head*, a short record. This table is to pieces what the index is to
+//! other records: a piece is alive if and only if it is here.
 //!
 //! ```text
 //! slot -> head: | length:64 | id:64 |      id -> length, addresses of the pieces
@@ -46,9 +46,9 @@ impl Piece {
     }
 }
 
-/// What lies at an address.
+/// The record of a long value that lies at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::shard) enum PieceOrHead {
+pub(in crate::shard) enum LongRecord {
     Head(u64),
     Piece(u64, u32),
 }
@@ -67,7 +67,7 @@ struct LongValue {
 #[derive(Debug, Default)]
 pub(in crate::shard) struct LongValues {
     by_id: HashMap<u64, LongValue>,
-    owners: HashMap<Address, PieceOrHead>,
+    owners: HashMap<Address, LongRecord>,
     last_id: u64,
     unfinished: usize,
     pieces_max: usize,
@@ -144,7 +144,7 @@ impl LongValues {
         let address = Some(address);
         value.pieces.push(Piece { address, units });
         self.owners
-            .extend(address.map(|address| (address, PieceOrHead::Piece(id, place))));
+            .extend(address.map(|address| (address, LongRecord::Piece(id, place))));
     }
 
     /// Gives a value its head.
@@ -152,7 +152,7 @@ impl LongValues {
         if let Some(value) = self.by_id.get_mut(&id) {
             self.unfinished -= usize::from(value.head.is_none());
             value.head = Some(head);
-            self.owners.insert(head, PieceOrHead::Head(id));
+            self.owners.insert(head, LongRecord::Head(id));
         }
     }
 
@@ -160,7 +160,7 @@ impl LongValues {
     /// with the record. [`LongValues::adopt`] must follow.
     pub(in crate::shard) fn detach(&mut self, head: Address) -> Option<u64> {
         match self.owners.get(&head) {
-            Some(&PieceOrHead::Head(id)) => {
+            Some(&LongRecord::Head(id)) => {
                 self.owners.remove(&head);
                 Some(id)
             }
@@ -169,7 +169,7 @@ impl LongValues {
     }
 
     /// What lies at an address.
-    pub(in crate::shard) fn owner(&self, address: Address) -> Option<PieceOrHead> {
+    pub(in crate::shard) fn owner(&self, address: Address) -> Option<LongRecord> {
         self.owners.get(&address).copied()
     }
 
@@ -182,8 +182,8 @@ impl LongValues {
     /// The length of the value whose head lies at an address, and its id.
     pub(in crate::shard) fn at_head(&self, head: Address) -> Option<(u64, u64)> {
         match self.owners.get(&head)? {
-            PieceOrHead::Head(id) => Some((self.by_id.get(id)?.length, *id)),
-            PieceOrHead::Piece(..) => None,
+            LongRecord::Head(id) => Some((self.by_id.get(id)?.length, *id)),
+            LongRecord::Piece(..) => None,
         }
     }
 
@@ -204,12 +204,12 @@ impl LongValues {
         };
         self.owners.insert(to, owner);
         match owner {
-            PieceOrHead::Head(id) => {
+            LongRecord::Head(id) => {
                 if let Some(value) = self.by_id.get_mut(&id) {
                     value.head = Some(to);
                 }
             }
-            PieceOrHead::Piece(id, place) => self.set_address(id, place, Some(to)),
+            LongRecord::Piece(id, place) => self.set_address(id, place, Some(to)),
         }
     }
 
@@ -222,7 +222,7 @@ impl LongValues {
 
     /// Notes that the piece at an address cannot be read any more.
     pub(in crate::shard) fn lose_piece(&mut self, address: Address) {
-        if let Some(PieceOrHead::Piece(id, place)) = self.owners.get(&address).copied() {
+        if let Some(LongRecord::Piece(id, place)) = self.owners.get(&address).copied() {
             self.owners.remove(&address);
             self.set_address(id, place, None);
         }
@@ -294,7 +294,7 @@ mod tests {
         assert!(long.is_empty() && long.unfinished() == 1);
         long.add(id, address(10), 100, 1);
         long.add(id, address(20), 50, 2);
-        assert_eq!(long.owner(address(20)), Some(PieceOrHead::Piece(id, 1)));
+        assert_eq!(long.owner(address(20)), Some(LongRecord::Piece(id, 1)));
         long.adopt(id, address(30));
         assert_eq!((long.count(), long.unfinished()), (1, 0));
         assert_eq!(long.at_head(address(30)), Some((5000, id)));

@@ -1,7 +1,7 @@
 //! Long values: begin, write piece by piece, commit; open, read pieces.
 //!
 //! A put of a long value is a put of its head. Pieces that were written before it have no head yet,
-//! so nobody sees them; the commit stores the head as any put does, and with it the whole value.
+//! so no client sees them; the commit stores the head as any put does, and with it the whole value.
 //! A value that ends takes its pieces along, so a reader finds either the pieces of the value that
 //! it opened or none.
 //!
@@ -20,10 +20,15 @@ use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::local::append::NoRoom;
-use crate::shard::local::long_values::{Piece, PieceOrHead, piece_bytes};
+use crate::shard::local::long_values::{LongRecord, Piece, piece_bytes};
 use crate::shard::local::open_pages::TailKind;
 use crate::shard::lookup::{Evidence, Found, Hint};
 use crate::shard::serve::Step;
+
+/// The length of a value as a size; it is limited.
+fn whole_bytes(length: u64) -> usize {
+    usize::try_from(length).unwrap_or(usize::MAX)
+}
 
 impl<E: Endpoint> Shard<E> {
     /// Bytes of a piece of a long value; the last one may be shorter.
@@ -51,9 +56,7 @@ impl<E: Endpoint> Shard<E> {
                 value_bytes: piece_bytes.len(),
             };
         }
-        let pieces = usize::try_from(bytes)
-            .unwrap_or(usize::MAX)
-            .div_ceil(self.piece_bytes());
+        let pieces = whole_bytes(bytes).div_ceil(self.piece_bytes());
         let Some(id) = self.long.begin(bytes, pieces, self.now_ns) else {
             let error = Error::LongValues {
                 writing: UNFINISHED_LONG_VALUES_MAX,
@@ -82,7 +85,7 @@ impl<E: Endpoint> Shard<E> {
         let written = named.and_then(|(id, _)| self.long.written(id));
         let is_next = written.is_some_and(|(pieces, length)| {
             let before = pieces.len() * self.piece_bytes();
-            let left = (length as usize).saturating_sub(before);
+            let left = whole_bytes(length).saturating_sub(before);
             named.is_some_and(|(_, place)| place as usize == pieces.len())
                 && value.len() == left.min(self.piece_bytes())
                 && !value.is_empty()
@@ -143,7 +146,7 @@ impl<E: Endpoint> Shard<E> {
         let Some((pieces, length)) = self.long.written(id) else {
             return self.fail(lane, request, Error::LongValueGone, answers);
         };
-        if pieces.len() != (length as usize).div_ceil(self.piece_bytes()) {
+        if pieces.len() != whole_bytes(length).div_ceil(self.piece_bytes()) {
             let given = (pieces.len() * self.piece_bytes()) as u64;
             let error = Error::LongValueLength {
                 said: length,
@@ -285,8 +288,8 @@ impl<E: Endpoint> Shard<E> {
     /// The units of the piece at an address.
     pub(in crate::shard) fn piece_units_at(&self, address: Address) -> Option<u32> {
         match self.long.owner(address)? {
-            PieceOrHead::Piece(id, place) => Some(self.long.piece(id, place)?.units),
-            PieceOrHead::Head(_) => None,
+            LongRecord::Piece(id, place) => Some(self.long.piece(id, place)?.units),
+            LongRecord::Head(_) => None,
         }
     }
 
@@ -308,7 +311,7 @@ impl<E: Endpoint> Shard<E> {
     #[cold]
     #[inline(never)]
     pub(in crate::shard) fn end_long_at(&mut self, address: Address) {
-        if let Some(PieceOrHead::Head(id)) = self.long.owner(address) {
+        if let Some(LongRecord::Head(id)) = self.long.owner(address) {
             self.end_long(id);
         }
     }
@@ -320,8 +323,8 @@ impl<E: Endpoint> Shard<E> {
         let is_gone = |address: Address| gone[address.page(shape) as usize];
         for address in self.long.lying(is_gone) {
             match self.long.owner(address) {
-                Some(PieceOrHead::Piece(..)) => self.long.lose_piece(address),
-                Some(PieceOrHead::Head(id)) => {
+                Some(LongRecord::Piece(..)) => self.long.lose_piece(address),
+                Some(LongRecord::Head(id)) => {
                     let pieces = self.long.end(id).into_iter();
                     // What lies in pages that are gone is no longer counted.
                     for piece in pieces.filter(|piece| !piece.address.is_some_and(is_gone)) {

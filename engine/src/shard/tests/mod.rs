@@ -47,6 +47,7 @@ use crate::message::hash::{Hasher128, IndexHash, KeyHasher};
 use crate::message::operation::{Operation, RequestParts};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, Origin, ReplyTo};
+use crate::shard::local::long_values::Piece;
 use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::victims::UNLISTED;
 use crate::transport::queue::{RequestConsumer, RequestProducer, queue};
@@ -571,7 +572,7 @@ impl Reactor {
             slots += if has_home { bytes } else { 0 };
         });
         let pieces = shard.long.pieces().filter(|piece| piece.address.is_some());
-        let pieces: u64 = pieces.map(|piece| piece.account_bytes()).sum();
+        let pieces: u64 = pieces.map(Piece::account_bytes).sum();
         assert_eq!(accounts, slots + pieces);
         assert!(!shard.forgetting_done() || lost == shard.lost.slots());
     }
